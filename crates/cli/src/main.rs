@@ -1,0 +1,2 @@
+//! The ringway program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The program's side of a ring.

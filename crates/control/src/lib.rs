@@ -1,0 +1,1 @@
+//! The fabric file, the control API, guests: the control process.

@@ -1,0 +1,1 @@
+//! Workers, turns, reconciling: the data process.

@@ -1,0 +1,348 @@
+//! Up to 64 frames or 256 KB, handled at once.
+
+use crate::offload::Offload;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use ringway_mem::{Span, SpanMut, copy};
+
+/// Frames a burst holds at most.
+pub const BURST: usize = 64;
+/// Bytes after which a burst takes no further frame.
+pub const BURST_BYTES: usize = 256 << 10;
+/// Bytes of a frame that are copied into the worker's memory when it is taken.
+pub const HEAD: usize = 64;
+/// Pieces a burst holds at most. A frame in more than [`FRAME_PIECES`] pieces is refused, so that no one frame can
+/// take them all.
+const PIECES: usize = 1024;
+/// Pieces one frame may have: 64 KB in 4 KB pages, and both ends ragged, with room to spare.
+const FRAME_PIECES: usize = 64;
+
+/// What a burst holds of a frame beside its head.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Meta {
+    /// Length of the frame in bytes, head included, without any offload header.
+    pub len: u32,
+    first: u16,
+    pieces: u16,
+    /// Offload metadata, checked.
+    pub offload: Offload,
+}
+
+/// The first bytes of a frame, in a cache line of their own.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line([u8; HEAD]);
+
+/// The memory of a burst, kept by its worker from turn to turn.
+#[derive(Debug)]
+pub struct Storage {
+    heads: Box<[Line]>,
+    metas: Box<[Meta]>,
+    // Only those of the present burst are ever read; see `Burst::begin`.
+    pieces: Vec<Span<'static>>,
+}
+
+impl Default for Storage {
+    fn default() -> Storage {
+        Storage::new(BURST)
+    }
+}
+
+impl Storage {
+    /// Room for `frames` frames (at most 65,535).
+    pub fn new(frames: usize) -> Storage {
+        let frames = frames.min(usize::from(u16::MAX));
+        Storage {
+            heads: alloc::vec![Line([0; HEAD]); frames].into_boxed_slice(),
+            metas: alloc::vec![Meta::default(); frames].into_boxed_slice(),
+            pieces: Vec::with_capacity(PIECES.max(frames)),
+        }
+    }
+}
+
+/// The burst can't take the frame now: it is full, or would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Frames taken in one turn. Their bytes behind the head are borrowed for `'t`, so none of them outlives the turn.
+#[derive(Debug)]
+pub struct Burst<'t> {
+    heads: &'t mut [Line],
+    metas: &'t mut [Meta],
+    pieces: &'t mut Vec<Span<'static>>,
+    count: usize,
+    bytes: usize,
+}
+
+impl<'t> Burst<'t> {
+    /// An empty burst in `storage`.
+    #[inline]
+    pub fn begin(storage: &'t mut Storage) -> Burst<'t> {
+        storage.pieces.clear();
+        let Storage { heads, metas, pieces } = storage;
+        Burst { heads, metas, pieces, count: 0, bytes: 0 }
+    }
+
+    /// How many frames it holds.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether it holds none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many frames may still be added, were they small.
+    #[inline]
+    pub fn room(&self) -> usize {
+        if self.bytes >= BURST_BYTES { 0 } else { self.metas.len() - self.count }
+    }
+
+    /// Bytes of all frames together.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a frame that lies in one piece; copies its head.
+    #[inline]
+    pub fn push(&mut self, offload: Offload, frame: Span<'t>) -> Result<(), Full> {
+        let at = self.count;
+        if self.room() == 0 {
+            return Err(Full);
+        }
+        let (Some(line), Some(meta)) = (self.heads.get_mut(at), self.metas.get_mut(at)) else {
+            return Err(Full);
+        };
+        let first = self.pieces.len();
+        let mut pieces = 0;
+        if frame.read_64(&mut line.0) {
+            if frame.len() > HEAD {
+                if first >= PIECES {
+                    return Err(Full);
+                }
+                self.pieces.push(keep(frame.split(HEAD).1));
+                pieces = 1;
+            }
+        } else {
+            // The rest of the line is another frame's, maybe another guest's.
+            line.0 = [0; HEAD];
+            frame.read(&mut line.0);
+        }
+        *meta = Meta { len: frame.len() as u32, first: first as u16, pieces, offload };
+        self.count += 1;
+        self.bytes += frame.len();
+        Ok(())
+    }
+
+    /// Adds a frame that lies in several pieces, in order; copies its head. More than 64 pieces never fit.
+    pub fn push_pieces(&mut self, offload: Offload, frame: &[Span<'t>]) -> Result<(), Full> {
+        if let [whole] = frame {
+            return self.push(offload, *whole);
+        }
+        let (at, first) = (self.count, self.pieces.len());
+        if self.room() == 0 || frame.len() > FRAME_PIECES || first + frame.len() > PIECES {
+            return Err(Full);
+        }
+        let (Some(line), Some(meta)) = (self.heads.get_mut(at), self.metas.get_mut(at)) else {
+            return Err(Full);
+        };
+        line.0 = [0; HEAD];
+        let (mut filled, mut len) = (0, 0);
+        for piece in frame {
+            len += piece.len();
+            let (head, tail) = piece.split(HEAD - filled);
+            filled += head.read(&mut line.0[filled..]);
+            if !tail.is_empty() {
+                self.pieces.push(keep(tail));
+            }
+        }
+        let pieces = (self.pieces.len() - first) as u16;
+        *meta = Meta { len: len as u32, first: first as u16, pieces, offload };
+        self.count += 1;
+        self.bytes += len;
+        Ok(())
+    }
+
+    /// Length and offload metadata of frame `index`; of none, a frame of no bytes.
+    #[inline]
+    pub fn meta(&self, index: usize) -> Meta {
+        self.metas[..self.count].get(index).copied().unwrap_or_default()
+    }
+
+    /// Sets the offload metadata of frame `index`.
+    pub fn set_offload(&mut self, index: usize, offload: Offload) {
+        if let Some(meta) = self.metas.get_mut(index) {
+            meta.offload = offload;
+        }
+    }
+
+    /// The head of frame `index`; bytes past a shorter frame's end are zero.
+    #[inline]
+    pub fn head(&self, index: usize) -> &[u8; HEAD] {
+        const NONE: &[u8; HEAD] = &[0; HEAD];
+        self.heads.get(index).map_or(NONE, |line| &line.0)
+    }
+
+    /// The head of frame `index`, for rewriting: what is delivered is this, not the source's bytes.
+    #[inline]
+    pub fn head_mut(&mut self, index: usize) -> Option<&mut [u8; HEAD]> {
+        self.heads.get_mut(index).map(|line| &mut line.0)
+    }
+
+    /// What lies behind the head of frame `index`, in order.
+    #[inline]
+    pub fn tail(&self, index: usize) -> &[Span<'t>] {
+        let meta = self.meta(index);
+        let first = usize::from(meta.first);
+        self.pieces.get(first..first + usize::from(meta.pieces)).unwrap_or(&[])
+    }
+
+    /// Copies frame `index`; returns how many bytes fitted.
+    #[inline]
+    pub fn copy_to(&self, index: usize, to: SpanMut<'_>) -> usize {
+        let meta = self.meta(index);
+        let len = meta.len as usize;
+        if len >= HEAD && to.write_64(self.head(index)) {
+            let mut rest = to.split(HEAD).1;
+            for piece in self.tail(index) {
+                rest = rest.split(copy(*piece, rest)).1;
+            }
+            return len.min(to.len());
+        }
+        let head = &self.head(index)[..len.min(HEAD)];
+        to.write(head)
+    }
+
+    /// Reads frame `index` from its start, a part at a time.
+    #[inline]
+    pub fn reader(&self, index: usize) -> FrameReader<'_, 't> {
+        let len = self.meta(index).len as usize;
+        FrameReader { head: &self.head(index)[..len.min(HEAD)], piece: Span::empty(), tail: self.tail(index) }
+    }
+
+    /// Copies frame `index` from `offset` on into our own memory; returns how many bytes there were.
+    pub fn read(&self, index: usize, offset: usize, out: &mut [u8]) -> usize {
+        let mut reader = self.reader(index);
+        reader.skip(offset);
+        reader.copy(SpanMut::of(out))
+    }
+}
+
+/// A place within a frame, moving on as bytes are copied.
+#[derive(Debug)]
+pub struct FrameReader<'b, 't> {
+    head: &'b [u8],
+    piece: Span<'t>,
+    tail: &'b [Span<'t>],
+}
+
+impl FrameReader<'_, '_> {
+    /// Copies the next bytes; fewer than `to` has only at the frame's end.
+    #[inline]
+    pub fn copy(&mut self, to: SpanMut<'_>) -> usize {
+        let mut done = to.write(self.head);
+        self.head = &self.head[done..];
+        while done < to.len() {
+            if self.piece.is_empty() {
+                let Some((next, rest)) = self.tail.split_first() else { break };
+                (self.piece, self.tail) = (*next, rest);
+            }
+            let count = copy(self.piece, to.split(done).1);
+            self.piece = self.piece.split(count).1;
+            done += count;
+        }
+        done
+    }
+
+    /// Passes over the next `count` bytes.
+    pub fn skip(&mut self, mut count: usize) {
+        let from_head = count.min(self.head.len());
+        self.head = &self.head[from_head..];
+        count -= from_head;
+        while count > 0 {
+            if self.piece.is_empty() {
+                let Some((next, rest)) = self.tail.split_first() else { return };
+                (self.piece, self.tail) = (*next, rest);
+            }
+            let passed = count.min(self.piece.len());
+            self.piece = self.piece.split(passed).1;
+            count -= passed;
+        }
+    }
+}
+
+/// Stores a piece without its lifetime. `Burst::begin` forgets all pieces, and a burst gives them out for its own
+/// lifetime only.
+#[inline]
+fn keep(piece: Span<'_>) -> Span<'static> {
+    // SAFETY: only the lifetime changes; `Burst<'t>` accepts pieces that live for `'t`, hands them out as `Span<'t>`,
+    // and the storage is borrowed by that burst alone and cleared before the next.
+    unsafe { core::mem::transmute::<Span<'_>, Span<'static>>(piece) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_frame_comes_out_as_it_went_in(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..10),
+            cuts in prop::collection::vec(1usize..300, 1..40),
+        ) {
+            let whole: Vec<u8> = pieces.concat();
+            let spans: Vec<Span<'_>> = pieces.iter().map(|piece| Span::of(piece)).collect();
+            let mut storage = Storage::default();
+            let mut burst = Burst::begin(&mut storage);
+            burst.push_pieces(Offload::default(), &spans).unwrap();
+            prop_assert_eq!(burst.meta(0).len as usize, whole.len());
+            let mut copied = alloc::vec![0u8; whole.len()];
+            prop_assert_eq!(burst.copy_to(0, SpanMut::of(&mut copied)), whole.len());
+            prop_assert_eq!(&copied, &whole);
+            let mut reader = burst.reader(0);
+            let mut parts = Vec::new();
+            for cut in cuts {
+                let mut part = alloc::vec![0u8; cut];
+                let got = reader.copy(SpanMut::of(&mut part));
+                parts.extend_from_slice(&part[..got]);
+            }
+            prop_assert_eq!(&parts[..], &whole[..parts.len()]);
+            let middle = whole.len() / 2;
+            let mut rest = alloc::vec![0u8; whole.len() + 1];
+            let got = burst.read(0, middle, &mut rest);
+            prop_assert_eq!(&rest[..got], &whole[middle..]);
+        }
+    }
+
+    #[test]
+    fn nothing_of_an_earlier_frame_shows_in_a_short_one() {
+        let mut storage = Storage::default();
+        let long = [0xffu8; 64];
+        Burst::begin(&mut storage).push(Offload::default(), Span::of(&long)).unwrap();
+        let short = [1u8; 14];
+        let mut burst = Burst::begin(&mut storage);
+        burst.push(Offload::default(), Span::of(&short)).unwrap();
+        assert!(burst.head(0)[14..].iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn a_burst_ends_at_its_frames_and_at_its_bytes() {
+        let mut storage = Storage::default();
+        let small = [0u8; 60];
+        let mut burst = Burst::begin(&mut storage);
+        for _ in 0..BURST {
+            burst.push(Offload::default(), Span::of(&small)).unwrap();
+        }
+        assert_eq!(burst.push(Offload::default(), Span::of(&small)), Err(Full));
+        let large = alloc::vec![0u8; 65_536];
+        let mut burst = Burst::begin(&mut storage);
+        let taken =
+            (0..BURST).take_while(|_| burst.push(Offload::default(), Span::of(&large)).is_ok()).count();
+        assert_eq!(taken, 4);
+    }
+}

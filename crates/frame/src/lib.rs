@@ -1,0 +1,17 @@
+//! Frames, bursts and the port traits.
+//!
+//! A frame is taken by copying its offload header and its first [`HEAD`] bytes into the worker's memory; whatever
+//! decides about the frame uses that copy, and only the bytes behind it go straight from source to destination.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod burst;
+mod counters;
+mod offload;
+mod port;
+
+pub use burst::{BURST, BURST_BYTES, Burst, FrameReader, Full, HEAD, Meta, Storage};
+pub use counters::{Counters, CountersPage, CountersRef, Reason, add};
+pub use offload::{Gso, LARGEST, Needs, Offload, OffloadError};
+pub use port::{Caps, RxQueue, TxQueue};

@@ -1,0 +1,225 @@
+//! Offload metadata: what a sender left undone.
+
+/// Largest frame there is: 64 KB of IP, an Ethernet header and two VLAN tags.
+pub const LARGEST: u32 = 65_535 + 14 + 8;
+
+/// `flags`: the checksum at `csum_start + csum_offset` is to be filled in (virtio 1.3, 5.1.6).
+const NEEDS_CSUM: u8 = 1;
+/// `flags`: the checksum was checked by whoever received the frame.
+const DATA_VALID: u8 = 2;
+/// `gso_type`: the sender used explicit congestion notification.
+const GSO_ECN: u8 = 0x80;
+
+/// Offload metadata of one frame: the first ten bytes of `virtio_net_hdr` (virtio 1.3, 5.1.6), in host order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// `VIRTIO_NET_HDR_F_*`.
+    pub flags: u8,
+    /// `VIRTIO_NET_HDR_GSO_*`, with the ECN bit.
+    pub gso_type: u8,
+    /// Bytes of headers, a hint only.
+    pub hdr_len: u16,
+    /// Bytes of payload a segment.
+    pub gso_size: u16,
+    /// Where the checksummed bytes begin.
+    pub csum_start: u16,
+    /// Where the checksum goes, from `csum_start`.
+    pub csum_offset: u16,
+}
+
+/// Kind of segmentation that a frame still needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gso {
+    /// TCP over IPv4.
+    Tcp4,
+    /// TCP over IPv6.
+    Tcp6,
+    /// UDP segmentation (USO), either IP version.
+    UdpL4,
+}
+
+/// Why offload metadata can't be true of its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OffloadError {
+    /// The checksum field or its start lies past the frame's end (CVE-2024-11614).
+    ChecksumPastEnd,
+    /// No such segmentation, or one that was never offered.
+    UnknownGso,
+    /// Segmentation into segments of no bytes, or without a checksum to fill.
+    BadGso,
+}
+
+/// What a frame needs of its destination; also what a destination can do. A set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs(u8);
+
+impl Needs {
+    /// Nothing.
+    pub const NONE: Needs = Needs(0);
+    /// A checksum is to be filled.
+    pub const CSUM: Needs = Needs(1);
+    /// TCP segmentation over IPv4.
+    pub const TSO4: Needs = Needs(2);
+    /// TCP segmentation over IPv6.
+    pub const TSO6: Needs = Needs(4);
+    /// TCP segmentation with ECN.
+    pub const ECN: Needs = Needs(8);
+    /// UDP segmentation.
+    pub const USO: Needs = Needs(16);
+    /// All of them.
+    pub const ALL: Needs = Needs(31);
+
+    /// Both sets together.
+    pub const fn with(self, other: Needs) -> Needs {
+        Needs(self.0 | other.0)
+    }
+
+    /// Whether every need of `other` is in this set.
+    #[inline]
+    pub const fn covers(self, other: Needs) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    /// Whether it has nothing.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Offload {
+    /// Length of the wire form, the part of `virtio_net_hdr` before `num_buffers`.
+    pub const LEN: usize = 10;
+
+    /// A checksum to fill at `start + offset`.
+    pub fn checksum(start: u16, offset: u16) -> Offload {
+        Offload { flags: NEEDS_CSUM, csum_start: start, csum_offset: offset, ..Offload::default() }
+    }
+
+    /// Reads the little-endian wire form.
+    #[inline]
+    pub fn from_bytes(bytes: &[u8; 10]) -> Offload {
+        let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        Offload {
+            flags: bytes[0],
+            gso_type: bytes[1],
+            hdr_len: u16_at(2),
+            gso_size: u16_at(4),
+            csum_start: u16_at(6),
+            csum_offset: u16_at(8),
+        }
+    }
+
+    /// The little-endian wire form.
+    #[inline]
+    pub fn to_bytes(self) -> [u8; 10] {
+        let [h0, h1] = self.hdr_len.to_le_bytes();
+        let [g0, g1] = self.gso_size.to_le_bytes();
+        let [s0, s1] = self.csum_start.to_le_bytes();
+        let [o0, o1] = self.csum_offset.to_le_bytes();
+        [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
+    }
+
+    /// Whether the checksum is still to be filled.
+    #[inline]
+    pub fn needs_checksum(self) -> bool {
+        self.flags & NEEDS_CSUM != 0
+    }
+
+    /// Whether the checksum is known to be right.
+    pub fn is_checked(self) -> bool {
+        self.flags & DATA_VALID != 0
+    }
+
+    /// The segmentation still to be done; an error for a kind that doesn't exist.
+    #[inline]
+    pub fn gso(self) -> Result<Option<Gso>, OffloadError> {
+        match self.gso_type & !GSO_ECN {
+            0 => Ok(None),
+            1 => Ok(Some(Gso::Tcp4)),
+            4 => Ok(Some(Gso::Tcp6)),
+            5 => Ok(Some(Gso::UdpL4)),
+            _ => Err(OffloadError::UnknownGso),
+        }
+    }
+
+    /// Whether a segmented TCP stream uses ECN.
+    pub fn has_ecn(self) -> bool {
+        self.gso_type & GSO_ECN != 0
+    }
+
+    /// What this frame needs of a destination that gets it as it is. Only for metadata that [`Offload::check`] passed.
+    #[inline]
+    pub fn needs(self) -> Needs {
+        if self.flags & NEEDS_CSUM == 0 && self.gso_type == 0 {
+            return Needs::NONE;
+        }
+        let mut needs = if self.needs_checksum() { Needs::CSUM } else { Needs::NONE };
+        needs = match self.gso() {
+            Ok(Some(Gso::Tcp4)) => needs.with(Needs::TSO4),
+            Ok(Some(Gso::Tcp6)) => needs.with(Needs::TSO6),
+            Ok(Some(Gso::UdpL4)) => needs.with(Needs::USO),
+            Ok(None) | Err(_) => needs,
+        };
+        if self.has_ecn() { needs.with(Needs::ECN) } else { needs }
+    }
+
+    /// Checks the metadata against a frame of `len` bytes whose sender was granted `granted`, and clears what is not
+    /// for a receiver to see.
+    #[inline]
+    pub fn check(self, len: u32, granted: Needs) -> Result<Offload, OffloadError> {
+        if self.flags & NEEDS_CSUM == 0 && self.gso_type == 0 {
+            return Ok(Offload { flags: self.flags & DATA_VALID, ..Offload::default() });
+        }
+        self.check_slow(len, granted)
+    }
+
+    fn check_slow(self, len: u32, granted: Needs) -> Result<Offload, OffloadError> {
+        let gso = self.gso()?;
+        if !granted.covers(self.needs()) {
+            return Err(OffloadError::UnknownGso);
+        }
+        if self.needs_checksum() {
+            // Attack: a field past the end has the receiver write or sum outside the frame.
+            let end = u32::from(self.csum_start) + u32::from(self.csum_offset) + 2;
+            if end > len {
+                return Err(OffloadError::ChecksumPastEnd);
+            }
+        }
+        if gso.is_some() && (self.gso_size == 0 || !self.needs_checksum()) {
+            return Err(OffloadError::BadGso);
+        }
+        let flags = self.flags & NEEDS_CSUM;
+        // Attack: a header length past the frame has receivers pull bytes that are not there.
+        let hdr_len = u32::from(self.hdr_len).min(len) as u16;
+        Ok(Offload { flags, hdr_len, ..self })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wire_form_round_trips() {
+        let offload = Offload { gso_type: 1, gso_size: 1448, hdr_len: 66, ..Offload::checksum(34, 16) };
+        assert_eq!(Offload::from_bytes(&offload.to_bytes()), offload);
+    }
+
+    #[test]
+    fn a_checksum_past_the_end_is_refused() {
+        assert!(Offload::checksum(34, 16).check(52, Needs::ALL).is_ok());
+        assert_eq!(Offload::checksum(34, 16).check(51, Needs::ALL), Err(OffloadError::ChecksumPastEnd));
+        let wrapping = Offload::checksum(u16::MAX, u16::MAX).check(100, Needs::ALL);
+        assert_eq!(wrapping, Err(OffloadError::ChecksumPastEnd));
+    }
+
+    #[test]
+    fn segmentation_needs_a_size_a_checksum_and_a_grant() {
+        let good = Offload { gso_type: 1, gso_size: 1448, ..Offload::checksum(34, 16) };
+        assert_eq!(good.check(9000, Needs::ALL), Ok(good));
+        assert_eq!(good.check(9000, Needs::CSUM), Err(OffloadError::UnknownGso));
+        assert_eq!(Offload { gso_size: 0, ..good }.check(9000, Needs::ALL), Err(OffloadError::BadGso));
+        assert_eq!(Offload { flags: 0, ..good }.check(9000, Needs::ALL), Err(OffloadError::BadGso));
+        assert_eq!(Offload { gso_type: 3, ..good }.check(9000, Needs::ALL), Err(OffloadError::UnknownGso));
+    }
+}

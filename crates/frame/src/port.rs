@@ -1,0 +1,64 @@
+//! What every kind of port offers: queues where frames enter, and queues where they leave.
+//!
+//! Names are the peer's, as in virtio: from a TX queue we take what the peer transmits, into an RX queue we put what
+//! it receives. The order of work for a burst is: take, reserve, copy, release the source, publish the destination.
+//! So a crash loses at most the burst in hand and repeats nothing.
+
+use crate::burst::Burst;
+use crate::offload::Needs;
+use ringway_mem::Turn;
+
+/// What an RX queue's peer can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Offloads that the peer does itself; for the others frames are completed in software first.
+    pub offloads: Needs,
+    /// Largest frame in bytes, Ethernet header included, that isn't segmented any more. A frame that is still to be
+    /// segmented may have up to [`crate::LARGEST`] bytes.
+    pub largest: u32,
+}
+
+/// Where frames enter. Owned by one worker.
+pub trait TxQueue: Send {
+    /// Adds the next frames to `burst`, as many as there are and as fit. They stay in the queue until released: a
+    /// further `take` gives the same frames again. Broken ones are counted and skipped.
+    fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>);
+
+    /// Gives the first `frames` of the last burst back to the peer, and what was skipped before and between them.
+    /// Frames of that burst behind these will be taken again.
+    fn release(&mut self, turn: &Turn<'_>, frames: usize);
+
+    /// Asks the peer for kicks. `false`: frames are there already, and kicks are off again.
+    fn arm(&mut self, turn: &Turn<'_>) -> bool;
+
+    /// Tells the peer that its kicks are not needed, since the queue is polled.
+    fn disarm(&mut self, turn: &Turn<'_>);
+
+    /// When the queue wants `take` called though it is armed, in nanoseconds of the turn's clock.
+    fn next_due(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Where frames leave. Used by one worker at a time, under a try-lock.
+pub trait RxQueue: Send {
+    /// What the peer can take now; `None` while there is no peer to receive anything.
+    fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps>;
+
+    /// Reserves room for the frames of `burst` that `which` names, in that order; returns for how many of them, from
+    /// the first, there is room. Nothing is copied and nothing can be seen by the peer yet.
+    fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize;
+
+    /// Copies the frames that `which` names: the first of those that the last `reserve` named. What was reserved
+    /// beyond them is given up.
+    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]);
+
+    /// Makes what was put visible to the peer, and notifies it if it wants that and no timer holds it back.
+    fn publish(&mut self, turn: &Turn<'_>);
+
+    /// When `publish` is to be called again though nothing was put (a held-back notification), in nanoseconds of the
+    /// turn's clock.
+    fn next_due(&self) -> Option<u64> {
+        None
+    }
+}

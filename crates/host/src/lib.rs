@@ -1,0 +1,1 @@
+//! Every system call: memory, events, sockets, TAP, sandbox.

@@ -1,0 +1,16 @@
+//! A peer's memory, and the only door to it.
+//!
+//! No Rust reference ever points into memory that a peer can write: [`Span`] and [`SpanMut`] are raw, bounded views,
+//! and bytes move only through the copy primitives here. What a worker may touch is published by pointer
+//! ([`Published`]) and read under a [`Turn`]; whoever replaces it waits until every worker's turn has passed.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod memory;
+mod span;
+mod turn;
+
+pub use memory::{Hint, Memory, MemoryError, REGIONS, Region};
+pub use span::{Span, SpanMut, copy};
+pub use turn::{Published, READERS, Reader, Retired, Snapshot, Turn};

@@ -1,0 +1,205 @@
+//! A guest's memory: the regions it shared, and the way from its addresses to ours.
+
+use crate::span::{Span, SpanMut};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::ptr::NonNull;
+
+/// The most regions one guest may have; more would make a lookup as slow as the guest likes. vhost-user front-ends
+/// need at most 509 (QEMU's memory slots).
+pub const REGIONS: usize = 509;
+
+/// One shared range of a guest's memory.
+#[derive(Clone)]
+pub struct Region {
+    /// Guest-physical address of its first byte.
+    pub guest: u64,
+    /// The front-end's own (user) address of its first byte.
+    pub user: u64,
+    /// Length in bytes.
+    pub len: u64,
+    host: NonNull<u8>,
+    keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the pointer is only an address here; what may be done with it is bounded by `Span`.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl core::fmt::Debug for Region {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(out, "guest {:#x} user {:#x} len {:#x}", self.guest, self.user, self.len)
+    }
+}
+
+impl Region {
+    /// Describes a mapped range.
+    ///
+    /// # Safety
+    /// `len` bytes at `host` stay mapped readable and writable for as long as `keep` lives, and nothing but spans
+    /// touches them.
+    pub unsafe fn new(
+        guest: u64,
+        user: u64,
+        len: u64,
+        host: NonNull<u8>,
+        keep: Arc<dyn Any + Send + Sync>,
+    ) -> Region {
+        Region { guest, user, len, host, keep }
+    }
+
+    /// What keeps the range mapped.
+    pub fn keeper(&self) -> &Arc<dyn Any + Send + Sync> {
+        &self.keep
+    }
+}
+
+/// Why a set of regions can't be a guest's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryError {
+    /// More than [`REGIONS`].
+    TooMany,
+    /// A region has no bytes.
+    Empty,
+    /// A region passes the end of an address space.
+    Wraps,
+    /// Two regions share guest-physical or user addresses.
+    Overlap,
+}
+
+impl core::fmt::Display for MemoryError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self {
+            MemoryError::TooMany => "more memory regions than a guest may share",
+            MemoryError::Empty => "a memory region has no bytes",
+            MemoryError::Wraps => "a memory region passes the end of the address space",
+            MemoryError::Overlap => "two memory regions overlap",
+        })
+    }
+}
+
+impl core::error::Error for MemoryError {}
+
+/// The region that served last, to try first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hint(usize);
+
+/// All memory that a guest shared.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    regions: Vec<Region>,
+}
+
+impl Memory {
+    /// Checks and sorts the regions.
+    pub fn new(mut regions: Vec<Region>) -> Result<Memory, MemoryError> {
+        if regions.len() > REGIONS {
+            return Err(MemoryError::TooMany);
+        }
+        for region in &regions {
+            if region.len == 0 {
+                return Err(MemoryError::Empty);
+            }
+            // Attack: an end that wraps to a small number would pass every later bounds check.
+            if region.guest.checked_add(region.len).is_none() || region.user.checked_add(region.len).is_none()
+            {
+                return Err(MemoryError::Wraps);
+            }
+        }
+        regions.sort_by_key(|region| region.user);
+        if regions.windows(2).any(|pair| pair[0].user + pair[0].len > pair[1].user) {
+            return Err(MemoryError::Overlap);
+        }
+        regions.sort_by_key(|region| region.guest);
+        if regions.windows(2).any(|pair| pair[0].guest + pair[0].len > pair[1].guest) {
+            return Err(MemoryError::Overlap);
+        }
+        Ok(Memory { regions })
+    }
+
+    /// The regions, by guest-physical address.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// `len` bytes at guest-physical `guest`, if one region holds them all.
+    #[inline]
+    pub fn span(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<Span<'_>> {
+        Some(self.span_mut(guest, len, hint)?.as_span())
+    }
+
+    /// The same, for writing.
+    #[inline]
+    pub fn span_mut(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
+        if let Some(region) = self.regions.get(hint.0) {
+            if let Some(span) = within(region, guest.wrapping_sub(region.guest), len) {
+                return Some(span);
+            }
+        }
+        let index = self.regions.partition_point(|region| region.guest <= guest).checked_sub(1)?;
+        let region = self.regions.get(index)?;
+        let span = within(region, guest.wrapping_sub(region.guest), len)?;
+        *hint = Hint(index);
+        Some(span)
+    }
+
+    /// `len` bytes at the front-end's own address `user`, if one region holds them all. Rings are named this way.
+    pub fn user_span(&self, user: u64, len: u32) -> Option<SpanMut<'_>> {
+        self.regions.iter().find_map(|region| within(region, user.checked_sub(region.user)?, len))
+    }
+}
+
+#[inline]
+fn within(region: &Region, offset: u64, len: u32) -> Option<SpanMut<'_>> {
+    // Attack: `offset + len` could wrap, so the room behind `offset` is compared instead.
+    if offset >= region.len || region.len - offset < u64::from(len) {
+        return None;
+    }
+    // SAFETY: `offset` and `len` lie within the region, which stays mapped while `keep`, and so `&self`, lives.
+    Some(unsafe { SpanMut::new(region.host.add(offset as usize), len) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(guest: u64, user: u64, len: usize) -> Region {
+        let bytes: Arc<Vec<core::cell::UnsafeCell<u8>>> =
+            Arc::new((0..len).map(|_| core::cell::UnsafeCell::new(0)).collect());
+        struct Keep(#[allow(dead_code)] Arc<Vec<core::cell::UnsafeCell<u8>>>);
+        // SAFETY: the bytes are touched through spans only.
+        unsafe impl Send for Keep {}
+        // SAFETY: as above.
+        unsafe impl Sync for Keep {}
+        let host =
+            NonNull::new(bytes.as_ptr().cast_mut().cast::<u8>()).expect("a vector's pointer is not null");
+        // SAFETY: the vector has `len` bytes and lives in `keep`.
+        unsafe { Region::new(guest, user, len as u64, host, Arc::new(Keep(bytes))) }
+    }
+
+    #[test]
+    fn addresses_resolve_within_one_region_only() {
+        let memory = Memory::new(vec![region(0x1000, 0x9000, 0x100), region(0x1100, 0xa000, 0x100)]).unwrap();
+        let mut hint = Hint::default();
+        assert!(memory.span(0x1000, 0x100, &mut hint).is_some());
+        assert!(memory.span(0x10ff, 2, &mut hint).is_none(), "crosses into the next region");
+        assert!(memory.span(0x11ff, 1, &mut hint).is_some());
+        assert!(memory.span(0x1200, 1, &mut hint).is_none());
+        assert!(memory.span(0xfff, 1, &mut hint).is_none());
+        assert!(memory.span(u64::MAX, u32::MAX, &mut hint).is_none());
+        assert!(memory.user_span(0xa000, 0x100).is_some());
+        assert!(memory.user_span(0xa000, 0x101).is_none());
+    }
+
+    #[test]
+    fn bad_tables_are_refused() {
+        let overlap = Memory::new(vec![region(0, 0, 0x100), region(0xff, 0x1000, 0x100)]);
+        assert_eq!(overlap.unwrap_err(), MemoryError::Overlap);
+        let user = Memory::new(vec![region(0, 0, 0x100), region(0x1000, 0x80, 0x100)]);
+        assert_eq!(user.unwrap_err(), MemoryError::Overlap);
+        assert_eq!(Memory::new(vec![region(u64::MAX, 0, 2)]).unwrap_err(), MemoryError::Wraps);
+        assert_eq!(Memory::new(vec![region(0, 0, 0)]).unwrap_err(), MemoryError::Empty);
+    }
+}

@@ -1,0 +1,210 @@
+//! Bounded views of memory that somebody else may write at any time, and the ways to copy through them.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+/// Bytes that may be read, and may change under the reader.
+#[derive(Clone, Copy, Debug)]
+pub struct Span<'t> {
+    pointer: NonNull<u8>,
+    len: u32,
+    _lives: PhantomData<&'t u8>,
+}
+
+/// Bytes that may be read and written, and may change under whoever does so.
+#[derive(Clone, Copy, Debug)]
+pub struct SpanMut<'t> {
+    pointer: NonNull<u8>,
+    len: u32,
+    _lives: PhantomData<&'t u8>,
+}
+
+// SAFETY: a span is an address and a length; what it allows is the same on every thread.
+unsafe impl Send for Span<'_> {}
+// SAFETY: as above.
+unsafe impl Send for SpanMut<'_> {}
+
+impl<'t> Span<'t> {
+    /// A view of raw memory.
+    ///
+    /// # Safety
+    /// `len` bytes at `pointer` stay mapped readable for `'t`, and no Rust reference to them is used meanwhile for
+    /// writing.
+    pub const unsafe fn new(pointer: NonNull<u8>, len: u32) -> Span<'t> {
+        Span { pointer, len, _lives: PhantomData }
+    }
+
+    /// A view of our own bytes; of more than 4 GB only the first 4 GB.
+    pub fn of(bytes: &'t [u8]) -> Span<'t> {
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        Span { pointer: NonNull::from(bytes).cast(), len, _lives: PhantomData }
+    }
+
+    /// No bytes.
+    pub const fn empty() -> Span<'t> {
+        Span { pointer: NonNull::dangling(), len: 0, _lives: PhantomData }
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The address, for prefetching and comparing.
+    #[inline]
+    pub fn address(self) -> usize {
+        self.pointer.addr().get()
+    }
+
+    /// The first `at` bytes, and the rest; all and nothing where there are fewer.
+    #[inline]
+    pub fn split(self, at: usize) -> (Span<'t>, Span<'t>) {
+        let at = at.min(self.len());
+        // SAFETY: `at` is at most the length, so both parts lie within this span or end where it ends.
+        let rest = unsafe { self.pointer.add(at) };
+        (Span { len: at as u32, ..self }, Span { pointer: rest, len: self.len - at as u32, ..self })
+    }
+
+    /// Copies from the start into `out`; returns how many bytes there were.
+    #[inline]
+    pub fn read(self, out: &mut [u8]) -> usize {
+        let count = out.len().min(self.len());
+        // SAFETY: both hold `count` bytes, and `out` is ours alone, so they can't overlap.
+        unsafe { core::ptr::copy_nonoverlapping(self.pointer.as_ptr(), out.as_mut_ptr(), count) };
+        count
+    }
+
+    /// Copies the first 64 bytes, when there are as many, with loads of a fixed size.
+    #[inline]
+    pub fn read_64(self, out: &mut [u8; 64]) -> bool {
+        if self.len < 64 {
+            return false;
+        }
+        // SAFETY: the span holds at least 64 bytes, and `out` is ours alone.
+        unsafe { core::ptr::copy_nonoverlapping(self.pointer.as_ptr(), out.as_mut_ptr(), 64) };
+        true
+    }
+
+    /// Asks for the first cache line ahead of its use.
+    #[inline]
+    pub fn prefetch(self) {
+        prefetch(self.pointer);
+    }
+}
+
+impl<'t> SpanMut<'t> {
+    /// A view of raw memory.
+    ///
+    /// # Safety
+    /// `len` bytes at `pointer` stay mapped writable for `'t`, and no Rust reference to them is used meanwhile.
+    pub const unsafe fn new(pointer: NonNull<u8>, len: u32) -> SpanMut<'t> {
+        SpanMut { pointer, len, _lives: PhantomData }
+    }
+
+    /// A view of our own bytes; of more than 4 GB only the first 4 GB.
+    pub fn of(bytes: &'t mut [u8]) -> SpanMut<'t> {
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        SpanMut { pointer: NonNull::from(bytes).cast(), len, _lives: PhantomData }
+    }
+
+    /// The same bytes, for reading.
+    #[inline]
+    pub fn as_span(self) -> Span<'t> {
+        Span { pointer: self.pointer, len: self.len, _lives: PhantomData }
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The first `at` bytes, and the rest; all and nothing where there are fewer.
+    #[inline]
+    pub fn split(self, at: usize) -> (SpanMut<'t>, SpanMut<'t>) {
+        let at = at.min(self.len());
+        // SAFETY: `at` is at most the length, so both parts lie within this span or end where it ends.
+        let rest = unsafe { self.pointer.add(at) };
+        (SpanMut { len: at as u32, ..self }, SpanMut { pointer: rest, len: self.len - at as u32, ..self })
+    }
+
+    /// Copies `bytes` to the start; returns how many fitted.
+    #[inline]
+    pub fn write(self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.len());
+        // SAFETY: both hold `count` bytes, and `bytes` is memory of ours that no span for writing may cover.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer.as_ptr(), count) };
+        count
+    }
+
+    /// Copies 64 bytes to the start, when there is room for as many, with stores of a fixed size.
+    #[inline]
+    pub fn write_64(self, bytes: &[u8; 64]) -> bool {
+        if self.len < 64 {
+            return false;
+        }
+        // SAFETY: the span holds at least 64 bytes, and `bytes` is ours.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer.as_ptr(), 64) };
+        true
+    }
+
+    /// Asks for the first cache line ahead of its use.
+    #[inline]
+    pub fn prefetch(self) {
+        prefetch(self.pointer);
+    }
+}
+
+/// Copies as many bytes as both have; returns how many. A guest may lay source over destination.
+#[inline]
+pub fn copy(from: Span<'_>, to: SpanMut<'_>) -> usize {
+    let count = from.len().min(to.len());
+    // SAFETY: both hold `count` bytes; `copy` allows them to overlap.
+    unsafe { core::ptr::copy(from.pointer.as_ptr(), to.pointer.as_ptr(), count) };
+    count
+}
+
+#[inline]
+fn prefetch(pointer: NonNull<u8>) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch touches nothing that can be seen and cannot fault.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(pointer.as_ptr().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_stops_at_the_shorter_side() {
+        let source = [1u8, 2, 3, 4];
+        let mut target = [0u8; 3];
+        assert_eq!(copy(Span::of(&source), SpanMut::of(&mut target)), 3);
+        assert_eq!(target, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_split_never_leaves_the_span() {
+        let bytes = [7u8; 5];
+        let (head, rest) = Span::of(&bytes).split(9);
+        assert_eq!((head.len(), rest.len()), (5, 0));
+        assert!(!head.read_64(&mut [0; 64]));
+    }
+}

@@ -1,0 +1,15 @@
+//! The kinds of port, one folder each.
+
+mod doorbell;
+
+pub use doorbell::{Doorbell, Silent};
+
+use ringway_frame::{RxQueue, TxQueue};
+
+/// Both directions of one queue pair of a port.
+pub struct Queue {
+    /// Where the peer's frames enter.
+    pub tx: Box<dyn TxQueue>,
+    /// Where frames leave to the peer.
+    pub rx: Box<dyn RxQueue>,
+}

@@ -1,0 +1,1 @@
+//! The notifier and the layout of Ringway's own shared ring.

@@ -1,0 +1,1 @@
+//! The switch: learning, flooding, pluggable lookup.

@@ -1,0 +1,1 @@
+//! vhost-user messages and session state, both ends, without sockets.

@@ -1,0 +1,1 @@
+//! Virtqueues, split and packed, device and driver side.
