@@ -1,1 +1,3 @@
-//! Workers, turns, reconciling: the data process.
+//! Workers, turns, reconciling: the `data` process.
+
+pub mod proto;
