@@ -78,6 +78,8 @@ pub struct Counters {
 }
 
 const _: () = assert!(Reason::ALL.len() == 12);
+// No padding: every byte is a word of a counter.
+const _: () = assert!(size_of::<Counters>() == (8 + 12 + 12) * 8);
 
 /// Adds to a counter that this thread alone writes: no locked instruction.
 #[inline]
@@ -86,6 +88,16 @@ pub fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Counters {
+    /// Eight-byte words that one entry has.
+    pub const WORDS: usize = size_of::<Counters>() / 8;
+
+    /// Shared memory as counters; as many as fit wholly behind the first place aligned for them.
+    pub fn of(words: &[AtomicU64]) -> &[Counters] {
+        // SAFETY: `Counters` is `repr(C)` and consists of `AtomicU64`s alone (its size is theirs, checked below), so
+        // any words are valid counters; `align_to` sees to the alignment.
+        unsafe { words.align_to::<Counters>().1 }
+    }
+
     /// Counts frames that came in here and go nowhere.
     #[inline]
     pub fn drop_tx(&self, reason: Reason, count: usize) {

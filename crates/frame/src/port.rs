@@ -3,6 +3,9 @@
 //! Names are the peer's, as in virtio: from a TX queue we take what the peer transmits, into an RX queue we put what
 //! it receives. The order of work for a burst is: take, reserve, copy, release the source, publish the destination.
 //! So a crash loses at most the burst in hand and repeats nothing.
+//!
+//! Who counts: the worker counts frames, bytes, bursts, kicks, and drops it decides on; a queue counts what only it
+//! sees: frames it skips in `take`, frames that `put` could not deliver after all, interrupts, faults.
 
 use crate::burst::Burst;
 use crate::offload::Needs;
@@ -24,8 +27,9 @@ pub trait TxQueue: Send {
     /// further `take` gives the same frames again. Broken ones are counted and skipped.
     fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>);
 
-    /// Gives the first `frames` of the last burst back to the peer, and what was skipped before and between them.
-    /// Frames of that burst behind these will be taken again.
+    /// Gives the next `frames` of the last burst back to the peer, and what was skipped before and between them. May
+    /// be called several times for one burst, each time for the frames after those; what the next `take` finds not
+    /// released, it gives again.
     fn release(&mut self, turn: &Turn<'_>, frames: usize);
 
     /// Asks the peer for kicks. `false`: frames are there already, and kicks are off again.

@@ -133,10 +133,10 @@ impl Memory {
     /// The same, for writing.
     #[inline]
     pub fn span_mut(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
-        if let Some(region) = self.regions.get(hint.0) {
-            if let Some(span) = within(region, guest.wrapping_sub(region.guest), len) {
-                return Some(span);
-            }
+        if let Some(region) = self.regions.get(hint.0)
+            && let Some(span) = within(region, guest.wrapping_sub(region.guest), len)
+        {
+            return Some(span);
         }
         let index = self.regions.partition_point(|region| region.guest <= guest).checked_sub(1)?;
         let region = self.regions.get(index)?;
@@ -166,17 +166,16 @@ mod tests {
     use super::*;
 
     fn region(guest: u64, user: u64, len: usize) -> Region {
-        let bytes: Arc<Vec<core::cell::UnsafeCell<u8>>> =
-            Arc::new((0..len).map(|_| core::cell::UnsafeCell::new(0)).collect());
-        struct Keep(#[allow(dead_code)] Arc<Vec<core::cell::UnsafeCell<u8>>>);
+        struct Keep(Vec<core::cell::UnsafeCell<u8>>);
         // SAFETY: the bytes are touched through spans only.
         unsafe impl Send for Keep {}
         // SAFETY: as above.
         unsafe impl Sync for Keep {}
+        let keep = Arc::new(Keep((0..len).map(|_| core::cell::UnsafeCell::new(0)).collect()));
         let host =
-            NonNull::new(bytes.as_ptr().cast_mut().cast::<u8>()).expect("a vector's pointer is not null");
+            NonNull::new(keep.0.as_ptr().cast_mut().cast::<u8>()).expect("a vector's pointer is not null");
         // SAFETY: the vector has `len` bytes and lives in `keep`.
-        unsafe { Region::new(guest, user, len as u64, host, Arc::new(Keep(bytes))) }
+        unsafe { Region::new(guest, user, len as u64, host, keep) }
     }
 
     #[test]

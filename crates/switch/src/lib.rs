@@ -1,1 +1,94 @@
-//! The switch: learning, flooding, pluggable lookup.
+//! The switch: who gets a frame.
+//!
+//! As in VALE a burst is looked at twice: a [`Lookup`] names a port for each frame, then [`Sorter`] makes one list a
+//! destination, in the frames' order. As in mSwitch the lookup is pluggable: learning, static, hash; others implement
+//! the same small trait. A switch knows neither devices nor threads: lookups are shared by all workers, so they keep
+//! what they learn in atomics.
+
+mod hash;
+mod learning;
+mod sorter;
+mod table;
+
+mod fixed;
+
+pub use fixed::Static;
+pub use hash::Hash;
+pub use learning::Learning;
+pub use sorter::{List, Run, Sorter};
+pub use table::{Entry, Table};
+
+use ringway_frame::{BURST, Burst, HEAD};
+
+/// Number of a port.
+pub type PortId = u16;
+
+/// Instead of a port: every port of the switch but the frame's own.
+pub const FLOOD: PortId = u16::MAX;
+/// Instead of a port: none, the frame is dropped.
+pub const NOWHERE: PortId = u16::MAX - 1;
+/// Instead of a port: the frame breaks a rule (its source is a group address) and is dropped.
+pub const INVALID: PortId = u16::MAX - 2;
+/// Port numbers are below this.
+pub const PORTS: usize = 65_000;
+
+/// The verdicts on a burst, one a frame: a port's number, [`FLOOD`], [`NOWHERE`] or [`INVALID`].
+pub type Verdicts = [PortId; BURST];
+
+/// How a switch finds a frame's port.
+pub trait Lookup: Send + Sync {
+    /// Looks at every frame of `burst`, which came in at `from`, and writes a verdict for each. `now` is in
+    /// nanoseconds.
+    fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts);
+
+    /// The port is gone: nothing is to be sent there any more.
+    fn forget(&self, port: PortId);
+
+    /// The addresses it knows.
+    fn entries(&self, now: u64) -> Vec<Entry>;
+}
+
+/// An Ethernet address in the low 48 bits, its first byte lowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mac(u64);
+
+impl Mac {
+    const MASK: u64 = (1 << 48) - 1;
+
+    /// From the bytes in their order on the wire.
+    pub fn new(bytes: [u8; 6]) -> Mac {
+        let [a, b, c, d, e, f] = bytes;
+        Mac(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+    }
+
+    /// The bytes in their order on the wire.
+    pub fn bytes(self) -> [u8; 6] {
+        let [a, b, c, d, e, f, ..] = self.0.to_le_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    #[inline]
+    fn destination(head: &[u8; HEAD]) -> Mac {
+        let [a, b, c, d, e, f, ..] = *head;
+        Mac(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+    }
+
+    #[inline]
+    fn source(head: &[u8; HEAD]) -> Mac {
+        let [_, _, _, _, _, _, a, b, c, d, e, f, ..] = *head;
+        Mac(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+    }
+
+    /// Whether it names a group (multicast or broadcast).
+    #[inline]
+    pub fn is_group(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
+
+impl core::fmt::Display for Mac {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let [a, b, c, d, e, f] = self.bytes();
+        write!(out, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+    }
+}

@@ -1,0 +1,107 @@
+//! Learns source addresses, floods what it doesn't know (IEEE 802.1Q, 8.7 and 8.8).
+
+use crate::{Entry, FLOOD, INVALID, Lookup, Mac, NOWHERE, PortId, Table, Verdicts};
+use ringway_frame::Burst;
+
+/// A learning bridge.
+#[derive(Debug)]
+pub struct Learning {
+    table: Table,
+}
+
+/// Seconds of a clock in nanoseconds, as far as a table counts them.
+pub(crate) fn second(now: u64) -> u32 {
+    // One below `FOREVER` at most: 136 years.
+    (now / 1_000_000_000).min(u64::from(u32::MAX - 1)) as u32
+}
+
+impl Learning {
+    /// A bridge that keeps its addresses in `table`.
+    pub fn new(table: Table) -> Learning {
+        Learning { table }
+    }
+}
+
+impl Lookup for Learning {
+    #[inline]
+    fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) {
+        let second = second(now);
+        // Frames of a burst mostly share their addresses, so the last answer is kept.
+        let (mut last_source, mut source_ok) = (Mac(u64::MAX), true);
+        let (mut last_destination, mut answer) = (Mac(u64::MAX), NOWHERE);
+        for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
+            let head = burst.head(index);
+            let (source, destination) = (Mac::source(head), Mac::destination(head));
+            if source != last_source {
+                last_source = source;
+                source_ok = !source.is_group();
+                if source_ok && source.0 != 0 {
+                    self.table.learn(source, from, second);
+                }
+            }
+            if destination != last_destination {
+                last_destination = destination;
+                answer = if destination.is_group() {
+                    FLOOD
+                } else {
+                    self.table.find(destination, second).unwrap_or(FLOOD)
+                };
+            }
+            *verdict = if source_ok { answer } else { INVALID };
+        }
+    }
+
+    fn forget(&self, port: PortId) {
+        self.table.forget(port);
+    }
+
+    fn entries(&self, now: u64) -> Vec<Entry> {
+        self.table.entries(second(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_frame::{BURST, Offload, Storage};
+    use ringway_mem::Span;
+
+    fn frame(to: u8, from: u8) -> [u8; 60] {
+        let mut frame = [0; 60];
+        frame[0] = if to == 0xff { 0xff } else { 2 };
+        frame[5] = to;
+        frame[6] = 2;
+        frame[11] = from;
+        frame
+    }
+
+    fn verdicts(lookup: &Learning, from: PortId, frames: &[[u8; 60]]) -> Vec<PortId> {
+        let mut storage = Storage::default();
+        let mut burst = Burst::begin(&mut storage);
+        for bytes in frames {
+            burst.push(Offload::default(), Span::of(bytes)).unwrap();
+        }
+        let mut verdicts = [0; BURST];
+        lookup.lookup(&burst, from, 1_000_000_000, &mut verdicts);
+        verdicts[..frames.len()].to_vec()
+    }
+
+    #[test]
+    fn floods_until_it_has_learnt() {
+        let lookup = Learning::new(Table::new(64, 8, 300, 64, 3));
+        assert_eq!(verdicts(&lookup, 1, &[frame(2, 1), frame(2, 1)]), [FLOOD, FLOOD]);
+        assert_eq!(verdicts(&lookup, 2, &[frame(1, 2), frame(0xff, 2), frame(1, 2)]), [1, FLOOD, 1]);
+        assert_eq!(verdicts(&lookup, 1, &[frame(2, 1)]), [2]);
+        lookup.forget(2);
+        assert_eq!(verdicts(&lookup, 1, &[frame(2, 1)]), [FLOOD]);
+    }
+
+    #[test]
+    fn a_group_source_is_invalid_and_not_learnt() {
+        let lookup = Learning::new(Table::new(64, 8, 300, 64, 3));
+        let mut bad = frame(1, 9);
+        bad[6] = 3;
+        assert_eq!(verdicts(&lookup, 1, &[bad, frame(0xff, 1)]), [INVALID, FLOOD]);
+        assert_eq!(lookup.entries(0).len(), 1);
+    }
+}

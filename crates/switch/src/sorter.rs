@@ -1,0 +1,136 @@
+//! One list a destination, in the frames' order.
+
+use crate::{FLOOD, INVALID, NOWHERE, PortId, Verdicts};
+use ringway_frame::BURST;
+
+/// No list.
+const NONE: u8 = u8::MAX;
+
+/// Frames of a burst that are handled alike, from where the last run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// Each goes to one port at most, up to the given index.
+    Unicast(usize),
+    /// Each goes to all ports but its own, up to the given index.
+    Flood(usize),
+}
+
+impl Run {
+    /// The run that begins at `start`: a change between flooding and not flooding ends it, so that the order of frames
+    /// for one destination stays.
+    #[inline]
+    pub fn at(verdicts: &Verdicts, start: usize, count: usize) -> Run {
+        let rest = &verdicts[start.min(count)..count.min(BURST)];
+        let flood = rest.first() == Some(&FLOOD);
+        let len = rest.iter().position(|&verdict| (verdict == FLOOD) != flood).unwrap_or(rest.len());
+        if flood { Run::Flood(start + len) } else { Run::Unicast(start + len) }
+    }
+}
+
+/// The frames for one destination.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// The destination: the number that `sort`'s caller gave it.
+    pub destination: u32,
+    count: usize,
+    frames: [u16; BURST],
+}
+
+impl List {
+    /// Indices into the burst, ascending.
+    #[inline]
+    pub fn frames(&self) -> &[u16] {
+        &self.frames[..self.count]
+    }
+}
+
+/// Sorts the frames of a burst by destination; its cost grows with the frames, not with the ports.
+#[derive(Debug)]
+pub struct Sorter {
+    list_of: Vec<u8>,
+    lists: Vec<List>,
+    used: usize,
+}
+
+impl Default for Sorter {
+    fn default() -> Sorter {
+        let list = List { destination: 0, count: 0, frames: [0; BURST] };
+        Sorter { list_of: Vec::new(), lists: vec![list; BURST], used: 0 }
+    }
+}
+
+impl Sorter {
+    /// Makes the lists of frames `start..end`. `destination` turns a frame's index and port into a destination, a
+    /// number below `destinations`, or `None` for a frame that goes nowhere after all.
+    #[inline]
+    pub fn sort(
+        &mut self,
+        verdicts: &Verdicts,
+        (start, end): (usize, usize),
+        destinations: usize,
+        mut destination: impl FnMut(usize, PortId) -> Option<u32>,
+    ) -> &[List] {
+        for list in &self.lists[..self.used] {
+            self.list_of[list.destination as usize] = NONE;
+        }
+        self.used = 0;
+        if self.list_of.len() < destinations {
+            self.list_of.resize(destinations, NONE);
+        }
+        for (index, &port) in verdicts.iter().enumerate().take(end).skip(start) {
+            if matches!(port, FLOOD | NOWHERE | INVALID) {
+                continue;
+            }
+            let Some(number) = destination(index, port) else { continue };
+            let Some(slot) = self.list_of.get_mut(number as usize) else { continue };
+            if *slot == NONE {
+                *slot = self.used as u8;
+                let list = &mut self.lists[self.used];
+                (list.destination, list.count) = (number, 0);
+                self.used += 1;
+            }
+            let list = &mut self.lists[usize::from(*slot)];
+            list.frames[list.count] = index as u16;
+            list.count += 1;
+        }
+        &self.lists[..self.used]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_frame_is_in_its_list_once_and_in_order(
+            bursts in prop::collection::vec(prop::collection::vec(0u16..100, 0..=BURST), 1..5),
+        ) {
+            let mut sorter = Sorter::default();
+            for ports in bursts {
+                let mut verdicts = [NOWHERE; BURST];
+                verdicts[..ports.len()].copy_from_slice(&ports);
+                let lists = sorter.sort(&verdicts, (0, ports.len()), 100, |_, port| Some(u32::from(port)));
+                let mut seen = 0;
+                for list in lists {
+                    prop_assert!(list.frames().windows(2).all(|pair| pair[0] < pair[1]));
+                    for &frame in list.frames() {
+                        prop_assert_eq!(u32::from(ports[usize::from(frame)]), list.destination);
+                    }
+                    seen += list.frames().len();
+                }
+                prop_assert_eq!(seen, ports.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_ends_where_flooding_begins_or_ends() {
+        let mut verdicts = [NOWHERE; BURST];
+        verdicts[..5].copy_from_slice(&[1, NOWHERE, FLOOD, FLOOD, 2]);
+        assert_eq!(Run::at(&verdicts, 0, 5), Run::Unicast(2));
+        assert_eq!(Run::at(&verdicts, 2, 5), Run::Flood(4));
+        assert_eq!(Run::at(&verdicts, 4, 5), Run::Unicast(5));
+    }
+}
