@@ -1,0 +1,46 @@
+# Every target says in `make help` what it does; scripts/setup.sh installs what a target needs.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+SETUP := ./scripts/setup.sh
+export GUEST ?= uml
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+.PHONY: help setup demo test bench soak fuzz build check fmt deny clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what is missing: apt packages, the Rust toolchain
+	@$(SETUP)
+
+demo: setup ## two Linux guests talk through the switch; GUEST=qemu for QEMU instead of User-Mode Linux
+	@./scripts/demo.sh
+
+test: setup ## everything that must hold: tidy, lints, unit tests, real guests and DPDK (under 25 minutes)
+	@./scripts/test.sh
+
+bench: setup ## measure every promise with a number; writes target/bench/fabric.json
+	@./scripts/bench.sh
+
+soak: setup ## the long tests: many kills, full matrices, licences and advisories of dependencies
+	@./scripts/soak.sh
+
+fuzz: setup ## fuzz each target for SECONDS (default 60) seconds
+	@./scripts/fuzz.sh
+
+build: setup ## build the release program, target/release/ringway
+	@$(CARGO) build --release -p ringway-cli
+
+check: setup ## tidy, formatting, lints; no tests
+	@$(CARGO) xtask tidy && $(CARGO) fmt --check && $(CARGO) clippy --workspace --all-targets -- -D warnings
+
+fmt: ## format the code
+	@$(CARGO) fmt
+
+deny: setup ## licences, sources and advisories of every dependency, by cargo-deny
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
+	@$(CARGO) deny check
+
+clean: ## remove what was built
+	@$(CARGO) clean

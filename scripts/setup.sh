@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Installs what building, testing and measuring Ringway needs and says what it installs; does nothing when all is there.
+# For Debian 12 or newer and Ubuntu 22.04 or newer, as root or with sudo. It changes no setting of the system.
+set -euo pipefail
+
+# A program that must exist, and the package that brings it.
+needed=(
+  cc:build-essential curl:curl python3:python3 ip:iproute2 ping:iputils-ping ethtool:ethtool
+  iperf3:iperf3 qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd setpriv:util-linux
+)
+# Wanted, but a release without them still builds and runs what does not need them.
+wanted=(linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump)
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"
+  elif command -v sudo >/dev/null; then sudo "$@"
+  else echo "setup: not root and no sudo; as root run: $*" >&2; return 1
+  fi
+}
+
+install() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" </dev/null >/dev/null
+}
+
+export PATH="$HOME/.cargo/bin:$PATH:/usr/sbin:/sbin"
+missing=() optional=()
+for pair in "${needed[@]}"; do command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}"); done
+for pair in "${wanted[@]}"; do command -v "${pair%%:*}" >/dev/null || optional+=("${pair#*:}"); done
+[ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing+=(busybox-static)
+[ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+
+if [ ${#missing[@]} -gt 0 ] || [ ${#optional[@]} -gt 0 ]; then
+  if ! command -v apt-get >/dev/null; then
+    echo "setup: this system has no apt; install by hand what matches: ${missing[*]} ${optional[*]}" >&2
+    [ ${#missing[@]} -eq 0 ] || exit 1
+  else
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >/dev/null
+    if [ ${#missing[@]} -gt 0 ]; then echo "setup: installing ${missing[*]}"; install "${missing[@]}"; fi
+    for package in "${optional[@]}"; do
+      echo "setup: installing $package"
+      install "$package" || echo "setup: $package is not to be had here; what needs it is left out" >&2
+    done
+  fi
+fi
+
+# The toolchain is rustup's, since rust-toolchain.toml names channel, components and targets.
+if ! command -v rustup >/dev/null; then
+  if apt-cache show rustup >/dev/null 2>&1; then
+    echo "setup: installing rustup"
+    install rustup
+  else
+    echo "setup: installing rustup into ~/.cargo (your shell's start files stay as they are)"
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs \
+      | sh -s -- -y -q --no-modify-path --profile minimal --default-toolchain none
+  fi
+fi
+cd "$(dirname "$0")/.."
+if ! cargo --version >/dev/null 2>&1 || ! rustup target list --installed 2>/dev/null | grep -q x86_64-unknown-none \
+  || ! cargo clippy --version >/dev/null 2>&1 || ! cargo fmt --version >/dev/null 2>&1; then
+  echo "setup: installing the Rust toolchain named in rust-toolchain.toml"
+  rustup toolchain install stable --profile minimal -c clippy -c rustfmt -t x86_64-unknown-none --no-self-update \
+    >/dev/null 2>&1 || { echo "setup: rustup could not install the stable toolchain; run: rustup toolchain install stable" >&2; exit 1; }
+fi

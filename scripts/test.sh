@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Everything that must hold before a change is kept. Each step runs even when one before it failed; the last line counts tests.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+log=$(mktemp); trap 'rm -f "$log"' EXIT
+failed=0
+step() {
+  local name=$1; shift
+  echo "== $name"
+  local begin=$SECONDS
+  "$@" 2>&1 </dev/null | tee -a "$log"
+  local code=${PIPESTATUS[0]}
+  local verdict=ok
+  [ "$code" -eq 0 ] || { verdict="FAILED ($code)"; failed=$((failed + 1)); }
+  echo "== $name: $verdict, $((SECONDS - begin)) s"
+}
+step "tidy" cargo xtask tidy
+step "format" cargo fmt --check
+step "lints" cargo clippy --workspace --all-targets -- -D warnings
+step "without an operating system" cargo xtask bare
+step "build" cargo build --release -p ringway-cli
+step "unit and property tests" cargo test --workspace --exclude ringway-tests --no-fail-fast
+step "real peers" cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
+# cargo's own closing lines: "test result: ok. 12 passed; 0 failed; ..."
+read -r passed broken < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$log")
+[ "$failed" -eq 0 ] || [ "$broken" -gt 0 ] || broken=$failed
+echo "$passed passed, $broken failed"
+[ "$failed" -eq 0 ]

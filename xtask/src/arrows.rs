@@ -1,0 +1,95 @@
+//! Which crate may use which. Arrows point down only; "may use" is transitive.
+use crate::Findings;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// A crate and what it may use directly. A row stands below every row it names.
+const HOUSE: &[(&str, &[&str])] = &[
+    ("wire", &[]),
+    ("mem", &[]),
+    ("frame", &["wire", "mem"]),
+    ("ring", &["mem"]),
+    ("virtq", &["mem", "ring"]),
+    ("vhost-user", &["virtq"]),
+    ("switch", &["frame", "wire"]),
+    ("host", &["mem", "ring"]),
+    ("port", &["host", "vhost-user", "virtq", "frame", "wire"]),
+    ("client", &["ring", "host"]),
+    ("fabric", &["switch", "port"]),
+    ("control", &["fabric"]),
+    ("cli", &["control"]),
+];
+
+/// Checks every crate's manifest against the house.
+pub fn check(root: &Path) -> Findings {
+    let allowed = closure();
+    let mut findings = Findings::new();
+    let Ok(folders) = std::fs::read_dir(root.join("crates")) else {
+        return vec!["crates: cannot be read".to_string()];
+    };
+    for folder in folders.flatten() {
+        let name = folder.file_name().to_string_lossy().into_owned();
+        let Some(may_use) = allowed.get(name.as_str()) else {
+            findings.push(format!("crates/{name}: not in the house; add a row to xtask/src/arrows.rs"));
+            continue;
+        };
+        for used in uses(&folder.path().join("Cargo.toml")) {
+            if !may_use.contains(used.as_str()) {
+                findings
+                    .push(format!("crates/{name}/Cargo.toml: may not use ringway-{used}; arrows point down"));
+            }
+        }
+    }
+    findings
+}
+
+/// Everything a crate may use, directly or through others.
+fn closure() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
+    let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, direct) in HOUSE {
+        let mut reached: BTreeSet<&str> = direct.iter().copied().collect();
+        for below in *direct {
+            reached.extend(all.get(below).into_iter().flatten());
+        }
+        all.insert(name, reached);
+    }
+    all
+}
+
+/// The project's crates among a manifest's normal and build dependencies. Tests may use anything.
+fn uses(manifest: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(manifest).unwrap_or_default();
+    let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
+    ["dependencies", "build-dependencies"]
+        .iter()
+        .filter_map(|section| table.get(*section)?.as_table())
+        .flat_map(|section| section.keys())
+        .filter_map(|name| name.strip_prefix("ringway-").map(str::to_string))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_house_has_no_cycle() {
+        for (name, below) in closure() {
+            assert!(!below.contains(name), "{name} uses itself");
+        }
+        let row = |name: &str| HOUSE.iter().position(|(other, _)| *other == name);
+        for (name, direct) in HOUSE {
+            for below in *direct {
+                assert!(row(below) < row(name), "{below} must stand above {name} in the table");
+            }
+        }
+    }
+
+    #[test]
+    fn use_is_transitive() {
+        let all = closure();
+        assert!(all["cli"].contains("mem"));
+        assert!(!all["switch"].contains("host"));
+        assert!(!all["port"].contains("switch"));
+    }
+}

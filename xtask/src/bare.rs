@@ -1,0 +1,26 @@
+//! The crates that also run inside tiny guests are built for a target without an operating system.
+use crate::Findings;
+use std::path::Path;
+use std::process::Command;
+
+const TARGET: &str = "x86_64-unknown-none";
+const CRATES: &[&str] = &["wire", "mem", "frame", "ring", "virtq"];
+
+/// Builds them; their own errors are the finding.
+pub fn check(root: &Path) -> Findings {
+    let mut findings = Findings::new();
+    for name in CRATES {
+        let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["build", "--quiet", "--target", TARGET, "-p", &format!("ringway-{name}")])
+            .current_dir(root)
+            .status();
+        match status {
+            Ok(status) if status.success() => {}
+            Ok(_) => {
+                findings.push(format!("crates/{name}: does not build for {TARGET}; it must do without std"))
+            }
+            Err(error) => findings.push(format!("cargo: {error}")),
+        }
+    }
+    findings
+}

@@ -1,0 +1,76 @@
+//! What files may not name, and what ARCHITECTURE.md must.
+use crate::Findings;
+use crate::text::{File, code_lines};
+use std::path::Path;
+
+/// Paths of one machine and hosts of registries; in pieces, so that this file does not hold them.
+const FOREIGN: &[&str] = &[
+    concat!("/wo", "rk/"),
+    concat!("/ro", "ot/"),
+    concat!("/ho", "me/"),
+    concat!("crates", ".io"),
+    concat!("docs", ".rs"),
+    concat!("py", "pi.org"),
+    concat!("deb.deb", "ian.org"),
+    concat!("archive.ub", "untu.com"),
+    concat!("registry.np", "mjs.org"),
+    concat!("proxy.go", "lang.org"),
+];
+/// Code that says it is not finished; in pieces likewise.
+const UNFINISHED: &[&str] =
+    &[concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[ign", "ore"), concat!("dbg", "!(")];
+/// Written by Cargo; it names its registry.
+const WRITTEN_BY_TOOLS: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock"];
+
+/// Checks every file.
+pub fn check(root: &Path, files: &[File]) -> Findings {
+    let mut findings = architecture(root, files);
+    for file in files.iter().filter(|file| !WRITTEN_BY_TOOLS.contains(&file.path.as_str())) {
+        for (index, line) in file.text.lines().enumerate() {
+            for word in FOREIGN.iter().filter(|word| line.contains(**word)) {
+                findings.push(format!("{}:{}: names {word}; say it without", file.path, index + 1));
+            }
+        }
+        if file.is_rust() {
+            for (index, line) in code_lines(&file.text).iter().enumerate() {
+                for word in UNFINISHED.iter().filter(|word| line.contains(**word)) {
+                    findings.push(format!(
+                        "{}:{}: {word} stands for something unfinished",
+                        file.path,
+                        index + 1
+                    ));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Every crate stands in ARCHITECTURE.md, and every `crates/NAME` there exists.
+fn architecture(root: &Path, files: &[File]) -> Findings {
+    const PAGE: &str = "ARCHITECTURE.md";
+    let Some(page) = files.iter().find(|file| file.path == PAGE) else {
+        return vec![format!("{PAGE}: missing; it names every crate")];
+    };
+    let named: Vec<&str> = page
+        .text
+        .split(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '_' | '/'))
+        .flat_map(|word| word.split('/'))
+        .collect();
+    let mut findings = Findings::new();
+    for folder in std::fs::read_dir(root.join("crates")).into_iter().flatten().flatten() {
+        let name = folder.file_name().to_string_lossy().into_owned();
+        if !named.contains(&name.as_str()) {
+            findings.push(format!("{PAGE}: does not name crates/{name}; say what lives there"));
+        }
+    }
+    for (index, line) in page.text.lines().enumerate() {
+        for part in line.split("crates/").skip(1) {
+            let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '-').collect();
+            if !name.is_empty() && !root.join("crates").join(&name).is_dir() {
+                findings.push(format!("{PAGE}:{}: crates/{name} does not exist", index + 1));
+            }
+        }
+    }
+    findings
+}

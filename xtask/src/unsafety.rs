@@ -1,0 +1,39 @@
+//! `unsafe` stands only in named crates, and each time with its reason.
+use crate::Findings;
+use crate::text::{File, code_lines, has_word};
+
+/// The crates that may hold `unsafe`.
+const NAMED: &[&str] = &["mem", "frame", "ring", "virtq", "host"];
+/// How many lines above an `unsafe` its reason may begin.
+const REACH: usize = 12;
+
+/// Checks every Rust file.
+pub fn check(files: &[File]) -> Findings {
+    let mut findings = Findings::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let named = file.krate().is_some_and(|name| NAMED.contains(&name));
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (index, code) in code_lines(&file.text).iter().enumerate() {
+            if !has_word(code, "unsafe") {
+                continue;
+            }
+            let place = format!("{}:{}", file.path, index + 1);
+            if !named {
+                findings.push(format!("{place}: unsafe outside {}; move it there", NAMED.join(", ")));
+            } else if needs_reason(code) && !has_reason(&lines, index) {
+                findings.push(format!("{place}: unsafe without a `// SAFETY:` reason above it"));
+            }
+        }
+    }
+    findings
+}
+
+/// Blocks and implementations need a reason; declarations say theirs in `# Safety`, which clippy asks for.
+fn needs_reason(code: &str) -> bool {
+    code.contains("unsafe {") || code.contains("unsafe impl")
+}
+
+fn has_reason(lines: &[&str], index: usize) -> bool {
+    let from = index.saturating_sub(REACH);
+    lines.get(from..=index).is_some_and(|near| near.iter().any(|line| line.contains("SAFETY:")))
+}
