@@ -1,0 +1,91 @@
+//! Feature bits.
+
+/// Feature bits of the virtio network device and of virtqueues, as masks (virtio 1.3, 5.1.3 and 6).
+pub mod virtio {
+    /// The device fills checksums.
+    pub const NET_CSUM: u64 = 1 << 0;
+    /// The driver takes frames with checksums to fill.
+    pub const NET_GUEST_CSUM: u64 = 1 << 1;
+    /// The device tells the largest MTU.
+    pub const NET_MTU: u64 = 1 << 3;
+    /// The device has an address for its driver.
+    pub const NET_MAC: u64 = 1 << 5;
+    /// The driver takes TCP over IPv4 unsegmented.
+    pub const NET_GUEST_TSO4: u64 = 1 << 7;
+    /// The driver takes TCP over IPv6 unsegmented.
+    pub const NET_GUEST_TSO6: u64 = 1 << 8;
+    /// The driver takes unsegmented TCP with ECN.
+    pub const NET_GUEST_ECN: u64 = 1 << 9;
+    /// The device takes TCP over IPv4 unsegmented.
+    pub const NET_HOST_TSO4: u64 = 1 << 11;
+    /// The device takes TCP over IPv6 unsegmented.
+    pub const NET_HOST_TSO6: u64 = 1 << 12;
+    /// The device takes unsegmented TCP with ECN.
+    pub const NET_HOST_ECN: u64 = 1 << 13;
+    /// The driver merges receive buffers.
+    pub const NET_MRG_RXBUF: u64 = 1 << 15;
+    /// The device tells whether its link is up.
+    pub const NET_STATUS: u64 = 1 << 16;
+    /// There is a control queue.
+    pub const NET_CTRL_VQ: u64 = 1 << 17;
+    /// The driver announces itself when asked.
+    pub const NET_GUEST_ANNOUNCE: u64 = 1 << 21;
+    /// There are several queue pairs.
+    pub const NET_MQ: u64 = 1 << 22;
+    /// The driver takes UDP over IPv4 unsegmented.
+    pub const NET_GUEST_USO4: u64 = 1 << 54;
+    /// The driver takes UDP over IPv6 unsegmented.
+    pub const NET_GUEST_USO6: u64 = 1 << 55;
+    /// The device takes UDP unsegmented.
+    pub const NET_HOST_USO: u64 = 1 << 56;
+    /// Legacy: a header may share a descriptor with its frame.
+    pub const ANY_LAYOUT: u64 = 1 << 27;
+    /// Descriptors may point to tables of descriptors.
+    pub const INDIRECT_DESC: u64 = 1 << 28;
+    /// Notifications are asked for by index.
+    pub const EVENT_IDX: u64 = 1 << 29;
+    /// Not legacy.
+    pub const VERSION_1: u64 = 1 << 32;
+    /// Addresses are translated by an IOMMU.
+    pub const ACCESS_PLATFORM: u64 = 1 << 33;
+    /// The packed ring layout.
+    pub const RING_PACKED: u64 = 1 << 34;
+    /// Descriptors are used in the order they were made available.
+    pub const IN_ORDER: u64 = 1 << 35;
+    /// vhost: writes to memory are logged.
+    pub const LOG_ALL: u64 = 1 << 26;
+    /// vhost-user: protocol features can be negotiated.
+    pub const PROTOCOL_FEATURES: u64 = 1 << 30;
+}
+
+/// Protocol feature bits, as masks (vhost-user protocol, "Protocol features").
+pub mod protocol {
+    /// Several queues.
+    pub const MQ: u64 = 1 << 0;
+    /// The dirty log is a shared descriptor.
+    pub const LOG_SHMFD: u64 = 1 << 1;
+    /// The back-end sends a RARP after migration.
+    pub const RARP: u64 = 1 << 2;
+    /// Any message can be acknowledged.
+    pub const REPLY_ACK: u64 = 1 << 3;
+    /// The front-end can set the MTU.
+    pub const MTU: u64 = 1 << 4;
+    /// The back-end has a channel for requests of its own.
+    pub const BACKEND_REQ: u64 = 1 << 5;
+    /// Rings of the other byte order.
+    pub const CROSS_ENDIAN: u64 = 1 << 6;
+    /// The back-end answers for the configuration space.
+    pub const CONFIG: u64 = 1 << 9;
+    /// The back-end's requests may carry descriptors.
+    pub const BACKEND_SEND_FD: u64 = 1 << 10;
+    /// In-flight descriptors are tracked in shared memory.
+    pub const INFLIGHT_SHMFD: u64 = 1 << 12;
+    /// The device can be reset.
+    pub const RESET_DEVICE: u64 = 1 << 13;
+    /// Kicks and calls may be messages.
+    pub const INBAND_NOTIFICATIONS: u64 = 1 << 14;
+    /// Memory regions are added and removed one by one.
+    pub const CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
+    /// The front-end tells the device status.
+    pub const STATUS: u64 = 1 << 16;
+}

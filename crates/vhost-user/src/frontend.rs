@@ -1,0 +1,194 @@
+//! The front-end's side of a connection, for tests and load generators.
+
+use crate::codec::CodecError;
+use crate::feature::{protocol, virtio};
+use crate::header::{Packet, name};
+use crate::inbox::{Inbox, Message};
+use crate::payload::{Config, SharedRegion, VringAddr, VringFd, VringState};
+use crate::reply::Reply;
+use crate::request::Request;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// A way to the back-end, blocking.
+pub trait Transport {
+    /// Sends all of a message.
+    fn send(&mut self, packet: Packet) -> io::Result<()>;
+    /// Receives some bytes, at least one unless the back-end closed the connection, and what descriptors come
+    /// along.
+    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)>;
+}
+
+/// Why a front-end's request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum FrontendError {
+    /// The connection failed.
+    #[error("the connection to the back-end failed: {0}")]
+    Io(#[from] io::Error),
+    /// The back-end closed the connection.
+    #[error("the back-end closed the connection")]
+    Closed,
+    /// The answer isn't a message.
+    #[error("the back-end's answer: {0}")]
+    Codec(#[from] CodecError),
+    /// The answer doesn't fit the question.
+    #[error("the back-end's answer to {} is for something else", name(*request))]
+    Mismatch {
+        /// Number of the question.
+        request: u32,
+    },
+    /// The back-end said no.
+    #[error("the back-end refuses {} with {code}", name(*request))]
+    Refused {
+        /// Number of the request.
+        request: u32,
+        /// The code it gave.
+        code: u64,
+    },
+}
+
+/// A ring to be set up.
+#[derive(Debug)]
+pub struct Vring {
+    /// Descriptors.
+    pub size: u16,
+    /// Where its parts lie, and which ring it is.
+    pub addresses: VringAddr,
+    /// Where to go on, as in the protocol's `SET_VRING_BASE`.
+    pub base: u32,
+    /// Where we kick; `None`: the back-end polls.
+    pub kick: Option<OwnedFd>,
+    /// Where we are interrupted; `None`: we poll.
+    pub call: Option<OwnedFd>,
+}
+
+/// A connection to a back-end.
+#[derive(Debug)]
+pub struct Frontend<T> {
+    transport: T,
+    inbox: Inbox,
+    features: u64,
+    protocol: u64,
+}
+
+impl<T: Transport> Frontend<T> {
+    /// Agrees with the back-end on those of `features` and `protocol` that it offers.
+    pub fn negotiate(transport: T, features: u64, protocol: u64) -> Result<Frontend<T>, FrontendError> {
+        let mut front = Frontend { transport, inbox: Inbox::default(), features: 0, protocol: 0 };
+        let offered = front.number(Request::GetFeatures)?;
+        if offered & virtio::PROTOCOL_FEATURES != 0 {
+            let agreed = front.number(Request::GetProtocolFeatures)? & protocol;
+            front.protocol = agreed;
+            front.set(Request::SetProtocolFeatures(agreed))?;
+        }
+        front.set(Request::SetOwner)?;
+        front.features = offered & (features | virtio::PROTOCOL_FEATURES);
+        front.set(Request::SetFeatures(front.features))?;
+        Ok(front)
+    }
+
+    /// Features that were agreed.
+    pub fn features(&self) -> u64 {
+        self.features
+    }
+
+    /// Protocol features that were agreed.
+    pub fn protocol(&self) -> u64 {
+        self.protocol
+    }
+
+    /// The way to the back-end.
+    pub fn transport(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Shares memory.
+    pub fn set_memory(&mut self, table: Vec<SharedRegion>) -> Result<(), FrontendError> {
+        self.set(Request::SetMemTable(table))
+    }
+
+    /// Sets a ring up, starts it and enables it.
+    pub fn start(&mut self, ring: Vring) -> Result<(), FrontendError> {
+        let index = ring.addresses.index;
+        self.set(Request::SetVringNum(VringState { index, num: ring.size.into() }))?;
+        self.set(Request::SetVringBase(VringState { index, num: ring.base }))?;
+        self.set(Request::SetVringAddr(ring.addresses))?;
+        self.set(Request::SetVringCall(VringFd { index, fd: ring.call }))?;
+        self.set(Request::SetVringKick(VringFd { index, fd: ring.kick }))?;
+        if self.features & virtio::PROTOCOL_FEATURES != 0 {
+            self.enable(index, true)?;
+        }
+        Ok(())
+    }
+
+    /// Enables or disables a ring.
+    pub fn enable(&mut self, index: u32, enabled: bool) -> Result<(), FrontendError> {
+        self.set(Request::SetVringEnable(VringState { index, num: enabled.into() }))
+    }
+
+    /// Stops a ring; returns where it stood.
+    pub fn stop(&mut self, index: u32) -> Result<u32, FrontendError> {
+        let request = Request::GetVringBase(VringState { index, num: 0 });
+        let number = request.number();
+        match self.ask(request)? {
+            Reply::Vring(state) if state.index == index => Ok(state.num),
+            _ => Err(FrontendError::Mismatch { request: number }),
+        }
+    }
+
+    /// Reads the configuration space.
+    pub fn config(&mut self, offset: u32, len: usize) -> Result<Vec<u8>, FrontendError> {
+        let request = Request::GetConfig(Config { offset, flags: 0, bytes: vec![0; len] });
+        let number = request.number();
+        match self.ask(request)? {
+            Reply::Config(config) => Ok(config.bytes),
+            _ => Err(FrontendError::Mismatch { request: number }),
+        }
+    }
+
+    /// Asks a question that a number answers.
+    pub fn number(&mut self, request: Request) -> Result<u64, FrontendError> {
+        let number = request.number();
+        match self.ask(request)? {
+            Reply::Number(value) => Ok(value),
+            _ => Err(FrontendError::Mismatch { request: number }),
+        }
+    }
+
+    /// Tells the back-end something; waits for its acknowledgement where that was agreed.
+    pub fn set(&mut self, request: Request) -> Result<(), FrontendError> {
+        let number = request.number();
+        let acknowledged = self.protocol & protocol::REPLY_ACK != 0;
+        self.transport.send(request.encode(acknowledged))?;
+        if !acknowledged {
+            return Ok(());
+        }
+        match self.answer(number)? {
+            Reply::Number(0) => Ok(()),
+            Reply::Number(code) => Err(FrontendError::Refused { request: number, code }),
+            _ => Err(FrontendError::Mismatch { request: number }),
+        }
+    }
+
+    fn ask(&mut self, request: Request) -> Result<Reply, FrontendError> {
+        let number = request.number();
+        self.transport.send(request.encode(false))?;
+        self.answer(number)
+    }
+
+    fn answer(&mut self, request: u32) -> Result<Reply, FrontendError> {
+        loop {
+            let (count, fds) = self.transport.receive(self.inbox.space())?;
+            if count == 0 {
+                return Err(FrontendError::Closed);
+            }
+            let Some(Message { header, payload, fds }) = self.inbox.filled(count, fds)? else {
+                continue;
+            };
+            if !header.reply || header.request != request {
+                return Err(FrontendError::Mismatch { request });
+            }
+            return Ok(Reply::decode(request, &payload, fds)?);
+        }
+    }
+}

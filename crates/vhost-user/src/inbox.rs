@@ -1,0 +1,140 @@
+//! Cutting a byte stream into messages.
+
+use crate::codec::CodecError;
+use crate::header::{DESCRIPTORS, HEADER, Header, PAYLOAD};
+use std::os::fd::OwnedFd;
+
+/// A whole message, not yet understood.
+#[derive(Debug)]
+pub struct Message {
+    /// Its header.
+    pub header: Header,
+    /// Its payload.
+    pub payload: Vec<u8>,
+    /// The descriptors that came with it.
+    pub fds: Vec<OwnedFd>,
+}
+
+/// The message that is arriving. It asks for exactly the bytes that the message lacks, so that the
+/// descriptors received are those of this message and not of the next.
+#[derive(Debug)]
+pub struct Inbox {
+    bytes: [u8; HEADER + PAYLOAD],
+    filled: usize,
+    header: Option<Header>,
+    fds: Vec<OwnedFd>,
+}
+
+impl Default for Inbox {
+    fn default() -> Inbox {
+        Inbox { bytes: [0; HEADER + PAYLOAD], filled: 0, header: None, fds: Vec::new() }
+    }
+}
+
+impl Inbox {
+    /// Where the next bytes go; never empty. Read at most so many.
+    pub fn space(&mut self) -> &mut [u8] {
+        let end = self.end();
+        &mut self.bytes[self.filled..end]
+    }
+
+    /// Whether a part of a message is there.
+    pub fn is_partial(&self) -> bool {
+        self.filled > 0
+    }
+
+    fn end(&self) -> usize {
+        HEADER + self.header.map_or(0, |header| header.size as usize)
+    }
+
+    /// Takes note of `count` bytes read into [`Inbox::space`] and the descriptors that came along. After an
+    /// error the stream can't be understood any more.
+    pub fn filled(&mut self, count: usize, fds: Vec<OwnedFd>) -> Result<Option<Message>, CodecError> {
+        self.filled += count.min(self.end() - self.filled);
+        // Attack: descriptors in every piece of a message that never ends.
+        if self.fds.len() + fds.len() > DESCRIPTORS {
+            return Err(CodecError::DescriptorFlood);
+        }
+        self.fds.extend(fds);
+        if self.header.is_none() {
+            let Some(bytes) = self.bytes[..self.filled].first_chunk::<HEADER>() else {
+                return Ok(None);
+            };
+            self.header = Some(Header::decode(bytes)?);
+        }
+        match self.header {
+            Some(header) if self.filled == self.end() => {
+                let payload = self.bytes[HEADER..self.filled].to_vec();
+                (self.filled, self.header) = (0, None);
+                Ok(Some(Message { header, payload, fds: std::mem::take(&mut self.fds) }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The stream ended.
+    pub fn ended(&self) -> Result<(), CodecError> {
+        if self.is_partial() { Err(CodecError::Truncated) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Request, VringState};
+    use proptest::prelude::*;
+
+    fn feed(inbox: &mut Inbox, mut bytes: &[u8], step: usize) -> Result<Vec<Message>, CodecError> {
+        let mut messages = Vec::new();
+        while !bytes.is_empty() {
+            let space = inbox.space();
+            let count = space.len().min(step).min(bytes.len());
+            space[..count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            messages.extend(inbox.filled(count, Vec::new())?);
+        }
+        Ok(messages)
+    }
+
+    #[test]
+    fn messages_come_out_whole_however_they_arrive() {
+        let mut stream = Request::SetVringNum(VringState { index: 1, num: 256 }).encode(true).bytes;
+        stream.extend(Request::GetFeatures.encode(false).bytes);
+        for step in 1..=stream.len() {
+            let messages = feed(&mut Inbox::default(), &stream, step).unwrap();
+            assert_eq!(messages.len(), 2);
+            assert_eq!(messages[0].payload, stream[12..20]);
+            assert!(messages[0].header.need_reply && !messages[1].header.need_reply);
+        }
+    }
+
+    #[test]
+    fn descriptors_beyond_the_most_are_refused() {
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let mut inbox = Inbox::default();
+        assert!(inbox.filled(1, (0..8).map(|_| null()).collect()).unwrap().is_none());
+        assert_eq!(inbox.filled(1, vec![null()]).unwrap_err(), CodecError::DescriptorFlood);
+    }
+
+    #[test]
+    fn an_end_within_a_message_is_an_error() {
+        let mut inbox = Inbox::default();
+        assert_eq!(inbox.ended(), Ok(()));
+        feed(&mut inbox, &[1, 0, 0], 3).unwrap();
+        assert_eq!(inbox.ended(), Err(CodecError::Truncated));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(
+            bytes in proptest::collection::vec(any::<u8>(), 0..2048),
+            step in 1usize..600,
+        ) {
+            if let Ok(messages) = feed(&mut Inbox::default(), &bytes, step) {
+                for message in messages {
+                    let _ = Request::decode(message.header.request, &message.payload, message.fds);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Payloads that several messages share.
+
+use crate::codec::{CodecError, Fields, Writer};
+use std::os::fd::OwnedFd;
+
+/// Regions a memory table has at most; with memory slots there may be more.
+pub const BASELINE_REGIONS: usize = 8;
+/// Bytes of configuration space that one message moves at most.
+pub const CONFIG: usize = 256;
+
+/// A ring and a number: its size, its index, or whether it is enabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VringState {
+    /// Which ring.
+    pub index: u32,
+    /// What the message is about.
+    pub num: u32,
+}
+
+/// Where the parts of a ring lie, in the front-end's own addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VringAddr {
+    /// Which ring.
+    pub index: u32,
+    /// Bit 0: writes to the used ring are logged.
+    pub flags: u32,
+    /// Descriptor table, or the packed ring.
+    pub descriptors: u64,
+    /// Used ring, or the device's event suppression area.
+    pub used: u64,
+    /// Available ring, or the driver's event suppression area.
+    pub available: u64,
+    /// Guest-physical address of the used ring, for the log.
+    pub log: u64,
+}
+
+/// A ring and maybe a descriptor for it.
+#[derive(Debug)]
+pub struct VringFd {
+    /// Which ring.
+    pub index: u32,
+    /// The descriptor; `None` means polling, or nobody to notify.
+    pub fd: Option<OwnedFd>,
+}
+
+/// One range of the guest's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRegion {
+    /// Guest-physical address.
+    pub guest: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The front-end's own address.
+    pub user: u64,
+    /// Where the range begins in its file.
+    pub offset: u64,
+}
+
+/// A range of memory and the file that holds it.
+#[derive(Debug)]
+pub struct SharedRegion {
+    /// The range.
+    pub region: MemoryRegion,
+    /// Its file.
+    pub fd: OwnedFd,
+}
+
+/// A part of the device's configuration space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where it begins.
+    pub offset: u32,
+    /// 0: writable by the driver; 1: set by live migration.
+    pub flags: u32,
+    /// Its bytes; none in an answer that means "no".
+    pub bytes: Vec<u8>,
+}
+
+/// Shared memory that tracks in-flight descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inflight {
+    /// Bytes.
+    pub size: u64,
+    /// Where it begins in its file.
+    pub offset: u64,
+    /// Rings.
+    pub queues: u16,
+    /// Descriptors of each.
+    pub queue_size: u16,
+}
+
+/// Where the dirty log lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// Bytes.
+    pub size: u64,
+    /// Where it begins in its file.
+    pub offset: u64,
+}
+
+/// A change of, or a question about, the translation of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Iotlb {
+    /// First address as the device sees it.
+    pub iova: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The front-end's own address.
+    pub user: u64,
+    /// 1: read, 2: write, 3: both.
+    pub permissions: u8,
+    /// 1: miss, 2: update, 3: invalidate, 4: access failed.
+    pub kind: u8,
+}
+
+impl VringState {
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<VringState, CodecError> {
+        let state = VringState { index: fields.u32()?, num: fields.u32()? };
+        fields.end(0)?;
+        Ok(state)
+    }
+
+    pub(crate) fn encode(self) -> Writer {
+        Writer::default().u32(self.index).u32(self.num)
+    }
+}
+
+impl VringAddr {
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<VringAddr, CodecError> {
+        let addr = VringAddr {
+            index: fields.u32()?,
+            flags: fields.u32()?,
+            descriptors: fields.u64()?,
+            used: fields.u64()?,
+            available: fields.u64()?,
+            log: fields.u64()?,
+        };
+        fields.end(0)?;
+        Ok(addr)
+    }
+
+    pub(crate) fn encode(self) -> Writer {
+        let start = Writer::default().u32(self.index).u32(self.flags);
+        start.u64(self.descriptors).u64(self.used).u64(self.available).u64(self.log)
+    }
+}
+
+impl VringFd {
+    const INDEX: u64 = 0xff;
+    const NO_FD: u64 = 1 << 8;
+
+    pub(crate) fn decode(fields: &mut Fields<'_>, fds: Vec<OwnedFd>) -> Result<VringFd, CodecError> {
+        let word = fields.u64()?;
+        fields.end(0)?;
+        if word & !(VringFd::INDEX | VringFd::NO_FD) != 0 {
+            return Err(fields.wrong("ring index"));
+        }
+        let want = usize::from(word & VringFd::NO_FD == 0);
+        // Attack: a second descriptor, again and again, uses up all that the process may have.
+        if fds.len() != want {
+            return Err(CodecError::Descriptors { request: fields.request(), got: fds.len(), want });
+        }
+        Ok(VringFd { index: (word & VringFd::INDEX) as u32, fd: fds.into_iter().next() })
+    }
+
+    pub(crate) fn encode(self) -> (Writer, Vec<OwnedFd>) {
+        let flag = if self.fd.is_none() { VringFd::NO_FD } else { 0 };
+        let word = u64::from(self.index) & VringFd::INDEX | flag;
+        (Writer::default().u64(word), self.fd.into_iter().collect())
+    }
+}
+
+impl MemoryRegion {
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<MemoryRegion, CodecError> {
+        Ok(MemoryRegion {
+            guest: fields.u64()?,
+            size: fields.u64()?,
+            user: fields.u64()?,
+            offset: fields.u64()?,
+        })
+    }
+
+    pub(crate) fn encode(self, writer: Writer) -> Writer {
+        writer.u64(self.guest).u64(self.size).u64(self.user).u64(self.offset)
+    }
+
+    /// One region alone, as memory slots are configured: eight bytes of padding come first.
+    pub(crate) fn decode_single(fields: &mut Fields<'_>) -> Result<MemoryRegion, CodecError> {
+        fields.u64()?;
+        let region = MemoryRegion::decode(fields)?;
+        fields.end(0)?;
+        Ok(region)
+    }
+
+    pub(crate) fn encode_single(self) -> Writer {
+        self.encode(Writer::default().u64(0))
+    }
+
+    /// A table. A table may be followed by unused entries: User-Mode Linux always sends two.
+    pub(crate) fn decode_table(fields: &mut Fields<'_>) -> Result<Vec<MemoryRegion>, CodecError> {
+        let count = fields.u32()? as usize;
+        fields.u32()?;
+        if count > BASELINE_REGIONS {
+            return Err(fields.wrong("number of memory regions"));
+        }
+        let regions = (0..count).map(|_| MemoryRegion::decode(fields)).collect::<Result<_, _>>()?;
+        fields.end((BASELINE_REGIONS - count) * 32)?;
+        Ok(regions)
+    }
+}
+
+impl Config {
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Config, CodecError> {
+        let (offset, size, flags) = (fields.u32()?, fields.u32()? as usize, fields.u32()?);
+        // Attack: offset and size past the configuration space read what lies behind it.
+        if size > CONFIG || offset as usize + size > CONFIG {
+            return Err(fields.wrong("range of the configuration space"));
+        }
+        let bytes = fields.bytes(size)?.to_vec();
+        fields.end(CONFIG)?;
+        Ok(Config { offset, flags, bytes })
+    }
+
+    /// A question may leave out the bytes that the answer will have.
+    pub(crate) fn decode_question(fields: &mut Fields<'_>) -> Result<Config, CodecError> {
+        let (offset, size, flags) = (fields.u32()?, fields.u32()? as usize, fields.u32()?);
+        if size > CONFIG || offset as usize + size > CONFIG {
+            return Err(fields.wrong("range of the configuration space"));
+        }
+        fields.end(CONFIG)?;
+        Ok(Config { offset, flags, bytes: vec![0; size] })
+    }
+
+    pub(crate) fn encode(&self) -> Writer {
+        let size = self.bytes.len() as u32;
+        Writer::default().u32(self.offset).u32(size).u32(self.flags).bytes(&self.bytes)
+    }
+}
+
+impl Inflight {
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Inflight, CodecError> {
+        let inflight = Inflight {
+            size: fields.u64()?,
+            offset: fields.u64()?,
+            queues: fields.u16()?,
+            queue_size: fields.u16()?,
+        };
+        fields.end(4)?;
+        Ok(inflight)
+    }
+
+    pub(crate) fn encode(self) -> Writer {
+        let writer = Writer::default().u64(self.size).u64(self.offset);
+        writer.u16(self.queues).u16(self.queue_size).u32(0)
+    }
+}
+
+impl Log {
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Log, CodecError> {
+        let log = Log { size: fields.u64()?, offset: fields.u64()? };
+        fields.end(0)?;
+        Ok(log)
+    }
+
+    pub(crate) fn encode(self) -> Writer {
+        Writer::default().u64(self.size).u64(self.offset)
+    }
+}
+
+impl Iotlb {
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Iotlb, CodecError> {
+        let iotlb = Iotlb {
+            iova: fields.u64()?,
+            size: fields.u64()?,
+            user: fields.u64()?,
+            permissions: fields.u8()?,
+            kind: fields.u8()?,
+        };
+        fields.end(6)?;
+        if iotlb.permissions > 3 {
+            return Err(fields.wrong("set of permissions"));
+        }
+        Ok(iotlb)
+    }
+
+    pub(crate) fn encode(self) -> Writer {
+        let writer = Writer::default().u64(self.iova).u64(self.size).u64(self.user);
+        writer.bytes(&[self.permissions, self.kind, 0, 0, 0, 0, 0, 0])
+    }
+}

@@ -1,0 +1,52 @@
+//! Answers.
+
+use crate::codec::{CodecError, Fields, Writer};
+use crate::header::{Header, Packet};
+use crate::payload::{Config, Inflight, VringState};
+use crate::request::number;
+use std::os::fd::OwnedFd;
+
+/// What an answer says.
+#[derive(Debug)]
+pub enum Reply {
+    /// A number: features, a count, a status, or an acknowledgement, where zero is success.
+    Number(u64),
+    /// A ring's index.
+    Vring(VringState),
+    /// A part of the configuration space; no bytes mean that there is none.
+    Config(Config),
+    /// Shared memory for in-flight descriptors.
+    Inflight(Inflight, OwnedFd),
+}
+
+impl Reply {
+    /// Reads the answer to a message of number `request`.
+    pub fn decode(request: u32, payload: &[u8], fds: Vec<OwnedFd>) -> Result<Reply, CodecError> {
+        let mut fields = Fields::new(request, payload);
+        let want = usize::from(request == number::GET_INFLIGHT_FD);
+        if fds.len() != want {
+            return Err(CodecError::Descriptors { request, got: fds.len(), want });
+        }
+        match (request, fds.into_iter().next()) {
+            (number::GET_VRING_BASE, _) => Ok(Reply::Vring(VringState::decode(&mut fields)?)),
+            (number::GET_CONFIG, _) => Ok(Reply::Config(Config::decode(&mut fields)?)),
+            (number::GET_INFLIGHT_FD, Some(fd)) => Ok(Reply::Inflight(Inflight::decode(&mut fields)?, fd)),
+            _ => {
+                let value = fields.u64()?;
+                fields.end(0)?;
+                Ok(Reply::Number(value))
+            }
+        }
+    }
+
+    /// The answer to a message of number `request`.
+    pub fn encode(self, request: u32) -> Packet {
+        let (payload, fds) = match self {
+            Reply::Number(value) => (Writer::default().u64(value), Vec::new()),
+            Reply::Vring(state) => (state.encode(), Vec::new()),
+            Reply::Config(config) => (config.encode(), Vec::new()),
+            Reply::Inflight(inflight, fd) => (inflight.encode(), vec![fd]),
+        };
+        Header::answer(request, &payload.0, fds)
+    }
+}
