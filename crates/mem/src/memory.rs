@@ -50,6 +50,11 @@ impl Region {
         Region { guest, user, len, host, keep }
     }
 
+    /// Our address of its first byte. What is done with it is the caller's to bound.
+    pub fn base(&self) -> NonNull<u8> {
+        self.host
+    }
+
     /// What keeps the range mapped.
     pub fn keeper(&self) -> &Arc<dyn Any + Send + Sync> {
         &self.keep

@@ -1,1 +1,9 @@
 //! The notifier and the layout of Ringway's own shared ring.
+#![cfg_attr(not(test), no_std)]
+
+mod layout;
+
+pub use layout::{
+    Broken, Consumer, FEATURES, FRAGMENTS, Geometry, Header, Kind, LayoutError, MAGIC, MOREFRAG, Producer,
+    RX, RingMemory, SLOTS_MAX, SLOTS_MIN, Slot, TX, VERSION,
+};

@@ -1,0 +1,256 @@
+//! Sizes and places of everything in a ring's memory.
+
+use super::slot::Slot;
+use super::{SLOTS_MAX, SLOTS_MIN};
+
+/// First eight bytes of a ring's memory.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"Ringway\0");
+/// Version of the layout. A reader refuses any other.
+pub const VERSION: u32 = 1;
+/// Feature bits this version knows; a reader refuses others. Bits 0 to 4: what the program does itself with frames it
+/// receives: checksum, TSO over IPv4, over IPv6, ECN, USO.
+pub const FEATURES: u32 = 0x1f;
+
+/// Smallest and largest buffer.
+const SLOT_SIZE: core::ops::RangeInclusive<u32> = 64..=32_768;
+/// Buffer numbers have 16 bits.
+const BUFFERS_MAX: u32 = 65_536;
+/// Attack: a program could ask for rings that take all of the host's memory.
+const BYTES_MAX: u64 = 512 << 20;
+const LINE: u32 = 64;
+pub(super) const PAGE: u64 = 4096;
+pub(super) const CLOSED: usize = 512;
+pub(super) const CELLS: usize = 1024;
+
+/// What a ring's memory joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A program and Ringway.
+    Port,
+    /// Two programs.
+    Pipe,
+}
+
+/// Why a ring can't be laid out so, or why memory is not a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// The number of slots is no power of two between 64 and 4096.
+    Slots(u32),
+    /// The buffer size is no multiple of 64 between 64 and 32,768 bytes.
+    SlotSize(u32),
+    /// Fewer buffers than slots, or more than 65,536.
+    Buffers(u32),
+    /// Rings and buffers together would take more than 512 MB.
+    Bytes(u64),
+    /// The memory doesn't begin with the magic number.
+    Magic,
+    /// Another version of the layout.
+    Version(u32),
+    /// Unknown feature bits.
+    Features(u32),
+    /// The memory is smaller than its header says, or the header's places don't fit its sizes.
+    Size,
+    /// The memory is not aligned to a page.
+    Alignment,
+}
+
+impl core::fmt::Display for LayoutError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            LayoutError::Slots(slots) => {
+                write!(out, "a ring of {slots} slots: give a power of two between 64 and 4096")
+            }
+            LayoutError::SlotSize(size) => {
+                write!(out, "slots of {size} bytes: give a multiple of 64 between 64 and 32768")
+            }
+            LayoutError::Buffers(count) => {
+                write!(out, "{count} buffers: a ring needs one a slot, and at most 65536")
+            }
+            LayoutError::Bytes(bytes) => {
+                write!(
+                    out,
+                    "the ring would take {bytes} bytes, more than 512 MB: give fewer or smaller slots"
+                )
+            }
+            LayoutError::Magic => out.write_str("the memory is no ring: its first bytes are not `Ringway`"),
+            LayoutError::Version(version) => write!(
+                out,
+                "the ring has layout version {version}, this program knows {VERSION}: rebuild the older of the two"
+            ),
+            LayoutError::Features(bits) => {
+                write!(out, "the ring has features {bits:#x} that are unknown here")
+            }
+            LayoutError::Size => out.write_str("the ring's memory is smaller than its header says"),
+            LayoutError::Alignment => out.write_str("the ring's memory is not aligned to a page"),
+        }
+    }
+}
+
+impl core::error::Error for LayoutError {}
+
+/// The header's words, in order, from the first byte of the memory on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Of [`FEATURES`].
+    pub features: u32,
+    /// 0: a port's ring, 1: a pipe.
+    pub kind: u32,
+    /// Slots of ring 0 (TX) and of ring 1 (RX), each a power of two.
+    pub slots: [u32; 2],
+    /// Bytes of a buffer that may be used.
+    pub slot_size: u32,
+    /// Bytes from one buffer to the next.
+    pub stride: u32,
+    /// Number of buffers.
+    pub buffers: u32,
+    /// Largest frame in bytes that the program receives and that isn't to be segmented any more; 0: any.
+    pub largest: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Where the slots of each ring begin, in bytes.
+    pub slots_at: [u64; 2],
+    /// Where the buffers begin, in bytes.
+    pub buffers_at: u64,
+    /// Bytes in all.
+    pub bytes: u64,
+}
+
+impl Header {
+    /// Eight-byte words of a header in memory.
+    pub const WORDS: usize = 10;
+
+    pub(super) fn from_words(words: [u64; Header::WORDS]) -> Header {
+        let low = |at: usize| words[at] as u32;
+        let high = |at: usize| (words[at] >> 32) as u32;
+        Header {
+            magic: words[0],
+            version: low(1),
+            features: high(1),
+            kind: low(2),
+            slots: [high(2), low(3)],
+            slot_size: high(3),
+            stride: low(4),
+            buffers: high(4),
+            largest: low(5),
+            reserved: high(5),
+            slots_at: [words[6], words[7]],
+            buffers_at: words[8],
+            bytes: words[9],
+        }
+    }
+
+    pub(super) fn to_words(self) -> [u64; Header::WORDS] {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        [
+            self.magic,
+            pair(self.version, self.features),
+            pair(self.kind, self.slots[0]),
+            pair(self.slots[1], self.slot_size),
+            pair(self.stride, self.buffers),
+            pair(self.largest, self.reserved),
+            self.slots_at[0],
+            self.slots_at[1],
+            self.buffers_at,
+            self.bytes,
+        ]
+    }
+}
+
+/// What a ring was asked to be. Everything else follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Whom it joins.
+    pub kind: Kind,
+    /// Slots of the TX ring and of the RX ring.
+    pub slots: [u32; 2],
+    /// Bytes of a buffer.
+    pub slot_size: u32,
+    /// Buffers beyond one a slot, for a program that holds frames back.
+    pub extra: u32,
+    /// Of [`FEATURES`].
+    pub features: u32,
+    /// Largest frame in bytes that the program receives; 0: any.
+    pub largest: u32,
+}
+
+impl Default for Geometry {
+    fn default() -> Geometry {
+        Geometry { kind: Kind::Port, slots: [512, 512], slot_size: 2048, extra: 0, features: 0, largest: 0 }
+    }
+}
+
+impl Geometry {
+    /// The header that says so.
+    pub fn header(&self) -> Result<Header, LayoutError> {
+        for slots in self.slots {
+            if !slots.is_power_of_two() || !(SLOTS_MIN..=SLOTS_MAX).contains(&slots) {
+                return Err(LayoutError::Slots(slots));
+            }
+        }
+        if !SLOT_SIZE.contains(&self.slot_size) || !self.slot_size.is_multiple_of(LINE) {
+            return Err(LayoutError::SlotSize(self.slot_size));
+        }
+        if self.features & !FEATURES != 0 {
+            return Err(LayoutError::Features(self.features));
+        }
+        let buffers = (self.slots[0] + self.slots[1]).saturating_add(self.extra);
+        if buffers > BUFFERS_MAX {
+            return Err(LayoutError::Buffers(buffers));
+        }
+        // An odd number of lines, so that the first lines of many buffers don't share few sets of a cache.
+        let stride = ((self.slot_size / LINE) | 1) * LINE;
+        let first = PAGE;
+        let second = first + u64::from(self.slots[0]) * Slot::SIZE as u64;
+        let buffers_at = (second + u64::from(self.slots[1]) * Slot::SIZE as u64).next_multiple_of(PAGE);
+        let bytes = (buffers_at + u64::from(buffers) * u64::from(stride)).next_multiple_of(PAGE);
+        if bytes > BYTES_MAX {
+            return Err(LayoutError::Bytes(bytes));
+        }
+        Ok(Header {
+            magic: MAGIC,
+            version: VERSION,
+            features: self.features,
+            kind: u32::from(self.kind == Kind::Pipe),
+            slots: self.slots,
+            slot_size: self.slot_size,
+            stride,
+            buffers,
+            largest: self.largest,
+            reserved: 0,
+            slots_at: [first, second],
+            buffers_at,
+            bytes,
+        })
+    }
+
+    /// What a header read from `bytes` bytes of memory says, if it is one that [`Geometry::header`] makes.
+    pub fn check(header: Header, bytes: u64) -> Result<Geometry, LayoutError> {
+        if header.magic != MAGIC {
+            return Err(LayoutError::Magic);
+        }
+        if header.version != VERSION {
+            return Err(LayoutError::Version(header.version));
+        }
+        // Attack: any number may stand here. Those the others follow from are checked by themselves, and the others
+        // must be what follows.
+        let kind = if header.kind == 0 { Kind::Port } else { Kind::Pipe };
+        let least = header.slots[0].saturating_add(header.slots[1]);
+        let extra = header.buffers.checked_sub(least).ok_or(LayoutError::Buffers(header.buffers))?;
+        let geometry = Geometry {
+            kind,
+            slots: header.slots,
+            slot_size: header.slot_size,
+            extra,
+            features: header.features,
+            largest: header.largest,
+        };
+        if geometry.header()? != header || header.bytes > bytes {
+            return Err(LayoutError::Size);
+        }
+        Ok(geometry)
+    }
+}

@@ -1,0 +1,236 @@
+//! The only door to a ring's memory.
+
+use super::geometry::{CELLS, CLOSED, Geometry, Header, Kind, LayoutError, PAGE};
+use super::slot::Slot;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use ringway_mem::{Region, SpanMut};
+
+/// Number of the ring that the program (a pipe's first end) fills.
+pub const TX: usize = 0;
+/// Number of the ring that the program (a pipe's first end) empties.
+pub const RX: usize = 1;
+
+const CELL: usize = 128;
+
+/// Who writes a line of indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Producer,
+    Consumer,
+}
+
+/// A word of a side's line.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Word {
+    Index,
+    Wake,
+    WakeAt,
+}
+
+/// A ring's memory, mapped, with the sizes checked when it was mapped.
+#[derive(Debug)]
+pub struct RingMemory {
+    region: Region,
+    header: Header,
+    kind: Kind,
+    base: NonNull<u8>,
+    slots: [NonNull<u8>; 2],
+    buffers: NonNull<u8>,
+}
+
+// SAFETY: the pointers are addresses within `region`, which may be used from any thread; all that lies there is read
+// and written as atomics or through spans.
+unsafe impl Send for RingMemory {}
+// SAFETY: as above.
+unsafe impl Sync for RingMemory {}
+
+impl RingMemory {
+    /// Lays a new ring out in zeroed memory.
+    pub fn create(region: Region, geometry: &Geometry) -> Result<RingMemory, LayoutError> {
+        let header = geometry.header()?;
+        let memory = RingMemory::within(region, header, geometry.kind)?;
+        for (index, word) in header.to_words().into_iter().enumerate() {
+            memory.word(index).store(word.to_le(), Ordering::Relaxed);
+        }
+        for (ring, first) in [(TX, 0), (RX, header.slots[TX])] {
+            for index in 0..header.slots[ring] {
+                memory.write_slot(ring, index, Slot { buf_idx: (first + index) as u16, ..Slot::default() });
+            }
+        }
+        Ok(memory)
+    }
+
+    /// Finds the ring in memory that somebody else laid out, and may still write.
+    pub fn attach(region: Region) -> Result<RingMemory, LayoutError> {
+        if region.len < PAGE {
+            return Err(LayoutError::Size);
+        }
+        let base = region.base();
+        let words = core::array::from_fn(|index| {
+            // SAFETY: the region has a page at least, and is page-aligned or refused below before it is used again;
+            // the read needs no alignment.
+            let word = unsafe { base.cast::<u64>().add(index).as_ptr().read_unaligned() };
+            u64::from_le(word)
+        });
+        let header = Header::from_words(words);
+        let geometry = Geometry::check(header, region.len)?;
+        RingMemory::within(region, header, geometry.kind)
+    }
+
+    /// `header` was made by [`Geometry::header`], or equals what it makes.
+    fn within(region: Region, header: Header, kind: Kind) -> Result<RingMemory, LayoutError> {
+        let base = region.base();
+        if header.bytes > region.len {
+            return Err(LayoutError::Size);
+        }
+        if base.addr().get() as u64 & (PAGE - 1) != 0 {
+            return Err(LayoutError::Alignment);
+        }
+        // SAFETY: all three lie below `header.bytes`, and so within the region.
+        let at = |offset: u64| unsafe { base.add(offset as usize) };
+        let slots = [at(header.slots_at[TX]), at(header.slots_at[RX])];
+        let buffers = at(header.buffers_at);
+        Ok(RingMemory { region, header, kind, base, slots, buffers })
+    }
+
+    /// The header as it was read or made.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Whom the ring joins.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The mapped memory itself.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Slots of a ring.
+    #[inline]
+    pub fn slots(&self, ring: usize) -> u32 {
+        self.header.slots[ring & 1]
+    }
+
+    /// Bytes a buffer holds.
+    #[inline]
+    pub fn slot_size(&self) -> u32 {
+        self.header.slot_size
+    }
+
+    /// The first `len` bytes of a buffer, if there is such a buffer and it has as many.
+    #[inline]
+    pub fn buffer(&self, buf_idx: u16, len: u32) -> Option<SpanMut<'_>> {
+        // Attack: both numbers come from memory that the other side writes.
+        if u32::from(buf_idx) >= self.header.buffers || len > self.header.slot_size {
+            return None;
+        }
+        let offset = usize::from(buf_idx) * self.header.stride as usize;
+        // SAFETY: buffer `buf_idx` lies within the region by the header's sizes, and has `slot_size` bytes; it stays
+        // mapped as long as `self`, and is touched through spans only.
+        Some(unsafe { SpanMut::new(self.buffers.add(offset), len) })
+    }
+
+    /// Reads slot `index` (taken modulo the ring's slots) once.
+    #[inline]
+    pub fn read_slot(&self, ring: usize, index: u32) -> Slot {
+        let (low, high) = self.slot_words(ring, index);
+        Slot::from_words(
+            u64::from_le(low.load(Ordering::Relaxed)),
+            u64::from_le(high.load(Ordering::Relaxed)),
+        )
+    }
+
+    /// Writes slot `index` (taken modulo the ring's slots).
+    #[inline]
+    pub fn write_slot(&self, ring: usize, index: u32, slot: Slot) {
+        let (low, high) = self.slot_words(ring, index);
+        let (new_low, new_high) = slot.to_words();
+        low.store(new_low.to_le(), Ordering::Relaxed);
+        high.store(new_high.to_le(), Ordering::Relaxed);
+    }
+
+    /// Asks for the line of slot `index`, to be written soon.
+    #[inline]
+    pub fn prefetch_slot(&self, ring: usize, index: u32) {
+        prefetch_write(self.slot_at(ring, index));
+    }
+
+    /// Asks for the first line of a buffer, to be read soon.
+    #[inline]
+    pub fn prefetch_frame(&self, buf_idx: u16) {
+        if let Some(buffer) = self.buffer(buf_idx, 0) {
+            buffer.prefetch();
+        }
+    }
+
+    /// Asks for the first line of a buffer, to be written soon.
+    #[inline]
+    pub fn prefetch_buffer(&self, buf_idx: u16) {
+        if u32::from(buf_idx) < self.header.buffers {
+            // SAFETY: as in `buffer`.
+            prefetch_write(unsafe { self.buffers.add(usize::from(buf_idx) * self.header.stride as usize) });
+        }
+    }
+
+    /// Whether this memory serves no longer: the other side is gone, or Ringway took the ring back.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.closed().load(Ordering::Acquire) != 0
+    }
+
+    /// Says that this memory serves no longer.
+    pub fn close(&self) {
+        self.closed().store(1, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(super) fn cell(&self, ring: usize, side: Side, word: Word) -> &AtomicU32 {
+        let offset = CELLS + (ring & 1) * 2 * CELL + side as usize * CELL + word as usize * 4;
+        // SAFETY: the offset is below a page and a multiple of 4, the base is page-aligned; an atomic may be written
+        // by others at any time.
+        unsafe { AtomicU32::from_ptr(self.base.add(offset).as_ptr().cast()) }
+    }
+
+    #[inline]
+    fn slot_at(&self, ring: usize, index: u32) -> NonNull<u8> {
+        let ring = ring & 1;
+        let index = index & (self.header.slots[ring] - 1);
+        // SAFETY: the index is below the ring's slots, all of which lie within the region.
+        unsafe { self.slots[ring].add(index as usize * Slot::SIZE) }
+    }
+
+    #[inline]
+    fn slot_words(&self, ring: usize, index: u32) -> (&AtomicU64, &AtomicU64) {
+        let at = self.slot_at(ring, index).as_ptr().cast::<u64>();
+        // SAFETY: a slot has 16 bytes and is aligned to them; an atomic may be written by others at any time.
+        unsafe { (AtomicU64::from_ptr(at), AtomicU64::from_ptr(at.add(1))) }
+    }
+
+    fn closed(&self) -> &AtomicU32 {
+        // SAFETY: within the first page and aligned, as for `cell`.
+        unsafe { AtomicU32::from_ptr(self.base.add(CLOSED).as_ptr().cast()) }
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        let index = index.min(Header::WORDS - 1);
+        // SAFETY: within the first page and aligned, as for `cell`.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().cast::<u64>().add(index)) }
+    }
+}
+
+/// Asks for a line in order to write it, so that its owner gives it up now and not when the store waits for it.
+#[inline]
+fn prefetch_write(pointer: NonNull<u8>) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch touches nothing that can be seen and cannot fault; where the processor lacks `prefetchw` it
+    // does nothing.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) pointer.as_ptr(), options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
+}

@@ -1,0 +1,260 @@
+//! Two sides of a ring against a queue, and against a hostile other side.
+
+use super::memory::{Side, Word};
+use super::*;
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+use proptest::prelude::*;
+use ringway_mem::{Region, Span};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+struct Pages(NonNull<u8>, Layout);
+
+// SAFETY: the pages are touched through spans and atomics only.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.0.as_ptr(), self.1) };
+    }
+}
+
+fn region(bytes: u64) -> Region {
+    let layout = Layout::from_size_align(bytes as usize, 4096).unwrap();
+    // SAFETY: no caller asks for no bytes.
+    let pointer = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
+    // SAFETY: the allocation has so many bytes and lives in the keeper.
+    unsafe { Region::new(0, 0, bytes, pointer, Arc::new(Pages(pointer, layout))) }
+}
+
+fn ring(geometry: Geometry) -> RingMemory {
+    RingMemory::create(region(geometry.header().unwrap().bytes), &geometry).unwrap()
+}
+
+fn small() -> Geometry {
+    Geometry { slots: [64, 64], slot_size: 128, extra: 8, ..Geometry::default() }
+}
+
+#[test]
+fn a_ring_is_found_as_it_was_laid_out() {
+    let geometry = Geometry { features: 0x1f, largest: 1518, kind: Kind::Pipe, ..small() };
+    let made = ring(geometry);
+    let found = RingMemory::attach(made.region().clone()).unwrap();
+    assert_eq!(found.header(), made.header());
+    assert_eq!(found.kind(), Kind::Pipe);
+    assert_eq!(found.read_slot(RX, 3).buf_idx, 67);
+    assert_eq!(found.read_slot(RX, 64 + 3).buf_idx, 67);
+    assert!(!found.is_closed());
+    made.close();
+    assert!(found.is_closed());
+}
+
+#[test]
+fn what_no_ring_can_be_is_refused() {
+    let refused = |geometry: Geometry| geometry.header().unwrap_err();
+    assert_eq!(refused(Geometry { slots: [32, 64], ..small() }), LayoutError::Slots(32));
+    assert_eq!(refused(Geometry { slots: [64, 96], ..small() }), LayoutError::Slots(96));
+    assert_eq!(refused(Geometry { slots: [64, 8192], ..small() }), LayoutError::Slots(8192));
+    assert_eq!(refused(Geometry { slot_size: 100, ..small() }), LayoutError::SlotSize(100));
+    assert_eq!(refused(Geometry { slot_size: 65_536, ..small() }), LayoutError::SlotSize(65_536));
+    assert_eq!(refused(Geometry { extra: u32::MAX, ..small() }), LayoutError::Buffers(u32::MAX));
+    let large = Geometry { extra: 65_000, slot_size: 32_768, ..small() };
+    assert_eq!(refused(large), LayoutError::Bytes(2_138_292_224));
+    assert_eq!(refused(Geometry { features: 0x20, ..small() }), LayoutError::Features(0x20));
+}
+
+#[test]
+fn memory_shorter_than_a_ring_is_refused() {
+    let made = ring(small());
+    let mut short = made.region().clone();
+    short.len -= 4096;
+    assert_eq!(RingMemory::attach(short).unwrap_err(), LayoutError::Size);
+    let mut none = made.region().clone();
+    none.len = 8;
+    assert_eq!(RingMemory::attach(none).unwrap_err(), LayoutError::Size);
+    assert_eq!(RingMemory::attach(region(8192)).unwrap_err(), LayoutError::Magic);
+}
+
+#[test]
+fn buffers_have_their_own_bytes_and_bounds() {
+    let made = ring(small());
+    assert!(made.buffer(135, 128).is_some());
+    assert!(made.buffer(136, 1).is_none());
+    assert!(made.buffer(0, 129).is_none());
+    let (a, b) = (made.buffer(0, 128).unwrap(), made.buffer(1, 128).unwrap());
+    a.write(&[1; 128]);
+    b.write(&[2; 128]);
+    let mut out = [0; 128];
+    a.as_span().read(&mut out);
+    assert_eq!(out, [1; 128]);
+}
+
+#[test]
+fn a_slot_keeps_every_field() {
+    let made = ring(small());
+    let slot =
+        Slot { buf_idx: 0xabcd, len: 0x1234, flags: MOREFRAG, offload: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] };
+    made.write_slot(TX, 9, slot);
+    assert_eq!(made.read_slot(TX, 9), slot);
+}
+
+#[test]
+fn one_notification_is_wanted_for_what_was_asked() {
+    let made = ring(small());
+    let (mut producer, mut consumer) = (Producer::new(&made, TX), Consumer::new(&made, TX));
+    let fill = |producer: &mut Producer, count| {
+        assert!(producer.room(&made, count).unwrap() >= count);
+        producer.advance(count);
+        producer.publish(&made)
+    };
+    assert!(!fill(&mut producer, 1), "nobody asked");
+    assert_eq!(consumer.arm(&made, 1), Ok(false), "one is there already");
+    assert_eq!(consumer.arm(&made, 4), Ok(true));
+    assert!(!fill(&mut producer, 2), "one is missing");
+    assert!(fill(&mut producer, 5), "the fourth came");
+    assert!(!fill(&mut producer, 5), "told once");
+    consumer.disarm(&made);
+    assert!(!fill(&mut producer, 51));
+    assert_eq!(producer.room(&made, 1), Ok(0));
+    assert_eq!(producer.arm(&made, 10), Ok(true));
+    assert_eq!(consumer.available(&made, 64), Ok(64));
+    consumer.advance(9);
+    assert!(!consumer.publish(&made));
+    consumer.advance(1);
+    assert!(consumer.publish(&made));
+    assert_eq!(producer.arm(&made, 10), Ok(false));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Fill(Vec<u16>),
+    Publish,
+    Empty(u32),
+    Release,
+    Swap,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        prop::collection::vec(1u16..128, 1..40).prop_map(Step::Fill),
+        Just(Step::Publish),
+        (1u32..50).prop_map(Step::Empty),
+        Just(Step::Release),
+        Just(Step::Swap),
+    ];
+    prop::collection::vec(step, 1..200)
+}
+
+/// Fills a slot whose buffer begins with `number`.
+fn fill(made: &RingMemory, producer: &mut Producer, len: u16, number: u32) {
+    let buf_idx = producer.slot(made, 0).buf_idx;
+    made.buffer(buf_idx, 128).unwrap().write(&number.to_le_bytes());
+    producer.write(made, 0, Slot { buf_idx, len, ..Slot::default() });
+    producer.advance(1);
+}
+
+proptest! {
+    #[test]
+    fn a_ring_is_a_queue(steps in steps(), start in any::<u32>()) {
+        let made = ring(small());
+        for side in [Side::Producer, Side::Consumer] {
+            made.cell(RX, side, Word::Index).store(start, Ordering::Relaxed);
+        }
+        let (mut producer, mut consumer) = (Producer::new(&made, RX), Consumer::new(&made, RX));
+        let (mut filled, mut shown) = (VecDeque::new(), VecDeque::new());
+        let (mut number, mut held, mut spare) = (0u32, 0, 130);
+        for step in steps {
+            match step {
+                Step::Fill(lens) => for len in lens {
+                    let room = producer.room(&made, 1).unwrap() as usize;
+                    prop_assert!(room <= 64 - filled.len() - shown.len());
+                    if room == 0 { break; }
+                    number += 1;
+                    fill(&made, &mut producer, len, number);
+                    filled.push_back((len, number));
+                },
+                Step::Publish => { producer.publish(&made); shown.append(&mut filled); }
+                Step::Empty(count) => {
+                    let available = consumer.available(&made, count).unwrap();
+                    prop_assert_eq!(available.min(count) as usize, shown.len().min(count as usize));
+                    for _ in 0..count.min(available) {
+                        let slot = consumer.slot(&made, 0);
+                        let mut bytes = [0; 4];
+                        made.buffer(slot.buf_idx, 4).unwrap().as_span().read(&mut bytes);
+                        prop_assert_eq!(shown.pop_front(), Some((slot.len, u32::from_le_bytes(bytes))));
+                        consumer.advance(1);
+                        held += 1;
+                    }
+                }
+                Step::Release => { consumer.publish(&made); held = 0; }
+                Step::Swap => if consumer.available(&made, 1).unwrap() > 0 {
+                    let slot = consumer.swap(&made, 0, spare);
+                    made.buffer(spare, 4).unwrap();
+                    let mut bytes = [0; 4];
+                    made.buffer(slot.buf_idx, 4).unwrap().as_span().read(&mut bytes);
+                    prop_assert_eq!(shown.pop_front(), Some((slot.len, u32::from_le_bytes(bytes))));
+                    spare = slot.buf_idx;
+                    consumer.advance(1);
+                    held += 1;
+                },
+            }
+            prop_assert!(held + filled.len() + shown.len() <= 64);
+        }
+    }
+
+    #[test]
+    fn no_header_leads_outside_the_memory(words in prop::collection::vec((0usize..10, any::<u64>()), 0..4)) {
+        let made = ring(small());
+        let mut header = made.header().to_words();
+        for (at, word) in words {
+            header[at] = word;
+        }
+        let bytes = made.region().len;
+        if let Ok(geometry) = Geometry::check(Header::from_words(header), bytes) {
+            let header = geometry.header().unwrap();
+            prop_assert!(header.bytes <= bytes);
+            prop_assert!(header.buffers_at + u64::from(header.buffers) * u64::from(header.stride) <= bytes);
+        }
+    }
+
+    #[test]
+    fn a_hostile_side_gives_an_error_or_bounded_slots(
+        writes in prop::collection::vec((0usize..2, any::<bool>(), 0usize..3, any::<u32>(), 0u32..70), 1..100),
+    ) {
+        let made = ring(small());
+        let mut producer = Producer::new(&made, RX);
+        let mut consumer = Consumer::new(&made, TX);
+        for (ring, jump, word, value, near) in writes {
+            let word = [Word::Index, Word::Wake, Word::WakeAt][word];
+            let side = if ring == TX { Side::Producer } else { Side::Consumer };
+            let cell = made.cell(ring, side, word);
+            let value = if jump { value } else { cell.load(Ordering::Relaxed).wrapping_add(near) };
+            cell.store(value, Ordering::Relaxed);
+            made.write_slot(ring, value, Slot::from_words(u64::from(value).wrapping_mul(0x1_0001_0001), 0));
+            if let Ok(room) = producer.room(&made, 64) {
+                prop_assert!(room <= 64);
+                producer.advance(room.min(near));
+                producer.publish(&made);
+            }
+            let _ = producer.arm(&made, near);
+            if let Ok(available) = consumer.available(&made, 64) {
+                prop_assert!(available <= 64);
+                for ahead in 0..available {
+                    let slot = consumer.slot(&made, ahead);
+                    let span = made.buffer(slot.buf_idx, u32::from(slot.len)).map(|span| span.as_span());
+                    let mut bytes = [0; 128];
+                    prop_assert!(span.unwrap_or(Span::empty()).read(&mut bytes) <= 128);
+                }
+                consumer.advance(near);
+                consumer.publish(&made);
+            }
+            let _ = consumer.arm(&made, near);
+        }
+    }
+}
