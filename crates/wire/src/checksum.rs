@@ -1,0 +1,240 @@
+//! The Internet checksum (RFC 1071), its incremental update (RFC 1624) and pseudo headers (RFC 9293 3.1, RFC
+//! 8200 8.1).
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+/// A sum under way, over any number of pieces. Pieces of odd length are allowed anywhere: the next one then
+/// begins in the middle of a 16-bit word.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum {
+    // In the machine's byte order: a ones' complement sum may be swapped at the end (RFC 1071, 2(B)).
+    total: u64,
+    odd: bool,
+}
+
+impl Sum {
+    /// The sum of nothing.
+    #[inline]
+    pub const fn new() -> Sum {
+        Sum { total: 0, odd: false }
+    }
+
+    /// The pseudo header of IPv4; `len` is that of what follows, upper header included.
+    #[inline]
+    pub fn pseudo_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, len: u16) -> Sum {
+        let mut sum = Sum::new();
+        sum.add_u32(source.to_bits());
+        sum.add_u32(destination.to_bits());
+        sum.add_u16(u16::from(protocol));
+        sum.add_u16(len);
+        sum
+    }
+
+    /// The pseudo header of IPv6; `destination` is the final one, whatever a routing header does.
+    #[inline]
+    pub fn pseudo_v6(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, len: u32) -> Sum {
+        let mut sum = Sum::new();
+        sum.add(&source.octets());
+        sum.add(&destination.octets());
+        sum.add_u16(u16::from(protocol));
+        sum.add_u32(len);
+        sum
+    }
+
+    /// Adds bytes.
+    #[inline]
+    pub fn add(&mut self, bytes: &[u8]) {
+        let folded = fold(native_sum(bytes));
+        self.total += u64::from(if self.odd { folded.swap_bytes() } else { folded });
+        self.odd ^= !bytes.len().is_multiple_of(2);
+    }
+
+    /// Adds a word of the header, given as a number. Not between the halves of an odd piece.
+    #[inline]
+    pub fn add_u16(&mut self, word: u16) {
+        debug_assert!(!self.odd, "a word never begins at an odd offset");
+        self.total += u64::from(word.to_be());
+    }
+
+    /// Adds two words of the header, given as a number. Not between the halves of an odd piece.
+    #[inline]
+    pub fn add_u32(&mut self, words: u32) {
+        debug_assert!(!self.odd, "a word never begins at an odd offset");
+        self.total += u64::from(words.to_be());
+    }
+
+    /// The ones' complement sum itself: what a checksum field holds while its checksum is still to be filled.
+    #[inline]
+    pub fn value(self) -> u16 {
+        u16::from_be(fold(self.total))
+    }
+
+    /// The checksum: the complement of the sum.
+    #[inline]
+    pub fn finish(self) -> u16 {
+        !self.value()
+    }
+
+    /// The checksum, with 0 as 0xffff: the same number in ones' complement, and in UDP 0 means that there is
+    /// none (RFC 768).
+    #[inline]
+    pub fn finish_nonzero(self) -> u16 {
+        match self.finish() {
+            0 => 0xffff,
+            checksum => checksum,
+        }
+    }
+
+    /// Whether what was summed, its checksum field included, is intact.
+    #[inline]
+    pub fn is_valid(self) -> bool {
+        self.value() == 0xffff
+    }
+}
+
+/// The checksum of `bytes`.
+#[inline]
+pub fn checksum(bytes: &[u8]) -> u16 {
+    let mut sum = Sum::new();
+    sum.add(bytes);
+    sum.finish()
+}
+
+/// The checksum after a covered word changed from `old` to `new` (RFC 1624, equation 3).
+#[inline]
+pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    let total = u64::from(!checksum) + u64::from(!old) + u64::from(new);
+    !fold(total)
+}
+
+/// The checksum after two adjoining covered words changed, as an IPv4 address.
+#[inline]
+pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
+    let halves = |word: u32| u64::from(word >> 16) + u64::from(word & 0xffff);
+    !fold(u64::from(!checksum) + halves(!old) + halves(new))
+}
+
+/// The sum in the machine's byte order, not folded.
+#[inline]
+fn native_sum(bytes: &[u8]) -> u64 {
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    // Halves of 32 bits in lanes of 64: the lanes add independently, so the compiler uses vectors, and none
+    // overflows before 2^32 blocks.
+    let mut lanes = [0u64; 8];
+    for block in blocks {
+        let (words, _) = block.as_chunks::<4>();
+        for (lane, pair) in lanes.iter_mut().zip(words.as_chunks::<2>().0) {
+            *lane += u64::from(u32::from_ne_bytes(pair[0])) + u64::from(u32::from_ne_bytes(pair[1]));
+        }
+    }
+    let mut total = 0u64;
+    for lane in lanes {
+        total += (lane >> 32) + (lane & 0xffff_ffff);
+    }
+    let (words, rest) = rest.as_chunks::<4>();
+    for word in words {
+        total += u64::from(u32::from_ne_bytes(*word));
+    }
+    let (pairs, rest) = rest.as_chunks::<2>();
+    for pair in pairs {
+        total += u64::from(u16::from_ne_bytes(*pair));
+    }
+    if let [last] = rest {
+        total += u64::from(u16::from_ne_bytes([*last, 0]));
+    }
+    total
+}
+
+/// Ones' complement addition of the four words of `total`.
+#[inline]
+fn fold(total: u64) -> u16 {
+    let total = (total >> 32) + (total & 0xffff_ffff);
+    let total = (total >> 16) + (total & 0xffff);
+    let total = (total >> 16) + (total & 0xffff);
+    ((total >> 16) + (total & 0xffff)) as u16
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// RFC 1071's definition, word by word.
+    pub(crate) fn slow(bytes: &[u8]) -> u16 {
+        let mut total = 0u32;
+        for pair in bytes.chunks(2) {
+            total += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+            total = (total & 0xffff) + (total >> 16);
+        }
+        !(total as u16)
+    }
+
+    #[test]
+    fn the_example_of_rfc_1071() {
+        let mut sum = Sum::new();
+        sum.add(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
+        assert_eq!(sum.value(), 0xddf2);
+    }
+
+    #[test]
+    fn the_example_of_rfc_1624() {
+        assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn a_sum_of_nothing_but_ones_does_not_overflow() {
+        let bytes = alloc::vec![0xff; 1 << 20];
+        assert_eq!(checksum(&bytes), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_definition(bytes in prop::collection::vec(any::<u8>(), 0..700)) {
+            prop_assert_eq!(checksum(&bytes), slow(&bytes));
+        }
+
+        #[test]
+        fn pieces_of_any_length_sum_as_the_whole(
+            bytes in prop::collection::vec(any::<u8>(), 0..700),
+            cuts in prop::collection::vec(0usize..50, 0..30),
+        ) {
+            let mut sum = Sum::new();
+            let mut rest = &bytes[..];
+            for cut in cuts {
+                let (piece, behind) = rest.split_at(cut.min(rest.len()));
+                sum.add(piece);
+                rest = behind;
+            }
+            sum.add(rest);
+            prop_assert_eq!(sum.finish(), slow(&bytes));
+        }
+
+        #[test]
+        fn an_update_equals_a_new_sum(
+            mut bytes in prop::collection::vec(any::<u8>(), 8..60), at: prop::sample::Index, new: u32,
+        ) {
+            // RFC 1624: the two agree unless everything covered is zero; a header never is.
+            bytes[0] = 0x45;
+            let words = (bytes.len() - 4) / 2;
+            let at = 2 + 2 * at.index(words);
+            prop_assume!(at + 4 <= bytes.len());
+            let before = checksum(&bytes);
+            let old = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+            bytes[at..at + 4].copy_from_slice(&new.to_be_bytes());
+            prop_assert_eq!(update_u32(before, old, new), slow(&bytes));
+            let high = update(before, (old >> 16) as u16, (new >> 16) as u16);
+            let halves = update(high, old as u16, new as u16);
+            prop_assert_eq!(halves, slow(&bytes));
+        }
+
+        #[test]
+        fn pseudo_headers_are_their_bytes(a: u32, b: u32, c: u128, d: u128, protocol: u8, len: u16) {
+            let (a, b, c, d) = (Ipv4Addr::from(a), Ipv4Addr::from(b), Ipv6Addr::from(c), Ipv6Addr::from(d));
+            let [l0, l1] = len.to_be_bytes();
+            let four = [&a.octets()[..], &b.octets(), &[0, protocol, l0, l1]].concat();
+            prop_assert_eq!(Sum::pseudo_v4(a, b, protocol, len).finish(), slow(&four));
+            let six = [&c.octets()[..], &d.octets(), &[0, 0, l0, l1, 0, 0, 0, protocol]].concat();
+            prop_assert_eq!(Sum::pseudo_v6(c, d, protocol, u32::from(len)).finish(), slow(&six));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Capture files in the classic format (draft-ietf-opsawg-pcap), in either byte order, with micro- or
+//! nanoseconds.
+//!
+//! Nothing here does I/O: a reader of a stream calls [`Header::parse`] and [`Header::record`] on what it has
+//! and, told that this is too little, on more. [`LONGEST`] and [`RECORD_LEN`] say how much it ever needs.
+
+use crate::bytes::Cursor;
+
+/// Bytes of the file's header.
+pub const HEADER_LEN: usize = 24;
+/// Bytes of a record's header.
+pub const RECORD_LEN: usize = 16;
+/// Longest packet that is read. Attack: a record that claims 4 GB has its reader wait for them in memory.
+pub const LONGEST: u32 = 256 << 10;
+/// Link type of Ethernet.
+pub const ETHERNET: u16 = 1;
+
+const MICROSECONDS: u32 = 0xa1b2_c3d4;
+const NANOSECONDS: u32 = 0xa1b2_3c4d;
+
+/// Why bytes are no capture file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PcapError {
+    /// Another format, or none.
+    #[error("not a pcap file: it begins with none of the format's four marks")]
+    Mark,
+    /// Another version of the format.
+    #[error("pcap version {0}.{1}: only 2.4 is known; rewrite it with a current tcpdump or editcap")]
+    Version(u16, u16),
+    /// A record longer than any packet.
+    #[error("a record of {0} bytes: more than the {LONGEST} that are read; the file is broken before it")]
+    Long(u32),
+    /// The file ends within a header or record.
+    #[error("the file ends in the middle of a record")]
+    Truncated,
+}
+
+/// The file's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Numbers have their most significant byte first.
+    pub big_endian: bool,
+    /// Times have nanoseconds, not microseconds.
+    pub nanoseconds: bool,
+    /// Longest part of a packet that was kept, in bytes; 0: no bound.
+    pub snap_len: u32,
+    /// What the packets begin with, [`ETHERNET`] for instance.
+    pub link_type: u16,
+}
+
+/// One captured packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub time: u64,
+    /// How long the packet was, in bytes.
+    pub original_len: u32,
+    /// What was kept of it.
+    pub data: &'a [u8],
+}
+
+impl Header {
+    /// The header this project writes: little-endian, nanoseconds, Ethernet, whole packets.
+    pub const fn ethernet() -> Header {
+        Header { big_endian: false, nanoseconds: true, snap_len: LONGEST, link_type: ETHERNET }
+    }
+
+    /// Reads the first [`HEADER_LEN`] bytes of a file; `None`: there are fewer yet.
+    pub fn parse(bytes: &[u8]) -> Result<Option<Header>, PcapError> {
+        let mut cursor = Cursor { rest: bytes, big: false };
+        let Some(mark) = cursor.u32() else { return Ok(None) };
+        let (big_endian, nanoseconds) = match (mark, mark.swap_bytes()) {
+            (MICROSECONDS, _) => (false, false),
+            (NANOSECONDS, _) => (false, true),
+            (_, MICROSECONDS) => (true, false),
+            (_, NANOSECONDS) => (true, true),
+            _ => return Err(PcapError::Mark),
+        };
+        cursor.big = big_endian;
+        let mut rest = || {
+            let version = (cursor.u16()?, cursor.u16()?);
+            cursor.take(8)?;
+            Some((version, cursor.u32()?, cursor.u32()?))
+        };
+        let Some((version, snap_len, link)) = rest() else { return Ok(None) };
+        if version != (2, 4) {
+            return Err(PcapError::Version(version.0, version.1));
+        }
+        // The upper half holds flags about frame check sequences.
+        Ok(Some(Header { big_endian, nanoseconds, snap_len, link_type: link as u16 }))
+    }
+
+    /// Reads a record at the start of `bytes`; gives it and how many bytes it takes. `None`: there are too
+    /// few yet.
+    pub fn record<'a>(&self, bytes: &'a [u8]) -> Result<Option<(Record<'a>, usize)>, PcapError> {
+        let mut cursor = Cursor { rest: bytes, big: self.big_endian };
+        let mut fields = || Some((cursor.u32()?, cursor.u32()?, cursor.u32()?, cursor.u32()?));
+        let Some((seconds, fraction, kept, original_len)) = fields() else { return Ok(None) };
+        if kept > LONGEST {
+            return Err(PcapError::Long(kept));
+        }
+        let Some(data) = cursor.take(kept as usize) else { return Ok(None) };
+        let unit = if self.nanoseconds { 1 } else { 1000 };
+        let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
+        Ok(Some((Record { time, original_len, data }, RECORD_LEN + data.len())))
+    }
+
+    fn number(&self, number: u32) -> [u8; 4] {
+        if self.big_endian { number.to_be_bytes() } else { number.to_le_bytes() }
+    }
+
+    /// The file's first bytes.
+    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let mark = if self.nanoseconds { NANOSECONDS } else { MICROSECONDS };
+        let version = if self.big_endian { 2 << 16 | 4 } else { 4 << 16 | 2 };
+        let words = [mark, version, 0, 0, self.snap_len, u32::from(self.link_type)];
+        let mut out = [0; HEADER_LEN];
+        for (slot, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *slot = self.number(word);
+        }
+        out
+    }
+
+    /// What goes before a packet's first `kept` bytes, captured at `time` nanoseconds since 1970. Seconds
+    /// past 2106 wrap, as they do in this format.
+    pub fn record_header(&self, time: u64, kept: u32, original_len: u32) -> [u8; RECORD_LEN] {
+        let fraction = (time % 1_000_000_000) as u32 / if self.nanoseconds { 1 } else { 1000 };
+        let words = [(time / 1_000_000_000) as u32, fraction, kept, original_len];
+        let mut out = [0; RECORD_LEN];
+        for (slot, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *slot = self.number(word);
+        }
+        out
+    }
+}
+
+/// The records of a whole file in memory; ends after the first error.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    header: Header,
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the header.
+    pub fn new(file: &'a [u8]) -> Result<Reader<'a>, PcapError> {
+        let header = Header::parse(file)?.ok_or(PcapError::Truncated)?;
+        Ok(Reader { header, rest: file.get(HEADER_LEN..).unwrap_or(&[]) })
+    }
+
+    /// The file's header.
+    pub fn header(&self) -> Header {
+        self.header
+    }
+}
+
+impl<'a> Iterator for Reader<'a> {
+    type Item = Result<Record<'a>, PcapError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let record = self.header.record(self.rest).and_then(|found| found.ok_or(PcapError::Truncated));
+        Some(match record {
+            Ok((record, len)) => {
+                self.rest = self.rest.get(len..).unwrap_or(&[]);
+                Ok(record)
+            }
+            Err(error) => {
+                self.rest = &[];
+                Err(error)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn golden() {
+        let mut file = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\x04\0\x01\0\0\0".to_vec();
+        file.extend_from_slice(b"\x01\0\0\0\x02\0\0\0\x03\0\0\0\x2a\0\0\0abc");
+        let mut reader = Reader::new(&file).unwrap();
+        let header = Header { nanoseconds: false, ..Header::ethernet() };
+        assert_eq!(reader.header(), header);
+        let record = Record { time: 1_000_002_000, original_len: 42, data: b"abc" };
+        assert_eq!(reader.next(), Some(Ok(record)));
+        assert_eq!(reader.next(), None);
+        assert_eq!(header.to_bytes(), file[..24]);
+        assert_eq!(header.record_header(record.time, 3, 42), file[24..40]);
+    }
+
+    #[test]
+    fn what_is_broken_is_named() {
+        assert_eq!(Reader::new(&[0; 24]).unwrap_err(), PcapError::Mark);
+        assert_eq!(Reader::new(&[0xd4, 0xc3, 0xb2]).unwrap_err(), PcapError::Truncated);
+        let mut file = Header::ethernet().to_bytes().to_vec();
+        file.extend_from_slice(&Header::ethernet().record_header(0, LONGEST + 1, 0));
+        let list: Vec<_> = Reader::new(&file).unwrap().collect();
+        assert_eq!(list, [Err(PcapError::Long(LONGEST + 1))]);
+        file.pop();
+        let list: Vec<_> = Reader::new(&file).unwrap().collect();
+        assert_eq!(list, [Err(PcapError::Truncated)]);
+        file[4] = 3;
+        assert_eq!(Reader::new(&file).unwrap_err(), PcapError::Version(3, 4));
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            big_endian: bool, nanoseconds: bool, snap_len: u32, link_type: u16,
+            packets in prop::collection::vec(
+                (any::<u32>(), 0u32..1_000_000, any::<u32>(), 0usize..200), 0..5,
+            ),
+            cut: prop::sample::Index,
+        ) {
+            let header = Header { big_endian, nanoseconds, snap_len, link_type };
+            let mut file = header.to_bytes().to_vec();
+            let data = [0x5a; 200];
+            let mut records = Vec::new();
+            for (seconds, micros, original_len, len) in packets {
+                let time = u64::from(seconds) * 1_000_000_000 + u64::from(micros) * 1000;
+                file.extend_from_slice(&header.record_header(time, len as u32, original_len));
+                file.extend_from_slice(&data[..len]);
+                records.push(Ok(Record { time, original_len, data: &data[..len] }));
+            }
+            let reader = Reader::new(&file).unwrap();
+            prop_assert_eq!(reader.header(), header);
+            prop_assert_eq!(reader.collect::<Vec<_>>(), &records[..]);
+            if let Ok(reader) = Reader::new(&file[..cut.index(file.len())]) {
+                let read: Vec<_> = reader.collect();
+                let whole = read.iter().take_while(|record| record.is_ok()).count();
+                prop_assert!(read.len() <= whole + 1);
+                prop_assert_eq!(&read[..whole], &records[..whole]);
+            }
+        }
+
+        #[test]
+        fn any_bytes_end(mut bytes in prop::collection::vec(0u8..4, 24..200), mark in 0usize..4) {
+            let marks = [MICROSECONDS, NANOSECONDS, MICROSECONDS.swap_bytes(), NANOSECONDS.swap_bytes()];
+            bytes[..4].copy_from_slice(&marks[mark].to_le_bytes());
+            bytes[4..8].copy_from_slice(if mark < 2 { &[2, 0, 4, 0] } else { &[0, 2, 0, 4] });
+            prop_assert!(Reader::new(&bytes).unwrap().count() <= bytes.len() / 16);
+        }
+    }
+}
