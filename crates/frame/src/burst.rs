@@ -138,13 +138,22 @@ impl<'t> Burst<'t> {
         Ok(())
     }
 
-    /// Adds a frame that lies in several pieces, in order; copies its head. More than 64 pieces never fit.
+    /// Forgets the frames from the `count`th on.
+    pub fn truncate(&mut self, count: usize) {
+        let Some(first) = self.metas[..self.count].get(count) else { return };
+        self.pieces.truncate(usize::from(first.first));
+        self.bytes -= self.metas[count..self.count].iter().map(|meta| meta.len as usize).sum::<usize>();
+        self.count = count;
+    }
+
+    /// Adds a frame that lies in several pieces, in order; copies its head. More than 64 pieces never fit, not
+    /// counting two of headers: those of a frame taken before may have been rewritten in front of its pieces.
     pub fn push_pieces(&mut self, offload: Offload, frame: &[Span<'t>]) -> Result<(), Full> {
         if let [whole] = frame {
             return self.push(offload, *whole);
         }
         let (at, first) = (self.count, self.pieces.len());
-        if self.room() == 0 || frame.len() > FRAME_PIECES || first + frame.len() > PIECES {
+        if self.room() == 0 || frame.len() > FRAME_PIECES + 2 || first + frame.len() > PIECES {
             return Err(Full);
         }
         let (Some(line), Some(meta)) = (self.heads.get_mut(at), self.metas.get_mut(at)) else {
@@ -328,6 +337,25 @@ mod tests {
         let mut burst = Burst::begin(&mut storage);
         burst.push(Offload::default(), Span::of(&short)).unwrap();
         assert!(burst.head(0)[14..].iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn a_truncated_burst_takes_other_frames() {
+        let (first, second) = ([1u8; 100], [2u8; 200]);
+        let mut storage = Storage::default();
+        let mut burst = Burst::begin(&mut storage);
+        burst.push(Offload::default(), Span::of(&first)).unwrap();
+        burst.push(Offload::default(), Span::of(&second)).unwrap();
+        burst.truncate(2);
+        assert_eq!((burst.len(), burst.bytes()), (2, 300));
+        burst.truncate(1);
+        assert_eq!((burst.len(), burst.bytes()), (1, 100));
+        burst.push_pieces(Offload::default(), &[Span::of(&second), Span::of(&first)]).unwrap();
+        let mut read = [0; 400];
+        assert_eq!((burst.read(0, 0, &mut read), read[99]), (100, 1));
+        assert_eq!((burst.read(1, 0, &mut read), read[199], read[299]), (300, 2, 1));
+        burst.truncate(0);
+        assert_eq!((burst.len(), burst.bytes(), burst.meta(0).len), (0, 0, 0));
     }
 
     #[test]
