@@ -1,1 +1,4 @@
 //! The fabric file, the control API, guests: the control process.
+
+pub mod file;
+pub mod guest;

@@ -1,0 +1,260 @@
+//! What tables of the file say about each other, and about the host.
+
+use super::desired::{Fabric, Kind, Lookup, To};
+use super::section::{Notes, either};
+use super::{Host, Patch, SOCKET_PATH, nearest};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+/// What is not in its place in the fabric yet.
+pub struct Partial {
+    /// Patches: path in the file, and ports.
+    pub patches: Vec<Patch>,
+    /// Worker of a port: where that stands, and its name.
+    pub assigned: BTreeMap<String, (String, String)>,
+}
+
+/// Joins patches and workers to their ports, and checks every reference.
+pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, notes: &Notes) {
+    patches(fabric, &partial.patches, notes);
+    joins(fabric, &partial.patches, notes);
+    workers(fabric, &partial.assigned, host, notes);
+    lookups(fabric, notes);
+    sockets(fabric, host, notes);
+    unique(fabric, notes);
+    guests(fabric, notes);
+}
+
+/// Notes that `name` is no `what`.
+fn unknown<'n>(place: &str, what: &str, name: &str, known: impl Iterator<Item = &'n str>, notes: &Notes) {
+    let known: Vec<&str> = known.collect();
+    let fix = match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None if known.is_empty() => format!("add [{what}.{name}]"),
+        None if known.len() <= 8 => format!("there is {}", either(known)),
+        None => format!("add [{what}.{name}], or use one of the {} that there are", known.len()),
+    };
+    notes.wrong(&notes.of(place), format!("there is no {what} \"{name}\""), fix);
+}
+
+fn known_port(fabric: &Fabric, place: &str, name: &str, notes: &Notes) -> bool {
+    let known = fabric.port(name).is_some();
+    if !known {
+        unknown(place, "port", name, fabric.ports.iter().map(|port| &*port.name), notes);
+    }
+    known
+}
+
+fn patches(fabric: &mut Fabric, patches: &[Patch], notes: &Notes) {
+    let mut patched: HashMap<&str, &str> = HashMap::new();
+    for (path, ports) in patches {
+        for (index, name) in ports.iter().enumerate() {
+            let place = format!("{path}.ports.{index}");
+            if !known_port(fabric, &place, name, notes) {
+                continue;
+            }
+            if let Some(other) = patched.insert(name, path) {
+                let fix = if other == path { "a patch joins two different ports" } else { "keep it on one" };
+                notes.wrong(&notes.of(&place), format!("port {name} is on {other} already"), fix);
+                continue;
+            }
+            let peer = ports.get(1 - index.min(1)).cloned().unwrap_or_default();
+            let Some(port) = fabric.ports.iter_mut().find(|port| port.name == *name) else { continue };
+            match &port.to {
+                Some(To::Switch(switch)) => {
+                    let what = format!("port {name} is on switch {switch} too");
+                    notes.wrong(&notes.of(&place), what, "take it from the patch, or delete its `switch`");
+                }
+                _ => port.to = Some(To::Patch(peer)),
+            }
+        }
+    }
+}
+
+fn joins(fabric: &Fabric, patches: &[Patch], notes: &Notes) {
+    for port in &fabric.ports {
+        let place = format!("port.{}", port.name);
+        let pipe = matches!(port.kind, Kind::Pipe { .. });
+        let patched = patches.iter().any(|(_, ports)| ports.contains(&port.name));
+        match &port.to {
+            None if pipe || patched => {}
+            None => {
+                let fix = match fabric.switches.first() {
+                    Some(switch) => format!("add switch = \"{}\", or a patch", switch.name),
+                    None => "add switch = \"...\", or a patch".into(),
+                };
+                notes.wrong(
+                    &notes.of(&place),
+                    format!("port {} is on no switch and no patch", port.name),
+                    fix,
+                );
+            }
+            Some(_) if pipe => {
+                let fix = "its two programs have only each other; use two ring ports for a switch or a patch";
+                notes.wrong(&notes.of(&place), format!("port {} is a pipe", port.name), fix);
+            }
+            Some(To::Switch(name)) if !fabric.switches.iter().any(|switch| switch.name == *name) => {
+                let known = fabric.switches.iter().map(|switch| &*switch.name);
+                unknown(&format!("{place}.switch"), "switch", name, known, notes);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn workers(fabric: &mut Fabric, assigned: &BTreeMap<String, (String, String)>, host: &Host, notes: &Notes) {
+    for (name, (place, worker)) in assigned {
+        if !known_port(fabric, place, name, notes) {
+            continue;
+        }
+        if let Some(port) = fabric.ports.iter_mut().find(|port| port.name == *name) {
+            port.worker = Some(worker.clone());
+        }
+    }
+    let mut pinned: HashMap<usize, &str> = HashMap::new();
+    for worker in &fabric.workers {
+        let Some(core) = worker.core else { continue };
+        let at = notes.of(&format!("worker.{}.core", worker.name));
+        if !host.cores.contains(&core) {
+            let list = match host.cores.as_slice() {
+                [] => "leave `core` out".into(),
+                [only] => format!("there is only core {only}"),
+                [first, .., last] if last - first + 1 == host.cores.len() => format!("use {first} to {last}"),
+                cores => format!(
+                    "use {}",
+                    either(cores.iter().map(usize::to_string).collect::<Vec<_>>().iter().map(|c| &**c))
+                ),
+            };
+            notes.wrong(&at, format!("there is no core {core} that we may run on"), list);
+        } else if let Some(other) = pinned.insert(core, &worker.name) {
+            notes.wrong(
+                &at,
+                format!("worker {other} is on core {core} too"),
+                "give each worker a core of its own",
+            );
+        }
+    }
+}
+
+fn lookups(fabric: &Fabric, notes: &Notes) {
+    for switch in &fabric.switches {
+        let path = format!("switch.{}", switch.name);
+        let mut named: Vec<(String, &str)> = Vec::new();
+        match &switch.lookup {
+            Lookup::Learning { .. } => {}
+            Lookup::Static { entries } => {
+                named.extend(
+                    entries.iter().enumerate().map(|(i, (_, port))| (format!("{path}.static.{i}"), &**port)),
+                );
+            }
+            Lookup::Hash { members, uplink } => {
+                named.extend(
+                    members.iter().enumerate().map(|(i, port)| (format!("{path}.members.{i}"), &**port)),
+                );
+                if members.contains(uplink) {
+                    let fix = "an uplink is not a member";
+                    notes.wrong(
+                        &notes.of(&format!("{path}.uplink")),
+                        format!("port {uplink} is a member too"),
+                        fix,
+                    );
+                }
+                if !uplink.is_empty() {
+                    named.push((format!("{path}.uplink"), uplink));
+                }
+            }
+        }
+        for (place, name) in named {
+            if !known_port(fabric, &place, name, notes) {
+                continue;
+            }
+            let on = fabric.port(name).and_then(|port| port.to.as_ref());
+            if on != Some(&To::Switch(switch.name.clone())) {
+                let fix = format!("add switch = \"{}\" to [port.{name}]", switch.name);
+                notes.wrong(&notes.of(&place), format!("port {name} is not on switch {}", switch.name), fix);
+            }
+        }
+    }
+}
+
+fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
+    let run = fabric.run.as_ref().or(host.run.as_ref());
+    let mut taken: HashMap<PathBuf, &str> = HashMap::new();
+    for port in &fabric.ports {
+        let several = port.kind.sockets().len() > 1;
+        for (index, socket) in port.kind.sockets().iter().enumerate() {
+            if socket.path.as_os_str().is_empty() {
+                continue;
+            }
+            let key = if several { format!("sockets.{index}") } else { "socket".into() };
+            let at = notes.of(&format!("port.{}.{key}", port.name));
+            let path: PathBuf = match run {
+                Some(run) => run.join(&socket.path),
+                None => socket.path.clone(),
+            };
+            let length = path.as_os_str().len();
+            // What is too long by itself was noted already.
+            if length > SOCKET_PATH && socket.path.as_os_str().len() <= SOCKET_PATH {
+                let what = format!("the socket's path {} has {length} bytes", path.display());
+                notes.wrong(&at, what, format!("a UNIX socket's path has {SOCKET_PATH} at most"));
+            }
+            // `a.sock` and `./a.sock` are one.
+            let path: PathBuf = path.components().collect();
+            if let Some(other) = taken.insert(path, &port.name) {
+                let whose = if other == port.name { "its other end".into() } else { format!("port {other}") };
+                let what = format!("{whose} has the socket {} too", socket.path.display());
+                notes.wrong(&at, what, "give each a socket of its own");
+            }
+        }
+    }
+}
+
+fn unique(fabric: &Fabric, notes: &Notes) {
+    let mut macs = HashMap::new();
+    let mut interfaces = HashMap::new();
+    for port in &fabric.ports {
+        match &port.kind {
+            Kind::VhostUser(vhost) => {
+                let Some(mac) = vhost.mac else { continue };
+                if let Some(other) = macs.insert(mac, &port.name) {
+                    let at = notes.of(&format!("port.{}.mac", port.name));
+                    notes.wrong(&at, format!("port {other} has the address {mac} too"), "give each its own");
+                }
+            }
+            Kind::Tap(tap) if !tap.interface.is_empty() => {
+                if let Some(other) = interfaces.insert((&tap.interface, &tap.namespace), &port.name) {
+                    let at = notes.of(&format!("port.{}.interface", port.name));
+                    let what = format!("port {other} has the interface {} too", tap.interface);
+                    notes.wrong(&at, what, "give each its own");
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn guests(fabric: &Fabric, notes: &Notes) {
+    let mut used: HashMap<&str, &str> = HashMap::new();
+    for guest in &fabric.guests {
+        for (index, name) in guest.ports.iter().enumerate() {
+            let place = format!("guest.{}.ports.{index}", guest.name);
+            // A single `port` stands without a number.
+            let place = if notes.has(&place) { place } else { format!("guest.{}.port", guest.name) };
+            if !known_port(fabric, &place, name, notes) {
+                continue;
+            }
+            let kind = fabric.port(name).map(|port| &port.kind);
+            if let Some(kind) = kind
+                && !matches!(kind, Kind::VhostUser(_))
+                && notes.has(&format!("port.{name}.kind"))
+            {
+                let what = format!("port {name} is of kind {}", kind.name());
+                notes.wrong(&notes.of(&place), what, "a guest's port is of kind vhost-user");
+            }
+            if let Some(other) = used.insert(name, &guest.name) {
+                let what = format!("port {name} is guest {other}'s already");
+                notes.wrong(&notes.of(&place), what, "give each guest a port of its own");
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! `[guest.NAME]`.
+
+use super::desired::{Guest, GuestKind};
+use super::port::cidr;
+use super::section::Section;
+use std::path::PathBuf;
+
+/// Memory of a guest that doesn't say.
+const MEMORY: u64 = 256 << 20;
+
+/// Reads a guest.
+pub fn guest(mut section: Section<'_>) -> Option<Guest> {
+    let name = section.path.strip_prefix("guest.")?.to_string();
+    let kind = section.word("kind", &[("uml", GuestKind::Uml), ("qemu", GuestKind::Qemu)]);
+    if kind.is_none() && !section.has("kind") {
+        section.missing("kind", "add kind = \"uml\" or kind = \"qemu\"");
+    }
+    let ports = section.one_or_many("port", "ports", "a");
+    if ports.is_empty() && !section.has("port") && !section.has("ports") {
+        section.missing("port", "add port = \"...\", the name of a vhost-user port");
+    }
+    let texts = section.one_or_many("address", "addresses", "10.0.0.1/24");
+    let key = if section.has("addresses") { "addresses" } else { "address" };
+    if texts.len() > ports.len() && !ports.is_empty() {
+        let what = format!("{} has {} addresses and {} ports", section.path, texts.len(), ports.len());
+        section.wrong(key, what, "addresses belong to ports in their order");
+    }
+    let addresses = texts
+        .iter()
+        .enumerate()
+        .filter_map(|(index, text)| cidr(&section, &format!("{key}.{index}"), text))
+        .collect();
+    let mut file = |key, example| section.string(key, example).map(PathBuf::from);
+    let (kernel, modules) = (file("kernel", "/boot/vmlinuz"), file("modules", "/lib/modules/6.1.0"));
+    let (initrd, init) = (file("initrd", "initrd.img"), file("init", "init.sh"));
+    let guest = Guest {
+        name,
+        kind: kind.unwrap_or(GuestKind::Uml),
+        ports,
+        memory: section.size("memory", 16 << 20..=1 << 40).unwrap_or(MEMORY),
+        cpus: section.number("cpus", 1..=256).unwrap_or(1) as u32,
+        kernel,
+        modules,
+        initrd,
+        init,
+        append: section.strings("append", "[\"quiet\"]").unwrap_or_default(),
+        addresses,
+        start: section.boolean("start").unwrap_or(true),
+    };
+    if guest.kind == GuestKind::Uml && guest.cpus > 1 {
+        section.wrong("cpus", "a User-Mode Linux guest has one processor", "leave `cpus` out");
+    }
+    // A guest's memory is mapped page by page.
+    if !guest.memory.is_multiple_of(4096) {
+        section.wrong("memory", "`memory` is not a multiple of 4KB", "round it");
+    }
+    section.finish(|key| match key {
+        "mac" | "socket" | "queues" => Some("it belongs to the guest's port".into()),
+        _ => None,
+    });
+    Some(guest)
+}

@@ -1,0 +1,309 @@
+//! The fabric file: TOML in, a desired state or everything that is wrong with it out. Does no I/O.
+
+mod cross;
+mod desired;
+mod guest;
+mod port;
+mod problem;
+mod section;
+mod units;
+
+pub use desired::{
+    Cidr, Fabric, Guest, GuestKind, HugePages, Kind, Lookup, Mac, Poll, Port, Shape, Socket, Switch, Tap, To,
+    VhostUser, Worker,
+};
+pub use port::FEATURES;
+pub use problem::{Problem, Problems, nearest};
+pub use units::{show_duration, show_size};
+
+use section::{Notes, Section, either};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Longest path of a UNIX socket: `sun_path` of unix(7) less the zero.
+pub const SOCKET_PATH: usize = 107;
+
+/// Attack: a file sent at run time that is endless.
+const LARGEST: usize = 4 << 20;
+
+/// What the file is checked against besides itself.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Cores that workers may be pinned to.
+    pub cores: Vec<usize>,
+    /// The run directory that relative socket paths belong to, if known.
+    pub run: Option<PathBuf>,
+}
+
+/// Reads the text of the file known to people as `file`.
+pub fn read(file: &str, text: &str, host: &Host) -> Result<Fabric, Problems> {
+    let notes = Notes::default();
+    if text.len() > LARGEST {
+        notes.wrong(&(0..0), format!("the file has {} bytes", text.len()), format!("{LARGEST} are enough"));
+        return Err(Problems { file: file.into(), text: String::new(), list: notes.into_problems() });
+    }
+    let (table, syntax) = DeTable::parse_recoverable(text);
+    let fabric = (syntax.is_empty()).then(|| whole(table.get_ref(), host, &notes));
+    for error in &syntax {
+        notes.wrong(
+            &error.span().unwrap_or(0..0),
+            error.message().lines().collect::<Vec<_>>().join(", "),
+            "",
+        );
+    }
+    let list = notes.into_problems();
+    match fabric {
+        Some(fabric) if list.is_empty() => Ok(fabric),
+        _ => Err(Problems { file: file.into(), text: text.into(), list }),
+    }
+}
+
+/// Names of the tables that a file may have.
+const TABLES: [&str; 6] = ["fabric", "switch", "port", "patch", "guest", "worker"];
+
+fn whole(top: &DeTable<'_>, host: &Host, notes: &Notes) -> Fabric {
+    for (key, _) in top.iter() {
+        let name = key.get_ref();
+        if !TABLES.contains(&&**name) {
+            let fix = match nearest(name, TABLES) {
+                Some(near) => {
+                    format!("did you mean [{near}{}]?", if near == "fabric" { "" } else { ".NAME" })
+                }
+                None => format!("a file has {}", either(TABLES)),
+            };
+            notes.wrong(&key.span(), format!("there is no table `{name}`"), fix);
+        }
+    }
+    let mut fabric = head(top, notes);
+    let patches = patches(top, notes);
+    for section in named(top, "switch", notes) {
+        fabric.switches.extend(switch(section, notes));
+    }
+    for section in named(top, "port", notes) {
+        fabric.ports.extend(port::port(section, notes));
+    }
+    for section in named(top, "guest", notes) {
+        fabric.guests.extend(guest::guest(section));
+    }
+    let mut assigned = BTreeMap::new();
+    for section in named(top, "worker", notes) {
+        worker(section, &mut fabric.workers, &mut assigned, notes);
+    }
+    if fabric.workers.is_empty() {
+        fabric.workers.push(Worker { name: "worker".into(), core: None, poll: Poll::Adaptive, spin: SPIN });
+    }
+    let partial = cross::Partial { patches, assigned };
+    cross::check(&mut fabric, partial, host, notes);
+    fabric
+}
+
+/// How long an adaptive worker polls a queue after its last frame, in nanoseconds.
+const SPIN: u64 = 50_000;
+
+/// Whether `name` can stand in messages, file names and thread names.
+fn good_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 64
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        && name.as_bytes()[0].is_ascii_alphanumeric()
+}
+
+/// The tables `[what.NAME]`, in the order of the file.
+fn named<'t>(top: &'t DeTable<'t>, what: &str, notes: &'t Notes) -> Vec<Section<'t>> {
+    let Some((key, value)) = top.get_key_value(what) else { return Vec::new() };
+    let DeValue::Table(tables) = value.get_ref() else {
+        notes.wrong(&key.span(), format!("`{what}` is not a table"), format!("write [{what}.NAME]"));
+        return Vec::new();
+    };
+    let mut list = Vec::new();
+    let mut entries: Vec<_> = tables.iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    for (name, value) in entries {
+        if let Some(section) = one(what, name.get_ref(), name.span(), value, notes) {
+            list.push(section);
+        }
+    }
+    list
+}
+
+fn one<'t>(
+    what: &str,
+    name: &str,
+    at: Range<usize>,
+    value: &'t Spanned<DeValue<'t>>,
+    notes: &'t Notes,
+) -> Option<Section<'t>> {
+    let DeValue::Table(table) = value.get_ref() else {
+        notes.wrong(
+            &at,
+            format!("[{what}] has no key `{name}`"),
+            format!("each {what} has a table [{what}.NAME]"),
+        );
+        return None;
+    };
+    if !good_name(name) {
+        let fix = "use letters, digits, `-` and `_`, a letter or digit first, 64 at most";
+        notes.wrong(&at, format!("\"{}\" can't be a name", name.escape_debug()), fix);
+        return None;
+    }
+    Some(Section::new(format!("{what}.{name}"), at, table, notes))
+}
+
+fn head(top: &DeTable<'_>, notes: &Notes) -> Fabric {
+    let mut fabric = Fabric {
+        name: "default".into(),
+        run: None,
+        huge_pages: HugePages::Auto,
+        switches: Vec::new(),
+        ports: Vec::new(),
+        guests: Vec::new(),
+        workers: Vec::new(),
+    };
+    let Some((key, value)) = top.get_key_value("fabric") else { return fabric };
+    let DeValue::Table(table) = value.get_ref() else {
+        notes.wrong(&key.span(), "`fabric` is not a table", "write [fabric]");
+        return fabric;
+    };
+    let mut section = Section::new("fabric".into(), key.span(), table, notes);
+    if let Some(name) = section.string("name", "demo") {
+        if good_name(&name) {
+            fabric.name = name;
+        } else {
+            let fix = "use letters, digits, `-` and `_`, a letter or digit first, 64 at most";
+            section.wrong("name", format!("\"{}\" can't be a name", name.escape_debug()), fix);
+        }
+    }
+    fabric.run = section.string("run", "/run/ringway/demo").map(PathBuf::from);
+    if fabric.run.as_ref().is_some_and(|run| !run.is_absolute()) {
+        section.wrong("run", "`run` is not an absolute path", "start it with /");
+    }
+    let pages = [
+        ("auto", HugePages::Auto),
+        ("2MB", HugePages::Mb2),
+        ("1GB", HugePages::Gb1),
+        ("off", HugePages::Off),
+    ];
+    fabric.huge_pages = section.word("huge-pages", &pages).unwrap_or_default();
+    section.finish(|_| None);
+    fabric
+}
+
+/// A patch: its name and its ports.
+type Patch = (String, Vec<String>);
+
+fn patches(top: &DeTable<'_>, notes: &Notes) -> Vec<Patch> {
+    let mut list = Vec::new();
+    for mut section in named(top, "patch", notes) {
+        let example = "[\"a\", \"b\"]";
+        match section.strings("ports", example) {
+            Some(ports) if ports.len() == 2 => list.push((section.path.clone(), ports)),
+            Some(ports) => {
+                let what = format!(
+                    "{} has {} port{}",
+                    section.path,
+                    ports.len(),
+                    if ports.len() == 1 { "" } else { "s" }
+                );
+                section.wrong("ports", what, "a patch joins exactly two; for more, use a switch");
+                list.push((section.path.clone(), ports));
+            }
+            None if section.has("ports") => {}
+            None => section.missing("ports", &format!("add ports = {example}")),
+        }
+        section.finish(|_| None);
+    }
+    list
+}
+
+fn switch(mut section: Section<'_>, notes: &Notes) -> Option<Switch> {
+    let name = section.path.strip_prefix("switch.")?.to_string();
+    #[derive(Clone, Copy, PartialEq)]
+    enum How {
+        Learning,
+        Static,
+        Hash,
+    }
+    let words = [("learning", How::Learning), ("static", How::Static), ("hash", How::Hash)];
+    let how = section.word("lookup", &words);
+    if how.is_none() && section.has("lookup") {
+        section.accept(&["ageing", "entries", "static", "members", "uplink"]);
+        section.finish(|_| None);
+        return Some(Switch { name, lookup: Lookup::Static { entries: Vec::new() } });
+    }
+    let how = how.unwrap_or(How::Learning);
+    let lookup = match how {
+        How::Learning => Lookup::Learning {
+            ageing: section
+                .duration("ageing", 1_000_000_000..=86_400_000_000_000, "300s")
+                .map_or(300, |nanoseconds| (nanoseconds / 1_000_000_000) as u32),
+            entries: section.number("entries", 1..=1 << 20).unwrap_or(4096) as u32,
+        },
+        How::Static => Lookup::Static { entries: static_entries(&mut section, notes) },
+        How::Hash => {
+            let members = section.strings("members", "[\"a\", \"b\"]");
+            let uplink = section.string("uplink", "c");
+            if members.as_ref().is_none_or(Vec::is_empty) {
+                section.missing("members", "add members = [\"a\", \"b\"], the ports to spread flows over");
+            }
+            if uplink.is_none() && !section.has("uplink") {
+                section.missing("uplink", "add uplink = \"c\", the port that members send to");
+            }
+            Lookup::Hash { members: members.unwrap_or_default(), uplink: uplink.unwrap_or_default() }
+        }
+    };
+    section.finish(|key| match key {
+        "ageing" | "entries" if how != How::Learning => Some("only lookup = \"learning\" has it".into()),
+        "static" if how != How::Static => Some("only lookup = \"static\" has it".into()),
+        "members" | "uplink" if how != How::Hash => Some("only lookup = \"hash\" has it".into()),
+        "ports" => Some(format!("each port names its switch: switch = \"{name}\"")),
+        _ => None,
+    });
+    Some(Switch { name, lookup })
+}
+
+fn static_entries(section: &mut Section<'_>, notes: &Notes) -> Vec<(Mac, String)> {
+    let mut entries: Vec<(Mac, String)> = Vec::new();
+    for (index, (mac, port)) in
+        section.pairs("static", "{ \"02:00:00:00:00:01\" = \"a\" }").into_iter().enumerate()
+    {
+        let at = notes.of(&format!("{}.static.{index}", section.path));
+        match Mac::read(&mac) {
+            None => notes.wrong(&at, format!("\"{mac}\" is not an Ethernet address"), MAC_FIX),
+            Some(mac) if entries.iter().any(|(other, _)| *other == mac) => {
+                notes.wrong(&at, format!("{mac} is there twice"), "keep one");
+            }
+            Some(mac) => entries.push((mac, port)),
+        }
+    }
+    entries
+}
+
+/// What to do about a wrong Ethernet address.
+const MAC_FIX: &str = "write six bytes, such as \"02:00:00:00:00:01\"";
+
+fn worker(
+    mut section: Section<'_>,
+    list: &mut Vec<Worker>,
+    assigned: &mut BTreeMap<String, (String, String)>,
+    notes: &Notes,
+) {
+    let name = section.path.trim_start_matches("worker.").to_string();
+    let core = section.number("core", 0..=65_535).map(|core| core as usize);
+    let words = [("adaptive", Poll::Adaptive), ("always", Poll::Always), ("never", Poll::Never)];
+    let poll = section.word("poll", &words).unwrap_or_default();
+    let spin = section.duration("spin", 0..=1_000_000_000, "50us").unwrap_or(SPIN);
+    for (index, port) in section.strings("ports", "[\"a\"]").unwrap_or_default().into_iter().enumerate() {
+        let place = format!("{}.ports.{index}", section.path);
+        if let Some((_, other)) = assigned.get(&port) {
+            notes.wrong(&notes.of(&place), format!("port {port} is on worker {other} too"), "keep one");
+        } else {
+            assigned.insert(port, (place, name.clone()));
+        }
+    }
+    section.finish(|key| (key == "hold").then(|| "it belongs to a port".into()));
+    // Thread names have 15 bytes at most, but people and messages use the whole name.
+    list.push(Worker { name, core, poll, spin });
+}

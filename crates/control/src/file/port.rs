@@ -1,0 +1,234 @@
+//! `[port.NAME]`.
+
+use super::desired::{Cidr, Kind, Mac, Port, Shape, Socket, Tap, To, VhostUser};
+use super::section::{Notes, Section, either};
+use super::{MAC_FIX, SOCKET_PATH, nearest};
+
+/// Features that a vhost-user port offers and `without` can take away: names of virtio 1.3 (5.1.3, 6) in lower case.
+pub const FEATURES: [&str; 22] = [
+    "csum",
+    "guest-csum",
+    "mtu",
+    "mac",
+    "guest-tso4",
+    "guest-tso6",
+    "guest-ecn",
+    "guest-uso4",
+    "guest-uso6",
+    "guest-announce",
+    "host-tso4",
+    "host-tso6",
+    "host-ecn",
+    "host-uso",
+    "mrg-rxbuf",
+    "status",
+    "ctrl-vq",
+    "mq",
+    "indirect-desc",
+    "event-idx",
+    "packed",
+    "in-order",
+];
+
+/// Kinds and the keys that each has besides those of all.
+const KINDS: [(&str, &[&str]); 6] = [
+    ("vhost-user", &["socket", "role", "queues", "mac", "mtu", "without", "owner", "group", "mode"]),
+    ("tap", &["interface", "queues", "mtu", "offloads", "namespace", "address"]),
+    ("ring", &["socket", "slots", "slot-size", "owner", "group", "mode"]),
+    ("pipe", &["sockets", "slots", "slot-size", "owner", "group", "mode"]),
+    ("null", &[]),
+    ("source", &["size", "to", "from"]),
+];
+
+/// How long frames wait for a full destination, in nanoseconds.
+const HOLD: u64 = 100_000;
+
+/// Reads a port.
+pub fn port(mut section: Section<'_>, notes: &Notes) -> Option<Port> {
+    let name = section.path.strip_prefix("port.")?.to_string();
+    let words: Vec<(&'static str, &'static str)> = KINDS.iter().map(|(kind, _)| (*kind, *kind)).collect();
+    let kind = section.word("kind", &words);
+    if kind.is_none() && !section.has("kind") {
+        let list = either(KINDS.iter().map(|(kind, _)| *kind));
+        section.missing("kind", &format!("add kind = \"...\": {list}"));
+    }
+    let to = section.string("switch", "main").map(To::Switch);
+    let hold = section.duration("hold", 0..=10_000_000_000, "100us").unwrap_or(HOLD);
+    // Without its kind, the rest can't be judged; the port still stands, so that others may name it.
+    let Some(word) = kind else {
+        for (_, keys) in KINDS {
+            section.accept(keys);
+        }
+        section.finish(|_| None);
+        return Some(Port { name, kind: Kind::Null, to, worker: None, hold });
+    };
+    let kind = match word {
+        "vhost-user" => vhost_user(&mut section, notes),
+        "tap" => tap(&mut section),
+        "ring" => Kind::Ring { socket: socket(&mut section, "socket"), shape: shape(&mut section) },
+        "pipe" => pipe(&mut section, notes),
+        "source" => Kind::Source {
+            size: section.size("size", 14..=65_549).unwrap_or(60) as u32,
+            to: mac(&mut section, "to").unwrap_or(Mac([2, 0, 0, 0, 0, 2])),
+            from: mac(&mut section, "from").unwrap_or(Mac([2, 0, 0, 0, 0, 1])),
+        },
+        _ => Kind::Null,
+    };
+    section.finish(|key| {
+        let kinds: Vec<&str> =
+            KINDS.iter().filter(|(_, keys)| keys.contains(&key)).map(|(kind, _)| *kind).collect();
+        (!kinds.is_empty()).then(|| format!("kind \"{word}\" doesn't have it, only {}", kinds.join(" and ")))
+    });
+    Some(Port { name, kind, to, worker: None, hold })
+}
+
+fn vhost_user(section: &mut Section<'_>, notes: &Notes) -> Kind {
+    let socket = socket(section, "socket");
+    let server = section.word("role", &[("server", true), ("client", false)]).unwrap_or(true);
+    let without = section.strings("without", "[\"packed\"]").unwrap_or_default();
+    for (index, feature) in without.iter().enumerate() {
+        if !FEATURES.contains(&&**feature) {
+            let fix = match nearest(feature, FEATURES) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => format!("use {}", either(FEATURES)),
+            };
+            let at = notes.of(&format!("{}.without.{index}", section.path));
+            notes.wrong(&at, format!("there is no feature \"{feature}\""), fix);
+        }
+    }
+    Kind::VhostUser(VhostUser {
+        socket,
+        server,
+        queues: section.number("queues", 1..=128).unwrap_or(1) as u16,
+        mac: station(section, "mac"),
+        mtu: section.number("mtu", 68..=65_535).map(|mtu| mtu as u16),
+        without,
+    })
+}
+
+fn tap(section: &mut Section<'_>) -> Kind {
+    let interface = section.string("interface", "rw0");
+    if interface.is_none() && !section.has("interface") {
+        section.missing("interface", "add interface = \"rw0\", the name it is to have");
+    }
+    let interface = interface.unwrap_or_default();
+    // Linux' IFNAMSIZ is 16 with the zero; dev_valid_name() forbids these characters.
+    if interface.len() > 15 || interface.contains(|c: char| c == '/' || c == ':' || c.is_whitespace()) {
+        let fix = "use 15 bytes at most, without spaces, / and :";
+        section.wrong("interface", format!("an interface can't be called \"{interface}\""), fix);
+    }
+    Kind::Tap(Tap {
+        interface,
+        queues: section.number("queues", 1..=128).unwrap_or(1) as u16,
+        mtu: section.number("mtu", 68..=65_521).unwrap_or(1500) as u16,
+        offloads: section.boolean("offloads").unwrap_or(true),
+        namespace: section.string("namespace", "red"),
+        address: section.string("address", "10.0.0.1/24").and_then(|text| cidr(section, "address", &text)),
+    })
+}
+
+fn pipe(section: &mut Section<'_>, notes: &Notes) -> Kind {
+    let paths = section.strings("sockets", "[\"one.sock\", \"two.sock\"]");
+    let two = paths.as_ref().and_then(|paths| <[String; 2]>::try_from(paths.clone()).ok());
+    match (&paths, &two) {
+        (None, _) if !section.has("sockets") => {
+            section.missing("sockets", "add sockets = [\"one.sock\", \"two.sock\"]");
+        }
+        (Some(paths), None) => {
+            let what = format!("`sockets` lists {}", paths.len());
+            section.wrong("sockets", what, "a pipe has exactly two ends");
+        }
+        _ => {}
+    }
+    let paths = two.unwrap_or_default();
+    let path = section.path.clone();
+    for (index, socket) in paths.iter().enumerate() {
+        if socket.len() > SOCKET_PATH {
+            let fix = format!("a UNIX socket's path has {SOCKET_PATH} at most");
+            let what = format!("the socket's path has {} bytes", socket.len());
+            notes.wrong(&notes.of(&format!("{path}.sockets.{index}")), what, fix);
+        }
+    }
+    let (owner, group, mode) = rights(section);
+    let sockets =
+        paths.map(|path| Socket { path: path.into(), owner: owner.clone(), group: group.clone(), mode });
+    Kind::Pipe { sockets, shape: shape(section) }
+}
+
+fn socket(section: &mut Section<'_>, key: &'static str) -> Socket {
+    let name = section.path.rsplit('.').next().unwrap_or("port").to_string();
+    let path = section.string(key, &format!("{name}.sock"));
+    if path.is_none() && !section.has(key) {
+        section.missing(key, &format!("add {key} = \"{name}.sock\""));
+    }
+    let path = path.unwrap_or_default();
+    if path.len() > SOCKET_PATH {
+        let fix = format!("a UNIX socket's path has {SOCKET_PATH} at most");
+        section.wrong(key, format!("the socket's path has {} bytes", path.len()), fix);
+    }
+    if path.contains('\0') {
+        section.wrong(key, "the socket's path has a zero byte", "take it out");
+    }
+    let (owner, group, mode) = rights(section);
+    Socket { path: path.into(), owner, group, mode }
+}
+
+fn rights(section: &mut Section<'_>) -> (Option<String>, Option<String>, Option<u32>) {
+    let owner = section.string("owner", "libvirt-qemu");
+    let group = section.string("group", "kvm");
+    let mode = section.string("mode", "0660").and_then(|text| {
+        let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
+        if text == "server" || text == "client" {
+            let fix = format!("write role = \"{text}\"; `mode` is the socket's permissions");
+            section.wrong("mode", format!("\"{text}\" is not a mode"), fix);
+        } else if mode.is_none() {
+            section.wrong("mode", format!("\"{text}\" is not a mode"), "write it in octal, such as \"0660\"");
+        }
+        mode
+    });
+    (owner, group, mode)
+}
+
+fn shape(section: &mut Section<'_>) -> Shape {
+    let slots = section.number("slots", 2..=65_536).unwrap_or(1024) as u32;
+    if !slots.is_power_of_two() {
+        let fix = format!("use a power of two, such as {}", slots.next_power_of_two());
+        section.wrong("slots", format!("`slots` is {slots}"), fix);
+    }
+    let slot_size = section.size("slot-size", 64..=128 << 10).unwrap_or(2048) as u32;
+    if !slot_size.is_multiple_of(64) {
+        let fix = format!("use a multiple of 64, such as \"{}B\"", slot_size.next_multiple_of(64));
+        section.wrong("slot-size", format!("`slot-size` is {slot_size}"), fix);
+    }
+    Shape { slots, slot_size }
+}
+
+fn mac(section: &mut Section<'_>, key: &'static str) -> Option<Mac> {
+    let text = section.string(key, "02:00:00:00:00:01")?;
+    let mac = Mac::read(&text);
+    if mac.is_none() {
+        section.wrong(key, format!("\"{text}\" is not an Ethernet address"), MAC_FIX);
+    }
+    mac
+}
+
+/// An address that one station can have.
+fn station(section: &mut Section<'_>, key: &'static str) -> Option<Mac> {
+    let mac = mac(section, key)?;
+    if mac.is_group() || mac == Mac([0; 6]) {
+        let fix = "use one such as \"02:00:00:00:00:01\": the first byte even, not all zero";
+        section.wrong(key, format!("{mac} is not an address that a device can have"), fix);
+        return None;
+    }
+    Some(mac)
+}
+
+/// Reads an interface's address.
+pub fn cidr(section: &Section<'_>, key: &str, text: &str) -> Option<Cidr> {
+    let cidr = Cidr::read(text);
+    if cidr.is_none() {
+        let fix = "write an address and a prefix length, such as \"10.0.0.1/24\" or \"fd00::1/64\"";
+        section.wrong(key, format!("\"{text}\" is not an interface's address"), fix);
+    }
+    cidr
+}

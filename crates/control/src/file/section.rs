@@ -1,0 +1,330 @@
+//! A table of the file, read key by key, with everything wrong in it collected.
+
+use super::problem::{Problem, nearest};
+use super::units;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::{Range, RangeInclusive};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Where things stand in the file, and what is wrong so far.
+#[derive(Default)]
+pub struct Notes {
+    problems: RefCell<Vec<Problem>>,
+    places: RefCell<HashMap<String, Range<usize>>>,
+}
+
+impl Notes {
+    /// Notes that something is wrong.
+    pub fn wrong(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
+        self.problems.borrow_mut().push(Problem { at: at.clone(), what: what.into(), fix: fix.into() });
+    }
+
+    /// Remembers where `path` (`port.a` or `port.a.socket`) stands.
+    fn place(&self, path: String, at: Range<usize>) {
+        self.places.borrow_mut().insert(path, at);
+    }
+
+    /// Where `path` stands, or the table it is in.
+    pub fn of(&self, path: &str) -> Range<usize> {
+        let places = self.places.borrow();
+        let mut path = path;
+        loop {
+            if let Some(at) = places.get(path) {
+                return at.clone();
+            }
+            match path.rsplit_once('.') {
+                Some((table, _)) => path = table,
+                None => return 0..0,
+            }
+        }
+    }
+
+    /// Whether `path` stands in the file.
+    pub fn has(&self, path: &str) -> bool {
+        self.places.borrow().contains_key(path)
+    }
+
+    /// All problems, in the order of the file.
+    pub fn into_problems(self) -> Vec<Problem> {
+        let mut problems = self.problems.into_inner();
+        problems.sort_by_key(|problem| (problem.at.start, problem.at.end));
+        problems.dedup();
+        problems
+    }
+}
+
+/// A table being read.
+pub struct Section<'t> {
+    /// Its path in the file: `port.a`.
+    pub path: String,
+    /// Where its name stands.
+    pub at: Range<usize>,
+    table: &'t DeTable<'t>,
+    asked: Vec<&'static str>,
+    notes: &'t Notes,
+}
+
+/// What a value is, for people.
+fn kind_of(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+impl<'t> Section<'t> {
+    /// Reads `table`, whose name stands at `at`.
+    pub fn new(path: String, at: Range<usize>, table: &'t DeTable<'t>, notes: &'t Notes) -> Section<'t> {
+        notes.place(path.clone(), at.clone());
+        Section { path, at, table, asked: Vec::new(), notes }
+    }
+
+    /// Whether the key is there.
+    pub fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    fn get(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
+        self.asked.push(key);
+        let value = self.table.get(key)?;
+        self.notes.place(format!("{}.{key}", self.path), value.span());
+        Some(value)
+    }
+
+    /// Notes that a key is missing.
+    pub fn missing(&self, key: &str, fix: &str) {
+        self.notes.wrong(&self.at, format!("{} has no `{key}`", self.path), fix);
+    }
+
+    /// Notes that the value of a key is wrong.
+    pub fn wrong(&self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
+        self.notes.wrong(&self.notes.of(&format!("{}.{key}", self.path)), what, fix);
+    }
+
+    fn not_a(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str, example: &str) {
+        let found = kind_of(value.get_ref());
+        self.notes.wrong(
+            &value.span(),
+            format!("`{key}` is {wanted}, not {found}"),
+            format!("write {key} = {example}"),
+        );
+    }
+
+    /// The string at `key`.
+    pub fn string(&mut self, key: &'static str, example: &str) -> Option<String> {
+        let value = self.get(key)?;
+        match value.get_ref() {
+            DeValue::String(text) if text.is_empty() => {
+                self.notes.wrong(
+                    &value.span(),
+                    format!("`{key}` is empty"),
+                    format!("write {key} = \"{example}\""),
+                );
+                None
+            }
+            DeValue::String(text) => Some(text.to_string()),
+            _ => {
+                self.not_a(key, value, "a string", &format!("\"{example}\""));
+                None
+            }
+        }
+    }
+
+    /// The strings of the list at `key`; `None` if it isn't there, or not such a list.
+    pub fn strings(&mut self, key: &'static str, example: &str) -> Option<Vec<String>> {
+        let value = self.get(key)?;
+        let DeValue::Array(array) = value.get_ref() else {
+            self.not_a(key, value, "a list of strings", example);
+            return None;
+        };
+        let mut list = Vec::new();
+        for entry in array.iter() {
+            match entry.get_ref() {
+                DeValue::String(text) => {
+                    self.notes.place(format!("{}.{key}.{}", self.path, list.len()), entry.span());
+                    list.push(text.to_string());
+                }
+                _ => self.not_a(key, entry, "a list of strings", example),
+            }
+        }
+        Some(list)
+    }
+
+    /// `one = "a"` or `many = ["a", "b"]`, as a list.
+    pub fn one_or_many(&mut self, one: &'static str, many: &'static str, example: &str) -> Vec<String> {
+        if self.has(one) && self.has(many) {
+            self.notes.wrong(
+                &self.at,
+                format!("{} has both `{one}` and `{many}`", self.path),
+                format!("keep `{many}`"),
+            );
+        }
+        let list = self.strings(many, &format!("[\"{example}\"]"));
+        let single = self.string(one, example);
+        list.unwrap_or_else(|| single.into_iter().collect())
+    }
+
+    /// The strings of the table at `key`: names and values.
+    pub fn pairs(&mut self, key: &'static str, example: &str) -> Vec<(String, String)> {
+        let Some(value) = self.get(key) else { return Vec::new() };
+        let DeValue::Table(table) = value.get_ref() else {
+            self.not_a(key, value, "a table", example);
+            return Vec::new();
+        };
+        let mut pairs = Vec::new();
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(name, _)| name.span().start);
+        for (name, entry) in entries {
+            match entry.get_ref() {
+                DeValue::String(text) => {
+                    self.notes.place(format!("{}.{key}.{}", self.path, pairs.len()), name.span());
+                    pairs.push((name.get_ref().to_string(), text.to_string()));
+                }
+                _ => self.not_a(name.get_ref(), entry, "a string", "\"...\""),
+            }
+        }
+        pairs
+    }
+
+    /// The whole number at `key`, if it is in `range`.
+    pub fn number(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        let value = self.get(key)?;
+        let DeValue::Integer(number) = value.get_ref() else {
+            self.not_a(key, value, "a whole number", &range.start().max(&1).to_string());
+            return None;
+        };
+        let read = u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok();
+        if read.is_none_or(|read| !range.contains(&read)) {
+            self.notes.wrong(
+                &value.span(),
+                format!("`{key}` is {}", number.as_str()),
+                format!("it is from {} to {}", range.start(), range.end()),
+            );
+            return None;
+        }
+        read
+    }
+
+    /// `true` or `false` at `key`.
+    pub fn boolean(&mut self, key: &'static str) -> Option<bool> {
+        let value = self.get(key)?;
+        let read = value.get_ref().as_bool();
+        if read.is_none() {
+            self.not_a(key, value, "true or false", "true");
+        }
+        read
+    }
+
+    fn with_unit(
+        &mut self,
+        key: &'static str,
+        read: fn(&str) -> Result<u64, units::Wrong>,
+        without: impl Fn(&str) -> units::Wrong,
+        example: &str,
+    ) -> Option<(u64, Range<usize>)> {
+        let value = self.get(key)?;
+        let wrong = match value.get_ref() {
+            DeValue::String(text) => match read(text) {
+                Ok(read) => return Some((read, value.span())),
+                Err(wrong) => wrong,
+            },
+            DeValue::Integer(number) => without(number.as_str()),
+            DeValue::Float(number) => without(number.as_str()),
+            _ => {
+                self.not_a(key, value, "a number with a unit", &format!("\"{example}\""));
+                return None;
+            }
+        };
+        self.notes.wrong(&value.span(), wrong.0, wrong.1);
+        None
+    }
+
+    /// The duration at `key` in nanoseconds, if it is in `range`; it is one such as `example`.
+    pub fn duration(&mut self, key: &'static str, range: RangeInclusive<u64>, example: &str) -> Option<u64> {
+        let without = |number: &str| units::duration_needs_unit(number, example);
+        let (read, at) = self.with_unit(key, units::duration, without, example)?;
+        self.limit(key, read, &at, &range, units::show_duration)
+    }
+
+    /// The size at `key` in bytes, if it is in `range`.
+    pub fn size(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        let (read, at) = self.with_unit(key, units::size, units::size_needs_unit, "2MB")?;
+        self.limit(key, read, &at, &range, units::show_size)
+    }
+
+    fn limit(
+        &self,
+        key: &str,
+        read: u64,
+        at: &Range<usize>,
+        range: &RangeInclusive<u64>,
+        show: fn(u64) -> String,
+    ) -> Option<u64> {
+        if range.contains(&read) {
+            return Some(read);
+        }
+        let fix = format!("it is from {} to {}", show(*range.start()), show(*range.end()));
+        self.notes.wrong(at, format!("`{key}` is {}", show(read)), fix);
+        None
+    }
+
+    /// The value that the word at `key` stands for.
+    pub fn word<T: Copy>(&mut self, key: &'static str, words: &[(&'static str, T)]) -> Option<T> {
+        let list = either(words.iter().map(|(word, _)| *word));
+        let value = self.get(key)?;
+        let DeValue::String(text) = value.get_ref() else {
+            self.not_a(key, value, &format!("one of {list}"), &format!("\"{}\"", words[0].0));
+            return None;
+        };
+        if let Some((_, meaning)) = words.iter().find(|(word, _)| word == text) {
+            return Some(*meaning);
+        }
+        let fix = match nearest(text, words.iter().map(|(word, _)| *word)) {
+            Some(word) => format!("did you mean \"{word}\"?"),
+            None => format!("use {list}"),
+        };
+        self.notes.wrong(&value.span(), format!("`{key}` can't be \"{text}\""), fix);
+        None
+    }
+
+    /// Takes these keys as known, whatever they say.
+    pub fn accept(&mut self, keys: &[&'static str]) {
+        self.asked.extend(keys);
+    }
+
+    /// Ends the table: whatever key was not asked for is unknown. `elsewhere` says where a key of other tables
+    /// belongs.
+    pub fn finish(self, elsewhere: impl Fn(&str) -> Option<String>) {
+        for (key, _) in self.table.iter() {
+            let name = key.get_ref();
+            if self.asked.iter().any(|asked| *asked == &**name) {
+                continue;
+            }
+            let what = format!("{} has no key `{name}`", self.path);
+            let fix = if let Some(place) = elsewhere(name) {
+                place
+            } else if let Some(near) = nearest(name, self.asked.iter().copied()) {
+                format!("did you mean `{near}`?")
+            } else {
+                format!("it may have {}", either(self.asked.iter().copied()))
+            };
+            self.notes.wrong(&key.span(), what, fix);
+        }
+    }
+}
+
+/// `a, b or c`.
+pub fn either<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+    let words: Vec<&str> = words.into_iter().collect();
+    match words.split_last() {
+        None => "nothing".into(),
+        Some((last, [])) => (*last).into(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}

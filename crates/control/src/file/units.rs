@@ -1,0 +1,157 @@
+//! Durations and sizes as people write them: a number and a unit, without a sign.
+
+/// What a number's unit may be, and what it stands for.
+struct Units {
+    what: &'static str,
+    example: &'static str,
+    list: &'static str,
+    factors: &'static [(&'static str, u64)],
+}
+
+const DURATION: Units = Units {
+    what: "a duration",
+    example: "100us",
+    list: "ns, us, ms or s",
+    factors: &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)],
+};
+
+const SIZE: Units = Units {
+    what: "a size",
+    example: "2MB",
+    list: "B, KB, MB or GB",
+    factors: &[
+        ("B", 1),
+        ("KB", 1 << 10),
+        ("KiB", 1 << 10),
+        ("MB", 1 << 20),
+        ("MiB", 1 << 20),
+        ("GB", 1 << 30),
+        ("GiB", 1 << 30),
+    ],
+};
+
+/// What is wrong, and what to do.
+pub type Wrong = (String, String);
+
+/// Nanoseconds of `100us`, `1.5ms`, `2s`.
+pub fn duration(text: &str) -> Result<u64, Wrong> {
+    DURATION.read(text)
+}
+
+/// Bytes of `64KB`, `256MB`, `1GB`; a KB has 1024.
+pub fn size(text: &str) -> Result<u64, Wrong> {
+    SIZE.read(text)
+}
+
+/// What to do about a number without a unit where a duration such as `example` should be.
+pub fn duration_needs_unit(number: &str, example: &str) -> Wrong {
+    DURATION.without(number, example)
+}
+
+/// What to do about a number without a unit where a size should be.
+pub fn size_needs_unit(number: &str) -> Wrong {
+    SIZE.without(number, SIZE.example)
+}
+
+/// A duration in the largest unit that keeps it whole.
+pub fn show_duration(nanoseconds: u64) -> String {
+    DURATION.show(nanoseconds)
+}
+
+/// A size in the largest unit that keeps it whole.
+pub fn show_size(bytes: u64) -> String {
+    SIZE.show(bytes)
+}
+
+impl Units {
+    fn read(&self, text: &str) -> Result<u64, Wrong> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = (&text[..end], text[end..].trim_start());
+        if number.is_empty()
+            || number.matches('.').count() > 1
+            || !number.starts_with(|c: char| c.is_ascii_digit())
+        {
+            let fix = format!("write a number and a unit ({}), such as \"{}\"", self.list, self.example);
+            return Err((format!("\"{text}\" is not {}", self.what), fix));
+        }
+        if unit.is_empty() {
+            return Err(self.without(number, self.example));
+        }
+        let Some((_, factor)) = self.factors.iter().find(|(name, _)| *name == unit) else {
+            let other = self.factors.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+            let fix = match other {
+                Some((name, _)) => format!("write \"{number}{name}\""),
+                None => format!("use {}, such as \"{}\"", self.list, self.example),
+            };
+            return Err((format!("\"{unit}\" is not a unit of {}", self.what), fix));
+        };
+        scale(number, *factor)
+            .ok_or_else(|| (format!("\"{text}\" is too large"), "write a smaller number".into()))
+    }
+
+    fn without(&self, number: &str, example: &str) -> Wrong {
+        let unit = example.trim_start_matches(|c: char| c.is_ascii_digit());
+        (
+            format!("{number} has no unit"),
+            format!("write \"{number}{unit}\", or with another of {}", self.list),
+        )
+    }
+
+    fn show(&self, value: u64) -> String {
+        let whole = self.factors.iter().rev().filter(|(name, _)| !name.contains('i'));
+        let (name, factor) = whole
+            .copied()
+            .find(|(_, factor)| value >= *factor && value.is_multiple_of(*factor))
+            .unwrap_or(self.factors[0]);
+        format!("{}{name}", value / factor)
+    }
+}
+
+/// `number`, which may have a decimal point, times `factor`; none if that doesn't fit.
+fn scale(number: &str, factor: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let mut value = whole.parse::<u64>().ok()?.checked_mul(factor)?;
+    let mut part = factor;
+    for digit in fraction.chars().filter_map(|c| c.to_digit(10)) {
+        // Digits below one unit say nothing.
+        value = value.checked_add(u64::from(digit) * (part / 10) + u64::from(digit) * (part % 10) / 10)?;
+        part /= 10;
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_with_units_are_read_exactly() {
+        assert_eq!(duration("100us"), Ok(100_000));
+        assert_eq!(duration("1.5ms"), Ok(1_500_000));
+        assert_eq!(duration("0s"), Ok(0));
+        assert_eq!(size("2MB"), Ok(2 << 20));
+        assert_eq!(size("0.5 GB"), Ok(512 << 20));
+        assert_eq!(size("64KiB"), Ok(65_536));
+    }
+
+    #[test]
+    fn what_was_meant_is_said() {
+        assert_eq!(duration("100").unwrap_err().1, "write \"100us\", or with another of ns, us, ms or s");
+        assert_eq!(
+            size("2mb").unwrap_err(),
+            ("\"mb\" is not a unit of a size".into(), "write \"2MB\"".into())
+        );
+        assert_eq!(duration("soon").unwrap_err().0, "\"soon\" is not a duration");
+        assert!(duration("99999999999s").is_err());
+        assert!(duration(".5s").is_err());
+        assert!(duration("").is_err());
+    }
+
+    #[test]
+    fn what_is_shown_reads_back() {
+        for value in [0, 1, 999, 1_000, 100_000, 1_500_000, u64::MAX] {
+            assert_eq!(duration(&show_duration(value)), Ok(value));
+            assert_eq!(size(&show_size(value)), Ok(value));
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! What a guest boots: a kernel with its network modules, and an initial file system made of this host's own programs.
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The first process of a guest.
+const INIT: &str = include_str!("init.sh");
+/// Modules a network guest needs, in the order they load. One that is not there is taken as built in.
+const MODULES: &[&str] = &[
+    "virtio_ring",
+    "virtio",
+    "virtio_pci_legacy_dev",
+    "virtio_pci_modern_dev",
+    "virtio_pci",
+    "failover",
+    "net_failover",
+    "virtio_net",
+];
+/// Programs of this host that a guest gets with their libraries; the first must be there.
+const PROGRAMS: &[&str] = &["iperf3", "ethtool", "ping"];
+/// Packages that bring a kernel for virtual machines: Debian's, Ubuntu's.
+const PACKAGES: &[&str] = &["linux-image-cloud-amd64", "linux-image-virtual"];
+
+/// Why a guest's kernel or file system could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A program of the host is missing.
+    #[error("{0} is missing on this host; install it (scripts/setup.sh does)")]
+    Missing(String),
+    /// No kernel was found or could be downloaded.
+    #[error("no guest kernel: {0}; set RINGWAY_KERNEL to a kernel image and RINGWAY_MODULES to its modules folder")]
+    Kernel(String),
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn file(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
+    move |source| Error::File { path: path.to_path_buf(), source }
+}
+
+/// A kernel image and the folder with its modules.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    /// The image that the virtual machine boots.
+    pub image: PathBuf,
+    /// The folder `modules/RELEASE`.
+    pub modules: PathBuf,
+}
+
+/// User-Mode Linux of this host's package: the kernel is a program.
+pub fn uml() -> Result<Kernel, Error> {
+    let image = program("linux.uml").ok_or_else(|| Error::Missing("user-mode-linux".into()))?;
+    let modules = newest(Path::new("/usr/lib/uml/modules"))
+        .ok_or_else(|| Error::Kernel("User-Mode Linux has no /usr/lib/uml/modules".into()))?;
+    Ok(Kernel { image, modules })
+}
+
+/// A kernel for QEMU: the one named by `RINGWAY_KERNEL`, one downloaded before, this host's own, or else a fresh download.
+pub fn qemu() -> Result<Kernel, Error> {
+    if let (Some(image), Some(modules)) = (std::env::var_os("RINGWAY_KERNEL"), std::env::var_os("RINGWAY_MODULES")) {
+        return Ok(Kernel { image: image.into(), modules: modules.into() });
+    }
+    let cache = cache().join("kernel");
+    if let Some(kernel) = kernel_under(&cache) {
+        return Ok(kernel);
+    }
+    if let Some(kernel) = kernel_under(Path::new("/")) {
+        return Ok(kernel);
+    }
+    download(&cache)?;
+    kernel_under(&cache).ok_or_else(|| Error::Kernel(format!("no vmlinuz below {}", cache.display())))
+}
+
+/// Where what was downloaded is kept: `$XDG_CACHE_HOME/ringway`, or `~/.cache/ringway`.
+pub fn cache() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    base.or_else(home).unwrap_or_else(std::env::temp_dir).join("ringway")
+}
+
+/// A readable kernel with virtio modules below `boot` and `lib/modules`, or `usr/lib/modules`.
+fn kernel_under(root: &Path) -> Option<Kernel> {
+    let mut images: Vec<PathBuf> = fs::read_dir(root.join("boot")).ok()?.flatten().map(|entry| entry.path()).collect();
+    images.sort();
+    images.into_iter().rev().find_map(|image| {
+        let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_string();
+        fs::File::open(&image).ok()?;
+        let folders = [root.join("lib/modules"), root.join("usr/lib/modules")];
+        let modules = folders.iter().map(|folder| folder.join(&release)).find(|folder| folder.is_dir())?;
+        Some(Kernel { image, modules })
+    })
+}
+
+fn newest(folder: &Path) -> Option<PathBuf> {
+    fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).max()
+}
+
+/// Fetches a kernel package with this host's package manager and unpacks it, without installing it.
+fn download(cache: &Path) -> Result<(), Error> {
+    fs::create_dir_all(cache).map_err(file(cache))?;
+    let wanted = PACKAGES.iter().map(|package| kernel_packages(package)).find(|found| !found.is_empty());
+    let Some(wanted) = wanted else {
+        return Err(Error::Kernel(format!("apt knows none of {}", PACKAGES.join(", "))));
+    };
+    let folder = cache.join("packages");
+    fs::create_dir_all(&folder).map_err(file(&folder))?;
+    let fetched = quiet(Command::new("apt-get").arg("download").args(&wanted).current_dir(&folder));
+    fetched.map_err(|reason| Error::Kernel(format!("apt-get download {}: {reason}", wanted.join(" "))))?;
+    for entry in fs::read_dir(&folder).map_err(file(&folder))?.flatten() {
+        quiet(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(cache)).map_err(Error::Kernel)?;
+    }
+    fs::remove_dir_all(&folder).map_err(file(&folder))
+}
+
+/// The packages with the image and the modules that a kernel's meta package stands for.
+fn kernel_packages(meta: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut open = vec![meta.to_string()];
+    while let Some(package) = open.pop() {
+        for name in depends(&package) {
+            let numbered = |prefix| name.strip_prefix(prefix).is_some_and(|rest: &str| rest.starts_with(char::is_numeric));
+            if (numbered("linux-image-") || numbered("linux-modules-")) && !found.contains(&name) {
+                open.push(name.clone());
+                found.push(name);
+            }
+        }
+    }
+    found
+}
+
+fn depends(package: &str) -> Vec<String> {
+    let output = Command::new("apt-cache").args(["depends", "--important", package]).stdin(Stdio::null()).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().filter_map(|line| line.trim().strip_prefix("Depends: ").map(str::to_string)).collect()
+}
+
+/// Runs a program without a terminal; its last words are the error.
+fn quiet(command: &mut Command) -> Result<Vec<u8>, String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(said.lines().last().unwrap_or("it failed").to_string())
+}
+
+/// Where a program of this host is.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(usual).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// Writes the initial file system for `kernel` to `path`: busybox, iperf3 with its libraries, the modules, our first
+/// process, and a script that it runs.
+pub fn write(kernel: &Kernel, script: Option<&Path>, path: &Path) -> Result<(), Error> {
+    let mut archive = Archive::default();
+    for folder in ["bin", "dev", "modules", "usr", "usr/bin", "lib", "lib64"] {
+        archive.folder(folder);
+    }
+    archive.device("dev/console", 5, 1);
+    archive.device("dev/null", 1, 3);
+    archive.file("init", 0o755, INIT.as_bytes());
+    if let Some(script) = script {
+        archive.copy("script", script)?;
+    }
+    let busybox = program("busybox").ok_or_else(|| Error::Missing("busybox-static".into()))?;
+    archive.copy("bin/busybox", &busybox)?;
+    for (index, name) in PROGRAMS.iter().enumerate() {
+        match program(name) {
+            Some(found) => archive.program(&format!("usr/bin/{name}"), &found)?,
+            None if index == 0 => return Err(Error::Missing((*name).to_string())),
+            None => {}
+        }
+    }
+    for (index, name) in MODULES.iter().enumerate() {
+        if let Some(found) = module(&kernel.modules, name) {
+            archive.file(&format!("modules/{index:02}-{name}.ko"), 0o644, &unpacked(&found)?);
+        }
+    }
+    fs::write(path, archive.finish()).map_err(file(path))
+}
+
+/// A module's file somewhere below `folder`, compressed or not.
+fn module(folder: &Path, name: &str) -> Option<PathBuf> {
+    let mut open = vec![folder.join("kernel")];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).ok()?.flatten() {
+            let path = entry.path();
+            let stem = entry.file_name().to_string_lossy().split('.').next().unwrap_or_default().replace('-', "_");
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push(path);
+            } else if stem == name {
+                return Some(path);
+            }
+        }
+    }
+    None
+}
+
+fn unpacked(path: &Path) -> Result<Vec<u8>, Error> {
+    let tool = match path.extension().and_then(|end| end.to_str()) {
+        Some("xz") => "xz",
+        Some("zst") => "zstd",
+        Some("gz") => "gzip",
+        _ => return fs::read(path).map_err(file(path)),
+    };
+    quiet(Command::new(tool).arg("-dc").arg(path))
+        .map_err(|reason| Error::Kernel(format!("{tool} -dc {}: {reason}", path.display())))
+}
+
+/// A file system archive in the "newc" format of cpio (Linux, Documentation/driver-api/early-userspace/buffer-format.rst).
+#[derive(Default)]
+struct Archive {
+    bytes: Vec<u8>,
+    names: Vec<String>,
+}
+
+/// What one entry of the archive says about itself.
+#[derive(Default)]
+struct Entry {
+    mode: u32,
+    device: (u32, u32),
+}
+
+impl Archive {
+    fn folder(&mut self, name: &str) {
+        self.entry(name, &Entry { mode: 0o040_755, ..Entry::default() }, &[]);
+    }
+
+    fn device(&mut self, name: &str, major: u32, minor: u32) {
+        self.entry(name, &Entry { mode: 0o020_600, device: (major, minor) }, &[]);
+    }
+
+    fn file(&mut self, name: &str, permissions: u32, content: &[u8]) {
+        self.entry(name, &Entry { mode: 0o100_000 | permissions, ..Entry::default() }, content);
+    }
+
+    fn copy(&mut self, name: &str, from: &Path) -> Result<(), Error> {
+        let content = fs::read(from).map_err(file(from))?;
+        self.file(name, 0o755, &content);
+        Ok(())
+    }
+
+    /// A program and the libraries that the dynamic linker would load for it, each at its own path.
+    fn program(&mut self, name: &str, from: &Path) -> Result<(), Error> {
+        self.copy(name, from)?;
+        let listed = quiet(Command::new("ldd").arg(from)).unwrap_or_default();
+        for word in String::from_utf8_lossy(&listed).split_whitespace().filter(|word| word.starts_with('/')) {
+            let library = Path::new(word);
+            if let Some(parent) = library.parent() {
+                self.parents(parent);
+            }
+            self.copy(word.trim_start_matches('/'), library)?;
+        }
+        Ok(())
+    }
+
+    fn parents(&mut self, folder: &Path) {
+        if let Some(above) = folder.parent() {
+            self.parents(above);
+            self.folder(folder.to_string_lossy().trim_start_matches('/'));
+        }
+    }
+
+    /// Appends an entry once; a library that two programs share is there already.
+    fn entry(&mut self, name: &str, entry: &Entry, content: &[u8]) {
+        if self.names.iter().any(|other| other == name) {
+            return;
+        }
+        self.names.push(name.to_string());
+        self.append(name, entry, content);
+    }
+
+    fn append(&mut self, name: &str, entry: &Entry, content: &[u8]) {
+        let fields = [
+            self.names.len() as u32,
+            entry.mode,
+            0,
+            0,
+            1,
+            0,
+            content.len() as u32,
+            0,
+            0,
+            entry.device.0,
+            entry.device.1,
+            name.len() as u32 + 1,
+            0,
+        ];
+        self.bytes.extend_from_slice(b"070701");
+        for field in fields {
+            // Writing to a vector cannot fail.
+            let _ = write!(self.bytes, "{field:08x}");
+        }
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(0);
+        self.pad();
+        self.bytes.extend_from_slice(content);
+        self.pad();
+    }
+
+    fn pad(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.append("TRAILER!!!", &Entry::default(), &[]);
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_holds_each_entry_once_and_aligned() {
+        let mut archive = Archive::default();
+        archive.folder("a");
+        archive.file("a/b", 0o644, b"12345");
+        archive.file("a/b", 0o644, b"again");
+        archive.device("c", 5, 1);
+        let bytes = archive.finish();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        assert_eq!(bytes.len() % 4, 0);
+        assert_eq!(text.matches("070701").count(), 4, "three entries and the trailer");
+        assert!(text.starts_with("07070100000001000041ed"), "inode 1, a folder with mode 755");
+        assert!(text.contains("12345") && !text.contains("again"));
+        assert!(text.contains("TRAILER!!!\0"));
+    }
+
+    #[test]
+    fn modules_are_found_by_name_whatever_their_compression() {
+        let folder = std::env::temp_dir().join(format!("ringway-modules-{}", std::process::id()));
+        let deep = folder.join("kernel/drivers/net");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("virtio_net.ko"), b"x").unwrap();
+        fs::write(deep.join("net-failover.ko.xz"), b"x").unwrap();
+        assert_eq!(module(&folder, "virtio_net"), Some(deep.join("virtio_net.ko")));
+        assert_eq!(module(&folder, "net_failover"), Some(deep.join("net-failover.ko.xz")));
+        assert_eq!(module(&folder, "virtio"), None);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

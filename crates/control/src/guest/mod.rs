@@ -1,0 +1,482 @@
+//! Guests: small Linux virtual machines behind a port, started from one description, with a line to run commands in them.
+//!
+//! A guest's file system is made at its start out of programs of this host; nothing of the guest outlives it except its
+//! console's log. A guest ends with the process that started it.
+mod agent;
+pub mod image;
+mod qemu;
+mod uml;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Attack: a guest that writes to its console without end would fill the disk; the log stops here.
+const LARGEST_LOG: u64 = 16 << 20;
+
+/// What runs the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// User-Mode Linux.
+    Uml,
+    /// QEMU.
+    Qemu,
+}
+
+/// What the guest's network interface is attached to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attachment {
+    /// A vhost-user socket; the guest listens on it, or connects to it.
+    VhostUser {
+        /// The socket's path.
+        socket: PathBuf,
+        /// Whether the guest listens. User-Mode Linux can't.
+        listen: bool,
+    },
+    /// A TAP interface of the host, which exists already.
+    Tap {
+        /// The interface's name.
+        interface: String,
+    },
+}
+
+/// A network interface of a guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// What it is attached to.
+    pub attachment: Attachment,
+    /// Its address with prefix length, such as `10.0.0.1/24`.
+    pub address: Option<String>,
+    /// Its MAC address; without one, what the back-end says, or a random one.
+    pub mac: Option<String>,
+    /// Queue pairs; User-Mode Linux has one.
+    pub queues: u16,
+    /// Further properties of QEMU's network device, such as `packed=on`.
+    pub options: Vec<String>,
+}
+
+impl Interface {
+    /// One queue pair, no address.
+    pub fn new(attachment: Attachment) -> Interface {
+        Interface { attachment, address: None, mac: None, queues: 1, options: Vec::new() }
+    }
+}
+
+/// A guest to start.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// Its name: letters, digits, `-` and `_`.
+    pub name: String,
+    /// What runs it.
+    pub kind: Kind,
+    /// Memory in MiB.
+    pub memory: u64,
+    /// Virtual processors; User-Mode Linux has one.
+    pub processors: u32,
+    /// Its network interfaces, `eth0` first.
+    pub interfaces: Vec<Interface>,
+    /// Its kernel, and the folder with its modules; one that fits the kind if none.
+    pub kernel: Option<PathBuf>,
+    /// The folder of the kernel's modules.
+    pub modules: Option<PathBuf>,
+    /// Its initial file system; ours if none. Another than ours answers no commands.
+    pub initrd: Option<PathBuf>,
+    /// A shell script that runs in it once its network is up.
+    pub script: Option<PathBuf>,
+    /// Words to add to its kernel's command line.
+    pub append: Vec<String>,
+}
+
+impl Spec {
+    /// A guest with 192 MiB and one processor.
+    pub fn new(name: &str, kind: Kind, interfaces: Vec<Interface>) -> Spec {
+        Spec {
+            name: name.to_string(),
+            kind,
+            memory: 192,
+            processors: 1,
+            interfaces,
+            kernel: None,
+            modules: None,
+            initrd: None,
+            script: None,
+            append: Vec::new(),
+        }
+    }
+}
+
+/// What can go wrong with a guest.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its kernel or file system could not be made.
+    #[error(transparent)]
+    Image(#[from] image::Error),
+    /// A name that would not do as a folder or a kernel argument.
+    #[error("guest {0:?}: a name is at most 32 letters, digits, '-' and '_'")]
+    Name(String),
+    /// The program did not start.
+    #[error("guest {name}: {program} did not start: {source}")]
+    Start {
+        /// The guest.
+        name: String,
+        /// The program.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// User-Mode Linux only connects.
+    #[error("guest {0}: User-Mode Linux cannot listen on a vhost-user socket; let the port listen")]
+    CannotListen(String),
+    /// It ended.
+    #[error("guest {name} ended ({status}); its last words are in {console}")]
+    Ended {
+        /// The guest.
+        name: String,
+        /// How.
+        status: String,
+        /// The console's log.
+        console: PathBuf,
+    },
+    /// It did not answer in time.
+    #[error("guest {name} did not answer within {seconds} s to: {command}; see {console}")]
+    Timeout {
+        /// The guest.
+        name: String,
+        /// How long it had.
+        seconds: u64,
+        /// What was asked.
+        command: String,
+        /// The console's log.
+        console: PathBuf,
+    },
+    /// A command that can't be sent.
+    #[error("guest {0}: a command is one line of at most 3500 bytes")]
+    Command(String),
+}
+
+/// What a command in a guest printed, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// Exit status of the shell; 143 or 124 after its time.
+    pub status: i32,
+    /// Standard output and error.
+    pub text: String,
+}
+
+/// A program to start, made by a kind of guest.
+struct Launch {
+    program: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    note: String,
+}
+
+/// The guest's kernel and initial file system, and what the kernel's command line tells its first process.
+fn image(spec: &Spec, folder: &Path, agent: &str) -> Result<(image::Kernel, PathBuf, Vec<String>), Error> {
+    let found = match (&spec.kernel, &spec.modules) {
+        (Some(image), Some(modules)) => image::Kernel { image: image.clone(), modules: modules.clone() },
+        (kernel, modules) => {
+            let usual = if spec.kind == Kind::Uml { image::uml()? } else { image::qemu()? };
+            image::Kernel {
+                image: kernel.clone().unwrap_or(usual.image),
+                modules: modules.clone().unwrap_or(usual.modules),
+            }
+        }
+    };
+    let initrd = match &spec.initrd {
+        Some(initrd) => initrd.clone(),
+        None => {
+            let path = folder.join("initramfs.cpio");
+            image::write(&found, spec.script.as_deref(), &path)?;
+            path
+        }
+    };
+    let mut words = vec![format!("ringway.name={}", spec.name), format!("ringway.agent={agent}")];
+    for (index, interface) in spec.interfaces.iter().enumerate() {
+        let (address, mac) = (interface.address.as_deref(), interface.mac.as_deref());
+        let (address, mac, queues) = (address.unwrap_or("-"), mac.unwrap_or("-"), interface.queues);
+        words.push(format!("ringway.eth{index}={address},{mac},{queues}"));
+    }
+    words.extend(spec.append.iter().cloned());
+    Ok((found, initrd, words))
+}
+
+/// What the threads that watch a guest know.
+#[derive(Default)]
+struct Known {
+    /// How often it said that it is ready; more than once after a reboot.
+    boots: u64,
+    ended: Option<ExitStatus>,
+    asked: u64,
+    answers: HashMap<u64, Output>,
+}
+
+#[derive(Default)]
+struct Shared {
+    known: Mutex<Known>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running guest; dropping it ends it.
+pub struct Guest {
+    spec: Spec,
+    note: String,
+    console: PathBuf,
+    process: Pid,
+    input: Mutex<ChildStdin>,
+    shared: Arc<Shared>,
+}
+
+impl Guest {
+    /// Starts a guest with its files in `folder`, which is made. It boots while the caller goes on; see [`Guest::ready`].
+    pub fn start(spec: Spec, folder: &Path) -> Result<Guest, Error> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if spec.name.is_empty() || spec.name.len() > 32 || !spec.name.chars().all(plain) {
+            return Err(Error::Name(spec.name));
+        }
+        let at = |source| image::Error::File { path: folder.to_path_buf(), source };
+        std::fs::create_dir_all(folder).map_err(at)?;
+        let launch = match spec.kind {
+            Kind::Uml => uml::launch(&spec, folder)?,
+            Kind::Qemu => qemu::launch(&spec, folder)?,
+        };
+        let console = folder.join("console.log");
+        let log = File::create(&console).map_err(at)?;
+        let shared = Arc::new(Shared::default());
+        let (started, child) = channel();
+        let command = command(&launch);
+        let watcher = Arc::clone(&shared);
+        std::thread::spawn(move || supervise(command, log, &watcher, &started));
+        let start_error = |source| Error::Start { name: spec.name.clone(), program: launch.program.clone(), source };
+        let gone = || start_error(io::Error::other("its thread is gone"));
+        let (process, input) = child.recv().map_err(|_| gone())?.map_err(start_error)?;
+        Ok(Guest { spec, note: launch.note, console, process, input: Mutex::new(input), shared })
+    }
+
+    /// What was asked for.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// What really runs it: "User-Mode Linux", "QEMU with KVM", "QEMU with TCG".
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+
+    /// The log of its console.
+    pub fn console(&self) -> &Path {
+        &self.console
+    }
+
+    /// The process that runs it.
+    pub fn process(&self) -> i32 {
+        self.process.as_raw_nonzero().get()
+    }
+
+    /// Whether its process runs, and how often it has booted.
+    pub fn state(&self) -> (bool, u64) {
+        let known = self.shared.lock();
+        (known.ended.is_none(), known.boots)
+    }
+
+    /// Waits until it has booted and its network is up.
+    pub fn ready(&self, bound: Duration) -> Result<(), Error> {
+        self.booted(1, bound)
+    }
+
+    /// Waits until it has booted `boots` times.
+    pub fn booted(&self, boots: u64, bound: Duration) -> Result<(), Error> {
+        self.wait(bound, "be ready", |known| (known.boots >= boots).then_some(()))
+    }
+
+    /// Runs a shell command in it, for at most `bound`. Several may run at once.
+    pub fn run(&self, command: &str, bound: Duration) -> Result<Output, Error> {
+        let id = self.send(command, bound)?;
+        // The guest ends the command at its bound; its answer takes a moment longer.
+        let answer = self.wait(bound + Duration::from_secs(5), command, |known| known.answers.remove(&id));
+        self.shared.lock().answers.remove(&id);
+        answer
+    }
+
+    /// Starts a shell command in it and does not wait; its answer is forgotten.
+    fn send(&self, command: &str, bound: Duration) -> Result<u64, Error> {
+        let id = {
+            let mut known = self.shared.lock();
+            known.asked += 1;
+            known.asked
+        };
+        let seconds = bound.as_secs().max(1);
+        let line = agent::request(id, seconds, command).ok_or_else(|| Error::Command(self.spec.name.clone()))?;
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        // A guest that is gone shows when waiting for the answer.
+        let _ = input.write_all(line.as_bytes()).and_then(|()| input.flush());
+        Ok(id)
+    }
+
+    /// Asks it to power off; ends it when it hasn't after `bound`.
+    pub fn stop(&self, bound: Duration) {
+        // Whether it obeys is seen below.
+        let _ = self.send("poweroff -f", bound);
+        let end = Instant::now() + bound;
+        let mut known = self.shared.lock();
+        while known.ended.is_none() && Instant::now() < end {
+            let left = end.saturating_duration_since(Instant::now());
+            known = self.shared.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(known);
+        self.kill();
+    }
+
+    /// Ends it at once, as a power failure would, and waits until its process is gone.
+    pub fn kill(&self) {
+        let mut known = self.shared.lock();
+        while known.ended.is_none() {
+            // The process group still exists: its leader has not been waited for.
+            let _ = kill_process_group(self.process, Signal::KILL);
+            let second = Duration::from_secs(1);
+            known = self.shared.changed.wait_timeout(known, second).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Restarts its kernel and waits until it is ready again.
+    pub fn reboot(&self, bound: Duration) -> Result<(), Error> {
+        let boots = self.state().1;
+        self.send("reboot -f", bound)?;
+        self.booted(boots + 1, bound)
+    }
+
+    /// Waits until `found` finds something in what is known, the guest ends, or time is up.
+    fn wait<T>(&self, bound: Duration, what: &str, found: impl Fn(&mut Known) -> Option<T>) -> Result<T, Error> {
+        let end = Instant::now() + bound;
+        let mut known = self.shared.lock();
+        loop {
+            if let Some(value) = found(&mut known) {
+                return Ok(value);
+            }
+            let name = self.spec.name.clone();
+            let console = self.console.clone();
+            if let Some(status) = known.ended {
+                return Err(Error::Ended { name, status: status.to_string(), console });
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Timeout { name, seconds: bound.as_secs(), command: what.to_string(), console });
+            }
+            known = self.shared.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The program in a process group of its own, ended by the kernel when the thread that starts it is gone.
+fn command(launch: &Launch) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(&launch.program).args(&launch.arguments);
+    command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command
+}
+
+/// Starts the program, reads what it says, and waits for its end: one thread, as long as the guest lives.
+fn supervise(mut command: Command, log: File, shared: &Arc<Shared>, started: &Sender<io::Result<(Pid, ChildStdin)>>) {
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            // The caller waits for this answer.
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    let (Some(input), Some(output), Some(errors)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return;
+    };
+    // The caller waits for this answer.
+    let _ = started.send(Ok((Pid::from_child(&child), input)));
+    let log = Arc::new(Mutex::new(Log { file: log, left: LARGEST_LOG }));
+    let (listener, keeper) = (Arc::clone(shared), Arc::clone(&log));
+    let readers = [
+        std::thread::spawn(move || listen(BufReader::new(output), &listener, &keeper)),
+        std::thread::spawn(move || record(errors, &log)),
+    ];
+    end(&mut child, shared);
+    for reader in readers {
+        // Its panic was reported already.
+        let _ = reader.join();
+    }
+}
+
+/// Waits for the program, then ends what it left behind in its group.
+fn end(child: &mut Child, shared: &Shared) {
+    let process = Pid::from_child(child);
+    // Waiting without reaping keeps the group's number ours; when that fails, `wait` below says so again.
+    let _ = waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    // Helpers of User-Mode Linux that outlived it; mostly there are none.
+    let _ = kill_process_group(process, Signal::KILL);
+    let mut known = shared.lock();
+    known.ended = Some(child.wait().unwrap_or_default());
+    shared.changed.notify_all();
+}
+
+/// The console's log, up to its bound.
+struct Log {
+    file: File,
+    left: u64,
+}
+
+impl Log {
+    fn append(&mut self, bytes: &[u8]) {
+        let fits = bytes.get(..bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX))).unwrap_or_default();
+        self.left -= fits.len() as u64;
+        // A full disk must not end a guest.
+        let _ = self.file.write_all(fits);
+    }
+}
+
+fn append(log: &Mutex<Log>, bytes: &[u8]) {
+    log.lock().unwrap_or_else(PoisonError::into_inner).append(bytes);
+}
+
+/// Takes the agent's answers until the line closes.
+fn listen(mut from: impl io::BufRead, shared: &Shared, log: &Mutex<Log>) {
+    while let Ok(Some(message)) = agent::read(&mut from) {
+        match message {
+            agent::Message::Text(line) => append(log, &line),
+            agent::Message::Answer(0, ..) => shared.lock().boots += 1,
+            agent::Message::Answer(id, status, text) => {
+                let mut known = shared.lock();
+                // Attack: answers nobody asked for would pile up.
+                if id <= known.asked && known.answers.len() < 64 {
+                    known.answers.insert(id, Output { status, text });
+                }
+            }
+        }
+        shared.changed.notify_all();
+    }
+}
+
+/// Copies the console to its log until it closes.
+fn record(mut from: impl Read, log: &Mutex<Log>) {
+    let mut buffer = [0; 4096];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        append(log, buffer.get(..length).unwrap_or_default());
+    }
+}

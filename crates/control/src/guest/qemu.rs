@@ -1,0 +1,164 @@
+//! QEMU: a virtual machine, with KVM where it really runs a guest, else with its translator (TCG).
+use super::{Attachment, Error, Interface, Launch, Spec, image};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// What a guest prints when it is asked only whether guest code runs.
+const PROBE_ANSWER: &str = "ringway: guest code runs";
+const PROBE_BOUND: Duration = Duration::from_secs(8);
+
+/// The command line. Standard input and output are the agent's serial line, standard error is the console.
+pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
+    let program = image::program("qemu-system-x86_64").ok_or_else(|| image::Error::Missing("qemu-system-x86".into()))?;
+    let (kernel, initrd, words) = super::image(spec, folder, "ttyS1")?;
+    let kvm = kvm_works(&program, folder);
+    let mut arguments = machine(kvm, spec.processors, spec.memory);
+    arguments.extend(words_of(&["-serial", "file:/dev/stderr", "-chardev", "stdio,id=agent,signal=off"]));
+    arguments.extend(words_of(&["-serial", "chardev:agent"]));
+    arguments.extend(boot(&kernel, &initrd, &words.join(" ")));
+    let version = version(&program);
+    for (index, interface) in spec.interfaces.iter().enumerate() {
+        arguments.extend(network(&format!("net{index}"), interface, version));
+    }
+    let note = if kvm { "QEMU with KVM" } else { "QEMU with TCG" };
+    Ok(Launch { program, arguments, environment: Vec::new(), note: note.into() })
+}
+
+fn words_of(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}
+
+/// Processor, memory (as a memfd that the back-end can map) and nothing that was not asked for.
+fn machine(kvm: bool, processors: u32, memory: u64) -> Vec<String> {
+    let mut words = words_of(&["-nodefaults", "-no-user-config", "-display", "none", "-M", "q35"]);
+    words.extend(words_of(if kvm { &["-accel", "kvm", "-cpu", "host"] } else { &["-accel", "tcg,thread=multi"] }));
+    words.extend(["-smp".into(), processors.to_string(), "-m".into(), format!("{memory}M")]);
+    let backend = format!("memory-backend-memfd,id=mem,size={memory}M,share=on");
+    words.extend(["-object".into(), backend, "-numa".into(), "node,memdev=mem".into()]);
+    words
+}
+
+fn boot(kernel: &image::Kernel, initramfs: &Path, words: &str) -> Vec<String> {
+    let append = format!("console=ttyS0 panic=-1 {words}");
+    let path = |path: &Path| path.display().to_string();
+    vec!["-kernel".into(), path(&kernel.image), "-initrd".into(), path(initramfs), "-append".into(), append]
+}
+
+fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
+    let queues = interface.queues;
+    let mut words = Vec::new();
+    let netdev = match &interface.attachment {
+        Attachment::Tap { interface } => {
+            let queues = if queues > 1 { format!(",queues={queues}") } else { String::new() };
+            format!("tap,id={id},ifname={interface},script=no,downscript=no,vhost=off{queues}")
+        }
+        Attachment::VhostUser { socket, listen } => {
+            // QEMU as client connects again when the back-end was restarted; as server it waits for the back-end.
+            let role = if *listen { "server=on" } else { "reconnect=1" };
+            words.extend(["-chardev".into(), format!("socket,id={id},path={},{role}", socket.display())]);
+            format!("vhost-user,id={id},chardev={id},queues={queues}")
+        }
+    };
+    let mut device = format!("virtio-net-pci,netdev={id},disable-legacy=on");
+    if let Some(mac) = &interface.mac {
+        device.push_str(&format!(",mac={mac}"));
+    }
+    if queues > 1 {
+        device.push_str(",mq=on");
+    }
+    // QEMU before 8 stops at an assertion when a guest's driver starts on vhost-user with MSI-X under TCG.
+    if version < 8 {
+        device.push_str(",vectors=0");
+    } else if queues > 1 {
+        device.push_str(&format!(",vectors={}", 2 * queues + 2));
+    }
+    for option in &interface.options {
+        device.push_str(&format!(",{option}"));
+    }
+    words.extend(["-netdev".into(), netdev, "-device".into(), device]);
+    words
+}
+
+/// The major version of this QEMU; 0 when it does not say.
+fn version(program: &Path) -> u32 {
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let number = text.split_once("version ").map(|(_, rest)| rest.split('.').next().unwrap_or_default().to_string());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Whether KVM runs a kernel: `/dev/kvm` may be there, and usable, and yet run no guest. Tried once a start of the host.
+fn kvm_works(program: &Path, folder: &Path) -> bool {
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    *WORKS.get_or_init(|| {
+        if std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
+            return false;
+        }
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let kept = image::cache().join(format!("kvm-{}", boot.trim()));
+        if let Ok(answer) = std::fs::read_to_string(&kept) {
+            return answer == "works";
+        }
+        let works = probe(program, folder).unwrap_or(false);
+        // Without a place to keep the answer it is found again.
+        let _ = std::fs::create_dir_all(image::cache());
+        let _ = std::fs::write(&kept, if works { "works" } else { "does not work" });
+        works
+    })
+}
+
+/// Boots our kernel under KVM; its first process says that it runs and stops.
+fn probe(program: &Path, folder: &Path) -> Result<bool, Error> {
+    let kernel = image::qemu()?;
+    let (initrd, console) = (folder.join("probe.cpio"), folder.join("probe.log"));
+    image::write(&kernel, None, &initrd)?;
+    let mut arguments = machine(true, 1, 192);
+    arguments.extend(["-no-reboot".into(), "-serial".into(), format!("file:{}", console.display())]);
+    arguments.extend(boot(&kernel, &initrd, "quiet ringway.probe"));
+    let start = |source| Error::Start { name: "probe".into(), program: program.to_path_buf(), source };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(start)?;
+    let end = Instant::now() + PROBE_BOUND;
+    while child.try_wait().map_err(start)?.is_none() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // It may have ended by itself.
+    let _ = child.kill();
+    child.wait().map_err(start)?;
+    let said = std::fs::read(&console).unwrap_or_default();
+    for path in [&initrd, &console] {
+        // They are in the guest's own folder, and small.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(String::from_utf8_lossy(&said).contains(PROBE_ANSWER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface() -> Interface {
+        let attachment = Attachment::VhostUser { socket: "/run/a.sock".into(), listen: false };
+        Interface { mac: Some("02:00:00:00:00:01".into()), ..Interface::new(attachment) }
+    }
+
+    #[test]
+    fn the_device_suits_the_version() {
+        let old = network("n", &interface(), 7).join(" ");
+        assert!(old.contains("socket,id=n,path=/run/a.sock,reconnect=1"), "{old}");
+        assert!(old.contains("mac=02:00:00:00:00:01,vectors=0"), "{old}");
+        let two = Interface { queues: 2, options: vec!["packed=on".into()], ..interface() };
+        let new = network("n", &two, 11).join(" ");
+        assert!(new.contains("queues=2") && new.contains("mq=on,vectors=6,packed=on"), "{new}");
+    }
+
+    #[test]
+    fn a_tap_needs_no_socket() {
+        let tap = Interface::new(Attachment::Tap { interface: "t0".into() });
+        let words = network("n", &tap, 8).join(" ");
+        assert!(words.contains("tap,id=n,ifname=t0") && !words.contains("-chardev"), "{words}");
+    }
+}

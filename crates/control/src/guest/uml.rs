@@ -1,0 +1,37 @@
+//! User-Mode Linux: a kernel that is an ordinary program, needs no virtualization and boots in a second.
+use super::{Attachment, Error, Launch, Spec};
+use std::path::Path;
+
+/// The command line. Standard input and output are the agent's serial line, standard error is the console.
+pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
+    let (kernel, initrd, words) = super::image(spec, folder, "ttyS0")?;
+    let mut arguments: Vec<String> = vec![
+        format!("mem={}M", spec.memory),
+        format!("initrd={}", initrd.display()),
+        format!("umid={}", spec.name),
+        format!("uml_dir={}", folder.display()),
+        "con=null".into(),
+        "con0=null,fd:2".into(),
+        "ssl=null".into(),
+        "ssl0=fd:0,fd:1".into(),
+        "console=tty0".into(),
+        // A panic ends the process instead of waiting.
+        "panic=-1".into(),
+    ];
+    for (index, interface) in spec.interfaces.iter().enumerate() {
+        match &interface.attachment {
+            // It can only connect; so the switch's port listens.
+            Attachment::VhostUser { listen: true, .. } => return Err(Error::CannotListen(spec.name.clone())),
+            Attachment::VhostUser { socket, .. } => {
+                arguments.push(format!("virtio_uml.device={}:1", socket.display()));
+            }
+            Attachment::Tap { interface } => {
+                arguments.push(format!("vec{index}:transport=tap,ifname={interface},depth=128,gro=1"));
+            }
+        }
+    }
+    arguments.extend(words);
+    // Its memory is a file: it must be one that can be mapped by others and is not on a disk.
+    let environment = vec![("TMPDIR".to_string(), "/dev/shm".to_string())];
+    Ok(Launch { program: kernel.image, arguments, environment, note: "User-Mode Linux".into() })
+}

@@ -1,0 +1,132 @@
+//! Fabric files: each `tests/file/NAME.toml` and what is said about it, `NAME.txt`. `BLESS=1` writes the latter.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+use proptest::prelude::*;
+use ringway_control::file::{Host, Kind, Lookup, To, read};
+use std::path::{Path, PathBuf};
+
+fn host() -> Host {
+    Host { cores: vec![0, 1], run: Some(PathBuf::from("/run/ringway/default")) }
+}
+
+fn examples(folder: &str) -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut list: Vec<(String, String)> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .map(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(path).unwrap())
+        })
+        .collect();
+    list.sort();
+    assert!(!list.is_empty(), "{}", folder.display());
+    list
+}
+
+#[test]
+fn each_file_gets_its_messages() {
+    let mut differ = Vec::new();
+    for (name, text) in examples("tests/file") {
+        let said = match read(&name, &text, &host()) {
+            Ok(_) => "good\n".to_string(),
+            Err(problems) => format!("{}\n", problems.render(true)),
+        };
+        let golden =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/file").join(&name).with_extension("txt");
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(&golden, &said).unwrap();
+        }
+        let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+        if said != expected {
+            differ.push(format!("{name}: expected\n{expected}\nsaid\n{said}"));
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+}
+
+#[test]
+fn the_examples_of_the_project_are_good() {
+    for (name, text) in examples("../../examples") {
+        if let Err(problems) = read(&name, &text, &host()) {
+            panic!("{problems}");
+        }
+    }
+}
+
+#[test]
+fn a_file_says_what_it_means() {
+    let text = r#"
+        [fabric]
+        name = "lab"
+        [switch.main]
+        ageing = "60s"
+        [port.a]
+        kind = "vhost-user"
+        socket = "a.sock"
+        switch = "main"
+        hold = "1ms"
+        [port.b]
+        kind = "null"
+        [port.c]
+        kind = "source"
+        [patch.p]
+        ports = ["b", "c"]
+        [worker.w]
+        core = 1
+        ports = ["a"]
+        [guest.g]
+        kind = "uml"
+        port = "a"
+        address = "10.0.0.1/24"
+        memory = "64MB"
+    "#;
+    let fabric = read("f", text, &host()).unwrap();
+    assert_eq!(fabric.name, "lab");
+    assert_eq!(fabric.switches[0].lookup, Lookup::Learning { ageing: 60, entries: 4096 });
+    let a = fabric.port("a").unwrap();
+    assert_eq!(
+        (a.to.clone(), a.hold, a.worker.as_deref()),
+        (Some(To::Switch("main".into())), 1_000_000, Some("w"))
+    );
+    assert_eq!(fabric.port("b").unwrap().to, Some(To::Patch("c".into())));
+    assert_eq!(fabric.port("c").unwrap().to, Some(To::Patch("b".into())));
+    assert_eq!(fabric.guests[0].memory, 64 << 20);
+    let fabric = fabric.resolve(Path::new("/tmp/run"), Path::new("/etc"));
+    let Kind::VhostUser(vhost) = &fabric.ports[0].kind else { panic!("{:?}", fabric.ports[0]) };
+    assert_eq!(vhost.socket.path, Path::new("/tmp/run/a.sock"));
+    assert!(vhost.server);
+}
+
+/// A file with something cut out, put in or written over.
+fn mutated() -> impl Strategy<Value = String> {
+    let mut texts: Vec<String> = examples("tests/file").into_iter().map(|(_, text)| text).collect();
+    texts.extend(examples("../../examples").into_iter().map(|(_, text)| text));
+    let change =
+        (any::<prop::sample::Index>(), 0usize..12, prop_oneof![".{0,6}", r#"[\[\]="'.#\n{},]{1,3}"#]);
+    (prop::sample::select(texts), prop::collection::vec(change, 1..6)).prop_map(|(text, changes)| {
+        let mut text: Vec<char> = text.chars().collect();
+        for (at, length, new) in changes {
+            let at = at.index(text.len() + 1);
+            let end = (at + length).min(text.len());
+            text.splice(at..end, new.chars());
+        }
+        text.into_iter().collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_file_panics(text in mutated()) {
+        if let Err(problems) = read("f.toml", &text, &host()) {
+            prop_assert!(!problems.list.is_empty());
+            prop_assert!(problems.render(true).starts_with("f.toml:"));
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(text in "\\PC{0,200}") {
+        let _ = read("f.toml", &text, &host()).map_err(|problems| problems.render(true));
+    }
+}
