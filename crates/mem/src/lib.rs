@@ -9,8 +9,12 @@ extern crate alloc;
 
 mod memory;
 mod span;
+mod translate;
 mod turn;
+mod words;
 
-pub use memory::{Hint, Memory, MemoryError, REGIONS, Region};
+pub use memory::{Hint, Kept, Memory, MemoryError, REGIONS, Region};
 pub use span::{Span, SpanMut, copy};
+pub use translate::{Direct, Fault, Translate};
 pub use turn::{Published, READERS, Reader, Retired, Snapshot, Turn};
+pub use words::Words;

@@ -150,9 +150,68 @@ impl Memory {
         Some(span)
     }
 
+    /// Up to `len` bytes at guest-physical `guest`: as many as its region holds, at least one; `None` where there is
+    /// no region, or `len` is 0.
+    #[inline]
+    pub fn prefix_mut(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
+        if let Some(region) = self.regions.get(hint.0) {
+            let offset = guest.wrapping_sub(region.guest);
+            if let Some(span) = within(region, offset, len)
+                && len != 0
+            {
+                return Some(span);
+            }
+        }
+        self.prefix_slow(guest, len, hint)
+    }
+
+    #[cold]
+    fn prefix_slow(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
+        let index = self.regions.partition_point(|region| region.guest <= guest).checked_sub(1)?;
+        let region = self.regions.get(index)?;
+        let offset = guest - region.guest;
+        let room = u32::try_from(region.len.checked_sub(offset)?).unwrap_or(u32::MAX);
+        let len = len.min(room);
+        *hint = Hint(index);
+        if len == 0 { None } else { within(region, offset, len) }
+    }
+
+    /// The same as [`Memory::user_span`], kept together with the memory.
+    pub fn keep_user(self: &Arc<Memory>, user: u64, len: u32) -> Option<Kept> {
+        let span = self.user_span(user, len)?;
+        Some(Kept { pointer: span.pointer(), len, memory: self.clone() })
+    }
+
     /// `len` bytes at the front-end's own address `user`, if one region holds them all. Rings are named this way.
     pub fn user_span(&self, user: u64, len: u32) -> Option<SpanMut<'_>> {
         self.regions.iter().find_map(|region| within(region, user.checked_sub(region.user)?, len))
+    }
+}
+
+/// Bytes of a guest's memory, and that memory with them.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    pointer: NonNull<u8>,
+    len: u32,
+    memory: Arc<Memory>,
+}
+
+// SAFETY: as for `Region`.
+unsafe impl Send for Kept {}
+// SAFETY: as for `Region`.
+unsafe impl Sync for Kept {}
+
+impl Kept {
+    /// The bytes.
+    #[inline]
+    pub fn span(&self) -> SpanMut<'_> {
+        // SAFETY: they lie within a region of `memory`, which is never changed and lives as long as `self`.
+        unsafe { SpanMut::new(self.pointer, self.len) }
+    }
+
+    /// The memory they lie in.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 }
 
@@ -195,6 +254,12 @@ mod tests {
         assert!(memory.span(u64::MAX, u32::MAX, &mut hint).is_none());
         assert!(memory.user_span(0xa000, 0x100).is_some());
         assert!(memory.user_span(0xa000, 0x101).is_none());
+        let mut prefix = |guest, len| memory.prefix_mut(guest, len, &mut hint).map(|span| span.len());
+        assert_eq!(prefix(0x10f0, 0x20), Some(0x10));
+        assert_eq!(prefix(0x1100, 0x20), Some(0x20));
+        assert_eq!(prefix(0x1100, 0), None);
+        assert_eq!(prefix(0x1200, 1), None);
+        assert_eq!(prefix(u64::MAX, 1), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+use core::sync::atomic::{Ordering, compiler_fence};
 
 /// Bytes that may be read, and may change under the reader.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +73,20 @@ impl<'t> Span<'t> {
         (Span { len: at as u32, ..self }, Span { pointer: rest, len: self.len - at as u32, ..self })
     }
 
+    /// The first `N` bytes, read once; `None` where there are fewer.
+    #[inline]
+    pub fn read_array<const N: usize>(self) -> Option<[u8; N]> {
+        if self.len() < N {
+            return None;
+        }
+        let mut out = [0; N];
+        // SAFETY: the span holds at least `N` bytes, and `out` is ours alone.
+        unsafe { core::ptr::copy_nonoverlapping(self.pointer.as_ptr(), out.as_mut_ptr(), N) };
+        // Attack: without the fence the compiler may read the peer's bytes again instead of the copy.
+        compiler_fence(Ordering::SeqCst);
+        Some(out)
+    }
+
     /// Copies from the start into `out`; returns how many bytes there were.
     #[inline]
     pub fn read(self, out: &mut [u8]) -> usize {
@@ -112,6 +127,28 @@ impl<'t> SpanMut<'t> {
     pub fn of(bytes: &'t mut [u8]) -> SpanMut<'t> {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         SpanMut { pointer: NonNull::from(bytes).cast(), len, _lives: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn pointer(self) -> NonNull<u8> {
+        self.pointer
+    }
+
+    /// Writes `bytes` from `offset` on, when there is room for all of them.
+    #[inline]
+    pub fn write_at<const N: usize>(self, offset: usize, bytes: [u8; N]) -> bool {
+        if self.len() < N || offset > self.len() - N {
+            return false;
+        }
+        // SAFETY: `offset + N` is at most the length, and `bytes` is ours.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer.as_ptr().add(offset), N) };
+        true
+    }
+
+    /// Asks for the first cache line in order to write it, so that its owner gives it up before the store waits.
+    #[inline]
+    pub fn prefetch_write(self) {
+        prefetch_write(self.pointer);
     }
 
     /// The same bytes, for reading.
@@ -178,7 +215,19 @@ pub fn copy(from: Span<'_>, to: SpanMut<'_>) -> usize {
 }
 
 #[inline]
-fn prefetch(pointer: NonNull<u8>) {
+pub(crate) fn prefetch_write(pointer: NonNull<u8>) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch touches nothing that can be seen and cannot fault; where the processor lacks `prefetchw` it
+    // does nothing.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) pointer.as_ptr(), options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
+}
+
+#[inline]
+pub(crate) fn prefetch(pointer: NonNull<u8>) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch touches nothing that can be seen and cannot fault.
     unsafe {

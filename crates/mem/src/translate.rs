@@ -1,0 +1,50 @@
+//! From the addresses a peer uses to ours.
+
+use crate::memory::{Hint, Memory};
+use crate::span::{Span, SpanMut};
+
+/// Why an address can't be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It names nothing that the peer may have us touch.
+    Outside,
+    /// It is not known yet whether it does; ask again later.
+    Miss,
+}
+
+/// A way from a peer's addresses to ours. What comes back begins at the address and may be shorter than asked for,
+/// but has at least one byte: what lies behind it is to be asked for with a further call.
+pub trait Translate<'t> {
+    /// Bytes to read.
+    fn read(&mut self, address: u64, len: u32) -> Result<Span<'t>, Fault>;
+
+    /// Bytes to write.
+    fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault>;
+}
+
+/// Guest-physical addresses: no IOMMU.
+#[derive(Debug)]
+pub struct Direct<'t, 'h> {
+    memory: &'t Memory,
+    hint: &'h mut Hint,
+}
+
+impl<'t, 'h> Direct<'t, 'h> {
+    /// Addresses of `memory`. `hint` is the caller's to keep from burst to burst.
+    #[inline]
+    pub fn new(memory: &'t Memory, hint: &'h mut Hint) -> Direct<'t, 'h> {
+        Direct { memory, hint }
+    }
+}
+
+impl<'t> Translate<'t> for Direct<'t, '_> {
+    #[inline]
+    fn read(&mut self, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+        Ok(self.write(address, len)?.as_span())
+    }
+
+    #[inline]
+    fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        self.memory.prefix_mut(address, len, self.hint).ok_or(Fault::Outside)
+    }
+}

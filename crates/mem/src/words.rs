@@ -1,0 +1,173 @@
+//! Numbers in a peer's memory, as both sides of a ring share them.
+
+use crate::span::{SpanMut, prefetch, prefetch_write};
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+mod sealed {
+    /// A number with an atomic of its size.
+    pub trait Number: Copy + Default {
+        /// Loads the little-endian number at `at`.
+        ///
+        /// # Safety
+        /// `at` is aligned, and mapped readable; it is written by atomics or by other processes only.
+        unsafe fn load(at: *mut Self, order: super::Ordering) -> Self;
+
+        /// Stores it as a little-endian number.
+        ///
+        /// # Safety
+        /// As for `load`, and mapped writable.
+        unsafe fn store(self, at: *mut Self, order: super::Ordering);
+    }
+}
+
+use sealed::Number;
+
+macro_rules! number {
+    ($($plain:ty, $atomic:ty;)*) => {$(
+        impl Number for $plain {
+            #[inline]
+            unsafe fn load(at: *mut Self, order: Ordering) -> Self {
+                // SAFETY: the caller's promise; an atomic may be written by others at any time.
+                <$plain>::from_le(unsafe { <$atomic>::from_ptr(at) }.load(order))
+            }
+
+            #[inline]
+            unsafe fn store(self, at: *mut Self, order: Ordering) {
+                // SAFETY: as above.
+                unsafe { <$atomic>::from_ptr(at) }.store(self.to_le(), order);
+            }
+        }
+    )*};
+}
+
+number! {
+    u16, AtomicU16;
+    u32, AtomicU32;
+    u64, AtomicU64;
+}
+
+/// Aligned little-endian numbers in a peer's memory. Each load reads once: what was read stays what it was. Past the
+/// end, loads give zero and stores do nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'t, W> {
+    first: NonNull<W>,
+    count: u32,
+    _lives: PhantomData<&'t W>,
+}
+
+// SAFETY: an address and a length, used through atomics.
+unsafe impl<W> Send for Words<'_, W> {}
+// SAFETY: as above.
+unsafe impl<W> Sync for Words<'_, W> {}
+
+impl<'t, W: Number> Words<'t, W> {
+    /// The bytes of `span` as numbers; `None` where they are not aligned for them.
+    #[inline]
+    pub fn new(span: SpanMut<'t>) -> Option<Words<'t, W>> {
+        let first = span.pointer().cast::<W>();
+        first.is_aligned().then(|| {
+            let count = (span.len() / size_of::<W>()) as u32;
+            Words { first, count, _lives: PhantomData }
+        })
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
+    #[inline]
+    fn at(self, index: usize) -> Option<NonNull<W>> {
+        // SAFETY: the index is below the count, so the number lies within the span.
+        (index < self.count as usize).then(|| unsafe { self.first.add(index) })
+    }
+
+    #[inline]
+    fn load_as(self, index: usize, order: Ordering) -> W {
+        // SAFETY: aligned by construction, within the span, which stays mapped for `'t`.
+        self.at(index).map_or(W::default(), |at| unsafe { W::load(at.as_ptr(), order) })
+    }
+
+    #[inline]
+    fn store_as(self, index: usize, value: W, order: Ordering) {
+        if let Some(at) = self.at(index) {
+            // SAFETY: as for loads; spans for writing are mapped writable.
+            unsafe { value.store(at.as_ptr(), order) };
+        }
+    }
+
+    /// Loads a number, in no order with anything else.
+    #[inline]
+    pub fn load(self, index: usize) -> W {
+        self.load_as(index, Ordering::Relaxed)
+    }
+
+    /// Loads a number; what its writer stored before it can be seen afterwards.
+    #[inline]
+    pub fn load_acquire(self, index: usize) -> W {
+        self.load_as(index, Ordering::Acquire)
+    }
+
+    /// Stores a number, in no order with anything else.
+    #[inline]
+    pub fn store(self, index: usize, value: W) {
+        self.store_as(index, value, Ordering::Relaxed);
+    }
+
+    /// Stores a number after everything stored before.
+    #[inline]
+    pub fn store_release(self, index: usize, value: W) {
+        self.store_as(index, value, Ordering::Release);
+    }
+
+    /// Asks for a number's cache line, to be read soon.
+    #[inline]
+    pub fn prefetch(self, index: usize) {
+        if let Some(at) = self.at(index) {
+            prefetch(at.cast());
+        }
+    }
+
+    /// Asks for a number's cache line, to be written soon.
+    #[inline]
+    pub fn prefetch_write(self, index: usize) {
+        if let Some(at) = self.at(index) {
+            prefetch_write(at.cast());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_little_endian_and_end_where_the_span_ends() {
+        let mut bytes = [0u64; 2];
+        let span = SpanMut::of(bytemuck(&mut bytes));
+        let words = Words::<u16>::new(span).unwrap();
+        assert_eq!(words.len(), 8);
+        words.store_release(1, 0x1234);
+        words.store(8, 0xffff);
+        assert_eq!((words.load_acquire(1), words.load(8)), (0x1234, 0));
+        let mut out = [0; 4];
+        span.as_span().read(&mut out);
+        assert_eq!(out, [0, 0, 0x34, 0x12]);
+        assert!(Words::<u32>::new(span.split(1).1).is_none());
+        assert!(Words::<u64>::new(span.split(4).1).is_none());
+    }
+
+    fn bytemuck(words: &mut [u64; 2]) -> &mut [u8] {
+        // SAFETY: any bytes are valid, and the borrow is passed on.
+        unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), 16) }
+    }
+}
