@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what building, testing and measuring Ringway needs and says what it installs; does nothing when all is there.
+# Installs what building, testing and measuring Ringway needs, and says what; does nothing when all is there.
 # For Debian 12 or newer and Ubuntu 22.04 or newer, as root or with sudo. It changes no setting of the system.
 set -euo pipefail
 
@@ -19,7 +19,8 @@ as_root() {
 }
 
 install() {
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" </dev/null >/dev/null
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends "$@" </dev/null >/dev/null
 }
 
 export PATH="$HOME/.cargo/bin:$PATH:/usr/sbin:/sbin"
@@ -55,9 +56,13 @@ if ! command -v rustup >/dev/null; then
   fi
 fi
 cd "$(dirname "$0")/.."
-if ! cargo --version >/dev/null 2>&1 || ! rustup target list --installed 2>/dev/null | grep -q x86_64-unknown-none \
-  || ! cargo clippy --version >/dev/null 2>&1 || ! cargo fmt --version >/dev/null 2>&1; then
+complete() {
+  cargo --version && cargo clippy --version && cargo fmt --version \
+    && rustup target list --installed | grep -q x86_64-unknown-none
+}
+if ! complete >/dev/null 2>&1; then
   echo "setup: installing the Rust toolchain named in rust-toolchain.toml"
-  rustup toolchain install stable --profile minimal -c clippy -c rustfmt -t x86_64-unknown-none --no-self-update \
-    >/dev/null 2>&1 || { echo "setup: rustup could not install the stable toolchain; run: rustup toolchain install stable" >&2; exit 1; }
+  parts=(-c clippy -c rustfmt -t x86_64-unknown-none)
+  rustup toolchain install stable --profile minimal "${parts[@]}" --no-self-update >/dev/null \
+    || { echo "setup: rustup failed; try by hand: rustup toolchain install stable" >&2; exit 1; }
 fi

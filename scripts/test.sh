@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change is kept. Each step runs even when one before it failed; the last line counts tests.
+# Everything that must hold before a change is kept. A step runs even when one before it failed; the last line
+# counts tests.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp); trap 'rm -f "$log"' EXIT

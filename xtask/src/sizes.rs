@@ -101,7 +101,8 @@ fn too_long(line: &str) -> bool {
     line.chars().count() > if comment { COMMENT } else { LINE }
 }
 
-/// The functions of a formatted source file with their lines: rustfmt puts the closing brace under the line that begins it.
+/// The functions of a formatted source file with their lines: rustfmt puts a function's closing brace under the line
+/// that begins it.
 fn functions(source: &str) -> Vec<(String, usize)> {
     let lines: Vec<&str> = source.lines().collect();
     let mut found = Vec::new();
@@ -142,7 +143,8 @@ mod tests {
 
     #[test]
     fn functions_are_measured() {
-        let source = "fn a() {\n    b();\n}\nimpl X {\n    pub(crate) const fn c(\n        d: u8,\n    ) {\n    }\n}\n";
+        let source =
+            "fn a() {\n    b();\n}\nimpl X {\n    pub(crate) const fn c(\n        d: u8,\n    ) {\n    }\n}";
         assert_eq!(functions(source), [("a".to_string(), 3), ("c".to_string(), 4)]);
     }
 

@@ -1,7 +1,7 @@
 //! Talking to a guest's first process over its serial line; `init.sh` is the other end.
 use std::io::{self, BufRead, Read};
 
-/// Attack: a guest may write on its serial line what it likes. Longer answers are cut off, longer lines skipped.
+/// Attack: a guest may write on its serial line what it likes. Longer answers and lines are cut.
 const LARGEST_ANSWER: u64 = 4 << 20;
 const LONGEST_LINE: u64 = 4096;
 /// The longest command: the guest's terminal takes a line of 4096 bytes.
@@ -38,7 +38,7 @@ fn header(line: &[u8]) -> Option<(u64, i32, u64)> {
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
-/// The line that asks for a command to run for at most `seconds`; `None` when it has several lines or is too long.
+/// The line that asks for a command to run for at most `seconds`; `None` if it has several lines or is too long.
 pub fn request(id: u64, seconds: u64, command: &str) -> Option<String> {
     let fits = command.len() <= LONGEST_COMMAND && !command.contains('\n');
     fits.then(|| format!("{id} {seconds} {command}\n"))
@@ -68,7 +68,9 @@ mod tests {
     fn nonsense_stays_text_and_is_bounded() {
         assert_eq!(all(b"=ringway x 0 4\n"), [Message::Text(b"=ringway x 0 4\n".to_vec())]);
         let endless = vec![b'a'; 10_000];
-        assert!(all(&endless).iter().all(|message| matches!(message, Message::Text(line) if line.len() <= 4096)));
+        assert!(
+            all(&endless).iter().all(|message| matches!(message, Message::Text(line) if line.len() <= 4096))
+        );
         assert_eq!(all(b"=ringway 1 0 18446744073709551615\nshort"), [Message::Answer(1, 0, "short".into())]);
     }
 

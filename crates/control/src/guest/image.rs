@@ -29,7 +29,9 @@ pub enum Error {
     #[error("{0} is missing on this host; install it (scripts/setup.sh does)")]
     Missing(String),
     /// No kernel was found or could be downloaded.
-    #[error("no guest kernel: {0}; set RINGWAY_KERNEL to a kernel image and RINGWAY_MODULES to its modules folder")]
+    #[error(
+        "no guest kernel: {0}; set RINGWAY_KERNEL to a kernel image and RINGWAY_MODULES to its modules folder"
+    )]
     Kernel(String),
     /// A file could not be read or written.
     #[error("{path}: {source}")]
@@ -62,9 +64,11 @@ pub fn uml() -> Result<Kernel, Error> {
     Ok(Kernel { image, modules })
 }
 
-/// A kernel for QEMU: the one named by `RINGWAY_KERNEL`, one downloaded before, this host's own, or else a fresh download.
+/// A kernel for QEMU: the one named by `RINGWAY_KERNEL`, one downloaded before, this host's own, or a fresh download.
 pub fn qemu() -> Result<Kernel, Error> {
-    if let (Some(image), Some(modules)) = (std::env::var_os("RINGWAY_KERNEL"), std::env::var_os("RINGWAY_MODULES")) {
+    if let (Some(image), Some(modules)) =
+        (std::env::var_os("RINGWAY_KERNEL"), std::env::var_os("RINGWAY_MODULES"))
+    {
         return Ok(Kernel { image: image.into(), modules: modules.into() });
     }
     let cache = cache().join("kernel");
@@ -87,7 +91,8 @@ pub fn cache() -> PathBuf {
 
 /// A readable kernel with virtio modules below `boot` and `lib/modules`, or `usr/lib/modules`.
 fn kernel_under(root: &Path) -> Option<Kernel> {
-    let mut images: Vec<PathBuf> = fs::read_dir(root.join("boot")).ok()?.flatten().map(|entry| entry.path()).collect();
+    let mut images: Vec<PathBuf> =
+        fs::read_dir(root.join("boot")).ok()?.flatten().map(|entry| entry.path()).collect();
     images.sort();
     images.into_iter().rev().find_map(|image| {
         let release = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_string();
@@ -125,7 +130,9 @@ fn kernel_packages(meta: &str) -> Vec<String> {
     let mut open = vec![meta.to_string()];
     while let Some(package) = open.pop() {
         for name in depends(&package) {
-            let numbered = |prefix| name.strip_prefix(prefix).is_some_and(|rest: &str| rest.starts_with(char::is_numeric));
+            let numbered = |prefix| {
+                name.strip_prefix(prefix).is_some_and(|rest: &str| rest.starts_with(char::is_numeric))
+            };
             if (numbered("linux-image-") || numbered("linux-modules-")) && !found.contains(&name) {
                 open.push(name.clone());
                 found.push(name);
@@ -136,7 +143,8 @@ fn kernel_packages(meta: &str) -> Vec<String> {
 }
 
 fn depends(package: &str) -> Vec<String> {
-    let output = Command::new("apt-cache").args(["depends", "--important", package]).stdin(Stdio::null()).output();
+    let output =
+        Command::new("apt-cache").args(["depends", "--important", package]).stdin(Stdio::null()).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.lines().filter_map(|line| line.trim().strip_prefix("Depends: ").map(str::to_string)).collect()
 }
@@ -194,7 +202,8 @@ fn module(folder: &Path, name: &str) -> Option<PathBuf> {
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).ok()?.flatten() {
             let path = entry.path();
-            let stem = entry.file_name().to_string_lossy().split('.').next().unwrap_or_default().replace('-', "_");
+            let stem =
+                entry.file_name().to_string_lossy().split('.').next().unwrap_or_default().replace('-', "_");
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 open.push(path);
             } else if stem == name {
@@ -216,7 +225,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, Error> {
         .map_err(|reason| Error::Kernel(format!("{tool} -dc {}: {reason}", path.display())))
 }
 
-/// A file system archive in the "newc" format of cpio (Linux, Documentation/driver-api/early-userspace/buffer-format.rst).
+/// A file system archive in the "newc" format of cpio (Linux's early-userspace/buffer-format).
 #[derive(Default)]
 struct Archive {
     bytes: Vec<u8>,

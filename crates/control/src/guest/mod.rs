@@ -1,4 +1,4 @@
-//! Guests: small Linux virtual machines behind a port, started from one description, with a line to run commands in them.
+//! Guests: small Linux virtual machines behind a port, started from a description, with a line for commands to them.
 //!
 //! A guest's file system is made at its start out of programs of this host; nothing of the guest outlives it except its
 //! console's log. A guest ends with the process that started it.
@@ -260,7 +260,8 @@ impl Guest {
         let command = command(&launch);
         let watcher = Arc::clone(&shared);
         std::thread::spawn(move || supervise(command, log, &watcher, &started));
-        let start_error = |source| Error::Start { name: spec.name.clone(), program: launch.program.clone(), source };
+        let start_error =
+            |source| Error::Start { name: spec.name.clone(), program: launch.program.clone(), source };
         let gone = || start_error(io::Error::other("its thread is gone"));
         let (process, input) = child.recv().map_err(|_| gone())?.map_err(start_error)?;
         Ok(Guest { spec, note: launch.note, console, process, input: Mutex::new(input), shared })
@@ -319,7 +320,8 @@ impl Guest {
             known.asked
         };
         let seconds = bound.as_secs().max(1);
-        let line = agent::request(id, seconds, command).ok_or_else(|| Error::Command(self.spec.name.clone()))?;
+        let line =
+            agent::request(id, seconds, command).ok_or_else(|| Error::Command(self.spec.name.clone()))?;
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         // A guest that is gone shows when waiting for the answer.
         let _ = input.write_all(line.as_bytes()).and_then(|()| input.flush());
@@ -359,7 +361,12 @@ impl Guest {
     }
 
     /// Waits until `found` finds something in what is known, the guest ends, or time is up.
-    fn wait<T>(&self, bound: Duration, what: &str, found: impl Fn(&mut Known) -> Option<T>) -> Result<T, Error> {
+    fn wait<T>(
+        &self,
+        bound: Duration,
+        what: &str,
+        found: impl Fn(&mut Known) -> Option<T>,
+    ) -> Result<T, Error> {
         let end = Instant::now() + bound;
         let mut known = self.shared.lock();
         loop {
@@ -373,7 +380,12 @@ impl Guest {
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Error::Timeout { name, seconds: bound.as_secs(), command: what.to_string(), console });
+                return Err(Error::Timeout {
+                    name,
+                    seconds: bound.as_secs(),
+                    command: what.to_string(),
+                    console,
+                });
             }
             known = self.shared.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -396,7 +408,12 @@ fn command(launch: &Launch) -> Command {
 }
 
 /// Starts the program, reads what it says, and waits for its end: one thread, as long as the guest lives.
-fn supervise(mut command: Command, log: File, shared: &Arc<Shared>, started: &Sender<io::Result<(Pid, ChildStdin)>>) {
+fn supervise(
+    mut command: Command,
+    log: File,
+    shared: &Arc<Shared>,
+    started: &Sender<io::Result<(Pid, ChildStdin)>>,
+) {
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -405,7 +422,8 @@ fn supervise(mut command: Command, log: File, shared: &Arc<Shared>, started: &Se
             return;
         }
     };
-    let (Some(input), Some(output), Some(errors)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    let (Some(input), Some(output), Some(errors)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return;
     };
@@ -444,7 +462,9 @@ struct Log {
 
 impl Log {
     fn append(&mut self, bytes: &[u8]) {
-        let fits = bytes.get(..bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX))).unwrap_or_default();
+        let fits = bytes
+            .get(..bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX)))
+            .unwrap_or_default();
         self.left -= fits.len() as u64;
         // A full disk must not end a guest.
         let _ = self.file.write_all(fits);

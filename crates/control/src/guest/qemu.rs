@@ -11,7 +11,8 @@ const PROBE_BOUND: Duration = Duration::from_secs(8);
 
 /// The command line. Standard input and output are the agent's serial line, standard error is the console.
 pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
-    let program = image::program("qemu-system-x86_64").ok_or_else(|| image::Error::Missing("qemu-system-x86".into()))?;
+    let program = image::program("qemu-system-x86_64")
+        .ok_or_else(|| image::Error::Missing("qemu-system-x86".into()))?;
     let (kernel, initrd, words) = super::image(spec, folder, "ttyS1")?;
     let kvm = kvm_works(&program, folder);
     let mut arguments = machine(kvm, spec.processors, spec.memory);
@@ -33,7 +34,11 @@ fn words_of(words: &[&str]) -> Vec<String> {
 /// Processor, memory (as a memfd that the back-end can map) and nothing that was not asked for.
 fn machine(kvm: bool, processors: u32, memory: u64) -> Vec<String> {
     let mut words = words_of(&["-nodefaults", "-no-user-config", "-display", "none", "-M", "q35"]);
-    words.extend(words_of(if kvm { &["-accel", "kvm", "-cpu", "host"] } else { &["-accel", "tcg,thread=multi"] }));
+    words.extend(words_of(if kvm {
+        &["-accel", "kvm", "-cpu", "host"]
+    } else {
+        &["-accel", "tcg,thread=multi"]
+    }));
     words.extend(["-smp".into(), processors.to_string(), "-m".into(), format!("{memory}M")]);
     let backend = format!("memory-backend-memfd,id=mem,size={memory}M,share=on");
     words.extend(["-object".into(), backend, "-numa".into(), "node,memdev=mem".into()]);
@@ -85,11 +90,12 @@ fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
 fn version(program: &Path) -> u32 {
     let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let number = text.split_once("version ").map(|(_, rest)| rest.split('.').next().unwrap_or_default().to_string());
+    let number =
+        text.split_once("version ").map(|(_, rest)| rest.split('.').next().unwrap_or_default().to_string());
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Whether KVM runs a kernel: `/dev/kvm` may be there, and usable, and yet run no guest. Tried once a start of the host.
+/// Whether KVM runs a kernel: `/dev/kvm` may be usable, and yet run no guest. Tried once a start of the host.
 fn kvm_works(program: &Path, folder: &Path) -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     *WORKS.get_or_init(|| {
