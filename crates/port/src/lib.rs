@@ -1,6 +1,7 @@
 //! The kinds of port, one folder each.
 
 mod doorbell;
+pub mod offload;
 
 pub use doorbell::{Doorbell, Silent};
 

@@ -1,0 +1,235 @@
+//! The headers of a frame that is to be segmented, checked and made ready to be repeated.
+
+use super::{HEADERS, Stop};
+use ringway_frame::{Gso, Offload, Reason};
+use ringway_wire::ethernet::{self, EtherType};
+use ringway_wire::ip::Protocol;
+use ringway_wire::tcp::Flags;
+use ringway_wire::{Sum, ipv4, ipv6, tcp, udp, vlan};
+
+const BAD: Stop = Stop::Drop(Reason::BadOffload);
+
+/// What of the upper header changes from segment to segment.
+#[derive(Clone, Copy)]
+enum Upper {
+    Tcp { sequence: u32, offset: u8, flags: Flags },
+    Udp,
+}
+
+/// Headers to put before every segment: their bytes, with whatever changes zeroed, and the sums of these.
+pub(super) struct Headers {
+    bytes: [u8; HEADERS],
+    /// Bytes of all headers.
+    pub(super) len: usize,
+    l3: usize,
+    l4: usize,
+    /// Of IPv4: the header's sum, and the first identification.
+    ipv4: Option<(Sum, u16)>,
+    upper: Upper,
+    pseudo: Sum,
+    header: Sum,
+}
+
+/// One segment's place among its frame's.
+pub(super) struct Part {
+    /// Its number, from 0.
+    pub(super) number: usize,
+    /// Whether it is the last.
+    pub(super) last: bool,
+    /// Where its payload begins.
+    pub(super) offset: usize,
+    /// Bytes of its payload.
+    pub(super) len: usize,
+}
+
+/// Where the network layer begins, and which it is.
+fn network(bytes: &[u8]) -> Result<(EtherType, usize), Stop> {
+    let frame = ethernet::Frame::new_checked(bytes).map_err(|_| BAD)?;
+    let inner = vlan::untag(frame.ethertype(), frame.payload()).map_err(|_| BAD)?;
+    Ok((inner.ethertype, ethernet::HEADER_LEN + inner.tags * vlan::TAG_LEN))
+}
+
+/// What the network layer says: the upper layer's protocol and place, and the pseudo header without a length
+/// where it follows from the addresses.
+struct Network {
+    protocol: Protocol,
+    l4: usize,
+    pseudo: Option<Sum>,
+    identification: Option<u16>,
+}
+
+fn ipv4_network(bytes: &[u8], l3: usize) -> Result<Network, Stop> {
+    let (packet, _) = ipv4::Packet::new_prefix(&bytes[l3..]).map_err(|_| BAD)?;
+    if packet.is_fragment() {
+        return Err(BAD);
+    }
+    Ok(Network {
+        protocol: packet.protocol(),
+        l4: l3 + packet.header_len(),
+        pseudo: Some(packet.pseudo_header(0)),
+        identification: Some(packet.identification()),
+    })
+}
+
+fn ipv6_network(bytes: &[u8], l3: usize) -> Result<Network, Stop> {
+    let (packet, _) = ipv6::Packet::new_prefix(&bytes[l3..]).map_err(|_| BAD)?;
+    let upper = packet.upper().map_err(|_| BAD)?;
+    if upper.fragment {
+        return Err(BAD);
+    }
+    let extensions = packet.payload().len() - upper.payload.len();
+    // With a routing header the final destination isn't the one in the header.
+    let pseudo = (!upper.routed).then(|| packet.pseudo_header(upper.protocol, 0));
+    Ok(Network {
+        protocol: upper.protocol,
+        l4: l3 + ipv6::HEADER_LEN + extensions,
+        pseudo,
+        identification: None,
+    })
+}
+
+impl Headers {
+    /// Reads the headers at the start of a frame of `total` bytes, of which `bytes` are the first.
+    pub(super) fn parse(bytes: &[u8], total: usize, offload: Offload, gso: Gso) -> Result<Headers, Stop> {
+        let (ethertype, l3) = network(bytes)?;
+        let network = match (ethertype, gso) {
+            (EtherType::IPV4, Gso::Tcp4 | Gso::UdpL4) => ipv4_network(bytes, l3)?,
+            (EtherType::IPV6, Gso::Tcp6 | Gso::UdpL4) => ipv6_network(bytes, l3)?,
+            _ => return Err(BAD),
+        };
+        let l4 = network.l4;
+        let (expected, field) = match gso {
+            Gso::Tcp4 | Gso::Tcp6 => (Protocol::TCP, tcp::CHECKSUM_AT),
+            Gso::UdpL4 => (Protocol::UDP, udp::CHECKSUM_AT),
+        };
+        // Attack: metadata that contradicts the headers would have us write where none of them is.
+        if network.protocol != expected
+            || usize::from(offload.csum_start) != l4
+            || usize::from(offload.csum_offset) != field
+        {
+            return Err(BAD);
+        }
+        let behind = bytes.get(l4..).ok_or(BAD)?;
+        let (upper, len) = match gso {
+            Gso::Tcp4 | Gso::Tcp6 => {
+                let segment = tcp::Segment::new_checked(behind).map_err(|_| too_long_or_bad(bytes, total))?;
+                let offset = (segment.header_len() / 4 * 16) as u8 | behind[12] & 0xf;
+                let sequence = segment.sequence_number();
+                (Upper::Tcp { sequence, offset, flags: segment.flags() }, l4 + segment.header_len())
+            }
+            Gso::UdpL4 if behind.len() >= udp::HEADER_LEN => (Upper::Udp, l4 + udp::HEADER_LEN),
+            Gso::UdpL4 => return Err(too_long_or_bad(bytes, total)),
+        };
+        let pseudo = network.pseudo.unwrap_or_else(|| {
+            // The sender's sum, its length taken out again.
+            let mut sum = Sum::new();
+            sum.add(&behind[field..field + 2]);
+            sum.add_u16(!((total - l4) as u16));
+            sum
+        });
+        let mut copy = [0; HEADERS];
+        copy[..len].copy_from_slice(&bytes[..len]);
+        let mut headers = Headers {
+            bytes: copy,
+            len,
+            l3,
+            l4,
+            ipv4: network.identification.map(|first| (Sum::new(), first)),
+            upper,
+            pseudo,
+            header: Sum::new(),
+        };
+        headers.clear();
+        Ok(headers)
+    }
+
+    /// Zeroes what changes, and sums the rest.
+    fn clear(&mut self) {
+        let (l3, l4) = (self.l3, self.l4);
+        if let Some((sum, _)) = &mut self.ipv4 {
+            self.bytes[l3 + 2..l3 + 6].fill(0);
+            self.bytes[l3 + 10..l3 + 12].fill(0);
+            sum.add(&self.bytes[l3..l4]);
+        }
+        match self.upper {
+            Upper::Tcp { .. } => {
+                self.bytes[l4 + 4..l4 + 8].fill(0);
+                self.bytes[l4 + 12..l4 + 14].fill(0);
+                self.bytes[l4 + 16..l4 + 18].fill(0);
+            }
+            Upper::Udp => self.bytes[l4 + 4..l4 + 8].fill(0),
+        }
+        self.header = self.pseudo;
+        self.header.add(&self.bytes[l4..self.len]);
+    }
+
+    /// Longest payload that the network layer's length fields allow.
+    pub(super) fn most(&self) -> usize {
+        let counted = match self.ipv4 {
+            Some(_) => self.l3,
+            None => self.l3 + ipv6::HEADER_LEN,
+        };
+        usize::from(u16::MAX).saturating_sub(self.len - counted)
+    }
+
+    /// Writes the headers of one segment, all but the upper layer's checksum; gives that of the pseudo header
+    /// and of the headers.
+    pub(super) fn emit(&self, part: &Part, out: &mut [u8; HEADERS]) -> (Sum, Sum) {
+        let (l3, l4) = (self.l3, self.l4);
+        out[..self.len].copy_from_slice(&self.bytes[..self.len]);
+        let mut put = |at: usize, word: u16| out[at..at + 2].copy_from_slice(&word.to_be_bytes());
+        if let Some((mut sum, first)) = self.ipv4 {
+            let total = (self.len - l3 + part.len) as u16;
+            let identification = first.wrapping_add(part.number as u16);
+            sum.add_u16(total);
+            sum.add_u16(identification);
+            put(l3 + 2, total);
+            put(l3 + 4, identification);
+            put(l3 + 10, sum.finish());
+        } else {
+            put(l3 + 4, (self.len - l3 - ipv6::HEADER_LEN + part.len) as u16);
+        }
+        let upper_len = (self.len - l4 + part.len) as u16;
+        let (mut pseudo, mut header) = (self.pseudo, self.header);
+        pseudo.add_u16(upper_len);
+        header.add_u16(upper_len);
+        match self.upper {
+            Upper::Tcp { sequence, offset, flags } => {
+                let sequence = sequence.wrapping_add(part.offset as u32);
+                let flags = segment_flags(flags, part);
+                let word = u16::from(offset) << 8 | u16::from(flags.0);
+                header.add_u32(sequence);
+                header.add_u16(word);
+                put(l4 + 4, (sequence >> 16) as u16);
+                put(l4 + 6, sequence as u16);
+                put(l4 + 12, word);
+            }
+            Upper::Udp => {
+                header.add_u16(upper_len);
+                put(l4 + 4, upper_len);
+            }
+        }
+        (pseudo, header)
+    }
+
+    /// Writes the upper layer's checksum field.
+    pub(super) fn put_checksum(&self, field: u16, out: &mut [u8; HEADERS]) {
+        let at = self.l4
+            + match self.upper {
+                Upper::Tcp { .. } => tcp::CHECKSUM_AT,
+                Upper::Udp => udp::CHECKSUM_AT,
+            };
+        out[at..at + 2].copy_from_slice(&field.to_be_bytes());
+    }
+}
+
+/// FIN and PSH belong to the last segment, CWR to the first (RFC 3168, 6.1.2: once for each reduced window).
+fn segment_flags(flags: Flags, part: &Part) -> Flags {
+    let flags = if part.last { flags } else { flags.without(Flags::FIN).without(Flags::PSH) };
+    if part.number == 0 { flags } else { flags.without(Flags::CWR) }
+}
+
+/// Headers that end past `bytes` are either longer than we take, or than the frame.
+fn too_long_or_bad(bytes: &[u8], total: usize) -> Stop {
+    if total > bytes.len() { Stop::Drop(Reason::NoOffload) } else { BAD }
+}
