@@ -2,8 +2,10 @@
 #![cfg_attr(not(test), no_std)]
 
 mod layout;
+mod notifier;
 
 pub use layout::{
-    Broken, Consumer, FEATURES, FRAGMENTS, Geometry, Header, Kind, LayoutError, MAGIC, MOREFRAG, Producer,
-    RX, RingMemory, SLOTS_MAX, SLOTS_MIN, Slot, TX, VERSION,
+    Broken, Consumer, FEATURES, FRAGMENTS, Geometry, HandshakeError, Header, Hello, Kind, LayoutError, MAGIC,
+    MOREFRAG, Producer, RX, RingMemory, SLOTS_MAX, SLOTS_MIN, Slot, TX, VERSION, Welcome,
 };
+pub use notifier::{Notifier, Policy, View};
