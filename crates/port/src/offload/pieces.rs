@@ -9,6 +9,9 @@ use ringway_wire::Sum;
 /// of its head.
 pub(super) const PIECES: usize = 66;
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// A place within a frame.
 pub(super) struct Pieces<'a> {
     piece: Span<'a>,
@@ -42,6 +45,17 @@ impl<'a> Pieces<'a> {
         let (taken, rest) = self.piece.split(count);
         self.piece = rest;
         taken
+    }
+
+    /// Asks for the next `count` bytes ahead of their use, as far as they lie together: sums read payloads piecemeal,
+    /// too shortly for the processor to run ahead by itself.
+    #[inline]
+    pub(super) fn prefetch(&self, count: usize) {
+        let mut rest = self.piece.split(count).0;
+        while !rest.is_empty() {
+            rest.prefetch();
+            rest = rest.split(LINE).1;
+        }
     }
 
     /// Cuts the next `count` bytes off; returns in how many pieces they lie.

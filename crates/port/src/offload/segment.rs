@@ -43,6 +43,7 @@ pub(super) fn segment(work: &mut Work<'_, '_>, frame: usize, gso: Gso) -> Result
         let field = if leaves_checksum {
             pseudo.value()
         } else {
+            behind.prefetch(size);
             work.chunk.add(&work.pieces[1..=count], &mut sum);
             sum.finish_nonzero()
         };
