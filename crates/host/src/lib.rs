@@ -1,1 +1,17 @@
 //! Every system call: memory, events, sockets, TAP, sandbox.
+
+mod clock;
+mod error;
+mod event;
+mod grace;
+mod memory;
+mod socket;
+mod thread;
+
+pub use clock::{Clock, ticks, ticks_per_second};
+pub use error::HostError;
+pub use event::{Epoll, EventFd, set_nonblocking, signal, wait_readable};
+pub use grace::{grace, reclaim};
+pub use memory::{Mapping, map_region, memfd};
+pub use socket::{DESCRIPTORS, receive_with, send_with, try_receive_with, try_write};
+pub use thread::{allowed_cores, pin, random, spawn};

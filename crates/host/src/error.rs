@@ -1,0 +1,73 @@
+//! What the system can refuse.
+
+use rustix::io::Errno;
+
+/// Why the system didn't do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A system call failed.
+    #[error("{call}: {error}")]
+    Call {
+        /// What was tried, for people.
+        call: &'static str,
+        /// The system's answer.
+        #[source]
+        error: Errno,
+    },
+    /// Memory that the peer could take from under us, or that blocks.
+    #[error(
+        "shared memory must be a memfd or lie on tmpfs or hugetlbfs; this file is on a file system of type {0:#x}"
+    )]
+    NotMemory(u64),
+    /// The file is too short.
+    #[error("the file has {size} bytes, and {needed} are to be mapped")]
+    TooShort {
+        /// Bytes it has.
+        size: u64,
+        /// Bytes it would need.
+        needed: u64,
+    },
+    /// Sizes that no mapping can have.
+    #[error("a mapping of {len} bytes at offset {offset} is impossible")]
+    Impossible {
+        /// Where it would begin in the file.
+        offset: u64,
+        /// Its length.
+        len: u64,
+    },
+    /// The memfd may still change its size.
+    #[error("the shared memory isn't sealed against shrinking and growing")]
+    NotSealed,
+    /// A core this process may not use.
+    #[error("core {core} is not there or not allowed; allowed are {allowed:?}")]
+    NoCore {
+        /// The core that was asked for.
+        core: usize,
+        /// Those that may be used.
+        allowed: Vec<usize>,
+    },
+    /// All places for threads that take turns are taken.
+    #[error("a process has 64 workers at most")]
+    TooManyReaders,
+}
+
+/// Names the call in the error of its result.
+pub(crate) trait Named<T> {
+    /// The same result, with the name of what was tried.
+    fn named(self, call: &'static str) -> Result<T, HostError>;
+}
+
+impl<T> Named<T> for Result<T, Errno> {
+    fn named(self, call: &'static str) -> Result<T, HostError> {
+        self.map_err(|error| HostError::Call { call, error })
+    }
+}
+
+impl<T> Named<T> for std::io::Result<T> {
+    fn named(self, call: &'static str) -> Result<T, HostError> {
+        self.map_err(|error| {
+            let error = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            HostError::Call { call, error }
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Eventfds, epoll, and waiting for descriptors.
+
+use crate::error::{HostError, Named};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Events that one call to [`Epoll::wait`] reports at most.
+const EVENTS: usize = 64;
+
+/// A counter that wakes whoever waits for it.
+#[derive(Debug)]
+pub struct EventFd(OwnedFd);
+
+impl EventFd {
+    /// A new one, which never blocks.
+    pub fn new() -> Result<EventFd, HostError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(EventFd(rustix::event::eventfd(0, flags).named("eventfd")?))
+    }
+
+    /// Wakes whoever waits.
+    pub fn signal(&self) {
+        signal(self.0.as_fd());
+    }
+
+    /// Forgets the signals so far; whether there were any.
+    pub fn clear(&self) -> bool {
+        rustix::io::read(&self.0, &mut [0; 8]).is_ok()
+    }
+
+    /// The descriptor alone.
+    pub fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+}
+
+impl From<OwnedFd> for EventFd {
+    fn from(fd: OwnedFd) -> EventFd {
+        EventFd(fd)
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Writes the eight bytes that an eventfd counts; some front-ends give pipes instead, and read eight bytes too. A full
+/// one has been signalled already.
+pub fn signal(fd: BorrowedFd<'_>) {
+    let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+}
+
+/// Has the descriptor never block: a peer's, on which we write.
+pub fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), HostError> {
+    let flags = rustix::fs::fcntl_getfl(fd).named("reading a descriptor's flags")?;
+    rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)
+        .named("making a descriptor non-blocking")
+}
+
+/// A set of descriptors to wait for.
+#[derive(Debug)]
+pub struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// An empty set.
+    pub fn new() -> Result<Epoll, HostError> {
+        Ok(Epoll(epoll::create(epoll::CreateFlags::CLOEXEC).named("epoll_create")?))
+    }
+
+    /// Adds a descriptor; each time it becomes readable is reported once, as `key`.
+    pub fn add_edge(&self, fd: BorrowedFd<'_>, key: u64) -> Result<(), HostError> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&self.0, fd, epoll::EventData::new_u64(key), flags).named("watching a descriptor")
+    }
+
+    /// Adds a descriptor that is reported, as `key`, for as long as it is readable.
+    pub fn add_level(&self, fd: BorrowedFd<'_>, key: u64) -> Result<(), HostError> {
+        let flags = epoll::EventFlags::IN;
+        epoll::add(&self.0, fd, epoll::EventData::new_u64(key), flags).named("watching a descriptor")
+    }
+
+    /// Takes a descriptor out.
+    pub fn delete(&self, fd: BorrowedFd<'_>) -> Result<(), HostError> {
+        epoll::delete(&self.0, fd).named("no longer watching a descriptor")
+    }
+
+    /// Waits for at most `timeout` nanoseconds, or for ever; calls `each` for every key that was reported.
+    pub fn wait(&self, timeout: Option<u64>, mut each: impl FnMut(u64)) {
+        let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
+        let timeout = timeout.map(timespec);
+        // A signal, or a timeout, reports nothing; so does whatever else can be wrong here.
+        let Ok((events, _)) = epoll::wait(&self.0, &mut events, timeout.as_ref()) else { return };
+        events.iter().for_each(|event| each(event.data.u64()));
+    }
+}
+
+fn timespec(nanoseconds: u64) -> Timespec {
+    Timespec { tv_sec: (nanoseconds / 1_000_000_000) as i64, tv_nsec: (nanoseconds % 1_000_000_000) as i64 }
+}
+
+/// Waits until one of the descriptors is readable or closed; which are.
+pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<Vec<bool>, HostError> {
+    let watched = descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
+    let mut watched: Vec<_> = watched.collect();
+    loop {
+        match rustix::event::poll(&mut watched, None) {
+            Ok(_) => return Ok(watched.iter().map(|fd| !fd.revents().is_empty()).collect()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(HostError::Call { call: "poll", error }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edge_is_reported_once_for_each_signal() {
+        let (epoll, event) = (Epoll::new().unwrap(), EventFd::new().unwrap());
+        epoll.add_edge(event.as_fd(), 7).unwrap();
+        let keys = |timeout| {
+            let mut keys = Vec::new();
+            epoll.wait(Some(timeout), |key| keys.push(key));
+            keys
+        };
+        assert_eq!(keys(0), []);
+        for _ in 0..3 {
+            event.signal();
+            assert_eq!(keys(1_000_000_000), [7]);
+            assert_eq!(keys(0), []);
+        }
+        assert!(event.clear() && !event.clear());
+        epoll.delete(event.as_fd()).unwrap();
+        event.signal();
+        assert_eq!(keys(0), []);
+    }
+}

@@ -1,0 +1,98 @@
+//! Waiting until no turn can see what was replaced.
+
+use ringway_mem::{Retired, Snapshot};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+// membarrier(2)
+const GLOBAL: libc::c_int = 1;
+const PRIVATE_EXPEDITED: libc::c_int = 8;
+const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 16;
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: the call takes numbers only and changes no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Has every thread of this process run a full barrier.
+fn barrier() {
+    static EXPEDITED: OnceLock<bool> = OnceLock::new();
+    let expedited = *EXPEDITED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED));
+    let done = expedited && membarrier(PRIVATE_EXPEDITED);
+    // Slower, but every kernel with membarrier has it. Without any, a fork-like pause stands in: each thread is
+    // interrupted many times within it, and an interrupt is a barrier.
+    if !done && !membarrier(GLOBAL) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Waits until every turn that was under way has ended.
+pub fn grace() {
+    barrier();
+    let snapshot = Snapshot::take();
+    let mut round = 0_u32;
+    while !snapshot.passed() {
+        round += 1;
+        if round < 1000 {
+            std::hint::spin_loop();
+        } else if round < 1100 {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+/// Waits until nobody reads a replaced value any more, and gives it back.
+pub fn reclaim<T>(retired: Retired<T>) -> Arc<T> {
+    grace();
+    // SAFETY: since the replacement every thread ran a barrier, and the turns then under way have passed.
+    unsafe { retired.into_inner() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_mem::{Published, Reader};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    struct Loud(Arc<AtomicU64>, [u64; 64]);
+
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            self.1 = [0; 64];
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_reader_never_sees_what_was_freed() {
+        let freed = Arc::new(AtomicU64::new(0));
+        let published = Published::new(Arc::new(Loud(freed.clone(), [1; 64])));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut reader = Reader::register().unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    let turn = reader.turn(0);
+                    let value = published.read(&turn);
+                    assert!(value.1.iter().all(|&word| word == value.1[0] && word != 0));
+                }
+            });
+            for round in 2..2000 {
+                drop(reclaim(published.replace(Arc::new(Loud(freed.clone(), [round; 64])))));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(freed.load(Ordering::SeqCst), 1998);
+    }
+
+    #[test]
+    fn a_resting_reader_is_not_waited_for() {
+        let mut reader = Reader::register().unwrap();
+        drop(reader.turn(0));
+        reader.rest();
+        grace();
+    }
+}

@@ -1,0 +1,170 @@
+//! Shared memory: making it, and mapping it, ours or a peer's.
+
+use crate::error::{HostError, Named};
+use ringway_mem::Region;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// `f_type` of tmpfs, which memfds are on (statfs(2)).
+const TMPFS: u64 = 0x0102_1994;
+/// `f_type` of hugetlbfs.
+const HUGETLBFS: u64 = 0x958_458f6;
+const PAGE: u64 = 4096;
+
+/// A new memfd of `size` bytes that can't shrink or grow any more.
+pub fn memfd(name: &str, size: usize) -> Result<OwnedFd, HostError> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create(name, flags).named("memfd_create")?;
+    rustix::fs::ftruncate(&file, size as u64).named("ftruncate of a memfd")?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals).named("sealing a memfd")?;
+    Ok(file)
+}
+
+/// A shared mapping, unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    mapped: usize,
+    /// From the mapping's begin to the first byte asked for.
+    skip: usize,
+    len: usize,
+}
+
+// SAFETY: a mapping is an address range; what it allows is the same on every thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; it hands out atomics and spans only.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of `file` from `offset` on, readable and writable; neither need lie on a page. The file must
+    /// be long enough, and be memory: a file on a disk could block whoever reads it.
+    pub fn shared(file: impl AsFd, offset: u64, len: usize) -> Result<Mapping, HostError> {
+        let file = file.as_fd();
+        let kind = rustix::fs::fstatfs(file).named("fstatfs of shared memory")?.f_type as u64;
+        if kind != TMPFS && kind != HUGETLBFS {
+            return Err(HostError::NotMemory(kind));
+        }
+        let stat = rustix::fs::fstat(file).named("fstat of shared memory")?;
+        // Attack: an offset near the end of the number space, so that the sum is small.
+        let impossible = HostError::Impossible { offset, len: len as u64 };
+        let end = offset.checked_add(len as u64).filter(|_| len > 0).ok_or(impossible)?;
+        if end > stat.st_size as u64 {
+            return Err(HostError::TooShort { size: stat.st_size as u64, needed: end });
+        }
+        // Huge pages are mapped whole.
+        let page = if kind == HUGETLBFS { (stat.st_blksize as u64).max(PAGE) } else { PAGE };
+        let begin = offset - offset % page;
+        let mapped = (end - begin).next_multiple_of(page) as usize;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at a place that the kernel chooses replaces nothing.
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), mapped, protection, flags, file, begin) };
+        let base = base.named("mmap of shared memory")?;
+        let base = NonNull::new(base.cast()).ok_or(HostError::Impossible { offset, len: len as u64 })?;
+        Ok(Mapping { base, mapped, skip: (offset - begin) as usize, len })
+    }
+
+    /// Maps a whole memfd that is sealed against shrinking and growing.
+    pub fn sealed(file: &OwnedFd) -> Result<Arc<Mapping>, HostError> {
+        let seals = rustix::fs::fcntl_get_seals(file).named("reading the seals of shared memory")?;
+        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+            return Err(HostError::NotSealed);
+        }
+        let size = rustix::fs::fstat(file).named("fstat of shared memory")?.st_size;
+        Ok(Arc::new(Mapping::shared(file, 0, size as usize)?))
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a mapping has bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first byte, for finding faults.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        let base = self.base.addr().get();
+        base..base + self.mapped
+    }
+
+    /// The mapping as words that several processes of ours count in; empty where it isn't aligned for that.
+    pub fn words(&self) -> &[AtomicU64] {
+        if self.skip % 8 != 0 {
+            return &[];
+        }
+        // SAFETY: the range is mapped while `self` lives, aligned (checked), and touched as atomics only.
+        unsafe { std::slice::from_raw_parts(self.base.add(self.skip).cast().as_ptr(), self.len / 8) }
+    }
+
+    /// The mapping as a region of a peer's memory, which keeps it mapped.
+    pub fn region_at(self: Arc<Mapping>, guest: u64, user: u64) -> Region {
+        // SAFETY: `skip..skip + len` lies within the mapping, which the region keeps.
+        unsafe { Region::new(guest, user, self.len as u64, self.base.add(self.skip), self) }
+    }
+
+    /// The mapping as a region whose addresses are offsets into it.
+    pub fn region(self: Arc<Mapping>) -> Region {
+        self.region_at(0, 0)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us, and nobody has a pointer into it any more: spans borrow the keeper.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
+    }
+}
+
+/// Maps `len` bytes of a peer's `file` from `offset` on, as the part of its memory at `guest` and `user`.
+pub fn map_region(
+    file: impl AsFd,
+    offset: u64,
+    len: u64,
+    guest: u64,
+    user: u64,
+) -> Result<Region, HostError> {
+    let size = usize::try_from(len).ok().filter(|&size| size <= isize::MAX as usize);
+    let size = size.ok_or(HostError::Impossible { offset, len })?;
+    Ok(Arc::new(Mapping::shared(file, offset, size)?).region_at(guest, user))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_lies_within_its_file() {
+        let file = memfd("test", 8192).unwrap();
+        assert_eq!(map_region(&file, 100, 8092, 0, 0).unwrap().len, 8092);
+        assert!(matches!(map_region(&file, 100, 8093, 0, 0), Err(HostError::TooShort { .. })));
+        assert!(matches!(map_region(&file, u64::MAX, 2, 0, 0), Err(HostError::Impossible { .. })));
+        assert!(matches!(map_region(&file, 0, 0, 0, 0), Err(HostError::Impossible { .. })));
+        assert!(matches!(map_region(&file, 0, u64::MAX, 0, 0), Err(HostError::Impossible { .. })));
+    }
+
+    #[test]
+    fn a_file_on_a_disk_is_no_memory() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(matches!(Mapping::shared(&file, 0, 10), Err(HostError::NotMemory(_))));
+    }
+
+    #[test]
+    fn what_one_mapping_writes_another_reads() {
+        use ringway_mem::{Hint, Memory};
+        let file = memfd("test", 4096).unwrap();
+        let at = Memory::new(vec![map_region(&file, 10, 100, 0x5000, 0).unwrap()]).unwrap();
+        at.span_mut(0x5000, 3, &mut Hint::default()).unwrap().write(b"abc");
+        let whole = Memory::new(vec![Mapping::sealed(&file).unwrap().region()]).unwrap();
+        let mut read = [0; 3];
+        whole.span(10, 3, &mut Hint::default()).unwrap().read(&mut read);
+        assert_eq!(&read, b"abc");
+    }
+}

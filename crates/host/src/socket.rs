@@ -1,0 +1,115 @@
+//! UNIX sockets that carry descriptors.
+
+use crate::error::{HostError, Named};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// Descriptors that one message carries at most (the kernel's SCM_MAX_FD).
+pub const DESCRIPTORS: usize = 253;
+
+/// Sends bytes, and descriptors with the first of them; returns how many bytes went. Waits where the socket blocks.
+pub fn send_with(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<usize, HostError> {
+    // A socket that nobody reads any more is an error, not a signal.
+    send(socket, bytes, descriptors, SendFlags::NOSIGNAL).named("sending on a socket")
+}
+
+/// Sends bytes without waiting: a message whose reader doesn't read is lost.
+pub fn try_write(socket: BorrowedFd<'_>, bytes: &[u8]) {
+    let _ = send(socket, bytes, &[], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+}
+
+fn send(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> Result<usize, Errno> {
+    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::TOOMANYREFS);
+    }
+    loop {
+        match rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Receives bytes and the descriptors that came with them; no bytes when the other end is closed. Waits where the
+/// socket blocks. Attack: more than `most` descriptors, to fill our table; those beyond are closed at once.
+pub fn receive_with(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    most: usize,
+) -> Result<(usize, Vec<OwnedFd>), HostError> {
+    receive(socket, bytes, most, RecvFlags::CMSG_CLOEXEC).named("receiving on a socket")
+}
+
+/// The same without waiting: `None` when there is nothing yet.
+pub fn try_receive_with(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    most: usize,
+) -> Result<Option<(usize, Vec<OwnedFd>)>, HostError> {
+    match receive(socket, bytes, most, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) {
+        Err(Errno::AGAIN) => Ok(None),
+        result => result.map(Some).named("receiving on a socket"),
+    }
+}
+
+fn receive(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    most: usize,
+    flags: RecvFlags,
+) -> Result<(usize, Vec<OwnedFd>), Errno> {
+    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags) {
+            Err(Errno::INTR) => {}
+            result => break result?,
+        }
+    };
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    descriptors.truncate(most);
+    Ok((received.bytes, descriptors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn descriptors_come_with_their_bytes_and_surplus_ones_are_closed() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        assert!(try_receive_with(ours.as_fd(), &mut [0; 8], 4).unwrap().is_none());
+        let fd = theirs.as_fd();
+        assert_eq!(send_with(theirs.as_fd(), b"abc", &[fd, fd, fd]).unwrap(), 3);
+        let mut bytes = [0; 8];
+        let (count, descriptors) = receive_with(ours.as_fd(), &mut bytes, 2).unwrap();
+        assert_eq!((count, descriptors.len(), &bytes[..3]), (3, 2, &b"abc"[..]));
+        drop((descriptors, theirs));
+        assert_eq!(receive_with(ours.as_fd(), &mut bytes, 2).unwrap().0, 0);
+        assert!(send_with(ours.as_fd(), b"x", &[]).is_err());
+    }
+}

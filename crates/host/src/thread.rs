@@ -1,0 +1,64 @@
+//! Threads and the cores they run on.
+
+use crate::error::{HostError, Named};
+use rustix::thread::CpuSet;
+use std::thread::JoinHandle;
+
+/// Starts a thread, on one core if one is given.
+pub fn spawn<T: Send + 'static>(
+    name: &str,
+    core: Option<usize>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, HostError> {
+    if let Some(core) = core {
+        check(core)?;
+    }
+    let builder = std::thread::Builder::new().name(name.into());
+    let run = move || {
+        if let Some(core) = core {
+            // Checked above; a core that went away since leaves the thread where the kernel puts it.
+            let _ = pin(core);
+        }
+        work()
+    };
+    builder.spawn(run).named("starting a thread")
+}
+
+fn check(core: usize) -> Result<(), HostError> {
+    let known = allowed_cores()?.contains(&core);
+    if known { Ok(()) } else { Err(HostError::NoCore { core, allowed: allowed_cores()? }) }
+}
+
+/// Keeps the calling thread on one core.
+pub fn pin(core: usize) -> Result<(), HostError> {
+    check(core)?;
+    let mut set = CpuSet::new();
+    set.set(core);
+    rustix::thread::sched_setaffinity(None, &set).named("pinning a thread")
+}
+
+/// The cores that this process may run on.
+pub fn allowed_cores() -> Result<Vec<usize>, HostError> {
+    let set = rustix::thread::sched_getaffinity(None).named("reading the allowed cores")?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
+}
+
+/// A number that nobody can guess.
+pub fn random() -> Result<u64, HostError> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).named("getrandom")?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_stays_on_its_core() {
+        let core = *allowed_cores().unwrap().last().unwrap();
+        let thread = spawn("pinned", Some(core), || allowed_cores().unwrap()).unwrap();
+        assert_eq!(thread.join().unwrap(), [core]);
+        assert!(matches!(spawn("nowhere", Some(100_000), || ()), Err(HostError::NoCore { .. })));
+    }
+}
