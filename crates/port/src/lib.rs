@@ -1,7 +1,9 @@
 //! The kinds of port, one folder each.
 
 mod doorbell;
+pub mod null;
 pub mod offload;
+pub mod source;
 
 pub use doorbell::{Doorbell, Silent};
 

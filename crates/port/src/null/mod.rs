@@ -1,0 +1,58 @@
+//! A port that swallows whatever it gets and never sends anything: for measuring what comes before it.
+
+mod rx;
+mod tx;
+
+pub use rx::NullRx;
+pub use tx::NullTx;
+
+use crate::Queue;
+use ringway_frame::{Caps, LARGEST, Needs};
+
+/// What the port claims to be able to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Queue pairs, at least one.
+    pub queues: u16,
+    /// Its capabilities. With fewer, frames are completed in software before they are swallowed.
+    pub caps: Caps,
+}
+
+impl Default for Config {
+    /// One queue pair that takes everything as it is.
+    fn default() -> Config {
+        Config { queues: 1, caps: Caps { offloads: Needs::ALL, largest: LARGEST } }
+    }
+}
+
+/// The port's queues.
+pub fn queues(config: &Config) -> Vec<Queue> {
+    (0..config.queues.max(1))
+        .map(|_| Queue { tx: Box::new(NullTx), rx: Box::new(NullRx::new(config.caps)) })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_frame::{Burst, Offload, Storage};
+    use ringway_mem::{Reader, Span};
+
+    #[test]
+    fn it_takes_everything_and_gives_nothing() {
+        let mut reader = Reader::register().unwrap();
+        let turn = reader.turn(0);
+        let Some(Queue { mut tx, mut rx }) = queues(&Config::default()).pop() else { panic!("no queue") };
+        let frame = [0u8; 60];
+        let mut storage = Storage::default();
+        let mut burst = Burst::begin(&mut storage);
+        tx.take(&turn, &mut burst);
+        assert!(burst.is_empty() && tx.arm(&turn));
+        burst.push(Offload::default(), Span::of(&frame)).unwrap();
+        assert_eq!(rx.caps(&turn).map(|caps| caps.largest), Some(LARGEST));
+        assert_eq!(rx.reserve(&turn, &burst, &[0, 0, 0]), 3);
+        rx.put(&turn, &burst, &[0, 0]);
+        rx.publish(&turn);
+        assert_eq!((rx.next_due(), tx.next_due()), (None, None));
+    }
+}

@@ -1,0 +1,147 @@
+//! A port that sends without end, and swallows what it gets: for measuring what comes behind it.
+//!
+//! Its frames lie ready in memory of its own, one after the other, and enough of them that they don't all
+//! stay in a first-level cache.
+
+mod frames;
+mod tx;
+
+pub use tx::SourceTx;
+
+use crate::Queue;
+use crate::null::NullRx;
+use frames::Frames;
+use ringway_frame::{Caps, LARGEST, Needs};
+use ringway_mem::Published;
+use ringway_wire::MacAddress;
+use std::sync::Arc;
+
+/// Shortest frame it sends, in bytes: Ethernet's, without the frame check sequence.
+pub const SHORTEST: u32 = 60;
+/// Bytes of memory that frames may fill: the bound on a mistyped size.
+const MEMORY: usize = 256 << 20;
+
+/// What the port sends: UDP over IPv4, checksums filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Lengths of frames in bytes, from 60 to 65,557, sent in this order over and over.
+    pub sizes: Vec<u32>,
+    /// Where the frames go.
+    pub destination: MacAddress,
+    /// Where they come from.
+    pub source: MacAddress,
+    /// How many flows they belong to, told apart by their source port.
+    pub flows: u16,
+    /// How many bytes of frames are cycled through, rounded up to whole frames: 1 MB or more.
+    pub memory: usize,
+}
+
+impl Config {
+    /// One flow of frames of one size, in 1 MB.
+    pub fn new(size: u32, source: MacAddress, destination: MacAddress) -> Config {
+        Config { sizes: vec![size], destination, source, flows: 1, memory: 1 << 20 }
+    }
+}
+
+/// Why there is no such source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// A size out of bounds.
+    #[error("a source can't send frames of {0} bytes: give sizes from {SHORTEST} to {LARGEST}")]
+    Size(u32),
+    /// No sizes.
+    #[error("a source needs at least one size of frames, from {SHORTEST} to {LARGEST} bytes")]
+    NoSize,
+    /// Too much memory.
+    #[error("a source of {0} bytes of frames: give at most {MEMORY}, and fewer sizes")]
+    Memory(usize),
+    /// A group address as the source.
+    #[error("a source can't send from {0}, which is a group address: clear the lowest bit of its first byte")]
+    Group(MacAddress),
+}
+
+/// The port's one queue.
+pub fn queue(config: &Config) -> Result<Queue, SourceError> {
+    let frames = Frames::new(config)?;
+    let caps = Caps { offloads: Needs::ALL, largest: LARGEST };
+    let tx = SourceTx::new(Published::new(Arc::new(frames)));
+    Ok(Queue { tx: Box::new(tx), rx: Box::new(NullRx::new(caps)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_frame::{BURST, Burst, Storage};
+    use ringway_mem::Reader;
+    use ringway_wire::{ethernet, ipv4, udp};
+
+    fn config() -> Config {
+        let (a, b) = (MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));
+        Config { sizes: vec![60, 1514], flows: 3, ..Config::new(60, a, b) }
+    }
+
+    #[test]
+    fn frames_are_whole_and_come_in_order() {
+        let mut reader = Reader::register().unwrap();
+        let turn = reader.turn(0);
+        let config = config();
+        let mut tx = queue(&config).unwrap().tx;
+        assert!(!tx.arm(&turn));
+        let mut storage = Storage::default();
+        let mut total = 0;
+        let mut ports = Vec::new();
+        while total < 2 << 20 {
+            let mut burst = Burst::begin(&mut storage);
+            tx.take(&turn, &mut burst);
+            assert_eq!(burst.len(), BURST);
+            for frame in 0..7 {
+                let mut bytes = [0; 2000];
+                let len = burst.read(frame, 0, &mut bytes);
+                assert_eq!(len as u32, config.sizes[ports.len() % 2]);
+                let view = ethernet::Frame::new_checked(&bytes[..len]).unwrap();
+                assert_eq!((view.source(), view.destination()), (config.source, config.destination));
+                let packet = ipv4::Packet::new_checked(view.payload()).unwrap();
+                assert!(packet.is_checksum_valid());
+                let datagram = udp::Datagram::new_checked(packet.payload()).unwrap();
+                assert!(datagram.is_checksum_valid(packet.pseudo_header(datagram.length())));
+                ports.push(datagram.source_port());
+                total += len;
+            }
+            tx.release(&turn, 7);
+        }
+        assert_eq!(ports[..4], [ports[0], ports[0] + 1, ports[0] + 2, ports[0]]);
+    }
+
+    #[test]
+    fn what_is_not_released_comes_again() {
+        let mut reader = Reader::register().unwrap();
+        let turn = reader.turn(0);
+        let mut tx = queue(&config()).unwrap().tx;
+        let mut storage = Storage::default();
+        let mut take = |tx: &mut Box<dyn ringway_frame::TxQueue>| {
+            let mut burst = Burst::begin(&mut storage);
+            tx.take(&turn, &mut burst);
+            burst.meta(0).len
+        };
+        assert_eq!((take(&mut tx), take(&mut tx)), (60, 60));
+        tx.release(&turn, 1);
+        assert_eq!(take(&mut tx), 1514);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let refused = |change: fn(&mut Config)| {
+            let mut config = config();
+            change(&mut config);
+            queue(&config).err()
+        };
+        assert_eq!(refused(|config| config.sizes = vec![59]), Some(SourceError::Size(59)));
+        assert_eq!(refused(|config| config.sizes.push(LARGEST + 1)), Some(SourceError::Size(LARGEST + 1)));
+        assert_eq!(refused(|config| config.sizes.clear()), Some(SourceError::NoSize));
+        assert_eq!(refused(|config| config.memory = usize::MAX), Some(SourceError::Memory(usize::MAX)));
+        let group = MacAddress([3; 6]);
+        assert_eq!(refused(|config| config.source = MacAddress([3; 6])), Some(SourceError::Group(group)));
+        assert_eq!(refused(|config| config.sizes = vec![LARGEST]), None);
+        assert_eq!(refused(|config| (config.flows, config.memory) = (0, 0)), None);
+    }
+}
