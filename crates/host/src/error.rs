@@ -1,6 +1,7 @@
 //! What the system can refuse.
 
 use rustix::io::Errno;
+use std::io::ErrorKind;
 
 /// Why the system didn't do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,22 @@ pub enum HostError {
     /// All places for threads that take turns are taken.
     #[error("a process has 64 workers at most")]
     TooManyReaders,
+    /// More mappings than faults can be told apart for.
+    #[error("a process can map 16384 shared regions at one time; detach some guests or rings")]
+    TooManyMappings,
+    /// A part of the sandbox can't be had.
+    #[error("the data process can't be confined: {0}")]
+    Sandbox(String),
+}
+
+impl HostError {
+    /// The kind of a failed call's error; [`ErrorKind::Other`] for what is no system's answer.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            HostError::Call { error, .. } => error.kind(),
+            _ => ErrorKind::Other,
+        }
+    }
 }
 
 /// Names the call in the error of its result.

@@ -101,12 +101,13 @@ fn timespec(nanoseconds: u64) -> Timespec {
     Timespec { tv_sec: (nanoseconds / 1_000_000_000) as i64, tv_nsec: (nanoseconds % 1_000_000_000) as i64 }
 }
 
-/// Waits until one of the descriptors is readable or closed; which are.
-pub fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> Result<Vec<bool>, HostError> {
+/// Waits until one of the descriptors is readable or closed, or for `timeout` nanoseconds; which are.
+pub fn wait_readable(descriptors: &[BorrowedFd<'_>], timeout: Option<u64>) -> Result<Vec<bool>, HostError> {
+    let timeout = timeout.map(timespec);
     let watched = descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));
     let mut watched: Vec<_> = watched.collect();
     loop {
-        match rustix::event::poll(&mut watched, None) {
+        match rustix::event::poll(&mut watched, timeout.as_ref()) {
             Ok(_) => return Ok(watched.iter().map(|fd| !fd.revents().is_empty()).collect()),
             Err(Errno::INTR) => {}
             Err(error) => return Err(HostError::Call { call: "poll", error }),

@@ -3,6 +3,7 @@
 mod clock;
 mod error;
 mod event;
+mod fault;
 mod grace;
 mod memory;
 mod socket;
@@ -11,7 +12,8 @@ mod thread;
 pub use clock::{Clock, ticks, ticks_per_second};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, signal, wait_readable};
+pub use fault::{catch_sigbus, losses};
 pub use grace::{grace, reclaim};
-pub use memory::{Mapping, map_region, memfd};
+pub use memory::{Mapping, is_lost, map_region, memfd};
 pub use socket::{DESCRIPTORS, receive_with, send_with, try_receive_with, try_write};
 pub use thread::{allowed_cores, pin, random, spawn};

@@ -1,6 +1,7 @@
 //! Shared memory: making it, and mapping it, ours or a peer's.
 
 use crate::error::{HostError, Named};
+use crate::fault::Watched;
 use ringway_mem::Region;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -33,6 +34,7 @@ pub struct Mapping {
     /// From the mapping's begin to the first byte asked for.
     skip: usize,
     len: usize,
+    watched: Watched,
 }
 
 // SAFETY: a mapping is an address range; what it allows is the same on every thread.
@@ -66,7 +68,15 @@ impl Mapping {
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), mapped, protection, flags, file, begin) };
         let base = base.named("mmap of shared memory")?;
         let base = NonNull::new(base.cast()).ok_or(HostError::Impossible { offset, len: len as u64 })?;
-        Ok(Mapping { base, mapped, skip: (offset - begin) as usize, len })
+        let skip = (offset - begin) as usize;
+        match Watched::new(base.addr().get(), mapped) {
+            Some(watched) => Ok(Mapping { base, mapped, skip, len, watched }),
+            None => {
+                // SAFETY: mapped just now, and nobody has seen the address.
+                let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), mapped) };
+                Err(HostError::TooManyMappings)
+            }
+        }
     }
 
     /// Maps a whole memfd that is sealed against shrinking and growing.
@@ -89,10 +99,10 @@ impl Mapping {
         self.len == 0
     }
 
-    /// The address of the first byte, for finding faults.
-    pub fn range(&self) -> std::ops::Range<usize> {
-        let base = self.base.addr().get();
-        base..base + self.mapped
+    /// Whether the file behind it shrank. What is there now is zeros of our own, and nobody else sees them: whoever
+    /// uses the mapping lets go of it.
+    pub fn is_lost(&self) -> bool {
+        self.watched.is_lost()
     }
 
     /// The mapping as words that several processes of ours count in; empty where it isn't aligned for that.
@@ -118,6 +128,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // A fault between the two would be nobody's, and there can be none: nobody uses the range any more.
+        self.watched.forget();
         // SAFETY: mapped by us, and nobody has a pointer into it any more: spans borrow the keeper.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
     }
@@ -134,6 +146,11 @@ pub fn map_region(
     let size = usize::try_from(len).ok().filter(|&size| size <= isize::MAX as usize);
     let size = size.ok_or(HostError::Impossible { offset, len })?;
     Ok(Arc::new(Mapping::shared(file, offset, size)?).region_at(guest, user))
+}
+
+/// Whether the file behind a region that was mapped here shrank under it.
+pub fn is_lost(region: &Region) -> bool {
+    region.keeper().downcast_ref::<Mapping>().is_some_and(Mapping::is_lost)
 }
 
 #[cfg(test)]

@@ -8,24 +8,24 @@ use rustix::net::{
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Descriptors that one message carries at most (the kernel's SCM_MAX_FD).
 pub const DESCRIPTORS: usize = 253;
 
 /// Sends bytes, and descriptors with the first of them; returns how many bytes went. Waits where the socket blocks.
 pub fn send_with(
-    socket: BorrowedFd<'_>,
+    socket: impl AsFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<usize, HostError> {
     // A socket that nobody reads any more is an error, not a signal.
-    send(socket, bytes, descriptors, SendFlags::NOSIGNAL).named("sending on a socket")
+    send(socket.as_fd(), bytes, descriptors, SendFlags::NOSIGNAL).named("sending on a socket")
 }
 
 /// Sends bytes without waiting: a message whose reader doesn't read is lost.
-pub fn try_write(socket: BorrowedFd<'_>, bytes: &[u8]) {
-    let _ = send(socket, bytes, &[], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+pub fn try_write(socket: impl AsFd, bytes: &[u8]) {
+    let _ = send(socket.as_fd(), bytes, &[], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
 fn send(
@@ -50,20 +50,20 @@ fn send(
 /// Receives bytes and the descriptors that came with them; no bytes when the other end is closed. Waits where the
 /// socket blocks. Attack: more than `most` descriptors, to fill our table; those beyond are closed at once.
 pub fn receive_with(
-    socket: BorrowedFd<'_>,
+    socket: impl AsFd,
     bytes: &mut [u8],
     most: usize,
 ) -> Result<(usize, Vec<OwnedFd>), HostError> {
-    receive(socket, bytes, most, RecvFlags::CMSG_CLOEXEC).named("receiving on a socket")
+    receive(socket.as_fd(), bytes, most, RecvFlags::CMSG_CLOEXEC).named("receiving on a socket")
 }
 
 /// The same without waiting: `None` when there is nothing yet.
 pub fn try_receive_with(
-    socket: BorrowedFd<'_>,
+    socket: impl AsFd,
     bytes: &mut [u8],
     most: usize,
 ) -> Result<Option<(usize, Vec<OwnedFd>)>, HostError> {
-    match receive(socket, bytes, most, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) {
+    match receive(socket.as_fd(), bytes, most, RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) {
         Err(Errno::AGAIN) => Ok(None),
         result => result.map(Some).named("receiving on a socket"),
     }
@@ -96,7 +96,6 @@ fn receive(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     #[test]
