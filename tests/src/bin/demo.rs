@@ -1,0 +1,205 @@
+//! The demo: the two Linux guests of `examples/two-guests.toml` talk through the switch. `scripts/demo.sh` builds it,
+//! runs it in a folder of its own, and cleans up whatever happens.
+#![allow(clippy::print_stdout)]
+use ringway_control::guest::Output;
+use ringway_tests::eventually;
+use ringway_tests::fabric::program;
+use ringway_tests::traffic::{Pings, Runs, Transfer, iperf, ping};
+use serde_json::Value;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const FABRIC: &str = "two-guests";
+const BOOT: Duration = Duration::from_secs(90);
+const SECONDS: u64 = 5;
+
+fn main() -> ExitCode {
+    let Some(file) = std::env::args().nth(1) else {
+        eprintln!("usage: demo FABRIC-FILE; scripts/demo.sh runs it");
+        return ExitCode::from(2);
+    };
+    match demo(&file) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            println!("\nNot all traffic passed.");
+            ExitCode::FAILURE
+        }
+        Err(reason) => {
+            eprintln!("demo: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo(file: &str) -> Result<bool, String> {
+    let begin = Instant::now();
+    println!("ringway up {file} --detach");
+    ringway(&["up", file, "--detach"])?;
+    let guests =
+        [Remote { name: "left", address: "10.77.0.1" }, Remote { name: "right", address: "10.77.0.2" }];
+    for guest in &guests {
+        if !eventually(BOOT, || {
+            guest.run("true", Duration::from_secs(5)).is_ok_and(|output| output.status == 0)
+        }) {
+            let why = guest.run("true", Duration::from_secs(5)).err().unwrap_or_default();
+            return Err(format!("guest {} does not answer: {why}", guest.name));
+        }
+    }
+    let kernel = guests[0].run("uname -sr", Duration::from_secs(5))?.text;
+    println!("both guests are up after {:.1} s: {}\n", begin.elapsed().as_secs_f64(), kernel.trim());
+
+    let (rows, passed) = with_rates(|| traffic(&guests));
+    println!("\n{:<16} {:<28} {:<28}", "", "left to right", "right to left");
+    for (name, cells) in rows {
+        println!("{name:<16} {:<28} {:<28}", cells[0], cells[1]);
+    }
+    counters()?;
+    ringway(&["down", FABRIC])?;
+    Ok(passed)
+}
+
+/// A guest of the running fabric.
+struct Remote {
+    name: &'static str,
+    address: &'static str,
+}
+
+impl Runs for Remote {
+    fn run(&self, command: &str, bound: Duration) -> Result<Output, String> {
+        let seconds = bound.as_secs().max(1).to_string();
+        let words =
+            ["guest", "exec", self.name, "--fabric", FABRIC, "--timeout", &seconds, "--json", "--", command];
+        let value: Value = serde_json::from_str(&ringway(&words)?).map_err(|error| error.to_string())?;
+        let status = value.get("status").and_then(Value::as_i64).unwrap_or(-1);
+        let text = value.get("text").and_then(Value::as_str).unwrap_or_default().to_string();
+        Ok(Output { status: i32::try_from(status).unwrap_or(-1), text })
+    }
+}
+
+/// Runs `ringway`; what it prints, or its error.
+fn ringway(words: &[&str]) -> Result<String, String> {
+    let output = Command::new(program()).args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{}: {error}", program().display()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_string())
+}
+
+/// A row of the table: its name, and a cell for each direction.
+type Row = (&'static str, [String; 2]);
+
+/// Every kind of traffic both ways; whether all passed.
+fn traffic(guests: &[Remote; 2]) -> (Vec<Row>, bool) {
+    let ways = [(&guests[0], guests[1].address), (&guests[1], guests[0].address)];
+    let pings = ways.map(|(from, to)| ping(from, to, 100, 56, 0.01));
+    let tcp = ways.map(|(from, to)| iperf(from, to, SECONDS, ""));
+    let udp = ways.map(|(from, to)| iperf(from, to, SECONDS, "-u -b 100M -l 1400"));
+    let passed = pings.iter().all(|result| result.as_ref().is_ok_and(|pings| pings.lost() == 0))
+        && tcp.iter().all(|result| result.as_ref().is_ok_and(|tcp| tcp.rate > 0.0))
+        && udp.iter().all(|result| result.as_ref().is_ok_and(|udp| udp.datagrams > 0.0));
+    let rows = vec![
+        (
+            "ping",
+            pings
+                .each_ref()
+                .map(|result| cell(result, |pings| format!("{} of {} lost", pings.lost(), pings.sent))),
+        ),
+        ("RTT min/med/p99", pings.each_ref().map(|result| cell(result, round_trip))),
+        ("TCP", tcp.map(|result| cell(&result, |tcp| format!("{:.2} Gb/s", tcp.rate)))),
+        ("UDP, 1400 bytes", udp.map(|result| cell(&result, datagrams))),
+    ];
+    (rows, passed)
+}
+
+fn cell<T>(result: &Result<T, String>, show: impl Fn(&T) -> String) -> String {
+    result.as_ref().map_or_else(|reason| format!("failed: {reason}"), show)
+}
+
+fn round_trip(pings: &Pings) -> String {
+    let [least, middle, most] = [0.0, 0.5, 0.99].map(|part| pings.quantile(part));
+    format!("{least:.3} / {middle:.3} / {most:.3} ms")
+}
+
+fn datagrams(udp: &Transfer) -> String {
+    format!("{:.3} Gb/s, {:.1}% lost", udp.rate, udp.lost)
+}
+
+/// Does `work` while each port's rates are printed once a second.
+fn with_rates<T>(work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut before = (Instant::now(), ports().unwrap_or_default());
+            while !eventually(Duration::from_secs(1), || done.load(Ordering::Relaxed)) {
+                let now = (Instant::now(), ports().unwrap_or_default());
+                println!("{}", rates(&before.1, &now.1, (now.0 - before.0).as_secs_f64()));
+                before = now;
+            }
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+/// What a port has counted.
+#[derive(Default, Clone)]
+struct Port {
+    name: String,
+    tx: [u64; 2],
+    rx: [u64; 2],
+    drops: Vec<(String, u64)>,
+}
+
+fn rates(before: &[Port], now: &[Port], seconds: f64) -> String {
+    let each = now.iter().zip(before).map(|(now, before)| {
+        let a = |after: [u64; 2], first: [u64; 2]| {
+            let [frames, bytes] =
+                [0, 1].map(|at: usize| after[at].saturating_sub(first[at]) as f64 / seconds);
+            format!("{:>7.1} kpps {:>6.3} Gb/s", frames / 1e3, bytes * 8e-9)
+        };
+        format!("{:<6} sends {}  receives {}", now.name, a(now.tx, before.tx), a(now.rx, before.rx))
+    });
+    each.collect::<Vec<_>>().join("   ")
+}
+
+/// The counters of every port, as `ringway stats --json` says.
+fn ports() -> Result<Vec<Port>, String> {
+    let text = ringway(&["stats", FABRIC, "--json"])?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let list = value.get("ports").and_then(Value::as_array).ok_or("stats without ports")?;
+    Ok(list.iter().map(port).collect())
+}
+
+fn port(value: &Value) -> Port {
+    let number = |key: &str| value.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let mut drops = Vec::new();
+    for side in ["tx_drops", "rx_drops"] {
+        for (reason, count) in value.get(side).and_then(Value::as_object).into_iter().flatten() {
+            let count = count.as_u64().unwrap_or(0);
+            if count > 0 {
+                drops.push((format!("{} {reason}", side.replace("_drops", "")), count));
+            }
+        }
+    }
+    Port {
+        name: value.get("name").and_then(Value::as_str).unwrap_or_default().to_string(),
+        tx: [number("tx_frames"), number("tx_bytes")],
+        rx: [number("rx_frames"), number("rx_bytes")],
+        drops,
+    }
+}
+
+/// Prints frames and drops of every port.
+fn counters() -> Result<(), String> {
+    println!("\n{:<8} {:>12} {:>12}  drops", "port", "frames sent", "received");
+    for port in ports()? {
+        let drops: Vec<String> =
+            port.drops.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
+        let drops = if drops.is_empty() { "none".to_string() } else { drops.join(", ") };
+        println!("{:<8} {:>12} {:>12}  {drops}", port.name, port.tx[0], port.rx[0]);
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! A running `ringway`.
+use crate::eventually;
+use ringway_control::guest::{Attachment, Guest, Interface, Kind, Spec};
+use serde_json::Value;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long a guest may take to boot, on a machine with much else to do.
+pub const BOOT: Duration = Duration::from_secs(120);
+
+/// The release program, built by `cargo build --release -p ringway-cli`, beside this one.
+pub fn program() -> PathBuf {
+    let me = std::env::current_exe().unwrap_or_default();
+    let beside = |folder: &Path| folder.join("ringway");
+    let folders = me.ancestors().skip(1).take(2);
+    folders.map(beside).find(|path| path.is_file()).unwrap_or_else(|| "ringway".into())
+}
+
+/// A fabric that runs in a folder of its own; it ends with this.
+pub struct Fabric {
+    child: Child,
+    name: String,
+    folder: PathBuf,
+}
+
+impl Fabric {
+    /// Starts the fabric `name`, described by `text`, and waits until it answers.
+    pub fn up(folder: &Path, name: &str, text: &str) -> io::Result<Fabric> {
+        let file = folder.join(format!("{name}.toml"));
+        std::fs::write(&file, format!("[fabric]\nname = \"{name}\"\n{text}"))?;
+        let log = File::options().create(true).append(true).open(folder.join(format!("{name}.log")))?;
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM", "--"]).arg(program()).arg("up").arg(&file);
+        command.env("RINGWAY_RUN", folder).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let mut fabric =
+            Fabric { child: command.spawn()?, name: name.to_string(), folder: folder.to_path_buf() };
+        let mut ended = false;
+        let up = eventually(Duration::from_secs(20), || {
+            ended = fabric.child.try_wait().is_ok_and(|status| status.is_some());
+            ended || fabric.ask(&["ps", "--json"]).is_ok()
+        });
+        if up && !ended {
+            return Ok(fabric);
+        }
+        let said = std::fs::read_to_string(folder.join(format!("{name}.log"))).unwrap_or_default();
+        Err(io::Error::other(format!("fabric {name} does not come up:\n{said}")))
+    }
+
+    /// The process of `control`.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A socket of one of its ports.
+    pub fn socket(&self, file: &str) -> PathBuf {
+        self.folder.join(&self.name).join(file)
+    }
+
+    /// Asks `ringway` about this fabric; its answer as JSON.
+    pub fn ask(&self, words: &[&str]) -> io::Result<Value> {
+        let mut command = Command::new(program());
+        command.args(words).env("RINGWAY_RUN", &self.folder).stdin(Stdio::null());
+        let output = command.output()?;
+        if !output.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        serde_json::from_slice(&output.stdout).map_err(io::Error::other)
+    }
+
+    /// Ends it at once, as a crash would.
+    pub fn crash(mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts a guest on the port `port` and waits until it is ready.
+    pub fn guest(&self, kind: Kind, port: &str, host: u8, options: &[&str]) -> Guest {
+        self.guest_with(kind, port, host, |interface| {
+            interface.options = options.iter().map(ToString::to_string).collect();
+        })
+    }
+
+    /// The same, with changes to its interface.
+    pub fn guest_with(&self, kind: Kind, port: &str, host: u8, change: impl FnOnce(&mut Interface)) -> Guest {
+        let attachment =
+            Attachment::VhostUser { socket: self.socket(&format!("{port}.sock")), listen: false };
+        let address = Some(format!("10.99.0.{host}/24"));
+        let mut interface = Interface { address, ..Interface::new(attachment) };
+        change(&mut interface);
+        start(Spec::new(port, kind, vec![interface]), &self.folder.join(format!("guest-{port}")))
+    }
+}
+
+/// Starts a guest and waits until it is ready; a test can't go on without.
+#[allow(clippy::panic)]
+pub fn start(spec: Spec, folder: &Path) -> Guest {
+    let ready = Guest::start(spec, folder).and_then(|guest| guest.ready(BOOT).map(|()| guest));
+    ready.unwrap_or_else(|error| {
+        let console = std::fs::read_to_string(folder.join("console.log")).unwrap_or_default();
+        let last: Vec<&str> = console.lines().rev().take(15).collect();
+        panic!("{error}\n{}", last.into_iter().rev().collect::<Vec<_>>().join("\n"));
+    })
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        let ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
+        if !ended(&mut self.child) {
+            // It answers, or is ended below.
+            let _ = Command::new(program())
+                .args(["down", &self.name])
+                .env("RINGWAY_RUN", &self.folder)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+            eventually(Duration::from_secs(5), || ended(&mut self.child));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,33 @@
+//! A folder of one test.
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A folder that is removed with its contents, unless the test failed: then its logs stay, and it says where.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes one. Its path is short, since a socket's is at most 107 bytes.
+    pub fn new(name: &str) -> std::io::Result<Folder> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("rw-{name}-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Folder(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("logs are in {}", self.0.display());
+        } else {
+            // What could not be removed harms nobody.
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}

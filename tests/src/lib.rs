@@ -1,0 +1,22 @@
+//! A testbed: a fabric of its own in a folder of its own, with real guests and DPDK on its ports.
+//!
+//! Everything it starts ends with it; nothing of it collides with another that runs beside it.
+pub mod bridge;
+pub mod dpdk;
+pub mod fabric;
+pub mod folder;
+pub mod traffic;
+
+use std::time::{Duration, Instant};
+
+/// Waits until `holds` does, looking every few milliseconds; false when it did not within `bound`.
+pub fn eventually(bound: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + bound;
+    while !holds() {
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}

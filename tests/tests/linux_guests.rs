@@ -1,0 +1,180 @@
+//! Linux guests on the ports of a switch: User-Mode Linux and QEMU, what they negotiate, and what they do to their ports.
+// A test that can't go on ends.
+#![allow(clippy::unwrap_used, clippy::panic)]
+use ringway_control::guest::{Guest, Kind, Spec};
+use ringway_tests::bridge::Bridge;
+use ringway_tests::eventually;
+use ringway_tests::fabric::{self, BOOT, Fabric};
+use ringway_tests::folder::Folder;
+use ringway_tests::traffic::{iperf, ping};
+use std::time::Duration;
+
+const BOUND: Duration = Duration::from_secs(40);
+
+fn ports(names: &[&str], more: &str) -> String {
+    let port = |name: &&str| {
+        format!("[port.{name}]\nkind = \"vhost-user\"\nsocket = \"{name}.sock\"\nswitch = \"main\"\n{more}\n")
+    };
+    format!("[switch.main]\n{}", names.iter().map(port).collect::<String>())
+}
+
+fn ran(guest: &Guest, command: &str) -> String {
+    let output = guest.run(command, BOUND).unwrap();
+    assert_eq!(output.status, 0, "{}: {command}:\n{}", guest.spec().name, output.text);
+    output.text.trim().to_string()
+}
+
+/// Pings lose nothing, TCP and UDP arrive, and a large file arrives as it was sent.
+fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
+    for (from, to) in [(one, to[1]), (other, to[0])] {
+        for size in [18, 56, 1472] {
+            let pings = ping(from, to, 10, size, 0.05).unwrap();
+            assert_eq!(pings.lost(), 0, "{size} bytes from {} to {to}: {pings:?}", from.spec().name);
+        }
+        let tcp = iperf(from, to, 2, "").unwrap_or_else(|error| panic!("TCP to {to}: {error}"));
+        assert!(tcp.rate > 0.0, "{tcp:?}");
+        let udp =
+            iperf(from, to, 1, "-u -b 20M -l 1400").unwrap_or_else(|error| panic!("UDP to {to}: {error}"));
+        assert!(udp.datagrams > 0.0, "{udp:?}");
+    }
+    let (receiver, address) = (other, to[1]);
+    // Without an input that stays open, it would end the connection before the file is there.
+    ran(
+        receiver,
+        "mkfifo /tmp/open; (nc -l -p 7000 <>/tmp/open >/tmp/file; touch /tmp/whole) >/dev/null 2>&1 &",
+    );
+    ran(one, "dd if=/dev/urandom of=/tmp/file bs=64k count=256 2>/dev/null");
+    ran(
+        one,
+        &format!(
+            "for i in 1 2 3 4 5 6 7 8 9; do busybox nc {address} 7000 </tmp/file && break; usleep 200000; done"
+        ),
+    );
+    let whole = eventually(BOUND, || {
+        receiver.run("test -e /tmp/whole", BOUND).is_ok_and(|output| output.status == 0)
+    });
+    assert!(whole, "the file does not arrive");
+    assert_eq!(
+        ran(one, "sha256sum </tmp/file"),
+        ran(receiver, "sha256sum </tmp/file"),
+        "the file arrives changed"
+    );
+    ran(one, "rm /tmp/file");
+    ran(receiver, "rm /tmp/file /tmp/whole /tmp/open");
+}
+
+fn reaches(from: &Guest, to: &str) -> bool {
+    eventually(BOUND, || ping(from, to, 1, 56, 0.1).is_ok_and(|pings| pings.lost() == 0))
+}
+
+/// The same guests without Ringway: what they can't do here, no port can be blamed for.
+#[test]
+fn on_a_linux_bridge() {
+    let Ok(bridge) = Bridge::new("rwtest", 2) else {
+        eprintln!("no permission to make a bridge: not tried");
+        return;
+    };
+    let folder = Folder::new("bridge").unwrap();
+    for kind in [Kind::Uml, Kind::Qemu] {
+        let start = |name: &str, index: usize, host: u8| {
+            let spec = Spec::new(name, kind, vec![bridge.interface(index, host)]);
+            fabric::start(spec, &folder.path().join(name))
+        };
+        let (left, right) = (start("left", 0, 1), start("right", 1, 2));
+        talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
+    }
+}
+
+#[test]
+fn user_mode_linux() {
+    let folder = Folder::new("uml").unwrap();
+    let fabric = Fabric::up(folder.path(), "uml", &ports(&["left", "right"], "")).unwrap();
+    let left = fabric.guest(Kind::Uml, "left", 1, &[]);
+    let right = fabric.guest(Kind::Uml, "right", 2, &[]);
+    talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
+}
+
+#[test]
+fn user_mode_linux_comes_and_goes() {
+    let folder = Folder::new("umlgo").unwrap();
+    let fabric = Fabric::up(folder.path(), "umlgo", &ports(&["left", "right"], "")).unwrap();
+    let left = fabric.guest(Kind::Uml, "left", 1, &[]);
+    let right = fabric.guest(Kind::Uml, "right", 2, &[]);
+    assert!(reaches(&left, "10.99.0.2"), "no ping at first");
+    left.reboot(BOOT).unwrap();
+    assert!(reaches(&left, "10.99.0.2"), "no ping after a reboot");
+    for round in 0..3 {
+        ran(&left, "rmmod virtio_net && insmod /modules/*-virtio_net.ko && usleep 300000");
+        ran(&left, "ip address add 10.99.0.1/24 dev eth0 && ip link set eth0 up");
+        assert!(reaches(&left, "10.99.0.2"), "no ping after reload {round} of the driver");
+    }
+    // A power failure in the middle of a transfer, then another guest on the same port.
+    let busy = iperf_in_background(&left);
+    left.kill();
+    drop(left);
+    assert!(busy);
+    let left = fabric.guest(Kind::Uml, "left", 1, &[]);
+    assert!(reaches(&left, "10.99.0.2"), "no ping after a kill");
+    assert!(reaches(&right, "10.99.0.1"), "no ping back after a kill");
+}
+
+/// Starts a transfer and waits until it runs.
+fn iperf_in_background(guest: &Guest) -> bool {
+    ran(guest, "(iperf3 -c 10.99.0.2 -t 60 >/dev/null 2>&1) >/dev/null 2>&1 &");
+    eventually(BOUND, || {
+        guest.run("pidof iperf3 && netstat -tn | grep -q 5201", BOUND).is_ok_and(|out| out.status == 0)
+    })
+}
+
+#[test]
+fn qemu() {
+    let folder = Folder::new("qemu").unwrap();
+    let fabric = Fabric::up(folder.path(), "qemu", &ports(&["left", "right"], "")).unwrap();
+    let left = fabric.guest(Kind::Qemu, "left", 1, &[]);
+    let right = fabric.guest(Kind::Qemu, "right", 2, &["packed=on"]);
+    talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
+    left.reboot(BOOT).unwrap();
+    assert!(reaches(&left, "10.99.0.2"), "no ping after a reboot");
+}
+
+/// QEMU connects again by itself, and its guest sends on, when `ringway` has crashed and is started again.
+#[test]
+fn qemu_outlives_the_back_end() {
+    let folder = Folder::new("again").unwrap();
+    let text = ports(&["left", "right"], "");
+    let fabric = Fabric::up(folder.path(), "again", &text).unwrap();
+    let qemu = fabric.guest(Kind::Qemu, "left", 1, &[]);
+    let uml = fabric.guest(Kind::Uml, "right", 2, &[]);
+    assert!(reaches(&qemu, "10.99.0.2"), "no ping between QEMU and User-Mode Linux");
+    // User-Mode Linux does not connect again; it is started again after the crash.
+    drop(uml);
+    fabric.crash();
+    let fabric = Fabric::up(folder.path(), "again", &text).unwrap();
+    let _uml = fabric.guest(Kind::Uml, "right", 2, &[]);
+    assert!(reaches(&qemu, "10.99.0.2"), "no ping after the restart");
+}
+
+/// Several queue pairs, and a front-end that listens while we connect.
+#[test]
+fn qemu_with_two_queues_listens() {
+    let folder = Folder::new("listen").unwrap();
+    let socket = folder.path().join("qemu.fe");
+    let client = format!(
+        "[port.left]\nkind = \"vhost-user\"\nrole = \"client\"\nsocket = \"{}\"\nqueues = 2\nswitch = \"main\"\n",
+        socket.display()
+    );
+    let fabric = Fabric::up(folder.path(), "listen", &(ports(&["right"], "") + &client)).unwrap();
+    let left = fabric.guest_with(Kind::Qemu, "left", 1, |interface| {
+        interface.queues = 2;
+        interface.attachment = ringway_control::guest::Attachment::VhostUser { socket, listen: true };
+    });
+    let _right = fabric.guest(Kind::Uml, "right", 2, &[]);
+    assert!(reaches(&left, "10.99.0.2"), "no ping");
+    let channels = ran(&left, "ethtool -l eth0");
+    assert!(
+        channels.matches("Combined:\t2").count() == 2 || channels.matches("2").count() >= 2,
+        "{channels}"
+    );
+    let tcp = iperf(&left, "10.99.0.2", 2, "-P 4").unwrap_or_else(|error| panic!("TCP: {error}"));
+    assert!(tcp.rate > 0.0);
+}

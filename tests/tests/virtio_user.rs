@@ -1,0 +1,122 @@
+//! DPDK's virtio-user as front-end on both ports of a switch, in every ring format that it has.
+// A test that can't go on ends.
+#![allow(clippy::unwrap_used, clippy::panic)]
+use ringway_tests::dpdk::{Testpmd, installed};
+use ringway_tests::fabric::Fabric;
+use ringway_tests::folder::Folder;
+use std::time::Duration;
+
+const BOUND: Duration = Duration::from_secs(20);
+
+fn two_ports(queues: u16) -> String {
+    let port = |name: &str| {
+        format!(
+            "[port.{name}]\nkind = \"vhost-user\"\nsocket = \"{name}.sock\"\nqueues = {queues}\nswitch = \"main\"\n"
+        )
+    };
+    format!("[switch.main]\n{}{}", port("left"), port("right"))
+}
+
+/// Frames go round between two ports with these options.
+fn goes_round(name: &str, options: &str, queues: u16) {
+    if !installed() {
+        eprintln!("dpdk-testpmd is not installed: not tried");
+        return;
+    }
+    let folder = Folder::new(name).unwrap();
+    let fabric = Fabric::up(folder.path(), name, &two_ports(queues)).unwrap();
+    let (left, right) = (fabric.socket("left.sock"), fabric.socket("right.sock"));
+    let mut testpmd = Testpmd::start(folder.path(), [&left, &right], options, queues).unwrap();
+    testpmd.forward().unwrap();
+    assert!(testpmd.flows(3_000, BOUND).unwrap(), "frames do not go round with {options:?}");
+}
+
+#[test]
+fn split() {
+    goes_round("split", "", 1);
+}
+
+#[test]
+fn packed() {
+    goes_round("packed", "packed_vq=1", 1);
+}
+
+#[test]
+fn split_in_order() {
+    goes_round("inorder", "in_order=1,mrg_rxbuf=0", 1);
+}
+
+#[test]
+fn split_in_order_mergeable() {
+    goes_round("inordermrg", "in_order=1,mrg_rxbuf=1", 1);
+}
+
+#[test]
+fn packed_in_order() {
+    goes_round("packedinorder", "packed_vq=1,in_order=1,mrg_rxbuf=0", 1);
+}
+
+#[test]
+fn split_without_mergeable_buffers() {
+    goes_round("nomrg", "mrg_rxbuf=0,in_order=0", 1);
+}
+
+#[test]
+fn split_with_two_queues() {
+    goes_round("mq", "", 2);
+}
+
+#[test]
+fn packed_with_two_queues() {
+    goes_round("packedmq", "packed_vq=1", 2);
+}
+
+/// A front-end that is killed at any moment leaves a port that the next one can use.
+#[test]
+fn a_killed_front_end_leaves_a_working_port() {
+    if !installed() {
+        return;
+    }
+    let folder = Folder::new("kills").unwrap();
+    let fabric = Fabric::up(folder.path(), "kills", &two_ports(1)).unwrap();
+    let (left, right) = (fabric.socket("left.sock"), fabric.socket("right.sock"));
+    let frames = [0, 1, 100, 1_000, 3_000];
+    for (round, after) in frames.into_iter().enumerate() {
+        let options = if round % 2 == 0 { "" } else { "packed_vq=1" };
+        let mut testpmd = Testpmd::start(folder.path(), [&left, &right], options, 1).unwrap();
+        if after > 0 {
+            testpmd.forward().unwrap();
+            assert!(testpmd.flows(after, BOUND).unwrap(), "round {round}: no frames after {round} kills");
+        }
+        testpmd.kill();
+    }
+}
+
+/// virtio-user as server: the back-end connects, and connects again after it was restarted.
+#[test]
+fn a_restarted_back_end_connects_again() {
+    if !installed() {
+        return;
+    }
+    let folder = Folder::new("restart").unwrap();
+    let sockets = ["left", "right"].map(|name| folder.path().join(format!("{name}.fe")));
+    let port = |name: &str, socket: &std::path::Path| {
+        let socket = socket.display();
+        format!(
+            "[port.{name}]\nkind = \"vhost-user\"\nrole = \"client\"\nsocket = \"{socket}\"\nswitch = \"main\"\n"
+        )
+    };
+    let text = format!("[switch.main]\n{}{}", port("left", &sockets[0]), port("right", &sockets[1]));
+    let fabric = Fabric::up(folder.path(), "restart", &text).unwrap();
+    let mut testpmd = Testpmd::start(folder.path(), [&sockets[0], &sockets[1]], "server=1", 1).unwrap();
+    testpmd.forward().unwrap();
+    assert!(testpmd.flows(1_000, BOUND).unwrap(), "no frames before the restart");
+    fabric.crash();
+    let _fabric = Fabric::up(folder.path(), "restart", &text).unwrap();
+    // The frames that were under way went with the back-end.
+    let again = (0..20).any(|_| {
+        let sent = testpmd.command("stop").and_then(|()| testpmd.forward());
+        sent.is_ok() && testpmd.flows(1_000, Duration::from_secs(2)).unwrap()
+    });
+    assert!(again, "no frames after the restart");
+}
