@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_resting_reader_is_not_waited_for() {
         let mut reader = Reader::register().unwrap();
-        drop(reader.turn(0));
+        let _ = reader.turn(0);
         reader.rest();
         grace();
     }

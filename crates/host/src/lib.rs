@@ -6,6 +6,7 @@ mod event;
 mod fault;
 mod grace;
 mod memory;
+mod sandbox;
 mod socket;
 mod thread;
 
@@ -15,5 +16,6 @@ pub use event::{Epoll, EventFd, set_nonblocking, signal, wait_readable};
 pub use fault::{catch_sigbus, losses};
 pub use grace::{grace, reclaim};
 pub use memory::{Mapping, is_lost, map_region, memfd};
+pub use sandbox::{Confinement, confine_data};
 pub use socket::{DESCRIPTORS, receive_with, send_with, try_receive_with, try_write};
 pub use thread::{allowed_cores, pin, random, spawn};

@@ -107,7 +107,7 @@ impl Mapping {
 
     /// The mapping as words that several processes of ours count in; empty where it isn't aligned for that.
     pub fn words(&self) -> &[AtomicU64] {
-        if self.skip % 8 != 0 {
+        if !self.skip.is_multiple_of(8) {
             return &[];
         }
         // SAFETY: the range is mapped while `self` lives, aligned (checked), and touched as atomics only.

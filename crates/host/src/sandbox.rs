@@ -1,0 +1,33 @@
+//! The `data` process gives up what it doesn't need: identity, capabilities, the file system, and all system calls but
+//! those of the data path.
+//!
+//! Whoever takes over a worker through a guest's frames finds a process that can't open, connect, execute or trace
+//! anything, and that may use the descriptors it has.
+
+mod calls;
+mod files;
+mod identity;
+
+use crate::error::HostError;
+
+/// What could be given up. Without seccomp there is no confinement, and so no such value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confinement {
+    /// Whether the user was changed from root to nobody.
+    pub is_nobody: bool,
+    /// Whether landlock forbids the file system too.
+    pub landlock: bool,
+}
+
+/// Confines this process for good. To be called before the first thread is made, so that every thread has it; what a
+/// confined process needs of the file system is read here first.
+pub fn confine_data() -> Result<Confinement, HostError> {
+    crate::clock::Clock::new();
+    crate::grace::grace();
+    let is_nobody = identity::drop_privileges()?;
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|error| HostError::Call { call: "no_new_privs", error })?;
+    let landlock = files::forbid();
+    calls::forbid()?;
+    Ok(Confinement { is_nobody, landlock })
+}

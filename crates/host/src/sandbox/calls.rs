@@ -1,0 +1,134 @@
+//! Seccomp: the system calls that `data` makes, and no others.
+
+use crate::error::HostError;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+use std::collections::BTreeMap;
+
+/// Calls that are allowed whatever their arguments.
+const ALLOWED: &[libc::c_long] = &[
+    // Descriptors we have: frames, rings, messages, the log.
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_recvmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_getsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_lseek,
+    // Waiting.
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_ppoll,
+    libc::SYS_eventfd2,
+    libc::SYS_futex,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clock_gettime,
+    libc::SYS_gettimeofday,
+    libc::SYS_restart_syscall,
+    libc::SYS_sched_yield,
+    libc::SYS_membarrier,
+    // Memory, beside the conditions below.
+    libc::SYS_munmap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_getrandom,
+    // Threads, beside the conditions below. The other filter keeps `clone3` out.
+    libc::SYS_clone3,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getcpu,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+];
+
+/// Calls that newer architectures don't have.
+#[cfg(target_arch = "x86_64")]
+const OLD: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD: &[libc::c_long] = &[];
+
+const ARCH: TargetArch = if cfg!(target_arch = "aarch64") { TargetArch::aarch64 } else { TargetArch::x86_64 };
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// One condition on one argument.
+fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<Vec<SeccompRule>, BackendError> {
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
+    Ok(vec![SeccompRule::new(vec![condition])?])
+}
+
+/// One argument is one of several values.
+fn one_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, BackendError> {
+    let rules = values.iter().map(|&value| when(argument, SeccompCmpOp::Eq, value as u32 as u64));
+    Ok(rules.collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+fn rules() -> Result<Rules, BackendError> {
+    let mut rules: Rules = ALLOWED.iter().chain(OLD).map(|&call| (call, Vec::new())).collect();
+    // Attack: code that was written into memory is run from there.
+    let executable = libc::PROT_EXEC as u64;
+    rules.insert(libc::SYS_mmap, when(2, SeccompCmpOp::MaskedEq(executable), 0)?);
+    rules.insert(libc::SYS_mprotect, when(2, SeccompCmpOp::MaskedEq(executable), 0)?);
+    // Growing what malloc has, and no more: never at an address of the caller's choice.
+    let fixed = libc::MREMAP_FIXED as u64;
+    rules.insert(libc::SYS_mremap, when(3, SeccompCmpOp::MaskedEq(fixed), 0)?);
+    // Threads, but no processes.
+    let thread = libc::CLONE_THREAD as u64;
+    rules.insert(libc::SYS_clone, when(0, SeccompCmpOp::MaskedEq(thread), thread)?);
+    rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME.into(), libc::PR_SET_VMA.into()])?);
+    rules.insert(libc::SYS_sched_setaffinity, one_of(0, &[0])?);
+    // Signals to ourselves, for `abort`.
+    rules.insert(libc::SYS_tgkill, one_of(0, &[std::process::id().into()])?);
+    let commands = [
+        libc::F_GETFD,
+        libc::F_SETFD,
+        libc::F_GETFL,
+        libc::F_SETFL,
+        libc::F_DUPFD_CLOEXEC,
+        libc::F_GET_SEALS,
+    ];
+    rules.insert(libc::SYS_fcntl, one_of(1, &commands.map(i64::from))?);
+    rules.insert(libc::SYS_ioctl, one_of(1, &[libc::FIONBIO as i64])?);
+    Ok(rules)
+}
+
+/// Applies the filters to every thread of this process.
+pub(super) fn forbid() -> Result<(), HostError> {
+    let failed = |error: BackendError| HostError::Sandbox(error.to_string());
+    let refuse = |errno: libc::c_int| SeccompAction::Errno(errno as u32);
+    let allowed = rules().map_err(failed)?;
+    let allowed = SeccompFilter::new(allowed, refuse(libc::EPERM), SeccompAction::Allow, ARCH);
+    // The flags of `clone3` lie in memory, where no filter can look. Told that there is none, the C library takes `clone`.
+    let older = Rules::from([(libc::SYS_clone3, Vec::new())]);
+    let older = SeccompFilter::new(older, SeccompAction::Allow, refuse(libc::ENOSYS), ARCH);
+    // The stricter filter last: it forbids further ones.
+    for filter in [older, allowed] {
+        let program: BpfProgram = filter.and_then(BpfProgram::try_from).map_err(failed)?;
+        seccompiler::apply_filter_all_threads(&program).map_err(|error| {
+            HostError::Sandbox(format!("{error}; the kernel needs CONFIG_SECCOMP_FILTER"))
+        })?;
+    }
+    Ok(())
+}

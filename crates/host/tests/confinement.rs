@@ -1,0 +1,118 @@
+//! What a confined process can't do any more, and what it still can. Runs without a harness, whose threads and files
+//! would be confined too.
+
+use ringway_host::{
+    Clock, Epoll, EventFd, Mapping, catch_sigbus, confine_data, grace, map_region, memfd, receive_with,
+    send_with, spawn, wait_readable,
+};
+use ringway_mem::{Hint, Memory};
+use std::io::ErrorKind::PermissionDenied;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some("confined") {
+        return confined();
+    }
+    let program = std::env::current_exe().expect("a running program has a path");
+    let status = Command::new(program).arg("confined").status().expect("the test runs itself");
+    assert!(status.success(), "{status}");
+}
+
+fn confined() {
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let file = memfd("before", 8192).expect("a memfd");
+    let confinement = confine_data().expect("this kernel has seccomp");
+    // Root's own files are nobody's no more.
+    assert!(confinement.is_nobody || !rustix::process::geteuid().is_root());
+    catch_sigbus().expect("a handler");
+    cannot();
+    can(&ours, &theirs, &file);
+    let thread = spawn("confined", None, move || {
+        cannot();
+        can(&ours, &theirs, &file);
+    });
+    thread.expect("threads can be made").join().expect("what holds for the first thread holds for all");
+}
+
+fn call(number: libc::c_long, first: usize, second: usize, third: usize) -> Option<i32> {
+    // SAFETY: each call is refused before it reads its arguments; if not, the test fails, whatever it did.
+    let result = unsafe { libc::syscall(number, first, second, third, 0, 0, 0) };
+    if result == -1 { std::io::Error::last_os_error().raw_os_error() } else { None }
+}
+
+fn cannot() {
+    let denied = |result: std::io::Result<()>, what: &str| match result {
+        Ok(()) => panic!("{what} is allowed"),
+        Err(error) => assert_eq!(error.kind(), PermissionDenied, "{what}: {error}"),
+    };
+    denied(std::fs::File::open("/etc/passwd").map(drop), "open");
+    denied(std::fs::File::create("/tmp/ringway-confined").map(drop), "create");
+    denied(std::fs::read_dir("/").map(drop), "reading a folder");
+    denied(std::fs::remove_file("/tmp/ringway-nothing"), "unlink");
+    denied(std::net::UdpSocket::bind("127.0.0.1:0").map(drop), "socket");
+    denied(std::net::TcpStream::connect("127.0.0.1:1").map(drop), "connect");
+    denied(UnixStream::connect("/run/nothing").map(drop), "connect");
+    denied(UnixStream::pair().map(drop), "socketpair");
+    denied(Command::new("/bin/true").status().map(drop), "fork and exec");
+    let executable = libc::PROT_READ as usize | libc::PROT_EXEC as usize;
+    let page = [0_u8; 4096];
+    let refused = [
+        ("execve", call(libc::SYS_execve, 0, 0, 0)),
+        ("execveat", call(libc::SYS_execveat, 0, 0, 0)),
+        ("fork", call(libc::SYS_clone, libc::SIGCHLD as usize, 0, 0)),
+        ("ptrace", call(libc::SYS_ptrace, libc::PTRACE_TRACEME as usize, 0, 0)),
+        ("process_vm_readv", call(libc::SYS_process_vm_readv, 1, 0, 0)),
+        ("process_vm_writev", call(libc::SYS_process_vm_writev, 1, 0, 0)),
+        ("mount", call(libc::SYS_mount, 0, 0, 0)),
+        ("kill", call(libc::SYS_kill, std::process::id() as usize, 0, 0)),
+        ("tgkill", call(libc::SYS_tgkill, 1, 1, 0)),
+        ("setuid", call(libc::SYS_setuid, 0, 0, 0)),
+        ("bpf", call(libc::SYS_bpf, 0, 0, 0)),
+        ("io_uring_setup", call(libc::SYS_io_uring_setup, 1, 0, 0)),
+        ("userfaultfd", call(libc::SYS_userfaultfd, 0, 0, 0)),
+        ("unshare", call(libc::SYS_unshare, libc::CLONE_NEWUSER as usize, 0, 0)),
+        ("openat2", call(libc::SYS_openat2, 0, 0, 0)),
+        ("accept4", call(libc::SYS_accept4, 0, 0, 0)),
+        ("bind", call(libc::SYS_bind, 0, 0, 0)),
+        ("executable mmap", call(libc::SYS_mmap, 0, 4096, executable)),
+        ("executable mprotect", call(libc::SYS_mprotect, page.as_ptr().addr(), 4096, executable)),
+        ("TUNSETIFF", call(libc::SYS_ioctl, 0, 0x4004_54ca, 0)),
+        ("F_SETOWN", call(libc::SYS_fcntl, 0, libc::F_SETOWN as usize, 1)),
+        ("seccomp", call(libc::SYS_seccomp, 0, 0, 0)),
+    ];
+    for (what, errno) in refused {
+        assert_eq!(errno, Some(libc::EPERM), "{what}");
+    }
+}
+
+fn can(ours: &UnixStream, theirs: &UnixStream, file: &OwnedFd) {
+    let event = EventFd::new().expect("an eventfd");
+    let epoll = Epoll::new().expect("an epoll");
+    epoll.add_edge(event.as_fd(), 5).expect("watching");
+    event.signal();
+    let mut keys = Vec::new();
+    epoll.wait(Some(1_000_000), |key| keys.push(key));
+    assert_eq!(keys, [5]);
+    epoll.wait(Some(100_000), |key| keys.push(key));
+    assert_eq!(keys, [5]);
+    send_with(theirs, b"x", &[file.as_fd()]).expect("sending");
+    assert_eq!(wait_readable(&[ours.as_fd()], None).expect("poll"), [true]);
+    let (count, received) = receive_with(ours, &mut [0; 8], 4).expect("receiving");
+    assert_eq!((count, received.len()), (1, 1));
+    let region = map_region(&received[0], 0, 8192, 0x1000, 0).expect("mapping what was received");
+    let memory = Memory::new(vec![region]).expect("one region");
+    memory.span_mut(0x1000, 4, &mut Hint::default()).expect("its begin").write(b"ring");
+    drop(Mapping::sealed(&received[0]).expect("mapping again"));
+    ours.set_nonblocking(true).expect("a socket that doesn't block");
+    ours.set_nonblocking(false).expect("and does again");
+    grace();
+    assert!(Clock::new().now() > 0);
+    let large = vec![1_u8; 64 << 20];
+    assert_eq!(large.iter().filter(|&&byte| byte == 1).count(), large.len());
+    ringway_host::random().expect("a random number");
+    let pinned = ringway_host::allowed_cores().expect("cores").first().copied();
+    let thread = spawn("pinned", pinned, ringway_host::allowed_cores).expect("a pinned thread");
+    assert_eq!(thread.join().expect("it ends").expect("cores").first().copied(), pinned);
+}
