@@ -13,8 +13,8 @@ use crate::error::HostError;
 /// What could be given up. Without seccomp there is no confinement, and so no such value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
-    /// Whether the user was changed from root to nobody.
-    pub is_nobody: bool,
+    /// Whether this is still root, of a user namespace that knows no other user.
+    pub is_namespaced: bool,
     /// Whether landlock forbids the file system too.
     pub landlock: bool,
 }
@@ -24,10 +24,10 @@ pub struct Confinement {
 pub fn confine_data() -> Result<Confinement, HostError> {
     crate::clock::Clock::new();
     crate::grace::grace();
-    let is_nobody = identity::drop_privileges()?;
+    let is_namespaced = identity::drop_privileges()?;
     rustix::thread::set_no_new_privs(true)
         .map_err(|error| HostError::Call { call: "no_new_privs", error })?;
     let landlock = files::forbid();
     calls::forbid()?;
-    Ok(Confinement { is_nobody, landlock })
+    Ok(Confinement { is_namespaced, landlock })
 }

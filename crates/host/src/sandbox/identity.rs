@@ -6,7 +6,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 /// User and group of nobody.
 const NOBODY: libc::uid_t = 65_534;
 
-/// Gives up every capability, and root for nobody; whether this was root.
+/// Gives up every capability, and root for nobody; whether this is still root, of a user namespace.
 pub(super) fn drop_privileges() -> Result<bool, HostError> {
     let is_root = rustix::process::geteuid().is_root();
     for capability in 0..64 {
@@ -32,7 +32,7 @@ pub(super) fn drop_privileges() -> Result<bool, HostError> {
         inheritable: CapabilitySet::empty(),
     };
     rustix::thread::set_capabilities(None, none).named("dropping capabilities")?;
-    Ok(is_root && !rustix::process::geteuid().is_root())
+    Ok(rustix::process::geteuid().is_root())
 }
 
 /// Whether root is root of a user namespace only.
