@@ -26,7 +26,7 @@ bench: setup ## measure every promise with a number; writes target/bench/fabric.
 soak: setup ## the long tests: many kills, full matrices, licences and advisories of dependencies
 	@./scripts/soak.sh
 
-fuzz: setup ## fuzz each target for SECONDS (default 60) seconds
+fuzz: setup ## fuzz each target for EACH (default 60) seconds
 	@./scripts/fuzz.sh
 
 build: setup ## build the release program, target/release/ringway

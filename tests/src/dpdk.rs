@@ -19,8 +19,8 @@ pub fn installed() -> bool {
 }
 
 impl Testpmd {
-    /// Starts it with one virtio-user port on each of two sockets; `options` such as `packed_vq=1`. Memory is 4 KB pages
-    /// of a memfd, which needs no privilege.
+    /// Starts it with one virtio-user port on each of two sockets; `options` such as `packed_vq=1`. Its memory is 4 KB
+    /// pages of a memfd, which needs no privilege.
     pub fn start(folder: &Path, sockets: [&Path; 2], options: &str, queues: u16) -> io::Result<Testpmd> {
         let log = folder.join("testpmd.log");
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -19,6 +19,20 @@ pub fn program() -> PathBuf {
     folders.map(beside).find(|path| path.is_file()).unwrap_or_else(|| "ringway".into())
 }
 
+/// A vhost-user port on the switch `main`, with its socket `NAME.sock` and more keys.
+pub fn port(name: &str, more: &str) -> String {
+    listed(name, &format!("socket = \"{name}.sock\"\n{more}"))
+}
+
+/// A vhost-user port that connects to the front-end that listens on `socket`.
+pub fn connecting_port(name: &str, socket: &Path, more: &str) -> String {
+    listed(name, &format!("socket = \"{}\"\nrole = \"client\"\n{more}", socket.display()))
+}
+
+fn listed(name: &str, keys: &str) -> String {
+    format!("[port.{name}]\nkind = \"vhost-user\"\nswitch = \"main\"\n{keys}\n")
+}
+
 /// A fabric that runs in a folder of its own; it ends with this.
 pub struct Fabric {
     child: Child,

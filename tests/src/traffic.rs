@@ -111,7 +111,8 @@ mod tests {
     fn transfers_are_read() {
         let tcp = r#"{"end":{"sum_received":{"seconds":1,"bits_per_second":2500000000}}}"#;
         assert_eq!(transfer(tcp), Ok(Transfer { rate: 2.5, datagrams: 0.0, lost: 0.0 }));
-        let udp = r#"{"end":{"sum":{"seconds":2,"bytes":1000000000,"packets":100,"lost_packets":50,"lost_percent":50}}}"#;
+        let udp = r#"{"end":{"sum":
+            {"seconds":2,"bytes":1000000000,"packets":100,"lost_packets":50,"lost_percent":50}}}"#;
         assert_eq!(transfer(udp), Ok(Transfer { rate: 2.0, datagrams: 50.0, lost: 50.0 }));
         assert_eq!(transfer(r#"{"error":"refused"}"#), Err("refused".to_string()));
         assert_eq!(transfer("nonsense"), Err("nonsense".to_string()));

@@ -1,21 +1,18 @@
-//! Linux guests on the ports of a switch: User-Mode Linux and QEMU, what they negotiate, and what they do to their ports.
+//! Linux guests on the ports of a switch: User-Mode Linux and QEMU, and what they do to their ports.
 // A test that can't go on ends.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_control::guest::{Guest, Kind, Spec};
 use ringway_tests::bridge::Bridge;
 use ringway_tests::eventually;
-use ringway_tests::fabric::{self, BOOT, Fabric};
+use ringway_tests::fabric::{self, BOOT, Fabric, connecting_port, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::traffic::{iperf, ping};
 use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(40);
 
-fn ports(names: &[&str], more: &str) -> String {
-    let port = |name: &&str| {
-        format!("[port.{name}]\nkind = \"vhost-user\"\nsocket = \"{name}.sock\"\nswitch = \"main\"\n{more}\n")
-    };
-    format!("[switch.main]\n{}", names.iter().map(port).collect::<String>())
+fn two_ports() -> String {
+    format!("[switch.main]\n{}{}", port("left", ""), port("right", ""))
 }
 
 fn ran(guest: &Guest, command: &str) -> String {
@@ -46,9 +43,7 @@ fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
     ran(one, "dd if=/dev/urandom of=/tmp/file bs=64k count=256 2>/dev/null");
     ran(
         one,
-        &format!(
-            "for i in 1 2 3 4 5 6 7 8 9; do busybox nc {address} 7000 </tmp/file && break; usleep 200000; done"
-        ),
+        &format!("for i in 1 2 3 4 5 6 7 8; do nc {address} 7000 </tmp/file && break; usleep 200000; done"),
     );
     let whole = eventually(BOUND, || {
         receiver.run("test -e /tmp/whole", BOUND).is_ok_and(|output| output.status == 0)
@@ -88,7 +83,7 @@ fn on_a_linux_bridge() {
 #[test]
 fn user_mode_linux() {
     let folder = Folder::new("uml").unwrap();
-    let fabric = Fabric::up(folder.path(), "uml", &ports(&["left", "right"], "")).unwrap();
+    let fabric = Fabric::up(folder.path(), "uml", &two_ports()).unwrap();
     let left = fabric.guest(Kind::Uml, "left", 1, &[]);
     let right = fabric.guest(Kind::Uml, "right", 2, &[]);
     talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
@@ -97,7 +92,7 @@ fn user_mode_linux() {
 #[test]
 fn user_mode_linux_comes_and_goes() {
     let folder = Folder::new("umlgo").unwrap();
-    let fabric = Fabric::up(folder.path(), "umlgo", &ports(&["left", "right"], "")).unwrap();
+    let fabric = Fabric::up(folder.path(), "umlgo", &two_ports()).unwrap();
     let left = fabric.guest(Kind::Uml, "left", 1, &[]);
     let right = fabric.guest(Kind::Uml, "right", 2, &[]);
     assert!(reaches(&left, "10.99.0.2"), "no ping at first");
@@ -129,7 +124,7 @@ fn iperf_in_background(guest: &Guest) -> bool {
 #[test]
 fn qemu() {
     let folder = Folder::new("qemu").unwrap();
-    let fabric = Fabric::up(folder.path(), "qemu", &ports(&["left", "right"], "")).unwrap();
+    let fabric = Fabric::up(folder.path(), "qemu", &two_ports()).unwrap();
     let left = fabric.guest(Kind::Qemu, "left", 1, &[]);
     let right = fabric.guest(Kind::Qemu, "right", 2, &["packed=on"]);
     talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
@@ -141,7 +136,7 @@ fn qemu() {
 #[test]
 fn qemu_outlives_the_back_end() {
     let folder = Folder::new("again").unwrap();
-    let text = ports(&["left", "right"], "");
+    let text = two_ports();
     let fabric = Fabric::up(folder.path(), "again", &text).unwrap();
     let qemu = fabric.guest(Kind::Qemu, "left", 1, &[]);
     let uml = fabric.guest(Kind::Uml, "right", 2, &[]);
@@ -159,11 +154,8 @@ fn qemu_outlives_the_back_end() {
 fn qemu_with_two_queues_listens() {
     let folder = Folder::new("listen").unwrap();
     let socket = folder.path().join("qemu.fe");
-    let client = format!(
-        "[port.left]\nkind = \"vhost-user\"\nrole = \"client\"\nsocket = \"{}\"\nqueues = 2\nswitch = \"main\"\n",
-        socket.display()
-    );
-    let fabric = Fabric::up(folder.path(), "listen", &(ports(&["right"], "") + &client)).unwrap();
+    let (left, right) = (connecting_port("left", &socket, "queues = 2"), port("right", ""));
+    let fabric = Fabric::up(folder.path(), "listen", &format!("[switch.main]\n{left}{right}")).unwrap();
     let left = fabric.guest_with(Kind::Qemu, "left", 1, |interface| {
         interface.queues = 2;
         interface.attachment = ringway_control::guest::Attachment::VhostUser { socket, listen: true };

@@ -2,19 +2,15 @@
 // A test that can't go on ends.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_tests::dpdk::{Testpmd, installed};
-use ringway_tests::fabric::Fabric;
+use ringway_tests::fabric::{Fabric, connecting_port, port};
 use ringway_tests::folder::Folder;
 use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(20);
 
 fn two_ports(queues: u16) -> String {
-    let port = |name: &str| {
-        format!(
-            "[port.{name}]\nkind = \"vhost-user\"\nsocket = \"{name}.sock\"\nqueues = {queues}\nswitch = \"main\"\n"
-        )
-    };
-    format!("[switch.main]\n{}{}", port("left"), port("right"))
+    let queues = format!("queues = {queues}");
+    format!("[switch.main]\n{}{}", port("left", &queues), port("right", &queues))
 }
 
 /// Frames go round between two ports with these options.
@@ -100,13 +96,9 @@ fn a_restarted_back_end_connects_again() {
     }
     let folder = Folder::new("restart").unwrap();
     let sockets = ["left", "right"].map(|name| folder.path().join(format!("{name}.fe")));
-    let port = |name: &str, socket: &std::path::Path| {
-        let socket = socket.display();
-        format!(
-            "[port.{name}]\nkind = \"vhost-user\"\nrole = \"client\"\nsocket = \"{socket}\"\nswitch = \"main\"\n"
-        )
-    };
-    let text = format!("[switch.main]\n{}{}", port("left", &sockets[0]), port("right", &sockets[1]));
+    let [left, right] =
+        [("left", &sockets[0]), ("right", &sockets[1])].map(|(name, at)| connecting_port(name, at, ""));
+    let text = format!("[switch.main]\n{left}{right}");
     let fabric = Fabric::up(folder.path(), "restart", &text).unwrap();
     let mut testpmd = Testpmd::start(folder.path(), [&sockets[0], &sockets[1]], "server=1", 1).unwrap();
     testpmd.forward().unwrap();

@@ -174,10 +174,11 @@ fn ports() -> Result<Vec<Port>, String> {
 }
 
 fn port(value: &Value) -> Port {
-    let number = |key: &str| value.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let total = value.get("total").unwrap_or(&Value::Null);
+    let number = |key: &str| total.get(key).and_then(Value::as_u64).unwrap_or(0);
     let mut drops = Vec::new();
     for side in ["tx_drops", "rx_drops"] {
-        for (reason, count) in value.get(side).and_then(Value::as_object).into_iter().flatten() {
+        for (reason, count) in total.get(side).and_then(Value::as_object).into_iter().flatten() {
             let count = count.as_u64().unwrap_or(0);
             if count > 0 {
                 drops.push((format!("{} {reason}", side.replace("_drops", "")), count));

@@ -241,7 +241,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts a guest with its files in `folder`, which is made. It boots while the caller goes on; see [`Guest::ready`].
+    /// Starts a guest with its files in `folder`, which is made. It boots meanwhile; see [`Guest::ready`].
     pub fn start(spec: Spec, folder: &Path) -> Result<Guest, Error> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if spec.name.is_empty() || spec.name.len() > 32 || !spec.name.chars().all(plain) {
