@@ -93,6 +93,8 @@ impl<'t> Span<'t> {
         let count = out.len().min(self.len());
         // SAFETY: both hold `count` bytes, and `out` is ours alone, so they can't overlap.
         unsafe { core::ptr::copy_nonoverlapping(self.pointer.as_ptr(), out.as_mut_ptr(), count) };
+        // As in `read_array`.
+        compiler_fence(Ordering::SeqCst);
         count
     }
 

@@ -1,1 +1,33 @@
-//! Virtqueues, split and packed, device and driver side.
+//! Virtqueues, split and packed (virtio 1.3, 2.6 to 2.8), device and driver side.
+//!
+//! The device's side works in bursts: [`TxDevice`] shows chains without taking them off the ring and releases them in
+//! order afterwards; [`RxDevice`] reserves buffers, fills them and publishes once. Neither trusts a byte of the ring:
+//! indices and descriptors are read once into locals, checked there, and every address goes through
+//! [`ringway_mem::Translate`]. [`Driver`] is the other end, for tests and for making load.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+mod chain;
+mod descriptor;
+mod driver;
+mod error;
+mod format;
+mod layout;
+mod packed;
+mod rx;
+mod signals;
+mod split;
+mod tx;
+
+pub use chain::{CHAIN, Chain};
+pub use descriptor::{INDIRECT, NEXT, WRITE};
+pub use driver::{Buffer, Driver, Indirect};
+pub use error::{LayoutError, QueueError};
+pub use format::{Cursor, Used};
+pub use layout::{Areas, LARGEST, Layout, Lengths, Ring};
+pub use packed::{PackedDriver, PackedRing};
+pub use rx::{Demand, Fill, RxDevice};
+pub use signals::Signals;
+pub use split::{SplitDriver, SplitRing};
+pub use tx::{BATCH, TxDevice, Verdict};

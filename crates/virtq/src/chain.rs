@@ -1,0 +1,177 @@
+//! Chains of descriptors, and tables of them.
+
+use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
+use crate::error::QueueError;
+use ringway_mem::{Span, Translate};
+
+/// Descriptors of a chain that are looked at; what lies behind them counts as missing room or as a frame in too many
+/// pieces. 64 KB in 4 KB pages, both ends ragged, and a header take 19.
+pub const CHAIN: usize = 128;
+
+/// One buffer: its name, and how many places of a packed ring it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    pub(crate) id: u16,
+    pub(crate) slots: u16,
+}
+
+/// A range of the peer's addresses, as a descriptor names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub address: u64,
+    pub len: u32,
+}
+
+/// Where the descriptors of a chain are put: as many as there is room for.
+pub(crate) struct Sink<'a> {
+    pieces: &'a mut [Piece],
+    pub count: usize,
+    /// Bytes of all that were put.
+    pub bytes: u64,
+    /// Whether some found no room.
+    pub cut: bool,
+    write: bool,
+}
+
+impl<'a> Sink<'a> {
+    pub fn new(pieces: &'a mut [Piece]) -> Sink<'a> {
+        Sink { pieces, count: 0, bytes: 0, cut: false, write: false }
+    }
+
+    /// A new chain, of buffers to be written if `write`.
+    pub fn begin(&mut self, write: bool) {
+        (self.count, self.bytes, self.cut) = (0, 0, false);
+        self.write = write;
+    }
+
+    /// Checks one descriptor and keeps it. `true`: the chain goes on.
+    fn add(&mut self, descriptor: &Descriptor) -> Result<bool, QueueError> {
+        if (descriptor.flags & WRITE != 0) != self.write {
+            return Err(QueueError::Direction);
+        }
+        // Attack: a bad address with a length that makes any range look right (CVE-2020-10725).
+        if descriptor.len == 0 {
+            return Err(QueueError::Zero);
+        }
+        match self.pieces.get_mut(self.count) {
+            Some(piece) => {
+                *piece = Piece { address: descriptor.address, len: descriptor.len };
+                self.count += 1;
+                self.bytes += u64::from(descriptor.len);
+            }
+            None => self.cut = true,
+        }
+        Ok(descriptor.flags & NEXT != 0)
+    }
+}
+
+/// What follows a descriptor of the ring itself.
+pub(crate) enum Follow {
+    /// The next one of the chain.
+    Next,
+    /// Nothing.
+    End,
+}
+
+/// Takes a descriptor of the ring into the sink, with the table it may name. `first`: it begins its chain.
+pub(crate) fn follow<'t, T: Translate<'t>>(
+    descriptor: &Descriptor,
+    first: bool,
+    rules: Rules,
+    translate: &mut T,
+    sink: &mut Sink<'_>,
+) -> Result<Follow, QueueError> {
+    if descriptor.flags & INDIRECT == 0 {
+        return Ok(if sink.add(descriptor)? { Follow::Next } else { Follow::End });
+    }
+    // A table stands alone: Linux and this device never mix the two, and packed rings forbid it (virtio 1.3, 2.8.8).
+    if !rules.indirect || !first || descriptor.flags & NEXT != 0 {
+        return Err(QueueError::Indirect);
+    }
+    // Attack: a table that is longer than the ring keeps a worker busy with one frame.
+    if descriptor.len == 0
+        || !descriptor.len.is_multiple_of(SIZE)
+        || descriptor.len / SIZE > u32::from(rules.size)
+    {
+        return Err(QueueError::Indirect);
+    }
+    let table = Table { address: descriptor.address, count: descriptor.len / SIZE, part: Span::empty() };
+    if rules.packed {
+        table.in_order(translate, sink)?
+    } else {
+        table.linked(translate, sink)?
+    }
+    Ok(Follow::End)
+}
+
+/// What tables are allowed.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules {
+    pub indirect: bool,
+    pub size: u16,
+    pub packed: bool,
+}
+
+/// An indirect table in the peer's memory.
+struct Table<'t> {
+    address: u64,
+    count: u32,
+    /// The part that was translated last.
+    part: Span<'t>,
+}
+
+impl<'t> Table<'t> {
+    /// A packed ring's table: all of its descriptors, in order; `NEXT` means nothing (virtio 1.3, 2.8.7).
+    fn in_order<T: Translate<'t>>(
+        mut self,
+        translate: &mut T,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), QueueError> {
+        let mut address = self.address;
+        for index in 0..self.count {
+            if self.part.len() < SIZE as usize {
+                self.part = translate.read(address, (self.count - index) * SIZE)?;
+            }
+            let found = Descriptor::in_table(self.part, Descriptor::packed).ok_or(QueueError::Address)?;
+            self.part = self.part.split(SIZE as usize).1;
+            address = address.wrapping_add(u64::from(SIZE));
+            nested(&found)?;
+            sink.add(&found)?;
+        }
+        Ok(())
+    }
+
+    /// A split ring's table: a chain that begins at its first descriptor (virtio 1.3, 2.7.5.3).
+    fn linked<T: Translate<'t>>(mut self, translate: &mut T, sink: &mut Sink<'_>) -> Result<(), QueueError> {
+        self.part = translate.read(self.address, self.count * SIZE)?;
+        let mut index = 0;
+        for _ in 0..self.count {
+            let found = self.descriptor(index, translate)?;
+            nested(&found)?;
+            if !sink.add(&found)? {
+                return Ok(());
+            }
+            index = u32::from(found.other);
+            if index >= self.count {
+                return Err(QueueError::Descriptor);
+            }
+        }
+        // Attack: a loop would never end; no chain has more descriptors than its table.
+        Err(QueueError::Chain)
+    }
+
+    #[inline]
+    fn descriptor<T: Translate<'t>>(&self, index: u32, translate: &mut T) -> Result<Descriptor, QueueError> {
+        let offset = index * SIZE;
+        let mut at = self.part.split(offset as usize).1;
+        if at.len() < SIZE as usize {
+            at = translate.read(self.address.wrapping_add(u64::from(offset)), SIZE)?;
+        }
+        Descriptor::in_table(at, Descriptor::split).ok_or(QueueError::Address)
+    }
+}
+
+/// Attack: tables within tables multiply the work.
+fn nested(descriptor: &Descriptor) -> Result<(), QueueError> {
+    if descriptor.flags & INDIRECT != 0 { Err(QueueError::Indirect) } else { Ok(()) }
+}

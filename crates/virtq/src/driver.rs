@@ -1,0 +1,143 @@
+//! The driver's side of a ring, of either format.
+
+use crate::error::{LayoutError, QueueError};
+use crate::layout::{Areas, Layout};
+use crate::packed::PackedDriver;
+use crate::split::SplitDriver;
+use alloc::boxed::Box;
+use ringway_mem::SpanMut;
+
+/// One descriptor's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Its address as the device knows it.
+    pub address: u64,
+    /// Its bytes.
+    pub len: u32,
+    /// Whether the device writes it.
+    pub write: bool,
+}
+
+/// Memory for an indirect table of 16 bytes a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Indirect<'t> {
+    /// Its address as the device knows it.
+    pub address: u64,
+    /// The memory itself.
+    pub table: SpanMut<'t>,
+}
+
+/// A driver's state of a ring.
+#[derive(Debug)]
+pub enum Driver<'t> {
+    /// Of a split ring.
+    Split(SplitDriver<'t>),
+    /// Of a packed ring.
+    Packed(PackedDriver<'t>),
+}
+
+macro_rules! each {
+    ($driver:expr, $name:ident => $body:expr) => {
+        match $driver {
+            Driver::Split($name) => $body,
+            Driver::Packed($name) => $body,
+        }
+    };
+}
+
+impl<'t> Driver<'t> {
+    /// A driver for a ring in zeroed memory.
+    pub fn new(layout: &Layout, areas: Areas<'t>) -> Result<Driver<'t>, LayoutError> {
+        if layout.packed {
+            Ok(Driver::Packed(PackedDriver::new(layout, areas)?))
+        } else {
+            Ok(Driver::Split(SplitDriver::new(layout, areas)?))
+        }
+    }
+
+    /// Makes a buffer ready, as a chain of `buffers`, or as an indirect table if there is memory for one. Returns its
+    /// id, or `None` when there are too few free descriptors. The device sees it after [`Driver::publish`].
+    #[inline]
+    pub fn add(&mut self, buffers: &[Buffer], indirect: Option<Indirect<'_>>) -> Option<u16> {
+        each!(self, driver => driver.add(buffers, indirect))
+    }
+
+    /// Shows what was added to the device.
+    #[inline]
+    pub fn publish(&mut self) {
+        each!(self, driver => driver.publish())
+    }
+
+    /// Whether the device wants a kick for what was published since it was last asked this.
+    pub fn wants_kick(&mut self) -> bool {
+        each!(self, driver => driver.wants_kick())
+    }
+
+    /// The next used buffer: its id, and how many bytes the device wrote.
+    #[inline]
+    pub fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
+        each!(self, driver => driver.take_used())
+    }
+
+    /// Whether there is a used buffer.
+    pub fn pending(&self) -> bool {
+        each!(self, driver => driver.pending())
+    }
+
+    /// Tells the device whether to interrupt for buffers it uses from now on.
+    pub fn set_flag(&mut self, wanted: bool) {
+        each!(self, driver => driver.set_flag(wanted))
+    }
+
+    /// Descriptors that are free.
+    pub fn free(&self) -> usize {
+        each!(self, driver => driver.free())
+    }
+}
+
+/// Free ids, first in, first out, so that they stay in order as long as the device keeps it.
+#[derive(Debug)]
+pub(crate) struct Free {
+    ids: Box<[u16]>,
+    head: usize,
+    count: usize,
+}
+
+impl Free {
+    pub fn all(size: u16) -> Free {
+        Free { ids: (0..size).collect(), head: 0, count: usize::from(size) }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    pub fn take(&mut self) -> Option<u16> {
+        if self.count == 0 {
+            return None;
+        }
+        let id = self.ids.get(self.head).copied();
+        self.head = self.after(self.head);
+        self.count -= 1;
+        id
+    }
+
+    #[inline]
+    pub fn give(&mut self, id: u16) {
+        let mut at = self.head + self.count;
+        if at >= self.ids.len() {
+            at -= self.ids.len();
+        }
+        if let Some(place) = self.ids.get_mut(at) {
+            *place = id;
+            self.count += 1;
+        }
+    }
+
+    #[inline]
+    fn after(&self, at: usize) -> usize {
+        if at + 1 == self.ids.len() { 0 } else { at + 1 }
+    }
+}

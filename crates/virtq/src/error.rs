@@ -1,0 +1,104 @@
+//! What can be wrong with a ring.
+
+use ringway_mem::Fault;
+
+/// Why a ring can't be used where it was said to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// No descriptors, more than 32,768, or for a split ring not a power of two.
+    Size,
+    /// An area is shorter than the ring's size needs.
+    Short,
+    /// An area is not aligned as it must be (virtio 1.3, 2.7 and 2.8.10.1).
+    Alignment,
+}
+
+impl core::fmt::Display for LayoutError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self {
+            LayoutError::Size => "a ring can't have this number of descriptors",
+            LayoutError::Short => "a part of the ring is shorter than its number of descriptors needs",
+            LayoutError::Alignment => "a part of the ring is not aligned",
+        })
+    }
+}
+
+impl core::error::Error for LayoutError {}
+
+/// How the other side broke a ring's rules. All but [`QueueError::Miss`] leave it useless until it is set up anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum QueueError {
+    /// The available or used index moved by more than the ring's size.
+    Index = 1,
+    /// A descriptor's number is not below the ring's size, or is not in use.
+    Descriptor,
+    /// A chain has more descriptors than the ring or its table, or loops.
+    Chain,
+    /// A chain was made available without its end.
+    Unfinished,
+    /// An indirect table though that was not agreed, within another, beside a chain, or of a wrong size.
+    Indirect,
+    /// A buffer of no bytes.
+    Zero,
+    /// A buffer to be written where one to be read must be, or the other way round.
+    Direction,
+    /// An address that the driver has not granted.
+    Address,
+    /// An address whose translation is not known yet; the chain is to be looked at again later.
+    Miss,
+}
+
+impl QueueError {
+    /// Every kind.
+    pub const ALL: [QueueError; 9] = [
+        QueueError::Index,
+        QueueError::Descriptor,
+        QueueError::Chain,
+        QueueError::Unfinished,
+        QueueError::Indirect,
+        QueueError::Zero,
+        QueueError::Direction,
+        QueueError::Address,
+        QueueError::Miss,
+    ];
+
+    /// The kind of this number, `kind as u8`.
+    pub fn from_number(number: u8) -> Option<QueueError> {
+        QueueError::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+
+    /// Whether it is a breach of the rules.
+    pub fn is_breach(self) -> bool {
+        self != QueueError::Miss
+    }
+}
+
+impl From<Fault> for QueueError {
+    fn from(fault: Fault) -> QueueError {
+        match fault {
+            Fault::Outside => QueueError::Address,
+            Fault::Miss => QueueError::Miss,
+        }
+    }
+}
+
+impl core::fmt::Display for QueueError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self {
+            QueueError::Index => "an index moved by more than the ring's size",
+            QueueError::Descriptor => "a descriptor's number is outside the ring",
+            QueueError::Chain => "a chain of descriptors is longer than its ring or loops",
+            QueueError::Unfinished => "a chain of descriptors was made available without its end",
+            QueueError::Indirect => "an indirect table is where none may be, or of a wrong size",
+            QueueError::Zero => "a descriptor has no bytes",
+            QueueError::Direction => {
+                "a descriptor is writable where it must be readable, or the other way round"
+            }
+            QueueError::Address => "a descriptor's address is outside the memory that was shared",
+            QueueError::Miss => "the translation of an address is not known yet",
+        })
+    }
+}
+
+impl core::error::Error for QueueError {}

@@ -1,0 +1,96 @@
+//! Sizes of a ring's parts.
+
+use crate::error::LayoutError;
+use crate::packed::PackedRing;
+use crate::split::SplitRing;
+use ringway_mem::SpanMut;
+
+/// Most descriptors a ring has (virtio 1.3, 2.7 and 2.8).
+pub const LARGEST: u16 = 32_768;
+
+/// What was agreed about a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// `VIRTIO_F_RING_PACKED`.
+    pub packed: bool,
+    /// Descriptors.
+    pub size: u16,
+    /// `VIRTIO_F_EVENT_IDX`.
+    pub event_idx: bool,
+    /// `VIRTIO_F_INDIRECT_DESC`.
+    pub indirect: bool,
+}
+
+/// Bytes that a ring's areas take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// The descriptor area.
+    pub descriptors: u32,
+    /// The driver area: a split ring's available ring.
+    pub driver: u32,
+    /// The device area: a split ring's used ring.
+    pub device: u32,
+}
+
+impl Layout {
+    /// The lengths of the three areas (virtio 1.3, 2.7 and 2.8.10.1).
+    pub fn lengths(&self) -> Result<Lengths, LayoutError> {
+        let size = u32::from(self.size);
+        if self.size == 0 || self.size > LARGEST || !self.packed && !self.size.is_power_of_two() {
+            return Err(LayoutError::Size);
+        }
+        if self.packed {
+            return Ok(Lengths { descriptors: 16 * size, driver: 4, device: 4 });
+        }
+        // The event indices are there only where they are agreed on.
+        let event = if self.event_idx { 2 } else { 0 };
+        Ok(Lengths { descriptors: 16 * size, driver: 4 + 2 * size + event, device: 4 + 8 * size + event })
+    }
+}
+
+/// Where a ring's parts lie, in the words of virtio 1.3, 2.6.
+#[derive(Clone, Copy, Debug)]
+pub struct Areas<'t> {
+    /// The descriptor area.
+    pub descriptors: SpanMut<'t>,
+    /// The driver area: a split ring's available ring, a packed ring's driver event suppression.
+    pub driver: SpanMut<'t>,
+    /// The device area: a split ring's used ring, a packed ring's device event suppression.
+    pub device: SpanMut<'t>,
+}
+
+impl Areas<'_> {
+    pub(crate) fn suffice(&self, layout: &Layout) -> Result<(), LayoutError> {
+        let lengths = layout.lengths()?;
+        let pairs = [
+            (self.descriptors, lengths.descriptors),
+            (self.driver, lengths.driver),
+            (self.device, lengths.device),
+        ];
+        if pairs.iter().any(|(span, len)| span.len() < *len as usize) {
+            return Err(LayoutError::Short);
+        }
+        Ok(())
+    }
+}
+
+/// A ring in memory, of either format.
+#[derive(Clone, Copy, Debug)]
+pub enum Ring<'t> {
+    /// A split ring.
+    Split(SplitRing<'t>),
+    /// A packed ring.
+    Packed(PackedRing<'t>),
+}
+
+impl<'t> Ring<'t> {
+    /// The ring in `areas`.
+    #[inline]
+    pub fn new(layout: &Layout, areas: Areas<'t>) -> Result<Ring<'t>, LayoutError> {
+        if layout.packed {
+            Ok(Ring::Packed(PackedRing::new(layout, areas)?))
+        } else {
+            Ok(Ring::Split(SplitRing::new(layout, areas)?))
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A packed ring as its driver sees it.
+
+use super::ring::{AVAIL, DESC, DISABLE, ENABLE, FLAGS, PLACE, PackedRing, USED};
+use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
+use crate::driver::{Buffer, Free, Indirect};
+use crate::error::{LayoutError, QueueError};
+use crate::format::Cursor;
+use crate::layout::{Areas, Layout};
+use alloc::boxed::Box;
+use core::sync::atomic::{Ordering, fence};
+
+/// A driver's state of a packed ring.
+#[derive(Debug)]
+pub struct PackedDriver<'t> {
+    ring: PackedRing<'t>,
+    free: Free,
+    /// Places that the buffer of this id takes; 0 where none has it.
+    slots: Box<[u16]>,
+    room: usize,
+    available: Cursor,
+    published: Cursor,
+    /// What is still to be stored at `published`.
+    first: u64,
+    kicked: Cursor,
+    used: Cursor,
+}
+
+impl<'t> PackedDriver<'t> {
+    /// A driver for a ring in zeroed memory.
+    pub fn new(layout: &Layout, areas: Areas<'t>) -> Result<PackedDriver<'t>, LayoutError> {
+        let ring = PackedRing::new(layout, areas)?;
+        let size = usize::from(layout.size);
+        let start = Cursor { index: 0, wrap: true };
+        Ok(PackedDriver {
+            ring,
+            free: Free::all(layout.size),
+            slots: alloc::vec![0; size].into_boxed_slice(),
+            room: size,
+            available: start,
+            published: start,
+            first: 0,
+            kicked: start,
+            used: start,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, buffers: &[Buffer], indirect: Option<Indirect<'_>>) -> Option<u16> {
+        let needed = if indirect.is_some() { 1 } else { buffers.len() };
+        if needed == 0 || needed > self.room {
+            return None;
+        }
+        let id = self.free.take()?;
+        if let Some(table) = indirect {
+            let len = write_table(buffers, table)?;
+            self.write(Descriptor { address: table.address, len, flags: INDIRECT, other: id }, true);
+        } else {
+            for (at, buffer) in buffers.iter().enumerate() {
+                let flags =
+                    if at + 1 < buffers.len() { NEXT } else { 0 } | if buffer.write { WRITE } else { 0 };
+                let descriptor = Descriptor { address: buffer.address, len: buffer.len, flags, other: id };
+                self.write(descriptor, at == 0);
+            }
+        }
+        *self.slots.get_mut(usize::from(id))? = needed as u16;
+        self.room -= needed;
+        Some(id)
+    }
+
+    #[inline]
+    fn write(&mut self, mut descriptor: Descriptor, first: bool) {
+        descriptor.flags |= PackedRing::available(self.available.wrap);
+        let word = 2 * usize::from(self.available.index);
+        self.ring.descriptors.store(word, descriptor.address);
+        if first && self.available == self.published {
+            self.first = descriptor.packed_rest();
+        } else {
+            self.ring.descriptors.store(word + 1, descriptor.packed_rest());
+        }
+        self.ring.advance(&mut self.available, 1);
+    }
+
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        if self.available != self.published {
+            self.ring.descriptors.store_release(2 * usize::from(self.published.index) + 1, self.first);
+            self.published = self.available;
+        }
+    }
+
+    pub(crate) fn wants_kick(&mut self) -> bool {
+        fence(Ordering::SeqCst);
+        let since = core::mem::replace(&mut self.kicked, self.published);
+        match self.ring.device.load_acquire(FLAGS) & 3 {
+            DISABLE => false,
+            DESC if self.ring.event_idx => {
+                self.ring.passes(self.ring.device.load(PLACE), since, self.published)
+            }
+            _ => true,
+        }
+    }
+
+    /// The used descriptor's second word, if the next one is used.
+    #[inline]
+    fn next_used(&self) -> Option<u64> {
+        let rest = self.ring.descriptors.load_acquire(2 * usize::from(self.used.index) + 1);
+        let flags = (rest >> 48) as u16;
+        (flags & (AVAIL | USED) == PackedRing::used(self.used.wrap)).then_some(rest)
+    }
+
+    #[inline]
+    pub(crate) fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
+        // Nothing is under way.
+        if self.room == usize::from(self.ring.size) {
+            return Ok(None);
+        }
+        let Some(rest) = self.next_used() else { return Ok(None) };
+        let found = Descriptor::packed(0, rest);
+        let slots = self.slots.get_mut(usize::from(found.other)).map_or(0, core::mem::take);
+        if slots == 0 {
+            return Err(QueueError::Descriptor);
+        }
+        self.free.give(found.other);
+        self.room += usize::from(slots);
+        self.ring.advance(&mut self.used, slots);
+        Ok(Some((found.other, found.len)))
+    }
+
+    pub(crate) fn pending(&self) -> bool {
+        self.room < usize::from(self.ring.size) && self.next_used().is_some()
+    }
+
+    pub(crate) fn set_flag(&mut self, wanted: bool) {
+        if wanted && self.ring.event_idx {
+            self.ring.driver.store(PLACE, self.used.to_base(true));
+            self.ring.driver.store_release(FLAGS, DESC);
+        } else {
+            self.ring.driver.store_release(FLAGS, if wanted { ENABLE } else { DISABLE });
+        }
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.room
+    }
+}
+
+fn write_table(buffers: &[Buffer], table: Indirect<'_>) -> Option<u32> {
+    let mut rest = table.table;
+    for buffer in buffers {
+        let flags = if buffer.write { WRITE } else { 0 };
+        let found = Descriptor { address: buffer.address, len: buffer.len, flags, other: 0 };
+        rest.write_at(0, found.address.to_le_bytes());
+        if !rest.write_at(8, found.packed_rest().to_le_bytes()) {
+            return None;
+        }
+        rest = rest.split(SIZE as usize).1;
+    }
+    Some(buffers.len() as u32 * SIZE)
+}

@@ -1,0 +1,8 @@
+//! Packed virtqueues (virtio 1.3, 2.8).
+
+mod device;
+mod driver;
+mod ring;
+
+pub use driver::PackedDriver;
+pub use ring::PackedRing;

@@ -1,0 +1,89 @@
+//! Where the parts of a packed ring lie.
+
+use crate::error::LayoutError;
+use crate::format::Cursor;
+use crate::layout::{Areas, Layout};
+use ringway_mem::Words;
+
+/// `flags`: equal to the driver's wrap counter when the descriptor is available.
+pub(super) const AVAIL: u16 = 1 << 7;
+/// `flags`: equal to the wrap counter when it is used, and unequal when it is available.
+pub(super) const USED: u16 = 1 << 15;
+
+/// Event suppression: words, and values of `flags` (virtio 1.3, 2.8.14).
+pub(super) const PLACE: usize = 0;
+pub(super) const FLAGS: usize = 1;
+pub(super) const ENABLE: u16 = 0;
+pub(super) const DISABLE: u16 = 1;
+pub(super) const DESC: u16 = 2;
+
+/// A packed ring in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedRing<'t> {
+    pub(super) descriptors: Words<'t, u64>,
+    /// Event suppression, written by the driver.
+    pub(super) driver: Words<'t, u16>,
+    /// Event suppression, written by the device.
+    pub(super) device: Words<'t, u16>,
+    pub(super) size: u16,
+    pub(super) event_idx: bool,
+    pub(super) indirect: bool,
+}
+
+impl<'t> PackedRing<'t> {
+    /// The ring in `areas`.
+    #[inline]
+    pub fn new(layout: &Layout, areas: Areas<'t>) -> Result<PackedRing<'t>, LayoutError> {
+        areas.suffice(layout)?;
+        let both = (Words::new(areas.driver), Words::new(areas.device));
+        let (Some(descriptors), (Some(driver), Some(device))) = (Words::new(areas.descriptors), both) else {
+            return Err(LayoutError::Alignment);
+        };
+        let Layout { size, event_idx, indirect, .. } = *layout;
+        Ok(PackedRing { descriptors, driver, device, size, event_idx, indirect })
+    }
+
+    /// The place `slots` further on.
+    #[inline]
+    pub(super) fn advance(&self, at: &mut Cursor, slots: u16) {
+        // Neither is above 32,768.
+        let index = u32::from(at.index) + u32::from(slots);
+        let size = u32::from(self.size);
+        if index >= size {
+            at.index = (index - size) as u16;
+            at.wrap = !at.wrap;
+        } else {
+            at.index = index as u16;
+        }
+    }
+
+    /// Whether going from `old` to `new` passes the place that an event names. Places are less than one round apart.
+    pub(super) fn passes(&self, event: u16, old: Cursor, new: Cursor) -> bool {
+        let wrap = event & 0x8000 != 0;
+        let size = u32::from(self.size);
+        let index = u32::from(event & 0x7fff);
+        if index >= size {
+            return true;
+        }
+        // Distances back from `new`, in descriptors.
+        let back = |at: u32, same: bool| {
+            let new = u32::from(new.index);
+            if same { new.wrapping_sub(at) } else { (new + size).wrapping_sub(at) }
+        };
+        let event = back(index, wrap == new.wrap);
+        let old = back(u32::from(old.index), old.wrap == new.wrap);
+        event.wrapping_sub(1) < old
+    }
+
+    /// The flags of a descriptor that is available where the wrap counter is `wrap`.
+    #[inline]
+    pub(super) fn available(wrap: bool) -> u16 {
+        if wrap { AVAIL } else { USED }
+    }
+
+    /// The flags of a used one.
+    #[inline]
+    pub(super) fn used(wrap: bool) -> u16 {
+        if wrap { AVAIL | USED } else { 0 }
+    }
+}

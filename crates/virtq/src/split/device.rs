@@ -1,0 +1,128 @@
+//! A split ring as its device sees it.
+
+use super::ring::{FLAGS, IDX, QUIET, SplitRing, passes};
+use crate::chain::{Chain, Follow, Rules, Sink, follow};
+use crate::descriptor::{INDIRECT, NEXT, WRITE};
+use crate::error::QueueError;
+use crate::format::{Cursor, End, Format, Head, Used};
+use ringway_mem::Translate;
+
+impl SplitRing<'_> {
+    /// How many chains are available from `at` on.
+    #[inline]
+    fn ready(&self, at: Cursor) -> Result<u16, QueueError> {
+        let ready = self.available.load_acquire(IDX).wrapping_sub(at.index);
+        // Attack: an index far ahead would have old entries taken again.
+        if ready > self.size { Err(QueueError::Index) } else { Ok(ready) }
+    }
+}
+
+impl<'t> Format<'t> for SplitRing<'t> {
+    #[inline]
+    fn gather(&self, at: &mut Cursor, write: bool, out: &mut [Head]) -> (usize, End) {
+        let ready = match self.ready(*at) {
+            Ok(ready) => usize::from(ready),
+            Err(error) => return (0, End::Error(error)),
+        };
+        let want = if write { WRITE } else { 0 };
+        let asked = out.len();
+        let mut count = 0;
+        for head in out.iter_mut().take(ready) {
+            let id = self.available.load(self.available_at(at.index));
+            if id >= self.size {
+                return (count, End::Error(QueueError::Descriptor));
+            }
+            let found = self.descriptor(id);
+            if found.flags & (NEXT | INDIRECT) != 0 {
+                return (count, End::Chain);
+            }
+            if found.flags & WRITE != want {
+                return (count, End::Error(QueueError::Direction));
+            }
+            if found.len == 0 {
+                return (count, End::Error(QueueError::Zero));
+            }
+            *head = Head { address: found.address, len: found.len, id };
+            at.index = at.index.wrapping_add(1);
+            count += 1;
+        }
+        (count, if count == asked { End::Asked } else { End::Empty })
+    }
+
+    fn chain<T: Translate<'t>>(
+        &self,
+        at: &mut Cursor,
+        write: bool,
+        translate: &mut T,
+        sink: &mut Sink<'_>,
+    ) -> Result<Option<Chain>, QueueError> {
+        if self.ready(*at)? == 0 {
+            return Ok(None);
+        }
+        let id = self.available.load(self.available_at(at.index));
+        let rules = Rules { indirect: self.indirect, size: self.size, packed: false };
+        sink.begin(write);
+        let mut index = id;
+        for seen in 0..self.size {
+            if index >= self.size {
+                return Err(QueueError::Descriptor);
+            }
+            let found = self.descriptor(index);
+            match follow(&found, seen == 0, rules, translate, sink)? {
+                Follow::Next => index = found.other,
+                Follow::End => {
+                    at.index = at.index.wrapping_add(1);
+                    return Ok(Some(Chain { id, slots: 1 }));
+                }
+            }
+        }
+        // Attack: a loop would never end; no chain has more descriptors than the ring.
+        Err(QueueError::Chain)
+    }
+
+    #[inline]
+    fn pending(&self, at: Cursor) -> bool {
+        self.available.load_acquire(IDX) != at.index
+    }
+
+    #[inline]
+    fn pass(&self, at: &mut Cursor, _chain: Chain) {
+        at.index = at.index.wrapping_add(1);
+    }
+
+    #[inline]
+    fn write_used(&self, used: &mut Used, chain: Chain, len: u32) {
+        let entry = u64::from(chain.id) | u64::from(len) << 32;
+        self.entries.write_at(8 * usize::from(used.at.index & self.mask()), entry.to_le_bytes());
+        used.at.index = used.at.index.wrapping_add(1);
+    }
+
+    #[inline]
+    fn publish(&self, used: &mut Used) {
+        self.used.store_release(IDX, used.at.index);
+        used.published = used.at;
+    }
+
+    #[inline]
+    fn prefetch_used(&self, used: &Used) {
+        let place = usize::from(used.at.index & self.mask()) * 8;
+        self.entries.split(place).1.prefetch_write();
+    }
+
+    fn set_flag(&self, at: Cursor, wanted: bool) {
+        if !self.event_idx {
+            self.used.store(FLAGS, if wanted { 0 } else { QUIET });
+        } else if wanted {
+            self.used.store(self.avail_event(), at.index);
+        }
+        // With event indices an event that was passed already asks for nothing.
+    }
+
+    fn wants_interrupt(&self, signalled: Cursor, used: &Used) -> bool {
+        if self.event_idx {
+            let event = self.available.load(self.used_event());
+            return passes(event, signalled.index, used.published.index);
+        }
+        self.available.load(FLAGS) & QUIET == 0
+    }
+}

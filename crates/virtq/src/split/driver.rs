@@ -1,0 +1,143 @@
+//! A split ring as its driver sees it.
+
+use super::ring::{FLAGS, IDX, QUIET, SplitRing, passes};
+use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
+use crate::driver::{Buffer, Free, Indirect};
+use crate::error::{LayoutError, QueueError};
+use crate::layout::{Areas, Layout};
+use alloc::boxed::Box;
+use core::sync::atomic::{Ordering, fence};
+
+/// A driver's state of a split ring.
+#[derive(Debug)]
+pub struct SplitDriver<'t> {
+    ring: SplitRing<'t>,
+    free: Free,
+    /// Descriptors of the chain that begins here; 0 where none does.
+    lengths: Box<[u16]>,
+    /// Where a chain goes on, as it was written.
+    links: Box<[u16]>,
+    available: u16,
+    published: u16,
+    kicked: u16,
+    used: u16,
+}
+
+impl<'t> SplitDriver<'t> {
+    /// A driver for a ring in zeroed memory.
+    pub fn new(layout: &Layout, areas: Areas<'t>) -> Result<SplitDriver<'t>, LayoutError> {
+        let ring = SplitRing::new(layout, areas)?;
+        let zeroes = || alloc::vec![0; usize::from(layout.size)].into_boxed_slice();
+        let (lengths, links) = (zeroes(), zeroes());
+        let free = Free::all(layout.size);
+        Ok(SplitDriver { ring, free, lengths, links, available: 0, published: 0, kicked: 0, used: 0 })
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, buffers: &[Buffer], indirect: Option<Indirect<'_>>) -> Option<u16> {
+        let needed = if indirect.is_some() { 1 } else { buffers.len() };
+        if needed == 0 || needed > self.free.len() {
+            return None;
+        }
+        let id = self.free.take()?;
+        if let Some(table) = indirect {
+            let len = write_table(buffers, table)?;
+            let descriptor = Descriptor { address: table.address, len, flags: INDIRECT, other: 0 };
+            descriptor.store_split(self.ring.descriptors, id);
+        } else {
+            let mut index = id;
+            for (at, buffer) in buffers.iter().enumerate() {
+                let more = at + 1 < buffers.len();
+                let next = if more { self.free.take()? } else { 0 };
+                descriptor(buffer, more, next).store_split(self.ring.descriptors, index);
+                if more {
+                    self.links[usize::from(index)] = next;
+                    index = next;
+                }
+            }
+        }
+        self.lengths[usize::from(id)] = needed as u16;
+        self.ring.available.store(self.ring.available_at(self.available), id);
+        self.available = self.available.wrapping_add(1);
+        Some(id)
+    }
+
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        self.ring.available.store_release(IDX, self.available);
+        self.published = self.available;
+    }
+
+    pub(crate) fn wants_kick(&mut self) -> bool {
+        fence(Ordering::SeqCst);
+        let since = core::mem::replace(&mut self.kicked, self.published);
+        if self.ring.event_idx {
+            return passes(self.ring.used.load(self.ring.avail_event()), since, self.published);
+        }
+        self.ring.used.load(FLAGS) & QUIET == 0
+    }
+
+    #[inline]
+    pub(crate) fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
+        let ready = self.ring.used.load_acquire(IDX).wrapping_sub(self.used);
+        if ready == 0 {
+            return Ok(None);
+        }
+        if ready > self.ring.size {
+            return Err(QueueError::Index);
+        }
+        let place = 8 * usize::from(self.used & self.ring.mask());
+        let entry = self.ring.entries.as_span().split(place).1.read_array::<8>();
+        let entry = u64::from_le_bytes(entry.ok_or(QueueError::Descriptor)?);
+        let id = entry as u32;
+        let count = self.lengths.get_mut(id as usize).map_or(0, core::mem::take);
+        if count == 0 {
+            return Err(QueueError::Descriptor);
+        }
+        let mut index = id as u16;
+        for _ in 0..count {
+            self.free.give(index);
+            index = self.links.get(usize::from(index)).copied().unwrap_or(0);
+        }
+        self.used = self.used.wrapping_add(1);
+        Ok(Some((id as u16, (entry >> 32) as u32)))
+    }
+
+    pub(crate) fn pending(&self) -> bool {
+        self.ring.used.load_acquire(IDX) != self.used
+    }
+
+    pub(crate) fn set_flag(&mut self, wanted: bool) {
+        if !self.ring.event_idx {
+            self.ring.available.store(FLAGS, if wanted { 0 } else { QUIET });
+        } else if wanted {
+            self.ring.available.store(self.ring.used_event(), self.used);
+        } else {
+            // Passed already, and not again for as long as possible.
+            self.ring.available.store(self.ring.used_event(), self.used.wrapping_sub(1));
+        }
+    }
+
+    pub(crate) fn free(&self) -> usize {
+        self.free.len()
+    }
+}
+
+#[inline]
+fn descriptor(buffer: &Buffer, more: bool, next: u16) -> Descriptor {
+    let flags = if more { NEXT } else { 0 } | if buffer.write { WRITE } else { 0 };
+    Descriptor { address: buffer.address, len: buffer.len, flags, other: next }
+}
+
+fn write_table(buffers: &[Buffer], table: Indirect<'_>) -> Option<u32> {
+    let mut rest = table.table;
+    for (at, buffer) in buffers.iter().enumerate() {
+        let found = descriptor(buffer, at + 1 < buffers.len(), at as u16 + 1);
+        rest.write_at(0, found.address.to_le_bytes());
+        if !rest.write_at(8, found.split_rest().to_le_bytes()) {
+            return None;
+        }
+        rest = rest.split(SIZE as usize).1;
+    }
+    Some(buffers.len() as u32 * SIZE)
+}

@@ -1,0 +1,81 @@
+//! Where the parts of a split ring lie.
+
+use crate::descriptor::Descriptor;
+use crate::error::LayoutError;
+use crate::layout::{Areas, Layout};
+use ringway_mem::{SpanMut, Words};
+
+/// The available ring's `flags`: the driver doesn't want interrupts. The used ring's: the device doesn't want kicks.
+pub(super) const QUIET: u16 = 1;
+/// Words of 16 bits before the entries of either ring: `flags`, `idx`.
+pub(super) const FLAGS: usize = 0;
+pub(super) const IDX: usize = 1;
+const ENTRIES: usize = 2;
+
+/// A split ring in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct SplitRing<'t> {
+    pub(super) descriptors: Words<'t, u64>,
+    pub(super) available: Words<'t, u16>,
+    /// The used ring by 16-bit words, for its flags, index and event.
+    pub(super) used: Words<'t, u16>,
+    /// Its entries.
+    pub(super) entries: SpanMut<'t>,
+    pub(super) size: u16,
+    pub(super) event_idx: bool,
+    pub(super) indirect: bool,
+}
+
+impl<'t> SplitRing<'t> {
+    /// The ring in `areas`.
+    #[inline]
+    pub fn new(layout: &Layout, areas: Areas<'t>) -> Result<SplitRing<'t>, LayoutError> {
+        areas.suffice(layout)?;
+        let both = (Words::new(areas.driver), Words::new(areas.device));
+        let (Some(descriptors), (Some(available), Some(used))) = (Words::new(areas.descriptors), both) else {
+            return Err(LayoutError::Alignment);
+        };
+        let entries = areas.device.split(2 * ENTRIES).1;
+        let Layout { size, event_idx, indirect, .. } = *layout;
+        Ok(SplitRing { descriptors, available, used, entries, size, event_idx, indirect })
+    }
+
+    #[inline]
+    pub(super) fn mask(&self) -> u16 {
+        self.size.wrapping_sub(1)
+    }
+
+    #[inline]
+    pub(super) fn descriptor(&self, index: u16) -> Descriptor {
+        let at = 2 * usize::from(index);
+        Descriptor::split(self.descriptors.load(at), self.descriptors.load(at + 1))
+    }
+
+    #[inline]
+    pub(super) fn available_at(&self, index: u16) -> usize {
+        ENTRIES + usize::from(index & self.mask())
+    }
+
+    /// Where the driver says at which used index it wants an interrupt.
+    #[inline]
+    pub(super) fn used_event(&self) -> usize {
+        ENTRIES + usize::from(self.size)
+    }
+
+    /// Where the device says at which available index it wants a kick.
+    #[inline]
+    pub(super) fn avail_event(&self) -> usize {
+        ENTRIES + 4 * usize::from(self.size)
+    }
+
+    /// The used index in memory, where a device that is new to a ring goes on.
+    pub fn used_index(&self) -> u16 {
+        self.used.load(IDX)
+    }
+}
+
+/// Whether moving an index from `old` to `new` passes `event` (virtio 1.3, 2.7.10.1).
+#[inline]
+pub(super) fn passes(event: u16, old: u16, new: u16) -> bool {
+    new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+}
