@@ -1,3 +1,16 @@
 //! Workers, turns, reconciling: the `data` process.
 
+mod bell;
+pub mod data;
+mod device;
+mod fabric;
+mod forward;
+mod link;
+mod page;
 pub mod proto;
+mod worker;
+mod world;
+
+pub use fabric::{Fabric, FabricError, PORTS, parse_mac};
+pub use link::{DESCRIPTORS, Link, LinkError};
+pub use page::SharedPage;

@@ -312,7 +312,12 @@ mod tests {
             id: 7,
             request: Request::AddPort(Port {
                 name: "a".into(),
-                kind: Kind::VhostUser { queues: 2, mac: None, mtu: Some(1500), without: vec!["packed".into()] },
+                kind: Kind::VhostUser {
+                    queues: 2,
+                    mac: None,
+                    mtu: Some(1500),
+                    without: vec!["packed".into()],
+                },
                 to: To::Switch("s".into()),
                 worker: None,
                 hold: 100_000,

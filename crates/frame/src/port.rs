@@ -24,7 +24,8 @@ pub struct Caps {
 /// Where frames enter. Owned by one worker.
 pub trait TxQueue: Send {
     /// Adds the next frames to `burst`, as many as there are and as fit. They stay in the queue until released: a
-    /// further `take` gives the same frames again. Broken ones are counted and skipped.
+    /// further `take` gives the same frames again. Broken ones are counted and skipped; when there was nothing else,
+    /// `take` itself gives them back to the peer.
     fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>);
 
     /// Gives the next `frames` of the last burst back to the peer, and what was skipped before and between them. May

@@ -2,46 +2,58 @@
 
 use crate::{Entry, Lookup, NOWHERE, PortId, Verdicts};
 use ringway_frame::{Burst, HEAD};
-use std::sync::RwLock;
+use ringway_wire::flow::Flow;
+
+/// A hash of flows under a key that no peer knows.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowHash(u64);
+
+impl FlowHash {
+    /// The hash under `key`, which is drawn at random: whoever knew it could send all flows to one queue.
+    pub fn new(key: u64) -> FlowHash {
+        FlowHash(key)
+    }
+
+    /// The hash of a frame's flow, the same for both directions.
+    #[inline]
+    pub fn of(self, head: &[u8; HEAD]) -> u32 {
+        Flow::parse(head).map_or(0, |flow| (flow.symmetric_hash(self.0) >> 32) as u32)
+    }
+}
 
 /// A load balancer: frames from a member go to the uplink, all others to the member that their flow's hash names, so
 /// that a flow stays with its member while the set of members stays.
 #[derive(Debug)]
 pub struct Hash {
-    // Written only when a port comes or goes; a worker reads it once a burst.
-    members: RwLock<Vec<PortId>>,
+    members: Vec<PortId>,
     uplink: PortId,
-    hash: fn(&[u8; HEAD]) -> u32,
+    hash: FlowHash,
 }
 
 impl Hash {
-    /// Spreads over `members` by `hash`, which gets a frame's first bytes and has the same answer for all of a flow.
-    pub fn new(members: Vec<PortId>, uplink: PortId, hash: fn(&[u8; HEAD]) -> u32) -> Hash {
-        Hash { members: RwLock::new(members), uplink, hash }
+    /// Spreads over `members`.
+    pub fn new(members: Vec<PortId>, uplink: PortId, hash: FlowHash) -> Hash {
+        Hash { members, uplink, hash }
     }
 }
 
 impl Lookup for Hash {
     fn lookup(&self, burst: &Burst<'_>, from: PortId, _now: u64, verdicts: &mut Verdicts) {
-        // A change under way: these frames are dropped rather than waited with.
-        let members = self.members.try_read();
-        let members = members.as_ref().map_or(&[][..], |members| members.as_slice());
+        let members = &self.members;
         let inward = members.contains(&from);
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
             *verdict = if inward {
                 self.uplink
             } else {
                 // The upper bits of the product instead of a remainder: no division.
-                let scaled = (u64::from((self.hash)(burst.head(index))) * members.len() as u64) >> 32;
+                let scaled = (u64::from(self.hash.of(burst.head(index))) * members.len() as u64) >> 32;
                 members.get(scaled as usize).copied().unwrap_or(NOWHERE)
             };
         }
     }
 
-    fn forget(&self, port: PortId) {
-        if let Ok(mut members) = self.members.write() {
-            members.retain(|&member| member != port);
-        }
+    fn forget(&self, _port: PortId) {
+        // Its members were given to it; whoever changes them makes a new one.
     }
 
     fn entries(&self, _now: u64) -> Vec<Entry> {
@@ -55,28 +67,40 @@ mod tests {
     use ringway_frame::{BURST, Offload, Storage};
     use ringway_mem::Span;
 
-    fn first_word(head: &[u8; HEAD]) -> u32 {
-        u32::from_be_bytes([head[0], head[1], head[2], head[3]])
+    /// UDP over IPv4 from a host and port of its own each.
+    fn frame(flow: u8, back: bool) -> [u8; 60] {
+        let mut frame = [0; 60];
+        frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]);
+        let (near, far) = if back { (30, 26) } else { (26, 30) };
+        frame[near..near + 4].copy_from_slice(&[10, 0, 0, flow]);
+        frame[far..far + 4].copy_from_slice(&[10, 1, 1, 1]);
+        let (near, far) = if back { (36, 34) } else { (34, 36) };
+        frame[near..near + 2].copy_from_slice(&[100, flow]);
+        frame[far..far + 2].copy_from_slice(&[0, 53]);
+        frame
+    }
+
+    fn look_up(lookup: &Hash, from: PortId, frames: &[[u8; 60]]) -> Vec<PortId> {
+        let mut storage = Storage::default();
+        let mut burst = Burst::begin(&mut storage);
+        for frame in frames {
+            burst.push(Offload::default(), Span::of(frame)).unwrap();
+        }
+        let mut verdicts = [0; BURST];
+        lookup.lookup(&burst, from, 0, &mut verdicts);
+        verdicts[..frames.len()].to_vec()
     }
 
     #[test]
     fn flows_spread_over_the_members_and_back_to_the_uplink() {
-        let lookup = Hash::new(vec![1, 2, 3, 4], 9, first_word);
-        let frames: Vec<[u8; 60]> = (0..4u8).map(|quarter| [quarter * 64; 60]).collect();
-        let mut storage = Storage::default();
-        let mut burst = Burst::begin(&mut storage);
-        for frame in &frames {
-            burst.push(Offload::default(), Span::of(frame)).unwrap();
-        }
-        let mut verdicts = [0; BURST];
-        lookup.lookup(&burst, 9, 0, &mut verdicts);
-        assert_eq!(verdicts[..4], [1, 2, 3, 4]);
-        lookup.lookup(&burst, 2, 0, &mut verdicts);
-        assert_eq!(verdicts[..4], [9; 4]);
-        for port in 1..5 {
-            lookup.forget(port);
-        }
-        lookup.lookup(&burst, 9, 0, &mut verdicts);
-        assert_eq!(verdicts[..4], [NOWHERE; 4]);
+        let lookup = Hash::new(vec![1, 2, 3, 4], 9, FlowHash::new(5));
+        let forth: Vec<_> = (0..64).map(|flow| frame(flow, false)).collect();
+        let members = look_up(&lookup, 9, &forth);
+        assert!((1..5).all(|member| members.iter().filter(|&&found| found == member).count() > 4));
+        let back: Vec<_> = (0..64).map(|flow| frame(flow, true)).collect();
+        assert_eq!(look_up(&lookup, 9, &back), members, "both directions go to one member");
+        assert_eq!(look_up(&lookup, 2, &back), [9; 64]);
+        let empty = Hash::new(Vec::new(), 9, FlowHash::new(5));
+        assert_eq!(look_up(&empty, 9, &forth), [NOWHERE; 64]);
     }
 }

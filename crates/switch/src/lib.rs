@@ -5,15 +5,14 @@
 //! the same small trait. A switch knows neither devices nor threads: lookups are shared by all workers, so they keep
 //! what they learn in atomics.
 
+mod fixed;
 mod hash;
 mod learning;
 mod sorter;
 mod table;
 
-mod fixed;
-
 pub use fixed::Static;
-pub use hash::Hash;
+pub use hash::{FlowHash, Hash};
 pub use learning::Learning;
 pub use sorter::{List, Run, Sorter};
 pub use table::{Entry, Table};

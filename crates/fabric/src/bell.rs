@@ -1,0 +1,165 @@
+//! How a worker learns that a queue wants it: a private bit vector while it is busy, epoll while it sleeps.
+
+use ringway_host::{Epoll, EventFd, HostError};
+use ringway_port::Doorbell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+/// Queues one worker can have.
+pub const QUEUES: usize = 8192;
+/// The key under which epoll reports the worker's own wake-up.
+const WAKE_UP: u64 = u64::MAX;
+
+/// After so many nanoseconds the relay looks whether it is to stop.
+const RELAY_ROUND: u64 = 1_000_000_000;
+
+/// A worker's bell. Only our own threads write its bits, so no peer can slow the worker down by them.
+pub struct Bell {
+    bits: Box<[AtomicU64]>,
+    any: AtomicBool,
+    asleep: AtomicBool,
+    epoll: Epoll,
+    wake_up: EventFd,
+}
+
+impl Bell {
+    /// A bell for [`QUEUES`] queues.
+    pub fn new() -> Result<Arc<Bell>, HostError> {
+        let (epoll, wake_up) = (Epoll::new()?, EventFd::new()?);
+        epoll.add_edge(wake_up.as_fd(), WAKE_UP)?;
+        let bits = (0..QUEUES / 64).map(|_| AtomicU64::new(0)).collect();
+        Ok(Arc::new(Bell {
+            bits,
+            any: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            epoll,
+            wake_up,
+        }))
+    }
+
+    /// Has the worker look at queue `bit` in its next turn.
+    pub fn ring(&self, bit: usize) {
+        if let Some(word) = self.bits.get(bit / 64) {
+            word.fetch_or(1 << (bit % 64), SeqCst);
+        }
+        self.wake();
+    }
+
+    /// Has the worker begin another turn.
+    pub fn wake(&self) {
+        self.any.store(true, SeqCst);
+        // The worker sets `asleep` before it looks at `any` the last time: one of the two sees the other.
+        if self.asleep.load(SeqCst) {
+            self.wake_up.signal();
+        }
+    }
+
+    /// Calls `each` for every queue that rang since the last time; whether anybody rang or woke the worker. One load
+    /// when nobody did.
+    #[inline]
+    pub fn collect(&self, mut each: impl FnMut(usize)) -> bool {
+        if !self.any.load(SeqCst) {
+            return false;
+        }
+        self.any.store(false, SeqCst);
+        for (index, word) in self.bits.iter().enumerate() {
+            if word.load(SeqCst) == 0 {
+                continue;
+            }
+            let mut bits = word.swap(0, SeqCst);
+            while bits != 0 {
+                each(index * 64 + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        }
+        true
+    }
+
+    /// Sleeps until a watched descriptor becomes readable, somebody rings, or `timeout` nanoseconds have passed. Calls
+    /// `each` for every queue whose descriptor did.
+    pub fn sleep(&self, timeout: Option<u64>, mut each: impl FnMut(usize)) {
+        self.asleep.store(true, SeqCst);
+        if !self.any.load(SeqCst) {
+            self.wait(timeout, &mut each);
+        }
+        self.asleep.store(false, SeqCst);
+    }
+
+    fn wait(&self, timeout: Option<u64>, each: &mut impl FnMut(usize)) {
+        self.epoll.wait(timeout, |key| {
+            if key != WAKE_UP {
+                each(key as usize);
+            }
+        });
+    }
+
+    /// Waits for kicks in the worker's stead while it is busy, and turns them into bits, until `stop` is set. The
+    /// kernel wakes whoever began to wait last, so a sleeping worker mostly gets its kicks itself.
+    pub fn relay(&self, stop: &AtomicBool) {
+        while !stop.load(SeqCst) {
+            let (mut rang, mut woken) = (false, false);
+            self.epoll.wait(Some(RELAY_ROUND), |key| match self.bits.get((key / 64) as usize) {
+                Some(word) => {
+                    word.fetch_or(1 << (key % 64), SeqCst);
+                    rang = true;
+                }
+                None => woken = true,
+            });
+            if rang {
+                self.wake();
+            } else if woken && self.asleep.load(SeqCst) {
+                // This thread took the worker's wake-up. It isn't waiting now, so the next one is the worker's.
+                self.wake_up.signal();
+            }
+        }
+    }
+}
+
+/// One queue's line to its worker.
+pub struct Line {
+    bell: Arc<Bell>,
+    bit: usize,
+    watched: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+impl Line {
+    /// The line of queue `bit`.
+    pub fn new(bell: Arc<Bell>, bit: usize) -> Line {
+        Line { bell, bit, watched: Mutex::new(None) }
+    }
+
+    fn replace(&self, new: Option<Arc<OwnedFd>>) {
+        let Ok(mut watched) = self.watched.lock() else { return };
+        if let Some(old) = watched.take() {
+            // It may have been closed by nobody: the line holds it open until here.
+            let _ = self.bell.epoll.delete(old.as_fd());
+        }
+        if let Some(new) = new {
+            if let Err(error) = self.bell.epoll.add_edge(new.as_fd(), self.bit as u64) {
+                tracing::warn!(%error, "a kick descriptor can't be watched; its queue is polled when others wake it");
+            }
+            *watched = Some(new);
+        }
+    }
+}
+
+impl Doorbell for Line {
+    fn wake(&self) {
+        self.bell.ring(self.bit);
+    }
+
+    fn watch(&self, kick: Arc<OwnedFd>) {
+        self.replace(Some(kick));
+    }
+
+    fn unwatch(&self) {
+        self.replace(None);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.replace(None);
+    }
+}

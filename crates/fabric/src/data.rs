@@ -1,0 +1,104 @@
+//! The `data` process: a fabric, told what to do over the link.
+
+use crate::fabric::{Fabric, FabricError};
+use crate::link::{Link, LinkError};
+use crate::page::SharedPage;
+use crate::proto::{Call, Reply, Request, Said};
+use ringway_host::{HostError, wait_readable};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Why `data` ended.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// The link to `control` broke.
+    #[error("the link to the control process: {0}")]
+    Link(#[from] LinkError),
+    /// The first message was not `start`, or lacked the counters page.
+    #[error("the control process did not begin with `start` and the counters page")]
+    NotStarted,
+    /// The fabric could not start.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// The system refused.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// Runs the `data` process over `socket`, its end of the link, until `control` says stop or is gone.
+pub fn run(socket: OwnedFd) -> Result<(), DataError> {
+    let link = Link::new(socket);
+    let (call, descriptors) = link.receive::<Call>()?;
+    let Request::Start { workers, counters } = call.request else { return Err(DataError::NotStarted) };
+    let page = descriptors.into_iter().next().ok_or(DataError::NotStarted)?;
+    let page = Arc::new(SharedPage::map(page, counters as usize)?);
+    let seed = ringway_host::random()?;
+    ringway_host::catch_sigbus()?;
+    // Before the first thread is made, so that every thread has it.
+    ringway_host::confine_data()?;
+    let mut data = Data { fabric: Fabric::start(&workers, page, seed)?, link };
+    data.link.send(&Said::Reply { id: call.id, reply: Reply::Done }, &[])?;
+    data.serve()
+}
+
+/// Even when nothing happens, peers are looked at after so many nanoseconds: a worker doesn't tell of a guest's fault.
+const ROUND: u64 = 500_000_000;
+
+struct Data {
+    fabric: Fabric,
+    link: Link,
+}
+
+impl Data {
+    fn serve(&mut self) -> Result<(), DataError> {
+        loop {
+            let (ids, mut sockets): (Vec<_>, Vec<_>) = self.fabric.sessions().unzip();
+            sockets.splice(0..0, [self.link.as_fd(), self.fabric.bell().as_fd()]);
+            let ready = wait_readable(&sockets, Some(ROUND))?;
+            drop(sockets);
+            let mut events = Vec::new();
+            for (id, _) in ids.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
+                events.extend(self.fabric.serve(*id));
+            }
+            if ready[1] || !ready.contains(&true) {
+                events.extend(self.fabric.check());
+            }
+            for event in events {
+                self.link.send(&Said::Event(event), &[])?;
+            }
+            if ready[0] {
+                let (call, descriptors) = match self.link.receive::<Call>() {
+                    Ok(received) => received,
+                    // `control` is gone, and with it everyone who could tell us anything.
+                    Err(LinkError::Closed) => return Ok(()),
+                    Err(error) => return Err(error.into()),
+                };
+                if call.request == Request::Stop {
+                    self.link.send(&Said::Reply { id: call.id, reply: Reply::Done }, &[])?;
+                    return Ok(());
+                }
+                let reply = self.obey(call.request, descriptors).unwrap_or_else(|error| {
+                    tracing::warn!(%error, "a change was refused");
+                    Reply::Refused(error.to_string())
+                });
+                self.link.send(&Said::Reply { id: call.id, reply }, &[])?;
+            }
+        }
+    }
+
+    fn obey(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, FabricError> {
+        match request {
+            Request::Start { .. } => return Err(FabricError::Limit("the fabric is started already")),
+            Request::AddSwitch { name, lookup } => self.fabric.add_switch(name, lookup)?,
+            Request::RemoveSwitch { name } => self.fabric.remove_switch(&name)?,
+            Request::AddPort(port) => self.fabric.add_port(port)?,
+            Request::RemovePort { name } => self.fabric.remove_port(&name)?,
+            Request::Attach { port } => self.fabric.attach(&port, descriptors)?,
+            Request::Detach { port } => self.fabric.detach(&port)?,
+            Request::State => return Ok(Reply::State(self.fabric.state())),
+            Request::Table { switch } => return Ok(Reply::Table(self.fabric.table(&switch)?)),
+            Request::Stop => {}
+        }
+        Ok(Reply::Done)
+    }
+}

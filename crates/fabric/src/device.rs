@@ -1,0 +1,217 @@
+//! What is behind a port, whatever its kind.
+
+use crate::proto::{self, Kind};
+use ringway_frame::{CountersRef, LARGEST};
+use ringway_host::{EventFd, HostError, Mapping};
+use ringway_port::ring::{Fault, RingPort};
+use ringway_port::vhost_user::{Backend, BackendError, State, Without};
+use ringway_port::{Doorbell, Queue, null, ring, source, vhost_user};
+use ringway_ring::RingMemory;
+use ringway_wire::MacAddress;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+/// Why a device can't be made, or its peer not be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// An address that can't be read.
+    #[error("`{0}` is no Ethernet address")]
+    Mac(String),
+    /// A feature with no such name.
+    #[error("there is no feature `{0}` to leave out")]
+    Feature(String),
+    /// A source that can't be.
+    #[error(transparent)]
+    Source(#[from] source::SourceError),
+    /// The front-end's socket can't be used.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// Not the descriptors that the kind needs.
+    #[error("a peer of kind {kind} comes with {wanted} descriptors, not {given}")]
+    Descriptors {
+        /// Kind of the port.
+        kind: &'static str,
+        /// How many it needs.
+        wanted: usize,
+        /// How many there were.
+        given: usize,
+    },
+    /// The ring is none of ours.
+    #[error("the ring: {0}")]
+    Ring(ringway_ring::LayoutError),
+    /// The system refused.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The kind has no peer.
+    #[error("a port of kind {0} has no peer to attach")]
+    NoPeer(&'static str),
+}
+
+/// A peer is gone.
+pub struct Gone {
+    /// Why, for people.
+    pub reason: String,
+    /// It broke its protocol.
+    pub fault: bool,
+}
+
+/// Where a ring port's fault waits for the thread that serves the port.
+pub struct Alarm {
+    bell: Arc<EventFd>,
+    fault: Mutex<Option<Fault>>,
+}
+
+/// What is behind a port.
+pub enum Device {
+    /// A guest.
+    VhostUser(Box<Backend>),
+    /// A program.
+    Ring {
+        /// Where programs attach.
+        port: Box<RingPort>,
+        /// Its faults.
+        alarm: Arc<Alarm>,
+        /// A program is attached.
+        attached: bool,
+    },
+    /// Nobody: it works by itself.
+    Lone,
+}
+
+impl Device {
+    /// The device and its queues, one for each of `counters`. `bell` rings when [`Device::check`] is worth calling.
+    pub fn new(
+        spec: &proto::Port,
+        doorbells: Vec<Arc<dyn Doorbell>>,
+        counters: &[CountersRef],
+        bell: &Arc<EventFd>,
+    ) -> Result<(Device, Vec<Queue>), DeviceError> {
+        match &spec.kind {
+            Kind::VhostUser { queues, mac, mtu, without } => {
+                let mac = mac.as_deref().map(parse_mac).transpose()?.map(|mac| mac.0);
+                let without = Without::named(without.iter().map(String::as_str));
+                let without = without.map_err(|name| DeviceError::Feature(name.into()))?;
+                let config = vhost_user::Config { mac, mtu: *mtu, queues: *queues, without };
+                let (backend, queues) = vhost_user::new(config, doorbells, counters.to_vec());
+                Ok((Device::VhostUser(Box::new(backend)), queues))
+            }
+            Kind::Ring => Ok(ring_device(doorbells, counters, bell)),
+            Kind::Null => Ok((Device::Lone, null::queues(&null::Config::default()))),
+            Kind::Source { size, to, from } => {
+                let config = source::Config::new((*size).min(LARGEST), parse_mac(from)?, parse_mac(to)?);
+                Ok((Device::Lone, vec![source::queue(&config)?]))
+            }
+            Kind::Tap { .. } => Err(DeviceError::NoPeer("tap")),
+        }
+    }
+
+    /// The peer is there.
+    pub fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), DeviceError> {
+        match self {
+            Device::VhostUser(backend) => {
+                let [socket] = exactly("vhost-user", descriptors)?;
+                Ok(backend.connect(socket)?)
+            }
+            Device::Ring { port, attached, .. } => {
+                let [memory, kick, call] = exactly("ring", descriptors)?;
+                let memory =
+                    RingMemory::attach(Mapping::sealed(&memory)?.region()).map_err(DeviceError::Ring)?;
+                port.attach(memory, kick, call);
+                *attached = true;
+                Ok(())
+            }
+            Device::Lone => Err(DeviceError::NoPeer("null or source")),
+        }
+    }
+
+    /// The peer is gone or is to go; none of its memory is touched when this returns.
+    pub fn detach(&mut self) {
+        match self {
+            Device::VhostUser(backend) => backend.disconnect(),
+            Device::Ring { port, attached, .. } => {
+                port.detach();
+                *attached = false;
+            }
+            Device::Lone => {}
+        }
+    }
+
+    /// The socket of its session, if it has one.
+    pub fn session(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Device::VhostUser(backend) => backend.fd(),
+            Device::Ring { .. } | Device::Lone => None,
+        }
+    }
+
+    /// Serves the session, and looks whether the peer broke a rule that a worker saw.
+    pub fn check(&mut self) -> Result<(), Gone> {
+        match self {
+            Device::VhostUser(backend) => {
+                if backend.fd().is_none() {
+                    return Ok(());
+                }
+                let result = backend.readable();
+                if let Some(refused) = backend.refused() {
+                    tracing::info!(%refused, "a front-end's request was refused");
+                }
+                result.map_err(|error| Gone { reason: error.to_string(), fault: error.is_fault() })
+            }
+            Device::Ring { port, alarm, attached } => {
+                let fault = alarm.fault.lock().ok().and_then(|mut fault| fault.take());
+                let Some(fault) = fault else { return Ok(()) };
+                port.detach();
+                *attached = false;
+                Err(Gone { reason: fault.to_string(), fault: true })
+            }
+            Device::Lone => Ok(()),
+        }
+    }
+
+    /// What it is doing, and what was negotiated, for people.
+    pub fn state(&self) -> (&'static str, String) {
+        match self {
+            Device::VhostUser(backend) => {
+                let state = match backend.state() {
+                    State::Waiting => "waiting",
+                    State::Attached => "attached",
+                    State::Up => "up",
+                };
+                (state, backend.detail())
+            }
+            Device::Ring { attached: false, .. } => ("waiting", String::new()),
+            Device::Ring { attached: true, .. } | Device::Lone => ("up", String::new()),
+        }
+    }
+}
+
+fn ring_device(
+    doorbells: Vec<Arc<dyn Doorbell>>,
+    counters: &[CountersRef],
+    bell: &Arc<EventFd>,
+) -> (Device, Vec<Queue>) {
+    let alarm = Arc::new(Alarm { bell: bell.clone(), fault: Mutex::new(None) });
+    let told = alarm.clone();
+    let broken = move |fault| {
+        // Held for a store only, by either side.
+        if let Ok(mut place) = told.fault.lock() {
+            *place = Some(fault);
+        }
+        told.bell.signal();
+    };
+    let counters = counters.first().cloned().unwrap_or_else(CountersRef::private);
+    let silent: Arc<dyn Doorbell> = Arc::new(ringway_port::Silent);
+    let doorbell = doorbells.into_iter().next().unwrap_or(silent);
+    let config = ring::Config { counters, doorbell, broken: Arc::new(broken) };
+    let (port, queues) = RingPort::new(config);
+    (Device::Ring { port: Box::new(port), alarm, attached: false }, queues)
+}
+
+fn exactly<const N: usize>(kind: &'static str, given: Vec<OwnedFd>) -> Result<[OwnedFd; N], DeviceError> {
+    let count = given.len();
+    given.try_into().map_err(|_| DeviceError::Descriptors { kind, wanted: N, given: count })
+}
+
+fn parse_mac(text: &str) -> Result<MacAddress, DeviceError> {
+    text.parse().map_err(|_| DeviceError::Mac(text.into()))
+}

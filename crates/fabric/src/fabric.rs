@@ -1,0 +1,408 @@
+//! A fabric in one process: its workers, and the changes that can be made while they run.
+
+use crate::bell::{Line, QUEUES};
+use crate::device::Device;
+use crate::forward::Source;
+use crate::proto::{self, PortState, State, TableEntry, To, WorkerState};
+use crate::worker::{Command, Handle, Policy, Worker};
+use crate::world::{Port, RxSlot, Steer, Switch, Target, World};
+use ringway_frame::{CountersPage, CountersRef};
+use ringway_host::{Clock, EventFd, HostError};
+use ringway_mem::Published;
+use ringway_port::Doorbell;
+use ringway_switch::{FlowHash, Hash, Learning, Lookup, Mac, PortId, Static, Table};
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Ports a fabric can have.
+pub const PORTS: usize = 4096;
+/// Addresses one port of a learning switch may have.
+const QUOTA: u32 = 4096;
+
+/// Why a change was refused. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum FabricError {
+    /// No such object.
+    #[error("there is no {0} `{1}`")]
+    Unknown(&'static str, String),
+    /// The name is taken.
+    #[error("there is a {0} `{1}` already")]
+    Exists(&'static str, String),
+    /// Something still uses it.
+    #[error("switch `{0}` still has ports")]
+    InUse(String),
+    /// A limit.
+    #[error("{0}")]
+    Limit(&'static str),
+    /// An address that can't be read.
+    #[error("`{0}` is no Ethernet address; write six bytes in hexadecimal, such as 02:00:00:00:00:01")]
+    Mac(String),
+    /// The port can't be set up.
+    #[error("port `{0}`: {1}")]
+    Port(String, String),
+    /// The system refused.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+struct Crew {
+    name: String,
+    handle: Handle,
+    bits: Vec<bool>,
+}
+
+/// Where one of a port's queues is served.
+struct Seat {
+    worker: usize,
+    bit: usize,
+    line: Arc<Line>,
+}
+
+struct Record {
+    id: PortId,
+    spec: proto::Port,
+    seats: Vec<Seat>,
+    rx: Vec<Arc<RxSlot>>,
+    steer: Option<Arc<Steer>>,
+    device: Device,
+    /// What was last said of its state.
+    said: (&'static str, String),
+}
+
+struct SwitchRecord {
+    spec: proto::Lookup,
+    learning: Option<Arc<Learning>>,
+}
+
+/// A running fabric.
+pub struct Fabric {
+    published: Arc<Published<World>>,
+    crew: Vec<Crew>,
+    ports: BTreeMap<String, Record>,
+    switches: BTreeMap<String, SwitchRecord>,
+    page: Arc<dyn CountersPage>,
+    hash: FlowHash,
+    seed: u64,
+    clock: Clock,
+    bell: Arc<EventFd>,
+}
+
+impl Fabric {
+    /// Starts the workers. `seed` is a random number that no peer knows.
+    pub fn start(
+        workers: &[proto::Worker],
+        page: Arc<dyn CountersPage>,
+        seed: u64,
+    ) -> Result<Fabric, FabricError> {
+        let published = Arc::new(Published::new(Arc::new(World::default())));
+        let hash = FlowHash::new(seed.rotate_left(17));
+        let mut crew = Vec::new();
+        for spec in workers {
+            let policy = Policy { poll: spec.poll, spin: spec.spin };
+            let (worker, handle) = Worker::new(policy, published.clone(), hash)?;
+            let (bell, stop) = worker.relay();
+            let core = spec.core;
+            ringway_host::spawn(&spec.name, core, move || worker.run())?;
+            ringway_host::spawn(&format!("{}-kicks", spec.name), None, move || bell.relay(&stop))?;
+            crew.push(Crew { name: spec.name.clone(), handle, bits: Vec::new() });
+        }
+        if crew.is_empty() {
+            return Err(FabricError::Limit("a fabric needs a worker"));
+        }
+        let (ports, switches) = (BTreeMap::new(), BTreeMap::new());
+        let (clock, bell) = (Clock::new(), Arc::new(EventFd::new()?));
+        Ok(Fabric { published, crew, ports, switches, page, hash, seed, clock, bell })
+    }
+
+    /// Adds a switch without ports.
+    pub fn add_switch(&mut self, name: String, spec: proto::Lookup) -> Result<(), FabricError> {
+        if self.switches.contains_key(&name) {
+            return Err(FabricError::Exists("switch", name));
+        }
+        let learning = match &spec {
+            proto::Lookup::Learning { ageing, entries } => {
+                let table = Table::new(*entries, PORTS, *ageing, QUOTA.min(*entries), self.seed);
+                Some(Arc::new(Learning::new(table)))
+            }
+            proto::Lookup::Static { entries } => {
+                entries.iter().try_for_each(|(mac, _)| parse_mac(mac).map(|_| ()))?;
+                None
+            }
+            proto::Lookup::Hash { .. } => None,
+        };
+        self.switches.insert(name, SwitchRecord { spec, learning });
+        Ok(())
+    }
+
+    /// Takes a switch away that has no ports.
+    pub fn remove_switch(&mut self, name: &str) -> Result<(), FabricError> {
+        if self.ports.values().any(|port| port.spec.to == To::Switch(name.into())) {
+            return Err(FabricError::InUse(name.into()));
+        }
+        match self.switches.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(FabricError::Unknown("switch", name.into())),
+        }
+    }
+
+    /// Adds a port; `null` and `source` are at work at once, the others wait for their peer.
+    pub fn add_port(&mut self, spec: proto::Port) -> Result<(), FabricError> {
+        if self.ports.contains_key(&spec.name) {
+            return Err(FabricError::Exists("port", spec.name));
+        }
+        if let To::Switch(name) = &spec.to
+            && !self.switches.contains_key(name)
+        {
+            return Err(FabricError::Unknown("switch", name.clone()));
+        }
+        let id = (0..PORTS as PortId)
+            .find(|id| self.ports.values().all(|port| port.id != *id))
+            .ok_or(FabricError::Limit("a fabric has 4096 ports at most"))?;
+        let queues = usize::from(spec.kind.queues());
+        let counters = self.counters(&spec, queues)?;
+        let seats = self.seats(&spec, queues)?;
+        let doorbells = seats.iter().map(|seat| seat.line.clone() as Arc<dyn Doorbell>).collect();
+        let (device, queues) = match Device::new(&spec, doorbells, &counters, &self.bell) {
+            Ok(made) => made,
+            Err(error) => {
+                self.leave(&seats);
+                return Err(FabricError::Port(spec.name, error.to_string()));
+            }
+        };
+        let steer = (counters.len() > 1).then(|| Arc::new(Steer::default()));
+        let (mut rx, mut sources) = (Vec::new(), Vec::new());
+        for ((number, queue), counters) in (0..).zip(queues).zip(counters) {
+            rx.push(Arc::new(RxSlot::new(queue.rx, counters.clone())));
+            sources.push(Source { tx: queue.tx, port: id, queue: number, counters, waiting: None });
+        }
+        let told: Vec<(usize, usize)> = seats.iter().map(|seat| (seat.worker, seat.bit)).collect();
+        let said = device.state();
+        let name = spec.name.clone();
+        self.ports.insert(name, Record { id, spec, seats, rx, steer, device, said });
+        self.publish();
+        for ((worker, bit), source) in told.into_iter().zip(sources) {
+            self.crew[worker].handle.tell(Command::Add { bit, source });
+        }
+        Ok(())
+    }
+
+    fn counters(&self, spec: &proto::Port, queues: usize) -> Result<Vec<CountersRef>, FabricError> {
+        let first = spec.counters as usize;
+        (first..first + queues)
+            .map(|index| CountersRef::new(self.page.clone(), index))
+            .collect::<Option<_>>()
+            .ok_or(FabricError::Limit("the counters page has no room for the port"))
+    }
+
+    /// Finds a worker for each queue: the one named, else always the one with the fewest.
+    fn seats(&mut self, spec: &proto::Port, queues: usize) -> Result<Vec<Seat>, FabricError> {
+        let named = match &spec.worker {
+            None => None,
+            Some(name) => {
+                let found = self.crew.iter().position(|crew| crew.name == *name);
+                Some(found.ok_or_else(|| FabricError::Unknown("worker", name.clone()))?)
+            }
+        };
+        let mut seats = Vec::with_capacity(queues);
+        for _ in 0..queues {
+            let fewest = || {
+                let taken = |crew: &Crew| crew.bits.iter().filter(|bit| **bit).count();
+                (0..self.crew.len()).min_by_key(|&worker| taken(&self.crew[worker])).unwrap_or(0)
+            };
+            let worker = named.unwrap_or_else(fewest);
+            let bits = &mut self.crew[worker].bits;
+            let bit = bits.iter().position(|bit| !bit).unwrap_or(bits.len());
+            if bit >= QUEUES {
+                self.leave(&seats);
+                return Err(FabricError::Limit("a worker has 8192 queues at most; add a worker"));
+            }
+            if bit == bits.len() {
+                bits.push(true);
+            }
+            bits[bit] = true;
+            let line = Arc::new(Line::new(self.crew[worker].handle.bell.clone(), bit));
+            seats.push(Seat { worker, bit, line });
+        }
+        Ok(seats)
+    }
+
+    fn leave(&mut self, seats: &[Seat]) {
+        for seat in seats {
+            self.crew[seat.worker].bits[seat.bit] = false;
+        }
+    }
+
+    /// Takes a port away. When it returns nothing of it is in use.
+    pub fn remove_port(&mut self, name: &str) -> Result<(), FabricError> {
+        self.detach(name)?;
+        let Some(record) = self.ports.remove(name) else {
+            return Err(FabricError::Unknown("port", name.into()));
+        };
+        self.publish();
+        for seat in &record.seats {
+            seat.line.unwatch();
+            drop(self.crew[seat.worker].handle.take_back(seat.bit));
+        }
+        self.leave(&record.seats);
+        for switch in self.switches.values() {
+            if let Some(learning) = &switch.learning {
+                learning.forget(record.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// A port's peer is there, with these descriptors.
+    pub fn attach(&mut self, name: &str, descriptors: Vec<OwnedFd>) -> Result<(), FabricError> {
+        let record = self.record(name)?;
+        record.device.detach();
+        let attached = record.device.attach(descriptors);
+        attached.map_err(|error| FabricError::Port(name.into(), error.to_string()))
+    }
+
+    /// A port's peer is gone, or is to go.
+    pub fn detach(&mut self, name: &str) -> Result<(), FabricError> {
+        self.record(name)?.device.detach();
+        Ok(())
+    }
+
+    fn record(&mut self, name: &str) -> Result<&mut Record, FabricError> {
+        self.ports.get_mut(name).ok_or_else(|| FabricError::Unknown("port", name.into()))
+    }
+
+    /// What makes [`Fabric::serve`] worth calling when it becomes readable: sockets of sessions, with their ports'
+    /// numbers.
+    pub fn sessions(&self) -> impl Iterator<Item = (PortId, BorrowedFd<'_>)> {
+        self.ports.values().filter_map(|record| Some((record.id, record.device.session()?)))
+    }
+
+    /// Rings when a worker saw a peer break a rule: then [`Fabric::check`] is to be called.
+    pub fn bell(&self) -> &Arc<EventFd> {
+        &self.bell
+    }
+
+    /// A session's socket is readable. Returns what came of it.
+    pub fn serve(&mut self, id: PortId) -> Option<proto::Event> {
+        let (name, record) = self.ports.iter_mut().find(|(_, record)| record.id == id)?;
+        look_at(name, record, &self.crew)
+    }
+
+    /// Looks at every port whose peer may have broken a rule.
+    pub fn check(&mut self) -> Vec<proto::Event> {
+        self.bell.clear();
+        self.ports.iter_mut().filter_map(|(name, record)| look_at(name, record, &self.crew)).collect()
+    }
+
+    /// Publishes the world as the records now describe it; when it returns no worker sees the former one.
+    fn publish(&mut self) {
+        let mut world = World::default();
+        let switches: BTreeMap<&str, Arc<Switch>> =
+            self.switches.iter().map(|(name, record)| (name.as_str(), self.switch(name, record))).collect();
+        for record in self.ports.values() {
+            let target = match &record.spec.to {
+                To::Switch(name) => switches
+                    .get(name.as_str())
+                    .map_or(Target::Nowhere, |switch| Target::Switch(switch.clone())),
+                To::Patch(name) => {
+                    self.ports.get(name).map_or(Target::Nowhere, |peer| Target::Patch(peer.id))
+                }
+            };
+            let slot = usize::from(record.id);
+            if world.ports.len() <= slot {
+                world.ports.resize_with(slot + 1, || None);
+            }
+            world.ports[slot] = Some(Arc::new(Port {
+                target,
+                first: world.rx.len() as u32,
+                queues: record.rx.len() as u32,
+                hold: record.spec.hold,
+                steer: record.steer.clone(),
+            }));
+            world.rx.extend(record.rx.iter().cloned());
+        }
+        drop(ringway_host::reclaim(self.published.replace(Arc::new(world))));
+    }
+
+    fn switch(&self, name: &str, record: &SwitchRecord) -> Arc<Switch> {
+        let on = |port: &&Record| port.spec.to == To::Switch(name.into());
+        let members = self.ports.values().filter(on).map(|port| port.id).collect();
+        let id = |port: &String| self.ports.get(port).map(|record| record.id);
+        let lookup: Arc<dyn Lookup> = match (&record.spec, &record.learning) {
+            (_, Some(learning)) => learning.clone(),
+            (proto::Lookup::Hash { members, uplink }, _) => {
+                let uplink = id(uplink).unwrap_or(ringway_switch::NOWHERE);
+                Arc::new(Hash::new(members.iter().filter_map(id).collect(), uplink, self.hash))
+            }
+            (proto::Lookup::Static { entries }, _) => {
+                let known: Vec<(Mac, PortId)> = entries
+                    .iter()
+                    .filter_map(|(mac, port)| Some((parse_mac(mac).ok()?, id(port)?)))
+                    .collect();
+                Arc::new(Static::new(&known, PORTS, self.seed).0)
+            }
+            (proto::Lookup::Learning { .. }, None) => Arc::new(Static::new(&[], PORTS, self.seed).0),
+        };
+        Arc::new(Switch { lookup, members })
+    }
+
+    /// What runs.
+    pub fn state(&self) -> State {
+        let workers = self.crew.iter().map(|crew| WorkerState {
+            name: crew.name.clone(),
+            queues: crew.handle.gauges.queues.load(Relaxed) as usize,
+            active: crew.handle.gauges.active.load(Relaxed) as usize,
+            turns: crew.handle.gauges.turns.load(Relaxed),
+            sleeps: crew.handle.gauges.sleeps.load(Relaxed),
+        });
+        let ports = self.ports.iter().map(|(name, record)| port_state(name, record, &self.crew));
+        State { ports: ports.collect(), workers: workers.collect() }
+    }
+
+    /// Addresses that a switch knows.
+    pub fn table(&self, switch: &str) -> Result<Vec<TableEntry>, FabricError> {
+        let record = self.switches.get(switch);
+        let record = record.ok_or_else(|| FabricError::Unknown("switch", switch.into()))?;
+        let name = |id: PortId| {
+            let found = self.ports.iter().find(|(_, record)| record.id == id);
+            found.map_or_else(|| format!("port {id}"), |(name, _)| name.clone())
+        };
+        let entries = self.switch(switch, record).lookup.entries(self.clock.now());
+        Ok(entries
+            .into_iter()
+            .map(|entry| TableEntry { mac: entry.mac.to_string(), port: name(entry.port), age: entry.age })
+            .collect())
+    }
+}
+
+fn look_at(name: &str, record: &mut Record, crew: &[Crew]) -> Option<proto::Event> {
+    if let Err(gone) = record.device.check() {
+        record.said = record.device.state();
+        return Some(proto::Event::Detached { port: name.into(), reason: gone.reason, fault: gone.fault });
+    }
+    let state = record.device.state();
+    if state == record.said {
+        return None;
+    }
+    record.said = state;
+    Some(proto::Event::Changed(port_state(name, record, crew)))
+}
+
+fn port_state(name: &str, record: &Record, crew: &[Crew]) -> PortState {
+    let (state, detail) = record.device.state();
+    let worker = record.seats.first().map_or_else(String::new, |seat| crew[seat.worker].name.clone());
+    PortState { name: name.into(), kind: record.spec.kind.name().into(), state: state.into(), detail, worker }
+}
+
+/// Reads `02:00:00:00:00:01`.
+pub fn parse_mac(text: &str) -> Result<Mac, FabricError> {
+    let mut bytes = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut bytes {
+        let part = parts.next().filter(|part| part.len() == 2 && !part.starts_with('+'));
+        let parsed = part.and_then(|part| u8::from_str_radix(part, 16).ok());
+        *byte = parsed.ok_or_else(|| FabricError::Mac(text.into()))?;
+    }
+    if parts.next().is_some() { Err(FabricError::Mac(text.into())) } else { Ok(Mac::new(bytes)) }
+}

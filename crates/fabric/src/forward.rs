@@ -1,0 +1,513 @@
+//! One burst from its source to its destinations: take, look up, sort, reserve, copy, release, publish.
+
+#[cfg(test)]
+mod tests;
+
+use crate::world::{Port, RxSlot, Switch, Target, World};
+use arrayvec::ArrayVec;
+use ringway_frame::{BURST, Burst, Caps, CountersRef, Needs, Reason, RxQueue, Storage, TxQueue, add};
+use ringway_mem::Turn;
+use ringway_port::offload::{Completed, Completer, Outcome, Whole};
+use ringway_switch::{FlowHash, INVALID, List, NOWHERE, PortId, Run, Sorter, Verdicts};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard, TryLockError};
+
+/// Length of an Ethernet header; shorter frames are no frames.
+const ETHERNET: u32 = 14;
+
+/// A sending queue and what its worker keeps of it.
+pub struct Source {
+    /// The queue.
+    pub tx: Box<dyn TxQueue>,
+    /// Its port.
+    pub port: PortId,
+    /// Its number within the port.
+    pub queue: u16,
+    /// Its counters.
+    pub counters: CountersRef,
+    /// Since when its first frame has waited for a full destination.
+    pub waiting: Option<u64>,
+}
+
+/// What came of serving a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It had no frames.
+    Idle,
+    /// So many frames left it.
+    Moved(usize),
+    /// Its first frame waits for a full destination.
+    Waiting,
+}
+
+/// What a worker needs for forwarding, kept from burst to burst.
+pub struct Forwarder {
+    storage: Storage,
+    verdicts: Verdicts,
+    sorter: Sorter,
+    completer: Completer,
+    hash: FlowHash,
+    /// Receiving queues that hold a notification back, and until when.
+    pub due: Vec<(u64, Arc<RxSlot>)>,
+}
+
+/// What is true of all frames of a burst.
+struct Survey {
+    needs: Needs,
+    longest: u32,
+}
+
+impl Survey {
+    fn of(burst: &Burst<'_>, verdicts: &mut Verdicts) -> (Survey, u64) {
+        let mut survey = Survey { needs: Needs::NONE, longest: 0 };
+        let mut bytes = 0;
+        for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
+            let meta = burst.meta(index);
+            survey.needs = survey.needs.with(meta.offload.needs());
+            survey.longest = survey.longest.max(meta.len);
+            bytes += u64::from(meta.len);
+            if meta.len < ETHERNET {
+                *verdict = NOWHERE;
+            }
+        }
+        (survey, bytes)
+    }
+
+    #[inline]
+    fn suits(&self, caps: &Caps) -> bool {
+        caps.offloads.covers(self.needs) && self.longest <= caps.largest
+    }
+}
+
+/// A destination while its lock is held.
+struct Open<'w> {
+    queue: MutexGuard<'w, Box<dyn RxQueue>>,
+    slot: &'w Arc<RxSlot>,
+    list: usize,
+    fits: usize,
+}
+
+impl<'w> Open<'w> {
+    /// Takes the destination's lock without waiting, and asks what it can take. `Ok(None)`: it isn't there.
+    #[inline]
+    fn new(slot: &'w Arc<RxSlot>, list: usize, turn: &Turn<'_>) -> Result<Option<(Open<'w>, Caps)>, Busy> {
+        let mut queue = match slot.queue.try_lock() {
+            Ok(queue) => queue,
+            Err(TryLockError::WouldBlock) => return Err(Busy),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        };
+        let Some(caps) = queue.caps(turn) else { return Ok(None) };
+        Ok(Some((Open { queue, slot, list, fits: 0 }, caps)))
+    }
+
+    #[inline]
+    fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, frames: &[u16]) {
+        self.fits = self.queue.reserve(turn, burst, frames).min(frames.len());
+        if self.fits > 0 && self.slot.stalled.load(Relaxed) {
+            self.slot.stalled.store(false, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, frames: &[u16]) {
+        self.queue.put(turn, burst, frames);
+        let bytes: u64 = frames.iter().map(|&frame| u64::from(burst.meta(usize::from(frame)).len)).sum();
+        add(&self.slot.counters.rx_frames, frames.len() as u64);
+        add(&self.slot.counters.rx_bytes, bytes);
+    }
+
+    #[inline]
+    fn publish(mut self, turn: &Turn<'_>, due: &mut Vec<(u64, Arc<RxSlot>)>) {
+        self.queue.publish(turn);
+        if let Some(when) = self.queue.next_due()
+            && !due.iter().any(|(_, slot)| Arc::ptr_eq(slot, self.slot))
+        {
+            due.push((when, self.slot.clone()));
+        }
+    }
+}
+
+/// A destination that can't take its frames as they are, and the frames as it can.
+struct Unsuited<'d, 'c> {
+    to: Open<'d>,
+    completed: Completed<'c>,
+    whole: Whole,
+}
+
+impl Unsuited<'_, '_> {
+    fn reserve(&mut self, turn: &Turn<'_>) {
+        let Unsuited { to, completed, whole } = self;
+        to.reserve(turn, &completed.burst, completed.names());
+        *whole = completed.whole(to.fits);
+    }
+
+    /// Puts what the first `inputs` frames became, and counts those among them that nothing could be made of.
+    fn put(&mut self, turn: &Turn<'_>, inputs: usize) {
+        let Unsuited { to, completed, whole } = self;
+        let outcomes = &completed.outcomes[..inputs.min(whole.inputs)];
+        let outputs = outcomes.iter().map(|outcome| match outcome {
+            Outcome::Frames(frames) => usize::from(*frames),
+            Outcome::Dropped(reason) => {
+                to.slot.counters.drop_rx(*reason, 1);
+                0
+            }
+        });
+        let outputs = outputs.sum();
+        to.put(turn, &completed.burst, &completed.names()[..outputs]);
+    }
+}
+
+/// Another worker has the destination; that counts as full.
+struct Busy;
+
+/// Where a burst had to stop, and for whom.
+struct Cut {
+    at: usize,
+    full: Option<usize>,
+}
+
+impl Cut {
+    fn lower(&mut self, at: usize, full: Option<usize>) {
+        if at < self.at {
+            *self = Cut { at, full };
+        }
+    }
+}
+
+impl Forwarder {
+    /// A forwarder that spreads flows over queues by `hash`.
+    pub fn new(hash: FlowHash) -> Forwarder {
+        Forwarder {
+            storage: Storage::default(),
+            verdicts: [NOWHERE; BURST],
+            sorter: Sorter::default(),
+            completer: Completer::default(),
+            hash,
+            due: Vec::new(),
+        }
+    }
+
+    /// Takes one burst from `source` and delivers it.
+    pub fn serve(&mut self, turn: &Turn<'_>, world: &World, source: &mut Source) -> Served {
+        let Forwarder { storage, verdicts, sorter, completer, hash, due } = self;
+        let mut burst = Burst::begin(storage);
+        source.tx.take(turn, &mut burst);
+        let count = burst.len();
+        if count == 0 {
+            source.waiting = None;
+            return Served::Idle;
+        }
+        let Some(port) = world.port(source.port) else {
+            source.tx.release(turn, count);
+            source.counters.drop_tx(Reason::NoPort, count);
+            return Served::Moved(count);
+        };
+        let flood = match &port.target {
+            Target::Switch(switch) => {
+                switch.lookup.lookup(&burst, source.port, turn.now, verdicts);
+                Some(&**switch)
+            }
+            Target::Patch(peer) => {
+                verdicts[..count].fill(*peer);
+                None
+            }
+            Target::Nowhere => {
+                verdicts[..count].fill(NOWHERE);
+                None
+            }
+        };
+        let (survey, bytes) = Survey::of(&burst, verdicts);
+        if let Some(steer) = &port.steer {
+            (0..count).for_each(|frame| steer.note(hash.of(burst.head(frame)), source.queue));
+        }
+        let mut delivery =
+            Delivery { turn, world, burst: &burst, verdicts, survey, source, port, hash: *hash, due };
+        let mut done = 0;
+        while done < count {
+            let (end, stop) = match Run::at(delivery.verdicts, done, count) {
+                Run::Unicast(end) => (end, delivery.unicast(sorter, completer, done, end)),
+                Run::Flood(end) => (end, delivery.flood(flood, completer, done, end)),
+            };
+            done = stop;
+            if stop < end {
+                break;
+            }
+        }
+        let counters = &source.counters;
+        add(&counters.bursts, 1);
+        add(&counters.tx_frames, done as u64);
+        let moved = if done == count { bytes } else { bytes_of(&burst, 0, done) };
+        add(&counters.tx_bytes, moved);
+        if done > 0 {
+            source.waiting = None;
+            return Served::Moved(done);
+        }
+        Served::Waiting
+    }
+
+    /// Publishes what destinations held back until now; returns when the next of them is due.
+    pub fn publish_due(&mut self, turn: &Turn<'_>) -> Option<u64> {
+        self.due.retain_mut(|(when, slot)| {
+            if *when > turn.now {
+                return true;
+            }
+            // A destination that another worker has is being published by it.
+            let Ok(mut queue) = slot.queue.try_lock() else { return true };
+            queue.publish(turn);
+            match queue.next_due() {
+                Some(next) => {
+                    *when = next;
+                    true
+                }
+                None => false,
+            }
+        });
+        self.due.iter().map(|(when, _)| *when).min()
+    }
+}
+
+fn bytes_of(burst: &Burst<'_>, from: usize, to: usize) -> u64 {
+    (from..to).map(|frame| u64::from(burst.meta(frame).len)).sum()
+}
+
+/// One burst on its way.
+struct Delivery<'d, 'b, 't> {
+    turn: &'t Turn<'t>,
+    world: &'d World,
+    burst: &'d Burst<'b>,
+    verdicts: &'d Verdicts,
+    survey: Survey,
+    source: &'d mut Source,
+    port: &'d Port,
+    hash: FlowHash,
+    due: &'d mut Vec<(u64, Arc<RxSlot>)>,
+}
+
+impl<'d> Delivery<'d, '_, '_> {
+    /// The receiving queue that `frame` goes to at `port`.
+    #[inline]
+    fn destination(&self, frame: usize, port: PortId) -> Option<u32> {
+        if port == self.source.port {
+            return None;
+        }
+        let to = self.world.port(port)?;
+        match &to.steer {
+            Some(steer) if to.queues > 1 => {
+                Some(to.first + steer.pick(self.hash.of(self.burst.head(frame)), to.queues))
+            }
+            _ => Some(to.first),
+        }
+    }
+
+    /// Delivers the frames `start..end`, each to one port at most; returns the first that has to stay.
+    fn unicast(&mut self, sorter: &mut Sorter, completer: &mut Completer, start: usize, end: usize) -> usize {
+        let (world, turn, burst) = (self.world, self.turn, self.burst);
+        let lists = sorter
+            .sort(self.verdicts, (start, end), world.rx.len(), |frame, port| self.destination(frame, port));
+        let mut cut = Cut { at: end, full: None };
+        let mut open: ArrayVec<Open<'d>, BURST> = ArrayVec::new();
+        let mut completer = Some(completer);
+        let mut unsuited = None;
+        for (number, list) in lists.iter().enumerate() {
+            let Some((to, caps)) = self.open(number, list, &mut cut) else { continue };
+            if self.survey.suits(&caps) {
+                open.extend(self.reserve(to, list, &mut cut));
+            } else if let Some(completer) = completer.take() {
+                unsuited = Some(self.complete(to, caps, list, completer, &mut cut));
+            } else {
+                // One destination a burst is completed for; the frames for a second are next.
+                cut.lower(usize::from(list.frames()[0]), None);
+            }
+        }
+        if cut.at == start {
+            self.wait(&cut);
+            return start;
+        }
+        for to in &mut open {
+            let frames = before(lists[to.list].frames(), cut.at);
+            to.put(turn, burst, &frames[..frames.len().min(to.fits)]);
+        }
+        if let Some(mut unsuited) = unsuited {
+            unsuited.put(turn, before(lists[unsuited.to.list].frames(), cut.at).len());
+            let mut to = unsuited.to;
+            to.fits = unsuited.whole.inputs;
+            self.count_drops(lists, &open, Some(&to), start, cut.at);
+            self.source.tx.release(turn, cut.at - start);
+            to.publish(turn, self.due);
+        } else {
+            self.count_drops(lists, &open, None, start, cut.at);
+            self.source.tx.release(turn, cut.at - start);
+        }
+        for to in open {
+            to.publish(turn, self.due);
+        }
+        cut.at
+    }
+
+    /// Opens a list's destination; `None` if it isn't there, or is another worker's, which lowers the cut.
+    #[inline]
+    fn open(&self, number: usize, list: &List, cut: &mut Cut) -> Option<(Open<'d>, Caps)> {
+        let slot = self.world.rx.get(list.destination as usize)?;
+        match Open::new(slot, number, self.turn) {
+            Ok(found) => found,
+            Err(Busy) => {
+                cut.lower(usize::from(*list.frames().first()?), None);
+                None
+            }
+        }
+    }
+
+    /// Reserves, and lowers the cut to the first frame that has to stay.
+    #[inline]
+    fn reserve(&self, mut to: Open<'d>, list: &List, cut: &mut Cut) -> Option<Open<'d>> {
+        let frames = list.frames();
+        to.reserve(self.turn, self.burst, frames);
+        if to.fits < frames.len() && self.waits_for(to.slot) {
+            cut.lower(usize::from(frames[to.fits]), Some(list.destination as usize));
+        }
+        Some(to)
+    }
+
+    /// The same for a destination that lacks an offload, or takes shorter frames only.
+    #[cold]
+    fn complete<'c>(
+        &self,
+        to: Open<'d>,
+        caps: Caps,
+        list: &List,
+        completer: &'c mut Completer,
+        cut: &mut Cut,
+    ) -> Unsuited<'d, 'c>
+    where
+        'd: 'c,
+    {
+        let frames = list.frames();
+        let completed = completer.complete(self.burst, frames, caps);
+        if let Some(&first) = frames.get(completed.outcomes.len()) {
+            cut.lower(usize::from(first), None);
+        }
+        let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
+        unsuited.reserve(self.turn);
+        let inputs = unsuited.whole.inputs;
+        if inputs < unsuited.completed.outcomes.len() && self.waits_for(unsuited.to.slot) {
+            cut.lower(usize::from(frames[inputs]), Some(list.destination as usize));
+        }
+        unsuited
+    }
+
+    fn waits_for(&self, slot: &RxSlot) -> bool {
+        self.port.hold > 0 && !slot.stalled.load(Relaxed)
+    }
+
+    /// The first frame found no room: it waits for at most `hold`, then its destination counts as stalled and nobody
+    /// waits for it.
+    fn wait(&mut self, cut: &Cut) {
+        let since = *self.source.waiting.get_or_insert(self.turn.now);
+        if self.turn.now.saturating_sub(since) >= self.port.hold
+            && let Some(slot) = cut.full.and_then(|full| self.world.rx.get(full))
+        {
+            slot.stalled.store(true, Relaxed);
+            self.source.waiting = None;
+        }
+    }
+
+    /// Counts the frames of `start..cut` that were not put anywhere.
+    fn count_drops(
+        &self,
+        lists: &[List],
+        open: &[Open<'_>],
+        unsuited: Option<&Open<'_>>,
+        start: usize,
+        cut: usize,
+    ) {
+        let mut listed = 0;
+        for (number, list) in lists.iter().enumerate() {
+            let frames = before(list.frames(), cut).len();
+            listed += frames;
+            let Some(slot) = self.world.rx.get(list.destination as usize) else { continue };
+            match open.iter().chain(unsuited).find(|to| to.list == number) {
+                Some(to) if to.fits < frames => slot.counters.drop_rx(Reason::Full, frames - to.fits),
+                Some(_) => {}
+                None => slot.counters.drop_rx(Reason::Down, frames),
+            }
+        }
+        if listed == cut - start {
+            return;
+        }
+        for frame in start..cut {
+            let counters = &self.source.counters;
+            match self.verdicts[frame] {
+                NOWHERE if self.burst.meta(frame).len < ETHERNET => counters.drop_tx(Reason::Short, 1),
+                INVALID => counters.drop_tx(Reason::BadSource, 1),
+                port if port == self.source.port => counters.drop_tx(Reason::Hairpin, 1),
+                port if self.world.port(port).is_none() => counters.drop_tx(Reason::NoPort, 1),
+                _ => {}
+            }
+        }
+    }
+
+    /// Delivers the frames `start..end` to every port of the switch but their own. Nobody waits for a full one, since
+    /// one slow listener would slow all; returns `end`.
+    fn flood(
+        &mut self,
+        switch: Option<&Switch>,
+        completer: &mut Completer,
+        start: usize,
+        end: usize,
+    ) -> usize {
+        let frames: ArrayVec<u16, BURST> =
+            (start..end.min(start + BURST)).map(|frame| frame as u16).collect();
+        let members = switch.map_or(&[][..], |switch| &switch.members);
+        let mut open = Vec::with_capacity(members.len());
+        let mut reached = 0;
+        for &member in members.iter().filter(|&&member| member != self.source.port) {
+            let Some(port) = self.world.port(member) else { continue };
+            let Some(slot) = self.world.rx.get(port.first as usize) else { continue };
+            reached += 1;
+            match Open::new(slot, 0, self.turn) {
+                Ok(Some((to, caps))) => open.push(self.flood_one(to, caps, &frames, completer)),
+                Ok(None) => slot.counters.drop_rx(Reason::Down, frames.len()),
+                Err(Busy) => slot.counters.drop_rx(Reason::Full, frames.len()),
+            }
+        }
+        if reached == 0 {
+            self.source.counters.drop_tx(Reason::NoPort, frames.len());
+        }
+        self.source.tx.release(self.turn, end - start);
+        for to in open {
+            to.publish(self.turn, self.due);
+        }
+        end
+    }
+
+    /// Puts what fits.
+    fn flood_one(&self, mut to: Open<'d>, caps: Caps, frames: &[u16], completer: &mut Completer) -> Open<'d> {
+        let delivered = if self.survey.suits(&caps) {
+            to.reserve(self.turn, self.burst, frames);
+            to.put(self.turn, self.burst, &frames[..to.fits]);
+            to.fits
+        } else {
+            let completed = completer.complete(self.burst, frames, caps);
+            let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
+            unsuited.reserve(self.turn);
+            unsuited.put(self.turn, frames.len());
+            to = unsuited.to;
+            unsuited.whole.inputs
+        };
+        if delivered < frames.len() {
+            to.slot.counters.drop_rx(Reason::Full, frames.len() - delivered);
+        }
+        to
+    }
+}
+
+/// The frames of a list that come before `cut`.
+#[inline]
+fn before(frames: &[u16], cut: usize) -> &[u16] {
+    match frames.last() {
+        Some(&last) if usize::from(last) >= cut => {
+            &frames[..frames.partition_point(|&frame| usize::from(frame) < cut)]
+        }
+        _ => frames,
+    }
+}

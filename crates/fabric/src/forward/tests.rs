@@ -1,0 +1,269 @@
+//! Forwarding between queues that are plain lists.
+
+use super::*;
+use crate::world::Steer;
+use proptest::prelude::*;
+use ringway_frame::Offload;
+use ringway_mem::{Reader, Span};
+use ringway_switch::{Learning, Table};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+const HOLD: u64 = 100_000;
+
+/// Frames live as long as the test, so that spans of them may.
+fn frame(to: u8, from: u8, len: usize) -> &'static [u8] {
+    let mut bytes = vec![0xa5; len.max(14)];
+    bytes[..14].copy_from_slice(&[2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 8, 0]);
+    if to == 0xff {
+        bytes[..6].fill(0xff);
+    }
+    bytes.truncate(len);
+    Box::leak(bytes.into_boxed_slice())
+}
+
+#[derive(Default)]
+struct Peer {
+    sends: VecDeque<&'static [u8]>,
+    got: Vec<Vec<u8>>,
+    room: usize,
+    away: bool,
+    published: usize,
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Peer>>);
+
+impl TxQueue for Shared {
+    fn take<'t>(&mut self, _turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
+        let peer = self.0.lock().unwrap();
+        for bytes in &peer.sends {
+            if burst.push(Offload::default(), Span::of(bytes)).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn release(&mut self, _turn: &Turn<'_>, frames: usize) {
+        self.0.lock().unwrap().sends.drain(..frames);
+    }
+
+    fn arm(&mut self, _turn: &Turn<'_>) -> bool {
+        self.0.lock().unwrap().sends.is_empty()
+    }
+
+    fn disarm(&mut self, _turn: &Turn<'_>) {}
+}
+
+impl RxQueue for Shared {
+    fn caps(&mut self, _turn: &Turn<'_>) -> Option<Caps> {
+        let caps = Caps { offloads: Needs::NONE, largest: 9000 };
+        (!self.0.lock().unwrap().away).then_some(caps)
+    }
+
+    fn reserve(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, which: &[u16]) -> usize {
+        self.0.lock().unwrap().room.min(which.len())
+    }
+
+    fn put(&mut self, _turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) {
+        let mut peer = self.0.lock().unwrap();
+        assert!(which.len() <= peer.room, "more was put than was reserved");
+        peer.room -= which.len();
+        for &index in which {
+            let mut bytes = vec![0; burst.meta(usize::from(index)).len as usize];
+            burst.read(usize::from(index), 0, &mut bytes);
+            peer.got.push(bytes);
+        }
+    }
+
+    fn publish(&mut self, _turn: &Turn<'_>) {
+        self.0.lock().unwrap().published += 1;
+    }
+}
+
+struct Bench {
+    peers: Vec<Shared>,
+    world: World,
+    sources: Vec<Source>,
+    forwarder: Forwarder,
+    reader: Reader,
+    now: u64,
+}
+
+impl Bench {
+    /// Ports 0.. on one learning switch.
+    fn new(ports: u16) -> Bench {
+        let lookup = Arc::new(Learning::new(Table::new(64, 16, 300, 64, 11)));
+        let switch = Arc::new(Switch { lookup, members: (0..ports).collect() });
+        Bench::with(ports, |_| Target::Switch(switch.clone()))
+    }
+
+    fn with(ports: u16, target: impl Fn(u16) -> Target) -> Bench {
+        let peers: Vec<Shared> = (0..ports).map(|_| Shared::default()).collect();
+        let mut world = World::default();
+        let mut sources = Vec::new();
+        for (id, peer) in (0..ports).zip(&peers) {
+            peer.0.lock().unwrap().room = usize::MAX;
+            let counters = CountersRef::private();
+            world.rx.push(Arc::new(RxSlot::new(Box::new(peer.clone()), counters.clone())));
+            let steer: Option<Arc<Steer>> = None;
+            let port = Port { target: target(id), first: u32::from(id), queues: 1, hold: HOLD, steer };
+            world.ports.push(Some(Arc::new(port)));
+            sources.push(Source { tx: Box::new(peer.clone()), port: id, queue: 0, counters, waiting: None });
+        }
+        let reader = Reader::register().expect("tests take few slots");
+        Bench { peers, world, sources, forwarder: Forwarder::new(FlowHash::new(1)), reader, now: 1 }
+    }
+
+    fn send(&self, port: usize, frames: &[&'static [u8]]) {
+        self.peers[port].0.lock().unwrap().sends.extend(frames);
+    }
+
+    fn serve(&mut self, port: usize) -> Served {
+        let turn = self.reader.turn(self.now);
+        self.forwarder.serve(&turn, &self.world, &mut self.sources[port])
+    }
+
+    fn got(&self, port: usize) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.peers[port].0.lock().unwrap().got)
+    }
+
+    fn set_room(&self, port: usize, room: usize) {
+        self.peers[port].0.lock().unwrap().room = room;
+    }
+
+    fn rx_drops(&self, port: usize, reason: Reason) -> u64 {
+        self.world.rx[port].counters.rx_drops[reason as usize].load(Relaxed)
+    }
+
+    fn tx_drops(&self, port: usize, reason: Reason) -> u64 {
+        self.sources[port].counters.tx_drops[reason as usize].load(Relaxed)
+    }
+
+    /// Every port's station has sent once, so the switch knows them all.
+    fn teach(&mut self) {
+        for port in 0..self.peers.len() {
+            self.send(port, &[frame(0xff, port as u8, 60)]);
+            assert_eq!(self.serve(port), Served::Moved(1));
+        }
+        (0..self.peers.len()).for_each(|port| drop(self.got(port)));
+    }
+}
+
+#[test]
+fn unknown_addresses_are_flooded_and_known_ones_are_not() {
+    let mut bench = Bench::new(3);
+    bench.send(0, &[frame(1, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Moved(1));
+    assert_eq!((bench.got(0).len(), bench.got(1).len(), bench.got(2).len()), (0, 1, 1));
+    bench.send(1, &[frame(0, 1, 1514), frame(0, 1, 60)]);
+    assert_eq!(bench.serve(1), Served::Moved(2));
+    assert_eq!(bench.got(0), [frame(0, 1, 1514), frame(0, 1, 60)]);
+    assert!(bench.got(2).is_empty());
+    assert_eq!(bench.serve(1), Served::Idle);
+}
+
+#[test]
+fn what_does_not_fit_waits_in_its_ring_and_is_dropped_after_hold() {
+    let mut bench = Bench::new(2);
+    bench.teach();
+    bench.set_room(1, 2);
+    bench.send(0, &[frame(1, 0, 60); 5]);
+    assert_eq!(bench.serve(0), Served::Moved(2));
+    assert_eq!(bench.serve(0), Served::Waiting);
+    bench.now += HOLD - 1;
+    assert_eq!(bench.serve(0), Served::Waiting);
+    bench.set_room(1, 1);
+    assert_eq!(bench.serve(0), Served::Moved(1), "room came in time");
+    assert_eq!(bench.serve(0), Served::Waiting);
+    bench.now += HOLD;
+    assert_eq!(bench.serve(0), Served::Waiting, "the destination is now known to be stalled");
+    assert_eq!(bench.serve(0), Served::Moved(2));
+    assert_eq!((bench.got(1).len(), bench.rx_drops(1, Reason::Full)), (3, 2));
+    bench.send(0, &[frame(1, 0, 60)]);
+    bench.set_room(1, 1);
+    assert_eq!(bench.serve(0), Served::Moved(1), "it takes frames again");
+    bench.send(0, &[frame(1, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Waiting, "so it is waited for again");
+}
+
+#[test]
+fn a_full_port_delays_nobody_else() {
+    let mut bench = Bench::new(4);
+    bench.teach();
+    bench.set_room(1, 0);
+    bench.send(0, &[frame(1, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Waiting);
+    bench.send(3, &[frame(2, 3, 60); 3]);
+    assert_eq!(bench.serve(3), Served::Moved(3));
+    assert_eq!(bench.got(2).len(), 3);
+}
+
+#[test]
+fn broken_frames_are_dropped_and_counted() {
+    let mut bench = Bench::new(2);
+    bench.teach();
+    let mut group_source = frame(1, 0, 60).to_vec();
+    group_source[6] = 3;
+    let group_source: &'static [u8] = Box::leak(group_source.into_boxed_slice());
+    bench.send(0, &[frame(1, 0, 13), group_source, frame(0, 0, 60), frame(1, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Moved(4));
+    assert_eq!(bench.got(1).len(), 1);
+    let drops = [Reason::Short, Reason::BadSource, Reason::Hairpin].map(|reason| bench.tx_drops(0, reason));
+    assert_eq!(drops, [1, 1, 1]);
+}
+
+#[test]
+fn a_peer_that_is_away_gets_nothing_and_holds_nobody() {
+    let mut bench = Bench::new(2);
+    bench.teach();
+    bench.peers[1].0.lock().unwrap().away = true;
+    bench.send(0, &[frame(1, 0, 60), frame(0xff, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Moved(2));
+    assert_eq!(bench.rx_drops(1, Reason::Down), 2);
+}
+
+#[test]
+fn a_frame_too_long_for_its_destination_is_dropped() {
+    let mut bench = Bench::new(3);
+    bench.teach();
+    bench.send(0, &[frame(1, 0, 9001), frame(1, 0, 9000), frame(0xff, 0, 9001)]);
+    while bench.serve(0) != Served::Idle {}
+    assert_eq!((bench.got(1).len(), bench.got(2).len()), (1, 0));
+    assert_eq!((bench.rx_drops(1, Reason::Long), bench.rx_drops(2, Reason::Long)), (2, 1));
+}
+
+proptest! {
+    /// Whatever goes in at one place comes out at the right one, once and in order, or is counted as dropped.
+    #[test]
+    fn frames_are_conserved_and_kept_in_order(
+        sends in prop::collection::vec((prop::sample::select(vec![1u8, 2, 3, 9, 0xff]), 60usize..1514), 1..200),
+        rooms in prop::collection::vec(0usize..40, 3..60),
+    ) {
+        let mut bench = Bench::new(4);
+        bench.teach();
+        let frames: Vec<_> = sends.iter().map(|&(to, len)| frame(to, 0, len)).collect();
+        bench.send(0, &frames);
+        let mut got = vec![Vec::new(); 4];
+        let mut rooms = rooms.iter().cycle();
+        for _ in 0..10_000 {
+            (1..4).for_each(|port| bench.set_room(port, *rooms.next().unwrap()));
+            if bench.serve(0) == Served::Idle {
+                break;
+            }
+            bench.now += HOLD / 3;
+            (1..4).for_each(|port| got[port].append(&mut bench.got(port)));
+        }
+        prop_assert!(bench.peers[0].0.lock().unwrap().sends.is_empty());
+        for port in 1..4u8 {
+            let wanted = frames.iter().filter(|frame| [port, 9, 0xff].contains(&frame[5]));
+            let wanted: Vec<Vec<u8>> = wanted.map(|frame| frame.to_vec()).collect();
+            let got = &got[usize::from(port)];
+            let dropped = bench.rx_drops(usize::from(port), Reason::Full) as usize;
+            prop_assert_eq!(got.len() + dropped, wanted.len());
+            // What came is what was sent, with gaps where it was dropped.
+            let mut rest = wanted.iter();
+            prop_assert!(got.iter().all(|frame| rest.any(|sent| sent == frame)));
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A worker: turns over the queues that are active, sleep when none is.
+
+use crate::bell::Bell;
+use crate::forward::{Forwarder, Served, Source};
+use crate::proto::Poll;
+use crate::world::World;
+use ringway_frame::add;
+use ringway_host::{Clock, HostError};
+use ringway_mem::{Published, Reader};
+use ringway_switch::FlowHash;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex};
+
+/// What a worker is told between turns.
+pub enum Command {
+    /// Serve this source as queue `bit`.
+    Add {
+        /// Its number on the worker's bell.
+        bit: usize,
+        /// The source.
+        source: Source,
+    },
+    /// Give queue `bit` back.
+    Remove {
+        /// Its number on the worker's bell.
+        bit: usize,
+        /// Where it goes.
+        to: SyncSender<Option<Source>>,
+    },
+    /// End.
+    Stop,
+}
+
+/// How a worker polls.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// When it sleeps.
+    pub poll: Poll,
+    /// How long a queue stays polled after its last frame, in nanoseconds.
+    pub spin: u64,
+}
+
+/// What others see of a worker.
+#[derive(Debug, Default)]
+pub struct Gauges {
+    /// Turns since its start.
+    pub turns: AtomicU64,
+    /// Times it went to sleep.
+    pub sleeps: AtomicU64,
+    /// Queues it polls now.
+    pub active: AtomicU64,
+    /// Queues it has.
+    pub queues: AtomicU64,
+}
+
+/// The parts of a worker that its owner keeps.
+pub struct Handle {
+    /// Wakes it.
+    pub bell: Arc<Bell>,
+    /// What others see of it.
+    pub gauges: Arc<Gauges>,
+    commands: Arc<Mutex<Vec<Command>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Handle {
+    /// Sends a command; it is carried out before the worker's next turn.
+    pub fn tell(&self, command: Command) {
+        if let Ok(mut commands) = self.commands.lock() {
+            commands.push(command);
+        }
+        self.bell.wake();
+    }
+
+    /// Takes queue `bit` back, and waits for it.
+    pub fn take_back(&self, bit: usize) -> Option<Source> {
+        let (to, from): (_, Receiver<Option<Source>>) = std::sync::mpsc::sync_channel(1);
+        self.tell(Command::Remove { bit, to });
+        from.recv().ok().flatten()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.tell(Command::Stop);
+    }
+}
+
+struct Slot {
+    source: Source,
+    last: u64,
+    active: bool,
+}
+
+/// A worker, on its own thread.
+pub struct Worker {
+    policy: Policy,
+    world: Arc<Published<World>>,
+    bell: Arc<Bell>,
+    gauges: Arc<Gauges>,
+    commands: Arc<Mutex<Vec<Command>>>,
+    stop: Arc<AtomicBool>,
+    reader: Reader,
+    clock: Clock,
+    forwarder: Forwarder,
+    slots: Vec<Option<Slot>>,
+    active: Vec<usize>,
+    /// Armed queues that want to be looked at though nobody kicks, and when.
+    timed: Vec<(u64, usize)>,
+}
+
+impl Worker {
+    /// A worker and its handle. `run` it on a thread of its own, and `Bell::relay` on another.
+    pub fn new(
+        policy: Policy,
+        world: Arc<Published<World>>,
+        hash: FlowHash,
+    ) -> Result<(Worker, Handle), HostError> {
+        let bell = Bell::new()?;
+        let gauges = Arc::new(Gauges::default());
+        let commands = Arc::new(Mutex::new(Vec::new()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let reader = Reader::register().ok_or(HostError::TooManyReaders)?;
+        let handle = Handle {
+            bell: bell.clone(),
+            gauges: gauges.clone(),
+            commands: commands.clone(),
+            stop: stop.clone(),
+        };
+        let (clock, forwarder) = (Clock::new(), Forwarder::new(hash));
+        let (slots, active, timed) = (Vec::new(), Vec::new(), Vec::new());
+        let worker = Worker {
+            policy,
+            world,
+            bell,
+            gauges,
+            commands,
+            stop,
+            reader,
+            clock,
+            forwarder,
+            slots,
+            active,
+            timed,
+        };
+        Ok((worker, handle))
+    }
+
+    /// The bell and the flag for the thread that relays kicks.
+    pub fn relay(&self) -> (Arc<Bell>, Arc<AtomicBool>) {
+        (self.bell.clone(), self.stop.clone())
+    }
+
+    /// Takes turns until it is told to stop.
+    pub fn run(mut self) {
+        loop {
+            let Worker { bell, slots, active, .. } = &mut self;
+            let woken = bell.collect(|bit| ring(slots, active, bit));
+            if woken && !self.obey() {
+                return;
+            }
+            let next_due = self.turn();
+            if self.active.is_empty() && self.policy.poll != Poll::Always {
+                self.sleep(next_due);
+            }
+        }
+    }
+
+    /// Carries out what was told; `false` to end. The lock is taken only after somebody rang, and held by nobody for
+    /// longer than a push.
+    fn obey(&mut self) -> bool {
+        let commands = match self.commands.lock() {
+            Ok(mut waiting) => std::mem::take(&mut *waiting),
+            Err(_) => return false,
+        };
+        for command in commands {
+            match command {
+                Command::Add { bit, source } => self.add(bit, source),
+                Command::Remove { bit, to } => {
+                    self.active.retain(|&active| active != bit);
+                    let slot = self.slots.get_mut(bit).and_then(Option::take);
+                    let _ = to.try_send(slot.map(|slot| slot.source));
+                }
+                Command::Stop => return false,
+            }
+        }
+        let queues = self.slots.iter().flatten().count() as u64;
+        self.gauges.queues.store(queues, Relaxed);
+        true
+    }
+
+    fn add(&mut self, bit: usize, source: Source) {
+        if self.slots.len() <= bit {
+            self.slots.resize_with(bit + 1, || None);
+        }
+        self.slots[bit] = Some(Slot { source, last: 0, active: false });
+        activate(&mut self.slots, &mut self.active, bit);
+    }
+
+    /// One turn; returns when something is due that no queue will wake us for.
+    fn turn(&mut self) -> Option<u64> {
+        let Worker { reader, clock, world, forwarder, slots, active, policy, gauges, timed, .. } = self;
+        let now = clock.now();
+        timed.retain(|&(when, bit)| when > now || activate(slots, active, bit));
+        let turn = reader.turn(now);
+        let world = world.read(&turn);
+        add(&gauges.turns, 1);
+        let mut moved = false;
+        let mut next = 0;
+        while let Some(&bit) = active.get(next) {
+            let Some(slot) = slots.get_mut(bit).and_then(Option::as_mut) else {
+                active.swap_remove(next);
+                continue;
+            };
+            if slot.last == 0 {
+                // Only now active: it is polled, so its peer need not kick.
+                slot.source.tx.disarm(&turn);
+                slot.last = now;
+            }
+            match forwarder.serve(&turn, world, &mut slot.source) {
+                Served::Moved(_) => {
+                    slot.last = now;
+                    moved = true;
+                }
+                Served::Waiting => slot.last = now,
+                Served::Idle => {
+                    if is_over(policy, slot.last, now) && slot.source.tx.arm(&turn) {
+                        slot.active = false;
+                        if let Some(when) = slot.source.tx.next_due() {
+                            timed.push((when, bit));
+                        }
+                        active.swap_remove(next);
+                        continue;
+                    }
+                }
+            }
+            next += 1;
+        }
+        gauges.active.store(active.len() as u64, Relaxed);
+        if !moved {
+            std::hint::spin_loop();
+        }
+        if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) }
+    }
+
+    fn sleep(&mut self, next_due: Option<u64>) {
+        let Worker { reader, clock, gauges, bell, slots, active, timed, .. } = self;
+        let until = timed.iter().map(|&(when, _)| when).chain(next_due).min();
+        let timeout = until.map(|due| due.saturating_sub(clock.now()));
+        reader.rest();
+        add(&gauges.sleeps, 1);
+        bell.sleep(timeout, |bit| ring(slots, active, bit));
+    }
+}
+
+/// Whether an empty queue is no longer worth polling.
+fn is_over(policy: &Policy, last: u64, now: u64) -> bool {
+    match policy.poll {
+        Poll::Adaptive => now.saturating_sub(last) >= policy.spin,
+        Poll::Never => true,
+        Poll::Always => false,
+    }
+}
+
+/// Somebody kicked, or wants the queue looked at.
+fn ring(slots: &mut [Option<Slot>], active: &mut Vec<usize>, bit: usize) {
+    if let Some(slot) = slots.get(bit).and_then(Option::as_ref) {
+        add(&slot.source.counters.kicks, 1);
+    }
+    activate(slots, active, bit);
+}
+
+/// Has the queue polled from now on. Always `false`, for `retain`.
+fn activate(slots: &mut [Option<Slot>], active: &mut Vec<usize>, bit: usize) -> bool {
+    if let Some(slot) = slots.get_mut(bit).and_then(Option::as_mut)
+        && !slot.active
+    {
+        slot.active = true;
+        slot.last = 0;
+        active.push(bit);
+    }
+    false
+}

@@ -1,0 +1,101 @@
+//! What the workers see of the fabric: ports, their receiving queues, switches. Immutable; a change makes a new one.
+
+use ringway_frame::{CountersRef, RxQueue};
+use ringway_switch::{Lookup, PortId};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// The fabric, as published to the workers.
+#[derive(Clone, Default)]
+pub struct World {
+    /// By port number.
+    pub ports: Vec<Option<Arc<Port>>>,
+    /// Every receiving queue; a port's stand one after the other.
+    pub rx: Vec<Arc<RxSlot>>,
+}
+
+impl World {
+    /// The port with this number.
+    #[inline]
+    pub fn port(&self, id: PortId) -> Option<&Port> {
+        self.ports.get(usize::from(id))?.as_deref()
+    }
+}
+
+/// A port.
+pub struct Port {
+    /// Where its frames go.
+    pub target: Target,
+    /// Its first receiving queue in [`World::rx`].
+    pub first: u32,
+    /// How many receiving queues it has.
+    pub queues: u32,
+    /// How long its frames wait for a full destination, in nanoseconds.
+    pub hold: u64,
+    /// Which of its queues a flow last came from; only with several.
+    pub steer: Option<Arc<Steer>>,
+}
+
+/// Where a port's frames go.
+#[derive(Clone)]
+pub enum Target {
+    /// To a switch.
+    Switch(Arc<Switch>),
+    /// To another port.
+    Patch(PortId),
+    /// Nowhere: the other side of its patch isn't there.
+    Nowhere,
+}
+
+/// A switch and who is on it.
+pub struct Switch {
+    /// Finds a frame's port.
+    pub lookup: Arc<dyn Lookup>,
+    /// Its ports, for flooding.
+    pub members: Vec<PortId>,
+}
+
+/// A receiving queue: one worker at a time, and nobody waits for it.
+pub struct RxSlot {
+    /// The queue.
+    pub queue: Mutex<Box<dyn RxQueue>>,
+    /// Its counters.
+    pub counters: CountersRef,
+    /// It stayed full for longer than some source's `hold`: until it takes a frame again, nobody waits for it.
+    pub stalled: AtomicBool,
+}
+
+impl RxSlot {
+    /// A slot for `queue`.
+    pub fn new(queue: Box<dyn RxQueue>, counters: CountersRef) -> RxSlot {
+        RxSlot { queue: Mutex::new(queue), counters, stalled: AtomicBool::new(false) }
+    }
+}
+
+/// Remembers on which queue a flow came in, so that its answers go out on the same (virtio 1.3, 5.1.5.6.1).
+pub struct Steer([AtomicU8; 256]);
+
+impl Default for Steer {
+    fn default() -> Steer {
+        Steer([const { AtomicU8::new(u8::MAX) }; 256])
+    }
+}
+
+impl Steer {
+    /// Flow `hash` came in on `queue`.
+    #[inline]
+    pub fn note(&self, hash: u32, queue: u16) {
+        let slot = &self.0[(hash & 255) as usize];
+        let queue = u8::try_from(queue).unwrap_or(u8::MAX);
+        if slot.load(Relaxed) != queue {
+            slot.store(queue, Relaxed);
+        }
+    }
+
+    /// The queue of `queues` that flow `hash` goes out on.
+    #[inline]
+    pub fn pick(&self, hash: u32, queues: u32) -> u32 {
+        let noted = u32::from(self.0[(hash & 255) as usize].load(Relaxed));
+        if noted < queues { noted } else { ((u64::from(hash) * u64::from(queues)) >> 32) as u32 }
+    }
+}
