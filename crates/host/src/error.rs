@@ -53,6 +53,16 @@ pub enum HostError {
     /// More mappings than faults can be told apart for.
     #[error("a process can map 16384 shared regions at one time; detach some guests or rings")]
     TooManyMappings,
+    /// An interface that can't be made as it should be.
+    #[error("interface {name}: {what}: {error}{}", advice(*error))]
+    Tap {
+        /// Its name.
+        name: String,
+        /// What was tried.
+        what: String,
+        /// The system's answer.
+        error: Errno,
+    },
     /// A part of the sandbox can't be had.
     #[error("the data process can't be confined: {0}")]
     Sandbox(String),
@@ -62,9 +72,22 @@ impl HostError {
     /// The kind of a failed call's error; [`ErrorKind::Other`] for what is no system's answer.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            HostError::Call { error, .. } => error.kind(),
+            HostError::Call { error, .. } | HostError::Tap { error, .. } => error.kind(),
             _ => ErrorKind::Other,
         }
+    }
+}
+
+/// What to do about an interface that the system refuses.
+fn advice(error: Errno) -> &'static str {
+    match error {
+        Errno::PERM | Errno::ACCESS => "; run as root or give the program CAP_NET_ADMIN",
+        Errno::BUSY => "; another program has it: stop that, or use another name",
+        Errno::INVAL => {
+            "; use a name of 15 bytes at most, and for an interface that exists its kind and queues"
+        }
+        Errno::NOENT | Errno::NODEV => "; load the module tun, or name a namespace that exists",
+        _ => "",
     }
 }
 

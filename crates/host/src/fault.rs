@@ -61,7 +61,7 @@ impl Slot {
 
 /// A range that is looked for when a fault comes.
 #[derive(Debug)]
-pub(crate) struct Watched(usize);
+pub(crate) struct Watched(Option<usize>);
 
 impl Watched {
     /// Watches a range; `None` when there are too many.
@@ -79,19 +79,26 @@ impl Watched {
             }
         };
         SLOTS[index].set(begin, len);
-        Some(Watched(index))
+        Some(Watched(Some(index)))
+    }
+
+    /// Watches no range: for memory that has no file behind it.
+    pub const fn nothing() -> Watched {
+        Watched(None)
     }
 
     /// Whether a fault replaced it.
     pub fn is_lost(&self) -> bool {
-        SLOTS[self.0].lost.load(Ordering::Acquire)
+        self.0.is_some_and(|index| SLOTS[index].lost.load(Ordering::Acquire))
     }
 
     /// Ends the watch, once.
     pub fn forget(&mut self) {
-        if let Ok(mut free) = FREE.lock() {
-            SLOTS[self.0].set(0, 0);
-            free.push(self.0);
+        if let Some(index) = self.0.take()
+            && let Ok(mut free) = FREE.lock()
+        {
+            SLOTS[index].set(0, 0);
+            free.push(index);
         }
     }
 }
@@ -211,7 +218,7 @@ mod tests {
     #[test]
     fn a_range_is_found_until_it_is_forgotten() {
         let mut watched = Watched::new(0x7000, 0x1000).unwrap();
-        let slot = &SLOTS[watched.0];
+        let slot = &SLOTS[watched.0.unwrap()];
         assert_eq!(slot.range(0x7fff), Some((0x7000, 0x1000)));
         assert_eq!((slot.range(0x6fff), slot.range(0x8000)), (None, None));
         watched.forget();

@@ -8,6 +8,7 @@ mod grace;
 mod memory;
 mod sandbox;
 mod socket;
+mod tap;
 mod thread;
 
 pub use clock::{Clock, ticks, ticks_per_second};
@@ -18,4 +19,5 @@ pub use grace::{grace, reclaim};
 pub use memory::{Mapping, is_lost, map_region, memfd};
 pub use sandbox::{Confinement, confine_data};
 pub use socket::{DESCRIPTORS, receive_with, send_with, try_receive_with, try_write};
+pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};
 pub use thread::{allowed_cores, pin, random, spawn};

@@ -79,6 +79,18 @@ impl Mapping {
         }
     }
 
+    /// New memory of our own, all zeros.
+    pub fn private(len: usize) -> Result<Arc<Mapping>, HostError> {
+        let impossible = || HostError::Impossible { offset: 0, len: len as u64 };
+        let mapped =
+            len.checked_next_multiple_of(PAGE as usize).filter(|_| len > 0).ok_or_else(impossible)?;
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping at a place that the kernel chooses replaces nothing.
+        let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) };
+        let base = NonNull::new(base.named("mmap of memory")?.cast()).ok_or_else(impossible)?;
+        Ok(Arc::new(Mapping { base, mapped, skip: 0, len, watched: Watched::nothing() }))
+    }
+
     /// Maps a whole memfd that is sealed against shrinking and growing.
     pub fn sealed(file: &OwnedFd) -> Result<Arc<Mapping>, HostError> {
         let seals = rustix::fs::fcntl_get_seals(file).named("reading the seals of shared memory")?;

@@ -54,6 +54,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_gettid,
     libc::SYS_getpid,
     libc::SYS_getcpu,
+    libc::SYS_uname,
     libc::SYS_getuid,
     libc::SYS_geteuid,
     libc::SYS_getgid,

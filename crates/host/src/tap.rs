@@ -1,0 +1,336 @@
+//! TAP interfaces: making one, and frames through it.
+//!
+//! A frame goes with the first ten bytes of `virtio_net_hdr` in front, little-endian (Linux' Documentation/networking/
+//! tuntap.rst, virtio 1.3, 5.1.6).
+
+use crate::error::{HostError, Named};
+use ringway_mem::{Span, SpanMut};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+/// Bytes of the header in front of each frame.
+pub const TAP_HEADER: usize = 10;
+/// Bytes of a frame that may come from memory of our own, beside its pieces.
+pub const TAP_HEAD: usize = 64;
+/// Pieces of a frame behind its head at most.
+const PIECES: usize = 72;
+/// Queues of an interface at most (the kernel's MAX_TAP_QUEUES).
+const QUEUES: u16 = 256;
+
+/// What an interface is to be.
+#[derive(Clone, Debug)]
+pub struct TapSettings {
+    /// Its name, 15 bytes at most. One that exists is taken, if it is a TAP with as many queues that nobody uses.
+    pub name: String,
+    /// Queue pairs.
+    pub queues: u16,
+    /// Its MTU.
+    pub mtu: u16,
+    /// Whether the host's stack may leave checksums and segmentation undone.
+    pub offloads: bool,
+    /// Its Ethernet address; one of the kernel's choice if none.
+    pub mac: Option<[u8; 6]>,
+    /// An address and the length of its prefix.
+    pub address: Option<(IpAddr, u8)>,
+    /// Name of a network namespace as `ip netns` knows it, or path of one; ours if none.
+    pub namespace: Option<String>,
+}
+
+/// Why a frame could not be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TapFault {
+    /// There is none, or no room for one.
+    Again,
+    /// The interface is down.
+    Down,
+    /// The interface is gone.
+    Gone,
+    /// The kernel has no memory for it now.
+    NoMemory,
+    /// The kernel doesn't take such a frame, or can't read it.
+    Refused,
+}
+
+impl TapFault {
+    #[cold]
+    fn from(error: Errno) -> TapFault {
+        match error {
+            Errno::AGAIN | Errno::INTR => TapFault::Again,
+            Errno::IO => TapFault::Down,
+            Errno::BADFD | Errno::NODEV => TapFault::Gone,
+            Errno::NOMEM | Errno::NOBUFS => TapFault::NoMemory,
+            _ => TapFault::Refused,
+        }
+    }
+}
+
+/// Makes the interface, or takes the one that is there, and brings it up. One descriptor a queue; none of them blocks.
+pub fn open_tap(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
+    let Some(namespace) = &settings.namespace else { return open_here(settings) };
+    let path = if namespace.contains('/') {
+        PathBuf::from(namespace)
+    } else {
+        PathBuf::from("/run/netns").join(namespace)
+    };
+    let failed = |why: &str, error| HostError::Tap {
+        name: settings.name.clone(),
+        what: format!("{why} the network namespace {}", path.display()),
+        error,
+    };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let space = rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| failed("opening", error))?;
+    // A thread of its own, since a thread doesn't come back from a namespace whose way back is closed.
+    let within = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            rustix::thread::move_into_link_name_space(
+                std::os::fd::AsFd::as_fd(&space),
+                Some(rustix::thread::LinkNameSpaceType::Network),
+            )
+            .map_err(|error| failed("entering", error))?;
+            open_here(settings)
+        });
+        thread.join()
+    });
+    within.unwrap_or_else(|_| Err(failed("working in", Errno::IO)))
+}
+
+/// One interface's configuration, in the kernel's form.
+struct Request<'s> {
+    settings: &'s TapSettings,
+    name: [libc::c_char; libc::IFNAMSIZ],
+}
+
+impl<'s> Request<'s> {
+    fn new(settings: &'s TapSettings) -> Result<Request<'s>, HostError> {
+        let bytes = settings.name.as_bytes();
+        let wrong = bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0);
+        if wrong || settings.queues == 0 || settings.queues > QUEUES {
+            let what = "naming it, or counting its queues".into();
+            return Err(HostError::Tap { name: settings.name.clone(), what, error: Errno::INVAL });
+        }
+        let mut name = [0; libc::IFNAMSIZ];
+        name.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from as libc::c_char);
+        Ok(Request { settings, name })
+    }
+
+    fn ifreq(&self) -> libc::ifreq {
+        // SAFETY: all zeros is a valid `ifreq`.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_name = self.name;
+        request
+    }
+
+    fn fail(&self, what: &str, error: Errno) -> HostError {
+        HostError::Tap { name: self.settings.name.clone(), what: what.into(), error }
+    }
+
+    /// An ioctl whose argument is `argument`.
+    fn ioctl<T>(
+        &self,
+        fd: &OwnedFd,
+        number: libc::Ioctl,
+        argument: &mut T,
+        what: &str,
+    ) -> Result<(), HostError> {
+        // SAFETY: the descriptor is open, and every caller gives the type that the number stands for.
+        let done = unsafe { libc::ioctl(fd.as_raw_fd(), number, std::ptr::from_mut(argument)) };
+        if done >= 0 { Ok(()) } else { Err(self.fail(what, last_error())) }
+    }
+
+    /// An ioctl whose argument is a number.
+    fn ioctl_value(&self, fd: &OwnedFd, number: libc::Ioctl, value: libc::c_ulong) -> Result<(), Errno> {
+        // SAFETY: the descriptor is open, and the argument is a number, not a pointer.
+        if unsafe { libc::ioctl(fd.as_raw_fd(), number, value) } >= 0 { Ok(()) } else { Err(last_error()) }
+    }
+
+    fn queue(&self) -> Result<OwnedFd, HostError> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty());
+        let fd = fd.map_err(|error| self.fail("opening /dev/net/tun", error))?;
+        let mut request = self.ifreq();
+        let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+        if self.settings.queues > 1 {
+            flags |= libc::IFF_MULTI_QUEUE;
+        }
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        self.ioctl(&fd, libc::TUNSETIFF, &mut request, "creating it (TUNSETIFF)")?;
+        let mut size = TAP_HEADER as libc::c_int;
+        self.ioctl(&fd, libc::TUNSETVNETHDRSZ, &mut size, "setting its header's size")?;
+        let mut little: libc::c_int = 1;
+        self.ioctl(&fd, libc::TUNSETVNETLE, &mut little, "setting its header's byte order")?;
+        self.offloads(&fd)?;
+        Ok(fd)
+    }
+
+    fn offloads(&self, fd: &OwnedFd) -> Result<(), HostError> {
+        let number = libc::TUNSETOFFLOAD;
+        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+        let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+        let wanted = if self.settings.offloads { [tcp | udp, tcp] } else { [0, 0] };
+        // Kernels before 6.2 don't know UDP segmentation.
+        let set = |flags: libc::c_uint| self.ioctl_value(fd, number, flags.into());
+        let set = set(wanted[0]).or_else(|_| set(wanted[1]));
+        set.map_err(|error| self.fail("setting its offloads", error))
+    }
+
+    /// MTU, addresses, up.
+    fn configure(&self) -> Result<(), HostError> {
+        let socket = |family| {
+            let flags = rustix::net::SocketFlags::CLOEXEC;
+            rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None).named("socket")
+        };
+        let control = socket(rustix::net::AddressFamily::INET)?;
+        let mut request = self.ifreq();
+        request.ifr_ifru.ifru_mtu = self.settings.mtu.into();
+        self.ioctl(&control, libc::SIOCSIFMTU, &mut request, "setting its MTU")?;
+        if let Some(mac) = self.settings.mac {
+            let mut request = self.ifreq();
+            let mut address = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: [0; 14] };
+            address.sa_data.iter_mut().zip(mac).for_each(|(to, from)| *to = from as libc::c_char);
+            request.ifr_ifru.ifru_hwaddr = address;
+            self.ioctl(&control, libc::SIOCSIFHWADDR, &mut request, "setting its Ethernet address")?;
+        }
+        match self.settings.address {
+            None => {}
+            Some((IpAddr::V4(address), prefix)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+                self.set_v4(&control, libc::SIOCSIFADDR, address.octets())?;
+                self.set_v4(&control, libc::SIOCSIFNETMASK, mask.to_be_bytes())?;
+            }
+            Some((IpAddr::V6(address), prefix)) => {
+                let control = socket(rustix::net::AddressFamily::INET6)?;
+                self.set_v6(&control, address.octets(), prefix.min(128))?;
+            }
+        }
+        let mut request = self.ifreq();
+        self.ioctl(&control, libc::SIOCGIFFLAGS, &mut request, "reading its flags")?;
+        // SAFETY: the kernel filled in the flags, and every bit pattern is valid for them.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+        self.ioctl(&control, libc::SIOCSIFFLAGS, &mut request, "bringing it up")
+    }
+
+    fn set_v4(&self, control: &OwnedFd, number: libc::Ioctl, octets: [u8; 4]) -> Result<(), HostError> {
+        let mut request = self.ifreq();
+        let mut address = libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: [0; 14] };
+        // A `sockaddr_in` has its port in the first two bytes, then the address.
+        address.sa_data[2..6].iter_mut().zip(octets).for_each(|(to, from)| *to = from as libc::c_char);
+        request.ifr_ifru.ifru_addr = address;
+        self.ioctl(control, number, &mut request, "setting its address")
+    }
+
+    fn set_v6(&self, control: &OwnedFd, octets: [u8; 16], prefix: u8) -> Result<(), HostError> {
+        let mut named = self.ifreq();
+        self.ioctl(control, libc::SIOCGIFINDEX, &mut named, "reading its index")?;
+        let mut request = libc::in6_ifreq {
+            ifr6_addr: libc::in6_addr { s6_addr: octets },
+            ifr6_prefixlen: prefix.into(),
+            // SAFETY: the kernel filled in the index, and every bit pattern is valid for it.
+            ifr6_ifindex: unsafe { named.ifr_ifru.ifru_ifindex },
+        };
+        match self.ioctl(control, libc::SIOCSIFADDR, &mut request, "setting its address") {
+            // It has the address from before.
+            Err(HostError::Tap { error: Errno::EXIST, .. }) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+fn open_here(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
+    let request = Request::new(settings)?;
+    let queues = (0..settings.queues).map(|_| request.queue()).collect::<Result<_, _>>()?;
+    request.configure()?;
+    Ok(queues)
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Whether this kernel segments UDP on TAPs (Linux 6.2 and later).
+pub fn tap_knows_uso() -> bool {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 2)
+}
+
+/// Reads the next frame, its header in front; returns how many bytes both have.
+#[inline]
+pub fn tap_read(queue: BorrowedFd<'_>, to: SpanMut<'_>) -> Result<usize, TapFault> {
+    let pointer = std::ptr::with_exposed_provenance_mut(to.as_span().address());
+    // SAFETY: the span's bytes are mapped writable, and no reference covers them; the kernel writes there like any peer.
+    let count = unsafe { libc::read(queue.as_raw_fd(), pointer, to.len()) };
+    usize::try_from(count).map_err(|_| TapFault::from(last_error()))
+}
+
+/// Writes one frame: its header, the first bytes from our memory, the rest from where it lies. The kernel reads a peer's
+/// memory itself, and so only once; memory that is gone is refused.
+#[inline]
+pub fn tap_write(
+    queue: BorrowedFd<'_>,
+    header: &[u8; TAP_HEADER],
+    head: &[u8],
+    tail: &[Span<'_>],
+) -> Result<(), TapFault> {
+    let mut start = [0; TAP_HEADER + TAP_HEAD];
+    let len = TAP_HEADER + head.len();
+    if head.len() > TAP_HEAD || tail.len() > PIECES {
+        return Err(TapFault::Refused);
+    }
+    start[..TAP_HEADER].copy_from_slice(header);
+    start[TAP_HEADER..len].copy_from_slice(head);
+    let mut pieces = [const { MaybeUninit::<libc::iovec>::uninit() }; PIECES + 1];
+    pieces[0].write(libc::iovec { iov_base: start.as_mut_ptr().cast(), iov_len: len });
+    for (piece, span) in pieces[1..].iter_mut().zip(tail) {
+        let iov_base = std::ptr::with_exposed_provenance_mut(span.address());
+        piece.write(libc::iovec { iov_base, iov_len: span.len() });
+    }
+    let count = (1 + tail.len()) as libc::c_int;
+    // SAFETY: the first `count` pieces are written above; each names bytes that stay mapped during the call, of which
+    // the kernel only reads.
+    let written = unsafe { libc::writev(queue.as_raw_fd(), pieces.as_ptr().cast(), count) };
+    if written >= 0 { Ok(()) } else { Err(TapFault::from(last_error())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_interface_can_have_is_refused() {
+        let settings = TapSettings {
+            name: "an interface's name".into(),
+            queues: 1,
+            mtu: 1500,
+            offloads: true,
+            mac: None,
+            address: None,
+            namespace: None,
+        };
+        let refused = |settings: &TapSettings| {
+            matches!(open_tap(settings), Err(HostError::Tap { error: Errno::INVAL, .. }))
+        };
+        assert!(refused(&settings));
+        assert!(refused(&TapSettings { name: String::new(), ..settings.clone() }));
+        assert!(refused(&TapSettings { name: "t".into(), queues: 0, ..settings.clone() }));
+        let nowhere = TapSettings { name: "t".into(), namespace: Some("/nowhere".into()), ..settings };
+        assert!(matches!(open_tap(&nowhere), Err(HostError::Tap { error: Errno::NOENT, .. })));
+    }
+
+    #[test]
+    fn what_is_no_interface_says_so() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let fd = std::os::fd::AsFd::as_fd(&ours);
+        let mut bytes = [0; 100];
+        assert_eq!(tap_read(fd, SpanMut::of(&mut bytes)), Err(TapFault::Again));
+        let piece = Span::of(&[1, 2, 3]);
+        assert_eq!(tap_write(fd, &[0; TAP_HEADER], &[0; 65], &[piece]), Err(TapFault::Refused));
+        assert_eq!(tap_write(fd, &[0; TAP_HEADER], &[0; 64], &[piece; 3]), Ok(()));
+    }
+}
