@@ -46,7 +46,7 @@ fi
 
 # The toolchain is rustup's, since rust-toolchain.toml names channel, components and targets.
 if ! command -v rustup >/dev/null; then
-  if apt-cache show rustup >/dev/null 2>&1; then
+  if apt-cache policy rustup 2>/dev/null | grep -q 'Candidate: [0-9]'; then
     echo "setup: installing rustup"
     install rustup
   else

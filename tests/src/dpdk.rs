@@ -19,24 +19,20 @@ pub fn installed() -> bool {
 }
 
 impl Testpmd {
-    /// Starts it with one virtio-user port on each of two sockets; `options` such as `packed_vq=1`. Its memory is 4 KB
-    /// pages of a memfd, which needs no privilege.
-    pub fn start(folder: &Path, sockets: [&Path; 2], options: &str, queues: u16) -> io::Result<Testpmd> {
+    /// Starts it with one virtio-user port on each of two sockets; `options` such as `packed_vq=1`. Its memory is a memfd
+    /// of 4 KB pages, which needs no privilege, or of `huge` pages.
+    pub fn start(
+        folder: &Path,
+        sockets: [&Path; 2],
+        options: &str,
+        queues: u16,
+        huge: bool,
+    ) -> io::Result<Testpmd> {
         let log = folder.join("testpmd.log");
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut command = Command::new("setpriv");
-        command.args([
-            "--pdeathsig",
-            "KILL",
-            "--",
-            "dpdk-testpmd",
-            "-l",
-            "0,1",
-            "--no-pci",
-            "--no-huge",
-            "-m",
-            "256",
-        ]);
+        command.args(["--pdeathsig", "KILL", "--", "dpdk-testpmd", "-l", "0,1", "--no-pci", "-m", "256"]);
+        command.arg(if huge { "--in-memory" } else { "--no-huge" });
         command.args(["--single-file-segments", "--no-telemetry", "--file-prefix", &name]);
         for (index, socket) in sockets.iter().enumerate() {
             let more = if options.is_empty() { String::new() } else { format!(",{options}") };

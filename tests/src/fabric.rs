@@ -93,19 +93,20 @@ impl Fabric {
 
     /// Starts a guest on the port `port` and waits until it is ready.
     pub fn guest(&self, kind: Kind, port: &str, host: u8, options: &[&str]) -> Guest {
-        self.guest_with(kind, port, host, |interface| {
-            interface.options = options.iter().map(ToString::to_string).collect();
+        self.guest_with(kind, port, host, |spec| {
+            spec.interfaces[0].options = options.iter().map(ToString::to_string).collect();
         })
     }
 
-    /// The same, with changes to its interface.
-    pub fn guest_with(&self, kind: Kind, port: &str, host: u8, change: impl FnOnce(&mut Interface)) -> Guest {
+    /// The same, with changes to what it is.
+    pub fn guest_with(&self, kind: Kind, port: &str, host: u8, change: impl FnOnce(&mut Spec)) -> Guest {
         let attachment =
             Attachment::VhostUser { socket: self.socket(&format!("{port}.sock")), listen: false };
         let address = Some(format!("10.99.0.{host}/24"));
-        let mut interface = Interface { address, ..Interface::new(attachment) };
-        change(&mut interface);
-        start(Spec::new(port, kind, vec![interface]), &self.folder.join(format!("guest-{port}")))
+        let interface = Interface { address, ..Interface::new(attachment) };
+        let mut spec = Spec::new(port, kind, vec![interface]);
+        change(&mut spec);
+        start(spec, &self.folder.join(format!("guest-{port}")))
     }
 }
 

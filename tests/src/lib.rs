@@ -5,6 +5,7 @@ pub mod bridge;
 pub mod dpdk;
 pub mod fabric;
 pub mod folder;
+pub mod pages;
 pub mod traffic;
 
 use std::time::{Duration, Instant};

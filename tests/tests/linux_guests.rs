@@ -6,6 +6,7 @@ use ringway_tests::bridge::Bridge;
 use ringway_tests::eventually;
 use ringway_tests::fabric::{self, BOOT, Fabric, connecting_port, port};
 use ringway_tests::folder::Folder;
+use ringway_tests::pages::Pages;
 use ringway_tests::traffic::{iperf, ping};
 use std::time::Duration;
 
@@ -156,9 +157,11 @@ fn qemu_with_two_queues_listens() {
     let socket = folder.path().join("qemu.fe");
     let (left, right) = (connecting_port("left", &socket, "queues = 2"), port("right", ""));
     let fabric = Fabric::up(folder.path(), "listen", &format!("[switch.main]\n{left}{right}")).unwrap();
-    let left = fabric.guest_with(Kind::Qemu, "left", 1, |interface| {
-        interface.queues = 2;
-        interface.attachment = ringway_control::guest::Attachment::VhostUser { socket, listen: true };
+    let left = fabric.guest_with(Kind::Qemu, "left", 1, |spec| {
+        spec.processors = 2;
+        spec.interfaces[0].queues = 2;
+        spec.interfaces[0].attachment =
+            ringway_control::guest::Attachment::VhostUser { socket, listen: true };
     });
     let _right = fabric.guest(Kind::Uml, "right", 2, &[]);
     assert!(reaches(&left, "10.99.0.2"), "no ping");
@@ -169,4 +172,28 @@ fn qemu_with_two_queues_listens() {
     );
     let tcp = iperf(&left, "10.99.0.2", 2, "-P 4").unwrap_or_else(|error| panic!("TCP: {error}"));
     assert!(tcp.rate > 0.0);
+}
+
+/// Guests whose memory is huge pages, of either size.
+#[test]
+fn qemu_in_huge_pages() {
+    let (small, large) = (Pages::take(2048, 96), Pages::take(1 << 20, 1));
+    if small.is_none() && large.is_none() {
+        eprintln!("no huge pages to be had: not tried");
+        return;
+    }
+    let folder = Folder::new("pages").unwrap();
+    let fabric = Fabric::up(folder.path(), "pages", &two_ports()).unwrap();
+    let uml = fabric.guest(Kind::Uml, "right", 2, &[]);
+    for (pages, kilobytes, memory) in [(small, 2048, 192), (large, 1 << 20, 1024)] {
+        if pages.is_none() {
+            continue;
+        }
+        let qemu = fabric.guest_with(Kind::Qemu, "left", 1, |spec| {
+            (spec.huge, spec.memory) = (Some(kilobytes), memory);
+        });
+        assert!(reaches(&uml, "10.99.0.1"), "no ping into pages of {kilobytes} KiB");
+        let tcp = iperf(&qemu, "10.99.0.2", 1, "").unwrap_or_else(|error| panic!("TCP: {error}"));
+        assert!(tcp.rate > 0.0);
+    }
 }

@@ -78,6 +78,8 @@ pub struct Spec {
     pub kind: Kind,
     /// Memory in MiB.
     pub memory: u64,
+    /// Size of the huge pages that QEMU's memory is made of, in KiB; ordinary pages if none.
+    pub huge: Option<u64>,
     /// Virtual processors; User-Mode Linux has one.
     pub processors: u32,
     /// Its network interfaces, `eth0` first.
@@ -101,6 +103,7 @@ impl Spec {
             name: name.to_string(),
             kind,
             memory: 192,
+            huge: None,
             processors: 1,
             interfaces,
             kernel: None,
@@ -303,8 +306,9 @@ impl Guest {
         self.wait(bound, "be ready", |known| (known.boots >= boots).then_some(()))
     }
 
-    /// Runs a shell command in it, for at most `bound`. Several may run at once.
+    /// Runs a shell command in it, for at most `bound`, once it has booted. Several may run at once.
     pub fn run(&self, command: &str, bound: Duration) -> Result<Output, Error> {
+        self.ready(bound)?;
         let id = self.send(command, bound)?;
         // The guest ends the command at its bound; its answer takes a moment longer.
         let answer = self.wait(bound + Duration::from_secs(5), command, |known| known.answers.remove(&id));
@@ -389,6 +393,16 @@ impl Guest {
             }
             known = self.shared.changed.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+impl std::fmt::Debug for Guest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let process = self.process();
+        f.debug_struct("Guest")
+            .field("name", &self.spec.name)
+            .field("process", &process)
+            .finish_non_exhaustive()
     }
 }
 

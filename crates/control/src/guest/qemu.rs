@@ -15,7 +15,7 @@ pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
         .ok_or_else(|| image::Error::Missing("qemu-system-x86".into()))?;
     let (kernel, initrd, words) = super::image(spec, folder, "ttyS1")?;
     let kvm = kvm_works(&program, folder);
-    let mut arguments = machine(kvm, spec.processors, spec.memory);
+    let mut arguments = machine(kvm, spec.processors, spec.memory, spec.huge);
     arguments.extend(words_of(&["-serial", "file:/dev/stderr", "-chardev", "stdio,id=agent,signal=off"]));
     arguments.extend(words_of(&["-serial", "chardev:agent"]));
     arguments.extend(boot(&kernel, &initrd, &words.join(" ")));
@@ -32,7 +32,7 @@ fn words_of(words: &[&str]) -> Vec<String> {
 }
 
 /// Processor, memory (as a memfd that the back-end can map) and nothing that was not asked for.
-fn machine(kvm: bool, processors: u32, memory: u64) -> Vec<String> {
+fn machine(kvm: bool, processors: u32, memory: u64, huge: Option<u64>) -> Vec<String> {
     let mut words = words_of(&["-nodefaults", "-no-user-config", "-display", "none", "-M", "q35"]);
     words.extend(words_of(if kvm {
         &["-accel", "kvm", "-cpu", "host"]
@@ -40,7 +40,8 @@ fn machine(kvm: bool, processors: u32, memory: u64) -> Vec<String> {
         &["-accel", "tcg,thread=multi"]
     }));
     words.extend(["-smp".into(), processors.to_string(), "-m".into(), format!("{memory}M")]);
-    let backend = format!("memory-backend-memfd,id=mem,size={memory}M,share=on");
+    let pages = huge.map(|size| format!(",hugetlb=on,hugetlbsize={size}K")).unwrap_or_default();
+    let backend = format!("memory-backend-memfd,id=mem,size={memory}M,share=on{pages}");
     words.extend(["-object".into(), backend, "-numa".into(), "node,memdev=mem".into()]);
     words
 }
@@ -120,7 +121,7 @@ fn probe(program: &Path, folder: &Path) -> Result<bool, Error> {
     let kernel = image::qemu()?;
     let (initrd, console) = (folder.join("probe.cpio"), folder.join("probe.log"));
     image::write(&kernel, None, &initrd)?;
-    let mut arguments = machine(true, 1, 192);
+    let mut arguments = machine(true, 1, 192, None);
     arguments.extend(["-no-reboot".into(), "-serial".into(), format!("file:{}", console.display())]);
     arguments.extend(boot(&kernel, &initrd, "quiet ringway.probe"));
     let start = |source| Error::Start { name: "probe".into(), program: program.to_path_buf(), source };
