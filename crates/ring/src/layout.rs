@@ -25,6 +25,7 @@
 
 mod consumer;
 mod geometry;
+mod handshake;
 mod memory;
 mod producer;
 mod slot;
@@ -33,6 +34,7 @@ mod test;
 
 pub use consumer::Consumer;
 pub use geometry::{FEATURES, Geometry, Header, Kind, LayoutError, MAGIC, VERSION};
+pub use handshake::{HandshakeError, Hello, Welcome};
 pub use memory::{RX, RingMemory, TX};
 pub use producer::Producer;
 pub use slot::{MOREFRAG, Slot};

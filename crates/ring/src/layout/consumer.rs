@@ -26,6 +26,11 @@ impl Consumer {
         Consumer { ring, slots, next, published: next, seen: next }
     }
 
+    /// Slots of the ring.
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
     /// Index of the next slot to empty.
     pub fn next(&self) -> u32 {
         self.next
@@ -48,6 +53,12 @@ impl Consumer {
         }
         self.seen = theirs;
         Ok(theirs.wrapping_sub(self.next))
+    }
+
+    /// Filled slots as of the last look at the producer's index.
+    #[inline]
+    pub fn known(&self) -> u32 {
+        self.seen.wrapping_sub(self.next)
     }
 
     /// Reads the slot `ahead` of the next one.

@@ -12,6 +12,8 @@ pub struct Producer {
     slots: u32,
     next: u32,
     published: u32,
+    /// As far as the consumer's wish to be notified was looked at.
+    told: u32,
     /// The consumer's index as last read and checked.
     seen: u32,
 }
@@ -21,7 +23,12 @@ impl Producer {
     /// every slot counts as the consumer's until its index is read.
     pub fn new(memory: &RingMemory, ring: usize) -> Producer {
         let (slots, next) = (memory.slots(ring), own_index(memory, ring, Side::Producer));
-        Producer { ring, slots, next, published: next, seen: next.wrapping_sub(slots) }
+        Producer { ring, slots, next, published: next, told: next, seen: next.wrapping_sub(slots) }
+    }
+
+    /// Slots of the ring.
+    pub fn slots(&self) -> u32 {
+        self.slots
     }
 
     /// Index of the next slot to fill.
@@ -84,11 +91,28 @@ impl Producer {
         if !self.is_pending() {
             return false;
         }
-        let old = core::mem::replace(&mut self.published, self.next);
+        self.published = self.next;
         // A full barrier between the index and the look at the flag: the consumer sets its flag, then looks at the
         // index, and one of the two must see the other.
         memory.cell(self.ring, Side::Producer, Word::Index).store(self.next, Ordering::SeqCst);
-        wanted(memory, self.ring, Side::Consumer, old, self.next)
+        self.is_wanted(memory)
+    }
+
+    /// Shows the consumer what was filled, and leaves it to the caller to pass a full barrier and then ask
+    /// [`Producer::is_wanted`]; whether there was anything.
+    #[inline]
+    pub fn show(&mut self, memory: &RingMemory) -> bool {
+        let pending = self.is_pending();
+        self.published = self.next;
+        memory.cell(self.ring, Side::Producer, Word::Index).store(self.next, Ordering::Release);
+        pending
+    }
+
+    /// Whether the consumer asked to be notified of what was shown to it since this was last asked.
+    #[inline]
+    pub fn is_wanted(&mut self, memory: &RingMemory) -> bool {
+        let old = core::mem::replace(&mut self.told, self.published);
+        wanted(memory, self.ring, Side::Consumer, old, self.published)
     }
 
     /// Asks to be notified once `slots` slots are free. `false`: they are already, or never will be, and nothing was

@@ -1,0 +1,212 @@
+//! What a program and Ringway say to each other on the port's UNIX stream socket, before the ring is all they need.
+//!
+//! The program sends one [`Hello`]; Ringway answers with one [`Welcome`]. On a pipe, a further [`Welcome`] follows
+//! whenever the other end was replaced. Both have a fixed size and little-endian numbers. A welcome that is no refusal
+//! comes with three descriptors: the memory, the eventfd that the program writes and the eventfd that it reads.
+
+use super::geometry::{Geometry, Kind, MAGIC, VERSION};
+
+/// What a program asks for. A number of 0 leaves the choice to Ringway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// Slots of the TX ring and of the RX ring.
+    pub slots: [u32; 2],
+    /// Bytes of a buffer.
+    pub slot_size: u32,
+    /// Buffers beyond one a slot.
+    pub extra: u32,
+    /// What the program does itself with frames it receives, of [`super::FEATURES`].
+    pub features: u32,
+    /// Largest frame in bytes that it receives; 0: any.
+    pub largest: u32,
+}
+
+/// A message that can't be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeError {
+    /// It doesn't begin with the magic number.
+    Magic,
+    /// Another version.
+    Version(u32),
+}
+
+impl core::fmt::Display for HandshakeError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            HandshakeError::Magic => out.write_str("the other side doesn't speak the ring protocol"),
+            HandshakeError::Version(version) => write!(
+                out,
+                "the other side speaks version {version} of the ring protocol, this one {VERSION}: rebuild the older"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for HandshakeError {}
+
+impl Hello {
+    /// Bytes of the message.
+    pub const SIZE: usize = 40;
+
+    /// The message.
+    pub fn to_bytes(&self) -> [u8; Hello::SIZE] {
+        let mut bytes = [0; Hello::SIZE];
+        put_start(&mut bytes);
+        let numbers = [self.slots[0], self.slots[1], self.slot_size, self.extra, self.features, self.largest];
+        for (place, number) in bytes[12..].chunks_exact_mut(4).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads the message.
+    pub fn from_bytes(bytes: &[u8; Hello::SIZE]) -> Result<Hello, HandshakeError> {
+        check_start(bytes)?;
+        let number = |index: usize| u32_at(bytes, 12 + 4 * index);
+        Ok(Hello {
+            slots: [number(0), number(1)],
+            slot_size: number(2),
+            extra: number(3),
+            features: number(4),
+            largest: number(5),
+        })
+    }
+
+    /// The ring that is asked for, with `otherwise` for what is left open.
+    pub fn geometry(&self, kind: Kind, otherwise: &Geometry) -> Geometry {
+        let or = |asked: u32, otherwise: u32| if asked == 0 { otherwise } else { asked };
+        Geometry {
+            kind,
+            slots: [or(self.slots[0], otherwise.slots[0]), or(self.slots[1], otherwise.slots[1])],
+            slot_size: or(self.slot_size, otherwise.slot_size),
+            extra: or(self.extra, otherwise.extra),
+            features: self.features,
+            largest: or(self.largest, otherwise.largest),
+        }
+    }
+}
+
+/// Ringway's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    end: u32,
+    text_len: u32,
+    text: [u8; Welcome::TEXT],
+}
+
+/// `end` of a refusal.
+const REFUSED: u32 = u32::MAX;
+
+impl Welcome {
+    /// Bytes of the message.
+    pub const SIZE: usize = 20 + Welcome::TEXT;
+    /// Bytes of a refusal's text at most.
+    pub const TEXT: usize = 236;
+    /// Descriptors that come with a ring.
+    pub const DESCRIPTORS: usize = 3;
+
+    /// A ring. `end` is 0, or 1 for a pipe's second end, whose TX ring is ring 1.
+    pub fn ring(end: u32) -> Welcome {
+        Welcome { end: end & 1, text_len: 0, text: [0; Welcome::TEXT] }
+    }
+
+    /// No ring, and why, for people. What is longer than the message has room for is cut off.
+    pub fn refused(why: &str) -> Welcome {
+        let mut len = why.len().min(Welcome::TEXT);
+        while !why.is_char_boundary(len) {
+            len -= 1;
+        }
+        let mut text = [0; Welcome::TEXT];
+        text[..len].copy_from_slice(&why.as_bytes()[..len]);
+        Welcome { end: REFUSED, text_len: len as u32, text }
+    }
+
+    /// Which end of the ring the program has; an error with the text of a refusal.
+    pub fn end(&self) -> Result<u32, &str> {
+        if self.end != REFUSED {
+            return Ok(self.end & 1);
+        }
+        let text = self.text.get(..self.text_len as usize).unwrap_or(&self.text);
+        Err(core::str::from_utf8(text).unwrap_or("no reason was given"))
+    }
+
+    /// The message.
+    pub fn to_bytes(&self) -> [u8; Welcome::SIZE] {
+        let mut bytes = [0; Welcome::SIZE];
+        put_start(&mut bytes);
+        bytes[12..16].copy_from_slice(&self.end.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.text_len.to_le_bytes());
+        bytes[20..].copy_from_slice(&self.text);
+        bytes
+    }
+
+    /// Reads the message.
+    pub fn from_bytes(bytes: &[u8; Welcome::SIZE]) -> Result<Welcome, HandshakeError> {
+        check_start(bytes)?;
+        let mut text = [0; Welcome::TEXT];
+        text.copy_from_slice(&bytes[20..]);
+        Ok(Welcome { end: u32_at(bytes, 12), text_len: u32_at(bytes, 16), text })
+    }
+}
+
+fn put_start(bytes: &mut [u8]) {
+    bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+}
+
+fn check_start(bytes: &[u8]) -> Result<(), HandshakeError> {
+    if bytes.get(..8) != Some(&MAGIC.to_le_bytes()[..]) {
+        return Err(HandshakeError::Magic);
+    }
+    match u32_at(bytes, 8) {
+        VERSION => Ok(()),
+        version => Err(HandshakeError::Version(version)),
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_read_as_they_were_written() {
+        let hello = Hello { slots: [64, 128], slot_size: 2048, extra: 3, features: 1, largest: 1518 };
+        assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
+        assert_eq!(Welcome::from_bytes(&Welcome::ring(1).to_bytes()).unwrap().end(), Ok(1));
+        let refused = Welcome::refused("the port is taken");
+        assert_eq!(Welcome::from_bytes(&refused.to_bytes()).unwrap().end(), Err("the port is taken"));
+        let long = "ä".repeat(200);
+        assert_eq!(Welcome::refused(&long).end(), Err(&long[..Welcome::TEXT]));
+    }
+
+    #[test]
+    fn other_protocols_and_versions_are_refused() {
+        assert_eq!(Hello::from_bytes(&[0; Hello::SIZE]), Err(HandshakeError::Magic));
+        let mut newer = Hello::default().to_bytes();
+        newer[8] = 9;
+        assert_eq!(Hello::from_bytes(&newer), Err(HandshakeError::Version(9)));
+    }
+
+    #[test]
+    fn what_is_left_open_is_filled_in() {
+        let hello = Hello { slots: [0, 128], ..Hello::default() };
+        let geometry = hello.geometry(Kind::Port, &Geometry::default());
+        assert_eq!(geometry, Geometry { slots: [512, 128], ..Geometry::default() });
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_read_without_harm(mut bytes in prop::collection::vec(any::<u8>(), Welcome::SIZE), start in any::<bool>()) {
+            if start { put_start(&mut bytes); }
+            let bytes: [u8; Welcome::SIZE] = bytes.try_into().unwrap();
+            if let Ok(welcome) = Welcome::from_bytes(&bytes) {
+                prop_assert!(welcome.end().is_err() || welcome.end().unwrap() < 2);
+            }
+        }
+    }
+}
