@@ -1,0 +1,52 @@
+//! Slices, and what comes of them.
+
+use std::time::Duration;
+
+/// How often and how long.
+pub struct Plan {
+    /// Slices of a measurement.
+    pub slices: usize,
+    /// Time of one.
+    pub slice: Duration,
+}
+
+/// Figures of all slices.
+pub struct Figures {
+    /// What is measured in.
+    pub unit: &'static str,
+    /// One a slice, ours.
+    pub ours: Vec<f64>,
+    /// The peer's, if there is one.
+    pub peer: Vec<f64>,
+    /// Whether more is better.
+    pub more: bool,
+}
+
+impl Figures {
+    /// Prints them as one line of JSON.
+    pub fn print(mut self, key: &str) {
+        let (best, median) = summary(&mut self.ours, self.more);
+        let (peer_best, peer) = summary(&mut self.peer, self.more);
+        println!(
+            "{{\"key\": \"{key}\", \"best\": {best:.3}, \"median\": {median:.3}, \"unit\": \"{}\", \
+             \"peer_best\": {peer_best:.3}, \"peer\": {peer:.3}, \"runs\": {}}}",
+            self.unit,
+            self.ours.len()
+        );
+    }
+}
+
+fn summary(figures: &mut [f64], more: bool) -> (f64, f64) {
+    figures.sort_by(f64::total_cmp);
+    let best = if more { figures.last() } else { figures.first() };
+    (best.copied().unwrap_or_default(), figures.get(figures.len() / 2).copied().unwrap_or_default())
+}
+
+/// Pins this thread to a core.
+pub fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        eprintln!("core {core}: {error}; the thread is not pinned");
+    }
+}

@@ -1,0 +1,94 @@
+//! Getting a ring over the port's UNIX socket.
+
+use crate::RingError;
+use crate::link::Link;
+use ringway_host::{Mapping, receive_with};
+use ringway_ring::{FEATURES, Hello, Kind, RX, RingMemory, TX, Welcome};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a program asks of its ring. 0 leaves the choice to Ringway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Slots to send and to receive by, powers of two from 64 to 4096.
+    pub slots: [u32; 2],
+    /// Bytes of a slot's buffer, a multiple of 64 up to 32,768. Longer frames take several slots.
+    pub slot_size: u32,
+    /// Buffers beyond one a slot.
+    pub extra: u32,
+    /// Whether this program takes frames with checksums to fill and segments to cut, as [`crate::Received::offload`]
+    /// says; otherwise that is done before.
+    pub offloads: bool,
+    /// Largest frame it takes in bytes, of those that need no segmentation.
+    pub largest: u32,
+}
+
+/// A ring as it was handed over.
+pub(crate) struct Got {
+    pub link: Arc<Link>,
+    /// Which rings are ours to fill and to empty.
+    pub rings: [usize; 2],
+}
+
+/// Connects to the port at `path` and asks for a ring.
+pub(crate) fn ask(path: &Path, asked: Asked) -> Result<UnixStream, RingError> {
+    let mut socket =
+        UnixStream::connect(path).map_err(|error| RingError::Connect { path: path.into(), error })?;
+    let hello = Hello {
+        slots: asked.slots,
+        slot_size: asked.slot_size,
+        extra: asked.extra,
+        features: if asked.offloads { FEATURES } else { 0 },
+        largest: asked.largest,
+    };
+    socket.write_all(&hello.to_bytes())?;
+    Ok(socket)
+}
+
+/// Waits for the ring.
+pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>) -> Result<Got, RingError> {
+    let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut bytes = [0; Welcome::SIZE];
+    let (mut filled, mut descriptors) = (0, Vec::new());
+    while filled < bytes.len() {
+        wait_readable(socket, end)?;
+        let (count, mut new) = receive_with(socket.as_fd(), &mut bytes[filled..], Welcome::DESCRIPTORS)?;
+        if count == 0 {
+            return Err(RingError::Closed);
+        }
+        filled += count;
+        descriptors.append(&mut new);
+    }
+    let welcome = Welcome::from_bytes(&bytes)?;
+    let end = welcome.end().map_err(|why| RingError::Refused(why.into()))?;
+    let count = descriptors.len();
+    let [memory, kick, call]: [OwnedFd; Welcome::DESCRIPTORS] =
+        descriptors.try_into().map_err(|_| RingError::Descriptors(count))?;
+    let memory = RingMemory::attach(Mapping::sealed(&memory)?.region())?;
+    let rings = match memory.kind() {
+        Kind::Pipe if end == 1 => [RX, TX],
+        _ => [TX, RX],
+    };
+    Ok(Got { link: Arc::new(Link::new(memory, kick, call, socket)?), rings })
+}
+
+fn wait_readable(socket: &UnixStream, end: Option<Instant>) -> Result<(), RingError> {
+    loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let timeout = left.map(|left| rustix::time::Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()) {
+            Ok(0) => return Err(RingError::TimedOut),
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

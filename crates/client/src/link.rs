@@ -1,0 +1,64 @@
+//! What both directions of a ring share.
+
+use crate::RingError;
+use ringway_host::EventFd;
+use ringway_ring::RingMemory;
+use rustix::event::epoll;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+const CALL: u64 = 0;
+const SOCKET: u64 = 1;
+
+/// The memory and the descriptors of a ring.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub memory: RingMemory,
+    kick: EventFd,
+    pub call: OwnedFd,
+    epoll: OwnedFd,
+}
+
+impl Link {
+    pub fn new(
+        memory: RingMemory,
+        kick: OwnedFd,
+        call: OwnedFd,
+        socket: &UnixStream,
+    ) -> Result<Link, RingError> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        // Edge-triggered, so that nobody needs to read the eventfd.
+        let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, &call, epoll::EventData::new_u64(CALL), edge)?;
+        let news = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        epoll::add(&epoll, socket, epoll::EventData::new_u64(SOCKET), news)?;
+        Ok(Link { memory, kick: kick.into(), call, epoll })
+    }
+
+    /// Notifies the other side.
+    #[cold]
+    pub fn kick(&self) {
+        self.kick.signal();
+    }
+
+    /// Sleeps until the other side notifies us; `false` after `timeout`.
+    pub fn sleep(&self, timeout: Option<Duration>) -> Result<bool, RingError> {
+        let timeout = timeout.map(|time| rustix::time::Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); 2];
+        let (events, _) = match epoll::wait(self.epoll.as_fd(), &mut events, timeout.as_ref()) {
+            Ok(events) => events,
+            Err(rustix::io::Errno::INTR) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        };
+        // Nothing comes on the socket but a pipe's new end, or its closing.
+        if events.iter().any(|event| event.data.u64() == SOCKET) {
+            return Err(RingError::Closed);
+        }
+        Ok(!events.is_empty())
+    }
+}

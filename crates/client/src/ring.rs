@@ -1,0 +1,159 @@
+//! A ring in both directions, and waiting on it.
+
+use crate::connect::{Asked, ask, get};
+use crate::link::Link;
+use crate::{RingError, Rx, Tx};
+use ringway_ring::Kind;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What to wait for: so many slots in either direction. 0: don't.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Filled slots to receive.
+    pub rx: u32,
+    /// Free slots to send by.
+    pub tx: u32,
+}
+
+impl Wait {
+    /// Anything to receive.
+    pub const RX: Wait = Wait { rx: 1, tx: 0 };
+    /// Room to send anything.
+    pub const TX: Wait = Wait { rx: 0, tx: 1 };
+}
+
+/// A ring to a port, or one end of a pipe.
+#[derive(Debug)]
+pub struct Ring {
+    /// Where frames are sent.
+    pub tx: Tx,
+    /// Where frames are received.
+    pub rx: Rx,
+    link: Arc<Link>,
+    socket: UnixStream,
+    spin: Duration,
+}
+
+impl Ring {
+    /// A ring to the port at `path`, of Ringway's choice. On a pipe this waits for the other end.
+    pub fn connect(path: &Path) -> Result<Ring, RingError> {
+        Ring::connect_with(path, Asked::default(), None)
+    }
+
+    /// The same for a ring as `asked`, waiting `timeout` at most for it.
+    pub fn connect_with(path: &Path, asked: Asked, timeout: Option<Duration>) -> Result<Ring, RingError> {
+        Ring::over(ask(path, asked)?, timeout)
+    }
+
+    fn over(socket: UnixStream, timeout: Option<Duration>) -> Result<Ring, RingError> {
+        let got = get(&socket, timeout)?;
+        let (tx, rx) = (Tx::new(got.link.clone(), got.rings[0]), Rx::new(got.link.clone(), got.rings[1]));
+        Ok(Ring { tx, rx, link: got.link, socket, spin: Duration::ZERO })
+    }
+
+    /// Waits for a pipe's new other end after [`RingError::Closed`]; frames in the old memory are lost.
+    pub fn renew(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
+        let spin = self.spin;
+        let Ring { socket, .. } = self;
+        Ok(Ring { spin, ..Ring::over(socket, timeout)? })
+    }
+
+    /// Whether this is a pipe's end.
+    pub fn kind(&self) -> Kind {
+        self.link.memory.kind()
+    }
+
+    /// Bytes of a slot's buffer.
+    pub fn slot_size(&self) -> u32 {
+        self.link.memory.slot_size()
+    }
+
+    /// How many buffers there are. Those from the number of all slots on are in no slot at first.
+    pub fn buffers(&self) -> u32 {
+        self.link.memory.header().buffers
+    }
+
+    /// How long [`Ring::wait`] looks at the memory before it sleeps. Sleeping costs several microseconds, looking costs
+    /// a core.
+    pub fn set_spin(&mut self, spin: Duration) {
+        self.spin = spin;
+    }
+
+    /// Both directions' `sync`; an error when the ring is closed.
+    #[inline]
+    pub fn sync(&mut self) -> Result<(), RingError> {
+        self.tx.sync()?;
+        self.rx.sync()?;
+        if self.link.memory.is_closed() { Err(RingError::Closed) } else { Ok(()) }
+    }
+
+    /// Syncs, then waits until what `wait` says is there. `false` after `timeout`.
+    pub fn wait(&mut self, wait: Wait, timeout: Option<Duration>) -> Result<bool, RingError> {
+        self.sync()?;
+        if self.is_there(wait)? {
+            return Ok(true);
+        }
+        let started = Instant::now();
+        while started.elapsed() < self.spin {
+            if self.is_there(wait)? {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        while self.arm(wait)? {
+            let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+            let woken = self.link.sleep(left)?;
+            if self.link.memory.is_closed() {
+                return Err(RingError::Closed);
+            }
+            if !woken && left.is_some_and(|left| left.is_zero()) {
+                self.disarm(wait);
+                return self.is_there(wait);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Asks the other side to notify us, through the descriptor of [`Ring::as_fd`], of what `wait` says. `false`: it
+    /// is there already. For programs that wait on several descriptors; [`Ring::wait`] does it by itself.
+    pub fn arm(&mut self, wait: Wait) -> Result<bool, RingError> {
+        let rx = wait.rx == 0 || self.rx.arm(wait.rx)?;
+        let tx = wait.tx == 0 || self.tx.arm(wait.tx)?;
+        if !(rx && tx) {
+            self.disarm(wait);
+        }
+        Ok(rx && tx)
+    }
+
+    /// Takes back [`Ring::arm`], so that the other side need not notify us.
+    pub fn disarm(&mut self, wait: Wait) {
+        if wait.rx != 0 {
+            self.rx.disarm();
+        }
+        if wait.tx != 0 {
+            self.tx.disarm();
+        }
+    }
+
+    fn is_there(&mut self, wait: Wait) -> Result<bool, RingError> {
+        let rx = wait.rx != 0 && self.rx.available(wait.rx)? >= wait.rx.min(self.rx.slots());
+        Ok(rx || wait.tx != 0 && self.tx.room(wait.tx)? >= wait.tx.min(self.tx.slots()))
+    }
+
+    /// The socket the ring came over. It hangs up when the ring is taken back.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The eventfd that the other side writes after [`Ring::arm`]. It stays readable until it is read, so watch it
+/// edge-triggered or read it.
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.call.as_fd()
+    }
+}

@@ -1,0 +1,133 @@
+//! The receiving direction.
+
+use crate::RingError;
+use crate::link::Link;
+use ringway_mem::SpanMut;
+use ringway_ring::{Broken, Consumer, FRAGMENTS, Slot};
+use std::sync::Arc;
+
+/// A frame that was copied out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of the frame that were copied.
+    pub len: usize,
+    /// Bytes it had.
+    pub whole: usize,
+    /// The first ten bytes of `virtio_net_hdr` (virtio 1.3, 5.1.6): what its sender left undone, of what this program
+    /// said it does itself.
+    pub offload: [u8; 10],
+}
+
+/// Where a program finds the frames it receives. Slots go back at [`Rx::sync`].
+#[derive(Debug)]
+pub struct Rx {
+    link: Arc<Link>,
+    consumer: Consumer,
+}
+
+impl Rx {
+    pub(crate) fn new(link: Arc<Link>, ring: usize) -> Rx {
+        let consumer = Consumer::new(&link.memory, ring);
+        Rx { link, consumer }
+    }
+
+    /// Filled slots, of which there are `wanted` if as many are filled.
+    #[inline]
+    pub fn available(&mut self, wanted: u32) -> Result<u32, RingError> {
+        Ok(self.consumer.available(&self.link.memory, wanted)?)
+    }
+
+    /// Copies the next frame into `out` and passes on to the one after it; nothing if there is none. What `out` has no
+    /// room for is lost, as [`Received::whole`] shows.
+    #[inline]
+    pub fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, RingError> {
+        let memory = &self.link.memory;
+        if self.consumer.available(memory, 1)? == 0 {
+            return Ok(None);
+        }
+        let slot = self.consumer.slot(memory, 0);
+        if slot.has_more() {
+            return self.pop_pieces(slot, out);
+        }
+        let buffer = memory.buffer(slot.buf_idx, u32::from(slot.len)).ok_or(Broken::Buffer)?;
+        let len = buffer.as_span().read(out);
+        self.consumer.advance(1);
+        Ok(Some(Received { len, whole: buffer.len(), offload: slot.offload }))
+    }
+
+    #[cold]
+    fn pop_pieces(&mut self, first: Slot, out: &mut [u8]) -> Result<Option<Received>, RingError> {
+        let memory = &self.link.memory;
+        let available = self.consumer.available(memory, FRAGMENTS as u32)?;
+        let mut received = Received { offload: first.offload, ..Received::default() };
+        let (mut slot, mut count) = (first, 0);
+        loop {
+            let buffer = memory.buffer(slot.buf_idx, u32::from(slot.len)).ok_or(Broken::Buffer)?;
+            let rest = out.get_mut(received.len..).unwrap_or_default();
+            received.len += buffer.as_span().read(rest);
+            received.whole += buffer.len();
+            count += 1;
+            if !slot.has_more() {
+                break;
+            }
+            // Attack: a frame without end. The other side shows whole frames only.
+            if count >= available.min(FRAGMENTS as u32) {
+                return Err(Broken::Index.into());
+            }
+            slot = self.consumer.slot(memory, count);
+        }
+        self.consumer.advance(count);
+        Ok(Some(received))
+    }
+
+    /// The slot `ahead` of the next one, `ahead` being less than [`Rx::available`].
+    #[inline]
+    pub fn slot(&self, ahead: u32) -> Slot {
+        self.consumer.slot(&self.link.memory, ahead)
+    }
+
+    /// Leaves buffer `buf_idx` in the slot `ahead` of the next one, in exchange for the one there; returns that slot.
+    #[inline]
+    pub fn swap(&mut self, ahead: u32, buf_idx: u16) -> Slot {
+        self.consumer.swap(&self.link.memory, ahead, buf_idx)
+    }
+
+    /// The first `len` bytes of a buffer; nothing if there is no such buffer or it is shorter.
+    #[inline]
+    pub fn buffer(&self, buf_idx: u16, len: u32) -> Option<SpanMut<'_>> {
+        self.link.memory.buffer(buf_idx, len)
+    }
+
+    /// Passes over the next `slots` slots.
+    #[inline]
+    pub fn advance(&mut self, slots: u32) {
+        self.consumer.advance(slots);
+    }
+
+    /// Gives the slots passed over back, and notifies the other side if it asked for that.
+    #[inline]
+    pub fn sync(&mut self) -> Result<(), RingError> {
+        if self.consumer.publish(&self.link.memory) {
+            self.link.kick();
+        }
+        Ok(())
+    }
+
+    /// Slots of the ring.
+    pub fn slots(&self) -> u32 {
+        self.consumer.slots()
+    }
+
+    /// netmap's `head`: index of the next slot to empty. Indices run through 32 bits.
+    pub fn head(&self) -> u32 {
+        self.consumer.next()
+    }
+
+    pub(crate) fn arm(&mut self, slots: u32) -> Result<bool, RingError> {
+        Ok(self.consumer.arm(&self.link.memory, slots)?)
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        self.consumer.disarm(&self.link.memory);
+    }
+}
