@@ -1,0 +1,129 @@
+//! The two ends of a pipe, as `control` sees them. Nothing here waits.
+
+use crate::ring::open::{GreetError, Made, Newcomer, hand_over, is_gone, say_no};
+use ringway_host::EventFd;
+use ringway_ring::{Geometry, Hello, Kind};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+/// Why a program is not on a pipe.
+#[derive(Debug, thiserror::Error)]
+pub enum PipeError {
+    /// There are two already.
+    #[error("two programs are on the pipe already")]
+    Taken,
+    /// It can't have the ring it wants, or went away.
+    #[error(transparent)]
+    Greet(#[from] GreetError),
+}
+
+#[derive(Debug)]
+struct End {
+    socket: UnixStream,
+    hello: Hello,
+}
+
+#[derive(Debug)]
+struct Joined {
+    made: Made,
+    signals: [EventFd; 2],
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.made.memory.close();
+        self.signals.iter().for_each(EventFd::signal);
+    }
+}
+
+/// A pipe and who is on it.
+#[derive(Debug)]
+pub struct Pipe {
+    otherwise: Geometry,
+    ends: [Option<End>; 2],
+    joined: Option<Joined>,
+}
+
+impl Pipe {
+    /// A pipe with nobody on it. `otherwise` has the sizes that programs leave open.
+    pub fn new(otherwise: Geometry) -> Pipe {
+        Pipe { otherwise, ends: [None, None], joined: None }
+    }
+
+    /// Gives a newcomer, which said `hello`, the free end. With both there, both get their memory: the sizes are what
+    /// the first end asked for.
+    pub fn join(&mut self, newcomer: Newcomer, hello: Hello) -> Result<(), PipeError> {
+        self.sweep();
+        if let Err(error) = hello.geometry(Kind::Pipe, &self.otherwise).header() {
+            newcomer.refuse(&error.to_string());
+            return Err(GreetError::from(error).into());
+        }
+        let Some(free) = self.ends.iter_mut().find(|end| end.is_none()) else {
+            newcomer.refuse(&PipeError::Taken.to_string());
+            return Err(PipeError::Taken);
+        };
+        *free = Some(End { socket: newcomer.into_socket(), hello });
+        self.connect()
+    }
+
+    fn connect(&mut self) -> Result<(), PipeError> {
+        let [Some(first), Some(second)] = &self.ends else { return Ok(()) };
+        let made = || -> Result<Joined, GreetError> {
+            let made = Made::new(&first.hello.geometry(Kind::Pipe, &self.otherwise))?;
+            Ok(Joined { made, signals: [EventFd::new()?, EventFd::new()?] })
+        };
+        let joined = match made() {
+            Ok(joined) => joined,
+            Err(error) => {
+                say_no(&first.socket, &error.to_string());
+                say_no(&second.socket, &error.to_string());
+                self.ends = [None, None];
+                return Err(error.into());
+            }
+        };
+        let [one, two] = &joined.signals;
+        let gone = [
+            hand_over(&first.socket, 0, &joined.made, one, two).is_err(),
+            hand_over(&second.socket, 1, &joined.made, two, one).is_err(),
+        ];
+        self.joined = Some(joined);
+        for (end, gone) in gone.into_iter().enumerate() {
+            if gone {
+                self.leave(end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks which programs hung up; whether any did. To be called when a socket of [`Pipe::sockets`] is readable.
+    pub fn sweep(&mut self) -> bool {
+        let gone = [0, 1].map(|end| self.ends[end].as_ref().is_some_and(|end| is_gone(&end.socket)));
+        for (end, gone) in gone.into_iter().enumerate() {
+            if gone {
+                self.leave(end);
+            }
+        }
+        gone.contains(&true)
+    }
+
+    /// Takes one program off, and the memory from the other.
+    fn leave(&mut self, end: usize) {
+        self.ends[end & 1] = None;
+        self.joined = None;
+    }
+
+    /// Programs on it.
+    pub fn programs(&self) -> usize {
+        self.ends.iter().flatten().count()
+    }
+
+    /// Whether frames can pass.
+    pub fn is_joined(&self) -> bool {
+        self.joined.is_some()
+    }
+
+    /// The programs' sockets, which become readable when they hang up.
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.ends.iter().flatten().map(|end| end.socket.as_fd())
+    }
+}

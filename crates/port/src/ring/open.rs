@@ -1,0 +1,204 @@
+//! What `control` does for programs: listen, make a ring for each, hand it over. Nothing here waits.
+
+use crate::vhost_user::open::{Access, Listener, OpenError};
+use ringway_host::{EventFd, HostError, Mapping, memfd, send_with, try_receive_with};
+use ringway_ring::{Geometry, HandshakeError, Hello, Kind, LayoutError, RingMemory, Welcome};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// Why a program gets no ring. It was told so, if it could be.
+#[derive(Debug, thiserror::Error)]
+pub enum GreetError {
+    /// It hung up.
+    #[error("the program hung up before it had a ring")]
+    Gone,
+    /// It says something else than a program on a ring.
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    /// It sent descriptors, which nobody asked for.
+    #[error("the program sent descriptors")]
+    Descriptors,
+    /// What it asks for can't be had.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The system refused.
+    #[error("no ring could be made: {0}")]
+    Host(#[from] HostError),
+}
+
+/// A socket on which programs ask for rings.
+#[derive(Debug)]
+pub struct RingListener(Listener);
+
+impl RingListener {
+    /// Listens at `path`. A socket left there by an earlier run is replaced; nothing else is.
+    pub fn bind(path: &Path, access: Access) -> Result<RingListener, OpenError> {
+        Ok(RingListener(Listener::bind(path, access)?))
+    }
+
+    /// The next program, if one is waiting.
+    pub fn accept(&self) -> Result<Option<Newcomer>, OpenError> {
+        let Some(socket) = self.0.accept()? else { return Ok(None) };
+        let socket = UnixStream::from(socket);
+        let system = |error| OpenError::System { path: self.0.path().into(), error };
+        socket.set_nonblocking(true).map_err(system)?;
+        Ok(Some(Newcomer { socket, bytes: [0; Hello::SIZE], filled: 0 }))
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl AsFd for RingListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A program that has no ring yet. Attack: one that says nothing; drop it after a while.
+#[derive(Debug)]
+pub struct Newcomer {
+    socket: UnixStream,
+    bytes: [u8; Hello::SIZE],
+    filled: usize,
+}
+
+impl Newcomer {
+    /// What the program asks for, as soon as it has said it. To be called when the socket is readable.
+    pub fn hello(&mut self) -> Result<Option<Hello>, GreetError> {
+        while self.filled < Hello::SIZE {
+            match try_receive_with(self.socket.as_fd(), &mut self.bytes[self.filled..], 1)? {
+                None => return Ok(None),
+                Some((0, _)) => return Err(GreetError::Gone),
+                Some((_, descriptors)) if !descriptors.is_empty() => {
+                    return self.fail(GreetError::Descriptors);
+                }
+                Some((count, _)) => self.filled += count,
+            }
+        }
+        match Hello::from_bytes(&self.bytes) {
+            Ok(hello) => Ok(Some(hello)),
+            Err(error) => self.fail(error.into()),
+        }
+    }
+
+    /// Makes the ring that `hello` asks for and hands it over.
+    pub fn welcome(self, hello: &Hello, otherwise: &Geometry) -> Result<Program, GreetError> {
+        let geometry = hello.geometry(Kind::Port, otherwise);
+        let made = match Made::new(&geometry) {
+            Ok(made) => made,
+            Err(error) => return self.fail(error),
+        };
+        let (kick, call) = (EventFd::new()?, EventFd::new()?);
+        hand_over(&self.socket, 0, &made, &kick, &call)?;
+        Ok(Program { socket: self.socket, made, kick, call })
+    }
+
+    /// Sends the program away, and tells it why.
+    pub fn refuse(self, why: &str) {
+        say_no(&self.socket, why);
+    }
+
+    /// Its socket, once `hello` has been read.
+    pub(crate) fn into_socket(self) -> UnixStream {
+        self.socket
+    }
+
+    fn fail<T>(&self, error: GreetError) -> Result<T, GreetError> {
+        say_no(&self.socket, &error.to_string());
+        Err(error)
+    }
+}
+
+impl AsFd for Newcomer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A program that has its ring.
+#[derive(Debug)]
+pub struct Program {
+    socket: UnixStream,
+    made: Made,
+    kick: EventFd,
+    call: EventFd,
+}
+
+impl Program {
+    /// What the data path gets: the memory, the eventfd that the program writes, the eventfd that we write.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+        [self.made.file.as_fd(), self.kick.as_fd(), self.call.as_fd()]
+    }
+
+    /// Whether the program has hung up. To be asked when its socket is readable; what it says there is of no interest.
+    pub fn is_gone(&self) -> bool {
+        is_gone(&self.socket)
+    }
+}
+
+/// Its socket, which becomes readable when the program hangs up.
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.made.memory.close();
+        self.call.signal();
+    }
+}
+
+/// New memory for a ring.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub file: OwnedFd,
+    pub memory: RingMemory,
+}
+
+impl Made {
+    pub fn new(geometry: &Geometry) -> Result<Made, GreetError> {
+        let header = geometry.header()?;
+        let file = memfd("ringway-ring", header.bytes as usize)?;
+        let memory = RingMemory::create(Mapping::sealed(&file)?.region(), geometry)?;
+        Ok(Made { file, memory })
+    }
+}
+
+/// Sends a ring. The socket's buffer has room for it unless the program doesn't read, and then it gets none.
+pub(crate) fn hand_over(
+    socket: &UnixStream,
+    end: u32,
+    made: &Made,
+    writes: &EventFd,
+    reads: &EventFd,
+) -> Result<(), GreetError> {
+    let descriptors = [made.file.as_fd(), writes.as_fd(), reads.as_fd()];
+    match send_with(socket.as_fd(), &Welcome::ring(end).to_bytes(), &descriptors) {
+        Ok(Welcome::SIZE) => Ok(()),
+        _ => Err(GreetError::Gone),
+    }
+}
+
+pub(crate) fn say_no(socket: &UnixStream, why: &str) {
+    // Whoever doesn't read it needs no reason.
+    let _ = send_with(socket.as_fd(), &Welcome::refused(why).to_bytes(), &[]);
+}
+
+pub(crate) fn is_gone(socket: &UnixStream) -> bool {
+    let mut bytes = [0; 64];
+    // Attack: a program that writes without end; so much is read each time and no more.
+    for _ in 0..16 {
+        match try_receive_with(socket.as_fd(), &mut bytes, 1) {
+            Ok(None) => return false,
+            Ok(Some((0, _))) | Err(_) => return true,
+            Ok(Some(_)) => {}
+        }
+    }
+    false
+}

@@ -1,0 +1,220 @@
+//! The RX ring: what the program receives.
+
+use super::session::{Open, Shared};
+use ringway_frame::{Burst, Caps, LARGEST, Offload, Reason, RxQueue};
+use ringway_mem::Turn;
+use ringway_ring::{Broken, FRAGMENTS, MOREFRAG, Notifier, Producer, RX, RingMemory, Slot, View};
+
+/// Slots that one reserve takes at most.
+const WINDOW: usize = 1024;
+
+/// Where frames leave to a program.
+pub struct RingRx {
+    shared: Shared,
+    session: u64,
+    producer: Option<Producer>,
+    notifier: Notifier,
+    /// The reserved slots, as read once.
+    window: Vec<Slot>,
+    /// Slots filled, of those reserved.
+    filled: usize,
+}
+
+impl RingRx {
+    pub(super) fn new(shared: Shared) -> RingRx {
+        let notifier = Notifier::new(shared.config.policy);
+        RingRx { shared, session: 0, producer: None, notifier, window: Vec::with_capacity(WINDOW), filled: 0 }
+    }
+
+    /// The present program's ring. A new program's begins anew.
+    #[inline]
+    fn open<'t>(&mut self, turn: &'t Turn<'_>) -> Option<&'t Open> {
+        let (number, open) = self.shared.session(turn);
+        let open = open?;
+        if number != self.session {
+            self.producer = Some(Producer::new(&open.memory, RX));
+            self.notifier = Notifier::new(self.shared.config.policy);
+            self.session = number;
+            self.window.clear();
+            self.filled = 0;
+        }
+        Some(open)
+    }
+
+    /// Counts what was copied as filled.
+    #[inline]
+    fn fill_up(&mut self) {
+        let filled = std::mem::take(&mut self.filled);
+        if let Some(producer) = &mut self.producer {
+            producer.advance(filled as u32);
+        }
+    }
+
+    /// Copies one frame into the next reserved slots. `false`: the program left a buffer there that doesn't exist.
+    #[inline]
+    fn copy(&mut self, memory: &RingMemory, burst: &Burst<'_>, index: usize) -> bool {
+        let meta = burst.meta(index);
+        let size = memory.slot_size();
+        if meta.len > size {
+            return self.copy_pieces(memory, burst, index);
+        }
+        let (Some(producer), Some(&old)) = (&self.producer, self.window.get(self.filled)) else {
+            return true;
+        };
+        let Some(buffer) = memory.buffer(old.buf_idx, meta.len) else { return false };
+        burst.copy_to(index, buffer);
+        let offload = if meta.offload == Offload::default() { [0; 10] } else { meta.offload.to_bytes() };
+        let new = Slot { buf_idx: old.buf_idx, len: meta.len as u16, flags: 0, offload };
+        // A slot that says the same already stays in the program's cache as it is.
+        if new != old {
+            producer.write(memory, self.filled as u32, new);
+        }
+        self.filled += 1;
+        true
+    }
+
+    #[cold]
+    fn copy_pieces(&mut self, memory: &RingMemory, burst: &Burst<'_>, index: usize) -> bool {
+        let meta = burst.meta(index);
+        let size = memory.slot_size();
+        let count = slots_for(meta.len, size);
+        if count == 0 {
+            self.shared.config.counters.drop_rx(Reason::Long, 1);
+            return true;
+        }
+        let Some(producer) = &self.producer else { return true };
+        let Some(slots) = self.window.get(self.filled..self.filled + count as usize) else { return true };
+        let mut reader = burst.reader(index);
+        let mut left = meta.len;
+        for (piece, old) in slots.iter().enumerate() {
+            let len = left.min(size);
+            left -= len;
+            let Some(buffer) = memory.buffer(old.buf_idx, len) else { return false };
+            reader.copy(buffer);
+            let flags = if left > 0 { MOREFRAG } else { 0 };
+            let offload = if piece == 0 { meta.offload.to_bytes() } else { [0; 10] };
+            let slot = Slot { buf_idx: old.buf_idx, len: len as u16, flags, offload };
+            producer.write(memory, (self.filled + piece) as u32, slot);
+        }
+        self.filled += count as usize;
+        true
+    }
+}
+
+/// How many of the frames fit into `room` slots of `size` bytes, and the slots they take.
+fn fit(size: u32, room: u32, burst: &Burst<'_>, which: &[u16]) -> (usize, u32) {
+    let room = room.min(WINDOW as u32);
+    let mut slots = 0;
+    for (frames, &index) in which.iter().enumerate() {
+        let next = slots + slots_for(burst.meta(usize::from(index)).len, size);
+        if next > room {
+            return (frames, slots);
+        }
+        slots = next;
+    }
+    (which.len(), slots)
+}
+
+/// Slots for a frame; none for one that can never be taken, which `put` drops.
+#[inline]
+fn slots_for(len: u32, size: u32) -> u32 {
+    if len <= size {
+        return 1;
+    }
+    let slots = len.div_ceil(size);
+    if len > LARGEST || slots as usize > FRAGMENTS { 0 } else { slots }
+}
+
+impl RxQueue for RingRx {
+    fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps> {
+        self.open(turn).map(|open| open.caps)
+    }
+
+    fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize {
+        self.window.clear();
+        self.filled = 0;
+        let Some(open) = self.open(turn) else { return 0 };
+        let memory = &open.memory;
+        let Some(producer) = &mut self.producer else { return 0 };
+        let size = memory.slot_size();
+        let wanted = which.iter().map(|&index| slots_for(burst.meta(usize::from(index)).len, size)).sum();
+        let room = match producer.room(memory, wanted) {
+            Ok(room) => room,
+            Err(why) => {
+                self.shared.fail(open, why);
+                return 0;
+            }
+        };
+        let all = (which.len(), wanted);
+        let (frames, slots) =
+            if wanted <= room.min(WINDOW as u32) { all } else { fit(size, room, burst, which) };
+        self.window.extend((0..slots).map(|ahead| producer.slot(memory, ahead)));
+        for slot in &self.window {
+            memory.prefetch_buffer(slot.buf_idx);
+        }
+        frames
+    }
+
+    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) {
+        let Some(open) = self.open(turn) else {
+            return self.shared.config.counters.drop_rx(Reason::Down, which.len());
+        };
+        for &index in which {
+            if !self.copy(&open.memory, burst, usize::from(index)) {
+                // None of them is published.
+                self.shared.config.counters.drop_rx(Reason::BadAddress, which.len());
+                self.shared.fail(open, Broken::Buffer);
+                return;
+            }
+            if !self.notifier.batches() {
+                // Without batching each frame is a burst of its own.
+                let filled = self.filled;
+                self.fill_up();
+                self.window.drain(..filled);
+                self.publish(turn);
+            }
+        }
+        self.fill_up();
+        self.window.clear();
+    }
+
+    fn publish(&mut self, turn: &Turn<'_>) {
+        let Some(open) = self.open(turn) else { return };
+        let Some(producer) = &mut self.producer else { return };
+        let shown = producer.show(&open.memory);
+        let mut view = RxView { open, producer, shared: &self.shared };
+        if shown {
+            self.notifier.published(turn.now, &mut view);
+        } else {
+            self.notifier.due(turn.now, &mut view);
+        }
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        self.notifier.next_due()
+    }
+}
+
+/// The RX ring as far as notifying the program goes.
+struct RxView<'v> {
+    open: &'v Open,
+    producer: &'v mut Producer,
+    shared: &'v Shared,
+}
+
+impl View for RxView<'_> {
+    /// We are never notified of room: whoever has frames for a full ring comes again.
+    fn pending(&mut self) -> bool {
+        false
+    }
+
+    fn set_flag(&mut self, _wanted: bool) {}
+
+    fn notify(&mut self, ask: bool) -> bool {
+        let wanted = self.producer.is_wanted(&self.open.memory) || !ask;
+        if wanted {
+            self.open.signal(&self.shared.config.counters);
+        }
+        wanted
+    }
+}

@@ -1,0 +1,125 @@
+//! A port and the program that is on it at the moment.
+
+use super::{Config, RingRx, RingTx};
+use crate::{Doorbell, Queue};
+use ringway_frame::{Caps, Counters, LARGEST, Needs, add};
+use ringway_host::EventFd;
+use ringway_mem::{Published, Turn};
+use ringway_ring::{Broken, FRAGMENTS, RX, RingMemory};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a program broke the ring's rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the program broke its ring: {0}; it must connect again")]
+pub struct Fault(pub Broken);
+
+/// The program on a port, or nobody.
+pub(super) struct Session {
+    /// Differs from that of every session before on this port.
+    pub number: u64,
+    pub open: Option<Open>,
+}
+
+/// A program's ring.
+pub(super) struct Open {
+    pub memory: RingMemory,
+    pub caps: Caps,
+    call: EventFd,
+    broken: AtomicBool,
+}
+
+impl Open {
+    fn new(memory: RingMemory, call: EventFd) -> Open {
+        let header = memory.header();
+        let offloads = [Needs::CSUM, Needs::TSO4, Needs::TSO6, Needs::ECN, Needs::USO];
+        let offloads = offloads
+            .into_iter()
+            .enumerate()
+            .filter(|(bit, _)| header.features & (1 << bit) != 0)
+            .fold(Needs::NONE, |all, (_, one)| all.with(one));
+        let most = (FRAGMENTS as u32).min(memory.slots(RX)) * memory.slot_size();
+        let asked = if header.largest == 0 { LARGEST } else { header.largest };
+        let caps = Caps { offloads, largest: asked.min(most).min(LARGEST) };
+        Open { memory, caps, call, broken: AtomicBool::new(false) }
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Notifies the program.
+    pub fn signal(&self, counters: &Counters) {
+        add(&counters.interrupts, 1);
+        self.call.signal();
+    }
+}
+
+/// Both queues' way to the present session.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub session: Arc<Published<Session>>,
+    pub config: Arc<Config>,
+}
+
+impl Shared {
+    /// The present session, and its ring unless it is broken.
+    #[inline]
+    pub fn session<'t>(&self, turn: &'t Turn<'_>) -> (u64, Option<&'t Open>) {
+        let session = self.session.read(turn);
+        (session.number, session.open.as_ref().filter(|open| !open.is_broken()))
+    }
+
+    /// Ends the use of a ring whose program broke the rules.
+    #[cold]
+    pub fn fail(&self, open: &Open, why: Broken) {
+        if !open.broken.swap(true, Ordering::Relaxed) {
+            add(&self.config.counters.faults, 1);
+            (self.config.broken)(Fault(why));
+        }
+    }
+}
+
+/// The handle by which programs come to a port and go.
+pub struct RingPort {
+    shared: Shared,
+    doorbell: Arc<dyn Doorbell>,
+    number: u64,
+}
+
+impl RingPort {
+    /// A port without a program, and its queues.
+    pub fn new(config: Config) -> (RingPort, Vec<Queue>) {
+        let doorbell = config.doorbell.clone();
+        let session = Arc::new(Session { number: 0, open: None });
+        let shared = Shared { session: Arc::new(Published::new(session)), config: Arc::new(config) };
+        let tx = Box::new(RingTx::new(shared.clone()));
+        let rx = Box::new(RingRx::new(shared.clone()));
+        (RingPort { shared, doorbell, number: 0 }, vec![Queue { tx, rx }])
+    }
+
+    /// A program is there: its ring, the eventfd that it writes and the eventfd that we write. Replaces the one before.
+    pub fn attach(&mut self, memory: RingMemory, kick: OwnedFd, call: OwnedFd) {
+        self.replace(Some(Open::new(memory, call.into())));
+        self.doorbell.watch(Arc::new(kick));
+        self.doorbell.wake();
+    }
+
+    /// The program is gone, or is to go. Returns when no worker touches its memory any more.
+    pub fn detach(&mut self) {
+        self.doorbell.unwatch();
+        self.replace(None);
+    }
+
+    /// Whether there is a program, and it kept the rules so far.
+    pub fn is_up(&self, turn: &Turn<'_>) -> bool {
+        self.shared.session(turn).1.is_some()
+    }
+
+    fn replace(&mut self, open: Option<Open>) {
+        self.number += 1;
+        let retired = self.shared.session.replace(Arc::new(Session { number: self.number, open }));
+        drop(ringway_host::reclaim(retired));
+    }
+}

@@ -1,0 +1,427 @@
+//! A port with a program on its ring, in one process.
+
+use super::open::RingListener;
+use super::{Config, Fault, RingPort};
+use crate::{Doorbell, Queue};
+use proptest::prelude::*;
+use ringway_frame::{
+    Burst, Counters, CountersRef, LARGEST, Needs, Offload, Reason, Storage,
+};
+use ringway_host::{Mapping, memfd};
+use ringway_mem::{Hint, Memory, Reader, Span};
+use ringway_ring::*;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+#[derive(Default)]
+struct Bell {
+    woken: AtomicUsize,
+    watched: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+impl Doorbell for Bell {
+    fn wake(&self) {
+        self.woken.fetch_add(1, Relaxed);
+    }
+
+    fn watch(&self, kick: Arc<OwnedFd>) {
+        *self.watched.lock().unwrap() = Some(kick);
+    }
+
+    fn unwatch(&self) {
+        *self.watched.lock().unwrap() = None;
+    }
+}
+
+/// A port, and the memory as a program has it.
+struct Rig {
+    port: RingPort,
+    queue: Queue,
+    theirs: RingMemory,
+    call: ringway_host::EventFd,
+    counters: CountersRef,
+    faults: Arc<Mutex<Vec<Fault>>>,
+    bell: Arc<Bell>,
+    reader: Reader,
+}
+
+fn small() -> Geometry {
+    Geometry { slots: [64, 64], slot_size: 256, ..Geometry::default() }
+}
+
+fn event() -> ringway_host::EventFd {
+    ringway_host::EventFd::new().unwrap()
+}
+
+fn rig_with(geometry: Geometry, policy: Policy) -> Rig {
+    let (faults, bell) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Bell::default()));
+    let counters = CountersRef::private();
+    let told = faults.clone();
+    let broken = Arc::new(move |fault| told.lock().unwrap().push(fault));
+    let config = Config { counters: counters.clone(), doorbell: bell.clone(), policy, broken };
+    let (mut port, queues) = RingPort::new(config);
+    let file = memfd("test", geometry.header().unwrap().bytes as usize).unwrap();
+    let theirs = RingMemory::create(Mapping::sealed(&file).unwrap().region(), &geometry).unwrap();
+    let ours = RingMemory::attach(Mapping::sealed(&file).unwrap().region()).unwrap();
+    let call = event();
+    port.attach(ours, event().into_fd(), rustix_dup(&call));
+    let queue = queues.into_iter().next().unwrap();
+    Rig { port, queue, theirs, call, counters, faults, bell, reader: Reader::register().unwrap() }
+}
+
+fn rustix_dup(fd: &ringway_host::EventFd) -> OwnedFd {
+    use std::os::fd::AsFd;
+    fd.as_fd().try_clone_to_owned().unwrap()
+}
+
+fn rig() -> Rig {
+    rig_with(small(), Policy::default())
+}
+
+/// What the program does to send `bytes` in slots of 256 bytes.
+fn send(rig: &Rig, producer: &mut Producer, bytes: &[u8], offload: [u8; 10]) {
+    let pieces = bytes.len().div_ceil(256);
+    for (piece, chunk) in bytes.chunks(256).enumerate() {
+        assert!(producer.room(&rig.theirs, 1).unwrap() > 0);
+        let buf_idx = producer.slot(&rig.theirs, 0).buf_idx;
+        rig.theirs.buffer(buf_idx, chunk.len() as u32).unwrap().write(chunk);
+        let flags = if piece + 1 < pieces { MOREFRAG } else { 0 };
+        producer.write(&rig.theirs, 0, Slot { buf_idx, len: chunk.len() as u16, flags, offload });
+        producer.advance(1);
+    }
+}
+
+/// What the program does to receive one frame.
+fn receive(rig: &Rig, consumer: &mut Consumer) -> Option<(Vec<u8>, [u8; 10])> {
+    let mut whole = Vec::new();
+    let mut offload = None;
+    while consumer.available(&rig.theirs, 1).unwrap() > 0 {
+        let slot = consumer.slot(&rig.theirs, 0);
+        let mut piece = vec![0; usize::from(slot.len)];
+        rig.theirs.buffer(slot.buf_idx, u32::from(slot.len)).unwrap().as_span().read(&mut piece);
+        whole.extend(piece);
+        consumer.advance(1);
+        let first = *offload.get_or_insert(slot.offload);
+        if !slot.has_more() {
+            return Some((whole, first));
+        }
+    }
+    assert!(whole.is_empty(), "half a frame");
+    None
+}
+
+/// Everything the port takes, released.
+fn take(rig: &mut Rig) -> Vec<(Vec<u8>, Offload)> {
+    let mut storage = Storage::default();
+    let turn = rig.reader.turn(0);
+    let mut burst = Burst::begin(&mut storage);
+    rig.queue.tx.take(&turn, &mut burst);
+    let frames = (0..burst.len()).map(|index| {
+        let mut bytes = vec![0; burst.meta(index).len as usize];
+        burst.read(index, 0, &mut bytes);
+        (bytes, burst.meta(index).offload)
+    });
+    let frames: Vec<_> = frames.collect();
+    rig.queue.tx.release(&turn, frames.len());
+    frames
+}
+
+/// Puts frames as a worker does; returns how many there was room for.
+fn put(rig: &mut Rig, frames: &[(Vec<u8>, Offload)], now: u64) -> usize {
+    let mut storage = Storage::default();
+    let turn = rig.reader.turn(now);
+    let mut burst = Burst::begin(&mut storage);
+    for (bytes, offload) in frames {
+        burst.push(*offload, Span::of(bytes)).unwrap();
+    }
+    let which: Vec<u16> = (0..frames.len() as u16).collect();
+    let count = rig.queue.rx.reserve(&turn, &burst, &which);
+    rig.queue.rx.put(&turn, &burst, &which[..count]);
+    rig.queue.rx.publish(&turn);
+    count
+}
+
+fn frame(len: usize, first: u8) -> Vec<u8> {
+    (0..len).map(|at| first.wrapping_add(at as u8)).collect()
+}
+
+fn dropped(counters: &Counters, reason: Reason) -> u64 {
+    counters.tx_drops[reason as usize].load(Relaxed)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn frames_pass_whole_and_in_order(lens in prop::collection::vec(prop_oneof![14usize..256, 14usize..3000], 1..60)) {
+        let mut rig = rig();
+        let (mut producer, mut consumer) = (Producer::new(&rig.theirs, TX), Consumer::new(&rig.theirs, RX));
+        for (number, len) in lens.into_iter().enumerate() {
+            let sent = frame(len, number as u8);
+            send(&rig, &mut producer, &sent, [0; 10]);
+            prop_assert!(!producer.publish(&rig.theirs));
+            let taken = take(&mut rig);
+            prop_assert_eq!(&taken, &[(sent.clone(), Offload::default())]);
+            prop_assert_eq!(put(&mut rig, &taken, 0), 1);
+            prop_assert_eq!(receive(&rig, &mut consumer), Some((sent, [0; 10])));
+            consumer.publish(&rig.theirs);
+        }
+        prop_assert!(rig.faults.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn garbage_harms_nobody(
+        writes in prop::collection::vec((0usize..4096, any::<u64>(), any::<bool>()), 1..300),
+        indices in prop::collection::vec(0u32..200, 1..20),
+    ) {
+        let mut rig = rig();
+        for (at, word, near) in writes {
+            let buf_idx = if near { word as u16 % 160 } else { word as u16 };
+            let len = if near { (word >> 16) as u16 % 300 } else { (word >> 16) as u16 };
+            let slot = Slot { buf_idx, len, flags: (word >> 32) as u16, offload: [(word >> 48) as u8; 10] };
+            rig.theirs.write_slot(at & 1, (at >> 1) as u32, slot);
+        }
+        let mut producer = Producer::new(&rig.theirs, TX);
+        for index in indices {
+            if let Ok(room) = producer.room(&rig.theirs, 64) {
+                producer.advance(index.min(room));
+                producer.publish(&rig.theirs);
+            }
+            let taken = take(&mut rig);
+            for (bytes, offload) in &taken {
+                prop_assert!((14..=LARGEST as usize).contains(&bytes.len()));
+                prop_assert!(offload.check(bytes.len() as u32, Needs::ALL).is_ok());
+            }
+            put(&mut rig, &taken, 0);
+        }
+        prop_assert!(rig.faults.lock().unwrap().len() <= 1);
+    }
+}
+
+#[test]
+fn what_is_not_released_is_given_again() {
+    let mut rig = rig();
+    let mut producer = Producer::new(&rig.theirs, TX);
+    for number in 0..5 {
+        send(&rig, &mut producer, &frame(64, number), [0; 10]);
+    }
+    producer.publish(&rig.theirs);
+    let mut storage = Storage::default();
+    let turn = rig.reader.turn(0);
+    let mut burst = Burst::begin(&mut storage);
+    rig.queue.tx.take(&turn, &mut burst);
+    assert_eq!(burst.len(), 5);
+    rig.queue.tx.release(&turn, 1);
+    rig.queue.tx.release(&turn, 2);
+    let rest: Vec<u8> = take(&mut rig).iter().map(|(bytes, _)| bytes[0]).collect();
+    assert_eq!(rest, [3, 4]);
+}
+
+#[test]
+fn broken_frames_are_skipped_and_counted_once() {
+    let mut rig = rig();
+    let mut producer = Producer::new(&rig.theirs, TX);
+    let bad = |slot: Slot, producer: &mut Producer| {
+        producer.room(&rig.theirs, 1).unwrap();
+        producer.write(&rig.theirs, 0, slot);
+        producer.advance(1);
+    };
+    send(&rig, &mut producer, &frame(64, 1), [0; 10]);
+    bad(Slot { buf_idx: 1, len: 13, ..Slot::default() }, &mut producer);
+    bad(Slot { buf_idx: 9999, len: 64, ..Slot::default() }, &mut producer);
+    bad(Slot { buf_idx: 3, len: 257, ..Slot::default() }, &mut producer);
+    let past_end = Offload::checksum(60, 10).to_bytes();
+    bad(Slot { buf_idx: 4, len: 64, flags: 0, offload: past_end }, &mut producer);
+    send(&rig, &mut producer, &frame(64, 2), [0; 10]);
+    bad(Slot { buf_idx: 6, len: 64, flags: MOREFRAG, ..Slot::default() }, &mut producer);
+    producer.publish(&rig.theirs);
+    for _ in 0..3 {
+        let mut storage = Storage::default();
+        let turn = rig.reader.turn(0);
+        let mut burst = Burst::begin(&mut storage);
+        rig.queue.tx.take(&turn, &mut burst);
+        assert_eq!(burst.len(), 2);
+    }
+    assert_eq!(take(&mut rig).len(), 2);
+    assert!(take(&mut rig).is_empty(), "half a frame is none");
+    let counts = [Reason::Short, Reason::BadAddress, Reason::BadOffload, Reason::BadDescriptor]
+        .map(|reason| dropped(&rig.counters, reason));
+    assert_eq!(counts, [1, 2, 1, 1]);
+    assert_eq!(producer.room(&rig.theirs, 64), Ok(64), "every slot came back");
+}
+
+#[test]
+fn a_jumping_index_ends_this_port_alone_until_it_is_attached_again() {
+    let mut rig = rig();
+    let whole = Memory::new(vec![rig.theirs.region().clone()]).unwrap();
+    // The TX ring's producer line.
+    whole.span_mut(1024, 4, &mut Hint::default()).unwrap().write(&65u32.to_le_bytes());
+    assert!(take(&mut rig).is_empty());
+    assert_eq!(*rig.faults.lock().unwrap(), [Fault(Broken::Index)]);
+    assert_eq!(rig.counters.faults.load(Relaxed), 1);
+    let turn = rig.reader.turn(0);
+    assert!(rig.queue.rx.caps(&turn).is_none());
+    assert!(rig.queue.tx.arm(&turn), "nothing keeps the worker awake");
+    rig.reader.rest();
+    let file = memfd("test", small().header().unwrap().bytes as usize).unwrap();
+    rig.theirs = RingMemory::create(Mapping::sealed(&file).unwrap().region(), &small()).unwrap();
+    let ours = RingMemory::attach(Mapping::sealed(&file).unwrap().region()).unwrap();
+    rig.port.attach(ours, event().into_fd(), event().into_fd());
+    let mut producer = Producer::new(&rig.theirs, TX);
+    send(&rig, &mut producer, &frame(64, 7), [0; 10]);
+    producer.publish(&rig.theirs);
+    assert_eq!(take(&mut rig).len(), 1);
+}
+
+#[test]
+fn a_buffer_that_is_not_there_ends_the_port() {
+    let mut rig = rig();
+    rig.theirs.write_slot(RX, 0, Slot { buf_idx: 5000, ..Slot::default() });
+    put(&mut rig, &[(frame(64, 0), Offload::default())], 0);
+    assert_eq!(*rig.faults.lock().unwrap(), [Fault(Broken::Buffer)]);
+    assert_eq!(rig.counters.rx_drops[Reason::BadAddress as usize].load(Relaxed), 1);
+}
+
+#[test]
+fn a_full_ring_takes_what_fits() {
+    let mut rig = rig();
+    let jumbo = (frame(2560, 0), Offload::default());
+    assert_eq!(put(&mut rig, &vec![jumbo.clone(); 8], 0), 6, "64 slots, 10 each");
+    assert_eq!(put(&mut rig, &vec![jumbo; 1], 0), 0);
+    let small = (frame(60, 0), Offload::default());
+    assert_eq!(put(&mut rig, &vec![small; 8], 0), 4);
+    let mut consumer = Consumer::new(&rig.theirs, RX);
+    let lens: Vec<usize> =
+        std::iter::from_fn(|| receive(&rig, &mut consumer)).map(|(bytes, _)| bytes.len()).collect();
+    assert_eq!(lens, [[2560; 6].as_slice(), &[60; 4]].concat());
+    let turn = rig.reader.turn(0);
+    assert_eq!(rig.queue.rx.caps(&turn).unwrap().largest, 64 * 256);
+}
+
+#[test]
+fn offload_metadata_passes_where_the_program_takes_it() {
+    let mut rig = rig_with(Geometry { features: 3, ..small() }, Policy::default());
+    let offload = Offload { gso_type: 1, gso_size: 100, ..Offload::checksum(34, 16) };
+    let mut producer = Producer::new(&rig.theirs, TX);
+    send(&rig, &mut producer, &frame(1000, 0), offload.to_bytes());
+    producer.publish(&rig.theirs);
+    let taken = take(&mut rig);
+    assert_eq!(taken[0].1, offload);
+    let turn = rig.reader.turn(0);
+    assert_eq!(rig.queue.rx.caps(&turn).unwrap().offloads, Needs::CSUM.with(Needs::TSO4));
+    put(&mut rig, &taken, 0);
+    let received = receive(&rig, &mut Consumer::new(&rig.theirs, RX)).unwrap();
+    assert_eq!(received, (frame(1000, 0), offload.to_bytes()));
+}
+
+#[test]
+fn only_a_program_that_asks_is_notified() {
+    let mut rig = rig_with(small(), Policy { moderate: 1000, ..Policy::default() });
+    let one = [(frame(64, 0), Offload::default())];
+    put(&mut rig, &one, 0);
+    assert!(!rig.call.clear());
+    let mut consumer = Consumer::new(&rig.theirs, RX);
+    assert_eq!(consumer.available(&rig.theirs, 1), Ok(1));
+    consumer.advance(1);
+    assert_eq!(consumer.arm(&rig.theirs, 1), Ok(true));
+    put(&mut rig, &one, 10);
+    assert!(rig.call.clear());
+    assert_eq!(consumer.available(&rig.theirs, 1), Ok(1));
+    consumer.advance(1);
+    assert_eq!(consumer.arm(&rig.theirs, 1), Ok(true));
+    put(&mut rig, &one, 20);
+    assert!(!rig.call.clear(), "one in a window");
+    assert_eq!(rig.queue.rx.next_due(), Some(1010));
+    let turn = rig.reader.turn(1010);
+    rig.queue.rx.publish(&turn);
+    assert!(rig.call.clear(), "held back, not lost");
+    assert_eq!(rig.counters.interrupts.load(Relaxed), 2);
+}
+
+#[test]
+fn an_armed_queue_is_kicked_and_one_with_frames_stays_awake() {
+    let mut rig = rig();
+    assert_eq!(rig.bell.woken.load(Relaxed), 1, "woken when the program came");
+    assert!(rig.bell.watched.lock().unwrap().is_some());
+    let mut producer = Producer::new(&rig.theirs, TX);
+    let turn = rig.reader.turn(0);
+    assert!(rig.queue.tx.arm(&turn));
+    send(&rig, &mut producer, &frame(64, 0), [0; 10]);
+    assert!(producer.publish(&rig.theirs), "the program is to kick");
+    let turn = rig.reader.turn(0);
+    assert!(!rig.queue.tx.arm(&turn));
+    send(&rig, &mut producer, &frame(64, 0), [0; 10]);
+    assert!(!producer.publish(&rig.theirs));
+    rig.reader.rest();
+    rig.port.detach();
+    assert!(rig.bell.watched.lock().unwrap().is_none());
+    let turn = rig.reader.turn(0);
+    assert!(!rig.port.is_up(&turn));
+    assert!(rig.queue.rx.caps(&turn).is_none());
+}
+
+fn listener(name: &str) -> RingListener {
+    let path = std::env::temp_dir().join(format!("ringway-ring-test-{}-{name}", std::process::id()));
+    RingListener::bind(&path, Default::default()).unwrap()
+}
+
+/// Reads the answer, whatever it is.
+fn answer(mut stream: UnixStream) -> Welcome {
+    let mut bytes = [0; Welcome::SIZE];
+    stream.read_exact(&mut bytes).unwrap();
+    Welcome::from_bytes(&bytes).unwrap()
+}
+
+#[test]
+fn a_program_gets_what_it_asks_for_and_its_going_is_seen() {
+    let listener = listener("gets");
+    assert!(listener.accept().unwrap().is_none());
+    let mut stream = UnixStream::connect(listener.path()).unwrap();
+    let mut newcomer = listener.accept().unwrap().unwrap();
+    assert!(newcomer.hello().unwrap().is_none(), "it said nothing yet");
+    let hello = Hello { slots: [128, 0], ..Hello::default() };
+    stream.write_all(&hello.to_bytes()[..10]).unwrap();
+    assert!(newcomer.hello().unwrap().is_none(), "nor all of it");
+    stream.write_all(&hello.to_bytes()[10..]).unwrap();
+    assert_eq!(newcomer.hello().unwrap(), Some(hello));
+    let program = newcomer.welcome(&hello, &Geometry::default()).unwrap();
+    let memory = program.descriptors()[0].try_clone_to_owned().unwrap();
+    let memory = RingMemory::attach(Mapping::sealed(&memory).unwrap().region()).unwrap();
+    assert_eq!(memory.header().slots, [128, 512]);
+    assert!(!program.is_gone());
+    stream.write_all(&[0; 500]).unwrap();
+    assert!(!program.is_gone(), "what it says is of no interest");
+    drop(stream);
+    assert!(program.is_gone());
+    assert!(!memory.is_closed());
+    drop(program);
+    assert!(memory.is_closed());
+}
+
+#[test]
+fn nonsense_and_impossible_wishes_are_answered_with_a_reason() {
+    let listener = listener("nonsense");
+    let ask = |bytes: &[u8]| {
+        let mut stream = UnixStream::connect(listener.path()).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut newcomer = listener.accept().unwrap().unwrap();
+        let got = newcomer.hello();
+        (stream, newcomer, got)
+    };
+    let (stream, _, got) = ask(&[0xff; 40]);
+    assert!(got.is_err());
+    assert!(answer(stream).end().unwrap_err().contains("doesn't speak"));
+    let wish = Hello { slots: [100, 64], ..Hello::default() };
+    let (stream, newcomer, got) = ask(&wish.to_bytes());
+    assert!(newcomer.welcome(&got.unwrap().unwrap(), &Geometry::default()).is_err());
+    assert!(answer(stream).end().unwrap_err().contains("power of two"));
+    let (stream, newcomer, _) = ask(&Hello::default().to_bytes());
+    newcomer.refuse("the port has a program already");
+    assert_eq!(answer(stream).end(), Err("the port has a program already"));
+    let (stream, mut newcomer, got) = ask(&[]);
+    assert!(got.unwrap().is_none());
+    drop(stream);
+    assert!(newcomer.hello().is_err());
+}

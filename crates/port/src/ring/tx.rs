@@ -1,0 +1,223 @@
+//! The TX ring: what the program sends.
+
+use super::session::{Open, Shared};
+use ringway_frame::{Burst, LARGEST, Needs, Offload, Reason, TxQueue};
+use ringway_mem::{Span, Turn};
+use ringway_ring::{Consumer, FRAGMENTS, RingMemory, Slot, TX};
+
+/// Slots looked at in one take.
+const WINDOW: usize = 64;
+/// Bytes of an Ethernet header.
+const HEADER: u32 = 14;
+
+/// Where a program's frames enter.
+pub struct RingTx {
+    shared: Shared,
+    session: u64,
+    consumer: Option<Consumer>,
+    /// What was read of the ring's slots, once.
+    window: Box<[Slot; WINDOW]>,
+    /// For each frame of the last burst: how many slots from the burst's first one it ends.
+    ends: Vec<u32>,
+    /// Of those frames, how many were released, and their slots.
+    released: (usize, u32),
+    /// Index of the first slot whose breach, if any, isn't counted yet.
+    counted: u32,
+}
+
+/// What a look at one frame's slots found.
+enum Look<'t> {
+    /// A frame in one slot.
+    Whole(Offload, Span<'t>),
+    /// A frame in several slots.
+    Pieces(Offload, [Span<'t>; FRAGMENTS], usize),
+    /// So many slots of a frame that can't be.
+    Bad(u32, Reason),
+}
+
+impl RingTx {
+    pub(super) fn new(shared: Shared) -> RingTx {
+        RingTx {
+            shared,
+            session: 0,
+            consumer: None,
+            window: Box::new([Slot::default(); WINDOW]),
+            ends: Vec::with_capacity(WINDOW),
+            released: (0, 0),
+            counted: 0,
+        }
+    }
+
+    /// The present program's ring. A new program's begins anew.
+    #[inline]
+    fn open<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Open, &mut Consumer)> {
+        let (number, open) = self.shared.session(turn);
+        let open = open?;
+        if number != self.session {
+            let consumer = Consumer::new(&open.memory, TX);
+            self.counted = consumer.next();
+            self.consumer = Some(consumer);
+            self.session = number;
+            self.ends.clear();
+            self.released = (0, 0);
+        }
+        Some((open, self.consumer.as_mut()?))
+    }
+
+    #[inline]
+    fn fill<'t>(&mut self, open: &'t Open, count: usize, burst: &mut Burst<'t>) {
+        let memory = &open.memory;
+        let Some(consumer) = &self.consumer else { return };
+        let window = &mut self.window[..count.min(WINDOW)];
+        for (ahead, slot) in window.iter_mut().enumerate() {
+            *slot = consumer.slot(memory, ahead as u32);
+        }
+        for slot in window.iter() {
+            memory.prefetch_frame(slot.buf_idx);
+        }
+        let mut at = 0;
+        while let Some(slot) = window.get(at as usize) {
+            let look = if slot.has_more() {
+                several(memory, consumer, &window[at as usize..], at)
+            } else {
+                single(memory, slot)
+            };
+            let (slots, pushed) = match look {
+                Look::Whole(offload, span) => (1, burst.push(offload, span)),
+                Look::Pieces(offload, spans, count) => {
+                    (count as u32, burst.push_pieces(offload, &spans[..count]))
+                }
+                Look::Bad(slots, reason) => {
+                    // Frames that were not released are looked at again, but their breaches counted once.
+                    let index = consumer.next().wrapping_add(at);
+                    if (index.wrapping_sub(self.counted) as i32) >= 0 {
+                        self.shared.config.counters.drop_tx(reason, 1);
+                        self.counted = index.wrapping_add(slots);
+                    }
+                    at += slots;
+                    continue;
+                }
+            };
+            if pushed.is_err() {
+                break;
+            }
+            at += slots;
+            self.ends.push(at);
+        }
+        if self.ends.is_empty() && at > 0 {
+            self.skip(open, at);
+        }
+    }
+
+    /// Gives slots back though no frame came of them.
+    #[cold]
+    fn skip(&mut self, open: &Open, slots: u32) {
+        if let Some(consumer) = &mut self.consumer {
+            consumer.advance(slots);
+            if consumer.publish(&open.memory) {
+                open.signal(&self.shared.config.counters);
+            }
+        }
+    }
+}
+
+#[inline]
+fn single<'t>(memory: &'t RingMemory, slot: &Slot) -> Look<'t> {
+    let len = u32::from(slot.len);
+    if len < HEADER {
+        return Look::Bad(1, Reason::Short);
+    }
+    let Some(buffer) = memory.buffer(slot.buf_idx, len) else {
+        return Look::Bad(1, Reason::BadAddress);
+    };
+    match Offload::from_bytes(&slot.offload).check(len, Needs::ALL) {
+        Ok(offload) => Look::Whole(offload, buffer.as_span()),
+        Err(_) => Look::Bad(1, Reason::BadOffload),
+    }
+}
+
+/// A frame in several slots, of which the first is `window[0]`, `at` slots from the consumer's index.
+#[cold]
+fn several<'t>(memory: &'t RingMemory, consumer: &Consumer, window: &[Slot], at: u32) -> Look<'t> {
+    let available = consumer.known();
+    let mut spans = [Span::empty(); FRAGMENTS];
+    let (mut count, mut len, mut bad) = (0, 0, None);
+    let mut offload = Offload::default();
+    loop {
+        // Attack: a frame without end would be looked at for ever; one that isn't whole yet would keep the worker
+        // awake while nothing comes. A program shows whole frames only.
+        if at + count >= available || count as usize >= FRAGMENTS {
+            return Look::Bad(count.max(1), Reason::BadDescriptor);
+        }
+        let slot = match window.get(count as usize) {
+            Some(slot) => *slot,
+            None => consumer.slot(memory, at + count),
+        };
+        if count == 0 {
+            offload = Offload::from_bytes(&slot.offload);
+        }
+        match memory.buffer(slot.buf_idx, u32::from(slot.len)) {
+            Some(buffer) => spans[count as usize] = buffer.as_span(),
+            None => bad = Some(Reason::BadAddress),
+        }
+        len += u32::from(slot.len);
+        count += 1;
+        if !slot.has_more() {
+            break;
+        }
+    }
+    let reason = match offload.check(len, Needs::ALL) {
+        _ if bad.is_some() => bad,
+        _ if len > LARGEST => Some(Reason::Long),
+        _ if len < HEADER => Some(Reason::Short),
+        Ok(checked) => return Look::Pieces(checked, spans, count as usize),
+        Err(_) => Some(Reason::BadOffload),
+    };
+    Look::Bad(count, reason.unwrap_or(Reason::BadDescriptor))
+}
+
+impl TxQueue for RingTx {
+    fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
+        self.ends.clear();
+        self.released = (0, 0);
+        let Some((open, consumer)) = self.open(turn) else { return };
+        match consumer.available(&open.memory, WINDOW as u32) {
+            Ok(0) => {}
+            Ok(available) => {
+                let count = (available as usize).min(WINDOW).min(burst.room());
+                self.fill(open, count, burst);
+            }
+            Err(why) => self.shared.fail(open, why),
+        }
+    }
+
+    fn release(&mut self, turn: &Turn<'_>, frames: usize) {
+        let Some((open, _)) = self.open(turn) else { return };
+        let (done, slots) = self.released;
+        let last = (done + frames).min(self.ends.len());
+        let end = last.checked_sub(1).and_then(|last| self.ends.get(last));
+        let (Some(&end), Some(consumer)) = (end, &mut self.consumer) else { return };
+        consumer.advance(end - slots);
+        self.released = (last, end);
+        if consumer.publish(&open.memory) {
+            open.signal(&self.shared.config.counters);
+        }
+    }
+
+    fn arm(&mut self, turn: &Turn<'_>) -> bool {
+        let Some((open, consumer)) = self.open(turn) else { return true };
+        match consumer.arm(&open.memory, 1) {
+            Ok(armed) => armed,
+            Err(why) => {
+                self.shared.fail(open, why);
+                true
+            }
+        }
+    }
+
+    fn disarm(&mut self, turn: &Turn<'_>) {
+        if let Some((open, consumer)) = self.open(turn) {
+            consumer.disarm(&open.memory);
+        }
+    }
+}
