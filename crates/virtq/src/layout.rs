@@ -60,15 +60,21 @@ pub struct Areas<'t> {
 }
 
 impl Areas<'_> {
-    pub(crate) fn suffice(&self, layout: &Layout) -> Result<(), LayoutError> {
+    /// Whether a ring of this layout fits, aligned as virtio 1.3, 2.7 and 2.8.10.1 have it.
+    #[inline]
+    pub(crate) fn check(&self, layout: &Layout) -> Result<(), LayoutError> {
         let lengths = layout.lengths()?;
-        let pairs = [
-            (self.descriptors, lengths.descriptors),
-            (self.driver, lengths.driver),
-            (self.device, lengths.device),
-        ];
-        if pairs.iter().any(|(span, len)| span.len() < *len as usize) {
+        let driver = if layout.packed { 4 } else { 2 };
+        let fits = |span: SpanMut<'_>, len: u32| span.len() >= len as usize;
+        let aligned = |span: SpanMut<'_>, to: usize| span.as_span().address() & (to - 1) == 0;
+        if !fits(self.descriptors, lengths.descriptors)
+            || !fits(self.driver, lengths.driver)
+            || !fits(self.device, lengths.device)
+        {
             return Err(LayoutError::Short);
+        }
+        if !aligned(self.descriptors, 16) || !aligned(self.driver, driver) || !aligned(self.device, 4) {
+            return Err(LayoutError::Alignment);
         }
         Ok(())
     }

@@ -34,7 +34,7 @@ impl<'t> PackedRing<'t> {
     /// The ring in `areas`.
     #[inline]
     pub fn new(layout: &Layout, areas: Areas<'t>) -> Result<PackedRing<'t>, LayoutError> {
-        areas.suffice(layout)?;
+        areas.check(layout)?;
         let both = (Words::new(areas.driver), Words::new(areas.device));
         let (Some(descriptors), (Some(driver), Some(device))) = (Words::new(areas.descriptors), both) else {
             return Err(LayoutError::Alignment);

@@ -30,7 +30,7 @@ impl<'t> SplitRing<'t> {
     /// The ring in `areas`.
     #[inline]
     pub fn new(layout: &Layout, areas: Areas<'t>) -> Result<SplitRing<'t>, LayoutError> {
-        areas.suffice(layout)?;
+        areas.check(layout)?;
         let both = (Words::new(areas.driver), Words::new(areas.device));
         let (Some(descriptors), (Some(available), Some(used))) = (Words::new(areas.descriptors), both) else {
             return Err(LayoutError::Alignment);

@@ -1,0 +1,213 @@
+//! Frames that a guest receives.
+
+use super::vring::Vring;
+use ringway_frame::{Burst, Caps, Counters, CountersRef, FrameReader, Needs, Offload, Reason, RxQueue};
+use ringway_mem::{Direct, Hint, Published, Span, SpanMut, Turn, copy};
+use ringway_ring::{Notifier, Policy};
+use ringway_virtq::{Cursor, Fill, QueueError, Ring, RxDevice};
+use std::sync::Arc;
+
+/// A guest's receive queue.
+pub(super) struct VringRx {
+    published: Arc<Published<Option<Vring>>>,
+    counters: CountersRef,
+    device: RxDevice,
+    notifier: Notifier,
+    /// The description that `device` goes by; 0: none.
+    generation: u64,
+    hint: Hint,
+}
+
+impl VringRx {
+    /// The queue of the ring that `published` describes.
+    pub(super) fn new(published: Arc<Published<Option<Vring>>>, counters: CountersRef) -> VringRx {
+        VringRx {
+            published,
+            counters,
+            device: RxDevice::new(Cursor::default(), Cursor::default()),
+            notifier: Notifier::new(Policy::default()),
+            generation: 0,
+            hint: Hint::default(),
+        }
+    }
+
+    /// The ring as it is now described, if frames can be put there.
+    #[inline]
+    fn vring<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Vring, Ring<'t>)> {
+        let vring = self.published.read(turn).as_ref()?;
+        if !vring.enabled || vring.is_broken() {
+            return None;
+        }
+        let ring = vring.ring()?;
+        if vring.generation != self.generation {
+            self.adopt(vring, &ring);
+        }
+        Some((vring, ring))
+    }
+
+    #[cold]
+    fn adopt(&mut self, vring: &Vring, ring: &Ring<'_>) {
+        let (at, used) = vring.places();
+        self.device = RxDevice::new(at, used);
+        self.notifier = Notifier::new(vring.policy);
+        self.generation = vring.generation;
+        self.hint = Hint::default();
+        // Nobody waits for the driver to post buffers: who has frames for it looks at the ring.
+        self.notifier.disarm(&mut vring.view(ring, &mut self.device, &self.counters));
+    }
+
+    #[cold]
+    fn fail(&mut self, vring: &Vring, error: QueueError, frames: usize) {
+        if error.is_breach() {
+            let reason = vring.fail(error, &self.counters);
+            self.counters.drop_rx(reason, frames);
+        }
+    }
+
+    /// Puts as many of the reserved frames; what is left of them is counted as dropped.
+    #[inline]
+    fn put_some(&mut self, vring: &Vring, ring: &Ring<'_>, count: usize, filler: &mut Filler<'_, '_, '_>) {
+        let mut direct = Direct::new(vring.memory(), &mut self.hint);
+        let (put, result) = self.device.put(ring, &mut direct, count, filler);
+        if let Err(error) = result {
+            self.fail(vring, error, count - put);
+        }
+    }
+
+    #[inline]
+    fn show(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
+        if self.device.publish(ring) {
+            vring.note(self.device.position());
+            self.notifier.published(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));
+        } else {
+            self.notifier.due(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));
+        }
+    }
+}
+
+impl RxQueue for VringRx {
+    fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps> {
+        self.vring(turn).map(|(vring, _)| vring.caps)
+    }
+
+    fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize {
+        let Some((vring, ring)) = self.vring(turn) else { return 0 };
+        let mut direct = Direct::new(vring.memory(), &mut self.hint);
+        let lens = which.iter().map(|&frame| burst.meta(usize::from(frame)).len);
+        let (count, result) = self.device.reserve(&ring, &mut direct, vring.demand, lens);
+        match result {
+            // What comes before the broken buffer is delivered still.
+            Err(error) if count == 0 => {
+                self.fail(vring, error, 0);
+                0
+            }
+            _ => count,
+        }
+    }
+
+    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) {
+        let known = self.generation;
+        let Some((vring, ring)) = self.vring(turn).filter(|(vring, _)| vring.generation == known) else {
+            return self.counters.drop_rx(Reason::Down, which.len());
+        };
+        let counters = self.counters.clone();
+        let mut filler = Filler::new(burst, which, vring, &counters);
+        if self.notifier.batches() {
+            return self.put_some(vring, &ring, which.len(), &mut filler);
+        }
+        for _ in which {
+            self.put_some(vring, &ring, 1, &mut filler);
+            self.show(turn, vring, &ring);
+        }
+    }
+
+    fn publish(&mut self, turn: &Turn<'_>) {
+        // Also of a ring that broke just now: what was put before is whole.
+        let Some(vring) = self.published.read(turn).as_ref() else { return };
+        if vring.generation == self.generation
+            && let Some(ring) = vring.ring()
+        {
+            self.show(turn, vring, &ring);
+        }
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        self.notifier.next_due()
+    }
+}
+
+/// Writes headers and frames into the guest's buffers.
+struct Filler<'a, 'b, 't> {
+    burst: &'a Burst<'t>,
+    which: &'a [u16],
+    header: usize,
+    /// Whether the driver may be told that a checksum was checked.
+    csum: bool,
+    counters: &'b Counters,
+    /// Of the frame that was begun: what is left of its header, and where in the frame we are.
+    front: [u8; 12],
+    written: usize,
+    reader: Option<FrameReader<'a, 't>>,
+}
+
+impl<'a, 'b, 't> Filler<'a, 'b, 't> {
+    #[inline]
+    fn new(burst: &'a Burst<'t>, which: &'a [u16], vring: &Vring, counters: &'b Counters) -> Self {
+        let header = (vring.demand.header as usize).min(12);
+        let csum = vring.caps.offloads.covers(Needs::CSUM);
+        Filler { burst, which, header, csum, counters, front: [0; 12], written: 0, reader: None }
+    }
+
+    #[inline]
+    fn index(&self, frame: usize) -> usize {
+        // Only frames that were named are put.
+        self.which.get(frame).map_or(usize::MAX, |&index| usize::from(index))
+    }
+
+    /// `virtio_net_hdr` of a frame in so many buffers; in its legacy form the last two bytes are not used.
+    #[inline]
+    fn front(&self, index: usize, buffers: u16) -> [u8; 12] {
+        let offload = self.burst.meta(index).offload;
+        let mut front = [0; 12];
+        if offload != Offload::default() {
+            let offload = if self.csum { offload } else { Offload { flags: 0, ..offload } };
+            front[..Offload::LEN].copy_from_slice(&offload.to_bytes());
+        }
+        front[Offload::LEN..].copy_from_slice(&buffers.to_le_bytes());
+        front
+    }
+}
+
+impl Fill for Filler<'_, '_, '_> {
+    #[inline]
+    fn whole(&mut self, frame: usize, to: SpanMut<'_>) {
+        let index = self.index(frame);
+        let front = self.front(index, 1);
+        if self.header == front.len() {
+            to.write_at(0, front);
+        } else {
+            to.write(&front[..self.header]);
+        }
+        self.burst.copy_to(index, to.split(self.header).1);
+    }
+
+    fn begin(&mut self, frame: usize, buffers: u16) {
+        let index = self.index(frame);
+        self.front = self.front(index, buffers);
+        self.written = 0;
+        self.reader = Some(self.burst.reader(index));
+    }
+
+    fn part(&mut self, to: SpanMut<'_>) {
+        let front = &self.front[self.written..self.header];
+        let count = copy(Span::of(front), to);
+        self.written += count;
+        if let Some(reader) = &mut self.reader {
+            reader.copy(to.split(count).1);
+        }
+    }
+
+    fn lost(&mut self, _frame: usize) {
+        self.counters.drop_rx(Reason::Long, 1);
+    }
+}

@@ -1,0 +1,239 @@
+//! Frames that a guest transmits.
+
+use super::vring::Vring;
+use ringway_frame::{Burst, CountersRef, LARGEST, Needs, Offload, Reason, TxQueue};
+use ringway_mem::{Direct, Hint, Published, Span, Turn};
+use ringway_ring::{Notifier, Policy};
+use ringway_virtq::{BATCH, Cursor, Ring, TxDevice, Verdict};
+use std::sync::Arc;
+
+/// Pieces of a frame that a burst takes.
+const PIECES: usize = 64;
+
+/// A guest's transmit queue.
+pub(super) struct VringTx {
+    published: Arc<Published<Option<Vring>>>,
+    counters: CountersRef,
+    device: TxDevice,
+    notifier: Notifier,
+    /// The description that `device` goes by; 0: none.
+    generation: u64,
+    hint: Hint,
+    skips: Skips,
+}
+
+impl VringTx {
+    /// The queue of the ring that `published` describes.
+    pub(super) fn new(published: Arc<Published<Option<Vring>>>, counters: CountersRef) -> VringTx {
+        VringTx {
+            published,
+            counters,
+            device: TxDevice::new(Cursor::default(), Cursor::default()),
+            notifier: Notifier::new(Policy::default()),
+            generation: 0,
+            hint: Hint::default(),
+            skips: Skips::default(),
+        }
+    }
+
+    /// The ring as it is now described, if it can be used.
+    #[inline]
+    fn vring<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Vring, Ring<'t>)> {
+        let vring = self.published.read(turn).as_ref()?;
+        if vring.is_broken() {
+            return None;
+        }
+        if vring.generation != self.generation {
+            self.adopt(vring);
+        }
+        Some((vring, vring.ring()?))
+    }
+
+    #[cold]
+    fn adopt(&mut self, vring: &Vring) {
+        let (at, used) = vring.places();
+        self.device = TxDevice::new(at, used);
+        self.notifier = Notifier::new(vring.policy);
+        self.generation = vring.generation;
+        self.hint = Hint::default();
+        self.skips = Skips::default();
+    }
+
+    /// Gives `frames` and what was skipped around them back.
+    #[inline]
+    fn give_back(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>, frames: usize) {
+        let count = self.device.release(ring, frames);
+        if count == 0 {
+            return;
+        }
+        for reason in self.skips.take(count.saturating_sub(frames)) {
+            self.counters.drop_tx(reason, 1);
+        }
+        vring.note(self.device.position());
+        self.notifier.published(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));
+    }
+
+    /// Frames of a ring that is started but not enabled go nowhere.
+    #[cold]
+    fn discard(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
+        let mut direct = Direct::new(vring.memory(), &mut self.hint);
+        let skips = &mut self.skips;
+        let result = self.device.peek(ring, &mut direct, BATCH, |_| skips.add(Reason::Down));
+        if let Err(error) = result
+            && error.is_breach()
+            && self.skips.is_empty()
+        {
+            self.counters.drop_tx(vring.fail(error, &self.counters), 1);
+        }
+        self.give_back(turn, vring, ring, 0);
+    }
+}
+
+impl TxQueue for VringTx {
+    fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
+        let Some((vring, ring)) = self.vring(turn) else { return };
+        self.skips.clear();
+        if !vring.enabled {
+            return self.discard(turn, vring, &ring);
+        }
+        let before = burst.len();
+        let mut reader = Reader { header: vring.demand.header as usize, granted: vring.granted };
+        let mut direct = Direct::new(vring.memory(), &mut self.hint);
+        let skips = &mut self.skips;
+        let result = self.device.peek(&ring, &mut direct, burst.room(), |parts| {
+            reader.take(parts, burst).unwrap_or_else(|reason| skips.add(reason))
+        });
+        if burst.len() > before {
+            return;
+        }
+        if let Err(error) = result
+            && error.is_breach()
+            && self.skips.is_empty()
+        {
+            self.counters.drop_tx(vring.fail(error, &self.counters), 1);
+            return;
+        }
+        self.give_back(turn, vring, &ring, 0);
+        self.notifier.due(turn.now, &mut vring.view(&ring, &mut self.device, &self.counters));
+    }
+
+    fn release(&mut self, turn: &Turn<'_>, frames: usize) {
+        let known = self.generation;
+        let Some((vring, ring)) = self.vring(turn) else { return };
+        // What was taken under an earlier description is no more to be found.
+        if vring.generation == known {
+            self.give_back(turn, vring, &ring, frames);
+        }
+    }
+
+    fn arm(&mut self, turn: &Turn<'_>) -> bool {
+        let Some((vring, ring)) = self.vring(turn) else { return true };
+        self.notifier.arm(&mut vring.view(&ring, &mut self.device, &self.counters))
+    }
+
+    fn disarm(&mut self, turn: &Turn<'_>) {
+        if let Some((vring, ring)) = self.vring(turn) {
+            self.notifier.disarm(&mut vring.view(&ring, &mut self.device, &self.counters));
+        }
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        self.notifier.next_due()
+    }
+}
+
+/// Makes frames of a chain's parts.
+struct Reader {
+    /// Bytes of `virtio_net_hdr`.
+    header: usize,
+    granted: Needs,
+}
+
+impl Reader {
+    #[inline]
+    fn take<'t>(&mut self, parts: &[Span<'t>], burst: &mut Burst<'t>) -> Result<Verdict, Reason> {
+        let [whole] = parts else { return self.take_parts(parts, burst) };
+        if whole.len() < self.header {
+            return Err(Reason::Short);
+        }
+        let (header, frame) = whole.split(self.header);
+        let header = header.read_array().ok_or(Reason::Short)?;
+        let offload = self.offload(&header, frame.len())?;
+        Ok(verdict(burst.push(offload, frame).is_ok()))
+    }
+
+    fn take_parts<'t>(&self, parts: &[Span<'t>], burst: &mut Burst<'t>) -> Result<Verdict, Reason> {
+        // A chain of too many parts is shown as none.
+        if parts.is_empty() {
+            return Err(Reason::BadDescriptor);
+        }
+        // Attack: a header in parts, the later of them too short (CVE-2022-2132).
+        let mut header = [0; 12];
+        let header = &mut header[..self.header.min(12)];
+        let (mut filled, mut len) = (0, 0usize);
+        let mut frame = [Span::empty(); PIECES];
+        let mut count = 0;
+        for part in parts {
+            let (front, rest) = part.split(header.len() - filled);
+            filled += front.read(&mut header[filled..]);
+            if !rest.is_empty() {
+                *frame.get_mut(count).ok_or(Reason::BadDescriptor)? = rest;
+                count += 1;
+                len = len.saturating_add(rest.len());
+            }
+        }
+        if filled < header.len() {
+            return Err(Reason::Short);
+        }
+        let header = header.first_chunk().ok_or(Reason::Short)?;
+        let offload = self.offload(header, len)?;
+        Ok(verdict(burst.push_pieces(offload, &frame[..count]).is_ok()))
+    }
+
+    #[inline]
+    fn offload(&self, header: &[u8; Offload::LEN], len: usize) -> Result<Offload, Reason> {
+        if len > LARGEST as usize {
+            return Err(Reason::Long);
+        }
+        Offload::from_bytes(header).check(len as u32, self.granted).map_err(|_| Reason::BadOffload)
+    }
+}
+
+/// A burst that is full leaves the frame where it is.
+#[inline]
+fn verdict(fitted: bool) -> Verdict {
+    if fitted { Verdict::Take } else { Verdict::Stop }
+}
+
+/// Why chains were skipped, in order; counted when they are released, since until then they may be found again.
+#[derive(Default)]
+struct Skips {
+    reasons: Vec<Reason>,
+    counted: usize,
+}
+
+impl Skips {
+    #[cold]
+    fn add(&mut self, reason: Reason) -> Verdict {
+        self.reasons.push(reason);
+        Verdict::Skip
+    }
+
+    #[inline]
+    fn clear(&mut self) {
+        self.reasons.clear();
+        self.counted = 0;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    /// The next `count` of them.
+    #[inline]
+    fn take(&mut self, count: usize) -> impl Iterator<Item = Reason> {
+        let first = self.counted;
+        self.counted = (first + count).min(self.reasons.len());
+        self.reasons.get(first..self.counted).unwrap_or(&[]).iter().copied()
+    }
+}

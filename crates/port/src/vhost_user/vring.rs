@@ -1,0 +1,280 @@
+//! A ring as workers see it, and what stays of it between two of its descriptions.
+
+use ringway_frame::{Caps, Counters, LARGEST, Needs, Reason, add};
+use ringway_mem::{Kept, Memory};
+use ringway_ring::{Policy, View};
+use ringway_vhost_user::Ring as Said;
+use ringway_vhost_user::feature::virtio;
+use ringway_virtq::{
+    Areas, Cursor, Demand, Layout, LayoutError, PackedRing, QueueError, Ring, Signals, SplitRing,
+};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of `virtio_net_hdr` in its legacy form, without `num_buffers` (virtio 1.3, 5.1.6).
+const LEGACY_HEADER: u32 = 10;
+/// With it.
+const HEADER: u32 = 12;
+/// A frame of 1500 bytes, its Ethernet header and a VLAN tag: what a driver has buffers for if nothing else was
+/// agreed (virtio 1.3, 5.1.6.3.1).
+const PLAIN: u32 = 1518;
+
+/// Why a ring can't be used as it was described. The text is for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum VringError {
+    /// Its address was not told.
+    #[error("it was not said where the ring lies")]
+    Unplaced,
+    /// Its address is nowhere.
+    #[error("the {0} lies outside the memory that was shared")]
+    Outside(&'static str),
+    /// Its parts don't make a ring.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+/// What a ring's queue leaves for whoever asks, and for the queue's next description of the ring.
+#[derive(Debug, Default)]
+pub(super) struct VringState {
+    /// Base of what is available in bits 0 to 15, of what is used in bits 16 to 31.
+    place: AtomicU32,
+    /// Whether the used half is known.
+    used: AtomicU8,
+    /// What broke the ring, as [`QueueError`]'s number; 0: nothing.
+    fault: AtomicU8,
+}
+
+impl VringState {
+    /// The ring starts at `position`, and whatever was wrong with it is over.
+    pub(super) fn restart(&self, position: u16, features: u64) {
+        // A packed ring uses descriptors where it found them; a split ring's used index stands in its memory.
+        let packed = features & virtio::RING_PACKED != 0;
+        self.place.store(u32::from(position) | u32::from(position) << 16, Ordering::Relaxed);
+        self.used.store(u8::from(packed), Ordering::Relaxed);
+        self.fault.store(0, Ordering::Release);
+    }
+
+    /// Where the ring stands: what is available from here on was not used.
+    pub(super) fn position(&self) -> u16 {
+        self.place.load(Ordering::Relaxed) as u16
+    }
+
+    /// How the driver broke the ring.
+    pub(super) fn fault(&self) -> Option<QueueError> {
+        QueueError::from_number(self.fault.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn store(&self, available: u16, used: u16) {
+        self.place.store(u32::from(available) | u32::from(used) << 16, Ordering::Relaxed);
+        self.used.store(1, Ordering::Relaxed);
+    }
+}
+
+/// One description of a ring; never changed, only replaced.
+#[derive(Debug)]
+pub(super) struct Vring {
+    /// No two descriptions have the same.
+    pub(super) generation: u64,
+    memory: Arc<Memory>,
+    layout: Layout,
+    descriptors: Kept,
+    driver: Kept,
+    device: Kept,
+    call: Option<Arc<OwnedFd>>,
+    err: Option<Arc<OwnedFd>>,
+    state: Arc<VringState>,
+    /// Whether frames pass.
+    pub(super) enabled: bool,
+    /// Offloads that the driver may ask of us.
+    pub(super) granted: Needs,
+    /// What the driver takes.
+    pub(super) caps: Caps,
+    /// How frames lie in the driver's buffers.
+    pub(super) demand: Demand,
+    /// What not to notify of.
+    pub(super) policy: Policy,
+}
+
+impl Vring {
+    /// The ring that a front-end described.
+    pub(super) fn new(
+        memory: &Arc<Memory>,
+        features: u64,
+        said: &Said,
+        state: &Arc<VringState>,
+    ) -> Result<Vring, VringError> {
+        static GENERATION: AtomicU64 = AtomicU64::new(1);
+        let has = |bits| features & bits != 0;
+        let layout = Layout {
+            packed: has(virtio::RING_PACKED),
+            size: said.size,
+            event_idx: has(virtio::EVENT_IDX),
+            indirect: has(virtio::INDIRECT_DESC),
+        };
+        let lengths = layout.lengths()?;
+        let at = said.addresses.ok_or(VringError::Unplaced)?;
+        let keep = |address, len, what| memory.keep_user(address, len).ok_or(VringError::Outside(what));
+        for fd in [&said.call, &said.err].into_iter().flatten() {
+            // Attack: a full pipe or counter would have the worker wait for the peer. One that refuses is not used.
+            let _ = ringway_host::set_nonblocking(fd.as_fd());
+        }
+        let mergeable = has(virtio::NET_MRG_RXBUF);
+        let header = if mergeable || has(virtio::VERSION_1) { HEADER } else { LEGACY_HEADER };
+        let vring = Vring {
+            generation: GENERATION.fetch_add(1, Ordering::Relaxed),
+            memory: memory.clone(),
+            layout,
+            descriptors: keep(at.descriptors, lengths.descriptors, "descriptor area")?,
+            driver: keep(at.available, lengths.driver, "available ring")?,
+            device: keep(at.used, lengths.device, "used ring")?,
+            call: said.call.clone(),
+            err: said.err.clone(),
+            state: state.clone(),
+            enabled: said.enabled,
+            granted: granted(features),
+            caps: caps(features),
+            demand: Demand { mergeable, header },
+            policy: Policy::default(),
+        };
+        vring.ring().ok_or(LayoutError::Alignment)?;
+        Ok(vring)
+    }
+
+    /// The same ring with another policy of notifying.
+    #[cfg(test)]
+    pub(super) fn with_policy(self, policy: Policy) -> Vring {
+        Vring { policy, ..self }
+    }
+
+    /// The guest's memory.
+    #[inline]
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The ring in that memory; always there, since it was looked for when this was made.
+    #[inline]
+    pub(super) fn ring(&self) -> Option<Ring<'_>> {
+        let areas = Areas {
+            descriptors: self.descriptors.span(),
+            driver: self.driver.span(),
+            device: self.device.span(),
+        };
+        if self.layout.packed {
+            PackedRing::new(&self.layout, areas).ok().map(Ring::Packed)
+        } else {
+            SplitRing::new(&self.layout, areas).ok().map(Ring::Split)
+        }
+    }
+
+    /// Where a queue begins: at what is available, and at what is used.
+    pub(super) fn places(&self) -> (Cursor, Cursor) {
+        let Layout { packed, size, .. } = self.layout;
+        let place = self.state.place.load(Ordering::Relaxed);
+        let at = Cursor::from_base(place as u16, packed, size);
+        if self.state.used.load(Ordering::Relaxed) != 0 {
+            return (at, Cursor::from_base((place >> 16) as u16, packed, size));
+        }
+        match self.ring() {
+            Some(Ring::Split(ring)) => (at, Cursor { index: ring.used_index(), wrap: false }),
+            _ => (at, at),
+        }
+    }
+
+    /// Notes where a queue stands.
+    #[inline]
+    pub(super) fn note(&self, (at, used): (Cursor, Cursor)) {
+        let packed = self.layout.packed;
+        self.state.store(at.to_base(packed), used.to_base(packed));
+    }
+
+    /// Whether the ring was broken, under this description or an earlier one.
+    pub(super) fn is_broken(&self) -> bool {
+        self.state.fault.load(Ordering::Relaxed) != 0
+    }
+
+    /// The driver broke the ring, which rests from now on. Returns why the frame in hand is dropped.
+    #[cold]
+    pub(super) fn fail(&self, error: QueueError, counters: &Counters) -> Reason {
+        self.state.fault.store(error as u8, Ordering::Release);
+        add(&counters.faults, 1);
+        if let Some(err) = &self.err {
+            ringway_host::signal(err.as_fd());
+        }
+        match error {
+            QueueError::Address | QueueError::Miss => Reason::BadAddress,
+            _ => Reason::BadDescriptor,
+        }
+    }
+
+    /// The ring as a notifier sees it.
+    #[inline]
+    pub(super) fn view<'a, 't, D: Signals>(
+        &'a self,
+        ring: &'a Ring<'t>,
+        device: &'a mut D,
+        counters: &'a Counters,
+    ) -> Peer<'a, 't, D> {
+        Peer { ring, device, call: self.call.as_deref(), counters }
+    }
+}
+
+/// What a driver may leave undone in frames it transmits.
+fn granted(features: u64) -> Needs {
+    const GRANTS: [(u64, Needs); 5] = [
+        (virtio::NET_CSUM, Needs::CSUM),
+        (virtio::NET_HOST_TSO4, Needs::TSO4),
+        (virtio::NET_HOST_TSO6, Needs::TSO6),
+        (virtio::NET_HOST_ECN, Needs::ECN),
+        (virtio::NET_HOST_USO, Needs::USO),
+    ];
+    collect(features, &GRANTS)
+}
+
+/// What it takes.
+fn caps(features: u64) -> Caps {
+    const TAKES: [(u64, Needs); 5] = [
+        (virtio::NET_GUEST_CSUM, Needs::CSUM),
+        (virtio::NET_GUEST_TSO4, Needs::TSO4),
+        (virtio::NET_GUEST_TSO6, Needs::TSO6),
+        (virtio::NET_GUEST_ECN, Needs::ECN),
+        // One bit for either IP version here, so both have to be agreed.
+        (virtio::NET_GUEST_USO4 | virtio::NET_GUEST_USO6, Needs::USO),
+    ];
+    let large = virtio::NET_GUEST_TSO4 | virtio::NET_GUEST_TSO6 | virtio::NET_GUEST_USO4;
+    let any_size = features & (large | virtio::NET_MRG_RXBUF) != 0;
+    Caps { offloads: collect(features, &TAKES), largest: if any_size { LARGEST } else { PLAIN } }
+}
+
+fn collect(features: u64, table: &[(u64, Needs)]) -> Needs {
+    let agreed = table.iter().filter(|(bits, _)| features & bits == *bits);
+    agreed.fold(Needs::NONE, |all, (_, needs)| all.with(*needs))
+}
+
+/// One side of a ring for [`ringway_ring::Notifier`].
+pub(super) struct Peer<'a, 't, D> {
+    ring: &'a Ring<'t>,
+    device: &'a mut D,
+    call: Option<&'a OwnedFd>,
+    counters: &'a Counters,
+}
+
+impl<D: Signals> View for Peer<'_, '_, D> {
+    fn pending(&mut self) -> bool {
+        self.device.pending(self.ring)
+    }
+
+    fn set_flag(&mut self, wanted: bool) {
+        self.device.set_flag(self.ring, wanted);
+    }
+
+    fn notify(&mut self, ask: bool) -> bool {
+        let wanted = self.device.wants_interrupt(self.ring);
+        let Some(call) = self.call.filter(|_| wanted || !ask) else { return false };
+        ringway_host::signal(call.as_fd());
+        add(&self.counters.interrupts, 1);
+        true
+    }
+}
