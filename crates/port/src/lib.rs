@@ -3,7 +3,10 @@
 mod doorbell;
 pub mod null;
 pub mod offload;
+pub mod pipe;
+pub mod ring;
 pub mod source;
+pub mod vhost_user;
 
 pub use doorbell::{Doorbell, Silent};
 

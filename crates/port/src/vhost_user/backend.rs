@@ -1,0 +1,219 @@
+//! The connection to a front-end.
+
+use super::device::Guest;
+use super::{Config, offer};
+use crate::{Doorbell, Queue};
+use ringway_frame::{CountersRef, add};
+use ringway_host::HostError;
+use ringway_vhost_user::feature::protocol;
+use ringway_vhost_user::{
+    BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Packet, Session, SessionError,
+};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// Messages handled before others get their turn. Attack: a front-end that sends without end would keep the thread
+/// from every other port.
+const MESSAGES: usize = 64;
+
+/// Why a connection ended. The text is for people.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The front-end went.
+    #[error("the front-end closed the connection")]
+    Closed,
+    /// The front-end broke the protocol, or wants what can't be.
+    #[error("the front-end broke the protocol: {0}")]
+    Session(#[from] SessionError),
+    /// The front-end asks and never reads the answers.
+    #[error("the front-end does not read the answers to its messages")]
+    Deaf,
+    /// A ring or the memory behind it broke.
+    #[error("the guest broke ring {ring}: {reason}")]
+    Ring {
+        /// Which ring.
+        ring: usize,
+        /// What was wrong with it.
+        reason: String,
+    },
+    /// The file behind the guest's memory shrank.
+    #[error("the guest's memory was taken away: its file became shorter")]
+    Lost,
+    /// The system refused.
+    #[error("the connection to the front-end failed: {0}")]
+    Host(#[from] HostError),
+    /// The system refused.
+    #[error("the connection to the front-end failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl BackendError {
+    /// Whether the front-end or its guest broke the protocol.
+    pub fn is_fault(&self) -> bool {
+        !matches!(self, BackendError::Closed | BackendError::Host(_) | BackendError::Io(_))
+    }
+}
+
+/// What a port is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There is no front-end.
+    Waiting,
+    /// There is one, but its guest's driver has not set up a queue pair.
+    Attached,
+    /// Frames can pass.
+    Up,
+}
+
+struct Connection {
+    stream: UnixStream,
+    inbox: Inbox,
+    session: Session,
+}
+
+/// The end of a port that serves its front-end. One thread has it.
+pub struct Backend {
+    offer: Offer,
+    device: Guest,
+    counters: CountersRef,
+    connection: Option<Connection>,
+    refused: Option<SessionError>,
+}
+
+impl Backend {
+    pub(super) fn new(
+        config: Config,
+        doorbells: Vec<Arc<dyn Doorbell>>,
+        counters: Vec<CountersRef>,
+    ) -> (Backend, Vec<Queue>) {
+        let offer = offer::offer(&config);
+        let first = counters.first().cloned().unwrap_or_else(CountersRef::private);
+        let (device, queues) = Guest::new(config, &offer, doorbells, counters);
+        let backend = Backend { offer, device, counters: first, connection: None, refused: None };
+        (backend, queues)
+    }
+
+    /// A front-end is connected. A former one is let go.
+    pub fn connect(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
+        self.disconnect();
+        let stream = UnixStream::from(stream);
+        stream.set_nonblocking(true)?;
+        let session = Session::new(self.offer);
+        self.connection = Some(Connection { stream, inbox: Inbox::default(), session });
+        Ok(())
+    }
+
+    /// The socket, while there is a front-end: [`Backend::readable`] is to be called whenever it is readable (level,
+    /// not edge), and now and then.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.connection.as_ref().map(|connection| connection.stream.as_fd())
+    }
+
+    /// Handles what has arrived, and looks whether the guest broke a ring meanwhile. After an error there is no front-end any more, and the next can be connected.
+    pub fn readable(&mut self) -> Result<(), BackendError> {
+        let result = self.receive();
+        if let Err(error) = &result {
+            if error.is_fault() {
+                add(&self.counters.faults, 1);
+            }
+            self.disconnect();
+        }
+        result
+    }
+
+    fn receive(&mut self) -> Result<(), BackendError> {
+        let Some(Connection { stream, inbox, session }) = &mut self.connection else { return Ok(()) };
+        for _ in 0..2 * MESSAGES {
+            let Some((count, fds)) =
+                ringway_host::try_receive_with(stream.as_fd(), inbox.space(), DESCRIPTORS)?
+            else {
+                break;
+            };
+            if count == 0 {
+                inbox.ended().map_err(SessionError::from)?;
+                return Err(BackendError::Closed);
+            }
+            let Some(message) = inbox.filled(count, fds).map_err(SessionError::from)? else { continue };
+            let outcome = session.handle(message, &mut self.device)?;
+            if let Some(answer) = outcome.answer {
+                send(stream, &answer)?;
+            }
+            self.refused = outcome.refused.or(self.refused.take());
+        }
+        if self.device.is_lost() {
+            return Err(BackendError::Lost);
+        }
+        match self.device.broken() {
+            Some((ring, reason)) => Err(BackendError::Ring { ring, reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets the front-end go. Every ring is stopped and the guest's memory unmapped when this returns.
+    pub fn disconnect(&mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            connection.session.end(&mut self.device);
+        }
+        self.device.clear();
+    }
+
+    /// The last request that was refused since the last call of this, for the log.
+    pub fn refused(&mut self) -> Option<SessionError> {
+        self.refused.take()
+    }
+
+    /// What the port is doing.
+    pub fn state(&self) -> State {
+        match &self.connection {
+            None => State::Waiting,
+            Some(_) if self.device.is_up() => State::Up,
+            Some(_) => State::Attached,
+        }
+    }
+
+    /// What was agreed with the front-end, for people: `packed mrg-rxbuf csum`.
+    pub fn detail(&self) -> String {
+        self.connection
+            .as_ref()
+            .map_or_else(String::new, |connection| offer::describe(connection.session.features()))
+    }
+
+    /// Tells the driver to read its configuration space again.
+    pub fn config_changed(&mut self) {
+        let agreed = |connection: &Connection| {
+            let both = protocol::CONFIG | protocol::BACKEND_REQ;
+            connection.session.protocol() & both == both
+        };
+        if self.connection.as_ref().is_some_and(agreed) {
+            self.device.tell(&BackendRequest::ConfigChange.encode());
+        }
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.disconnect();
+    }
+}
+
+/// Sends an answer, which the socket's buffer has room for if the front-end reads its answers at all.
+fn send(stream: &mut UnixStream, answer: &Packet) -> Result<(), BackendError> {
+    match stream.write(&answer.bytes) {
+        Ok(count) if count == answer.bytes.len() => Ok(()),
+        // Attack: answers that pile up because nobody reads them.
+        Ok(_) => Err(BackendError::Deaf),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock => Err(BackendError::Deaf),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Err(BackendError::Closed),
+            _ => Err(error.into()),
+        },
+    }
+}
+
+impl From<CodecError> for BackendError {
+    fn from(error: CodecError) -> BackendError {
+        BackendError::Session(error.into())
+    }
+}

@@ -1,0 +1,42 @@
+//! The network device's configuration space (virtio 1.3, 5.1.4).
+
+use super::Config;
+
+/// Bytes up to and with the MTU.
+const LEN: usize = 12;
+/// `status`: the link is up.
+const LINK_UP: u16 = 1;
+/// The virtio limit on queue pairs (virtio 1.3, 5.1.4).
+const MOST_PAIRS: u16 = 0x8000;
+
+/// Copies the configuration space from `offset` on into `bytes`; what lies behind its end reads as zero.
+pub(super) fn read(config: &Config, offset: u32, bytes: &mut [u8]) {
+    let mut space = [0; LEN];
+    let [mac, rest @ ..] = [0, 6, 8, 10];
+    space[mac..mac + 6].copy_from_slice(&config.mac.unwrap_or_default());
+    let fields = [LINK_UP, config.queues.min(MOST_PAIRS), config.mtu.unwrap_or_default()];
+    for (at, value) in rest.into_iter().zip(fields) {
+        space[at..at + 2].copy_from_slice(&value.to_le_bytes());
+    }
+    let there = usize::try_from(offset).ok().and_then(|offset| space.get(offset..)).unwrap_or_default();
+    bytes.fill(0);
+    bytes.iter_mut().zip(there).for_each(|(to, from)| *to = *from);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_stand_where_the_specification_has_them() {
+        let config =
+            Config { mac: Some([2, 0, 0, 0, 0, 9]), mtu: Some(9000), queues: 3, ..Config::default() };
+        let mut bytes = [0xff; 14];
+        read(&config, 0, &mut bytes);
+        assert_eq!(bytes, [2, 0, 0, 0, 0, 9, 1, 0, 3, 0, 0x28, 0x23, 0, 0]);
+        read(&config, 10, &mut bytes[..4]);
+        assert_eq!(bytes[..4], [0x28, 0x23, 0, 0]);
+        read(&config, u32::MAX, &mut bytes);
+        assert_eq!(bytes, [0; 14]);
+    }
+}

@@ -1,0 +1,58 @@
+//! A guest's port: virtio-net queues that the guest's monitor describes over a vhost-user socket.
+//!
+//! The control side opens the socket ([`open`]). The data path gets the connected stream ([`Backend::connect`]), which
+//! one thread serves: it maps the guest's memory and publishes the rings, which the workers then use without a lock.
+//! A ring is only ever replaced as a whole, and what it replaced is given up after every worker's turn has passed.
+
+mod backend;
+mod config_space;
+mod device;
+mod offer;
+pub mod open;
+mod rx;
+#[cfg(test)]
+mod test;
+mod tx;
+mod vring;
+
+pub use backend::{Backend, BackendError, State};
+pub use offer::Without;
+
+use crate::{Doorbell, Queue};
+use ringway_frame::CountersRef;
+use std::sync::Arc;
+
+/// Queue pairs a port has at most: ring numbers have one byte in the messages about descriptors, and there may be a
+/// ring for control.
+pub const PAIRS: u16 = 127;
+
+/// What a guest is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Address of its network card; where none is given, the monitor's own choice.
+    pub mac: Option<[u8; 6]>,
+    /// Largest IP packet its driver shall send; the driver's own choice if none is given.
+    pub mtu: Option<u16>,
+    /// Queue pairs, at least 1 and at most [`PAIRS`].
+    pub queues: u16,
+    /// Features that are not offered.
+    pub without: Without,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { mac: None, mtu: None, queues: 1, without: Without::default() }
+    }
+}
+
+/// A port without a front-end yet: the end that serves the socket, and one [`Queue`] for each of `counters`, which are
+/// as many as `config` has queue pairs. Doorbell `n` reaches the worker of queue `n`.
+pub fn new(
+    config: Config,
+    doorbells: Vec<Arc<dyn Doorbell>>,
+    counters: Vec<CountersRef>,
+) -> (Backend, Vec<Queue>) {
+    let pairs = counters.len().min(doorbells.len()).clamp(1, usize::from(PAIRS)) as u16;
+    let config = Config { queues: config.queues.clamp(1, pairs), ..config };
+    Backend::new(config, doorbells, counters)
+}

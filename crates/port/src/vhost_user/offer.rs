@@ -1,0 +1,168 @@
+//! What a port offers to its guest.
+
+use super::Config;
+use ringway_vhost_user::Offer;
+use ringway_vhost_user::feature::{protocol, virtio};
+
+/// Features that can be left out, by the names they have in the specification.
+const VIRTIO: [(&str, u64); 24] = [
+    ("csum", virtio::NET_CSUM),
+    ("guest-csum", virtio::NET_GUEST_CSUM),
+    ("mtu", virtio::NET_MTU),
+    ("mac", virtio::NET_MAC),
+    ("guest-tso4", virtio::NET_GUEST_TSO4),
+    ("guest-tso6", virtio::NET_GUEST_TSO6),
+    ("guest-ecn", virtio::NET_GUEST_ECN),
+    ("host-tso4", virtio::NET_HOST_TSO4),
+    ("host-tso6", virtio::NET_HOST_TSO6),
+    ("host-ecn", virtio::NET_HOST_ECN),
+    ("mrg-rxbuf", virtio::NET_MRG_RXBUF),
+    ("status", virtio::NET_STATUS),
+    ("ctrl-vq", virtio::NET_CTRL_VQ),
+    ("guest-announce", virtio::NET_GUEST_ANNOUNCE),
+    ("mq", virtio::NET_MQ),
+    ("guest-uso", virtio::NET_GUEST_USO4 | virtio::NET_GUEST_USO6),
+    ("host-uso", virtio::NET_HOST_USO),
+    ("any-layout", virtio::ANY_LAYOUT),
+    ("indirect-desc", virtio::INDIRECT_DESC),
+    ("event-idx", virtio::EVENT_IDX),
+    ("version-1", virtio::VERSION_1),
+    ("packed", virtio::RING_PACKED),
+    ("in-order", virtio::IN_ORDER),
+    ("protocol-features", virtio::PROTOCOL_FEATURES),
+];
+
+/// The same for protocol features.
+const PROTOCOL: [(&str, u64); 8] = [
+    ("protocol-mq", protocol::MQ),
+    ("reply-ack", protocol::REPLY_ACK),
+    ("protocol-mtu", protocol::MTU),
+    ("backend-req", protocol::BACKEND_REQ),
+    ("config", protocol::CONFIG),
+    ("reset-device", protocol::RESET_DEVICE),
+    ("configure-mem-slots", protocol::CONFIGURE_MEM_SLOTS),
+    ("protocol-status", protocol::STATUS),
+];
+
+/// A feature is of use only with one of those it stands beside (virtio 1.3, 5.1.3.1 and 6).
+const NEEDS: [(u64, u64); 14] = [
+    (virtio::NET_GUEST_TSO4, virtio::NET_GUEST_CSUM),
+    (virtio::NET_GUEST_TSO6, virtio::NET_GUEST_CSUM),
+    (virtio::NET_GUEST_USO4, virtio::NET_GUEST_CSUM),
+    (virtio::NET_GUEST_USO6, virtio::NET_GUEST_CSUM),
+    (virtio::NET_GUEST_ECN, virtio::NET_GUEST_TSO4 | virtio::NET_GUEST_TSO6),
+    (virtio::NET_HOST_TSO4, virtio::NET_CSUM),
+    (virtio::NET_HOST_TSO6, virtio::NET_CSUM),
+    (virtio::NET_HOST_USO, virtio::NET_CSUM),
+    (virtio::NET_HOST_ECN, virtio::NET_HOST_TSO4 | virtio::NET_HOST_TSO6),
+    (virtio::RING_PACKED, virtio::VERSION_1),
+    (virtio::IN_ORDER, virtio::VERSION_1),
+    (virtio::NET_GUEST_ANNOUNCE, virtio::NET_CTRL_VQ),
+    (virtio::NET_GUEST_ANNOUNCE, virtio::NET_STATUS),
+    (virtio::NET_MQ, virtio::PROTOCOL_FEATURES),
+];
+
+/// Features to leave out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Without {
+    /// Bits of [`virtio`].
+    pub features: u64,
+    /// Bits of [`protocol`].
+    pub protocol: u64,
+}
+
+impl Without {
+    /// The features of these names; the first name that is none as an error.
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Without, &'a str> {
+        let mut without = Without::default();
+        for name in names {
+            let find =
+                |table: &[(&str, u64)]| table.iter().find(|(known, _)| *known == name).map(|row| row.1);
+            match (find(&VIRTIO), find(&PROTOCOL)) {
+                (Some(bits), _) => without.features |= bits,
+                (None, Some(bits)) => without.protocol |= bits,
+                (None, None) => return Err(name),
+            }
+        }
+        Ok(without)
+    }
+
+    /// Every name that [`Without::named`] knows.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        VIRTIO.iter().chain(&PROTOCOL).map(|(name, _)| *name)
+    }
+}
+
+/// What the port of `config` offers. It depends on nothing else, so that it is the same when a front-end connects
+/// again.
+pub(super) fn offer(config: &Config) -> Offer {
+    let mut features = VIRTIO.iter().fold(0, |all, (_, bits)| all | bits) & !config.without.features;
+    let mut agreed = PROTOCOL.iter().fold(0, |all, (_, bits)| all | bits) & !config.without.protocol;
+    if config.mac.is_none() {
+        features &= !virtio::NET_MAC;
+    }
+    if config.mtu.is_none() {
+        features &= !virtio::NET_MTU;
+        agreed &= !protocol::MTU;
+    }
+    if config.queues < 2 {
+        features &= !virtio::NET_MQ;
+    }
+    // A control queue that nobody answers stops the guest. Monitors that have one of their own don't ask for ours.
+    features &= !virtio::NET_CTRL_VQ;
+    // Twice, since what one row takes away another may need.
+    for (feature, needs) in NEEDS.iter().chain(&NEEDS) {
+        if features & needs == 0 {
+            features &= !feature;
+        }
+    }
+    if features & virtio::PROTOCOL_FEATURES == 0 {
+        agreed = 0;
+    }
+    let control = u16::from(features & virtio::NET_CTRL_VQ != 0);
+    Offer {
+        features,
+        protocol: agreed,
+        rings: 2 * config.queues + control,
+        queues: config.queues,
+        slots: ringway_mem::REGIONS as u16,
+    }
+}
+
+/// What was agreed, for people: `packed mrg-rxbuf csum`.
+pub(super) fn describe(features: u64) -> String {
+    let named = VIRTIO.iter().filter(|(_, bits)| features & bits != 0).map(|(name, _)| *name);
+    named.filter(|name| *name != "protocol-features").collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_goes_with_what_it_needs() {
+        let without = Without::named(["guest-csum", "version-1"]).unwrap();
+        let offer = offer(&Config { without, ..Config::default() });
+        for gone in [virtio::NET_GUEST_TSO4, virtio::NET_GUEST_ECN, virtio::RING_PACKED, virtio::IN_ORDER] {
+            assert_eq!(offer.features & gone, 0);
+        }
+        assert_ne!(offer.features & virtio::NET_HOST_TSO4, 0);
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_told() {
+        assert_eq!(Without::named(["packed", "paked"]), Err("paked"));
+        assert!(Without::named(Without::names()).is_ok());
+    }
+
+    #[test]
+    fn an_address_and_an_mtu_are_offered_where_there_are_some() {
+        let none = offer(&Config::default());
+        assert_eq!(none.features & (virtio::NET_MAC | virtio::NET_MTU | virtio::NET_MQ), 0);
+        let config =
+            Config { mac: Some([2, 0, 0, 0, 0, 1]), mtu: Some(9000), queues: 4, ..Config::default() };
+        let all = virtio::NET_MAC | virtio::NET_MTU | virtio::NET_MQ;
+        assert_eq!(offer(&config).features & all, all);
+        assert_eq!((offer(&config).rings, offer(&config).queues), (8, 4));
+    }
+}

@@ -1,0 +1,207 @@
+//! Opening the sockets of vhost-user ports: listening where front-ends connect, and connecting to front-ends that
+//! listen. Nothing here waits.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes of a socket's path at most (`sun_path` has 108, one for the end).
+const LONGEST: usize = 107;
+/// Who may connect if nothing else is said: the owner alone.
+const MODE: u32 = 0o600;
+/// Time before a second try, and between tries when there were many.
+const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// Why there is no socket. The text names the path, what is wrong, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// More bytes than the system takes.
+    #[error("{}: the path has {len} bytes, a socket's has at most {LONGEST}; use a shorter one", .path.display())]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length.
+        len: usize,
+    },
+    /// Something that isn't a socket is there.
+    #[error("{}: exists and is not a socket; remove it or use another path", .path.display())]
+    Taken {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Somebody listens there.
+    #[error("{}: another program listens on this socket; stop it or use another path", .path.display())]
+    Alive {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Nobody listens there, but it was made by somebody else.
+    #[error("{}: a socket of user {owner} is left there; remove it or use another path", .path.display())]
+    Foreign {
+        /// The path.
+        path: PathBuf,
+        /// Who made it.
+        owner: u32,
+    },
+    /// The front-end isn't there yet.
+    #[error("{}: no front-end listens yet ({error})", .path.display())]
+    WouldRetry {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The system refused.
+    #[error("{}: {error}", .path.display())]
+    System {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+/// Who may connect to a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// User id of its owner; ours if none.
+    pub owner: Option<u32>,
+    /// Its group id; ours if none.
+    pub group: Option<u32>,
+    /// Its permission bits; 0600 if none.
+    pub mode: Option<u32>,
+}
+
+/// A socket on which front-ends connect (`mode = "server"`). Its path goes when it does.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+impl Listener {
+    /// Listens at `path`. A socket left there by an earlier run is replaced; nothing else is.
+    pub fn bind(path: &Path, access: Access) -> Result<Listener, OpenError> {
+        check_length(path)?;
+        remove_dead(path)?;
+        let system = |error| OpenError::System { path: path.into(), error };
+        let socket = UnixListener::bind(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => OpenError::Taken { path: path.into() },
+            _ => system(error),
+        })?;
+        let listener = || -> io::Result<Listener> {
+            socket.set_nonblocking(true)?;
+            let seen = std::fs::symlink_metadata(path)?;
+            let listener = Listener { socket, path: path.into(), inode: (seen.dev(), seen.ino()) };
+            // The owner last: whoever gives the socket away may not change it any more.
+            std::fs::set_permissions(path, PermissionsExt::from_mode(access.mode.unwrap_or(MODE) & 0o777))?;
+            std::os::unix::fs::chown(path, access.owner, access.group)?;
+            // Attack: a connection made before the permissions were set.
+            while listener.socket.accept().is_ok() {}
+            Ok(listener)
+        };
+        listener().map_err(system)
+    }
+
+    /// The next front-end, if one is waiting.
+    pub fn accept(&self) -> Result<Option<OwnedFd>, OpenError> {
+        match self.socket.accept() {
+            Ok((stream, _)) => Ok(Some(stream.into())),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(OpenError::System { path: self.path.clone(), error }),
+        }
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl std::os::fd::AsFd for Listener {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Somebody may have put another socket there meanwhile.
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|seen| (seen.dev(), seen.ino()) == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Connects to the front-end that listens at `path` (`mode = "client"`). [`OpenError::WouldRetry`] when it isn't
+/// there, which passes.
+pub fn connect(path: &Path) -> Result<OwnedFd, OpenError> {
+    check_length(path)?;
+    match std::fs::metadata(path) {
+        Ok(seen) if !seen.file_type().is_socket() => return Err(OpenError::Taken { path: path.into() }),
+        _ => {}
+    }
+    UnixStream::connect(path).map(OwnedFd::from).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock => {
+            OpenError::WouldRetry { path: path.into(), error }
+        }
+        _ => OpenError::System { path: path.into(), error },
+    })
+}
+
+/// When to connect again: soon at first, then once a second, for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct Retry {
+    wait: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Retry {
+        Retry { wait: RETRY.0 }
+    }
+}
+
+impl Retry {
+    /// How long to wait before the next try.
+    pub fn wait(&mut self) -> Duration {
+        let wait = self.wait;
+        self.wait = (wait * 2).min(RETRY.1);
+        wait
+    }
+}
+
+fn check_length(path: &Path) -> Result<(), OpenError> {
+    let len = path.as_os_str().len();
+    if len > LONGEST { Err(OpenError::TooLong { path: path.into(), len }) } else { Ok(()) }
+}
+
+/// Removes what an earlier run left at `path`, if it is a socket of ours on which nobody listens.
+fn remove_dead(path: &Path) -> Result<(), OpenError> {
+    let system = |error| OpenError::System { path: path.into(), error };
+    let seen = match std::fs::symlink_metadata(path) {
+        Ok(seen) => seen,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(system(error)),
+    };
+    if !seen.file_type().is_socket() {
+        return Err(OpenError::Taken { path: path.into() });
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+        Ok(_) => return Err(OpenError::Alive { path: path.into() }),
+        Err(error) => return Err(system(error)),
+    }
+    let ours = std::fs::metadata("/proc/self").map_err(system)?.uid();
+    if seen.uid() != ours && ours != 0 {
+        return Err(OpenError::Foreign { path: path.into(), owner: seen.uid() });
+    }
+    std::fs::remove_file(path).map_err(system)
+}

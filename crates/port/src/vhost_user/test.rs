@@ -1,0 +1,352 @@
+//! A front-end and a back-end in one process, over a socket pair.
+
+use super::open::{Access, Listener, OpenError, Retry, connect};
+use super::{Backend, BackendError, Config, State, new};
+use crate::Queue;
+use crate::Silent;
+use proptest::prelude::*;
+use ringway_frame::CountersRef;
+use ringway_vhost_user::feature::{protocol, virtio};
+use ringway_vhost_user::{
+    Frontend, FrontendError, MemoryRegion, Packet, Request, SharedRegion, Transport, Vring, VringAddr,
+    VringFd, VringState,
+};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const SIZE: u64 = 1 << 20;
+const USER: u64 = 0x7f00_0000_0000;
+const MODERN: u64 = virtio::VERSION_1 | virtio::NET_MRG_RXBUF;
+const ACK: u64 = protocol::REPLY_ACK | protocol::CONFIGURE_MEM_SLOTS | protocol::CONFIG;
+
+/// A path in shared memory's file system that no other test uses.
+fn path(name: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    PathBuf::from(format!("/dev/shm/ringway-test-{}-{number}-{name}", std::process::id()))
+}
+
+fn shared_file(len: u64) -> File {
+    let path = path("memory");
+    let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.set_len(len).unwrap();
+    file
+}
+
+fn fd(file: &File) -> OwnedFd {
+    file.as_fd().try_clone_to_owned().unwrap()
+}
+
+fn region(guest: u64, size: u64, offset: u64) -> MemoryRegion {
+    MemoryRegion { guest, size, user: USER + guest, offset }
+}
+
+fn shared(file: &File, guest: u64, size: u64, offset: u64) -> SharedRegion {
+    SharedRegion { region: region(guest, size, offset), fd: fd(file) }
+}
+
+/// Hands what the front-end sends to the back-end at once.
+struct Wire<'a> {
+    stream: UnixStream,
+    backend: &'a mut Backend,
+    end: Option<BackendError>,
+}
+
+impl<'a> Wire<'a> {
+    fn new(backend: &'a mut Backend) -> Wire<'a> {
+        let (stream, other) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        backend.connect(other.into()).unwrap();
+        Wire { stream, backend, end: None }
+    }
+}
+
+impl Transport for Wire<'_> {
+    fn send(&mut self, packet: Packet) -> io::Result<()> {
+        let fds: Vec<_> = packet.fds.iter().map(|fd| fd.as_fd()).collect();
+        let sent = ringway_host::send_with(self.stream.as_fd(), &packet.bytes, &fds);
+        assert_eq!(sent.map_err(io::Error::other)?, packet.bytes.len());
+        self.end = self.backend.readable().err().or(self.end.take());
+        Ok(())
+    }
+
+    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+        Ok((self.stream.read(bytes)?, Vec::new()))
+    }
+}
+
+fn port() -> (Backend, Vec<Queue>, CountersRef) {
+    let counters = CountersRef::private();
+    let config = Config { mac: Some([2, 0, 0, 0, 0, 1]), mtu: Some(9000), ..Config::default() };
+    let (backend, queues) = new(config, vec![Arc::new(Silent)], vec![counters.clone()]);
+    (backend, queues, counters)
+}
+
+fn agree(backend: &mut Backend) -> Frontend<Wire<'_>> {
+    Frontend::negotiate(Wire::new(backend), MODERN, ACK).unwrap()
+}
+
+fn vring(index: u32, at: u64) -> Vring {
+    let user = USER + at;
+    let addresses = VringAddr {
+        index,
+        flags: 0,
+        descriptors: user,
+        available: user + 0x1000,
+        used: user + 0x2000,
+        log: 0,
+    };
+    Vring { size: 256, addresses, base: 0, kick: None, call: None }
+}
+
+#[test]
+fn a_front_end_sets_up_a_port_and_goes_and_the_next_one_comes() {
+    let (mut backend, _queues, counters) = port();
+    let file = shared_file(SIZE);
+    for _ in 0..3 {
+        assert_eq!(backend.state(), State::Waiting);
+        let mut front = agree(&mut backend);
+        assert_eq!(front.config(0, 12).unwrap()[..6], [2, 0, 0, 0, 0, 1]);
+        front.set_memory(vec![shared(&file, 0, SIZE, 0)]).unwrap();
+        front.start(vring(0, 0)).unwrap();
+        assert_eq!(front.transport().backend.state(), State::Attached, "one ring of two");
+        front.start(vring(1, 0x4000)).unwrap();
+        assert_eq!(front.transport().backend.state(), State::Up);
+        assert_eq!((front.stop(0).unwrap(), front.stop(1).unwrap()), (0, 0));
+        assert_eq!(front.transport().backend.state(), State::Attached);
+        assert!(front.transport().end.is_none());
+        drop(front);
+        assert!(matches!(backend.readable(), Err(BackendError::Closed)));
+    }
+    assert_eq!(counters.faults.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn memory_that_can_not_be_is_refused_and_the_former_stays() {
+    let (mut backend, _queues, _) = port();
+    let file = shared_file(SIZE);
+    let mut front = agree(&mut backend);
+    front.set_memory(vec![shared(&file, 0, SIZE / 2, 0)]).unwrap();
+    front.start(vring(0, 0)).unwrap();
+    let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+    let tables = [
+        vec![shared(&file, 0, SIZE + 1, 0)],
+        vec![shared(&file, 0, SIZE, 4096)],
+        vec![shared(&file, 0, u64::MAX, 0)],
+        vec![shared(&file, 0, 4096, u64::MAX)],
+        vec![shared(&file, 0, 0, 0)],
+        vec![shared(&file, u64::MAX - USER - 4095, 8192, 0)],
+        vec![shared(&file, 0, 8192, 0), shared(&file, 4096, 8192, 8192)],
+        vec![shared(&null, 0, 4096, 0)],
+    ];
+    for table in tables {
+        let text = format!("{table:?}");
+        let result = front.set_memory(table);
+        assert!(matches!(result, Err(FrontendError::Refused { code: 1, .. })), "{text}");
+        assert!(front.transport().backend.refused().is_some());
+    }
+    front.set(Request::AddMemReg(shared(&file, SIZE / 2, SIZE / 2, SIZE / 2))).unwrap();
+    let overlap = front.set(Request::AddMemReg(shared(&file, 0, 4096, 0)));
+    assert!(matches!(overlap, Err(FrontendError::Refused { .. })));
+    front.start(vring(1, SIZE / 2)).unwrap();
+    front.set(Request::RemMemReg(region(SIZE / 2, SIZE / 2, SIZE / 2))).unwrap();
+    let again = front.set(Request::RemMemReg(region(SIZE / 2, SIZE / 2, SIZE / 2)));
+    assert!(matches!(again, Err(FrontendError::Refused { .. })));
+    front.stop(1).unwrap();
+}
+
+#[test]
+fn rings_outside_memory_never_start() {
+    let file = shared_file(SIZE);
+    let (mut backend, _queues, counters) = port();
+    let end = USER + SIZE;
+    let outside = [
+        (USER, USER + 0x1000, end),
+        (USER, end - 515, USER + 0x2000),
+        (end - 4080, USER + 0x1000, USER + 0x2000),
+        (USER - 16, USER + 0x1000, USER + 0x2000),
+        (u64::MAX - 15, USER + 0x1000, USER + 0x2000),
+        (USER, u64::MAX - 1, USER + 0x2000),
+        (USER, USER + 0x1000, u64::MAX - 3),
+        (USER + 8, USER + 0x1000, USER + 0x2000),
+        (USER, USER + 0x1001, USER + 0x2000),
+        (USER, USER + 0x1000, USER + 0x2002),
+    ];
+    for (descriptors, available, used) in outside {
+        let mut front = agree(&mut backend);
+        front.set_memory(vec![shared(&file, 0, SIZE, 0)]).unwrap();
+        let mut ring = vring(1, 0);
+        ring.addresses = VringAddr { descriptors, available, used, ..ring.addresses };
+        let result = front.start(ring);
+        assert!(matches!(result, Err(FrontendError::Refused { request: 12, .. })), "{descriptors:#x}");
+        assert_ne!(front.transport().backend.state(), State::Up);
+    }
+    // Where nobody waits for an answer the session ends.
+    let mut front = Frontend::negotiate(Wire::new(&mut backend), MODERN, 0).unwrap();
+    assert!(front.start(vring(1, 0)).is_err());
+    assert!(matches!(front.transport().end, Some(BackendError::Session(_))));
+    assert_eq!(front.transport().backend.state(), State::Waiting);
+    assert_eq!(counters.faults.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_ring_without_memory_rests_until_it_has_some_again() {
+    let file = shared_file(SIZE);
+    let (mut backend, _queues, _) = port();
+    let mut front = agree(&mut backend);
+    front.set_memory(vec![shared(&file, 0, SIZE, 0)]).unwrap();
+    front.start(vring(1, 0)).unwrap();
+    front.set_memory(vec![shared(&file, 0x10_0000_0000, SIZE, 0)]).unwrap();
+    front.set_memory(vec![shared(&file, 0, SIZE, 0)]).unwrap();
+    assert_eq!(front.stop(1).unwrap(), 0);
+}
+
+#[test]
+fn a_skipped_base_is_read_from_the_ring() {
+    let file = shared_file(SIZE);
+    let (mut backend, _queues, _) = port();
+    let mut front = agree(&mut backend);
+    front.set_memory(vec![shared(&file, 0, SIZE, 0)]).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &77u16.to_le_bytes(), 0x2002).unwrap();
+    let ring = vring(1, 0);
+    front.set(Request::SetVringNum(VringState { index: 1, num: 256 })).unwrap();
+    front.set(Request::SetVringAddr(ring.addresses)).unwrap();
+    front.set(Request::SetVringKick(VringFd { index: 1, fd: None })).unwrap();
+    assert_eq!(front.stop(1).unwrap(), 77);
+}
+
+#[test]
+fn surplus_descriptors_end_the_session_and_are_closed() {
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let (mut backend, _queues, counters) = port();
+    let file = shared_file(4096);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    backend.connect(theirs.into()).unwrap();
+    let bytes = Request::GetFeatures.encode(false).bytes;
+    let message = |count: usize| {
+        let fds = vec![file.as_fd(); count];
+        ringway_host::send_with(ours.as_fd(), &bytes, &fds).unwrap();
+    };
+    message(3);
+    assert!(matches!(backend.readable(), Err(BackendError::Session(_))));
+    assert_eq!(counters.faults.load(Ordering::Relaxed), 1);
+    // Other tests open and close descriptors meanwhile, so only a flood would be seen.
+    let before = open();
+    for _ in 0..200 {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        backend.connect(theirs.into()).unwrap();
+        let fds = vec![file.as_fd(); 30];
+        ringway_host::send_with(ours.as_fd(), &bytes, &fds).unwrap();
+        assert!(backend.readable().is_err());
+    }
+    assert!(open() < before + 1000);
+}
+
+#[test]
+fn memory_whose_file_shrinks_costs_the_guest_its_port() {
+    ringway_host::catch_sigbus().unwrap();
+    let (mut backend, _queues, counters) = port();
+    let file = shared_file(SIZE);
+    let mut front = agree(&mut backend);
+    front.set_memory(vec![shared(&file, 0, SIZE, 0)]).unwrap();
+    file.set_len(0).unwrap();
+    // Where the ring starts is read from memory that is gone.
+    let ring = vring(1, 0);
+    front.set(Request::SetVringNum(VringState { index: 1, num: 256 })).unwrap();
+    front.set(Request::SetVringAddr(ring.addresses)).unwrap();
+    let _ = front.set(Request::SetVringKick(VringFd { index: 1, fd: None }));
+    assert!(matches!(front.transport().end, Some(BackendError::Lost)));
+    assert_eq!(backend.state(), State::Waiting);
+    assert_eq!(counters.faults.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_front_end_that_dies_within_a_message_is_let_go() {
+    let (mut backend, _queues, _) = port();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    backend.connect(theirs.into()).unwrap();
+    ours.write_all(&Request::SetVringAddr(vring(0, 0).addresses).encode(false).bytes[..20]).unwrap();
+    assert!(backend.readable().is_ok());
+    drop(ours);
+    assert!(matches!(backend.readable(), Err(BackendError::Session(_))));
+    assert_eq!(backend.state(), State::Waiting);
+    assert!(backend.fd().is_none());
+}
+
+#[test]
+fn a_front_end_that_never_reads_is_let_go() {
+    let (mut backend, _queues, _) = port();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    backend.connect(theirs.into()).unwrap();
+    let bytes = Request::GetFeatures.encode(false).bytes;
+    let end = (0..1_000_000).find_map(|_| {
+        let _ = ours.write(&bytes);
+        backend.readable().err()
+    });
+    assert!(matches!(end, Some(BackendError::Deaf)));
+}
+
+#[test]
+fn a_listener_replaces_only_what_an_earlier_run_left() {
+    let socket = path("socket");
+    let first = Listener::bind(&socket, Access::default()).unwrap();
+    assert!(matches!(Listener::bind(&socket, Access::default()), Err(OpenError::Alive { .. })));
+    let probe = first.accept().unwrap();
+    assert!(probe.is_some(), "the other's look whether anybody listens");
+    let client = connect(&socket).unwrap();
+    assert!(first.accept().unwrap().is_some());
+    assert!(first.accept().unwrap().is_none());
+    drop((first, client));
+    assert!(!socket.exists());
+
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    assert!(matches!(connect(&socket), Err(OpenError::WouldRetry { .. })));
+    drop(Listener::bind(&socket, Access { mode: Some(0o660), ..Access::default() }).unwrap());
+    assert!(matches!(connect(&socket), Err(OpenError::WouldRetry { .. })));
+
+    std::fs::write(&socket, "precious").unwrap();
+    assert!(matches!(Listener::bind(&socket, Access::default()), Err(OpenError::Taken { .. })));
+    assert!(matches!(connect(&socket), Err(OpenError::Taken { .. })));
+    assert_eq!(std::fs::read(&socket).unwrap(), b"precious");
+    std::fs::remove_file(&socket).unwrap();
+
+    let long = PathBuf::from(format!("/dev/shm/{}", "x".repeat(100)));
+    let error = Listener::bind(&long, Access::default()).unwrap_err();
+    assert!(error.to_string().contains("109 bytes"), "{error}");
+}
+
+#[test]
+fn tries_come_soon_and_then_once_a_second() {
+    let mut retry = Retry::default();
+    let waits: Vec<u128> = (0..8).map(|_| retry.wait().as_millis()).collect();
+    assert_eq!(waits, [50, 100, 200, 400, 800, 1000, 1000, 1000]);
+}
+
+proptest! {
+    #[test]
+    fn garbage_ends_the_session_and_nothing_else(
+        bytes in proptest::collection::vec(any::<u8>(), 1..1024),
+        header in any::<bool>(),
+        request in 0u32..44,
+    ) {
+        let (mut backend, _queues, _) = port();
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        backend.connect(theirs.into()).unwrap();
+        if header {
+            let size = bytes.len().min(48) as u32;
+            ours.write_all(&[request, 1, size].map(u32::to_ne_bytes).concat()).unwrap();
+        }
+        ours.write_all(&bytes).unwrap();
+        drop(ours);
+        let end = (0..100).find_map(|_| backend.readable().err());
+        prop_assert!(end.is_some());
+        prop_assert_eq!(backend.state(), State::Waiting);
+        agree(&mut backend);
+    }
+}
