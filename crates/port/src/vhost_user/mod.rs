@@ -12,6 +12,8 @@ pub mod open;
 mod rx;
 #[cfg(test)]
 mod test;
+#[cfg(test)]
+mod traffic;
 mod tx;
 mod vring;
 

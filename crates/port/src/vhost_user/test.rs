@@ -43,7 +43,7 @@ fn fd(file: &File) -> OwnedFd {
     file.as_fd().try_clone_to_owned().unwrap()
 }
 
-fn region(guest: u64, size: u64, offset: u64) -> MemoryRegion {
+pub(super) fn region(guest: u64, size: u64, offset: u64) -> MemoryRegion {
     MemoryRegion { guest, size, user: USER + guest, offset }
 }
 
@@ -52,18 +52,22 @@ fn shared(file: &File, guest: u64, size: u64, offset: u64) -> SharedRegion {
 }
 
 /// Hands what the front-end sends to the back-end at once.
-struct Wire<'a> {
+pub(super) struct Wire<'a> {
     stream: UnixStream,
     backend: &'a mut Backend,
     end: Option<BackendError>,
 }
 
 impl<'a> Wire<'a> {
-    fn new(backend: &'a mut Backend) -> Wire<'a> {
+    pub(super) fn new(backend: &'a mut Backend) -> Wire<'a> {
         let (stream, other) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
         backend.connect(other.into()).unwrap();
         Wire { stream, backend, end: None }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.backend.state()
     }
 }
 
@@ -81,7 +85,7 @@ impl Transport for Wire<'_> {
     }
 }
 
-fn port() -> (Backend, Vec<Queue>, CountersRef) {
+pub(super) fn port() -> (Backend, Vec<Queue>, CountersRef) {
     let counters = CountersRef::private();
     let config = Config { mac: Some([2, 0, 0, 0, 0, 1]), mtu: Some(9000), ..Config::default() };
     let (backend, queues) = new(config, vec![Arc::new(Silent)], vec![counters.clone()]);

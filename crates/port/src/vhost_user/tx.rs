@@ -128,6 +128,9 @@ impl TxQueue for VringTx {
 
     fn arm(&mut self, turn: &Turn<'_>) -> bool {
         let Some((vring, ring)) = self.vring(turn) else { return true };
+        if vring.polled {
+            return false;
+        }
         self.notifier.arm(&mut vring.view(&ring, &mut self.device, &self.counters))
     }
 

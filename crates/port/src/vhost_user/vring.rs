@@ -3,8 +3,8 @@
 use ringway_frame::{Caps, Counters, LARGEST, Needs, Reason, add};
 use ringway_mem::{Kept, Memory};
 use ringway_ring::{Policy, View};
-use ringway_vhost_user::Ring as Said;
 use ringway_vhost_user::feature::virtio;
+use ringway_vhost_user::{Kick, Ring as Said};
 use ringway_virtq::{
     Areas, Cursor, Demand, Layout, LayoutError, PackedRing, QueueError, Ring, Signals, SplitRing,
 };
@@ -87,6 +87,8 @@ pub(super) struct Vring {
     state: Arc<VringState>,
     /// Whether frames pass.
     pub(super) enabled: bool,
+    /// Whether the driver never kicks, so that the ring is looked at always.
+    pub(super) polled: bool,
     /// Offloads that the driver may ask of us.
     pub(super) granted: Needs,
     /// What the driver takes.
@@ -133,6 +135,7 @@ impl Vring {
             err: said.err.clone(),
             state: state.clone(),
             enabled: said.enabled,
+            polled: matches!(said.kick, Kick::Poll),
             granted: granted(features),
             caps: caps(features),
             demand: Demand { mergeable, header },
