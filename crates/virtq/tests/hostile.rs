@@ -1,0 +1,346 @@
+//! Rings that no driver makes: an error or nothing, never a panic, and not a byte outside what was shared.
+
+mod common;
+
+use common::{BASE, Guest, LEN, start};
+use proptest::prelude::*;
+use ringway_mem::{Hint, SpanMut};
+use ringway_virtq::{
+    Areas, Cursor, Demand, Driver, Fill, INDIRECT, Layout, LayoutError, NEXT, QueueError, Ring, RxDevice,
+    Signals, TxDevice, Verdict, WRITE,
+};
+
+const SIZE: u16 = 8;
+
+fn layout(packed: bool) -> Layout {
+    Layout { packed, size: SIZE, event_idx: true, indirect: true }
+}
+
+/// A descriptor's address, length, flags, and its `next` (split) or `id` (packed).
+type Raw = (u64, u32, u16, u16);
+
+fn store(guest: &Guest, at: u64, packed: bool, (address, len, flags, other): Raw) {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&address.to_le_bytes());
+    bytes[8..12].copy_from_slice(&len.to_le_bytes());
+    let (third, fourth) = if packed { (other, flags) } else { (flags, other) };
+    bytes[12..14].copy_from_slice(&third.to_le_bytes());
+    bytes[14..].copy_from_slice(&fourth.to_le_bytes());
+    guest.write(at, &bytes);
+}
+
+/// Makes descriptors 0, 1, ... of a fresh ring available; a split ring's driver offers the first of them as `head`.
+fn offer(guest: &Guest, packed: bool, chain: &[Raw], head: u16, index: u16) {
+    for (number, raw) in chain.iter().enumerate() {
+        let (address, len, flags, other) = *raw;
+        let flags = if packed { flags | 0x80 } else { flags };
+        store(guest, BASE + 16 * number as u64, packed, (address, len, flags, other));
+    }
+    if !packed {
+        let available = BASE + 16 * u64::from(SIZE);
+        guest.write(available + 4, &head.to_le_bytes());
+        guest.write(available + 2, &index.to_le_bytes());
+    }
+}
+
+fn peek(guest: &Guest, layout: &Layout) -> (usize, Result<(), QueueError>) {
+    let ring = guest.ring(layout, BASE);
+    let mut device = TxDevice::new(start(layout), start(layout));
+    let mut shown = 0;
+    let result = device.peek(&ring, &mut guest.direct(&mut Hint::default()), 64, |_| {
+        shown += 1;
+        Verdict::Take
+    });
+    (shown, result)
+}
+
+struct Ones;
+
+impl Fill for Ones {
+    fn whole(&mut self, _frame: usize, to: SpanMut<'_>) {
+        self.part(to);
+    }
+
+    fn begin(&mut self, _frame: usize, _buffers: u16) {}
+
+    fn part(&mut self, to: SpanMut<'_>) {
+        to.write(&vec![0xff; to.len()]);
+    }
+
+    fn lost(&mut self, _frame: usize) {}
+}
+
+fn reserve(guest: &Guest, layout: &Layout) -> (usize, Result<(), QueueError>) {
+    let ring = guest.ring(layout, BASE);
+    let mut device = RxDevice::new(start(layout), start(layout));
+    let demand = Demand { mergeable: true, header: 12 };
+    device.reserve(&ring, &mut guest.direct(&mut Hint::default()), demand, [60].into_iter())
+}
+
+const DATA: u64 = BASE + 0x1000;
+const TABLE: u64 = BASE + 0x2000;
+const END: u64 = BASE + LEN as u64;
+
+#[test]
+fn a_breach_is_named_in_either_format() {
+    use QueueError::*;
+    let loops: Vec<Raw> = (0..SIZE).map(|next| (DATA, 1, NEXT, (next + 1) % SIZE)).collect();
+    let cases: Vec<(&[Raw], QueueError)> = vec![
+        (&[(DATA, 0, 0, 0)], Zero),
+        (&[(DATA, 64, WRITE, 0)], Direction),
+        (&[(DATA, 64, NEXT, 1), (DATA, 64, WRITE, 1)], Direction),
+        (&[(DATA, 64, NEXT, 1), (DATA, 0, 0, 1)], Zero),
+        (&[(END, 1, 0, 0)], Address),
+        (&[(END - 1, 2, 0, 0)], Address),
+        (&[(BASE - 1, 2, 0, 0)], Address),
+        (&[(u64::MAX, u32::MAX, 0, 0)], Address),
+        (&[(DATA, 64, NEXT, 1), (END, 64, 0, 1)], Address),
+        (&[(DATA, 64, NEXT, 1), (TABLE, 16, INDIRECT, 1)], Indirect),
+        (&[(TABLE, 16, INDIRECT | NEXT, 1), (DATA, 64, 0, 1)], Indirect),
+        (&[(TABLE, 0, INDIRECT, 0)], Indirect),
+        (&[(TABLE, 17, INDIRECT, 0)], Indirect),
+        (&[(TABLE, 16 * (SIZE as u32 + 1), INDIRECT, 0)], Indirect),
+        (&[(END, 16, INDIRECT, 0)], Address),
+        (&[(END - 8, 16, INDIRECT, 0)], Address),
+        (&loops, Chain),
+    ];
+    for packed in [false, true] {
+        for (chain, expected) in &cases {
+            let guest = Guest::new();
+            offer(&guest, packed, chain, 0, 1);
+            let (shown, result) = peek(&guest, &layout(packed));
+            assert_eq!((shown, result), (0, Err(*expected)), "packed {packed}: {chain:?}");
+        }
+    }
+}
+
+#[test]
+fn a_table_has_neither_tables_nor_loops() {
+    let tables: [(&[Raw], [Option<QueueError>; 2]); 4] = [
+        (&[(TABLE, 16, INDIRECT, 0)], [Some(QueueError::Indirect); 2]),
+        (&[(DATA, 1, NEXT, 1), (DATA, 1, NEXT, 0)], [Some(QueueError::Chain), None]),
+        (&[(DATA, 1, NEXT, 2), (DATA, 1, 0, 0)], [Some(QueueError::Descriptor), None]),
+        (&[(DATA, 0, 0, 0)], [Some(QueueError::Zero); 2]),
+    ];
+    for (table, expected) in tables {
+        for packed in [false, true] {
+            let guest = Guest::new();
+            for (number, raw) in table.iter().enumerate() {
+                store(&guest, TABLE + 16 * number as u64, packed, *raw);
+            }
+            offer(&guest, packed, &[(TABLE, 16 * table.len() as u32, INDIRECT, 0)], 0, 1);
+            let result = peek(&guest, &layout(packed)).1;
+            assert_eq!(result.err(), expected[usize::from(packed)], "packed {packed}: {table:?}");
+            let none = Layout { indirect: false, ..layout(packed) };
+            assert_eq!(peek(&guest, &none).1, Err(QueueError::Indirect));
+        }
+    }
+}
+
+#[test]
+fn indices_that_jump_and_numbers_outside_the_ring_are_named() {
+    for (head, index, expected) in [
+        (0, SIZE + 1, QueueError::Index),
+        (0, u16::MAX, QueueError::Index),
+        (SIZE, 1, QueueError::Descriptor),
+        (u16::MAX, 1, QueueError::Descriptor),
+    ] {
+        let guest = Guest::new();
+        offer(&guest, false, &[(DATA, 64, 0, 0)], head, index);
+        assert_eq!(peek(&guest, &layout(false)), (0, Err(expected)));
+    }
+    let guest = Guest::new();
+    offer(&guest, false, &[(DATA, 64, NEXT, SIZE)], 0, 1);
+    assert_eq!(peek(&guest, &layout(false)), (0, Err(QueueError::Descriptor)));
+    let guest = Guest::new();
+    offer(&guest, true, &[(DATA, 64, NEXT, 0)], 0, 0);
+    assert_eq!(peek(&guest, &layout(true)), (0, Err(QueueError::Unfinished)));
+}
+
+#[test]
+fn what_comes_before_a_breach_is_shown_and_can_be_released() {
+    for packed in [false, true] {
+        let guest = Guest::new();
+        let layout = layout(packed);
+        let mut driver = Driver::new(&layout, guest.areas(&layout, BASE)).unwrap();
+        let good = ringway_virtq::Buffer { address: DATA, len: 64, write: false };
+        driver.add(&[good], None).unwrap();
+        driver.add(&[ringway_virtq::Buffer { address: END, ..good }], None).unwrap();
+        driver.publish();
+        let ring = guest.ring(&layout, BASE);
+        let mut device = TxDevice::new(start(&layout), start(&layout));
+        let look = |device: &mut TxDevice| {
+            let mut shown = 0;
+            let mut hint = Hint::default();
+            let result = device.peek(&ring, &mut guest.direct(&mut hint), 64, |_| {
+                shown += 1;
+                Verdict::Take
+            });
+            (shown, result)
+        };
+        assert_eq!(look(&mut device), (1, Err(QueueError::Address)));
+        assert_eq!(device.release(&ring, 1), 1);
+        assert_eq!(driver.take_used(), Ok(Some((0, 0))));
+        assert_eq!(look(&mut device), (0, Err(QueueError::Address)));
+        assert_eq!(device.release(&ring, 5), 0);
+    }
+}
+
+#[test]
+fn receive_buffers_are_writable_and_within_memory() {
+    use QueueError::*;
+    let cases: [(&[Raw], QueueError); 4] = [
+        (&[(DATA, 2048, 0, 0)], Direction),
+        (&[(DATA, 10, WRITE | NEXT, 1), (DATA, 2048, 0, 1)], Direction),
+        (&[(END, 2048, WRITE, 0)], Address),
+        (&[(DATA, 0, WRITE, 0)], Zero),
+    ];
+    for packed in [false, true] {
+        for (chain, expected) in cases {
+            let guest = Guest::new();
+            offer(&guest, packed, chain, 0, 1);
+            assert_eq!(reserve(&guest, &layout(packed)), (0, Err(expected)), "packed {packed}: {chain:?}");
+        }
+    }
+}
+
+#[test]
+fn rings_of_impossible_sizes_or_places_are_refused() {
+    let guest = Guest::new();
+    let size = |packed, size| Layout { packed, size, event_idx: false, indirect: false }.lengths().is_ok();
+    assert_eq!(
+        [0, 1, 3, 256, 32_768, 32_769].map(|n| size(false, n)),
+        [false, true, false, true, true, false]
+    );
+    assert_eq!([0, 1, 3, 256, 32_768, 32_769].map(|n| size(true, n)), [false, true, true, true, true, false]);
+    for packed in [false, true] {
+        let layout = layout(packed);
+        let areas = guest.areas(&layout, BASE);
+        let short = |span: SpanMut<'_>| span.split(span.len() - 1).0.len();
+        let cut = |span| SpanMut::split(span, short(span)).0;
+        let refused = |areas| Ring::new(&layout, areas).err();
+        assert_eq!(refused(areas), None);
+        assert_eq!(refused(Areas { descriptors: cut(areas.descriptors), ..areas }), Some(LayoutError::Short));
+        assert_eq!(refused(Areas { driver: cut(areas.driver), ..areas }), Some(LayoutError::Short));
+        assert_eq!(refused(Areas { device: cut(areas.device), ..areas }), Some(LayoutError::Short));
+        let odd = guest.span(BASE + 0x8001, 0x1000);
+        assert_eq!(refused(Areas { descriptors: odd, ..areas }), Some(LayoutError::Alignment));
+        assert_eq!(refused(Areas { driver: odd, ..areas }), Some(LayoutError::Alignment));
+        assert_eq!(refused(Areas { device: odd, ..areas }), Some(LayoutError::Alignment));
+    }
+}
+
+/// Everything a device does with a ring, over whatever bytes stand there.
+fn use_ring(guest: &Guest, layout: &Layout, at: Cursor, used: Cursor, mergeable: bool, lens: &[u32]) {
+    let ring = guest.ring(layout, BASE);
+    let mut hint = Hint::default();
+    let mut tx = TxDevice::new(at, used);
+    let mut number = 0;
+    for _ in 0..4 {
+        let result = tx.peek(&ring, &mut guest.direct(&mut hint), 64, |parts| {
+            number += 1;
+            let mut bytes = [0; 64];
+            parts.iter().for_each(|part| {
+                part.read(&mut bytes);
+            });
+            [Verdict::Take, Verdict::Skip, Verdict::Take, Verdict::Take][number % 4]
+        });
+        let released = tx.release(&ring, number / 2);
+        tx.wants_interrupt(&ring);
+        tx.set_flag(&ring, tx.pending(&ring));
+        if result.is_err() && released == 0 {
+            break;
+        }
+    }
+    let mut rx = RxDevice::new(at, used);
+    for _ in 0..4 {
+        let demand = Demand { mergeable, header: 12 };
+        let (count, _) = rx.reserve(&ring, &mut guest.direct(&mut hint), demand, lens.iter().copied());
+        let (put, result) = rx.put(&ring, &mut guest.direct(&mut hint), count / 2 + 1, &mut Ones);
+        assert!(put <= count && (result.is_err() || put == count.min(count / 2 + 1)));
+        rx.publish(&ring);
+        rx.wants_interrupt(&ring);
+        rx.set_flag(&ring, rx.pending(&ring));
+    }
+}
+
+fn raws() -> impl Strategy<Value = Vec<(Raw, bool)>> {
+    let address = prop_oneof![
+        4 => BASE..END,
+        1 => Just(END - 1),
+        1 => Just(BASE + LEN as u64 / 2 - 8),
+        2 => BASE + 0x100..BASE + 0x400,
+        1 => any::<u64>(),
+    ];
+    let len =
+        prop_oneof![4 => 1u32..4096, 1 => Just(0), 2 => (1u32..12).prop_map(|n| 16 * n), 1 => any::<u32>()];
+    let flags = prop_oneof![4 => 0u16..8, 1 => any::<u16>()];
+    let other = prop_oneof![4 => 0u16..SIZE, 1 => any::<u16>()];
+    prop::collection::vec(((address, len, flags, other), any::<bool>()), 0..64)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_ring_makes_a_device_leave_the_memory(
+        packed in any::<bool>(),
+        event_idx in any::<bool>(),
+        mergeable in any::<bool>(),
+        raws in raws(),
+        available in prop::collection::vec(any::<u16>(), 0..12),
+        base in any::<u16>(),
+        lens in prop::collection::vec(prop_oneof![1u32..2000, any::<u32>()], 0..70),
+    ) {
+        let guest = Guest::new();
+        let layout = Layout { event_idx, ..layout(packed) };
+        for (number, ((address, len, flags, other), here)) in raws.iter().enumerate() {
+            let flags = if packed && *here { flags & !0x8000 | 0x80 } else { *flags };
+            store(&guest, BASE + 16 * number as u64, packed, (*address, *len, flags, *other));
+        }
+        for (number, word) in available.iter().enumerate() {
+            let word = if number > 1 { word % (SIZE + 1) } else { base.wrapping_add(word % (SIZE + 2)) };
+            guest.write(BASE + 16 * u64::from(SIZE) + 2 * number as u64, &word.to_le_bytes());
+        }
+        let at = Cursor::from_base(if packed { base % SIZE | 0x8000 } else { base }, packed, SIZE);
+        use_ring(&guest, &layout, at, at, mergeable, &lens);
+        prop_assert!(guest.guards_hold());
+    }
+
+    #[test]
+    fn random_bytes_are_a_ring_of_no_harm(
+        packed in any::<bool>(),
+        bytes in prop::collection::vec(any::<u8>(), 0..512),
+        base in any::<u16>(),
+    ) {
+        let guest = Guest::new();
+        guest.write(BASE, &bytes);
+        let at = Cursor::from_base(base, packed, SIZE);
+        use_ring(&guest, &layout(packed), at, at, true, &[60; 64]);
+        prop_assert!(guest.guards_hold());
+    }
+
+    #[test]
+    fn a_driver_survives_any_device(
+        packed in any::<bool>(),
+        rounds in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 1..20),
+    ) {
+        let guest = Guest::new();
+        let layout = layout(packed);
+        let mut driver = Driver::new(&layout, guest.areas(&layout, BASE)).unwrap();
+        for bytes in rounds {
+            let buffer = ringway_virtq::Buffer { address: DATA, len: 64, write: false };
+            while driver.add(&[buffer, buffer], None).is_some() {}
+            driver.publish();
+            driver.wants_kick();
+            guest.write(BASE, &bytes);
+            for _ in 0..20 {
+                if !matches!(driver.take_used(), Ok(Some(_))) {
+                    break;
+                }
+            }
+            prop_assert!(driver.free() <= usize::from(SIZE));
+        }
+        prop_assert!(guest.guards_hold());
+    }
+}

@@ -1,0 +1,344 @@
+//! Driver against device: what goes in comes out, in either format, however it is cut up.
+
+mod common;
+
+use common::{BASE, Guest, LEN, start};
+use proptest::prelude::*;
+use ringway_mem::{Hint, SpanMut};
+use ringway_virtq::{
+    Buffer, Demand, Driver, Fill, Indirect, Layout, Ring, RxDevice, Signals, TxDevice, Verdict,
+};
+use std::collections::VecDeque;
+
+/// Where buffers and tables begin, behind the ring.
+const BUFFERS: u64 = BASE + 0x1_0000;
+
+fn layouts() -> impl Strategy<Value = Layout> {
+    let sizes = prop_oneof![Just(4u16), Just(8), Just(16), Just(64)];
+    let packed = prop_oneof![Just(3u16), Just(5), Just(16), Just(61)];
+    let event_idx = any::<bool>();
+    prop_oneof![
+        (sizes, event_idx).prop_map(|(size, event_idx)| Layout {
+            packed: false,
+            size,
+            event_idx,
+            indirect: true
+        }),
+        (packed, event_idx).prop_map(|(size, event_idx)| Layout {
+            packed: true,
+            size,
+            event_idx,
+            indirect: true
+        }),
+    ]
+}
+
+/// Hands out memory in order, round and round; what is in flight is far less than a round.
+struct Heap(u64);
+
+impl Heap {
+    fn take(&mut self, len: usize) -> u64 {
+        let end = BASE + LEN as u64;
+        if self.0 + len as u64 > end {
+            self.0 = BUFFERS;
+        }
+        let at = self.0;
+        self.0 += len as u64;
+        at
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A chain of these lengths, with an indirect table or without.
+    Send(Vec<usize>, bool),
+    /// Look at so many chains, skip some, release so many of the rest.
+    Serve { max: usize, skip: usize, release: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let lens = prop::collection::vec(1usize..300, 1..6);
+    let step = prop_oneof![
+        3 => (lens, any::<bool>()).prop_map(|(lens, indirect)| Step::Send(lens, indirect)),
+        2 => (1usize..70, 2usize..9, 0usize..70)
+            .prop_map(|(max, skip, release)| Step::Serve { max, skip, release }),
+    ];
+    prop::collection::vec(step, 1..400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn chains_are_shown_as_they_were_made_and_come_back_in_order(layout in layouts(), steps in steps()) {
+        let guest = Guest::new();
+        let ring = guest.ring(&layout, BASE);
+        let mut driver = Driver::new(&layout, guest.areas(&layout, BASE)).unwrap();
+        let mut device = TxDevice::new(start(&layout), start(&layout));
+        let mut hint = Hint::default();
+        let mut heap = Heap(BASE + (LEN / 2) as u64 - 200);
+        let mut under_way: VecDeque<(u16, Vec<u8>)> = VecDeque::new();
+        let mut number = 0u8;
+        for step in steps {
+            match step {
+                Step::Send(lens, indirect) => {
+                    let mut bytes = Vec::new();
+                    let chain: Vec<Buffer> = lens.iter().map(|&len| {
+                        number = number.wrapping_add(1);
+                        let address = heap.take(len);
+                        guest.write(address, &vec![number; len]);
+                        bytes.extend(vec![number; len]);
+                        Buffer { address, len: len as u32, write: false }
+                    }).collect();
+                    let size = 16 * chain.len();
+                    let fits = chain.len() <= usize::from(layout.size);
+                    let table = indirect.then(|| {
+                        let half = BASE + (LEN / 2) as u64;
+                        let mut address = heap.take(size);
+                        if address < half && address + size as u64 > half {
+                            address = heap.take(size + 512) + 512;
+                        }
+                        Indirect { address, table: guest.span(address, size) }
+                    });
+                    if fits && let Some(id) = driver.add(&chain, table) {
+                        driver.publish();
+                        under_way.push_back((id, bytes));
+                    }
+                }
+                Step::Serve { max, skip, release } => {
+                    let (mut seen, mut kept) = (0, 0);
+                    let mut wrong = None;
+                    let result = device.peek(&ring, &mut guest.direct(&mut hint), max, |parts| {
+                        let mut bytes = Vec::new();
+                        for part in parts {
+                            let mut piece = vec![0; part.len()];
+                            part.read(&mut piece);
+                            bytes.extend(piece);
+                        }
+                        if under_way.get(seen).is_none_or(|(_, sent)| *sent != bytes) {
+                            wrong = Some(seen);
+                        }
+                        seen += 1;
+                        if seen % skip == 0 {
+                            return Verdict::Skip;
+                        }
+                        kept += 1;
+                        Verdict::Take
+                    });
+                    prop_assert_eq!(result, Ok(()));
+                    prop_assert_eq!(wrong, None);
+                    prop_assert_eq!(seen, max.min(64).min(under_way.len()));
+                    let first = release.min(kept);
+                    let mut released = device.release(&ring, first / 2);
+                    released += device.release(&ring, first - first / 2);
+                    prop_assert!(released >= first);
+                    for _ in 0..released {
+                        let (id, _) = under_way.pop_front().unwrap();
+                        prop_assert_eq!(driver.take_used(), Ok(Some((id, 0))));
+                    }
+                    prop_assert_eq!(driver.take_used(), Ok(None));
+                    prop_assert_eq!(device.pending(&ring), !under_way.is_empty());
+                    // A device that is new to the ring goes on where this one was.
+                    let (at, used) = device.position();
+                    device = TxDevice::new(at, used);
+                }
+            }
+        }
+        prop_assert!(guest.guards_hold());
+    }
+}
+
+/// Writes each frame's number all over it, behind a header that holds how many buffers it lies in.
+struct Numbers<'a> {
+    first: u8,
+    lens: &'a [u32],
+    buffers: u16,
+    frame: usize,
+    at: usize,
+    lost: Vec<usize>,
+}
+
+const HEADER: usize = 2;
+
+impl Numbers<'_> {
+    fn bytes(&self) -> Vec<u8> {
+        let number = self.first.wrapping_add(self.frame as u8);
+        let mut bytes = self.buffers.to_le_bytes().to_vec();
+        bytes.resize(HEADER + self.lens[self.frame] as usize, number);
+        bytes
+    }
+}
+
+impl Fill for Numbers<'_> {
+    fn whole(&mut self, frame: usize, to: SpanMut<'_>) {
+        self.begin(frame, 1);
+        assert_eq!(to.len(), self.bytes().len());
+        self.part(to);
+    }
+
+    fn begin(&mut self, frame: usize, buffers: u16) {
+        (self.frame, self.buffers, self.at) = (frame, buffers, 0);
+    }
+
+    fn part(&mut self, to: SpanMut<'_>) {
+        self.at += to.write(&self.bytes()[self.at..]);
+    }
+
+    fn lost(&mut self, frame: usize) {
+        self.lost.push(frame);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    /// A buffer of these descriptors.
+    Post(Vec<usize>, bool),
+    /// Reserve for these frames, put so many.
+    Deliver(Vec<u32>, usize),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let lens = prop::collection::vec(1usize..120, 1..4);
+    let frames = prop::collection::vec(1u32..260, 1..20);
+    let act = prop_oneof![
+        3 => (lens, any::<bool>()).prop_map(|(lens, indirect)| Act::Post(lens, indirect)),
+        1 => (frames, 0usize..24).prop_map(|(frames, put)| Act::Deliver(frames, put)),
+    ];
+    prop::collection::vec(act, 1..300)
+}
+
+/// Buffers of a ring, in the order they were posted.
+type Posted = VecDeque<(u16, Vec<Buffer>)>;
+
+/// Takes one used buffer off the driver's ring; what was written to it.
+fn collect_buffer(guest: &Guest, driver: &mut Driver<'_>, posted: &mut Posted) -> Vec<u8> {
+    let (id, len) = driver.take_used().unwrap().expect("a buffer was used");
+    let (expected, chain) = posted.pop_front().unwrap();
+    assert_eq!(id, expected);
+    let mut left = len as usize;
+    let mut bytes = Vec::new();
+    for buffer in chain {
+        let count = left.min(buffer.len as usize);
+        bytes.extend(guest.read(buffer.address, count));
+        left -= count;
+    }
+    assert_eq!(left, 0, "more than the buffer holds");
+    bytes
+}
+
+/// The same for one frame, header included.
+fn collect(guest: &Guest, driver: &mut Driver<'_>, posted: &mut Posted) -> Vec<u8> {
+    let mut bytes = collect_buffer(guest, driver, posted);
+    for _ in 1..u16::from_le_bytes([bytes[0], bytes[1]]) {
+        bytes.extend(collect_buffer(guest, driver, posted));
+    }
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn frames_arrive_whole_or_not_at_all(
+        layout in layouts(),
+        mergeable in any::<bool>(),
+        acts in acts(),
+    ) {
+        let guest = Guest::new();
+        let ring = guest.ring(&layout, BASE);
+        let mut driver = Driver::new(&layout, guest.areas(&layout, BASE)).unwrap();
+        let mut device = RxDevice::new(start(&layout), start(&layout));
+        let mut heap = Heap(BASE + (LEN / 2) as u64 - 200);
+        let mut posted = Posted::new();
+        let mut number = 0u8;
+        let demand = Demand { mergeable, header: HEADER as u32 };
+        for act in acts {
+            match act {
+                Act::Post(lens, indirect) => {
+                    post(&guest, &mut driver, &mut heap, &mut posted, &lens, indirect, &layout);
+                }
+                Act::Deliver(lens, put) => {
+                    deliver(&guest, &ring, &mut driver, &mut device, &mut posted, demand, &lens, put, number);
+                    number = number.wrapping_add(lens.len() as u8);
+                    let (at, used) = device.position();
+                    device = RxDevice::new(at, used);
+                }
+            }
+        }
+        prop_assert!(guest.guards_hold());
+    }
+}
+
+fn post(
+    guest: &Guest,
+    driver: &mut Driver<'_>,
+    heap: &mut Heap,
+    posted: &mut Posted,
+    lens: &[usize],
+    indirect: bool,
+    layout: &Layout,
+) {
+    let chain: Vec<Buffer> = lens
+        .iter()
+        // At least the header fits into the first descriptor.
+        .map(|&len| Buffer { address: heap.take(len + HEADER), len: (len + HEADER) as u32, write: true })
+        .collect();
+    if chain.len() > usize::from(layout.size) {
+        return;
+    }
+    let size = 16 * chain.len();
+    let table = indirect.then(|| {
+        let address = heap.take(size + 16).next_multiple_of(16);
+        Indirect {
+            address,
+            table: guest
+                .memory
+                .span_mut(address, size as u32, &mut Hint::default())
+                .unwrap_or(SpanMut::of(&mut [])),
+        }
+    });
+    if table.is_some_and(|table| table.table.is_empty()) {
+        return;
+    }
+    if let Some(id) = driver.add(&chain, table) {
+        driver.publish();
+        posted.push_back((id, chain));
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn deliver(
+    guest: &Guest,
+    ring: &Ring<'_>,
+    driver: &mut Driver<'_>,
+    device: &mut RxDevice,
+    posted: &mut Posted,
+    demand: Demand,
+    lens: &[u32],
+    put: usize,
+    first: u8,
+) {
+    let mut hint = Hint::default();
+    let (fits, result) = device.reserve(ring, &mut guest.direct(&mut hint), demand, lens.iter().copied());
+    assert_eq!(result, Ok(()));
+    let mut fill = Numbers { first, lens, buffers: 0, frame: 0, at: 0, lost: Vec::new() };
+    let (done, result) = device.put(ring, &mut guest.direct(&mut hint), put, &mut fill);
+    assert_eq!((done, result), (put.min(fits), Ok(())));
+    assert_eq!(driver.take_used(), Ok(None), "nothing shows before it is published");
+    device.publish(ring);
+    for frame in (0..done).filter(|frame| !fill.lost.contains(frame)) {
+        let bytes = collect(guest, driver, posted);
+        let number = first.wrapping_add(frame as u8);
+        assert_eq!(bytes.len(), HEADER + lens[frame] as usize);
+        assert!(bytes[HEADER..].iter().all(|&byte| byte == number));
+    }
+    assert_eq!(driver.take_used(), Ok(None));
+    if demand.mergeable {
+        assert!(fill.lost.is_empty());
+    }
+    // What did not fit is what the posted buffers have no room for.
+    if fits < lens.len() && demand.mergeable && done == fits {
+        let room: u32 = posted.iter().flat_map(|(_, chain)| chain).map(|buffer| buffer.len).sum();
+        assert!(room < lens[fits] + HEADER as u32);
+    }
+}
