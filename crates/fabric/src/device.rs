@@ -3,9 +3,10 @@
 use crate::proto::{self, Kind};
 use ringway_frame::{CountersRef, LARGEST};
 use ringway_host::{EventFd, HostError, Mapping};
-use ringway_port::ring::{Fault, RingPort};
+use ringway_port::ring::RingPort;
+use ringway_port::tap::{AttachError, Lost, TapPort};
 use ringway_port::vhost_user::{Backend, BackendError, State, Without};
-use ringway_port::{Doorbell, Queue, null, ring, source, vhost_user};
+use ringway_port::{Doorbell, Queue, null, ring, source, tap, vhost_user};
 use ringway_ring::RingMemory;
 use ringway_wire::MacAddress;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -36,6 +37,9 @@ pub enum DeviceError {
         /// How many there were.
         given: usize,
     },
+    /// The interface doesn't fit.
+    #[error(transparent)]
+    Tap(#[from] AttachError),
     /// The ring is none of ours.
     #[error("the ring: {0}")]
     Ring(ringway_ring::LayoutError),
@@ -55,10 +59,28 @@ pub struct Gone {
     pub fault: bool,
 }
 
-/// Where a ring port's fault waits for the thread that serves the port.
+/// Where what a worker saw of a peer waits for the thread that serves the port.
 pub struct Alarm {
     bell: Arc<EventFd>,
-    fault: Mutex<Option<Fault>>,
+    gone: Mutex<Option<Gone>>,
+}
+
+impl Alarm {
+    fn new(bell: &Arc<EventFd>) -> Arc<Alarm> {
+        Arc::new(Alarm { bell: bell.clone(), gone: Mutex::new(None) })
+    }
+
+    fn raise(&self, gone: Gone) {
+        // Held for a store only, by either side.
+        if let Ok(mut place) = self.gone.lock() {
+            *place = Some(gone);
+        }
+        self.bell.signal();
+    }
+
+    fn take(&self) -> Option<Gone> {
+        self.gone.lock().ok().and_then(|mut gone| gone.take())
+    }
 }
 
 /// What is behind a port.
@@ -73,6 +95,13 @@ pub enum Device {
         alarm: Arc<Alarm>,
         /// A program is attached.
         attached: bool,
+    },
+    /// The host's stack.
+    Tap {
+        /// Where the interface attaches.
+        port: Box<TapPort>,
+        /// Its end.
+        alarm: Arc<Alarm>,
     },
     /// Nobody: it works by itself.
     Lone,
@@ -101,7 +130,17 @@ impl Device {
                 let config = source::Config::new((*size).min(LARGEST), parse_mac(from)?, parse_mac(to)?);
                 Ok((Device::Lone, vec![source::queue(&config)?]))
             }
-            Kind::Tap { .. } => Err(DeviceError::NoPeer("tap")),
+            Kind::Tap { mtu, offloads, .. } => {
+                let alarm = Alarm::new(bell);
+                let told = alarm.clone();
+                let lost: Lost = Arc::new(move || {
+                    let reason = "the interface is gone".to_string();
+                    told.raise(Gone { reason, fault: false });
+                });
+                let config = tap::Config { mtu: *mtu, offloads: *offloads };
+                let (port, queues) = TapPort::new(config, doorbells, counters, &lost)?;
+                Ok((Device::Tap { port: Box::new(port), alarm }, queues))
+            }
         }
     }
 
@@ -120,6 +159,7 @@ impl Device {
                 *attached = true;
                 Ok(())
             }
+            Device::Tap { port, .. } => Ok(port.attach(descriptors)?),
             Device::Lone => Err(DeviceError::NoPeer("null or source")),
         }
     }
@@ -132,6 +172,7 @@ impl Device {
                 port.detach();
                 *attached = false;
             }
+            Device::Tap { port, .. } => port.detach(),
             Device::Lone => {}
         }
     }
@@ -140,7 +181,7 @@ impl Device {
     pub fn session(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Device::VhostUser(backend) => backend.fd(),
-            Device::Ring { .. } | Device::Lone => None,
+            Device::Ring { .. } | Device::Tap { .. } | Device::Lone => None,
         }
     }
 
@@ -158,11 +199,15 @@ impl Device {
                 result.map_err(|error| Gone { reason: error.to_string(), fault: error.is_fault() })
             }
             Device::Ring { port, alarm, attached } => {
-                let fault = alarm.fault.lock().ok().and_then(|mut fault| fault.take());
-                let Some(fault) = fault else { return Ok(()) };
+                let Some(gone) = alarm.take() else { return Ok(()) };
                 port.detach();
                 *attached = false;
-                Err(Gone { reason: fault.to_string(), fault: true })
+                Err(gone)
+            }
+            Device::Tap { port, alarm } => {
+                let Some(gone) = alarm.take() else { return Ok(()) };
+                port.detach();
+                Err(gone)
             }
             Device::Lone => Ok(()),
         }
@@ -180,7 +225,8 @@ impl Device {
                 (state, backend.detail())
             }
             Device::Ring { attached: false, .. } => ("waiting", String::new()),
-            Device::Ring { attached: true, .. } | Device::Lone => ("up", String::new()),
+            Device::Tap { port, .. } if !port.is_attached() => ("waiting", String::new()),
+            Device::Ring { .. } | Device::Tap { .. } | Device::Lone => ("up", String::new()),
         }
     }
 }
@@ -190,19 +236,14 @@ fn ring_device(
     counters: &[CountersRef],
     bell: &Arc<EventFd>,
 ) -> (Device, Vec<Queue>) {
-    let alarm = Arc::new(Alarm { bell: bell.clone(), fault: Mutex::new(None) });
+    let alarm = Alarm::new(bell);
     let told = alarm.clone();
-    let broken = move |fault| {
-        // Held for a store only, by either side.
-        if let Ok(mut place) = told.fault.lock() {
-            *place = Some(fault);
-        }
-        told.bell.signal();
-    };
+    let broken = move |fault: ring::Fault| told.raise(Gone { reason: fault.to_string(), fault: true });
     let counters = counters.first().cloned().unwrap_or_else(CountersRef::private);
     let silent: Arc<dyn Doorbell> = Arc::new(ringway_port::Silent);
     let doorbell = doorbells.into_iter().next().unwrap_or(silent);
-    let config = ring::Config { counters, doorbell, broken: Arc::new(broken) };
+    let policy = ringway_ring::Policy::default();
+    let config = ring::Config { counters, doorbell, broken: Arc::new(broken), policy };
     let (port, queues) = RingPort::new(config);
     (Device::Ring { port: Box::new(port), alarm, attached: false }, queues)
 }

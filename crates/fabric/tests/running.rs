@@ -1,4 +1,5 @@
 //! A fabric that runs, with ports that need no peer.
+#![allow(clippy::unwrap_used)]
 
 use ringway_fabric::proto::{Kind, Lookup, Poll, Port, To, Worker};
 use ringway_fabric::{Fabric, FabricError};
