@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Messages handled before others get their turn. Attack: a front-end that sends without end would keep the thread
-/// from every other port.
+/// Messages handled before others get their turn. Attack: a front-end that sends without end would keep the
+/// thread from every other port.
 const MESSAGES: usize = 64;
 
 /// Why a connection ended. The text is for people.
@@ -105,13 +105,14 @@ impl Backend {
         Ok(())
     }
 
-    /// The socket, while there is a front-end: [`Backend::readable`] is to be called whenever it is readable (level,
-    /// not edge), and now and then.
+    /// The socket, while there is a front-end: [`Backend::readable`] is to be called whenever it is readable
+    /// (level, not edge), and now and then.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.connection.as_ref().map(|connection| connection.stream.as_fd())
     }
 
-    /// Handles what has arrived, and looks whether the guest broke a ring meanwhile. After an error there is no front-end any more, and the next can be connected.
+    /// Handles what has arrived, and looks whether the guest broke a ring meanwhile. After an error there is
+    /// no front-end any more, and the next can be connected.
     pub fn readable(&mut self) -> Result<(), BackendError> {
         let result = self.receive();
         if let Err(error) = &result {
