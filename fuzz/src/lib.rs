@@ -1,0 +1,35 @@
+//! What the fuzz targets do, as plain functions: each takes bytes of a peer's making, and panics where
+//! something that must hold doesn't. `fuzz_targets` hands them to libFuzzer; `tests/mutations.rs` runs them
+//! on mutated seeds with a stable compiler.
+
+pub mod fabric_file;
+pub mod headers;
+pub mod offload;
+pub mod pcap;
+pub mod pcapng;
+pub mod ring;
+pub mod vhost_user;
+pub mod virtq;
+
+/// One target.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name, also that of its file and of its corpus.
+    pub name: &'static str,
+    /// What it does with bytes.
+    pub run: fn(&[u8]),
+    /// Bytes that a peer would honestly send, to begin with.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "fabric_file", run: fabric_file::run, seeds: fabric_file::seeds },
+    Target { name: "headers", run: headers::run, seeds: headers::seeds },
+    Target { name: "offload", run: offload::run, seeds: offload::seeds },
+    Target { name: "pcap", run: pcap::run, seeds: pcap::seeds },
+    Target { name: "pcapng", run: pcapng::run, seeds: pcapng::seeds },
+    Target { name: "ring", run: ring::run, seeds: ring::seeds },
+    Target { name: "vhost_user", run: vhost_user::run, seeds: vhost_user::seeds },
+    Target { name: "virtq", run: virtq::run, seeds: virtq::seeds },
+];
