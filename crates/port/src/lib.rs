@@ -6,6 +6,7 @@ pub mod offload;
 pub mod pipe;
 pub mod ring;
 pub mod source;
+pub mod tap;
 pub mod vhost_user;
 
 pub use doorbell::{Doorbell, Silent};

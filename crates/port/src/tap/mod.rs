@@ -1,0 +1,136 @@
+//! TAP: the host's own stack as a peer.
+//!
+//! What the stack transmits is read into memory of ours, a system call a frame of up to 64 KB. What it receives is
+//! written from wherever it lies: the kernel copies it once.
+
+pub mod open;
+mod rx;
+mod tx;
+
+use crate::{Doorbell, Queue};
+use ringway_frame::CountersRef;
+use ringway_host::HostError;
+use ringway_mem::{Published, Turn};
+use rx::TapRx;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tx::TapTx;
+
+/// What a port needs to know of its interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// MTU of the interface.
+    pub mtu: u16,
+    /// Whether it was opened with offloads.
+    pub offloads: bool,
+}
+
+/// Why an interface can't be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// A queue has no descriptor, or a descriptor no queue.
+    #[error("the port has {queues} queues, the interface {descriptors}; open it with as many")]
+    Queues {
+        /// Queue pairs of the port.
+        queues: usize,
+        /// Descriptors that came.
+        descriptors: usize,
+    },
+}
+
+/// One queue's descriptor, while there is an interface.
+#[derive(Debug, Default)]
+struct Open {
+    fd: Option<Arc<OwnedFd>>,
+    /// The kernel said that the interface is gone.
+    gone: AtomicBool,
+}
+
+/// What both directions of a queue share.
+#[derive(Clone)]
+struct Shared {
+    open: Arc<Published<Open>>,
+    doorbell: Arc<dyn Doorbell>,
+    counters: CountersRef,
+    config: Config,
+    lost: Lost,
+}
+
+/// Called, from a worker, when the kernel says that the interface is gone.
+pub type Lost = Arc<dyn Fn() + Send + Sync>;
+
+impl Shared {
+    #[inline]
+    fn fd<'t>(&self, turn: &'t Turn<'_>) -> Option<&'t Arc<OwnedFd>> {
+        let open = self.open.read(turn);
+        open.fd.as_ref().filter(|_| !open.gone.load(Ordering::Relaxed))
+    }
+
+    #[cold]
+    fn lose(&self, turn: &Turn<'_>) {
+        if !self.open.read(turn).gone.swap(true, Ordering::Relaxed) {
+            (self.lost)();
+        }
+    }
+}
+
+/// The handle by which an interface comes to a port and goes.
+pub struct TapPort {
+    queues: Vec<Shared>,
+    attached: bool,
+}
+
+impl TapPort {
+    /// A port without an interface, and its queues: one for each of `counters`. Fails without memory for its frames.
+    pub fn new(
+        config: Config,
+        doorbells: Vec<Arc<dyn Doorbell>>,
+        counters: &[CountersRef],
+        lost: &Lost,
+    ) -> Result<(TapPort, Vec<Queue>), HostError> {
+        let mut port = TapPort { queues: Vec::new(), attached: false };
+        let mut queues = Vec::new();
+        for (counters, doorbell) in counters.iter().zip(doorbells) {
+            let open = Arc::new(Published::new(Arc::new(Open::default())));
+            let shared = Shared { open, doorbell, counters: counters.clone(), config, lost: lost.clone() };
+            let tx = Box::new(TapTx::new(shared.clone())?);
+            queues.push(Queue { tx, rx: Box::new(TapRx::new(shared.clone())) });
+            port.queues.push(shared);
+        }
+        Ok((port, queues))
+    }
+
+    /// An interface is there: one descriptor a queue. Replaces the one before.
+    pub fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), AttachError> {
+        if descriptors.len() != self.queues.len() {
+            let (queues, descriptors) = (self.queues.len(), descriptors.len());
+            return Err(AttachError::Queues { queues, descriptors });
+        }
+        for (shared, fd) in self.queues.iter().zip(descriptors) {
+            replace(shared, Some(Arc::new(fd)));
+        }
+        self.attached = true;
+        Ok(())
+    }
+
+    /// The interface is gone, or is to go. Its descriptors are closed when this returns.
+    pub fn detach(&mut self) {
+        for shared in &self.queues {
+            replace(shared, None);
+        }
+        self.attached = false;
+    }
+
+    /// Whether there is an interface.
+    pub fn is_attached(&self) -> bool {
+        self.attached
+    }
+}
+
+fn replace(shared: &Shared, fd: Option<Arc<OwnedFd>>) {
+    shared.doorbell.unwatch();
+    let open = Arc::new(Open { fd, gone: AtomicBool::new(false) });
+    drop(ringway_host::reclaim(shared.open.replace(open)));
+    shared.doorbell.wake();
+}

@@ -1,0 +1,78 @@
+//! Frames that the host's stack receives.
+
+use super::Shared;
+use ringway_frame::{Burst, Caps, HEAD, Needs, Offload, Reason, RxQueue};
+use ringway_host::{TapFault, tap_knows_uso, tap_write};
+use ringway_mem::Turn;
+use std::os::fd::AsFd;
+
+/// An Ethernet header and two VLAN tags.
+const FRAMING: u32 = 14 + 8;
+/// Bytes of headers of a long frame whose sender doesn't say how many there are. The kernel puts so many into one piece
+/// of memory and the rest into pages; with none said it looks for one piece that holds the frame.
+const HEADERS: u16 = 128;
+/// Frames up to this length go into one piece of memory.
+const SHORT: u32 = 2048;
+
+pub(super) struct TapRx {
+    shared: Shared,
+    caps: Caps,
+}
+
+impl TapRx {
+    pub fn new(shared: Shared) -> TapRx {
+        // The stack needs nothing done: it takes what it would otherwise have made itself, offloads or not.
+        let tcp = Needs::CSUM.with(Needs::TSO4).with(Needs::TSO6).with(Needs::ECN);
+        let all = if tap_knows_uso() { tcp.with(Needs::USO) } else { tcp };
+        let offloads = if shared.config.offloads { all } else { Needs::NONE };
+        let caps = Caps { offloads, largest: u32::from(shared.config.mtu) + FRAMING };
+        TapRx { shared, caps }
+    }
+}
+
+impl RxQueue for TapRx {
+    fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps> {
+        self.shared.fd(turn).map(|_| self.caps)
+    }
+
+    /// The stack has room, or drops what it has no room for. It never says which.
+    fn reserve(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, which: &[u16]) -> usize {
+        which.len()
+    }
+
+    /// Writes the frames. The stack sees them at once: to hold them until they are published, they would have to be
+    /// copied once more.
+    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) {
+        let Some(fd) = self.shared.fd(turn) else {
+            return self.shared.counters.drop_rx(Reason::Down, which.len());
+        };
+        for (done, &frame) in which.iter().enumerate() {
+            let frame = usize::from(frame);
+            let meta = burst.meta(frame);
+            let head = &burst.head(frame)[..HEAD.min(meta.len as usize)];
+            let header = said(meta.offload, meta.len).to_bytes();
+            let reason = match tap_write(fd.as_fd(), &header, head, burst.tail(frame)) {
+                Ok(()) => continue,
+                Err(TapFault::Again | TapFault::NoMemory) => Reason::Full,
+                Err(TapFault::Down) => Reason::Down,
+                Err(TapFault::Refused) => Reason::System,
+                Err(TapFault::Gone) => {
+                    self.shared.lose(turn);
+                    return self.shared.counters.drop_rx(Reason::Down, which.len() - done);
+                }
+            };
+            self.shared.counters.drop_rx(reason, 1);
+        }
+    }
+
+    fn publish(&mut self, _turn: &Turn<'_>) {}
+}
+
+/// What the kernel is told of a frame.
+#[inline]
+fn said(offload: Offload, len: u32) -> Offload {
+    if len <= SHORT || offload.hdr_len != 0 {
+        return offload;
+    }
+    Offload { hdr_len: HEADERS, ..offload }
+}
