@@ -1,2 +1,62 @@
 //! The ringway program.
-fn main() {}
+
+mod arguments;
+mod check;
+mod client;
+mod fail;
+mod guest;
+mod log;
+mod ps;
+mod run_data;
+mod stats;
+mod table;
+mod target;
+mod text;
+mod up;
+
+use arguments::{Arguments, Command, GuestCommand, SwitchCommand};
+use clap::{CommandFactory, Parser};
+use fail::Fail;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fail) => {
+            fail.print();
+            ExitCode::from(fail.code())
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Fail> {
+    let Arguments { target, json, command } = arguments;
+    match command {
+        Command::Up(up) => up::up(&target, json, up),
+        Command::Apply { file } => up::apply(&target, json, &file),
+        Command::Down => up::down(&target, json),
+        Command::Check { file } => check::check(&target, json, &file),
+        Command::Ps => ps::ps(&target, json),
+        Command::Stats(options) => stats::stats(&target, json, &options),
+        Command::Switch { command: SwitchCommand::Table { name } } => table::table(&target, json, &name),
+        Command::Guest { command } => match command {
+            GuestCommand::List => guest::list(&target, json),
+            GuestCommand::Start { names } => guest::start(&target, json, &names),
+            GuestCommand::Stop { names } => guest::stop(&target, json, &names),
+            GuestCommand::Exec { name, timeout, command } => {
+                guest::exec(&target, json, &name, timeout, &command.join(" "))
+            }
+            GuestCommand::Wait { names, timeout } => guest::wait(&target, json, &names, timeout),
+        },
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "ringway", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Openapi => {
+            text::json(&ringway_control::api::description());
+            Ok(())
+        }
+        Command::Data { log } => run_data::run(log),
+    }
+}

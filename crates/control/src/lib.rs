@@ -1,4 +1,14 @@
 //! The fabric file, the control API, guests: the control process.
 
+pub mod api;
+mod change;
+mod control;
+mod data;
+mod engine;
 pub mod file;
 pub mod guest;
+mod guests;
+mod open;
+pub mod run_dir;
+
+pub use control::{ControlError, Options, run};

@@ -6,7 +6,7 @@ use ringway_control::file::{Host, Kind, Lookup, To, read};
 use std::path::{Path, PathBuf};
 
 fn host() -> Host {
-    Host { cores: vec![0, 1], run: Some(PathBuf::from("/run/ringway/default")) }
+    Host { cores: vec![0, 1], base: Some(PathBuf::from("/run/ringway")) }
 }
 
 fn examples(folder: &str) -> Vec<(String, String)> {

@@ -178,33 +178,28 @@ fn lookups(fabric: &Fabric, notes: &Notes) {
 }
 
 fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
-    let run = fabric.run.as_ref().or(host.run.as_ref());
+    let run = fabric.run.clone().or_else(|| host.base.as_ref().map(|base| base.join(&fabric.name)));
     let mut taken: HashMap<PathBuf, &str> = HashMap::new();
     for port in &fabric.ports {
-        let several = port.kind.sockets().len() > 1;
-        for (index, socket) in port.kind.sockets().iter().enumerate() {
-            if socket.path.as_os_str().is_empty() {
-                continue;
-            }
-            let key = if several { format!("sockets.{index}") } else { "socket".into() };
-            let at = notes.of(&format!("port.{}.{key}", port.name));
-            let path: PathBuf = match run {
-                Some(run) => run.join(&socket.path),
-                None => socket.path.clone(),
-            };
-            let length = path.as_os_str().len();
-            // What is too long by itself was noted already.
-            if length > SOCKET_PATH && socket.path.as_os_str().len() <= SOCKET_PATH {
-                let what = format!("the socket's path {} has {length} bytes", path.display());
-                notes.wrong(&at, what, format!("a UNIX socket's path has {SOCKET_PATH} at most"));
-            }
-            // `a.sock` and `./a.sock` are one.
-            let path: PathBuf = path.components().collect();
-            if let Some(other) = taken.insert(path, &port.name) {
-                let whose = if other == port.name { "its other end".into() } else { format!("port {other}") };
-                let what = format!("{whose} has the socket {} too", socket.path.display());
-                notes.wrong(&at, what, "give each a socket of its own");
-            }
+        let Some(socket) = port.kind.socket().filter(|socket| !socket.path.as_os_str().is_empty()) else {
+            continue;
+        };
+        let at = notes.of(&format!("port.{}.socket", port.name));
+        let path: PathBuf = match &run {
+            Some(run) => run.join(&socket.path),
+            None => socket.path.clone(),
+        };
+        let length = path.as_os_str().len();
+        // What is too long by itself was noted already.
+        if length > SOCKET_PATH && socket.path.as_os_str().len() <= SOCKET_PATH {
+            let what = format!("the socket's path {} has {length} bytes", path.display());
+            notes.wrong(&at, what, format!("a UNIX socket's path has {SOCKET_PATH} at most"));
+        }
+        // `a.sock` and `./a.sock` are one.
+        let path: PathBuf = path.components().collect();
+        if let Some(other) = taken.insert(path, &port.name) {
+            let what = format!("port {other} has the socket {} too", socket.path.display());
+            notes.wrong(&at, what, "give each a socket of its own");
         }
     }
 }

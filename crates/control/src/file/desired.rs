@@ -111,8 +111,8 @@ pub enum Kind {
     },
     /// Two programs.
     Pipe {
-        /// Where the two ask for their ends.
-        sockets: [Socket; 2],
+        /// Where both ask for their ends.
+        socket: Socket,
         /// Geometry of both directions.
         shape: Shape,
     },
@@ -142,22 +142,20 @@ impl Kind {
         }
     }
 
-    /// Its sockets, if it has any.
-    pub fn sockets(&self) -> &[Socket] {
+    /// Its socket, if it has one.
+    pub fn socket(&self) -> Option<&Socket> {
         match self {
-            Kind::VhostUser(vhost) => std::slice::from_ref(&vhost.socket),
-            Kind::Ring { socket, .. } => std::slice::from_ref(socket),
-            Kind::Pipe { sockets, .. } => sockets,
-            Kind::Tap(_) | Kind::Null | Kind::Source { .. } => &[],
+            Kind::VhostUser(vhost) => Some(&vhost.socket),
+            Kind::Ring { socket, .. } | Kind::Pipe { socket, .. } => Some(socket),
+            Kind::Tap(_) | Kind::Null | Kind::Source { .. } => None,
         }
     }
 
-    fn sockets_mut(&mut self) -> &mut [Socket] {
+    fn socket_mut(&mut self) -> Option<&mut Socket> {
         match self {
-            Kind::VhostUser(vhost) => std::slice::from_mut(&mut vhost.socket),
-            Kind::Ring { socket, .. } => std::slice::from_mut(socket),
-            Kind::Pipe { sockets, .. } => sockets,
-            Kind::Tap(_) | Kind::Null | Kind::Source { .. } => &mut [],
+            Kind::VhostUser(vhost) => Some(&mut vhost.socket),
+            Kind::Ring { socket, .. } | Kind::Pipe { socket, .. } => Some(socket),
+            Kind::Tap(_) | Kind::Null | Kind::Source { .. } => None,
         }
     }
 }
@@ -175,7 +173,7 @@ pub struct VhostUser {
     pub mac: Option<Mac>,
     /// MTU offered to the guest.
     pub mtu: Option<u16>,
-    /// Features not to offer, of [`super::FEATURES`].
+    /// Features not to offer: names of [`ringway_port::vhost_user::Without`].
     pub without: Vec<String>,
 }
 
@@ -344,7 +342,7 @@ impl Fabric {
     /// the fabric file's.
     pub fn resolve(mut self, run: &Path, folder: &Path) -> Fabric {
         for port in &mut self.ports {
-            for socket in port.kind.sockets_mut() {
+            if let Some(socket) = port.kind.socket_mut() {
                 socket.path = run.join(&socket.path);
             }
         }

@@ -12,7 +12,6 @@ pub use desired::{
     Cidr, Fabric, Guest, GuestKind, HugePages, Kind, Lookup, Mac, Poll, Port, Shape, Socket, Switch, Tap, To,
     VhostUser, Worker,
 };
-pub use port::FEATURES;
 pub use problem::{Problem, Problems, nearest};
 pub use units::{show_duration, show_size};
 
@@ -34,8 +33,8 @@ const LARGEST: usize = 4 << 20;
 pub struct Host {
     /// Cores that workers may be pinned to.
     pub cores: Vec<usize>,
-    /// The run directory that relative socket paths belong to, if known.
-    pub run: Option<PathBuf>,
+    /// The directory of run directories, to which relative socket paths belong, if known.
+    pub base: Option<PathBuf>,
 }
 
 /// Reads the text of the file known to people as `file`.

@@ -3,39 +3,15 @@
 use super::desired::{Cidr, Kind, Mac, Port, Shape, Socket, Tap, To, VhostUser};
 use super::section::{Notes, Section, either};
 use super::{MAC_FIX, SOCKET_PATH, nearest};
-
-/// Features that a vhost-user port offers and `without` can take away: names of virtio 1.3 (5.1.3, 6) in lower case.
-pub const FEATURES: [&str; 22] = [
-    "csum",
-    "guest-csum",
-    "mtu",
-    "mac",
-    "guest-tso4",
-    "guest-tso6",
-    "guest-ecn",
-    "guest-uso4",
-    "guest-uso6",
-    "guest-announce",
-    "host-tso4",
-    "host-tso6",
-    "host-ecn",
-    "host-uso",
-    "mrg-rxbuf",
-    "status",
-    "ctrl-vq",
-    "mq",
-    "indirect-desc",
-    "event-idx",
-    "packed",
-    "in-order",
-];
+use ringway_port::vhost_user::{PAIRS, Without};
+use ringway_ring::{SLOTS_MAX, SLOTS_MIN};
 
 /// Kinds and the keys that each has besides those of all.
 const KINDS: [(&str, &[&str]); 6] = [
     ("vhost-user", &["socket", "role", "queues", "mac", "mtu", "without", "owner", "group", "mode"]),
     ("tap", &["interface", "queues", "mtu", "offloads", "namespace", "address"]),
     ("ring", &["socket", "slots", "slot-size", "owner", "group", "mode"]),
-    ("pipe", &["sockets", "slots", "slot-size", "owner", "group", "mode"]),
+    ("pipe", &["socket", "slots", "slot-size", "owner", "group", "mode"]),
     ("null", &[]),
     ("source", &["size", "to", "from"]),
 ];
@@ -66,7 +42,7 @@ pub fn port(mut section: Section<'_>, notes: &Notes) -> Option<Port> {
         "vhost-user" => vhost_user(&mut section, notes),
         "tap" => tap(&mut section),
         "ring" => Kind::Ring { socket: socket(&mut section, "socket"), shape: shape(&mut section) },
-        "pipe" => pipe(&mut section, notes),
+        "pipe" => Kind::Pipe { socket: socket(&mut section, "socket"), shape: shape(&mut section) },
         "source" => Kind::Source {
             size: section.size("size", 14..=65_549).unwrap_or(60) as u32,
             to: mac(&mut section, "to").unwrap_or(Mac([2, 0, 0, 0, 0, 2])),
@@ -87,10 +63,10 @@ fn vhost_user(section: &mut Section<'_>, notes: &Notes) -> Kind {
     let server = section.word("role", &[("server", true), ("client", false)]).unwrap_or(true);
     let without = section.strings("without", "[\"packed\"]").unwrap_or_default();
     for (index, feature) in without.iter().enumerate() {
-        if !FEATURES.contains(&&**feature) {
-            let fix = match nearest(feature, FEATURES) {
+        if !Without::names().any(|known| known == feature) {
+            let fix = match nearest(feature, Without::names()) {
                 Some(near) => format!("did you mean \"{near}\"?"),
-                None => format!("use {}", either(FEATURES)),
+                None => format!("use {}", either(Without::names())),
             };
             let at = notes.of(&format!("{}.without.{index}", section.path));
             notes.wrong(&at, format!("there is no feature \"{feature}\""), fix);
@@ -99,7 +75,7 @@ fn vhost_user(section: &mut Section<'_>, notes: &Notes) -> Kind {
     Kind::VhostUser(VhostUser {
         socket,
         server,
-        queues: section.number("queues", 1..=128).unwrap_or(1) as u16,
+        queues: section.number("queues", 1..=u64::from(PAIRS)).unwrap_or(1) as u16,
         mac: station(section, "mac"),
         mtu: section.number("mtu", 68..=65_535).map(|mtu| mtu as u16),
         without,
@@ -125,34 +101,6 @@ fn tap(section: &mut Section<'_>) -> Kind {
         namespace: section.string("namespace", "red"),
         address: section.string("address", "10.0.0.1/24").and_then(|text| cidr(section, "address", &text)),
     })
-}
-
-fn pipe(section: &mut Section<'_>, notes: &Notes) -> Kind {
-    let paths = section.strings("sockets", "[\"one.sock\", \"two.sock\"]");
-    let two = paths.as_ref().and_then(|paths| <[String; 2]>::try_from(paths.clone()).ok());
-    match (&paths, &two) {
-        (None, _) if !section.has("sockets") => {
-            section.missing("sockets", "add sockets = [\"one.sock\", \"two.sock\"]");
-        }
-        (Some(paths), None) => {
-            let what = format!("`sockets` lists {}", paths.len());
-            section.wrong("sockets", what, "a pipe has exactly two ends");
-        }
-        _ => {}
-    }
-    let paths = two.unwrap_or_default();
-    let path = section.path.clone();
-    for (index, socket) in paths.iter().enumerate() {
-        if socket.len() > SOCKET_PATH {
-            let fix = format!("a UNIX socket's path has {SOCKET_PATH} at most");
-            let what = format!("the socket's path has {} bytes", socket.len());
-            notes.wrong(&notes.of(&format!("{path}.sockets.{index}")), what, fix);
-        }
-    }
-    let (owner, group, mode) = rights(section);
-    let sockets =
-        paths.map(|path| Socket { path: path.into(), owner: owner.clone(), group: group.clone(), mode });
-    Kind::Pipe { sockets, shape: shape(section) }
 }
 
 fn socket(section: &mut Section<'_>, key: &'static str) -> Socket {
@@ -190,12 +138,12 @@ fn rights(section: &mut Section<'_>) -> (Option<String>, Option<String>, Option<
 }
 
 fn shape(section: &mut Section<'_>) -> Shape {
-    let slots = section.number("slots", 2..=65_536).unwrap_or(1024) as u32;
+    let slots = section.number("slots", u64::from(SLOTS_MIN)..=u64::from(SLOTS_MAX)).unwrap_or(512) as u32;
     if !slots.is_power_of_two() {
         let fix = format!("use a power of two, such as {}", slots.next_power_of_two());
         section.wrong("slots", format!("`slots` is {slots}"), fix);
     }
-    let slot_size = section.size("slot-size", 64..=128 << 10).unwrap_or(2048) as u32;
+    let slot_size = section.size("slot-size", 64..=32 << 10).unwrap_or(2048) as u32;
     if !slot_size.is_multiple_of(64) {
         let fix = format!("use a multiple of 64, such as \"{}B\"", slot_size.next_multiple_of(64));
         section.wrong("slot-size", format!("`slot-size` is {slot_size}"), fix);

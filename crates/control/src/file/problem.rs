@@ -29,6 +29,14 @@ pub struct Problems {
 }
 
 impl Problems {
+    /// Every problem with its line and column, from 1.
+    pub fn places(&self) -> impl Iterator<Item = (usize, usize, &Problem)> {
+        self.list.iter().map(|problem| {
+            let place = Place::of(&self.text, problem.at.start);
+            (place.line, place.column, problem)
+        })
+    }
+
     /// Every problem in words; with `excerpts` each followed by its source line and a caret below the place.
     pub fn render(&self, excerpts: bool) -> String {
         let mut out = String::new();

@@ -1,0 +1,285 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Connects virtual machines, programs and the host at memory speed, from user space.
+#[derive(Parser)]
+#[command(
+    name = "ringway",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  ringway up examples/two-guests.toml --detach   bring a fabric up
+  ringway ps                                     see its ports
+  ringway stats --watch                          see its rates
+  ringway down                                   take it down"
+)]
+pub struct Arguments {
+    /// Which fabric.
+    #[command(flatten)]
+    pub target: Target,
+    /// Print JSON, for programs.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Which running fabric a command is for. With one fabric up, it is that one.
+#[derive(Args, Clone)]
+pub struct Target {
+    /// The fabric's control socket.
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The fabric's name; for `up`, instead of the file's.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub fabric: Option<String>,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Bring a fabric up as a file says, and serve it until it is told to go down.
+    #[command(after_help = "\
+Ends with SIGINT, SIGTERM or `ringway down`, and takes away everything it made.
+
+Examples:
+  ringway up examples/two-guests.toml
+  ringway up lab.toml --detach
+  ringway --fabric second up lab.toml --detach   a second one from the same file
+  ringway up lab.toml --log json 2> lab.log")]
+    Up(Up),
+    /// Change the running fabric to what a file says now, one change at a time.
+    #[command(after_help = "\
+What the file leaves as it was is not touched. A wrong file changes nothing.
+
+Examples:
+  ringway apply lab.toml
+  ringway apply lab.toml --json")]
+    Apply {
+        /// The fabric file.
+        file: PathBuf,
+    },
+    /// Take a fabric down.
+    #[command(after_help = "\
+Examples:
+  ringway down
+  ringway --fabric lab down")]
+    Down,
+    /// Say everything that is wrong in a fabric file.
+    #[command(after_help = "\
+Each error is a line file:line:column: what is wrong; what to do. The exit code is 3 if there is any.
+
+Examples:
+  ringway check lab.toml
+  ringway check lab.toml --json")]
+    Check {
+        /// The fabric file.
+        file: PathBuf,
+    },
+    /// Show a fabric's ports: kinds, peers, state.
+    #[command(after_help = "\
+Examples:
+  ringway ps
+  ringway ps --json")]
+    Ps,
+    /// Show what was counted of each port, or rates while it works.
+    #[command(after_help = "\
+TX is what a port's peer sends, RX what it receives. Reading counters costs the data path nothing.
+
+Examples:
+  ringway stats
+  ringway stats --watch
+  ringway stats --watch --interval 0.2 --count 5
+  ringway stats --watch --json")]
+    Stats(Stats),
+    /// Look into a switch.
+    Switch {
+        /// What to look at.
+        #[command(subcommand)]
+        command: SwitchCommand,
+    },
+    /// Start, stop and list guests.
+    Guest {
+        /// What to do.
+        #[command(subcommand)]
+        command: GuestCommand,
+    },
+    /// Print completions for a shell.
+    #[command(after_help = "\
+Examples:
+  ringway completions bash > /etc/bash_completion.d/ringway
+  ringway completions zsh > ~/.zfunc/_ringway")]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the description of the control API (OpenAPI).
+    #[command(after_help = "\
+Examples:
+  ringway openapi > ringway.json")]
+    Openapi,
+    /// The data path's process, with the link to its control process as standard input.
+    #[command(hide = true)]
+    Data {
+        /// How to log.
+        #[arg(long, value_enum, default_value_t)]
+        log: Log,
+    },
+}
+
+/// How to bring a fabric up.
+#[derive(Args)]
+pub struct Up {
+    /// The fabric file.
+    pub file: PathBuf,
+    /// Return once it is up, and leave it running; its log goes to a file beside its run directory.
+    #[arg(long, short)]
+    pub detach: bool,
+    /// How to log.
+    #[arg(long, value_enum, default_value_t)]
+    pub log: Log,
+    /// Say on standard output when it is up; the mark of a detached fabric.
+    #[arg(long, hide = true)]
+    pub detached: bool,
+}
+
+/// How to log.
+#[derive(Clone, Copy, Default, clap::ValueEnum)]
+pub enum Log {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// JSON, a line an event.
+    Json,
+}
+
+impl Log {
+    /// The word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Log::Text => "text",
+            Log::Json => "json",
+        }
+    }
+}
+
+/// What to show of counters.
+#[derive(Args)]
+pub struct Stats {
+    /// Show rates, again and again.
+    #[arg(long, short)]
+    pub watch: bool,
+    /// Seconds between two looks.
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = interval)]
+    pub interval: f64,
+    /// End after so many looks.
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("it is from 0.01 to 3600".into()) }
+}
+
+/// What to look at in a switch.
+#[derive(Subcommand)]
+pub enum SwitchCommand {
+    /// Show the addresses that a switch knows, and the ports they are behind.
+    #[command(after_help = "\
+Examples:
+  ringway switch table main
+  ringway switch table main --json")]
+    Table {
+        /// The switch.
+        name: String,
+    },
+}
+
+/// What to do with guests.
+#[derive(Subcommand)]
+pub enum GuestCommand {
+    /// List the guests.
+    #[command(after_help = "\
+Examples:
+  ringway guest list
+  ringway guest list --json")]
+    List,
+    /// Start guests; they boot after the command has returned.
+    #[command(after_help = "\
+Examples:
+  ringway guest start left
+  ringway guest start left right && ringway guest wait")]
+    Start {
+        /// The guests.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Stop guests: they are asked to power off, and ended if they don't.
+    #[command(after_help = "\
+Examples:
+  ringway guest stop left")]
+    Stop {
+        /// The guests.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Run a shell command in a guest; exits as the command does.
+    #[command(after_help = "\
+Only guests whose initial file system is ours answer.
+
+Examples:
+  ringway guest exec left ping -c 3 10.77.0.2
+  ringway guest exec left 'ip addr; uname -a'
+  ringway guest exec left --timeout 90 -- iperf3 -c 10.77.0.2 -t 60")]
+    Exec {
+        /// The guest.
+        name: String,
+        /// Seconds after which the command is ended.
+        #[arg(long, default_value_t = 60)]
+        timeout: u64,
+        /// The command; its words are joined by spaces, and the guest's shell reads them.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// Wait until guests have booted and their network is up.
+    #[command(after_help = "\
+Examples:
+  ringway guest wait
+  ringway guest wait left --timeout 30")]
+    Wait {
+        /// The guests; all that run if none are named.
+        names: Vec<String>,
+        /// Seconds to wait at most.
+        #[arg(long, default_value_t = 120)]
+        timeout: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound_and_every_command_has_examples() {
+        let mut command = Arguments::command();
+        command.build();
+        command.clone().debug_assert();
+        let mut todo: Vec<clap::Command> = vec![command];
+        while let Some(command) = todo.pop() {
+            let below: Vec<_> = command
+                .get_subcommands()
+                .filter(|c| !c.is_hide_set() && c.get_name() != "help")
+                .cloned()
+                .collect();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!below.is_empty() || help.contains("Examples:"), "{}", command.get_name());
+            todo.extend(below);
+        }
+    }
+}

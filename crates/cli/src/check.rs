@@ -1,0 +1,61 @@
+//! `ringway check`.
+
+use crate::arguments::Target;
+use crate::fail::Fail;
+use crate::text;
+use anstream::println;
+use ringway_control::api::ProblemView;
+use ringway_control::file::{Fabric, Host, read};
+use ringway_control::run_dir;
+use std::path::Path;
+
+/// What files are checked against on this host.
+pub fn host() -> Host {
+    Host { cores: ringway_host::allowed_cores().unwrap_or_default(), base: Some(run_dir::base()) }
+}
+
+/// Reads a fabric file.
+pub fn load(target: &Target, file: &Path) -> Result<Fabric, Fail> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Fail::Failed(format!("{}: {error}; give the path of a fabric file", file.display()))
+    })?;
+    let mut fabric = read(&file.display().to_string(), &text, &host())?;
+    if let Some(name) = &target.fabric {
+        fabric.name.clone_from(name);
+    }
+    Ok(fabric)
+}
+
+/// Says everything that is wrong in a file.
+pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
+    let result = load(target, file);
+    if json {
+        let problems: Vec<ProblemView> = match &result {
+            Ok(_) => Vec::new(),
+            Err(Fail::File(problems)) => problems.into(),
+            Err(_) => return result.map(drop),
+        };
+        text::json(&problems);
+        if !problems.is_empty() {
+            std::process::exit(3);
+        }
+        return Ok(());
+    }
+    let fabric = result?;
+    let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    println!(
+        "{}good:{:#} fabric {}, {}, {}, {}, {}",
+        text::GOOD,
+        text::GOOD,
+        fabric.name,
+        if fabric.switches.len() == 1 {
+            "1 switch".into()
+        } else {
+            format!("{} switches", fabric.switches.len())
+        },
+        count(fabric.ports.len(), "port"),
+        count(fabric.guests.len(), "guest"),
+        count(fabric.workers.len(), "worker"),
+    );
+    Ok(())
+}

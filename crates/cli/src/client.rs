@@ -1,0 +1,104 @@
+//! The control API's client.
+
+use crate::arguments::Target;
+use crate::fail::Fail;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use ringway_control::api::Trouble;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::path::PathBuf;
+use tokio::runtime::Runtime;
+
+/// A connection to a running fabric.
+pub struct Client {
+    runtime: Runtime,
+    sender: SendRequest<Full<Bytes>>,
+}
+
+impl Client {
+    /// Connects to the fabric that `target` means.
+    pub fn connect(target: &Target) -> Result<Client, Fail> {
+        Client::to(target.find()?)
+    }
+
+    /// Connects to a control socket.
+    pub fn to(socket: PathBuf) -> Result<Client, Fail> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fail::because)?;
+        let sender = runtime.block_on(async {
+            let stream = tokio::net::UnixStream::connect(&socket).await.map_err(|error| {
+                let what = format!("no fabric answers on {}: {error}", socket.display());
+                match error.kind() {
+                    std::io::ErrorKind::PermissionDenied => Fail::Failed(what),
+                    _ => Fail::NotUp(format!("{what}; `ringway up FILE` starts one")),
+                }
+            })?;
+            let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(Fail::because)?;
+            tokio::spawn(connection);
+            Ok::<_, Fail>(sender)
+        })?;
+        Ok(Client { runtime, sender })
+    }
+
+    fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fail> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "ringway")
+            .header("content-type", "application/json")
+            .body(Full::new(body))
+            .map_err(Fail::because)?;
+        let sender = &mut self.sender;
+        let (status, body) = self.runtime.block_on(async {
+            sender.ready().await.map_err(gone)?;
+            let response = sender.send_request(request).await.map_err(gone)?;
+            let status = response.status();
+            let body = response.into_body().collect().await.map_err(gone)?.to_bytes();
+            Ok::<_, Fail>((status, body))
+        })?;
+        if status.is_success() {
+            return Ok(body);
+        }
+        let trouble: Trouble = serde_json::from_slice(&body).unwrap_or_else(|_| Trouble {
+            error: format!("the fabric answers {status}"),
+            problems: Vec::new(),
+        });
+        Err(match status {
+            StatusCode::NOT_FOUND => Fail::Unknown(trouble.error),
+            _ => Fail::Failed(trouble.error),
+        })
+    }
+
+    /// Reads what `path` has.
+    pub fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, Fail> {
+        let body = self.send(Method::GET, path, Bytes::new())?;
+        serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+    }
+
+    /// Orders what `path` stands for.
+    pub fn post(&mut self, path: &str) -> Result<(), Fail> {
+        self.send(Method::POST, path, Bytes::new()).map(drop)
+    }
+
+    /// Orders what `path` stands for, with what is needed for it; the answer.
+    pub fn ask<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
+        let body = serde_json::to_vec(body).map_err(Fail::because)?;
+        let body = self.send(Method::POST, path, body.into())?;
+        serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+    }
+
+    /// Replaces what `path` has.
+    pub fn put<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
+        let body = serde_json::to_vec(body).map_err(Fail::because)?;
+        let body = self.send(Method::PUT, path, body.into())?;
+        serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+    }
+}
+
+fn gone(error: hyper::Error) -> Fail {
+    Fail::NotUp(format!("the fabric went away: {error}"))
+}

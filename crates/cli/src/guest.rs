@@ -1,0 +1,112 @@
+//! `ringway guest`.
+
+use crate::arguments::Target;
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::text::{self, Table, cell};
+use anstream::{print, println};
+use ringway_control::api::{Exec, ExecView, GuestView};
+use std::time::{Duration, Instant};
+
+/// Shows the guests.
+pub fn list(target: &Target, json: bool) -> Result<(), Fail> {
+    let guests: Vec<GuestView> = Client::connect(target)?.get("/v1/guests")?;
+    if json {
+        text::json(&guests);
+        return Ok(());
+    }
+    let mut table = Table::new(&["GUEST", "KIND", "STATE", ">PID", "PORTS", "RUN BY", "CONSOLE", "REASON"]);
+    for guest in guests {
+        table.row(vec![
+            cell(guest.name),
+            cell(guest.kind),
+            text::state(&guest.state),
+            cell(if guest.pid == 0 { String::new() } else { guest.pid.to_string() }),
+            cell(guest.ports.join(" ")),
+            cell(guest.note),
+            cell(guest.console),
+            cell(guest.reason),
+        ]);
+    }
+    table.print();
+    Ok(())
+}
+
+/// Starts guests.
+pub fn start(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
+    order(target, json, names, "start", "starting")
+}
+
+/// Stops guests.
+pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
+    order(target, json, names, "stop", "stopping")
+}
+
+fn order(target: &Target, json: bool, names: &[String], verb: &str, doing: &str) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    for name in names {
+        client.post(&path(name, verb)?)?;
+        if !json {
+            println!("{doing} {name}");
+        }
+    }
+    if json {
+        let guests: Vec<GuestView> = client.get("/v1/guests")?;
+        text::json(&guests);
+    }
+    Ok(())
+}
+
+/// The API's path of an order to a guest.
+fn path(name: &str, verb: &str) -> Result<String, Fail> {
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+        return Err(Fail::Unknown(format!("there is no guest \"{name}\"")));
+    }
+    Ok(format!("/v1/guests/{name}/{verb}"))
+}
+
+/// Runs a command in a guest.
+pub fn exec(target: &Target, json: bool, name: &str, timeout: u64, command: &str) -> Result<(), Fail> {
+    let exec = Exec { command: command.into(), timeout };
+    let view: ExecView = Client::connect(target)?.ask(&path(name, "exec")?, &exec)?;
+    if json {
+        text::json(&view);
+        return Ok(());
+    }
+    print!("{}", view.text);
+    // A shell's exit status is at most 255.
+    if view.status == 0 { Ok(()) } else { Err(Fail::Status(u8::try_from(view.status).unwrap_or(1))) }
+}
+
+/// Waits until guests are up.
+pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    let end = Instant::now() + Duration::from_secs(timeout);
+    loop {
+        let guests: Vec<GuestView> = client.get("/v1/guests")?;
+        if let Some(name) = names.iter().find(|name| !guests.iter().any(|guest| guest.name == **name)) {
+            return Err(Fail::Unknown(format!("there is no guest \"{name}\"")));
+        }
+        let meant = |guest: &&GuestView| {
+            names.contains(&guest.name)
+                || (names.is_empty() && (guest.state != "stopped" || !guest.reason.is_empty()))
+        };
+        let waiting: Vec<&GuestView> =
+            guests.iter().filter(meant).filter(|guest| guest.state != "running").collect();
+        let Some(first) = waiting.first() else {
+            if json {
+                text::json(&guests);
+            }
+            return Ok(());
+        };
+        if let Some(lost) = waiting.iter().find(|guest| guest.state != "starting") {
+            let GuestView { name, state, reason, console, .. } = lost;
+            let why = if reason.is_empty() { format!("its console is in {console}") } else { reason.clone() };
+            return Err(Fail::Failed(format!("guest {name} is {state}: {why}")));
+        }
+        if Instant::now() >= end {
+            return Err(Fail::Late(format!("guest {} is not up after {timeout} s", first.name)));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

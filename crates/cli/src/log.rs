@@ -1,0 +1,18 @@
+//! Logs: for people on a terminal, JSON where asked for.
+
+use crate::arguments::Log;
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// Sets up logging to standard error. `RINGWAY_LOG` says of what, as in `info` or `ringway_control=debug`.
+pub fn start(log: Log) {
+    let filter = EnvFilter::try_from_env("RINGWAY_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let colour =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+    let base =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    match log {
+        Log::Text => base.with_ansi(colour).init(),
+        Log::Json => base.json().init(),
+    }
+}

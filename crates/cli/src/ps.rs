@@ -1,0 +1,73 @@
+//! `ringway ps`.
+
+use crate::arguments::Target;
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::text::{self, Table, cell};
+use anstream::println;
+use ringway_control::api::{FabricView, PortView};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Ps {
+    fabric: FabricView,
+    ports: Vec<PortView>,
+}
+
+/// Shows a fabric and its ports.
+pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    let fabric: FabricView = client.get("/v1/fabric")?;
+    let ports: Vec<PortView> = client.get("/v1/ports")?;
+    if json {
+        text::json(&Ps { fabric, ports });
+        return Ok(());
+    }
+    let workers: Vec<String> = fabric
+        .workers
+        .iter()
+        .map(|worker| format!("{} ({} of {} queues active)", worker.name, worker.active, worker.queues))
+        .collect();
+    println!("fabric   {}, up for {}, from {}", fabric.name, span(fabric.uptime), fabric.file);
+    println!("run      {} (control {}, data {})", fabric.run, fabric.pid, fabric.data_pid);
+    println!("workers  {}", workers.join(", "));
+    println!();
+    let mut table = Table::new(&["PORT", "KIND", "STATE", "TO", "WORKER", "PEER", "DETAIL"]);
+    for port in ports {
+        let detail = if port.detail.is_empty() { port.reason } else { port.detail };
+        table.row(vec![
+            cell(port.name),
+            cell(port.kind),
+            text::state(&port.state),
+            cell(port.to),
+            cell(port.worker),
+            cell(port.peer),
+            cell(detail),
+        ]);
+    }
+    table.print();
+    Ok(())
+}
+
+/// A time as people say it.
+fn span(nanoseconds: u64) -> String {
+    let seconds = nanoseconds / 1_000_000_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::span;
+
+    #[test]
+    fn times_are_said_in_two_units() {
+        let seconds = [5, 65, 3_725, 90_000];
+        let said = seconds.map(|seconds| span(seconds * 1_000_000_000));
+        assert_eq!(said, ["5 s", "1 min 5 s", "1 h 2 min", "1 d 1 h"]);
+    }
+}

@@ -1,0 +1,194 @@
+//! `ringway stats`.
+
+use crate::arguments::{Stats, Target};
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::text::{self, Table, cell, short};
+use anstream::{print, println};
+use anstyle::Style;
+use ringway_control::api::{Counts, PortStats, StatsView};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// What happened at a port within a second.
+#[derive(Debug, PartialEq, Serialize)]
+struct Rate {
+    name: String,
+    tx_frames: f64,
+    tx_bits: f64,
+    rx_frames: f64,
+    rx_bits: f64,
+    kicks: f64,
+    interrupts: f64,
+    drops: f64,
+    /// Drops by reason since the fabric came up.
+    dropped: BTreeMap<String, u64>,
+}
+
+#[derive(Serialize)]
+struct Rates {
+    at: u64,
+    seconds: f64,
+    ports: Vec<Rate>,
+}
+
+/// Shows counters, or rates.
+pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    let mut last: StatsView = client.get("/v1/stats")?;
+    if !options.watch {
+        if json {
+            text::json(&last);
+        } else {
+            totals(&last).print();
+        }
+        return Ok(());
+    }
+    let repaint = std::io::stdout().is_terminal() && !json;
+    let mut looks = 0;
+    while options.count.is_none_or(|count| looks < count) {
+        std::thread::sleep(Duration::from_secs_f64(options.interval));
+        let now: StatsView = client.get("/v1/stats")?;
+        let rates = between(&last, &now);
+        if json {
+            text::json(&rates);
+        } else if repaint {
+            // Home, the table, and whatever was below it gone.
+            print!("\x1b[H\x1b[2J{}", shown(&rates).render());
+            println!("every {} s; Ctrl-C ends it", options.interval);
+        } else {
+            println!("{}", shown(&rates).render());
+        }
+        last = now;
+        looks += 1;
+    }
+    Ok(())
+}
+
+/// Drops of both directions by reason.
+fn dropped(counts: &Counts) -> BTreeMap<String, u64> {
+    let mut all = counts.tx_drops.clone();
+    for (reason, count) in &counts.rx_drops {
+        *all.entry(reason.clone()).or_default() += count;
+    }
+    all
+}
+
+fn reasons(dropped: &BTreeMap<String, u64>) -> String {
+    let words: Vec<String> = dropped
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(reason, count)| format!("{reason} {count}"))
+        .collect();
+    words.join(", ")
+}
+
+fn totals(view: &StatsView) -> Table {
+    let mut table = Table::new(&[
+        "PORT",
+        ">TX FRAMES",
+        ">TX BYTES",
+        ">RX FRAMES",
+        ">RX BYTES",
+        ">KICKS",
+        ">INTERRUPTS",
+        ">FAULTS",
+        ">DROPS",
+        "REASONS",
+    ]);
+    for PortStats { name, total, .. } in &view.ports {
+        table.row(vec![
+            cell(name),
+            cell(total.tx_frames),
+            cell(total.tx_bytes),
+            cell(total.rx_frames),
+            cell(total.rx_bytes),
+            cell(total.kicks),
+            cell(total.interrupts),
+            (total.faults.to_string(), alarm(total.faults > 0)),
+            (total.drops().to_string(), alarm(total.drops() > 0)),
+            cell(reasons(&dropped(total))),
+        ]);
+    }
+    table
+}
+
+fn alarm(wrong: bool) -> Style {
+    if wrong { text::FAIR } else { text::PLAIN }
+}
+
+fn between(last: &StatsView, now: &StatsView) -> Rates {
+    let seconds = (now.at.saturating_sub(last.at) as f64 / 1e9).max(1e-9);
+    let none = Counts::default();
+    let rate = |port: &PortStats| {
+        let before =
+            last.ports.iter().find(|other| other.name == port.name).map_or(&none, |other| &other.total);
+        // A port that went and came anew begins at zero again.
+        let per = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let total = &port.total;
+        Rate {
+            name: port.name.clone(),
+            tx_frames: per(total.tx_frames, before.tx_frames),
+            tx_bits: per(total.tx_bytes, before.tx_bytes) * 8.0,
+            rx_frames: per(total.rx_frames, before.rx_frames),
+            rx_bits: per(total.rx_bytes, before.rx_bytes) * 8.0,
+            kicks: per(total.kicks, before.kicks),
+            interrupts: per(total.interrupts, before.interrupts),
+            drops: per(total.drops(), before.drops()),
+            dropped: dropped(total),
+        }
+    };
+    Rates { at: now.at, seconds, ports: now.ports.iter().map(rate).collect() }
+}
+
+fn shown(rates: &Rates) -> Table {
+    let mut table = Table::new(&[
+        "PORT",
+        ">TX FRAMES/S",
+        ">TX BIT/S",
+        ">RX FRAMES/S",
+        ">RX BIT/S",
+        ">KICKS/S",
+        ">INTERRUPTS/S",
+        ">DROPS/S",
+        "DROPPED",
+    ]);
+    for rate in &rates.ports {
+        let busy = |value: f64| (short(value), if value > 0.0 { text::GOOD } else { text::PLAIN });
+        table.row(vec![
+            cell(&rate.name),
+            busy(rate.tx_frames),
+            busy(rate.tx_bits),
+            busy(rate.rx_frames),
+            busy(rate.rx_bits),
+            cell(short(rate.kicks)),
+            cell(short(rate.interrupts)),
+            (short(rate.drops), alarm(rate.drops > 0.0)),
+            cell(reasons(&rate.dropped)),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_differences_over_time() {
+        let view = |at, tx_frames, tx_bytes| StatsView {
+            at,
+            ports: vec![PortStats {
+                name: "a".into(),
+                total: Counts { tx_frames, tx_bytes, ..Counts::default() },
+                queues: Vec::new(),
+            }],
+        };
+        let rates = between(&view(1_000_000_000, 10, 600), &view(3_000_000_000, 110, 6_600));
+        assert_eq!((rates.ports[0].tx_frames, rates.ports[0].tx_bits), (50.0, 24_000.0));
+        let again = between(&view(1_000_000_000, 10, 600), &view(3_000_000_000, 0, 0));
+        assert_eq!(again.ports[0].tx_frames, 0.0);
+    }
+}

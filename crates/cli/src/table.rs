@@ -1,0 +1,26 @@
+//! `ringway switch table`.
+
+use crate::arguments::Target;
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::text::{self, Table, cell};
+use ringway_control::api::TableView;
+
+/// Shows what a switch knows.
+pub fn table(target: &Target, json: bool, name: &str) -> Result<(), Fail> {
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+        return Err(Fail::Unknown(format!("there is no switch \"{name}\"")));
+    }
+    let view: TableView = Client::connect(target)?.get(&format!("/v1/switches/{name}/table"))?;
+    if json {
+        text::json(&view);
+        return Ok(());
+    }
+    let mut table = Table::new(&["ADDRESS", "PORT", ">AGE"]);
+    for entry in view.entries {
+        let age = entry.age.map_or("static".into(), |age| format!("{age} s"));
+        table.row(vec![cell(entry.mac), cell(entry.port), cell(age)]);
+    }
+    table.print();
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Output for people: aligned columns, colour on a terminal; and JSON for programs.
+
+use anstream::println;
+use anstyle::{AnsiColor, Style};
+
+/// Headings.
+pub const HEAD: Style = Style::new().bold();
+/// What is well.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// What needs patience or attention.
+pub const FAIR: Style = AnsiColor::Yellow.on_default();
+/// What is wrong.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Without colour.
+pub const PLAIN: Style = Style::new();
+
+/// Prints JSON on a line of its own.
+pub fn json<T: serde::Serialize>(value: &T) {
+    match serde_json::to_string(value) {
+        Ok(text) => println!("{text}"),
+        // Only maps with other keys than strings can't be written.
+        Err(error) => anstream::eprintln!("{error}"),
+    }
+}
+
+/// Columns of text.
+pub struct Table {
+    heads: Vec<&'static str>,
+    /// Whether a column is of numbers, which stand on the right.
+    numbers: Vec<bool>,
+    rows: Vec<Vec<(String, Style)>>,
+}
+
+impl Table {
+    /// A table with these columns; `>` before a name makes it one of numbers.
+    pub fn new(heads: &[&'static str]) -> Table {
+        Table {
+            heads: heads.iter().map(|head| head.trim_start_matches('>')).collect(),
+            numbers: heads.iter().map(|head| head.starts_with('>')).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<(String, Style)>) {
+        self.rows.push(cells);
+    }
+
+    /// The table, a line a row, with escape codes for colours.
+    pub fn render(&self) -> String {
+        let width = |column: usize| {
+            let cells =
+                self.rows.iter().filter_map(|row| row.get(column)).map(|(cell, _)| cell.chars().count());
+            cells.chain([self.heads[column].len()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.heads.len()).map(width).collect();
+        let heads = self.heads.iter().map(|head| (head.to_string(), HEAD)).collect();
+        let mut out = String::new();
+        for row in std::iter::once(&heads).chain(&self.rows) {
+            self.line(row, &widths, &mut out);
+        }
+        out
+    }
+
+    fn line(&self, row: &[(String, Style)], widths: &[usize], out: &mut String) {
+        let mut line = String::new();
+        let mut owed = 0;
+        for (column, (cell, style)) in row.iter().enumerate() {
+            let pad = widths[column].saturating_sub(cell.chars().count());
+            let (left, right) = if self.numbers[column] { (pad, 0) } else { (0, pad) };
+            // No spaces at a line's end.
+            if !cell.is_empty() {
+                line.push_str(&" ".repeat(owed + left));
+                line.push_str(&format!("{style}{cell}{style:#}"));
+                owed = 0;
+            } else {
+                owed += left;
+            }
+            owed += right + 2;
+        }
+        out.push_str(&line);
+        out.push('\n');
+    }
+
+    /// Prints it.
+    pub fn print(&self) {
+        anstream::print!("{}", self.render());
+    }
+}
+
+/// A cell without colour.
+pub fn cell(text: impl ToString) -> (String, Style) {
+    (text.to_string(), PLAIN)
+}
+
+/// The colour of a state.
+pub fn state(state: &str) -> (String, Style) {
+    let style = match state {
+        "up" | "running" => GOOD,
+        "waiting" | "attached" | "starting" | "stopping" => FAIR,
+        "ended" => BAD,
+        _ => PLAIN,
+    };
+    (state.into(), style)
+}
+
+/// A rate or count in three digits or a few more: `950`, `12.3k`, `1.25M`.
+pub fn short(value: f64) -> String {
+    for (factor, unit) in [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")] {
+        if value >= factor {
+            let scaled = value / factor;
+            let digits = if scaled >= 100.0 {
+                0
+            } else if scaled >= 10.0 {
+                1
+            } else {
+                2
+            };
+            return format!("{scaled:.digits$}{unit}");
+        }
+    }
+    format!("{value:.0}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_without_trailing_spaces() {
+        let mut table = Table::new(&["NAME", ">FRAMES", "NOTE"]);
+        table.row(vec![cell("a"), cell(5), cell("")]);
+        table.row(vec![cell("longer"), cell(12_345), cell("full")]);
+        let plain = anstream::adapter::strip_str(&table.render()).to_string();
+        assert_eq!(plain, "NAME    FRAMES  NOTE\na            5\nlonger   12345  full\n");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([0.0, 950.0, 12_345.0, 1.25e6, 123e9].map(short), ["0", "950", "12.3k", "1.25M", "123G"]);
+    }
+}

@@ -1,0 +1,170 @@
+//! `ringway up`, `apply` and `down`.
+
+use crate::arguments::{Target, Up};
+use crate::check;
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::text;
+use anstream::println;
+use ringway_control::api::{Changes, FabricView, NewFabric};
+use ringway_control::file::Fabric;
+use ringway_control::{Options, run_dir};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a detached fabric says when it is up.
+const READY: &str = "ready";
+/// Of the log of a fabric that didn't come up, so much is shown.
+const TAIL: u64 = 4096;
+
+#[derive(Serialize)]
+struct Said {
+    fabric: String,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+/// Where a fabric runs.
+struct Place {
+    run: PathBuf,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Place {
+    fn of(fabric: &Fabric, target: &Target) -> Place {
+        let run = match (&fabric.run, &target.fabric) {
+            // A second fabric from the same file must not run in the first one's place.
+            (Some(run), None) => run.clone(),
+            _ => run_dir::base().join(&fabric.name),
+        };
+        let socket = target.socket.clone().unwrap_or_else(|| run_dir::api_socket(&run));
+        let mut log = run.clone().into_os_string();
+        log.push(".log");
+        Place { run, socket, log: log.into() }
+    }
+}
+
+/// Brings a fabric up.
+pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
+    let fabric = check::load(target, &up.file)?;
+    let file = std::path::absolute(&up.file).map_err(Fail::because)?;
+    let place = Place::of(&fabric, target);
+    if up.detach {
+        return detach(target, json, &up, &fabric, &place);
+    }
+    if up.detached {
+        // Away from the terminal, which may go while the fabric stays.
+        rustix::process::setsid().map_err(Fail::because)?;
+    }
+    crate::log::start(up.log);
+    let data: Vec<OsString> = ["data", "--log", up.log.word()].map(OsString::from).into();
+    let options =
+        Options { fabric, file, run: place.run, api: target.socket.clone(), host: check::host(), data };
+    ringway_control::run(options, || ready(up.detached)).map_err(Fail::because)
+}
+
+/// Tells whoever detached us that the fabric is up.
+fn ready(detached: bool) {
+    if !detached {
+        return;
+    }
+    std::println!("{READY}");
+    // Whoever reads our output waits for its end.
+    if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&null);
+    }
+}
+
+fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &Place) -> Result<(), Fail> {
+    let at = |path: &Path, error: std::io::Error| Fail::Failed(format!("{}: {error}", path.display()));
+    if let Some(parent) = place.log.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| at(parent, error))?;
+    }
+    let mut log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .read(true)
+        .open(&place.log)
+        .map_err(|error| at(&place.log, error))?;
+    let before = log.seek(SeekFrom::End(0)).map_err(|error| at(&place.log, error))?;
+    let mut command = Command::new("/proc/self/exe");
+    if let Some(name) = &target.fabric {
+        command.arg("--fabric").arg(name);
+    }
+    if let Some(socket) = &target.socket {
+        command.arg("--socket").arg(std::path::absolute(socket).map_err(Fail::because)?);
+    }
+    command.args(["up", "--detached", "--log", up.log.word()]).arg("--").arg(&up.file);
+    let errors = log.try_clone().map_err(Fail::because)?;
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn().map_err(Fail::because)?;
+    let output = child.stdout.take().ok_or_else(|| Fail::Failed("no output of the fabric".into()))?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).map_err(Fail::because)?;
+    if line.trim_end() != READY {
+        child.wait().map_err(Fail::because)?;
+        return Err(Fail::Failed(last_words(&mut log, before, &place.log)));
+    }
+    let said = Said { fabric: fabric.name.clone(), socket: place.socket.clone(), log: place.log.clone() };
+    if json {
+        text::json(&said);
+    } else {
+        println!("{}up:{:#} fabric {}", text::GOOD, text::GOOD, said.fabric);
+        println!("  socket  {}", said.socket.display());
+        println!("  log     {}", said.log.display());
+    }
+    Ok(())
+}
+
+/// What a fabric that didn't come up said last.
+fn last_words(log: &mut File, before: u64, path: &Path) -> String {
+    let mut bytes = Vec::new();
+    let length = log.metadata().map_or(before, |metadata| metadata.len());
+    let from = before.max(length.saturating_sub(TAIL));
+    let read = log.seek(SeekFrom::Start(from)).and_then(|_| log.read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    match (read, text.trim().lines().last()) {
+        (Ok(_), Some(last)) => {
+            let last = last.trim_start_matches("error: ");
+            format!("{last}\n(more of it in {})", path.display())
+        }
+        _ => format!("the fabric did not come up; see {}", path.display()),
+    }
+}
+
+/// Changes the running fabric to what a file says.
+pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
+    // Errors of the file are said here, where its text is.
+    let fabric = check::load(target, file)?;
+    let path = std::path::absolute(file).map_err(Fail::because)?;
+    let text = std::fs::read_to_string(file).map_err(Fail::because)?;
+    let mut client = Client::to(Place::of(&fabric, target).socket)?;
+    let new = NewFabric { file: path.display().to_string(), text };
+    let done: Changes = client.put("/v1/fabric", &new)?;
+    if json {
+        text::json(&done);
+    } else if done.changes.is_empty() {
+        println!("nothing to change");
+    } else {
+        done.changes.iter().for_each(|change| println!("{change}"));
+    }
+    Ok(())
+}
+
+/// Takes a fabric down.
+pub fn down(target: &Target, json: bool) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    let fabric: FabricView = client.get("/v1/fabric")?;
+    client.post("/v1/shutdown")?;
+    if json {
+        text::json(&serde_json::json!({ "down": fabric.name }));
+    } else {
+        println!("{}down:{:#} fabric {}", text::GOOD, text::GOOD, fabric.name);
+    }
+    Ok(())
+}

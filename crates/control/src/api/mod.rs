@@ -1,0 +1,7 @@
+//! The control API: HTTP and JSON on a UNIX socket, described at `/openapi.json`.
+
+mod routes;
+mod view;
+
+pub use routes::{description, router};
+pub use view::*;

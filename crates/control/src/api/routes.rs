@@ -1,0 +1,160 @@
+//! The paths of the API.
+
+use super::{
+    Changes, Exec, ExecView, FabricView, GuestView, NewFabric, PortView, StatsView, TableView, Trouble,
+};
+use crate::engine::{Ask, Failure, Inbox, Message};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use utoipa::OpenApi;
+
+/// Attack: a body without end.
+const LARGEST: usize = 8 << 20;
+/// The longest a command in a guest may take, in seconds.
+const LONGEST: u64 = 86_400;
+
+/// The API as OpenAPI describes it.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Ringway", description = "The control API of a fabric.", license(name = "Apache-2.0")),
+    paths(fabric, put_fabric, ports, stats, table, guests, start_guest, stop_guest, exec, shutdown,)
+)]
+struct Description;
+
+/// The API's description.
+pub fn description() -> utoipa::openapi::OpenApi {
+    Description::openapi()
+}
+
+/// The API, which passes everything on to the engine behind `inbox`.
+pub fn router(inbox: Inbox) -> Router {
+    Router::new()
+        .route("/openapi.json", get(async || Json(description())))
+        .route("/v1/fabric", get(fabric).put(put_fabric))
+        .route("/v1/ports", get(ports))
+        .route("/v1/stats", get(stats))
+        .route("/v1/switches/{name}/table", get(table))
+        .route("/v1/guests", get(guests))
+        .route("/v1/guests/{name}/start", post(start_guest))
+        .route("/v1/guests/{name}/stop", post(stop_guest))
+        .route("/v1/guests/{name}/exec", post(exec))
+        .route("/v1/shutdown", post(shutdown))
+        .fallback(async || no(StatusCode::NOT_FOUND, "there is no such path; see /openapi.json"))
+        .layer(DefaultBodyLimit::max(LARGEST))
+        .with_state(inbox)
+}
+
+fn no(status: StatusCode, error: &str) -> Response {
+    (status, Json(Trouble { error: error.into(), problems: Vec::new() })).into_response()
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let (status, trouble) = match self {
+            Failure::Unknown(trouble) => (StatusCode::NOT_FOUND, trouble),
+            Failure::Wrong(trouble) => (StatusCode::UNPROCESSABLE_ENTITY, trouble),
+            Failure::Conflict(trouble) => (StatusCode::CONFLICT, trouble),
+        };
+        (status, Json(trouble)).into_response()
+    }
+}
+
+/// Asks the engine.
+async fn ask<T>(
+    inbox: &Inbox,
+    ask: impl FnOnce(oneshot::Sender<Result<T, Failure>>) -> Ask,
+) -> Result<T, Response> {
+    let (answer, answered) = oneshot::channel();
+    let down = || no(StatusCode::SERVICE_UNAVAILABLE, "the fabric is going down");
+    inbox.send(Message::Ask(ask(answer))).map_err(|_| down())?;
+    answered.await.map_err(|_| down())?.map_err(IntoResponse::into_response)
+}
+
+/// The fabric as a whole.
+#[utoipa::path(get, path = "/v1/fabric", responses((status = 200, body = FabricView)))]
+async fn fabric(State(inbox): State<Inbox>) -> Result<Json<FabricView>, Response> {
+    ask(&inbox, Ask::Fabric).await.map(Json)
+}
+
+/// Changes the fabric to what a file says, one change at a time. A wrong file changes nothing.
+#[utoipa::path(put, path = "/v1/fabric", request_body = NewFabric, responses(
+    (status = 200, body = Changes, description = "Done"),
+    (status = 409, body = Trouble, description = "It could not be done, and everything is as it was"),
+    (status = 422, body = Trouble, description = "The file is wrong"),
+))]
+async fn put_fabric(
+    State(inbox): State<Inbox>,
+    new: Result<Json<NewFabric>, JsonRejection>,
+) -> Result<Json<Changes>, Response> {
+    let Json(new) = new.map_err(|rejection| no(rejection.status(), &rejection.body_text()))?;
+    ask(&inbox, |answer| Ask::Become(new, answer)).await.map(Json)
+}
+
+/// Every port, in the order of the file.
+#[utoipa::path(get, path = "/v1/ports", responses((status = 200, body = Vec<PortView>)))]
+async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Response> {
+    ask(&inbox, Ask::Ports).await.map(Json)
+}
+
+/// Counters of every port. Reading them costs the data path nothing.
+#[utoipa::path(get, path = "/v1/stats", responses((status = 200, body = StatsView)))]
+async fn stats(State(inbox): State<Inbox>) -> Result<Json<StatsView>, Response> {
+    ask(&inbox, Ask::Stats).await.map(Json)
+}
+
+/// The addresses that a switch knows.
+#[utoipa::path(get, path = "/v1/switches/{name}/table", params(("name" = String, Path, description = "The switch")),
+    responses((status = 200, body = TableView), (status = 404, body = Trouble)))]
+async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<TableView>, Response> {
+    ask(&inbox, |answer| Ask::Table(name, answer)).await.map(Json)
+}
+
+/// Every guest.
+#[utoipa::path(get, path = "/v1/guests", responses((status = 200, body = Vec<GuestView>)))]
+async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Response> {
+    ask(&inbox, Ask::Guests).await.map(Json)
+}
+
+/// Starts a guest. It boots after the answer.
+#[utoipa::path(post, path = "/v1/guests/{name}/start", params(("name" = String, Path, description = "The guest")),
+    responses((status = 204), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
+async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Response> {
+    ask(&inbox, |answer| Ask::StartGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Stops a guest. It powers off after the answer.
+#[utoipa::path(post, path = "/v1/guests/{name}/stop", params(("name" = String, Path, description = "The guest")),
+    responses((status = 204), (status = 404, body = Trouble)))]
+async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Response> {
+    ask(&inbox, |answer| Ask::StopGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Runs a shell command in a guest. The answer comes when the command has ended.
+#[utoipa::path(post, path = "/v1/guests/{name}/exec", params(("name" = String, Path, description = "The guest")),
+    request_body = Exec, responses((status = 200, body = ExecView), (status = 404, body = Trouble),
+    (status = 409, body = Trouble, description = "It does not run, or did not answer")))]
+async fn exec(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    exec: Result<Json<Exec>, JsonRejection>,
+) -> Result<Json<ExecView>, Response> {
+    let Json(exec) = exec.map_err(|rejection| no(rejection.status(), &rejection.body_text()))?;
+    let guest = ask(&inbox, |answer| Ask::Guest(name, answer)).await?;
+    let bound = Duration::from_secs(exec.timeout.clamp(1, LONGEST));
+    let ran = tokio::task::spawn_blocking(move || guest.run(&exec.command, bound)).await;
+    let conflict = |error: &dyn std::fmt::Display| no(StatusCode::CONFLICT, &error.to_string());
+    let output = ran.map_err(|error| conflict(&error))?.map_err(|error| conflict(&error))?;
+    Ok(Json(ExecView { status: output.status, text: output.text }))
+}
+
+/// Takes the fabric down. The answer comes when that is done.
+#[utoipa::path(post, path = "/v1/shutdown", responses((status = 204)))]
+async fn shutdown(State(inbox): State<Inbox>) -> Result<StatusCode, Response> {
+    ask(&inbox, Ask::Shutdown).await.map(|()| StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,142 @@
+//! From one fabric to another, one change at a time.
+
+use crate::file::{Fabric, Guest, Port, Switch};
+use std::collections::HashSet;
+
+/// One change to the running fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Stops a guest.
+    RemoveGuest(String),
+    /// Takes a port away.
+    RemovePort(String),
+    /// Takes a switch away.
+    RemoveSwitch(String),
+    /// Makes a switch.
+    AddSwitch(Switch),
+    /// Makes a port.
+    AddPort(Port),
+    /// Adds a guest, and starts it if it is to start.
+    AddGuest(Guest),
+}
+
+impl std::fmt::Display for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Change::RemoveGuest(name) => write!(f, "remove guest {name}"),
+            Change::RemovePort(name) => write!(f, "remove port {name}"),
+            Change::RemoveSwitch(name) => write!(f, "remove switch {name}"),
+            Change::AddSwitch(switch) => write!(f, "add switch {}", switch.name),
+            Change::AddPort(port) => write!(f, "add port {} ({})", port.name, port.kind.name()),
+            Change::AddGuest(guest) => write!(f, "add guest {}", guest.name),
+        }
+    }
+}
+
+/// What of a fabric can't change while it is up, and is different in `to`.
+pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
+    if from.workers != to.workers {
+        Some("its workers")
+    } else if from.name != to.name {
+        Some("its name")
+    } else if from.run != to.run {
+        Some("its run directory")
+    } else if from.huge_pages != to.huge_pages {
+        Some("its huge pages")
+    } else {
+        None
+    }
+}
+
+/// What leads from one fabric to the other. What is the same in both is not touched: a port that is different goes and
+/// comes anew, as do all ports of a switch that is different, and guests go and come with their ports.
+pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
+    use crate::file::To;
+    let kept_switches: HashSet<&str> = from
+        .switches
+        .iter()
+        .filter(|switch| to.switches.contains(switch))
+        .map(|switch| &*switch.name)
+        .collect();
+    let keeps = |port: &&Port| {
+        let on = match &port.to {
+            Some(To::Switch(switch)) => kept_switches.contains(&**switch),
+            Some(To::Patch(_)) | None => true,
+        };
+        on && to.ports.contains(port)
+    };
+    let kept_ports: HashSet<&str> = from.ports.iter().filter(keeps).map(|port| &*port.name).collect();
+    let kept_guests: HashSet<&str> = from
+        .guests
+        .iter()
+        .filter(|guest| {
+            guest.ports.iter().all(|port| kept_ports.contains(&**port)) && to.guests.contains(guest)
+        })
+        .map(|guest| &*guest.name)
+        .collect();
+    let mut changes = Vec::new();
+    let gone = |name: &String, kept: &HashSet<&str>| (!kept.contains(&**name)).then(|| name.clone());
+    changes.extend(from.guests.iter().filter_map(|g| gone(&g.name, &kept_guests)).map(Change::RemoveGuest));
+    changes.extend(from.ports.iter().filter_map(|p| gone(&p.name, &kept_ports)).map(Change::RemovePort));
+    changes
+        .extend(from.switches.iter().filter_map(|s| gone(&s.name, &kept_switches)).map(Change::RemoveSwitch));
+    let new = |name: &str, kept: &HashSet<&str>| !kept.contains(name);
+    changes
+        .extend(to.switches.iter().filter(|s| new(&s.name, &kept_switches)).cloned().map(Change::AddSwitch));
+    changes.extend(to.ports.iter().filter(|p| new(&p.name, &kept_ports)).cloned().map(Change::AddPort));
+    changes.extend(to.guests.iter().filter(|g| new(&g.name, &kept_guests)).cloned().map(Change::AddGuest));
+    changes
+}
+
+/// A fabric after a change.
+pub fn apply(fabric: &mut Fabric, change: &Change) {
+    match change.clone() {
+        Change::RemoveGuest(name) => fabric.guests.retain(|guest| guest.name != name),
+        Change::RemovePort(name) => fabric.ports.retain(|port| port.name != name),
+        Change::RemoveSwitch(name) => fabric.switches.retain(|switch| switch.name != name),
+        Change::AddSwitch(switch) => fabric.switches.push(switch),
+        Change::AddPort(port) => fabric.ports.push(port),
+        Change::AddGuest(guest) => fabric.guests.push(guest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{Host, read};
+
+    fn fabric(text: &str) -> Fabric {
+        read("f", text, &Host { cores: vec![0], base: None }).unwrap()
+    }
+
+    fn words(from: &str, to: &str) -> Vec<String> {
+        let (mut from, to) = (fabric(from), fabric(to));
+        let changes = between(&from, &to);
+        changes.iter().for_each(|change| apply(&mut from, change));
+        assert_eq!(between(&from, &to), [], "what was changed is as it should be");
+        changes.iter().map(ToString::to_string).collect()
+    }
+
+    const TWO: &str = "[switch.s]\n[port.a]\nkind='vhost-user'\nsocket='a'\nswitch='s'\n\
+                       [port.b]\nkind='null'\nswitch='s'\n[guest.g]\nkind='uml'\nport='a'\n";
+
+    #[test]
+    fn nothing_changes_without_need() {
+        assert!(words(TWO, TWO).is_empty());
+    }
+
+    #[test]
+    fn a_changed_port_takes_its_guest_with_it_and_nobody_else() {
+        let changed = TWO.replace("socket='a'", "socket='c'");
+        let expected = ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest g"];
+        assert_eq!(words(TWO, &changed), expected);
+    }
+
+    #[test]
+    fn a_changed_switch_takes_its_ports_with_it() {
+        let changed = TWO.replace("[switch.s]", "[switch.s]\nageing='1s'\n[switch.t]");
+        let said = words(TWO, &changed);
+        assert_eq!(said[..4], ["remove guest g", "remove port a", "remove port b", "remove switch s"]);
+        assert_eq!(said[4..6], ["add switch s", "add switch t"]);
+    }
+}

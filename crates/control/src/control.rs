@@ -1,0 +1,101 @@
+//! The `control` process: a fabric from coming up to going down.
+
+use crate::api;
+use crate::engine::{Engine, EngineError, Inbox, Message};
+use crate::file::{Fabric, Host};
+use crate::run_dir::{RunDir, RunDirError, api_socket};
+use ringway_port::vhost_user::open::{Access, Listener, OpenError};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+/// Why the fabric didn't come up.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Its run directory can't be used.
+    #[error(transparent)]
+    Run(#[from] RunDirError),
+    /// The API's socket can't be made.
+    #[error("the control socket: {0}")]
+    Api(#[from] OpenError),
+    /// Something of the file can't be done on this host.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The system refused.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// What `control` is started with.
+pub struct Options {
+    /// The fabric to bring up, as its file says.
+    pub fabric: Fabric,
+    /// The file, absolute.
+    pub file: PathBuf,
+    /// Its run directory.
+    pub run: PathBuf,
+    /// The API's socket; `api.sock` in the run directory if none.
+    pub api: Option<PathBuf>,
+    /// What files are checked against.
+    pub host: Host,
+    /// The arguments of this program that make it a `data` process.
+    pub data: Vec<OsString>,
+}
+
+/// Brings the fabric up, says so by `ready`, and serves until it is told to go down.
+pub fn run(options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(options, ready))
+}
+
+async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
+    let run = RunDir::take(&options.run)?;
+    let folder = options.file.parent().map(PathBuf::from).unwrap_or_default();
+    let fabric = options.fabric.resolve(run.path(), &folder);
+    let path = options.api.unwrap_or_else(|| api_socket(run.path()));
+    let listener = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;
+    let (inbox, messages) = mpsc::unbounded_channel();
+    signals(&inbox)?;
+    let file = options.file.display().to_string();
+    let mut engine = Engine::start(&fabric, file, options.host, run, options.data, inbox.clone()).await?;
+    if let Err(error) = engine.move_to(&fabric).await {
+        engine.down().await;
+        return Err(error.into());
+    }
+    // Only now: nobody sees a fabric that is half up.
+    let socket = std::os::unix::net::UnixListener::from(listener.as_fd().try_clone_to_owned()?);
+    let socket = tokio::net::UnixListener::from_std(socket)?;
+    let (over, stopped) = oneshot::channel::<()>();
+    let served = axum::serve(socket, api::router(inbox)).with_graceful_shutdown(async {
+        // An error as well means that the engine is done.
+        let _ = stopped.await;
+    });
+    let served = tokio::spawn(served.into_future());
+    tracing::info!(fabric = fabric.name, socket = %path.display(), "up");
+    ready();
+    engine.serve(messages).await;
+    drop(over);
+    drop(listener);
+    // The answer to whoever asked for the end is still on its way; a client that lingers is cut off.
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
+    tracing::info!("down");
+    Ok(())
+}
+
+/// Signals that end the fabric.
+fn signals(inbox: &Inbox) -> Result<(), io::Error> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        let mut signal = signal(kind)?;
+        let inbox = inbox.clone();
+        tokio::spawn(async move {
+            while signal.recv().await.is_some() {
+                // Once nobody listens, it is going down already.
+                let _ = inbox.send(Message::Down);
+            }
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! The `data` process as `control` sees it: started, spoken to, watched.
+
+mod page;
+
+pub use page::{Page, PageError};
+
+use crate::engine::{Inbox, Message};
+use ringway_fabric::proto::{Call, Reply, Request, Said};
+use ringway_fabric::{Link, LinkError};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long `data` may take for a change. It works on one at a time, and each is a matter of microseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long `data` may take to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Why `data` didn't do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// It could not be started.
+    #[error("the data process can't be started: {0}")]
+    Start(#[source] io::Error),
+    /// It ended.
+    #[error("the data process is gone; it is being started again")]
+    Gone,
+    /// It doesn't answer.
+    #[error("the data process did not answer within {} s", PATIENCE.as_secs())]
+    Silent,
+    /// It refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Answers that somebody waits for, by the number of the call; `None` once nobody will answer any more.
+type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Reply>>>>>;
+
+/// A running `data` process. Dropping it ends it.
+#[derive(Debug)]
+pub struct Data {
+    /// Its process number.
+    pub pid: u32,
+    /// Which one since the start of `control`, from 1.
+    pub generation: u64,
+    outbox: Option<Sender<(Call, Vec<OwnedFd>)>>,
+    pending: Pending,
+    ended: Arc<Ended>,
+    next: u64,
+}
+
+#[derive(Debug, Default)]
+struct Ended {
+    status: Mutex<Option<String>>,
+    changed: std::sync::Condvar,
+}
+
+impl Data {
+    /// Starts `data` number `generation`: this program again, with `arguments`, its socket as standard input. What it
+    /// says, and its end, go to `inbox`.
+    pub fn start(generation: u64, arguments: &[OsString], inbox: Inbox) -> Result<Data, DataError> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
+        let mut command = Command::new("/proc/self/exe");
+        // A signal from the terminal is for `control`, which ends `data` in its order.
+        command
+            .arg0("ringway")
+            .args(arguments)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .process_group(0);
+        let child = command.spawn().map_err(DataError::Start)?;
+        drop(command);
+        let pid = child.id();
+        let link = Arc::new(Link::new(ours.into()));
+        let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
+        let ended = Arc::new(Ended::default());
+        let (outbox, calls) = channel();
+        let (writer, answers, watched) = (link.clone(), pending.clone(), ended.clone());
+        let thread = |name: &str| std::thread::Builder::new().name(format!("data-{name}"));
+        thread("calls").spawn(move || write(&writer, &calls)).map_err(DataError::Start)?;
+        thread("answers")
+            .spawn(move || {
+                read(&link, &answers, &inbox);
+                // Nobody will answer any more.
+                answers.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let status = reap(child);
+                *watched.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status.clone());
+                watched.changed.notify_all();
+                // If `control` is ending too, nobody hears it.
+                let _ = inbox.send(Message::DataEnded { generation, status });
+            })
+            .map_err(DataError::Start)?;
+        Ok(Data { pid, generation, outbox: Some(outbox), pending, ended, next: 0 })
+    }
+
+    /// Has `data` do something.
+    pub async fn call(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, DataError> {
+        let id = self.next;
+        self.next += 1;
+        let (answer, answered) = oneshot::channel();
+        match self.pending.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(pending) => pending.insert(id, answer),
+            None => return Err(DataError::Gone),
+        };
+        let outbox = self.outbox.as_ref().ok_or(DataError::Gone)?;
+        outbox.send((Call { id, request }, descriptors)).map_err(|_| DataError::Gone)?;
+        match tokio::time::timeout(PATIENCE, answered).await {
+            Ok(Ok(Reply::Refused(why))) => Err(DataError::Refused(why)),
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(_)) => Err(DataError::Gone),
+            Err(_) => Err(DataError::Silent),
+        }
+    }
+
+    /// Ends it, gently first.
+    pub async fn stop(mut self) {
+        let _ = tokio::time::timeout(FAREWELL, self.call(Request::Stop, Vec::new())).await;
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        // The end of the link ends `data`; one that hangs is killed.
+        self.outbox = None;
+        let status = self.ended.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let (status, _) = self
+            .ended
+            .changed
+            .wait_timeout_while(status, FAREWELL, |status| status.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        let running = status.is_none();
+        drop(status);
+        if running && let Some(pid) = rustix::process::Pid::from_raw(self.pid.cast_signed()) {
+            tracing::warn!(pid = self.pid, "the data process does not end; killing it");
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// Sends calls until there are no more, then closes the link for writing, which `data` sees.
+fn write(link: &Link, calls: &Receiver<(Call, Vec<OwnedFd>)>) {
+    while let Ok((call, descriptors)) = calls.recv() {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        if let Err(error) = link.send(&call, &descriptors) {
+            tracing::warn!(%error, "the link to the data process");
+            break;
+        }
+    }
+    let _ = rustix::net::shutdown(link.as_fd(), rustix::net::Shutdown::Write);
+}
+
+/// Passes on what `data` says until it is gone.
+fn read(link: &Link, pending: &Pending, inbox: &Inbox) {
+    loop {
+        match link.receive::<Said>() {
+            Ok((Said::Reply { id, reply }, _)) => {
+                let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(answer) = pending.as_mut().and_then(|pending| pending.remove(&id)) {
+                    // Whoever asked may have lost patience.
+                    let _ = answer.send(reply);
+                }
+            }
+            Ok((Said::Event(event), _)) => {
+                let _ = inbox.send(Message::FromData(event));
+            }
+            Err(LinkError::Closed) => return,
+            Err(error) => {
+                tracing::warn!(%error, "the link to the data process");
+                return;
+            }
+        }
+    }
+}
+
+/// Waits for the end of a process whose link is closed.
+fn reap(mut child: Child) -> String {
+    match child.wait() {
+        Ok(status) => status.to_string(),
+        Err(error) => error.to_string(),
+    }
+}

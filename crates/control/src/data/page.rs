@@ -1,0 +1,111 @@
+//! The page of counters, which `data` writes and `control` reads without asking.
+
+use ringway_fabric::SharedPage;
+use ringway_frame::Counters;
+use rustix::fs::{MemfdFlags, SealFlags};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Entries in the page: one for every queue that a fabric can have. Memory is taken only for those in use.
+const ENTRIES: u32 = 16_384;
+/// Bytes of an entry.
+const ENTRY: usize = Counters::WORDS * 8;
+
+/// Why there are no counters.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// All entries are in use.
+    #[error("the fabric has more than {ENTRIES} queues; take some ports away")]
+    Full,
+    /// The system refused.
+    #[error("the page of counters: {0}")]
+    System(#[from] io::Error),
+}
+
+/// The counters of all queues, in memory shared with `data`.
+#[derive(Debug)]
+pub struct Page {
+    memfd: OwnedFd,
+    /// Entries in use: first and count, in order.
+    used: Vec<(u32, u32)>,
+}
+
+impl Page {
+    /// A page of zeros.
+    pub fn new() -> Result<Page, PageError> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memfd = rustix::fs::memfd_create("ringway-counters", flags).map_err(io::Error::from)?;
+        rustix::fs::ftruncate(&memfd, SharedPage::size(ENTRIES as usize) as u64).map_err(io::Error::from)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&memfd, seals).map_err(io::Error::from)?;
+        Ok(Page { memfd, used: Vec::new() })
+    }
+
+    /// How many entries it has.
+    pub fn entries(&self) -> u32 {
+        ENTRIES
+    }
+
+    /// A descriptor of it for `data`.
+    pub fn share(&self) -> Result<OwnedFd, PageError> {
+        Ok(self.memfd.try_clone()?)
+    }
+
+    /// Takes `count` entries, zeroed, and returns the first.
+    pub fn take(&mut self, count: u32) -> Result<u32, PageError> {
+        let mut first = 0;
+        let mut index = 0;
+        for (used, length) in &self.used {
+            if used - first >= count {
+                break;
+            }
+            first = used + length;
+            index += 1;
+        }
+        if first.checked_add(count).is_none_or(|end| end > ENTRIES) {
+            return Err(PageError::Full);
+        }
+        let zeros = vec![0; count as usize * ENTRY];
+        let written = rustix::io::pwrite(&self.memfd, &zeros, u64::from(first) * ENTRY as u64);
+        written.map_err(io::Error::from)?;
+        self.used.insert(index, (first, count));
+        Ok(first)
+    }
+
+    /// Gives the entries back that start with `first`.
+    pub fn give(&mut self, first: u32) {
+        self.used.retain(|(used, _)| *used != first);
+    }
+
+    /// The words of entry `index`, in the order of [`Counters`].
+    pub fn read(&self, index: u32) -> Result<[u64; Counters::WORDS], PageError> {
+        let mut bytes = [0; ENTRY];
+        let read = rustix::io::pread(self.memfd.as_fd(), &mut bytes, u64::from(index) * ENTRY as u64);
+        if read.map_err(io::Error::from)? != ENTRY {
+            return Err(PageError::System(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let mut words = [0; Counters::WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        Ok(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_used_again_and_start_at_zero() {
+        let mut page = Page::new().unwrap();
+        assert_eq!((page.take(2).unwrap(), page.take(1).unwrap(), page.take(4).unwrap()), (0, 2, 3));
+        rustix::io::pwrite(&page.memfd, &7u64.to_ne_bytes(), 2 * ENTRY as u64).unwrap();
+        assert_eq!(page.read(2).unwrap()[0], 7);
+        page.give(2);
+        assert_eq!(page.take(2).unwrap(), 7);
+        assert_eq!(page.take(1).unwrap(), 2);
+        assert_eq!(page.read(2).unwrap()[0], 0);
+        assert!(matches!(page.take(ENTRIES), Err(PageError::Full)));
+    }
+}

@@ -1,0 +1,122 @@
+//! What the API asks of the engine.
+
+use super::Engine;
+use crate::api::{
+    Changes, FabricView, GuestView, NewFabric, PortView, StatsView, TableEntryView, TableView, Trouble,
+};
+use crate::file;
+use crate::guest::Guest;
+use ringway_fabric::proto::{Reply, Request};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Why it wasn't done.
+#[derive(Debug)]
+pub enum Failure {
+    /// There is no such thing.
+    Unknown(Trouble),
+    /// The file is wrong.
+    Wrong(Trouble),
+    /// It can't be done as things are.
+    Conflict(Trouble),
+}
+
+/// An answer's way back.
+pub type Answer<T> = oneshot::Sender<Result<T, Failure>>;
+
+/// A question or an order, with the way back for its answer.
+#[derive(Debug)]
+pub enum Ask {
+    /// The fabric as a whole.
+    Fabric(Answer<FabricView>),
+    /// Its ports.
+    Ports(Answer<Vec<PortView>>),
+    /// Its counters.
+    Stats(Answer<StatsView>),
+    /// What a switch knows.
+    Table(String, Answer<TableView>),
+    /// Its guests.
+    Guests(Answer<Vec<GuestView>>),
+    /// Start a guest.
+    StartGuest(String, Answer<()>),
+    /// Stop a guest.
+    StopGuest(String, Answer<()>),
+    /// A running guest, to talk to.
+    Guest(String, Answer<Arc<Guest>>),
+    /// Become as this file says.
+    Become(NewFabric, Answer<Changes>),
+    /// Go down.
+    Shutdown(Answer<()>),
+}
+
+fn trouble(error: impl std::fmt::Display) -> Trouble {
+    Trouble { error: error.to_string(), problems: Vec::new() }
+}
+
+impl Engine {
+    pub(super) async fn answer(&mut self, ask: Ask) {
+        // Whoever asked may be gone when the answer is there.
+        match ask {
+            Ask::Fabric(answer) => drop(answer.send(Ok(self.fabric_view().await))),
+            Ask::Ports(answer) => drop(answer.send(Ok(self.port_views().await))),
+            Ask::Stats(answer) => {
+                drop(answer.send(self.stats().map_err(|error| Failure::Conflict(trouble(error)))))
+            }
+            Ask::Table(name, answer) => drop(answer.send(self.table(name).await)),
+            Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
+            Ask::StartGuest(name, answer) => {
+                drop(answer.send(self.guests.start(&name).map_err(guest_failure)))
+            }
+            Ask::StopGuest(name, answer) => drop(answer.send(self.guests.stop(&name).map_err(guest_failure))),
+            Ask::Guest(name, answer) => drop(answer.send(self.guests.running(&name).map_err(guest_failure))),
+            Ask::Become(new, answer) => drop(answer.send(self.become_as(new).await)),
+            // The serving loop ends with it.
+            Ask::Shutdown(answer) => drop(answer),
+        }
+    }
+
+    async fn table(&mut self, name: String) -> Result<TableView, Failure> {
+        if !self.fabric.switches.iter().any(|switch| switch.name == name) {
+            let names: Vec<&str> = self.fabric.switches.iter().map(|switch| &*switch.name).collect();
+            let known = if names.is_empty() { "none".into() } else { names.join(", ") };
+            return Err(Failure::Unknown(trouble(format!(
+                "there is no switch \"{name}\"; there is {known}"
+            ))));
+        }
+        let reply = self.call(&name, Request::Table { switch: name.clone() }).await;
+        let entries = match reply.map_err(|error| Failure::Conflict(trouble(error)))? {
+            Reply::Table(entries) => entries,
+            _ => Vec::new(),
+        };
+        let view = |entry: ringway_fabric::proto::TableEntry| TableEntryView {
+            mac: entry.mac,
+            port: entry.port,
+            age: entry.age,
+        };
+        Ok(TableView { switch: name, entries: entries.into_iter().map(view).collect() })
+    }
+
+    async fn become_as(&mut self, new: NewFabric) -> Result<Changes, Failure> {
+        let target = file::read(&new.file, &new.text, &self.host).map_err(|problems| {
+            Failure::Wrong(Trouble { error: problems.to_string(), problems: (&problems).into() })
+        })?;
+        let folder = Path::new(&new.file).parent().unwrap_or(Path::new("/"));
+        let mut target = target.resolve(self.run.path(), folder);
+        // Where it runs was settled when it came up.
+        target.name.clone_from(&self.fabric.name);
+        target.run.clone_from(&self.fabric.run);
+        let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(trouble(error)))?;
+        self.file = new.file;
+        Ok(Changes { changes })
+    }
+}
+
+fn guest_failure(error: crate::guests::GuestError) -> Failure {
+    match error {
+        crate::guests::GuestError::Unknown(_) => Failure::Unknown(trouble(error)),
+        crate::guests::GuestError::Already(..) | crate::guests::GuestError::NotRunning(_) => {
+            Failure::Conflict(trouble(error))
+        }
+    }
+}

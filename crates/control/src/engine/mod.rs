@@ -1,0 +1,279 @@
+//! The heart of `control`: one task that owns the running fabric and hears everything that happens to it.
+
+mod command;
+mod live;
+mod show;
+
+pub use command::{Ask, Failure};
+
+use crate::change::{self, Change};
+use crate::data::{Data, DataError, Page, PageError};
+use crate::file::{Fabric, Host};
+use crate::guests::{GuestEvent, Guests};
+use crate::open::{OpenError, PeerEvent};
+use crate::run_dir::RunDir;
+use live::Live;
+use ringway_fabric::proto::{self, Event, Request};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+/// Everything that the engine hears.
+#[derive(Debug)]
+pub enum Message {
+    /// Somebody asks for something, by the API.
+    Ask(Ask),
+    /// `data` says something.
+    FromData(Event),
+    /// A `data` process ended.
+    DataEnded {
+        /// Which.
+        generation: u64,
+        /// How.
+        status: String,
+    },
+    /// It is time to start `data` again.
+    StartData,
+    /// News of a port's peer.
+    Peer(PeerEvent),
+    /// News of a guest.
+    Guest(GuestEvent),
+    /// The fabric is to go down.
+    Down,
+}
+
+/// Where messages for the engine go.
+pub type Inbox = UnboundedSender<Message>;
+
+/// Why a change was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A port can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// `data` didn't.
+    #[error("{0}: {1}")]
+    Data(String, #[source] DataError),
+    /// There are no counters for it.
+    #[error(transparent)]
+    Page(#[from] PageError),
+    /// It can't change while the fabric is up.
+    #[error("{0} can't change while the fabric is up; use `ringway down` and `ringway up`")]
+    Fixed(&'static str),
+}
+
+/// Waits before `data` is started again: the first time at once, then longer each time, up to the last.
+const RESTARTS: [u64; 5] = [0, 100, 500, 2_000, 10_000];
+/// After so long without an end of `data`, waits begin at the first again.
+const STABLE: Duration = Duration::from_secs(60);
+
+/// The running fabric.
+pub struct Engine {
+    /// As it is; changes move it towards a file.
+    fabric: Fabric,
+    /// The file that describes it.
+    file: String,
+    host: Host,
+    live: BTreeMap<String, Live>,
+    page: Page,
+    data: Option<Data>,
+    arguments: Vec<OsString>,
+    started: Instant,
+    data_started: Instant,
+    restarts: u64,
+    quick: usize,
+    epoch: u64,
+    guests: Guests,
+    run: RunDir,
+    inbox: Inbox,
+}
+
+impl Engine {
+    /// A fabric without switches and ports, with the workers of `fabric`, and `data` running.
+    pub async fn start(
+        fabric: &Fabric,
+        file: String,
+        host: Host,
+        run: RunDir,
+        arguments: Vec<OsString>,
+        inbox: Inbox,
+    ) -> Result<Engine, EngineError> {
+        let bare = Fabric { switches: Vec::new(), ports: Vec::new(), guests: Vec::new(), ..fabric.clone() };
+        let mut engine = Engine {
+            fabric: bare,
+            file,
+            host,
+            live: BTreeMap::new(),
+            page: Page::new()?,
+            data: None,
+            arguments,
+            started: Instant::now(),
+            data_started: Instant::now(),
+            restarts: 0,
+            quick: 0,
+            epoch: 0,
+            guests: Guests::new(inbox.clone()),
+            run,
+            inbox,
+        };
+        engine.start_data(1).await?;
+        Ok(engine)
+    }
+
+    /// Hears messages until the fabric is to go down, then takes everything away.
+    pub async fn serve(mut self, mut messages: UnboundedReceiver<Message>) {
+        let mut farewell = None;
+        while let Some(message) = messages.recv().await {
+            match message {
+                Message::Ask(Ask::Shutdown(answer)) => {
+                    farewell = Some(answer);
+                    break;
+                }
+                Message::Down => break,
+                Message::Ask(ask) => self.answer(ask).await,
+                Message::FromData(event) => self.heard(event).await,
+                Message::DataEnded { generation, status } => self.data_ended(generation, &status),
+                Message::StartData => self.restart_data().await,
+                Message::Peer(event) => self.peer(event).await,
+                Message::Guest(event) => self.guests.started(event),
+            }
+        }
+        self.down().await;
+        if let Some(answer) = farewell {
+            // Whoever asked may be gone.
+            let _ = answer.send(Ok(()));
+        }
+    }
+
+    /// Takes everything away.
+    pub async fn down(mut self) {
+        tracing::info!("going down");
+        self.guests.stop_all().await;
+        for live in std::mem::take(&mut self.live).into_values() {
+            live.close().await;
+        }
+        if let Some(data) = self.data.take() {
+            data.stop().await;
+        }
+        drop(self.run);
+    }
+
+    /// Moves the fabric to `target`; if that fails, back to where it was. What was done, in words.
+    pub async fn move_to(&mut self, target: &Fabric) -> Result<Vec<String>, EngineError> {
+        if let Some(what) = change::fixed(&self.fabric, target) {
+            return Err(EngineError::Fixed(what));
+        }
+        let before = self.fabric.clone();
+        let changes = change::between(&before, target);
+        for change in &changes {
+            tracing::info!("{change}");
+            let Err(error) = self.make(change, target).await else { continue };
+            tracing::error!(%error, "{change} failed; undoing");
+            for change in change::between(&self.fabric, &before) {
+                if let Err(error) = self.make(&change, &before).await {
+                    tracing::error!(%error, "{change} failed");
+                }
+            }
+            self.sort_as(&before);
+            return Err(error);
+        }
+        self.sort_as(target);
+        Ok(changes.iter().map(ToString::to_string).collect())
+    }
+
+    /// Puts lists in the order of a file, which people see.
+    fn sort_as(&mut self, file: &Fabric) {
+        let place = |names: Vec<&str>, name: &str| names.iter().position(|other| *other == name);
+        self.fabric
+            .ports
+            .sort_by_key(|port| place(file.ports.iter().map(|p| &*p.name).collect(), &port.name));
+        let switches = || file.switches.iter().map(|switch| &*switch.name).collect();
+        self.fabric.switches.sort_by_key(|switch| place(switches(), &switch.name));
+    }
+
+    async fn make(&mut self, change: &Change, target: &Fabric) -> Result<(), EngineError> {
+        match change {
+            // What is to go and isn't there is gone.
+            Change::RemoveGuest(name) => drop(self.guests.remove(name).await),
+            Change::RemovePort(name) => self.remove_port(name).await,
+            Change::RemoveSwitch(name) => {
+                self.call(name, Request::RemoveSwitch { name: name.clone() }).await?;
+            }
+            Change::AddSwitch(switch) => self.call(&switch.name, live::add_switch(switch)).await.map(drop)?,
+            Change::AddPort(port) => self.add_port(port).await?,
+            Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name)),
+        }
+        change::apply(&mut self.fabric, change);
+        Ok(())
+    }
+
+    /// Has `data` do something about `what`.
+    async fn call(&mut self, what: &str, request: Request) -> Result<proto::Reply, EngineError> {
+        self.hand(what, request, Vec::new()).await
+    }
+
+    async fn hand(
+        &mut self,
+        what: &str,
+        request: Request,
+        descriptors: Vec<std::os::fd::OwnedFd>,
+    ) -> Result<proto::Reply, EngineError> {
+        let failed = |error| EngineError::Data(what.into(), error);
+        let data = self.data.as_mut().ok_or(DataError::Gone).map_err(failed)?;
+        data.call(request, descriptors).await.map_err(failed)
+    }
+
+    async fn start_data(&mut self, generation: u64) -> Result<(), EngineError> {
+        let failed = |error| EngineError::Data("the data process".into(), error);
+        let mut data = Data::start(generation, &self.arguments, self.inbox.clone()).map_err(failed)?;
+        self.data_started = Instant::now();
+        let workers = self.fabric.workers.iter().map(live::worker).collect();
+        let start = Request::Start { workers, counters: self.page.entries() };
+        data.call(start, vec![self.page.share()?]).await.map_err(failed)?;
+        tracing::info!(pid = data.pid, "the data process is up");
+        self.data = Some(data);
+        Ok(())
+    }
+
+    fn data_ended(&mut self, generation: u64, status: &str) {
+        if self.data.as_ref().is_none_or(|data| data.generation != generation) {
+            return;
+        }
+        self.quick =
+            if self.data_started.elapsed() > STABLE { 0 } else { (self.quick + 1).min(RESTARTS.len() - 1) };
+        let wait = RESTARTS[self.quick.saturating_sub(1)];
+        tracing::error!(status, wait_ms = wait, "the data process ended; starting it again");
+        self.data = None;
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            // Once nobody listens, the fabric is going down.
+            let _ = inbox.send(Message::StartData);
+        });
+    }
+
+    /// Starts `data` again and gives it everything it had.
+    async fn restart_data(&mut self) {
+        self.restarts += 1;
+        if let Err(error) = self.start_data(self.restarts + 1).await {
+            tracing::error!(%error);
+            let inbox = self.inbox.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let _ = inbox.send(Message::StartData);
+            });
+            return;
+        }
+        for switch in self.fabric.switches.clone() {
+            if let Err(error) = self.call(&switch.name, live::add_switch(&switch)).await {
+                tracing::error!(%error, "switch {} is lost", switch.name);
+            }
+        }
+        for port in self.fabric.ports.clone() {
+            if let Err(error) = self.resume_port(&port).await {
+                tracing::error!(%error, "port {} is lost", port.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the engine tells of the running fabric.
+
+use super::Engine;
+use crate::api::{Counts, FabricView, PortStats, PortView, StatsView, SwitchView, WorkerView};
+use crate::data::PageError;
+use crate::file::{Kind, Lookup, Port, To};
+use ringway_fabric::proto::{PortState, Reply, Request, State};
+use ringway_frame::{Counters, Reason};
+use std::collections::BTreeMap;
+
+impl Engine {
+    /// What `data` knows; nothing while it is away.
+    async fn state(&mut self) -> State {
+        match self.call("the data process", Request::State).await {
+            Ok(Reply::State(state)) => state,
+            _ => State::default(),
+        }
+    }
+
+    pub(super) async fn fabric_view(&mut self) -> FabricView {
+        let state = self.state().await;
+        let worker = |worker: ringway_fabric::proto::WorkerState| WorkerView {
+            name: worker.name,
+            queues: worker.queues,
+            active: worker.active,
+            turns: worker.turns,
+            sleeps: worker.sleeps,
+        };
+        FabricView {
+            name: self.fabric.name.clone(),
+            file: self.file.clone(),
+            run: self.run.path().display().to_string(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            data_pid: self.data.as_ref().map_or(0, |data| data.pid),
+            restarts: self.restarts,
+            uptime: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            switches: self.switch_views(),
+            workers: state.workers.into_iter().map(worker).collect(),
+            ports: self.fabric.ports.len(),
+            guests: self.guests.len(),
+        }
+    }
+
+    fn switch_views(&self) -> Vec<SwitchView> {
+        let view = |switch: &crate::file::Switch| {
+            let lookup = match switch.lookup {
+                Lookup::Learning { .. } => "learning",
+                Lookup::Static { .. } => "static",
+                Lookup::Hash { .. } => "hash",
+            };
+            let on = Some(To::Switch(switch.name.clone()));
+            let ports =
+                self.fabric.ports.iter().filter(|port| port.to == on).map(|port| port.name.clone()).collect();
+            SwitchView { name: switch.name.clone(), lookup: lookup.into(), ports }
+        };
+        self.fabric.switches.iter().map(view).collect()
+    }
+
+    pub(super) async fn port_views(&mut self) -> Vec<PortView> {
+        let mut states: BTreeMap<String, PortState> =
+            self.state().await.ports.into_iter().map(|state| (state.name.clone(), state)).collect();
+        for port in &self.fabric.ports {
+            if let (Some(live), Some(state)) = (self.live.get_mut(&port.name), states.remove(&port.name)) {
+                live.state = Some(state);
+            }
+        }
+        self.fabric.ports.iter().map(|port| self.port_view(port)).collect()
+    }
+
+    fn port_view(&self, port: &Port) -> PortView {
+        let live = self.live.get(&port.name);
+        let state = live.and_then(|live| live.state.clone());
+        let programs = live.map_or(0, |live| live.programs);
+        let (state, worker, detail) = match (&port.kind, state) {
+            (Kind::Pipe { .. }, _) => {
+                let state = ["waiting", "attached", "up"].get(programs).copied().unwrap_or("up");
+                (state.to_string(), String::new(), format!("{programs} of 2 programs"))
+            }
+            (_, Some(state)) => (state.state, state.worker, state.detail),
+            (_, None) => ("waiting".into(), String::new(), String::new()),
+        };
+        let peer = match &port.kind {
+            Kind::Tap(tap) => match &tap.namespace {
+                Some(namespace) => format!("{} in {namespace}", tap.interface),
+                None => tap.interface.clone(),
+            },
+            kind => kind.socket().map(|socket| socket.path.display().to_string()).unwrap_or_default(),
+        };
+        PortView {
+            name: port.name.clone(),
+            kind: port.kind.name().into(),
+            state,
+            peer,
+            to: match &port.to {
+                Some(To::Switch(switch)) => format!("switch {switch}"),
+                Some(To::Patch(peer)) => format!("patch {peer}"),
+                None => String::new(),
+            },
+            worker,
+            detail,
+            reason: live.map(|live| live.reason.clone()).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> Result<StatsView, PageError> {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let at = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
+        let mut ports = Vec::new();
+        for port in &self.fabric.ports {
+            let Some(live) = self.live.get(&port.name) else { continue };
+            let mut stats = PortStats { name: port.name.clone(), ..PortStats::default() };
+            for queue in 0..u32::from(live.queues) {
+                let counts = counts(&self.page.read(live.counters + queue)?);
+                stats.total.add(&counts);
+                stats.queues.push(counts);
+            }
+            ports.push(stats);
+        }
+        Ok(StatsView { at, ports })
+    }
+}
+
+/// The words of an entry of the counters page by name.
+fn counts(words: &[u64; Counters::WORDS]) -> Counts {
+    let [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, drops @ ..] = words;
+    let (tx, rx) = drops.split_at(Reason::ALL.len());
+    let named = |counts: &[u64]| {
+        let pairs = Reason::ALL.iter().zip(counts).filter(|(_, count)| **count > 0);
+        pairs.map(|(reason, count)| (reason.name().to_string(), *count)).collect()
+    };
+    Counts {
+        tx_frames: *tx_frames,
+        tx_bytes: *tx_bytes,
+        rx_frames: *rx_frames,
+        rx_bytes: *rx_bytes,
+        kicks: *kicks,
+        interrupts: *interrupts,
+        bursts: *bursts,
+        faults: *faults,
+        tx_drops: named(tx),
+        rx_drops: named(rx),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_frame::add;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn the_words_are_those_that_the_data_path_writes() {
+        let counters = Counters::default();
+        add(&counters.rx_bytes, 1500);
+        add(&counters.faults, 2);
+        counters.drop_tx(Reason::Short, 3);
+        counters.drop_rx(Reason::BadSource, 4);
+        let Counters { tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, .. } =
+            &counters;
+        let head = [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults];
+        let all = head.into_iter().chain(&counters.tx_drops).chain(&counters.rx_drops);
+        let mut words = [0; Counters::WORDS];
+        words.iter_mut().zip(all).for_each(|(word, counter)| *word = counter.load(Relaxed));
+        let counts = counts(&words);
+        assert_eq!((counts.rx_bytes, counts.faults, counts.drops()), (1500, 2, 7));
+        assert_eq!(counts.tx_drops, BTreeMap::from([("short".to_string(), 3)]));
+        assert_eq!(counts.rx_drops, BTreeMap::from([("bad-source".to_string(), 4)]));
+    }
+}

@@ -1,0 +1,271 @@
+//! The fabric's guests: started, watched, stopped, each on a thread of its own.
+
+use crate::api::GuestView;
+use crate::engine::{Inbox, Message};
+use crate::file::{Fabric, Guest as Desired, GuestKind, Kind};
+use crate::guest::{Attachment, Guest, Interface, Kind as Runner, Spec};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How long a guest may take to power off.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a guest may take to boot before it is said.
+const BOOT: Duration = Duration::from_secs(120);
+
+/// Something about a guest can't be done.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// There is none of this name.
+    #[error("there is no guest \"{0}\"; `ringway guest list` shows those there are")]
+    Unknown(String),
+    /// It runs, or is about to.
+    #[error("guest {0} is {1} already")]
+    Already(String, &'static str),
+    /// It doesn't run.
+    #[error("guest {0} does not run; start it with `ringway guest start {0}`")]
+    NotRunning(String),
+}
+
+/// A guest's life.
+enum Life {
+    Stopped,
+    /// On a thread, which ends the guest again if it is told so.
+    Starting(Arc<AtomicBool>, JoinHandle<()>),
+    Running(Arc<Guest>),
+    Stopping(JoinHandle<()>),
+}
+
+struct Record {
+    spec: Spec,
+    folder: PathBuf,
+    ports: Vec<String>,
+    life: Life,
+    /// Which start this is; news of earlier ones are old.
+    turn: u64,
+    reason: String,
+}
+
+/// What came of starting a guest.
+pub struct GuestEvent {
+    name: String,
+    turn: u64,
+    result: Result<Arc<Guest>, String>,
+}
+
+impl std::fmt::Debug for GuestEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {:?}", self.name, self.turn, self.result.as_ref().err())
+    }
+}
+
+/// All guests of a fabric.
+pub struct Guests {
+    records: BTreeMap<String, Record>,
+    inbox: Inbox,
+    turn: u64,
+}
+
+impl Guests {
+    /// None yet.
+    pub fn new(inbox: Inbox) -> Guests {
+        Guests { records: BTreeMap::new(), inbox, turn: 0 }
+    }
+
+    /// Adds a guest, whose ports `fabric` has, and starts it if it is to start.
+    pub fn add(&mut self, guest: &Desired, fabric: &Fabric, folder: PathBuf) {
+        let record = Record {
+            spec: spec(guest, fabric),
+            folder,
+            ports: guest.ports.clone(),
+            life: Life::Stopped,
+            turn: 0,
+            reason: String::new(),
+        };
+        self.records.insert(guest.name.clone(), record);
+        if guest.start {
+            // It was added just now.
+            let _ = self.start(&guest.name);
+        }
+    }
+
+    /// Starts a guest. It boots while others go on.
+    pub fn start(&mut self, name: &str) -> Result<(), GuestError> {
+        let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        match &record.life {
+            Life::Stopped => {}
+            Life::Starting(..) => return Err(GuestError::Already(name.into(), "starting")),
+            Life::Running(guest) if guest.state().0 => {
+                return Err(GuestError::Already(name.into(), "running"));
+            }
+            Life::Running(_) => {}
+            Life::Stopping(task) if task.is_finished() => {}
+            Life::Stopping(_) => return Err(GuestError::Already(name.into(), "stopping")),
+        }
+        self.turn += 1;
+        let (spec, folder, inbox) = (record.spec.clone(), record.folder.clone(), self.inbox.clone());
+        let (name, turn, cancelled) = (name.to_string(), self.turn, Arc::new(AtomicBool::new(false)));
+        tracing::info!(guest = name, "starting");
+        let told = cancelled.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            let result = Guest::start(spec, &folder).map(Arc::new).map_err(|error| error.to_string());
+            // A guest that nobody takes ends here, when it is dropped.
+            if !told.load(Ordering::Acquire) {
+                let _ = inbox.send(Message::Guest(GuestEvent { name, turn, result }));
+            }
+        });
+        record.turn = turn;
+        record.life = Life::Starting(cancelled, task);
+        record.reason.clear();
+        Ok(())
+    }
+
+    /// A start came to something.
+    pub fn started(&mut self, event: GuestEvent) {
+        let Some(record) = self.records.get_mut(&event.name).filter(|record| record.turn == event.turn)
+        else {
+            // It was removed or stopped meanwhile; dropping it waits for its end.
+            tokio::task::spawn_blocking(move || drop(event));
+            return;
+        };
+        match event.result {
+            Ok(guest) => {
+                let watched = guest.clone();
+                tokio::task::spawn_blocking(move || watch(&watched));
+                record.life = Life::Running(guest);
+            }
+            Err(error) => {
+                tracing::error!(guest = event.name, error, "did not start");
+                record.life = Life::Stopped;
+                record.reason = error;
+            }
+        }
+    }
+
+    /// Stops a guest: asks it to power off, ends it if it doesn't.
+    pub fn stop(&mut self, name: &str) -> Result<(), GuestError> {
+        let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        record.turn = 0;
+        record.reason.clear();
+        record.life = match std::mem::replace(&mut record.life, Life::Stopped) {
+            Life::Running(guest) => {
+                tracing::info!(guest = name, "stopping");
+                Life::Stopping(tokio::task::spawn_blocking(move || guest.stop(FAREWELL)))
+            }
+            Life::Starting(cancelled, task) => {
+                cancelled.store(true, Ordering::Release);
+                Life::Stopping(task)
+            }
+            same => same,
+        };
+        Ok(())
+    }
+
+    /// Stops a guest and forgets it.
+    pub async fn remove(&mut self, name: &str) -> Result<(), GuestError> {
+        self.stop(name)?;
+        if let Some(Record { life: Life::Stopping(task), .. }) = self.records.remove(name) {
+            // A panic there was reported by its thread.
+            let _ = task.await;
+        }
+        Ok(())
+    }
+
+    /// Stops all, at the same time.
+    pub async fn stop_all(&mut self) {
+        let names: Vec<String> = self.records.keys().cloned().collect();
+        for name in &names {
+            // The names are those there are.
+            let _ = self.stop(name);
+        }
+        for name in names {
+            let _ = self.remove(&name).await;
+        }
+    }
+
+    /// A guest that runs, to talk to.
+    pub fn running(&self, name: &str) -> Result<Arc<Guest>, GuestError> {
+        let record = self.records.get(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        match &record.life {
+            Life::Running(guest) => Ok(guest.clone()),
+            _ => Err(GuestError::NotRunning(name.into())),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// What there is.
+    pub fn view(&self) -> Vec<GuestView> {
+        self.records.iter().map(|(name, record)| view(name, record)).collect()
+    }
+}
+
+/// Says in the log how a guest fares.
+fn watch(guest: &Guest) {
+    let name = &guest.spec().name;
+    match guest.ready(BOOT) {
+        Ok(()) => tracing::info!(guest = name, "up"),
+        Err(error) => tracing::warn!(guest = name, %error),
+    }
+}
+
+fn view(name: &str, record: &Record) -> GuestView {
+    let (state, note, pid) = match &record.life {
+        Life::Stopped => ("stopped", "", 0),
+        Life::Starting(..) => ("starting", "", 0),
+        Life::Running(guest) => match guest.state() {
+            (true, 0) => ("starting", guest.note(), guest.process()),
+            (true, _) => ("running", guest.note(), guest.process()),
+            (false, _) => ("ended", guest.note(), 0),
+        },
+        Life::Stopping(task) if task.is_finished() => ("stopped", "", 0),
+        Life::Stopping(_) => ("stopping", "", 0),
+    };
+    GuestView {
+        name: name.into(),
+        kind: if record.spec.kind == Runner::Uml { "uml" } else { "qemu" }.into(),
+        state: state.into(),
+        note: note.into(),
+        pid: pid.unsigned_abs(),
+        ports: record.ports.clone(),
+        console: record.folder.join("console.log").display().to_string(),
+        reason: record.reason.clone(),
+    }
+}
+
+/// The guest as its runner wants it.
+fn spec(guest: &Desired, fabric: &Fabric) -> Spec {
+    let interfaces = guest
+        .ports
+        .iter()
+        .enumerate()
+        .filter_map(|(index, port)| {
+            let Kind::VhostUser(vhost) = &fabric.port(port)?.kind else { return None };
+            let attachment =
+                Attachment::VhostUser { socket: vhost.socket.path.clone(), listen: !vhost.server };
+            Some(Interface {
+                address: guest.addresses.get(index).map(ToString::to_string),
+                mac: vhost.mac.map(|mac| mac.to_string()),
+                queues: vhost.queues,
+                ..Interface::new(attachment)
+            })
+        })
+        .collect();
+    let kind = if guest.kind == GuestKind::Uml { Runner::Uml } else { Runner::Qemu };
+    Spec {
+        memory: guest.memory >> 20,
+        processors: guest.cpus,
+        kernel: guest.kernel.clone(),
+        modules: guest.modules.clone(),
+        initrd: guest.initrd.clone(),
+        script: guest.init.clone(),
+        append: guest.append.clone(),
+        ..Spec::new(&guest.name, kind, interfaces)
+    }
+}

@@ -1,0 +1,74 @@
+//! Sockets that tokio watches while their own types use them.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream as Plain;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+/// A socket that doesn't block, with its readiness.
+///
+/// The watch is on a duplicate that tokio takes for a stream: nothing but its readiness is used, so a listening socket
+/// will do as well.
+#[derive(Debug)]
+pub struct Watched<T> {
+    inner: T,
+    watch: UnixStream,
+}
+
+impl<T: AsFd> Watched<T> {
+    /// Watches `inner`.
+    pub fn new(inner: T) -> io::Result<Watched<T>> {
+        let watch = UnixStream::from_std(Plain::from(inner.as_fd().try_clone_to_owned()?))?;
+        Ok(Watched { inner, watch })
+    }
+
+    /// Has `look` look each time there may be something to read, until it finds something.
+    pub async fn until<R>(&mut self, mut look: impl FnMut(&mut T) -> io::Result<Option<R>>) -> io::Result<R> {
+        loop {
+            self.watch.readable().await?;
+            let inner = &mut self.inner;
+            let found = self
+                .watch
+                .try_io(Interest::READABLE, || look(inner)?.ok_or(io::ErrorKind::WouldBlock.into()));
+            match found {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                found => return found,
+            }
+        }
+    }
+
+    /// No longer watched.
+    pub fn into_inner(self) -> T {
+        self.inner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    #[tokio::test]
+    async fn a_listener_and_a_stream_are_heard() {
+        let path = std::env::temp_dir().join(format!("ringway-watched-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let mut listener = Watched::new(listener).unwrap();
+        let mut peer = Plain::connect(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (stream, _) = listener.until(|listener| listener.accept().map(Some)).await.unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut stream = Watched::new(stream).unwrap();
+        let mut heard = Vec::new();
+        for word in ["one", "two"] {
+            peer.write_all(word.as_bytes()).unwrap();
+            let mut bytes = [0; 3];
+            let read = |stream: &mut Plain| io::Read::read_exact(stream, &mut bytes).map(|()| Some(()));
+            stream.until(read).await.unwrap();
+            heard.push(bytes);
+        }
+        assert_eq!(heard, [*b"one", *b"two"]);
+    }
+}

@@ -1,0 +1,157 @@
+//! The run directory of a fabric: its API socket, its lock, its ports' sockets, its guests' files.
+
+use rustix::fs::FlockOperation;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Why a run directory can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RunDirError {
+    /// The fabric is up already.
+    #[error(
+        "the fabric in {path} is up already (process {pid}); stop it with `ringway down`, or change it with `ringway apply`"
+    )]
+    Taken {
+        /// The run directory.
+        path: PathBuf,
+        /// Who has it.
+        pid: String,
+    },
+    /// Somebody else made it.
+    #[error("{path} belongs to user {owner}; remove it, or choose another run directory in [fabric]")]
+    Foreign {
+        /// The run directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// The system refused.
+    #[error("{path}: {error}; choose a run directory that you may write to, in [fabric] or by RINGWAY_RUN")]
+    System {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+/// Where fabrics that don't say otherwise have their run directories: `/run/ringway` for root, the user's runtime
+/// directory for others.
+pub fn base() -> PathBuf {
+    if let Some(base) = std::env::var_os("RINGWAY_RUN") {
+        return base.into();
+    }
+    let user = rustix::process::geteuid();
+    if user.is_root() {
+        return "/run/ringway".into();
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(runtime) if !runtime.is_empty() => Path::new(&runtime).join("ringway"),
+        _ => format!("/tmp/ringway-{}", user.as_raw()).into(),
+    }
+}
+
+/// The API socket in a run directory.
+pub fn api_socket(run: &Path) -> PathBuf {
+    run.join("api.sock")
+}
+
+/// Names of the fabrics below `base` that are up.
+pub fn running(base: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(base) else { return Vec::new() };
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            std::os::unix::net::UnixStream::connect(api_socket(&entry.path())).ok()?;
+            entry.file_name().into_string().ok()
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+/// Attack: a link in place of the lock, to a file that isn't ours to write.
+const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+
+/// A run directory that is ours as long as this lives.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    lock: File,
+    made: bool,
+}
+
+impl RunDir {
+    /// Makes the directory if it isn't there, and locks it.
+    pub fn take(path: &Path) -> Result<RunDir, RunDirError> {
+        let system = |error: io::Error| RunDirError::System { path: path.into(), error };
+        let made = !path.exists();
+        DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(system)?;
+        let seen = std::fs::symlink_metadata(path).map_err(system)?;
+        // Attack: another user makes the directory first, and owns the sockets in it.
+        let ours = rustix::process::geteuid().as_raw();
+        if seen.uid() != ours && seen.uid() != 0 {
+            return Err(RunDirError::Foreign { path: path.into(), owner: seen.uid() });
+        }
+        let lock = path.join("lock");
+        loop {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o644);
+            let mut file = options.custom_flags(NOFOLLOW).open(&lock).map_err(system)?;
+            if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                let mut pid = String::new();
+                // It is only told.
+                let _ = file.read_to_string(&mut pid);
+                return Err(RunDirError::Taken { path: path.into(), pid: pid.trim().to_string() });
+            }
+            let mine = file.metadata().map_err(system)?.ino();
+            // Whoever had it may have removed it between our opening and our locking.
+            if std::fs::metadata(&lock).is_ok_and(|seen| seen.ino() == mine) {
+                file.set_len(0).map_err(system)?;
+                file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(system)?;
+                return Ok(RunDir { path: path.into(), lock: file, made });
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder of a guest.
+    pub fn guest(&self, name: &str) -> PathBuf {
+        self.path.join("guests").join(name)
+    }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        // What is gone already needs no removing; what others put there stays, and the directory with it.
+        let _ = std::fs::remove_dir_all(self.path.join("guests"));
+        let _ = std::fs::remove_file(api_socket(&self.path));
+        let _ = std::fs::remove_file(self.path.join("lock"));
+        let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
+        if self.made {
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_has_one_fabric() {
+        let path = std::env::temp_dir().join(format!("ringway-run-dir-{}", std::process::id()));
+        let first = RunDir::take(&path).unwrap();
+        let second = RunDir::take(&path).unwrap_err().to_string();
+        assert!(second.contains(&format!("process {}", std::process::id())), "{second}");
+        drop(first);
+        assert!(!path.exists());
+        drop(RunDir::take(&path).unwrap());
+    }
+}
