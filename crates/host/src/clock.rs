@@ -1,23 +1,94 @@
 //! Time: nanoseconds that never go back, and the processor's ticks.
 
+use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Nanoseconds of CLOCK_MONOTONIC, by a call that stays in user space.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Clock;
+/// The processor's ticks as nanoseconds of CLOCK_MONOTONIC: cheaper than asking for them, off by some millionths. The
+/// same for all threads. Where ticks aren't to be trusted, CLOCK_MONOTONIC itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    tick: u64,
+    nanoseconds: u64,
+    /// Nanoseconds a tick, times 2^32; 0 to ask the kernel.
+    rate: u64,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock::new()
+    }
+}
 
 impl Clock {
-    /// The clock.
+    /// The clock. The first in a process takes some milliseconds to measure the ticks.
     pub fn new() -> Clock {
-        Clock
+        static CLOCK: OnceLock<Clock> = OnceLock::new();
+        *CLOCK.get_or_init(Clock::measure)
+    }
+
+    fn measure() -> Clock {
+        let (tick, nanoseconds) = pair();
+        if !are_ticks_steady() {
+            return Clock { tick, nanoseconds, rate: 0 };
+        }
+        loop {
+            let (later, now) = pair();
+            let (ticks, passed) = (later.saturating_sub(tick), now - nanoseconds);
+            if passed >= MEASURED && ticks > 0 {
+                let rate = ((u128::from(passed) << 32) / u128::from(ticks)) as u64;
+                return Clock { tick, nanoseconds, rate };
+            }
+            std::hint::spin_loop();
+        }
     }
 
     /// Nanoseconds since some moment before this process began.
     #[inline]
     pub fn now(&self) -> u64 {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        if self.rate == 0 {
+            return monotonic();
+        }
+        // Another core's ticks may be a few behind those that the clock began with.
+        let ticks = ticks().saturating_sub(self.tick);
+        self.nanoseconds + ((u128::from(ticks) * u128::from(self.rate)) >> 32) as u64
     }
+}
+
+/// Nanoseconds for which ticks are counted.
+const MEASURED: u64 = 5_000_000;
+
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Ticks and nanoseconds of one moment: of several tries the one that took the shortest.
+fn pair() -> (u64, u64) {
+    let tries = (0..16).map(|_| {
+        let (before, now, after) = (ticks(), monotonic(), ticks());
+        (after.wrapping_sub(before), before.wrapping_add(after.wrapping_sub(before) / 2), now)
+    });
+    let (_, tick, now) = tries.min_by_key(|(took, ..)| *took).unwrap_or((0, ticks(), monotonic()));
+    (tick, now)
+}
+
+/// Whether ticks have one rate in every state of the processor, are the same on every core, and the kernel thinks so too.
+fn are_ticks_steady() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::__cpuid;
+        // Invariant TSC: leaf 0x8000_0007, EDX bit 8.
+        let invariant = __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 0x100 != 0;
+        let source =
+            std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+        // In a guest the kernel may keep its own; the processor's word is good there.
+        invariant
+            && source.map_or(true, |source| {
+                matches!(source.trim(), "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page")
+            })
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// Ticks of the processor's time stamp counter; of no fixed rate elsewhere than on x86-64.
@@ -27,7 +98,7 @@ pub fn ticks() -> u64 {
     // SAFETY: reading the counter touches no memory, and every x86-64 processor has it.
     return unsafe { core::arch::x86_64::_rdtsc() };
     #[cfg(not(target_arch = "x86_64"))]
-    Clock.now()
+    monotonic()
 }
 
 /// Ticks a second, measured over some milliseconds.
@@ -49,5 +120,16 @@ mod tests {
         let times: Vec<u64> = (0..1000).map(|_| clock.now()).collect();
         assert!(times.is_sorted() && times[0] > 0);
         assert!(ticks_per_second() > 1e6);
+    }
+
+    #[test]
+    fn it_keeps_to_the_kernel_s() {
+        let clock = Clock::new();
+        let (ours, theirs) = (clock.now(), monotonic());
+        // Whatever comes between the two readings takes less than a minute.
+        assert!(ours.abs_diff(theirs) < 60_000_000_000);
+        let slow = Clock { rate: 0, ..clock };
+        let (first, second) = (monotonic(), slow.now());
+        assert!(second >= first);
     }
 }

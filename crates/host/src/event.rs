@@ -3,7 +3,9 @@
 use crate::error::{HostError, Named};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Events that one call to [`Epoll::wait`] reports at most.
 const EVENTS: usize = 64;
@@ -89,11 +91,43 @@ impl Epoll {
 
     /// Waits for at most `timeout` nanoseconds, or for ever; calls `each` for every key that was reported.
     pub fn wait(&self, timeout: Option<u64>, mut each: impl FnMut(u64)) {
-        let mut events = [const { std::mem::MaybeUninit::uninit() }; EVENTS];
-        let timeout = timeout.map(timespec);
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         // A signal, or a timeout, reports nothing; so does whatever else can be wrong here.
-        let Ok((events, _)) = epoll::wait(&self.0, &mut events, timeout.as_ref()) else { return };
+        let events = match timeout {
+            Some(0) | None => epoll::wait(&self.0, &mut events, timeout.map(timespec).as_ref()),
+            Some(timeout) => self.wait_exactly(&mut events, timeout),
+        };
+        let Ok((events, _)) = events else { return };
         events.iter().for_each(|event| each(event.data.u64()));
+    }
+
+    /// Waits to the nanosecond; to the next millisecond on kernels before 5.11.
+    fn wait_exactly<'e>(
+        &self,
+        events: &'e mut [MaybeUninit<epoll::Event>],
+        timeout: u64,
+    ) -> Result<(&'e mut [epoll::Event], &'e mut [MaybeUninit<epoll::Event>]), Errno> {
+        static KNOWN: AtomicBool = AtomicBool::new(true);
+        if KNOWN.load(Ordering::Relaxed) {
+            let time = timespec(timeout);
+            let (room, mask) = (events.len() as libc::c_int, std::ptr::null::<libc::sigset_t>());
+            // SAFETY: the kernel writes at most `room` events, and `events` has room for as many; `time` has the form of
+            // the kernel's `__kernel_timespec`.
+            let count = unsafe {
+                let fd = self.0.as_raw_fd();
+                libc::syscall(libc::SYS_epoll_pwait2, fd, events.as_mut_ptr(), room, &raw const time, mask, 8)
+            };
+            if let Ok(count) = usize::try_from(count) {
+                let (written, rest) = events.split_at_mut(count.min(events.len()));
+                // SAFETY: the kernel wrote the first `count` events.
+                return Ok((unsafe { &mut *(std::ptr::from_mut(written) as *mut [epoll::Event]) }, rest));
+            }
+            match Errno::from_io_error(&std::io::Error::last_os_error()) {
+                Some(Errno::NOSYS) => KNOWN.store(false, Ordering::Relaxed),
+                error => return Err(error.unwrap_or(Errno::IO)),
+            }
+        }
+        epoll::wait(&self.0, events, Some(&timespec(timeout.next_multiple_of(1_000_000))))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Waiting until no turn can see what was replaced.
 
 use ringway_mem::{Retired, Snapshot};
+use rustix::thread::CpuSet;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -19,15 +20,27 @@ fn membarrier(command: libc::c_int) -> bool {
 fn barrier() {
     static EXPEDITED: OnceLock<bool> = OnceLock::new();
     let expedited = *EXPEDITED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED));
-    let done = expedited && membarrier(PRIVATE_EXPEDITED);
-    // Slower, but every kernel with membarrier has it. Without any, a fork-like pause stands in: each thread is
-    // interrupted many times within it, and an interrupt is a barrier.
-    if !done && !membarrier(GLOBAL) {
-        std::thread::sleep(Duration::from_millis(100));
+    // The second is slower, but older.
+    let done = expedited && membarrier(PRIVATE_EXPEDITED) || membarrier(GLOBAL);
+    if !done {
+        visit_cores();
     }
 }
 
-/// Waits until every turn that was under way has ended.
+/// Runs on every core in turn. What ran there was switched out for it, and a switch is a full barrier.
+#[cold]
+fn visit_cores() {
+    let Ok(home) = rustix::thread::sched_getaffinity(None) else { return };
+    for core in 0..CpuSet::MAX_CPU {
+        let mut only = CpuSet::new();
+        only.set(core);
+        // A core that isn't allowed can't run threads of ours.
+        let _ = rustix::thread::sched_setaffinity(None, &only);
+    }
+    let _ = rustix::thread::sched_setaffinity(None, &home);
+}
+
+/// Waits until every turn that was under way has ended. Not for a thread in a turn of its own: it would wait for itself.
 pub fn grace() {
     barrier();
     let snapshot = Snapshot::take();
@@ -86,6 +99,13 @@ mod tests {
             stop.store(true, Ordering::Relaxed);
         });
         assert_eq!(freed.load(Ordering::SeqCst), 1998);
+    }
+
+    #[test]
+    fn visiting_every_core_ends_at_home() {
+        let before = crate::thread::allowed_cores().unwrap();
+        visit_cores();
+        assert_eq!(crate::thread::allowed_cores().unwrap(), before);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, signal, wait_readable};
 pub use fault::{catch_sigbus, losses};
 pub use grace::{grace, reclaim};
-pub use memory::{Mapping, is_lost, map_region, memfd};
+pub use memory::{Mapping, Pages, is_lost, map_region, memfd, memfd_of};
 pub use sandbox::{Confinement, confine_data};
 pub use socket::{DESCRIPTORS, receive_with, send_with, try_receive_with, try_write};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};

@@ -26,6 +26,58 @@ pub fn memfd(name: &str, size: usize) -> Result<OwnedFd, HostError> {
     Ok(file)
 }
 
+/// Size of the pages that memory consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pages {
+    /// The system's own, 4 KB.
+    Base,
+    /// 2 MB.
+    Large,
+    /// 1 GB.
+    Huge,
+}
+
+impl Pages {
+    /// Bytes of one.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Pages::Base => PAGE,
+            Pages::Large => 2 << 20,
+            Pages::Huge => 1 << 30,
+        }
+    }
+
+    const fn smaller(self) -> Pages {
+        match self {
+            Pages::Huge => Pages::Large,
+            _ => Pages::Base,
+        }
+    }
+}
+
+/// A new memfd like that of [`memfd`], of pages of size `wanted` if so many are free, and of smaller ones otherwise;
+/// which. Its size is a multiple of them, and huge pages are allocated at once: later there may be none.
+pub fn memfd_of(name: &str, size: usize, wanted: Pages) -> Result<(OwnedFd, Pages), HostError> {
+    let base = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+    let kind = match wanted {
+        Pages::Base => return Ok((memfd(name, size)?, Pages::Base)),
+        Pages::Large => MemfdFlags::HUGE_2MB,
+        Pages::Huge => MemfdFlags::HUGE_1GB,
+    };
+    let size = (size as u64).next_multiple_of(wanted.bytes());
+    let huge = || -> Result<OwnedFd, rustix::io::Errno> {
+        let file = rustix::fs::memfd_create(name, base | kind)?;
+        rustix::fs::ftruncate(&file, size)?;
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(file)
+    };
+    match huge() {
+        Ok(file) => Ok((file, wanted)),
+        Err(_) => memfd_of(name, size as usize, wanted.smaller()),
+    }
+}
+
 /// A shared mapping, unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapping {
@@ -177,6 +229,20 @@ mod tests {
         assert!(matches!(map_region(&file, u64::MAX, 2, 0, 0), Err(HostError::Impossible { .. })));
         assert!(matches!(map_region(&file, 0, 0, 0, 0), Err(HostError::Impossible { .. })));
         assert!(matches!(map_region(&file, 0, u64::MAX, 0, 0), Err(HostError::Impossible { .. })));
+    }
+
+    #[test]
+    fn memory_is_of_the_pages_it_says() {
+        for wanted in [Pages::Base, Pages::Large, Pages::Huge] {
+            let (file, pages) = memfd_of("test", 5000, wanted).unwrap();
+            assert!(pages <= wanted);
+            let stat = rustix::fs::fstat(&file).unwrap();
+            assert_eq!(stat.st_blksize as u64, pages.bytes());
+            assert!(stat.st_size as u64 >= 5000);
+            let mapping = Mapping::shared(&file, 4096, 904).unwrap();
+            assert_eq!((mapping.len(), mapping.words().len()), (904, 113));
+            mapping.words()[112].store(1, std::sync::atomic::Ordering::Relaxed);
+        }
     }
 
     #[test]
