@@ -73,7 +73,7 @@ fn pair() -> (u64, u64) {
 }
 
 /// Whether ticks have one rate in every state of the processor, are the same on every core, and the kernel thinks so too.
-fn are_ticks_steady() -> bool {
+pub(crate) fn are_ticks_steady() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::__cpuid;

@@ -55,6 +55,16 @@ pub fn signal(fd: BorrowedFd<'_>) {
     let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
 }
 
+/// Whether a descriptor is an eventfd, a pipe or a socket: nothing of a file system or a device.
+pub fn is_stream(fd: BorrowedFd<'_>) -> bool {
+    use rustix::fs::FileType;
+    // Not by way of `std`, which asks with a call that a confined process may not make.
+    rustix::fs::fstat(fd).is_ok_and(|seen| {
+        let kind = FileType::from_raw_mode(seen.st_mode);
+        matches!(kind, FileType::Fifo | FileType::Socket | FileType::Unknown)
+    })
+}
+
 /// Has the descriptor never block: a peer's, on which we write.
 pub fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), HostError> {
     let flags = rustix::fs::fcntl_getfl(fd).named("reading a descriptor's flags")?;

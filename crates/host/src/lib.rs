@@ -3,6 +3,7 @@
 mod clock;
 mod error;
 mod event;
+mod facts;
 mod fault;
 mod grace;
 mod memory;
@@ -13,7 +14,8 @@ mod thread;
 
 pub use clock::{Clock, ticks, ticks_per_second};
 pub use error::HostError;
-pub use event::{Epoll, EventFd, set_nonblocking, signal, wait_readable};
+pub use event::{Epoll, EventFd, is_stream, set_nonblocking, signal, wait_readable};
+pub use facts::{Access, Cores, Facts, HugePages, Limit, Transparent};
 pub use fault::{catch_sigbus, losses};
 pub use grace::{grace, reclaim};
 pub use memory::{Mapping, Pages, is_lost, map_region, memfd, memfd_of};

@@ -1,0 +1,306 @@
+//! What this machine has and allows, as it is now. What to make of it is others' to say.
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::CapabilitySet;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+/// Whether a device file can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It can.
+    Usable,
+    /// There is no such file.
+    Missing,
+    /// We may not open it.
+    Denied,
+    /// It is there and doesn't work.
+    Broken,
+}
+
+/// Huge pages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugePages {
+    /// Bytes of one page.
+    pub size: u64,
+    /// Pages there are.
+    pub total: u64,
+    /// Pages nobody has.
+    pub free: u64,
+}
+
+/// A limit of this process; `None` where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// What holds now.
+    pub soft: Option<u64>,
+    /// What it may be raised to.
+    pub hard: Option<u64>,
+}
+
+/// How the kernel makes huge pages by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transparent {
+    /// Wherever it can.
+    Always,
+    /// Where it is asked to.
+    Madvise,
+    /// Nowhere, or not for this kind of memory.
+    Never,
+}
+
+/// Processor cores, by number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cores {
+    /// Those that run.
+    pub online: Vec<usize>,
+    /// Those that this process may use.
+    pub allowed: Vec<usize>,
+    /// Those that the kernel puts nothing on by itself (`isolcpus=`).
+    pub isolated: Vec<usize>,
+    /// Those without a timer tick while one thread runs there (`nohz_full=`).
+    pub tickless: Vec<usize>,
+}
+
+/// Everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The kernel's release, as `uname -r` says it.
+    pub kernel: String,
+    /// Processor cores.
+    pub cores: Cores,
+    /// Bytes of memory, and how many of them can still be had.
+    pub memory: (u64, u64),
+    /// Huge pages, smallest first.
+    pub huge_pages: Vec<HugePages>,
+    /// Transparent huge pages of private memory.
+    pub transparent: Transparent,
+    /// Transparent huge pages of memfds.
+    pub transparent_shared: Transparent,
+    /// Bytes that may be locked.
+    pub memlock: Limit,
+    /// Descriptors that may be open.
+    pub nofile: Limit,
+    /// `/dev/kvm`.
+    pub kvm: Access,
+    /// `/dev/net/tun`.
+    pub tun: Access,
+    /// `/dev/vhost-net`.
+    pub vhost_net: Access,
+    /// Whether this is root.
+    pub is_root: bool,
+    /// Whether interfaces can be made (CAP_NET_ADMIN).
+    pub net_admin: bool,
+    /// Whether another user than root may make user namespaces, as far as can be told without trying.
+    pub user_namespaces: bool,
+    /// Whether all threads can be made to run a barrier at once.
+    pub membarrier: bool,
+    /// Whether io_uring can be used.
+    pub io_uring: bool,
+    /// Whether page faults can be handled here.
+    pub userfaultfd: bool,
+    /// Whether system calls can be filtered.
+    pub seccomp: bool,
+    /// Version of landlock; 0 if there is none.
+    pub landlock: u32,
+    /// Whether the processor's ticks are a clock.
+    pub ticks: bool,
+}
+
+impl Facts {
+    /// Looks at everything; changes nothing.
+    pub fn gather() -> Facts {
+        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let thp = Path::new("/sys/kernel/mm/transparent_hugepage");
+        Facts {
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            cores: cores(),
+            memory: (meminfo(&memory, "MemTotal:"), meminfo(&memory, "MemAvailable:")),
+            huge_pages: huge_pages(Path::new("/sys/kernel/mm/hugepages")),
+            transparent: transparent(&thp.join("enabled")),
+            transparent_shared: transparent(&thp.join("shmem_enabled")),
+            memlock: limit(Resource::Memlock),
+            nofile: limit(Resource::Nofile),
+            kvm: kvm(),
+            tun: access("/dev/net/tun"),
+            vhost_net: access("/dev/vhost-net"),
+            is_root: rustix::process::geteuid().is_root(),
+            net_admin: net_admin(),
+            user_namespaces: user_namespaces(),
+            membarrier: crate::grace::is_expedited(),
+            io_uring: io_uring(),
+            userfaultfd: userfaultfd(),
+            seccomp: Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
+            landlock: landlock(),
+            ticks: crate::clock::are_ticks_steady(),
+        }
+    }
+}
+
+/// The first word of a file, or nothing.
+fn word(path: impl AsRef<Path>) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().next().unwrap_or_default().into()
+}
+
+fn number(path: impl AsRef<Path>) -> Option<u64> {
+    word(path).parse().ok()
+}
+
+/// Reads `0-3,8,10-11`.
+fn list(text: &str) -> Vec<usize> {
+    let ranges = text.split(',').filter_map(|part| {
+        let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
+    });
+    ranges.flatten().collect()
+}
+
+fn cores() -> Cores {
+    let read = |name: &str| list(&word(Path::new("/sys/devices/system/cpu").join(name)));
+    Cores {
+        online: read("online"),
+        allowed: crate::thread::allowed_cores().unwrap_or_default(),
+        isolated: read("isolated"),
+        tickless: read("nohz_full"),
+    }
+}
+
+/// Bytes behind `name`, which the kernel gives in KB.
+fn meminfo(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) << 10
+}
+
+fn huge_pages(folder: &Path) -> Vec<HugePages> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let kilobytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let total = number(entry.path().join("nr_hugepages"))?;
+        let free = number(entry.path().join("free_hugepages"))?;
+        Some(HugePages { size: kilobytes << 10, total, free })
+    });
+    let mut sizes: Vec<HugePages> = sizes.collect();
+    sizes.sort_by_key(|pages| pages.size);
+    sizes
+}
+
+fn transparent(path: &Path) -> Transparent {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let chosen = text.split('[').nth(1).and_then(|rest| rest.split(']').next());
+    match chosen {
+        Some("always" | "force" | "within_size") => Transparent::Always,
+        Some("madvise" | "advise") => Transparent::Madvise,
+        _ => Transparent::Never,
+    }
+}
+
+fn limit(resource: Resource) -> Limit {
+    let limit = getrlimit(resource);
+    Limit { soft: limit.current, hard: limit.maximum }
+}
+
+fn open(path: &str) -> Result<OwnedFd, Access> {
+    let opened = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
+    opened.map_err(|error| match error {
+        Errno::NOENT | Errno::NOTDIR => Access::Missing,
+        Errno::ACCESS | Errno::PERM => Access::Denied,
+        _ => Access::Broken,
+    })
+}
+
+fn access(path: &str) -> Access {
+    open(path).map_or_else(|access| access, |_| Access::Usable)
+}
+
+fn kvm() -> Access {
+    /// `KVM_GET_API_VERSION`, and the only answer there has been since Linux 2.6.22.
+    const GET_API_VERSION: libc::Ioctl = 0xae00;
+    const VERSION: libc::c_int = 12;
+    match open("/dev/kvm") {
+        // SAFETY: the call takes no argument and only gives a number.
+        Ok(fd) if unsafe { libc::ioctl(fd.as_raw_fd(), GET_API_VERSION, 0) } == VERSION => Access::Usable,
+        Ok(_) => Access::Broken,
+        Err(access) => access,
+    }
+}
+
+fn net_admin() -> bool {
+    let sets = rustix::thread::capabilities(None);
+    sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
+}
+
+fn user_namespaces() -> bool {
+    let kernel = Path::new("/proc/sys/kernel");
+    // The second is Debian's, the third Ubuntu's.
+    number("/proc/sys/user/max_user_namespaces").unwrap_or(0) > 0
+        && number(kernel.join("unprivileged_userns_clone")) != Some(0)
+        && number(kernel.join("apparmor_restrict_unprivileged_userns")).unwrap_or(0) == 0
+}
+
+/// Makes a call that gives a descriptor, closes that, and says whether there was one.
+fn gives_descriptor(number: libc::c_long, first: usize, second: usize) -> bool {
+    // SAFETY: the callers' arguments are numbers, or point to memory that is large enough.
+    let fd = unsafe { libc::syscall(number, first, second) };
+    let Some(fd) = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0) else { return false };
+    // SAFETY: the kernel just made it for us.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    true
+}
+
+fn io_uring() -> bool {
+    // `struct io_uring_params`, all zeros but for what the kernel writes there.
+    let mut parameters = [0_u64; 15];
+    gives_descriptor(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr().addr())
+}
+
+fn userfaultfd() -> bool {
+    /// `UFFD_USER_MODE_ONLY`: what others than root may have.
+    const USER_MODE_ONLY: usize = 1;
+    gives_descriptor(libc::SYS_userfaultfd, libc::O_CLOEXEC as usize | USER_MODE_ONLY, 0)
+}
+
+fn landlock() -> u32 {
+    /// `LANDLOCK_CREATE_RULESET_VERSION`
+    const VERSION: usize = 1;
+    // SAFETY: asked for its version, the call reads no memory.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0, 0, VERSION) };
+    u32::try_from(version).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cores_are_read() {
+        assert_eq!(list("0-3,8,10-11"), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(list(""), []);
+        assert_eq!(list("(null)"), []);
+    }
+
+    #[test]
+    fn sizes_are_in_bytes() {
+        let text = "MemTotal:       16384 kB\nMemFree:  1 kB\nMemAvailable:   8192 kB\n";
+        assert_eq!(meminfo(text, "MemTotal:"), 16 << 20);
+        assert_eq!(meminfo(text, "MemAvailable:"), 8 << 20);
+        assert_eq!(meminfo(text, "HugeTotal:"), 0);
+    }
+
+    #[test]
+    fn this_machine_can_be_looked_at() {
+        let facts = Facts::gather();
+        assert!(facts.memory.0 >= facts.memory.1 && facts.memory.1 > 0);
+        assert!(facts.cores.allowed.iter().all(|core| facts.cores.online.contains(core)));
+        assert!(facts.nofile.soft.is_none_or(|soft| soft > 0));
+        assert!(facts.kernel.starts_with(|c: char| c.is_ascii_digit()));
+        assert_eq!(access("/dev/no-such-device"), Access::Missing);
+        assert!(
+            facts.huge_pages.iter().all(|pages| pages.free <= pages.total && pages.size.is_power_of_two())
+        );
+    }
+}
