@@ -42,11 +42,11 @@ fn summary(figures: &mut [f64], more: bool) -> (f64, f64) {
     (best.copied().unwrap_or_default(), figures.get(figures.len() / 2).copied().unwrap_or_default())
 }
 
-/// Pins this thread to a core.
-pub fn pin(core: usize) {
+/// Keeps this thread on some cores.
+pub fn pin(cores: &[usize]) {
     let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
+    cores.iter().for_each(|&core| set.set(core));
     if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
-        eprintln!("core {core}: {error}; the thread is not pinned");
+        eprintln!("cores {cores:?}: {error}; the thread is not pinned");
     }
 }

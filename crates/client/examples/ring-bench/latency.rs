@@ -32,9 +32,10 @@ pub fn polling(plan: &Plan) -> Result<Figures, Box<dyn Error>> {
     let mut ours = Vec::new();
     let Side { ring: pinger, queue: first, .. } = &mut one;
     let Side { ring: ponger, queue: second, .. } = &mut two;
+    pin(&[0, 1]);
     std::thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         scope.spawn(|| {
-            pin(1);
+            pin(&[1]);
             let Some(mut reader) = Reader::register() else { return };
             let mut storage = Storage::default();
             while !stop.load(Ordering::Relaxed) {
@@ -42,7 +43,7 @@ pub fn polling(plan: &Plan) -> Result<Figures, Box<dyn Error>> {
                 relay(&mut reader, &mut storage, &mut *second.tx, &mut *first.rx);
             }
         });
-        pin(0);
+        pin(&[0]);
         let mut out = [0; 64];
         let result = (0..plan.slices).try_for_each(|_| {
             let mut times = Histogram::<u64>::new_with_max(10_000_000_000, 3)?;
@@ -63,13 +64,15 @@ pub fn polling(plan: &Plan) -> Result<Figures, Box<dyn Error>> {
 }
 
 /// Everybody sleeps between frames: ping, worker and pong are three threads. The peer is a relaying process between two UNIX datagram
-/// sockets. In microseconds: one median a slice.
-pub fn sleeping(plan: &Plan) -> Result<Figures, Box<dyn Error>> {
+/// sockets. In microseconds: that quantile of
+/// each slice.
+pub fn sleeping(quantile: f64, plan: &Plan) -> Result<Figures, Box<dyn Error>> {
     let (mut one, mut two) = (port("a", 64)?, port("b", 64)?);
     let stop = AtomicBool::new(false);
     let stop = &stop;
     let unix = UnixRelay::start()?;
     let (mut ours, mut peer) = (Vec::new(), Vec::new());
+    pin(&[0, 1]);
     std::thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         let (first, second) = (&mut one.queue, &mut two.queue);
         let kicks = [one.program.descriptors()[1], two.program.descriptors()[1]];
@@ -99,14 +102,14 @@ pub fn sleeping(plan: &Plan) -> Result<Figures, Box<dyn Error>> {
         });
         let mut out = [0; 64];
         let result = (0..plan.slices).try_for_each(|_| {
-            ours.push(median(plan, || {
+            ours.push(quantile_of(quantile, plan, || {
                 pinger.tx.push(&FRAME)?;
                 while pinger.rx.pop(&mut out)?.is_none() {
                     pinger.wait(Wait::RX, None)?;
                 }
                 Ok(())
             })?);
-            peer.push(median(plan, || Ok(unix.ping()?))?);
+            peer.push(quantile_of(quantile, plan, || Ok(unix.ping()?))?);
             Ok::<(), Box<dyn Error>>(())
         });
         stop.store(true, Ordering::Relaxed);
@@ -137,7 +140,11 @@ fn doze(kicks: [std::os::fd::BorrowedFd<'_>; 2]) {
     }
 }
 
-fn median(plan: &Plan, mut each: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<f64, Box<dyn Error>> {
+fn quantile_of(
+    quantile: f64,
+    plan: &Plan,
+    mut each: impl FnMut() -> Result<(), Box<dyn Error>>,
+) -> Result<f64, Box<dyn Error>> {
     let mut times = Histogram::<u64>::new_with_max(10_000_000_000, 3)?;
     let started = Instant::now();
     while started.elapsed() < plan.slice {
@@ -145,5 +152,5 @@ fn median(plan: &Plan, mut each: impl FnMut() -> Result<(), Box<dyn Error>>) -> 
         each()?;
         times.saturating_record(before.elapsed().as_nanos() as u64);
     }
-    Ok(times.value_at_quantile(0.5) as f64 / 1e3)
+    Ok(times.value_at_quantile(quantile) as f64 / 1e3)
 }

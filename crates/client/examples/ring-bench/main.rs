@@ -43,9 +43,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         through::rate(1500, 512, false, &plan)?.print("ring.1500.untouched");
     }
     for slots in [64, 128, 256, 512, 1024, 2048, 4096] {
-        let name = format!("slots.{slots}");
-        if wanted(&name) {
-            through::rate(64, slots, true, &plan)?.print(&name);
+        for size in [64, 1500] {
+            let name = format!("slots.{size}.{slots}");
+            if wanted(&name) {
+                through::rate(size, slots, size == 64, &plan)?.print(&name);
+            }
         }
     }
     for (name, touch) in [("pipe.64", false), ("pipe.64.touched", true)] {
@@ -56,8 +58,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if wanted("latency.ring.polling") {
         latency::polling(&plan)?.print("latency.ring.polling");
     }
-    if wanted("latency.ring.sleeping") {
-        latency::sleeping(&plan)?.print("latency.ring.sleeping");
+    for (name, quantile) in [("latency.ring.sleeping", 0.5), ("latency.ring.sleeping.p99", 0.99)] {
+        if wanted(name) {
+            latency::sleeping(quantile, &plan)?.print(name);
+        }
     }
     Ok(())
 }

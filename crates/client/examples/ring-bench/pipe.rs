@@ -14,12 +14,13 @@ pub fn rate(size: u16, slots: u32, touch: bool, plan: &Plan) -> Result<Figures, 
     let (mut sender, mut receiver, _pipe) = pair::pipe(slots)?;
     let stop = AtomicBool::new(false);
     let mut ours = Vec::new();
+    pin(&[0, 1]);
     std::thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         scope.spawn(|| {
-            pin(1);
+            pin(&[1]);
             while !stop.load(Ordering::Relaxed) && send(&mut sender, size, touch).is_ok() {}
         });
-        pin(0);
+        pin(&[0]);
         let result = (0..plan.slices).try_for_each(|_| {
             let started = Instant::now();
             let mut received = 0;

@@ -27,15 +27,15 @@ impl UnixRelay {
     }
 }
 
-/// Passes one datagram on; `false` when the other side is gone.
+/// Passes one datagram on; `false` after an empty one, which ends everybody.
 fn pass(from: &UnixDatagram, to: &UnixDatagram) -> bool {
     let mut bytes = [0; 64];
-    matches!(from.recv(&mut bytes), Ok(len) if len > 0 && to.send(&bytes[..len]).is_ok())
+    matches!(from.recv(&mut bytes), Ok(len) if to.send(&bytes[..len]).is_ok() && len > 0)
 }
 
 impl Drop for UnixRelay {
     fn drop(&mut self) {
-        let _ = self.ping.shutdown(std::net::Shutdown::Both);
+        let _ = self.ping.send(&[]);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

@@ -52,16 +52,17 @@ pub fn rate(size: usize, slots: u32, touch: bool, plan: &Plan) -> Result<Figures
     let Side { ring: sender, queue: source, .. } = &mut from;
     let Side { ring: receiver, queue: target, .. } = &mut to;
     prefill(sender, size);
+    pin(&[0, 1]);
     std::thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         scope.spawn(|| {
-            pin(1);
+            pin(&[1]);
             let Some(mut reader) = Reader::register() else { return };
             let mut storage = Storage::default();
             while !stop.load(Ordering::Relaxed) {
                 relay(&mut reader, &mut storage, &mut *source.tx, &mut *target.rx);
             }
         });
-        pin(0);
+        pin(&[0]);
         let frame = vec![0x5a; size];
         let mut out = vec![0; size];
         let result = (0..plan.slices).try_for_each(|_| {
