@@ -129,8 +129,10 @@ impl TapPort {
 }
 
 fn replace(shared: &Shared, fd: Option<Arc<OwnedFd>>) {
-    shared.doorbell.unwatch();
     let open = Arc::new(Open { fd, gone: AtomicBool::new(false) });
     drop(ringway_host::reclaim(shared.open.replace(open)));
+    // Not before: until then a worker may have armed the queue, and its line keeps what it watches. If it watches the
+    // new descriptor already, it does so again when it is awake.
+    shared.doorbell.unwatch();
     shared.doorbell.wake();
 }
