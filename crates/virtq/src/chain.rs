@@ -30,12 +30,20 @@ pub(crate) struct Sink<'a> {
     pub bytes: u64,
     /// Whether some found no room.
     pub cut: bool,
+    /// Of a chain with both, how many come before the first to be written.
+    pub readable: usize,
     write: bool,
+    both: bool,
 }
 
 impl<'a> Sink<'a> {
     pub fn new(pieces: &'a mut [Piece]) -> Sink<'a> {
-        Sink { pieces, count: 0, bytes: 0, cut: false, write: false }
+        Sink { pieces, count: 0, bytes: 0, cut: false, readable: 0, write: false, both: false }
+    }
+
+    /// The same for chains of buffers to be read, with buffers to be written behind them (virtio 1.3, 2.6.4.2).
+    pub fn of_both(pieces: &'a mut [Piece]) -> Sink<'a> {
+        Sink { both: true, ..Sink::new(pieces) }
     }
 
     /// A new chain, of buffers to be written if `write`.
@@ -47,7 +55,7 @@ impl<'a> Sink<'a> {
     /// Checks one descriptor and keeps it. `true`: the chain goes on.
     fn add(&mut self, descriptor: &Descriptor) -> Result<bool, QueueError> {
         if (descriptor.flags & WRITE != 0) != self.write {
-            return Err(QueueError::Direction);
+            self.turn()?;
         }
         // Attack: a bad address with a length that makes any range look right (CVE-2020-10725).
         if descriptor.len == 0 {
@@ -62,6 +70,22 @@ impl<'a> Sink<'a> {
             None => self.cut = true,
         }
         Ok(descriptor.flags & NEXT != 0)
+    }
+
+    /// The first buffer to be written, where those may follow.
+    #[cold]
+    fn turn(&mut self) -> Result<(), QueueError> {
+        if !self.both || self.write {
+            return Err(QueueError::Direction);
+        }
+        (self.readable, self.write) = (self.count, true);
+        Ok(())
+    }
+
+    /// Descriptors to be read, and descriptors to be written behind them.
+    pub fn halves(&self) -> (&[Piece], &[Piece]) {
+        let readable = if self.write { self.readable } else { self.count };
+        self.pieces[..self.count].split_at(readable.min(self.count))
     }
 }
 

@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod chain;
+mod command;
 mod descriptor;
 mod driver;
 mod error;
@@ -21,6 +22,7 @@ mod split;
 mod tx;
 
 pub use chain::{CHAIN, Chain};
+pub use command::CommandDevice;
 pub use descriptor::{INDIRECT, NEXT, WRITE};
 pub use driver::{Buffer, Driver, Indirect};
 pub use error::{LayoutError, QueueError};
