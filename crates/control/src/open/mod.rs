@@ -5,6 +5,7 @@
 
 mod access;
 mod ring;
+mod tap;
 mod vhost_user;
 mod watched;
 
@@ -117,7 +118,12 @@ impl Opener {
                 let door = desk.ring_door(socket)?;
                 tokio::spawn(ring::join(desk, door, ring::geometry(*shape)))
             }
-            Kind::Tap(_) => return Ok(None),
+            Kind::Tap(wanted) => {
+                let interface = tap::interface(wanted);
+                let descriptors = ringway_port::tap::open::open(&interface)
+                    .map_err(|error| desk.no_door(io::Error::other(error)))?;
+                tokio::spawn(tap::keep(desk, interface, descriptors))
+            }
             Kind::Null | Kind::Source { .. } => return Ok(None),
         };
         Ok(Some(Opener { done, task }))

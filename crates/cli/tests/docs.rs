@@ -1,0 +1,81 @@
+//! What the documentation shows is true: its fabric files are right, its commands exist.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = vec![root.join("README.md")];
+    for entry in std::fs::read_dir(root.join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
+    }
+    pages
+}
+
+/// The fenced blocks of a page in `language`, with their first lines' numbers.
+fn blocks(page: &Path, language: &str) -> Vec<(usize, String)> {
+    let text = std::fs::read_to_string(page).unwrap();
+    let mut found = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((_, line)) = lines.next() {
+        let Some(fence) = line.strip_prefix("```") else { continue };
+        let start = lines.clone().next().map_or(0, |(number, _)| number + 1);
+        let body: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+        if fence == language {
+            found.push((start, body.join("\n")));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_fabric_file_in_the_documentation_is_right() {
+    let folder = std::env::temp_dir().join(format!("rw-docs-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for page in pages() {
+        for (line, text) in blocks(&page, "toml") {
+            count += 1;
+            let file = folder.join("shown.toml");
+            std::fs::write(&file, &text).unwrap();
+            let output = Command::new(env!("CARGO_BIN_EXE_ringway")).arg("check").arg(&file).output().unwrap();
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                wrong.push(format!("{}:{line}:\n{said}", page.display()));
+            }
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(count > 0, "no page shows a fabric file");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Every `ringway COMMAND` that is shown, in text or in a block, is one that the program knows.
+#[test]
+fn every_command_in_the_documentation_exists() {
+    let help = Command::new(env!("CARGO_BIN_EXE_ringway")).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let known: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(known.contains(&"up"), "the help lists commands: {help}");
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            for (at, _) in line.match_indices("`ringway ").chain(line.match_indices("$ ringway ")) {
+                let mut words = line[at..].split_whitespace().skip_while(|word| !word.ends_with("ringway")).skip(1);
+                let command = words.find(|word| !word.starts_with('-')).unwrap_or_default();
+                let command = command.trim_end_matches(|c: char| !c.is_alphanumeric());
+                if command.chars().all(|c| c.is_ascii_lowercase()) && !known.contains(&command) {
+                    wrong.push(format!("{}:{}: ringway {command}", page.display(), number + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "no such command:\n{}", wrong.join("\n"));
+}

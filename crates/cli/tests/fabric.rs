@@ -1,0 +1,250 @@
+//! The real program: fabrics brought up, looked at, changed and taken down, each in a run directory of its own.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A folder with a fabric file, where nobody else runs fabrics. It goes with its fabrics.
+struct Lab {
+    folder: PathBuf,
+}
+
+impl Lab {
+    fn new(name: &str, file: &str) -> Lab {
+        let folder = std::env::temp_dir().join(format!("ringway-cli-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let lab = Lab { folder };
+        lab.write(file);
+        lab
+    }
+
+    fn write(&self, file: &str) {
+        std::fs::write(self.folder.join("lab.toml"), format!("[fabric]\nname = \"lab\"\n{file}")).unwrap();
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command.args(words).current_dir(&self.folder).env("RINGWAY_RUN", self.folder.join("run"));
+        command.env_remove("RINGWAY_LOG").output().unwrap()
+    }
+
+    /// What a command says that must succeed.
+    fn ok(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {errors}{}", self.log());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+        serde_json::from_str(&self.ok(&words)).unwrap()
+    }
+
+    /// The exit code and the words of a command that must fail.
+    fn fails(&self, words: &[&str]) -> (i32, String) {
+        let output = self.run(words);
+        assert!(!output.status.success(), "{words:?}");
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("run/lab.log")).unwrap_or_default()
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.folder.join("run/lab").join(name)
+    }
+
+    /// The state of a port.
+    fn state(&self, port: &str) -> String {
+        let ps = self.json(&["ps"]);
+        let ports = ps["ports"].as_array().unwrap();
+        let found = ports.iter().find(|found| found["name"] == port).unwrap();
+        found["state"].as_str().unwrap().to_string()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for name in ["lab", "other"] {
+            self.run(&["--fabric", name, "down"]);
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits until something is so, for as long as a slow machine may need.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+const LOAD: &str = "
+[switch.main]
+lookup = \"static\"
+static = { \"02:00:00:00:00:02\" = \"sink\" }
+[port.load]
+kind = \"source\"
+switch = \"main\"
+[port.sink]
+kind = \"null\"
+switch = \"main\"
+";
+
+#[test]
+fn a_fabric_comes_up_forwards_and_goes_down() {
+    let lab = Lab::new("load", LOAD);
+    assert!(lab.ok(&["up", "lab.toml", "--detach"]).starts_with("up: fabric lab\n"));
+    let received = || lab.json(&["stats"])["ports"][1]["total"]["rx_frames"].as_u64().unwrap();
+    until("frames arrive", || received() > 0);
+    let before = received();
+    until("and go on arriving", || received() > before);
+    assert_eq!(lab.state("load"), "up");
+    let table = lab.json(&["switch", "table", "main"]);
+    assert_eq!(table["entries"][0]["port"], "sink");
+    assert!(table["entries"][0]["age"].is_null());
+    assert_eq!(lab.fails(&["switch", "table", "nain"]).0, 5);
+    let rates = lab.json(&["stats", "--watch", "--count", "1", "--interval", "0.05"]);
+    assert!(rates["ports"][1]["rx_frames"].as_f64().unwrap() > 0.0, "{rates}");
+    let (code, words) = lab.fails(&["up", "lab.toml", "--detach"]);
+    assert!(code == 1 && words.contains("is up already (process "), "{words}");
+    assert_eq!(lab.ok(&["down"]), "down: fabric lab\n");
+    assert!(!lab.folder.join("run/lab").exists());
+    let (code, words) = lab.fails(&["ps"]);
+    assert!(code == 4 && words.contains("no fabric is up"), "{words}");
+}
+
+#[test]
+fn a_change_touches_what_is_different_and_a_wrong_file_nothing() {
+    let ring = "[port.ring]\nkind = \"ring\"\nsocket = \"ring.sock\"\nswitch = \"main\"\n";
+    let lab = Lab::new("apply", LOAD);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let sent = || lab.json(&["stats"])["ports"][0]["total"]["tx_frames"].as_u64().unwrap();
+    until("frames are sent", || sent() > 0);
+    let before = sent();
+    lab.write(&format!("{LOAD}{ring}"));
+    assert_eq!(lab.ok(&["apply", "lab.toml"]), "add port ring (ring)\n");
+    assert!(sent() >= before, "the counters of a port that stays go on");
+    assert!(lab.socket("ring.sock").exists());
+    assert_eq!(lab.ok(&["apply", "lab.toml"]), "nothing to change\n");
+
+    lab.write(&format!("{LOAD}{ring}colour = \"red\"\n"));
+    let (code, words) = lab.fails(&["apply", "lab.toml"]);
+    assert!(code == 3 && words.contains("lab.toml:17:1: port.ring has no key `colour`"), "{words}");
+    // A path that can't be had: what was done before it is undone.
+    std::fs::write(lab.socket("taken.sock"), "").unwrap();
+    let taken = "[port.taken]\nkind = \"ring\"\nsocket = \"taken.sock\"\nswitch = \"main\"\n";
+    lab.write(&format!("{LOAD}[port.new]\nkind = \"null\"\nswitch = \"main\"\n{taken}"));
+    let (code, words) = lab.fails(&["apply", "lab.toml"]);
+    assert!(code == 1 && words.contains("exists and is not a socket"), "{words}");
+    let ps = lab.json(&["ps"]);
+    let names: Vec<&str> =
+        ps["ports"].as_array().unwrap().iter().map(|port| port["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["load", "sink", "ring"]);
+    std::fs::remove_file(lab.socket("taken.sock")).unwrap();
+
+    lab.write(LOAD);
+    assert_eq!(lab.ok(&["apply", "lab.toml"]), "remove port ring\n");
+    assert!(!lab.socket("ring.sock").exists());
+}
+
+#[test]
+fn two_fabrics_run_side_by_side() {
+    let lab = Lab::new("two", LOAD);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    lab.ok(&["--fabric", "other", "up", "lab.toml", "--detach"]);
+    let (code, words) = lab.fails(&["ps"]);
+    assert!(code == 4 && words.contains("say which with --fabric: lab, other"), "{words}");
+    assert_eq!(lab.json(&["--fabric", "other", "ps"])["fabric"]["name"], "other");
+    lab.ok(&["--fabric", "lab", "down"]);
+    assert_eq!(lab.json(&["ps"])["fabric"]["name"], "other");
+}
+
+#[test]
+fn front_ends_come_and_go() {
+    let lab = Lab::new("peers", "");
+    let far = lab.folder.join("far.sock");
+    lab.write(&format!(
+        "[switch.main]\n[port.near]\nkind = \"vhost-user\"\nsocket = \"near.sock\"\nmode = \"0600\"\nswitch = \"main\"\n\
+         [port.far]\nkind = \"vhost-user\"\nrole = \"client\"\nsocket = \"{}\"\nswitch = \"main\"\n",
+        far.display()
+    ));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    assert_eq!((lab.state("near"), lab.state("far")), ("waiting".into(), "waiting".into()));
+    // Server: twice, since it accepts again.
+    for _ in 0..2 {
+        let peer = UnixStream::connect(lab.socket("near.sock")).unwrap();
+        until("near has its peer", || lab.state("near") != "waiting");
+        drop(peer);
+        until("near lost its peer", || lab.state("near") == "waiting");
+    }
+    // A front-end that talks nonsense is sent away, and the next one served.
+    let mut peer = UnixStream::connect(lab.socket("near.sock")).unwrap();
+    peer.write_all(&[0xff; 64]).unwrap();
+    // An error is as good as an end.
+    let _ = peer.read_to_end(&mut Vec::new());
+    let ps = lab.json(&["ps"]);
+    assert!(!ps["ports"][0]["reason"].as_str().unwrap().is_empty(), "{ps}");
+    // Client: it comes by itself, and again after we hung up.
+    let listener = UnixListener::bind(&far).unwrap();
+    for _ in 0..2 {
+        let (peer, _) = listener.accept().unwrap();
+        until("far has its peer", || lab.state("far") != "waiting");
+        drop(peer);
+    }
+}
+
+#[test]
+fn the_data_process_is_started_again() {
+    let lab = Lab::new("restart", LOAD);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let data = || lab.json(&["ps"])["fabric"]["data_pid"].as_u64().unwrap();
+    let received = || lab.json(&["stats"])["ports"][1]["total"]["rx_frames"].as_u64().unwrap();
+    let first = data();
+    until("frames arrive", || received() > 0);
+    assert!(Command::new("kill").args(["-KILL", &first.to_string()]).status().unwrap().success());
+    until("another data process is there", || ![0, first].contains(&data()));
+    until("the ports are up", || lab.state("sink") == "up" && lab.state("load") == "up");
+    let before = received();
+    until("frames arrive again", || received() > before);
+    assert_eq!(lab.json(&["ps"])["fabric"]["restarts"], 1);
+}
+
+#[test]
+fn a_file_that_is_wrong_is_said_to_be() {
+    let lab = Lab::new("check", "[port.a]\nkind = \"nul\"\nswitch = \"main\"\n");
+    let (code, words) = lab.fails(&["check", "lab.toml"]);
+    assert_eq!(code, 3);
+    assert_eq!(
+        words,
+        "lab.toml:4:8: `kind` can't be \"nul\"; did you mean \"null\"?\n\
+         lab.toml:5:10: there is no switch \"main\"; add [switch.main]\n"
+    );
+    let output = lab.run(&["check", "lab.toml", "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let problems: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&problems[0]["line"], &problems[0]["column"]), (&4.into(), &8.into()));
+    lab.write(LOAD);
+    assert_eq!(lab.ok(&["check", "lab.toml"]), "good: fabric lab, 1 switch, 2 ports, 0 guests, 1 worker\n");
+}
+
+#[test]
+fn the_api_is_described() {
+    let lab = Lab::new("openapi", "");
+    let api = lab.json(&["openapi"]);
+    for path in
+        ["/v1/fabric", "/v1/ports", "/v1/stats", "/v1/switches/{name}/table", "/v1/guests", "/v1/shutdown"]
+    {
+        assert!(api["paths"][path].is_object(), "{path}");
+    }
+    assert!(api["components"]["schemas"]["PortStats"].is_object());
+}
