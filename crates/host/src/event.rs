@@ -72,6 +72,13 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), HostError> {
         .named("making a descriptor non-blocking")
 }
 
+impl AsFd for Epoll {
+    /// Readable itself while one of the set is.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// A set of descriptors to wait for.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);

@@ -216,6 +216,21 @@ mod tests {
     }
 
     #[test]
+    fn huge_pages_are_replaced_too() {
+        catch_sigbus().unwrap();
+        let file = memfd_create("huge", MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB).unwrap();
+        ftruncate(&file, 4 << 20).unwrap();
+        let region = map_region(&file, 4096, 3 << 20, 0, 0).unwrap();
+        ftruncate(&file, 0).unwrap();
+        let memory = Memory::new(vec![region]).unwrap();
+        let at = memory.span_mut(2 << 20, 8, &mut Hint::default()).unwrap();
+        let mut bytes = [1; 8];
+        at.as_span().read(&mut bytes);
+        at.write(&[1; 8]);
+        assert_eq!((bytes, is_lost(&memory.regions()[0])), ([0; 8], true));
+    }
+
+    #[test]
     fn a_range_is_found_until_it_is_forgotten() {
         let mut watched = Watched::new(0x7000, 0x1000).unwrap();
         let slot = &SLOTS[watched.0.unwrap()];

@@ -20,6 +20,6 @@ pub use fault::{catch_sigbus, losses};
 pub use grace::{grace, reclaim};
 pub use memory::{Mapping, Pages, is_lost, map_region, memfd, memfd_of};
 pub use sandbox::{Confinement, confine_data};
-pub use socket::{DESCRIPTORS, receive_with, send_with, try_receive_with, try_write};
+pub use socket::{DESCRIPTORS, Peer, peer, receive_with, send_with, try_receive_with, try_write};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};
 pub use thread::{allowed_cores, pin, random, spawn};

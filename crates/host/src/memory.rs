@@ -64,17 +64,17 @@ pub fn memfd_of(name: &str, size: usize, wanted: Pages) -> Result<(OwnedFd, Page
         Pages::Large => MemfdFlags::HUGE_2MB,
         Pages::Huge => MemfdFlags::HUGE_1GB,
     };
-    let size = (size as u64).next_multiple_of(wanted.bytes());
+    let whole = (size as u64).next_multiple_of(wanted.bytes());
     let huge = || -> Result<OwnedFd, rustix::io::Errno> {
         let file = rustix::fs::memfd_create(name, base | kind)?;
-        rustix::fs::ftruncate(&file, size)?;
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size)?;
+        rustix::fs::ftruncate(&file, whole)?;
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, whole)?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(file)
     };
     match huge() {
         Ok(file) => Ok((file, wanted)),
-        Err(_) => memfd_of(name, size as usize, wanted.smaller()),
+        Err(_) => memfd_of(name, size, wanted.smaller()),
     }
 }
 

@@ -23,9 +23,13 @@ pub fn send_with(
     send(socket.as_fd(), bytes, descriptors, SendFlags::NOSIGNAL).named("sending on a socket")
 }
 
-/// Sends bytes without waiting: a message whose reader doesn't read is lost.
-pub fn try_write(socket: impl AsFd, bytes: &[u8]) {
-    let _ = send(socket.as_fd(), bytes, &[], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+/// Sends bytes without waiting: a message whose reader doesn't read is lost. A pipe, which some front-ends give in a
+/// socket's place, must not block.
+pub fn try_write(to: impl AsFd, bytes: &[u8]) {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    if let Err(Errno::NOTSOCK) = send(to.as_fd(), bytes, &[], flags) {
+        let _ = rustix::io::write(to, bytes);
+    }
 }
 
 fn send(
@@ -93,10 +97,35 @@ fn receive(
     Ok((received.bytes, descriptors))
 }
 
+/// Who is at the other end of a connection, as it was when that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process.
+    pub process: i32,
+    /// Its user.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+}
+
+/// Asks the kernel who is at the other end of a UNIX socket.
+pub fn peer(socket: impl AsFd) -> Result<Peer, HostError> {
+    let found = rustix::net::sockopt::socket_peercred(socket).named("reading a peer's credentials")?;
+    Ok(Peer { process: found.pid.as_raw_pid(), user: found.uid.as_raw(), group: found.gid.as_raw() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_pair_s_peer_is_this_process() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let found = peer(&ours).unwrap();
+        assert_eq!(found.process, std::process::id() as i32);
+        assert_eq!(found.user, rustix::process::geteuid().as_raw());
+    }
 
     #[test]
     fn descriptors_come_with_their_bytes_and_surplus_ones_are_closed() {
@@ -110,5 +139,19 @@ mod tests {
         drop((descriptors, theirs));
         assert_eq!(receive_with(ours.as_fd(), &mut bytes, 2).unwrap().0, 0);
         assert!(send_with(ours.as_fd(), b"x", &[]).is_err());
+    }
+
+    #[test]
+    fn a_message_passes_a_pipe_and_is_lost_where_it_is_full() {
+        use std::io::Read;
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        crate::set_nonblocking(writer.as_fd()).unwrap();
+        try_write(&writer, b"abc");
+        let mut bytes = [0; 8];
+        assert_eq!(reader.read(&mut bytes).unwrap(), 3);
+        assert_eq!(&bytes[..3], b"abc");
+        (0..100).for_each(|_| try_write(&writer, &[0; 4096]));
+        drop(reader);
+        try_write(&writer, b"abc");
     }
 }

@@ -100,6 +100,7 @@ fn within() {
         assert_eq!(host.lost.load(Ordering::Relaxed), 0);
     }
     deleted();
+    many_queues();
 }
 
 fn sends(host: &mut Host, turn: &Turn<'_>, socket: &UdpSocket, offloads: bool) {
@@ -199,4 +200,47 @@ fn deleted() {
     assert!(host.queue.rx.caps(&turn).is_none());
     assert!(take(&mut host.queue, &turn).is_empty());
     assert_eq!(host.lost.load(Ordering::Relaxed), 1);
+}
+
+/// Queues of the interface that has several.
+const QUEUES: usize = 4;
+
+/// Every flow comes in on one of the queues, and what any queue puts arrives.
+fn many_queues() {
+    let counters: Vec<CountersRef> = (0..QUEUES).map(|_| CountersRef::private()).collect();
+    let doorbells = counters.iter().map(|_| Arc::new(Silent) as _).collect();
+    let config = Config { mtu: 9000, offloads: true };
+    let (mut port, mut queues) =
+        TapPort::new(config, doorbells, &counters, &(Arc::new(|| ()) as _)).expect("memory");
+    let several = open::Interface { queues: QUEUES as u16, name: "t1".into(), ..interface(true) };
+    port.attach(open::open(&several).expect("an interface")).expect("as many queues");
+    let mut reader = Reader::register().expect("a place for a reader");
+    let turn = reader.turn(4);
+    let sockets: Vec<UdpSocket> = (0..32).map(|_| UdpSocket::bind("10.99.0.1:0").expect("a port")).collect();
+    for (number, socket) in (0..).zip(&sockets) {
+        socket.set_broadcast(true).expect("an option");
+        socket.send_to(&[number; 9], BROADCAST).expect("the stack takes it");
+    }
+    let mut seen: Vec<u8> = Vec::new();
+    let mut used = 0;
+    for queue in &mut queues {
+        let frames = take(queue, &turn);
+        used += usize::from(!frames.is_empty());
+        seen.extend(frames.iter().map(|(_, payload, _)| payload[0]));
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..32).collect::<Vec<u8>>());
+    assert!(used > 1, "32 flows on one of four queues");
+    let socket = UdpSocket::bind("10.99.0.1:6666").expect("a port");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("an option");
+    let frame = datagram(b"any queue");
+    for queue in &mut queues {
+        let mut storage = Storage::default();
+        let mut burst = Burst::begin(&mut storage);
+        burst.push(Offload::default(), Span::of(&frame)).expect("room");
+        queue.rx.put(&turn, &burst, &[0]);
+        let mut bytes = [0; 100];
+        let (count, _) = socket.recv_from(&mut bytes).expect("what was put arrives");
+        assert_eq!(&bytes[..count], b"any queue");
+    }
 }
