@@ -18,7 +18,7 @@ target=${CARGO_TARGET_DIR:-target}/release
 run=$(mktemp -d /tmp/rw-demo.XXXXXX)
 export RINGWAY_RUN=$run
 cleanup() {
-  "$target/ringway" down two-guests >/dev/null 2>&1 || true
+  "$target/ringway" --fabric two-guests down >/dev/null 2>&1 || true
   rm -rf "$run"
 }
 trap cleanup EXIT

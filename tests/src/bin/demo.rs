@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const FABRIC: &str = "two-guests";
-const BOOT: Duration = Duration::from_secs(90);
+const BOOT: &str = "90";
 const SECONDS: u64 = 5;
 
 fn main() -> ExitCode {
@@ -39,12 +39,7 @@ fn demo(file: &str) -> Result<bool, String> {
     let guests =
         [Remote { name: "left", address: "10.77.0.1" }, Remote { name: "right", address: "10.77.0.2" }];
     for guest in &guests {
-        if !eventually(BOOT, || {
-            guest.run("true", Duration::from_secs(5)).is_ok_and(|output| output.status == 0)
-        }) {
-            let why = guest.run("true", Duration::from_secs(5)).err().unwrap_or_default();
-            return Err(format!("guest {} does not answer: {why}", guest.name));
-        }
+        ringway(&["--fabric", FABRIC, "guest", "wait", guest.name, "--timeout", BOOT])?;
     }
     let kernel = guests[0].run("uname -sr", Duration::from_secs(5))?.text;
     println!("both guests are up after {:.1} s: {}\n", begin.elapsed().as_secs_f64(), kernel.trim());
@@ -55,7 +50,7 @@ fn demo(file: &str) -> Result<bool, String> {
         println!("{name:<16} {:<28} {:<28}", cells[0], cells[1]);
     }
     counters()?;
-    ringway(&["down", FABRIC])?;
+    ringway(&["--fabric", FABRIC, "down"])?;
     Ok(passed)
 }
 
@@ -69,7 +64,7 @@ impl Runs for Remote {
     fn run(&self, command: &str, bound: Duration) -> Result<Output, String> {
         let seconds = bound.as_secs().max(1).to_string();
         let words =
-            ["guest", "exec", self.name, "--fabric", FABRIC, "--timeout", &seconds, "--json", "--", command];
+            ["--fabric", FABRIC, "--json", "guest", "exec", self.name, "--timeout", &seconds, "--", command];
         let value: Value = serde_json::from_str(&ringway(&words)?).map_err(|error| error.to_string())?;
         let status = value.get("status").and_then(Value::as_i64).unwrap_or(-1);
         let text = value.get("text").and_then(Value::as_str).unwrap_or_default().to_string();
@@ -167,7 +162,7 @@ fn rates(before: &[Port], now: &[Port], seconds: f64) -> String {
 
 /// The counters of every port, as `ringway stats --json` says.
 fn ports() -> Result<Vec<Port>, String> {
-    let text = ringway(&["stats", FABRIC, "--json"])?;
+    let text = ringway(&["--fabric", FABRIC, "--json", "stats"])?;
     let value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let list = value.get("ports").and_then(Value::as_array).ok_or("stats without ports")?;
     Ok(list.iter().map(port).collect())
