@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// The processor's ticks as nanoseconds of CLOCK_MONOTONIC: cheaper than asking for them, off by some millionths. The
-/// same for all threads. Where ticks aren't to be trusted, CLOCK_MONOTONIC itself.
+/// The processor's ticks as nanoseconds of CLOCK_MONOTONIC: cheaper than asking for them, off by some
+/// millionths. The same for all threads. Where ticks aren't to be trusted, CLOCK_MONOTONIC itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     tick: u64,
@@ -72,7 +72,8 @@ fn pair() -> (u64, u64) {
     (tick, now)
 }
 
-/// Whether ticks have one rate in every state of the processor, are the same on every core, and the kernel thinks so too.
+/// Whether ticks have one rate in every state of the processor, are the same on every core, and the kernel
+/// thinks so too.
 pub(crate) fn are_ticks_steady() -> bool {
     #[cfg(target_arch = "x86_64")]
     {

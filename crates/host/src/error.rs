@@ -17,7 +17,7 @@ pub enum HostError {
     },
     /// Memory that the peer could take from under us, or that blocks.
     #[error(
-        "shared memory must be a memfd or lie on tmpfs or hugetlbfs; this file is on a file system of type {0:#x}"
+        "shared memory must be a memfd or lie on tmpfs or hugetlbfs; this file's system is of type {0:#x}"
     )]
     NotMemory(u64),
     /// The file is too short.

@@ -49,8 +49,8 @@ impl AsFd for EventFd {
     }
 }
 
-/// Writes the eight bytes that an eventfd counts; some front-ends give pipes instead, and read eight bytes too. A full
-/// one has been signalled already.
+/// Writes the eight bytes that an eventfd counts; some front-ends give pipes instead, and read eight bytes
+/// too. A full one has been signalled already.
 pub fn signal(fd: BorrowedFd<'_>) {
     let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
 }
@@ -128,8 +128,8 @@ impl Epoll {
         if KNOWN.load(Ordering::Relaxed) {
             let time = timespec(timeout);
             let (room, mask) = (events.len() as libc::c_int, std::ptr::null::<libc::sigset_t>());
-            // SAFETY: the kernel writes at most `room` events, and `events` has room for as many; `time` has the form of
-            // the kernel's `__kernel_timespec`.
+            // SAFETY: the kernel writes at most `room` events, and `events` has room for as many; `time` has
+            // the form of the kernel's `__kernel_timespec`.
             let count = unsafe {
                 let fd = self.0.as_raw_fd();
                 libc::syscall(libc::SYS_epoll_pwait2, fd, events.as_mut_ptr(), room, &raw const time, mask, 8)

@@ -1,8 +1,8 @@
 //! SIGBUS: a peer's file that shrinks under a mapping costs the peer its memory, not us our process.
 //!
-//! The handler replaces the whole mapping by zeros of our own and marks it as lost. It replaces all of it, and not a
-//! page, since each further page would be a further fault. Attack: a file of many pages that shrinks to none while a
-//! worker copies from it.
+//! The handler replaces the whole mapping by zeros of our own and marks it as lost. It replaces all of it,
+//! and not a page, since each further page would be a further fault. Attack: a file of many pages that
+//! shrinks to none while a worker copies from it.
 
 use crate::error::{HostError, Named};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -14,8 +14,8 @@ use std::sync::{Mutex, Once};
 /// Mappings there can be at one time.
 const MAPPINGS: usize = 16_384;
 
-/// An address range, readable in a signal handler while others change it: the version is odd during a change, and
-/// another after it.
+/// An address range, readable in a signal handler while others change it: the version is odd during a change,
+/// and another after it.
 struct Slot {
     version: AtomicU32,
     lost: AtomicBool,
@@ -53,7 +53,8 @@ impl Slot {
         let version = self.version.load(Ordering::Acquire);
         let (begin, len) = (self.begin.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        // A slot that changes now can't hold the address: the mapping of a thread that just faulted in it stays.
+        // A slot that changes now can't hold the address: the mapping of a thread that just faulted in it
+        // stays.
         let is_whole = version & 1 == 0 && self.version.load(Ordering::Relaxed) == version;
         (is_whole && address.wrapping_sub(begin) < len).then_some((begin, len))
     }
@@ -120,8 +121,8 @@ pub fn catch_sigbus() -> Result<(), HostError> {
     static ONCE: Once = Once::new();
     let mut result = 0;
     ONCE.call_once(|| {
-        // SAFETY: a zeroed `sigaction` is a valid one; the handler has the signature that SA_SIGINFO asks for, and does
-        // only what a signal handler may. The former one is stored before the handler can run.
+        // SAFETY: a zeroed `sigaction` is a valid one; the handler has the signature that SA_SIGINFO asks
+        // for, and does only what a signal handler may. The former one is stored before the handler can run.
         unsafe {
             result = libc::sigaction(libc::SIGBUS, std::ptr::null(), FORMER.0.get().cast());
             if result == 0 {
@@ -137,7 +138,8 @@ pub fn catch_sigbus() -> Result<(), HostError> {
 }
 
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel gives a valid `info`; a code above 0 says that it is about a fault, which has an address.
+    // SAFETY: the kernel gives a valid `info`; a code above 0 says that it is about a fault, which has an
+    // address.
     let fault = unsafe { ((*info).si_code > 0).then(|| (*info).si_addr() as usize) };
     if !fault.is_some_and(replace) {
         pass_on(signal, info, context);
@@ -151,8 +153,8 @@ fn replace(address: usize) -> bool {
     let Some((slot, (begin, len))) = found else { return false };
     let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
     let at = std::ptr::without_provenance_mut(begin);
-    // SAFETY: the range is a mapping of ours, of which there are only spans and atomics, and these may find other bytes
-    // at any time. The call is a bare system call.
+    // SAFETY: the range is a mapping of ours, of which there are only spans and atomics, and these may find
+    // other bytes at any time. The call is a bare system call.
     let done = unsafe { rustix::mm::mmap_anonymous(at, len, ProtFlags::READ | ProtFlags::WRITE, flags) };
     if done.is_ok() && !slot.lost.swap(true, Ordering::AcqRel) {
         LOSSES.fetch_add(1, Ordering::AcqRel);
@@ -161,8 +163,8 @@ fn replace(address: usize) -> bool {
 }
 
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: stored before this handler was installed, and never changed. A former handler gets what it would have
-    // got; the default action is taken when the fault or the signal comes again.
+    // SAFETY: stored before this handler was installed, and never changed. A former handler gets what it
+    // would have got; the default action is taken when the fault or the signal comes again.
     unsafe {
         let former = &*FORMER.0.get().cast::<libc::sigaction>();
         match former.sa_sigaction {

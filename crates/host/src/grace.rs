@@ -44,7 +44,8 @@ fn visit_cores() {
     let _ = rustix::thread::sched_setaffinity(None, &home);
 }
 
-/// Waits until every turn that was under way has ended. Not for a thread in a turn of its own: it would wait for itself.
+/// Waits until every turn that was under way has ended. Not for a thread in a turn of its own: it would wait
+/// for itself.
 pub fn grace() {
     barrier();
     let snapshot = Snapshot::take();

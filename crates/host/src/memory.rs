@@ -55,8 +55,9 @@ impl Pages {
     }
 }
 
-/// A new memfd like that of [`memfd`], of pages of size `wanted` if so many are free, and of smaller ones otherwise;
-/// which. Its size is a multiple of them, and huge pages are allocated at once: later there may be none.
+/// A new memfd like that of [`memfd`], of pages of size `wanted` if so many are free, and of smaller ones
+/// otherwise; which. Its size is a multiple of them, and huge pages are allocated at once: later there may be
+/// none.
 pub fn memfd_of(name: &str, size: usize, wanted: Pages) -> Result<(OwnedFd, Pages), HostError> {
     let base = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
     let kind = match wanted {
@@ -95,8 +96,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes of `file` from `offset` on, readable and writable; neither need lie on a page. The file must
-    /// be long enough, and be memory: a file on a disk could block whoever reads it.
+    /// Maps `len` bytes of `file` from `offset` on, readable and writable; neither need lie on a page. The
+    /// file must be long enough, and be memory: a file on a disk could block whoever reads it.
     pub fn shared(file: impl AsFd, offset: u64, len: usize) -> Result<Mapping, HostError> {
         let file = file.as_fd();
         let kind = rustix::fs::fstatfs(file).named("fstatfs of shared memory")?.f_type as u64;
@@ -163,8 +164,8 @@ impl Mapping {
         self.len == 0
     }
 
-    /// Whether the file behind it shrank. What is there now is zeros of our own, and nobody else sees them: whoever
-    /// uses the mapping lets go of it.
+    /// Whether the file behind it shrank. What is there now is zeros of our own, and nobody else sees them:
+    /// whoever uses the mapping lets go of it.
     pub fn is_lost(&self) -> bool {
         self.watched.is_lost()
     }

@@ -1,8 +1,8 @@
-//! The `data` process gives up what it doesn't need: identity, capabilities, the file system, and all system calls but
-//! those of the data path.
+//! The `data` process gives up what it doesn't need: identity, capabilities, the file system, and all system
+//! calls but those of the data path.
 //!
-//! Whoever takes over a worker through a guest's frames finds a process that can't open, connect, execute or trace
-//! anything, and that may use the descriptors it has.
+//! Whoever takes over a worker through a guest's frames finds a process that can't open, connect, execute or
+//! trace anything, and that may use the descriptors it has.
 
 mod calls;
 mod files;
@@ -19,8 +19,8 @@ pub struct Confinement {
     pub landlock: bool,
 }
 
-/// Confines this process for good. To be called before the first thread is made, so that every thread has it; what a
-/// confined process needs of the file system is read here first.
+/// Confines this process for good. To be called before the first thread is made, so that every thread has it;
+/// what a confined process needs of the file system is read here first.
 pub fn confine_data() -> Result<Confinement, HostError> {
     crate::clock::Clock::new();
     crate::grace::grace();

@@ -13,7 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Descriptors that one message carries at most (the kernel's SCM_MAX_FD).
 pub const DESCRIPTORS: usize = 253;
 
-/// Sends bytes, and descriptors with the first of them; returns how many bytes went. Waits where the socket blocks.
+/// Sends bytes, and descriptors with the first of them; returns how many bytes went. Waits where the socket
+/// blocks.
 pub fn send_with(
     socket: impl AsFd,
     bytes: &[u8],
@@ -23,8 +24,8 @@ pub fn send_with(
     send(socket.as_fd(), bytes, descriptors, SendFlags::NOSIGNAL).named("sending on a socket")
 }
 
-/// Sends bytes without waiting: a message whose reader doesn't read is lost. A pipe, which some front-ends give in a
-/// socket's place, must not block.
+/// Sends bytes without waiting: a message whose reader doesn't read is lost. A pipe, which some front-ends
+/// give in a socket's place, must not block.
 pub fn try_write(to: impl AsFd, bytes: &[u8]) {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     if let Err(Errno::NOTSOCK) = send(to.as_fd(), bytes, &[], flags) {
@@ -51,8 +52,9 @@ fn send(
     }
 }
 
-/// Receives bytes and the descriptors that came with them; no bytes when the other end is closed. Waits where the
-/// socket blocks. Attack: more than `most` descriptors, to fill our table; those beyond are closed at once.
+/// Receives bytes and the descriptors that came with them; no bytes when the other end is closed. Waits where
+/// the socket blocks. Attack: more than `most` descriptors, to fill our table; those beyond are closed at
+/// once.
 pub fn receive_with(
     socket: impl AsFd,
     bytes: &mut [u8],

@@ -1,7 +1,7 @@
 //! TAP interfaces: making one, and frames through it.
 //!
-//! A frame goes with the first ten bytes of `virtio_net_hdr` in front, little-endian (Linux' Documentation/networking/
-//! tuntap.rst, virtio 1.3, 5.1.6).
+//! A frame goes with the first ten bytes of `virtio_net_hdr` in front, little-endian (Linux'
+//! Documentation/networking/ tuntap.rst, virtio 1.3, 5.1.6).
 
 use crate::error::{HostError, Named};
 use ringway_mem::{Span, SpanMut};
@@ -24,7 +24,8 @@ const QUEUES: u16 = 256;
 /// What an interface is to be.
 #[derive(Clone, Debug)]
 pub struct TapSettings {
-    /// Its name, 15 bytes at most. One that exists is taken, if it is a TAP with as many queues that nobody uses.
+    /// Its name, 15 bytes at most. One that exists is taken, if it is a TAP with as many queues that nobody
+    /// uses.
     pub name: String,
     /// Queue pairs.
     pub queues: u16,
@@ -68,7 +69,8 @@ impl TapFault {
     }
 }
 
-/// Makes the interface, or takes the one that is there, and brings it up. One descriptor a queue; none of them blocks.
+/// Makes the interface, or takes the one that is there, and brings it up. One descriptor a queue; none of
+/// them blocks.
 pub fn open_tap(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
     let Some(namespace) = &settings.namespace else { return open_here(settings) };
     let path = if namespace.contains('/') {
@@ -263,13 +265,14 @@ pub fn tap_knows_uso() -> bool {
 #[inline]
 pub fn tap_read(queue: BorrowedFd<'_>, to: SpanMut<'_>) -> Result<usize, TapFault> {
     let pointer = std::ptr::with_exposed_provenance_mut(to.as_span().address());
-    // SAFETY: the span's bytes are mapped writable, and no reference covers them; the kernel writes there like any peer.
+    // SAFETY: the span's bytes are mapped writable, and no reference covers them; the kernel writes there
+    // like any peer.
     let count = unsafe { libc::read(queue.as_raw_fd(), pointer, to.len()) };
     usize::try_from(count).map_err(|_| TapFault::from(last_error()))
 }
 
-/// Writes one frame: its header, the first bytes from our memory, the rest from where it lies. The kernel reads a peer's
-/// memory itself, and so only once; memory that is gone is refused.
+/// Writes one frame: its header, the first bytes from our memory, the rest from where it lies. The kernel
+/// reads a peer's memory itself, and so only once; memory that is gone is refused.
 #[inline]
 pub fn tap_write(
     queue: BorrowedFd<'_>,
@@ -291,8 +294,8 @@ pub fn tap_write(
         piece.write(libc::iovec { iov_base, iov_len: span.len() });
     }
     let count = (1 + tail.len()) as libc::c_int;
-    // SAFETY: the first `count` pieces are written above; each names bytes that stay mapped during the call, of which
-    // the kernel only reads.
+    // SAFETY: the first `count` pieces are written above; each names bytes that stay mapped during the call,
+    // of which the kernel only reads.
     let written = unsafe { libc::writev(queue.as_raw_fd(), pieces.as_ptr().cast(), count) };
     if written >= 0 { Ok(()) } else { Err(TapFault::from(last_error())) }
 }

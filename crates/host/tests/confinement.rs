@@ -1,5 +1,5 @@
-//! What a confined process can't do any more, and what it still can. Runs without a harness, whose threads and files
-//! would be confined too.
+//! What a confined process can't do any more, and what it still can. Runs without a harness, whose threads
+//! and files would be confined too.
 
 use ringway_host::{
     Clock, Epoll, EventFd, Mapping, catch_sigbus, confine_data, grace, map_region, memfd, receive_with,

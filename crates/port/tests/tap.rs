@@ -1,5 +1,5 @@
-//! A TAP port and the kernel's stack, in a network namespace of their own. The test runs itself again within one, which
-//! needs root or a kernel that lets others make user namespaces.
+//! A TAP port and the kernel's stack, in a network namespace of their own. The test runs itself again within
+//! one, which needs root or a kernel that lets others make user namespaces.
 
 use ringway_frame::{Burst, CountersRef, Needs, Offload, Storage};
 use ringway_mem::{Reader, Span, Turn};

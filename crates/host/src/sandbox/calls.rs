@@ -125,7 +125,8 @@ pub(super) fn forbid() -> Result<(), HostError> {
     let refuse = |errno: libc::c_int| SeccompAction::Errno(errno as u32);
     let allowed = rules().map_err(failed)?;
     let allowed = SeccompFilter::new(allowed, refuse(libc::EPERM), SeccompAction::Allow, ARCH);
-    // The flags of `clone3` lie in memory, where no filter can look. Told that there is none, the C library takes `clone`.
+    // The flags of `clone3` lie in memory, where no filter can look. Told that there is none, the C library
+    // takes `clone`.
     let older = Rules::from([(libc::SYS_clone3, Vec::new())]);
     let older = SeccompFilter::new(older, SeccompAction::Allow, refuse(libc::ENOSYS), ARCH);
     // The stricter filter last: it forbids further ones.

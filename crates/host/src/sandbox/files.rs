@@ -2,8 +2,8 @@
 
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetError, RulesetStatus, Scope};
 
-/// Forbids what the kernel can forbid; whether it could anything. A second fence behind seccomp: not having it is no
-/// error.
+/// Forbids what the kernel can forbid; whether it could anything. A second fence behind seccomp: not having
+/// it is no error.
 pub(super) fn forbid() -> bool {
     let ruleset = || -> Result<RulesetStatus, RulesetError> {
         let ruleset = Ruleset::default()

@@ -15,13 +15,15 @@ pub(super) fn drop_privileges() -> Result<bool, HostError> {
     }
     let _ = rustix::thread::clear_ambient_capability_set();
     if is_root {
-        // SAFETY: the calls change the process's identity and touch no memory of ours; the list of groups is empty.
+        // SAFETY: the calls change the process's identity and touch no memory of ours; the list of groups is
+        // empty.
         let refused = unsafe {
             libc::setgroups(0, std::ptr::null()) != 0
                 || libc::setresgid(NOBODY, NOBODY, NOBODY) != 0
                 || libc::setresuid(NOBODY, NOBODY, NOBODY) != 0
         };
-        // A user namespace may have no nobody. Root of such a one has what its maker has; the rest holds all the same.
+        // A user namespace may have no nobody. Root of such a one has what its maker has; the rest holds all
+        // the same.
         if refused && rustix::process::geteuid().is_root() && !is_namespaced() {
             return Err(std::io::Error::last_os_error()).named("becoming nobody");
         }

@@ -1,7 +1,7 @@
 //! TAP: the host's own stack as a peer.
 //!
-//! What the stack transmits is read into memory of ours, a system call a frame of up to 64 KB. What it receives is
-//! written from wherever it lies: the kernel copies it once.
+//! What the stack transmits is read into memory of ours, a system call a frame of up to 64 KB. What it
+//! receives is written from wherever it lies: the kernel copies it once.
 
 pub mod open;
 mod rx;
@@ -82,7 +82,8 @@ pub struct TapPort {
 }
 
 impl TapPort {
-    /// A port without an interface, and its queues: one for each of `counters`. Fails without memory for its frames.
+    /// A port without an interface, and its queues: one for each of `counters`. Fails without memory for its
+    /// frames.
     pub fn new(
         config: Config,
         doorbells: Vec<Arc<dyn Doorbell>>,
@@ -131,8 +132,8 @@ impl TapPort {
 fn replace(shared: &Shared, fd: Option<Arc<OwnedFd>>) {
     let open = Arc::new(Open { fd, gone: AtomicBool::new(false) });
     drop(ringway_host::reclaim(shared.open.replace(open)));
-    // Not before: until then a worker may have armed the queue, and its line keeps what it watches. If it watches the
-    // new descriptor already, it does so again when it is awake.
+    // Not before: until then a worker may have armed the queue, and its line keeps what it watches. If it
+    // watches the new descriptor already, it does so again when it is awake.
     shared.doorbell.unwatch();
     shared.doorbell.wake();
 }

@@ -23,7 +23,8 @@ pub struct Interface {
     pub namespace: Option<String>,
 }
 
-/// Makes the interface and brings it up. It is there for as long as any of its descriptors, one a queue, is open.
+/// Makes the interface and brings it up. It is there for as long as any of its descriptors, one a queue, is
+/// open.
 pub fn open(interface: &Interface) -> Result<Vec<OwnedFd>, HostError> {
     let Interface { name, queues, mtu, offloads, mac, address, namespace } = interface.clone();
     open_tap(&TapSettings { name, queues, mtu, offloads, mac, address, namespace })

@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 
 /// An Ethernet header and two VLAN tags.
 const FRAMING: u32 = 14 + 8;
-/// Bytes of headers of a long frame whose sender doesn't say how many there are. The kernel puts so many into one piece
-/// of memory and the rest into pages; with none said it looks for one piece that holds the frame.
+/// Bytes of headers of a long frame whose sender doesn't say how many there are. The kernel puts so many into
+/// one piece of memory and the rest into pages; with none said it looks for one piece that holds the frame.
 const HEADERS: u16 = 128;
 /// Frames up to this length go into one piece of memory.
 const SHORT: u32 = 2048;
@@ -40,8 +40,8 @@ impl RxQueue for TapRx {
         which.len()
     }
 
-    /// Writes the frames. The stack sees them at once: to hold them until they are published, they would have to be
-    /// copied once more.
+    /// Writes the frames. The stack sees them at once: to hold them until they are published, they would have
+    /// to be copied once more.
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) {
         let Some(fd) = self.shared.fd(turn) else {
             return self.shared.counters.drop_rx(Reason::Down, which.len());

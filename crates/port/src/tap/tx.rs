@@ -12,8 +12,8 @@ use std::sync::Arc;
 const LINE: usize = 64;
 /// Room that a read needs: nothing the kernel gives is longer.
 const ROOM: usize = LINE + (LARGEST as usize).next_multiple_of(LINE);
-/// A burst's frames one behind the other, and room for one more at its end. So the memory in use is as small as the
-/// frames, and stays in the cache.
+/// A burst's frames one behind the other, and room for one more at its end. So the memory in use is as small
+/// as the frames, and stays in the cache.
 const ARENA: usize = BURST_BYTES + BURST * 2 * LINE + ROOM;
 /// Reads of one turn at most that bring no frame.
 const BROKEN: usize = 16;
