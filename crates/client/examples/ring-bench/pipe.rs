@@ -18,7 +18,9 @@ pub fn rate(size: u16, slots: u32, touch: bool, plan: &Plan) -> Result<Figures, 
     std::thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         scope.spawn(|| {
             pin(&[1]);
-            while !stop.load(Ordering::Relaxed) && send(&mut sender, size, touch).is_ok() {}
+            while !stop.load(Ordering::Relaxed) && send(&mut sender, size, touch).is_ok() {
+                std::hint::spin_loop();
+            }
         });
         pin(&[0]);
         let result = (0..plan.slices).try_for_each(|_| {

@@ -4,9 +4,7 @@ use super::open::RingListener;
 use super::{Config, Fault, RingPort};
 use crate::{Doorbell, Queue};
 use proptest::prelude::*;
-use ringway_frame::{
-    Burst, Counters, CountersRef, LARGEST, Needs, Offload, Reason, Storage,
-};
+use ringway_frame::{Burst, Counters, CountersRef, LARGEST, Needs, Offload, Reason, Storage};
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Hint, Memory, Reader, Span};
 use ringway_ring::*;

@@ -25,12 +25,12 @@ pub struct RingTx {
     counted: u32,
 }
 
-/// What a look at one frame's slots found.
-enum Look<'t> {
-    /// A frame in one slot.
-    Whole(Offload, Span<'t>),
-    /// A frame in several slots.
-    Pieces(Offload, [Span<'t>; FRAGMENTS], usize),
+/// What became of one frame's slots.
+enum Look {
+    /// The burst has the frame; it took so many slots.
+    Pushed(u32),
+    /// The burst has no room for it.
+    Full,
     /// So many slots of a frame that can't be.
     Bad(u32, Reason),
 }
@@ -78,15 +78,16 @@ impl RingTx {
         let mut at = 0;
         while let Some(slot) = window.get(at as usize) {
             let look = if slot.has_more() {
-                several(memory, consumer, &window[at as usize..], at)
+                several(memory, consumer, &window[at as usize..], at, burst)
             } else {
-                single(memory, slot)
+                single(memory, slot, burst)
             };
-            let (slots, pushed) = match look {
-                Look::Whole(offload, span) => (1, burst.push(offload, span)),
-                Look::Pieces(offload, spans, count) => {
-                    (count as u32, burst.push_pieces(offload, &spans[..count]))
+            match look {
+                Look::Pushed(slots) => {
+                    at += slots;
+                    self.ends.push(at);
                 }
+                Look::Full => break,
                 Look::Bad(slots, reason) => {
                     // Frames that were not released are looked at again, but their breaches counted once.
                     let index = consumer.next().wrapping_add(at);
@@ -95,14 +96,8 @@ impl RingTx {
                         self.counted = index.wrapping_add(slots);
                     }
                     at += slots;
-                    continue;
                 }
-            };
-            if pushed.is_err() {
-                break;
             }
-            at += slots;
-            self.ends.push(at);
         }
         if self.ends.is_empty() && at > 0 {
             self.skip(open, at);
@@ -122,7 +117,7 @@ impl RingTx {
 }
 
 #[inline]
-fn single<'t>(memory: &'t RingMemory, slot: &Slot) -> Look<'t> {
+fn single<'t>(memory: &'t RingMemory, slot: &Slot, burst: &mut Burst<'t>) -> Look {
     let len = u32::from(slot.len);
     if len < HEADER {
         return Look::Bad(1, Reason::Short);
@@ -131,14 +126,21 @@ fn single<'t>(memory: &'t RingMemory, slot: &Slot) -> Look<'t> {
         return Look::Bad(1, Reason::BadAddress);
     };
     match Offload::from_bytes(&slot.offload).check(len, Needs::ALL) {
-        Ok(offload) => Look::Whole(offload, buffer.as_span()),
+        Ok(offload) if burst.push(offload, buffer.as_span()).is_ok() => Look::Pushed(1),
+        Ok(_) => Look::Full,
         Err(_) => Look::Bad(1, Reason::BadOffload),
     }
 }
 
 /// A frame in several slots, of which the first is `window[0]`, `at` slots from the consumer's index.
 #[cold]
-fn several<'t>(memory: &'t RingMemory, consumer: &Consumer, window: &[Slot], at: u32) -> Look<'t> {
+fn several<'t>(
+    memory: &'t RingMemory,
+    consumer: &Consumer,
+    window: &[Slot],
+    at: u32,
+    burst: &mut Burst<'t>,
+) -> Look {
     let available = consumer.known();
     let mut spans = [Span::empty(); FRAGMENTS];
     let (mut count, mut len, mut bad) = (0, 0, None);
@@ -170,7 +172,10 @@ fn several<'t>(memory: &'t RingMemory, consumer: &Consumer, window: &[Slot], at:
         _ if bad.is_some() => bad,
         _ if len > LARGEST => Some(Reason::Long),
         _ if len < HEADER => Some(Reason::Short),
-        Ok(checked) => return Look::Pieces(checked, spans, count as usize),
+        Ok(checked) => {
+            let pushed = burst.push_pieces(checked, &spans[..count as usize]);
+            return if pushed.is_ok() { Look::Pushed(count) } else { Look::Full };
+        }
         Err(_) => Some(Reason::BadOffload),
     };
     Look::Bad(count, reason.unwrap_or(Reason::BadDescriptor))
