@@ -137,7 +137,13 @@ fn sends(host: &mut Host, turn: &Turn<'_>, socket: &UdpSocket, offloads: bool) {
     }
     assert_eq!(seen, (0..100).collect::<Vec<u8>>());
     queue.tx.release(turn, 64);
-    assert!(take(queue, turn).is_empty() && queue.tx.arm(turn));
+    // The stack may say something of its own at any time.
+    let quiet = (0..10_000).any(|_| {
+        assert!(take(queue, turn).is_empty());
+        queue.tx.release(turn, 64);
+        queue.tx.arm(turn)
+    });
+    assert!(quiet);
 }
 
 /// A datagram to the test's socket, without a UDP checksum, which IPv4 allows.
