@@ -222,7 +222,8 @@ pub(crate) fn prefetch_write(pointer: NonNull<u8>) {
     // SAFETY: a prefetch touches nothing that can be seen and cannot fault; where the processor lacks `prefetchw` it
     // does nothing.
     unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) pointer.as_ptr(), options(nostack, preserves_flags, readonly));
+        let at = pointer.as_ptr();
+        core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = pointer;

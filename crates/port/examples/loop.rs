@@ -59,8 +59,13 @@ impl Transport for Wire {
 /// One guest: its end of the connection, its memory as it sees it, and the port's queues.
 struct Guest {
     front: Frontend<Wire>,
-    memory: Arc<Memory>,
     queue: Option<Queue>,
+    own: Own,
+}
+
+/// What its driver knows.
+struct Own {
+    memory: Memory,
     layout: Layout,
 }
 
@@ -89,7 +94,7 @@ fn guest(case: Case) -> Result<Guest, Box<dyn Error>> {
     let features = virtio::VERSION_1 | virtio::NET_MRG_RXBUF | packed;
     let mut front = Frontend::negotiate(wire, features, protocol::REPLY_ACK)?;
     let file = shared_memory()?;
-    let memory = Arc::new(Memory::new(vec![map_region(&file, 0, SIZE, 0, 0)?])?);
+    let memory = Memory::new(vec![map_region(&file, 0, SIZE, 0, 0)?])?;
     let region = MemoryRegion { guest: 0, size: SIZE, user: USER, offset: 0 };
     front.set_memory(vec![SharedRegion { region, fd: file }])?;
     for index in [RX, TX] {
@@ -99,7 +104,7 @@ fn guest(case: Case) -> Result<Guest, Box<dyn Error>> {
         front.start(Vring { size: case.size, addresses, base, kick: None, call: None })?;
     }
     let layout = Layout { packed: case.packed, size: case.size, event_idx: false, indirect: false };
-    Ok(Guest { front, memory, queue: queues.pop(), layout })
+    Ok(Guest { front, queue: queues.pop(), own: Own { memory, layout } })
 }
 
 /// One guest's driver.
@@ -117,7 +122,7 @@ struct Load<'m> {
 }
 
 impl<'m> Load<'m> {
-    fn new(guest: &'m Guest, len: u32) -> Result<Load<'m>, Box<dyn Error>> {
+    fn new(guest: &'m Own, len: u32) -> Result<Load<'m>, Box<dyn Error>> {
         let lengths = guest.layout.lengths()?;
         let span = |at, len| guest.memory.user_span(at, len).ok_or("outside");
         let driver = |index| -> Result<Driver<'m>, Box<dyn Error>> {
@@ -197,6 +202,7 @@ impl<'m> Load<'m> {
 #[derive(Clone, Copy, Default)]
 struct Slice {
     frames: u64,
+    bursts: u64,
     busy: u64,
     all: u64,
 }
@@ -243,6 +249,7 @@ fn serve(mut a: Queue, mut b: Queue, stop: &AtomicBool) -> Vec<Slice> {
             let moved = forward(&turn, &mut storage, &which, &mut a, &mut b);
             let then = ticks();
             slice.frames += moved;
+            slice.bursts += u64::from(moved > 0);
             slice.busy += if moved > 0 { then - now } else { 0 };
             now = then;
         }
@@ -252,27 +259,39 @@ fn serve(mut a: Queue, mut b: Queue, stop: &AtomicBool) -> Vec<Slice> {
     slices
 }
 
+/// Sends from one guest to the other.
+fn make_load(from: &Own, to: &Own, len: u32, seconds: f64) -> Result<(), Box<dyn Error>> {
+    let (mut from, mut to) = (Load::new(from, len)?, Load::new(to, len)?);
+    let start = Instant::now();
+    let mut sum = 0;
+    while start.elapsed() < Duration::from_secs_f64(seconds) {
+        for _ in 0..100 {
+            from.transmit();
+            sum += to.receive();
+        }
+    }
+    std::hint::black_box(sum);
+    Ok(())
+}
+
 fn run(case: Case, seconds: f64) -> Result<(), Box<dyn Error>> {
     let (mut a, mut b) = (guest(case)?, guest(case)?);
     let (Some(qa), Some(qb)) = (a.queue.take(), b.queue.take()) else { return Err("no queues".into()) };
     let stop = AtomicBool::new(false);
+    let (from, to) = (&a.own, &b.own);
     let slices = std::thread::scope(|scope| -> Result<Vec<Slice>, Box<dyn Error>> {
         let server = scope.spawn(|| {
             let _ = pin(1);
             serve(qa, qb, &stop)
         });
-        let _ = pin(0);
-        let (mut from, mut to) = (Load::new(&a, case.len)?, Load::new(&b, case.len)?);
-        let start = Instant::now();
-        let mut sum = 0;
-        while start.elapsed() < Duration::from_secs_f64(seconds) {
-            for _ in 0..100 {
-                from.transmit();
-                sum += to.receive();
-            }
-        }
-        stop.store(true, Ordering::Relaxed);
-        std::hint::black_box(sum);
+        // A thread of its own, since pinning lasts and is inherited.
+        let load = scope.spawn(|| {
+            let _ = pin(0);
+            let made = make_load(from, to, case.len, seconds).map_err(|error| error.to_string());
+            stop.store(true, Ordering::Relaxed);
+            made
+        });
+        load.join().map_err(|_| "the loading thread died")??;
         server.join().map_err(|_| "the serving thread died".into())
     })?;
     let rate = ticks_per_second();
@@ -283,8 +302,10 @@ fn run(case: Case, seconds: f64) -> Result<(), Box<dyn Error>> {
     let mut each: Vec<f64> = some().map(|slice| per(slice.busy, slice.frames)).collect();
     each.sort_by(f64::total_cmp);
     let median = each.get(each.len() / 2).copied().unwrap_or(f64::NAN);
+    let burst = per(some().map(|slice| slice.frames).sum(), some().map(|slice| slice.bursts).sum());
     println!(
-        "{:6} {:5} B  ring {:4}: busy {busy:6.1} ticks a frame (median {median:6.1}), {:5.2} Mpps",
+        "{:6} {:5} B  ring {:4}: busy {busy:6.1} ticks a frame (median {median:6.1}), {:5.2} Mpps, \
+         burst {burst:4.1}",
         if case.packed { "packed" } else { "split" },
         case.len,
         case.size,

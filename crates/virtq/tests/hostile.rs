@@ -1,5 +1,7 @@
 //! Rings that no driver makes: an error or nothing, never a panic, and not a byte outside what was shared.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{BASE, Guest, LEN, start};
@@ -302,7 +304,7 @@ proptest! {
             let word = if number > 1 { word % (SIZE + 1) } else { base.wrapping_add(word % (SIZE + 2)) };
             guest.write(BASE + 16 * u64::from(SIZE) + 2 * number as u64, &word.to_le_bytes());
         }
-        let at = Cursor::from_base(if packed { base % SIZE | 0x8000 } else { base }, packed, SIZE);
+        let at = Cursor::from_base(if packed { (base % SIZE) | 0x8000 } else { base }, packed, SIZE);
         use_ring(&guest, &layout, at, at, mergeable, &lens);
         prop_assert!(guest.guards_hold());
     }

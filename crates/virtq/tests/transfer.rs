@@ -1,5 +1,7 @@
 //! Driver against device: what goes in comes out, in either format, however it is cut up.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{BASE, Guest, LEN, start};

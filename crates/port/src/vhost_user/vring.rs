@@ -1,5 +1,8 @@
 //! A ring as workers see it, and what stays of it between two of its descriptions.
 
+#[cfg(test)]
+mod test;
+
 use ringway_frame::{Caps, Counters, LARGEST, Needs, Reason, add};
 use ringway_mem::{Kept, Memory};
 use ringway_ring::{Policy, View};

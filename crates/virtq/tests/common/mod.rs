@@ -1,5 +1,5 @@
 //! A guest's memory in this process, with a guard around every part that a device may touch.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use ringway_mem::{Direct, Hint, Memory, Region, SpanMut};
 use ringway_virtq::{Areas, Layout, Ring};
