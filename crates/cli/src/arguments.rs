@@ -108,6 +108,14 @@ Examples:
         #[command(subcommand)]
         command: GuestCommand,
     },
+    /// Look at this host: huge pages, limits, kernel features, cores, and what to do about each.
+    #[command(after_help = "\
+The exit code is 1 if Ringway can't work here at all.
+
+Examples:
+  ringway doctor
+  ringway doctor --json")]
+    Doctor,
     /// Print completions for a shell.
     #[command(after_help = "\
 Examples:

@@ -3,6 +3,7 @@
 mod arguments;
 mod check;
 mod client;
+mod doctor;
 mod fail;
 mod guest;
 mod log;
@@ -49,6 +50,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
             }
             GuestCommand::Wait { names, timeout } => guest::wait(&target, json, &names, timeout),
         },
+        Command::Doctor => doctor::doctor(json),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "ringway", &mut std::io::stdout());
             Ok(())

@@ -20,7 +20,8 @@ impl Target {
             [] => {
                 let place = base.display();
                 Err(Fail::NotUp(format!(
-                    "no fabric is up in {place}; start one with `ringway up FILE --detach`, or say which with --socket"
+                    "no fabric is up in {place}; \
+                     start one with `ringway up FILE --detach`, or say which with --socket"
                 )))
             }
             names => Err(Fail::NotUp(format!(

@@ -24,7 +24,8 @@ fn blocks(page: &Path, language: &str) -> Vec<(usize, String)> {
     while let Some((_, line)) = lines.next() {
         let Some(fence) = line.strip_prefix("```") else { continue };
         let start = lines.clone().next().map_or(0, |(number, _)| number + 1);
-        let body: Vec<&str> = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
+        let body: Vec<&str> =
+            lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```").collect();
         if fence == language {
             found.push((start, body.join("\n")));
         }
@@ -43,7 +44,8 @@ fn every_fabric_file_in_the_documentation_is_right() {
             count += 1;
             let file = folder.join("shown.toml");
             std::fs::write(&file, &text).unwrap();
-            let output = Command::new(env!("CARGO_BIN_EXE_ringway")).arg("check").arg(&file).output().unwrap();
+            let output =
+                Command::new(env!("CARGO_BIN_EXE_ringway")).arg("check").arg(&file).output().unwrap();
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr).into_owned();
                 wrong.push(format!("{}:{line}:\n{said}", page.display()));
@@ -60,7 +62,8 @@ fn every_fabric_file_in_the_documentation_is_right() {
 fn every_command_in_the_documentation_exists() {
     let help = Command::new(env!("CARGO_BIN_EXE_ringway")).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let listed =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let known: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(known.contains(&"up"), "the help lists commands: {help}");
     let mut wrong = Vec::new();
@@ -68,7 +71,8 @@ fn every_command_in_the_documentation_exists() {
         let text = std::fs::read_to_string(&page).unwrap();
         for (number, line) in text.lines().enumerate() {
             for (at, _) in line.match_indices("`ringway ").chain(line.match_indices("$ ringway ")) {
-                let mut words = line[at..].split_whitespace().skip_while(|word| !word.ends_with("ringway")).skip(1);
+                let mut words =
+                    line[at..].split_whitespace().skip_while(|word| !word.ends_with("ringway")).skip(1);
                 let command = words.find(|word| !word.starts_with('-')).unwrap_or_default();
                 let command = command.trim_end_matches(|c: char| !c.is_alphanumeric());
                 if command.chars().all(|c| c.is_ascii_lowercase()) && !known.contains(&command) {

@@ -1,4 +1,5 @@
-//! The real program: fabrics brought up, looked at, changed and taken down, each in a run directory of its own.
+//! The real program: fabrics brought up, looked at, changed and taken down, each in a run directory of its
+//! own.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -174,7 +175,8 @@ fn front_ends_come_and_go() {
     let lab = Lab::new("peers", "");
     let far = lab.folder.join("far.sock");
     lab.write(&format!(
-        "[switch.main]\n[port.near]\nkind = \"vhost-user\"\nsocket = \"near.sock\"\nmode = \"0600\"\nswitch = \"main\"\n\
+        "[switch.main]\n[port.near]\nkind = \"vhost-user\"\nsocket = \"near.sock\"\nmode = \"0600\"\n\
+         switch = \"main\"\n\
          [port.far]\nkind = \"vhost-user\"\nrole = \"client\"\nsocket = \"{}\"\nswitch = \"main\"\n",
         far.display()
     ));

@@ -48,8 +48,9 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
     }
 }
 
-/// What leads from one fabric to the other. What is the same in both is not touched: a port that is different goes and
-/// comes anew, as do all ports of a switch that is different, and guests go and come with their ports.
+/// What leads from one fabric to the other. What is the same in both is not touched: a port that is
+/// different goes and comes anew, as do all ports of a switch that is different, and guests go and come with
+/// their ports.
 pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     use crate::file::To;
     let kept_switches: HashSet<&str> = from

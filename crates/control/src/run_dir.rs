@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 pub enum RunDirError {
     /// The fabric is up already.
     #[error(
-        "the fabric in {path} is up already (process {pid}); stop it with `ringway down`, or change it with `ringway apply`"
+        "the fabric in {path} is up already (process {pid}); \
+         stop it with `ringway down`, or change it with `ringway apply`"
     )]
     Taken {
         /// The run directory.
@@ -37,11 +38,11 @@ pub enum RunDirError {
     },
 }
 
-/// Where fabrics that don't say otherwise have their run directories: `/run/ringway` for root, the user's runtime
-/// directory for others.
+/// Where fabrics that don't say otherwise have their run directories: `/run/ringway` for root, the user's
+/// runtime directory for others.
 pub fn base() -> PathBuf {
     if let Some(base) = std::env::var_os("RINGWAY_RUN") {
-        return base.into();
+        return std::path::absolute(&base).unwrap_or(base.into());
     }
     let user = rustix::process::geteuid();
     if user.is_root() {

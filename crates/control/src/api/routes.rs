@@ -109,7 +109,8 @@ async fn stats(State(inbox): State<Inbox>) -> Result<Json<StatsView>, Response> 
 }
 
 /// The addresses that a switch knows.
-#[utoipa::path(get, path = "/v1/switches/{name}/table", params(("name" = String, Path, description = "The switch")),
+#[utoipa::path(get, path = "/v1/switches/{name}/table",
+    params(("name" = String, Path, description = "The switch")),
     responses((status = 200, body = TableView), (status = 404, body = Trouble)))]
 async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<TableView>, Response> {
     ask(&inbox, |answer| Ask::Table(name, answer)).await.map(Json)
@@ -122,21 +123,24 @@ async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Resp
 }
 
 /// Starts a guest. It boots after the answer.
-#[utoipa::path(post, path = "/v1/guests/{name}/start", params(("name" = String, Path, description = "The guest")),
+#[utoipa::path(post, path = "/v1/guests/{name}/start",
+    params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
 async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Response> {
     ask(&inbox, |answer| Ask::StartGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Stops a guest. It powers off after the answer.
-#[utoipa::path(post, path = "/v1/guests/{name}/stop", params(("name" = String, Path, description = "The guest")),
+#[utoipa::path(post, path = "/v1/guests/{name}/stop",
+    params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = Trouble)))]
 async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Response> {
     ask(&inbox, |answer| Ask::StopGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Runs a shell command in a guest. The answer comes when the command has ended.
-#[utoipa::path(post, path = "/v1/guests/{name}/exec", params(("name" = String, Path, description = "The guest")),
+#[utoipa::path(post, path = "/v1/guests/{name}/exec",
+    params(("name" = String, Path, description = "The guest")),
     request_body = Exec, responses((status = 200, body = ExecView), (status = 404, body = Trouble),
     (status = 409, body = Trouble, description = "It does not run, or did not answer")))]
 async fn exec(

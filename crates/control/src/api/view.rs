@@ -1,4 +1,5 @@
-//! What the API says: shapes of its JSON. All numbers are plain; times are in nanoseconds, rates are the reader's.
+//! What the API says: shapes of its JSON. All numbers are plain; times are in nanoseconds, rates are the
+//! reader's.
 
 use crate::file::Problems;
 use serde::{Deserialize, Serialize};

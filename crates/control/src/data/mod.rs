@@ -63,8 +63,8 @@ struct Ended {
 }
 
 impl Data {
-    /// Starts `data` number `generation`: this program again, with `arguments`, its socket as standard input. What it
-    /// says, and its end, go to `inbox`.
+    /// Starts `data` number `generation`: this program again, with `arguments`, its socket as standard
+    /// input. What it says, and its end, go to `inbox`.
     pub fn start(generation: u64, arguments: &[OsString], inbox: Inbox) -> Result<Data, DataError> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
         let mut command = Command::new("/proc/self/exe");

@@ -1,6 +1,7 @@
 //! Ports while they live: made known to `data`, given their peers, taken away.
 
 use super::{Engine, EngineError};
+use crate::data::DataError;
 use crate::file::{self, Kind, Port, Switch};
 use crate::open::{Opener, PeerEvent, What};
 use ringway_fabric::proto::{self, Event, PortState, Request};
@@ -144,6 +145,8 @@ impl Engine {
                 }
                 match self.attach(&name, descriptors).await {
                     Ok(()) => tracing::info!(port = name, "a peer is there"),
+                    // The next `data` gets it.
+                    Err(EngineError::Data(_, DataError::Gone)) if keep => {}
                     Err(error) => {
                         tracing::warn!(port = name, %error, "the peer is sent away");
                         self.lost(&name, &error.to_string());

@@ -208,22 +208,24 @@ fn unique(fabric: &Fabric, notes: &Notes) {
     let mut macs = HashMap::new();
     let mut interfaces = HashMap::new();
     for port in &fabric.ports {
-        match &port.kind {
-            Kind::VhostUser(vhost) => {
-                let Some(mac) = vhost.mac else { continue };
-                if let Some(other) = macs.insert(mac, &port.name) {
-                    let at = notes.of(&format!("port.{}.mac", port.name));
-                    notes.wrong(&at, format!("port {other} has the address {mac} too"), "give each its own");
-                }
-            }
-            Kind::Tap(tap) if !tap.interface.is_empty() => {
-                if let Some(other) = interfaces.insert((&tap.interface, &tap.namespace), &port.name) {
-                    let at = notes.of(&format!("port.{}.interface", port.name));
-                    let what = format!("port {other} has the interface {} too", tap.interface);
-                    notes.wrong(&at, what, "give each its own");
-                }
-            }
-            _ => {}
+        let mac = match &port.kind {
+            Kind::VhostUser(vhost) => vhost.mac,
+            Kind::Tap(tap) => tap.mac,
+            _ => None,
+        };
+        if let Some(mac) = mac
+            && let Some(other) = macs.insert(mac, &port.name)
+        {
+            let at = notes.of(&format!("port.{}.mac", port.name));
+            notes.wrong(&at, format!("port {other} has the address {mac} too"), "give each its own");
+        }
+        if let Kind::Tap(tap) = &port.kind
+            && !tap.interface.is_empty()
+            && let Some(other) = interfaces.insert((&tap.interface, &tap.namespace), &port.name)
+        {
+            let at = notes.of(&format!("port.{}.interface", port.name));
+            let what = format!("port {other} has the interface {} too", tap.interface);
+            notes.wrong(&at, what, "give each its own");
         }
     }
 }

@@ -184,6 +184,8 @@ pub struct Tap {
     pub interface: String,
     /// Queue pairs.
     pub queues: u16,
+    /// Its Ethernet address; one of the kernel's choice if none.
+    pub mac: Option<Mac>,
     /// MTU of the interface.
     pub mtu: u16,
     /// Whether checksums and segmentation are left to whoever can do them best.
@@ -338,8 +340,8 @@ impl std::fmt::Display for Cidr {
 }
 
 impl Fabric {
-    /// Makes relative paths absolute: sockets are relative to the run directory `run`, files of guests to `folder`,
-    /// the fabric file's.
+    /// Makes relative paths absolute: sockets are relative to the run directory `run`, files of guests to
+    /// `folder`, the fabric file's.
     pub fn resolve(mut self, run: &Path, folder: &Path) -> Fabric {
         for port in &mut self.ports {
             if let Some(socket) = port.kind.socket_mut() {

@@ -9,7 +9,7 @@ use ringway_ring::{SLOTS_MAX, SLOTS_MIN};
 /// Kinds and the keys that each has besides those of all.
 const KINDS: [(&str, &[&str]); 6] = [
     ("vhost-user", &["socket", "role", "queues", "mac", "mtu", "without", "owner", "group", "mode"]),
-    ("tap", &["interface", "queues", "mtu", "offloads", "namespace", "address"]),
+    ("tap", &["interface", "queues", "mac", "mtu", "offloads", "namespace", "address"]),
     ("ring", &["socket", "slots", "slot-size", "owner", "group", "mode"]),
     ("pipe", &["socket", "slots", "slot-size", "owner", "group", "mode"]),
     ("null", &[]),
@@ -96,6 +96,7 @@ fn tap(section: &mut Section<'_>) -> Kind {
     Kind::Tap(Tap {
         interface,
         queues: section.number("queues", 1..=128).unwrap_or(1) as u16,
+        mac: station(section, "mac"),
         mtu: section.number("mtu", 68..=65_521).unwrap_or(1500) as u16,
         offloads: section.boolean("offloads").unwrap_or(true),
         namespace: section.string("namespace", "red"),

@@ -110,8 +110,8 @@ pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Edits (insert, delete, replace, swap neighbours) from one word to the other; words whose lengths alone differ by
-/// `enough` are not compared further.
+/// Edits (insert, delete, replace, swap neighbours) from one word to the other; words whose lengths alone
+/// differ by `enough` are not compared further.
 fn distance(one: &str, other: &str, enough: usize) -> usize {
     let one: Vec<char> = one.to_lowercase().replace('_', "-").chars().collect();
     let other: Vec<char> = other.to_lowercase().replace('_', "-").chars().collect();

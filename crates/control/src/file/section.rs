@@ -298,8 +298,8 @@ impl<'t> Section<'t> {
         self.asked.extend(keys);
     }
 
-    /// Ends the table: whatever key was not asked for is unknown. `elsewhere` says where a key of other tables
-    /// belongs.
+    /// Ends the table: whatever key was not asked for is unknown. `elsewhere` says where a key of other
+    /// tables belongs.
     pub fn finish(self, elsewhere: impl Fn(&str) -> Option<String>) {
         for (key, _) in self.table.iter() {
             let name = key.get_ref();

@@ -1,7 +1,7 @@
 //! Bringing ports their peers: listening, accepting, connecting again, opening.
 //!
-//! Each port that has peers has an [`Opener`], a task that brings one peer at a time: it reports [`What::Arrived`], and
-//! waits to be told that this peer is gone before it brings the next.
+//! Each port that has peers has an [`Opener`], a task that brings one peer at a time: it reports
+//! [`What::Arrived`], and waits to be told that this peer is gone before it brings the next.
 
 mod access;
 mod ring;

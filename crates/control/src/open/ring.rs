@@ -26,7 +26,9 @@ pub async fn serve(mut desk: Desk, mut door: Watched<RingListener>, otherwise: G
                 let serial = desk.serial;
                 tokio::select! {
                     () = desk.wait() => {}
-                    () = hung_up(&mut program) => desk.say(What::Left { serial, reason: "the program left".into() }),
+                    () = hung_up(&mut program) => {
+                        desk.say(What::Left { serial, reason: "the program left".into() });
+                    }
                 }
                 // Until `data` no longer uses the memory; then the program's end of it is closed.
                 desk.wait().await;

@@ -1,6 +1,6 @@
 //! TAP interfaces: made, and made again when somebody deletes them.
 
-use super::Desk;
+use super::{Desk, PAUSE};
 use crate::file::Tap;
 use ringway_port::tap::open::{Interface, open};
 use std::io;
@@ -13,7 +13,7 @@ pub fn interface(tap: &Tap) -> Interface {
         queues: tap.queues,
         mtu: tap.mtu,
         offloads: tap.offloads,
-        mac: None,
+        mac: tap.mac.map(|mac| mac.0),
         address: tap.address.map(|cidr| (cidr.address, cidr.prefix)),
         namespace: tap.namespace.clone(),
     }
@@ -24,6 +24,8 @@ pub async fn keep(mut desk: Desk, interface: Interface, descriptors: Vec<OwnedFd
     desk.arrived(descriptors, true);
     desk.wait().await;
     loop {
+        // Whatever took it away may do so again; that must not keep us busy.
+        tokio::time::sleep(PAUSE).await;
         let again = interface.clone();
         // It waits for the kernel, and may change its thread's network namespace.
         let opened = tokio::task::spawn_blocking(move || open(&again)).await;

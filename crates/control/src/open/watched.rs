@@ -8,8 +8,8 @@ use tokio::net::UnixStream;
 
 /// A socket that doesn't block, with its readiness.
 ///
-/// The watch is on a duplicate that tokio takes for a stream: nothing but its readiness is used, so a listening socket
-/// will do as well.
+/// The watch is on a duplicate that tokio takes for a stream: nothing but its readiness is used, so a
+/// listening socket will do as well.
 #[derive(Debug)]
 pub struct Watched<T> {
     inner: T,

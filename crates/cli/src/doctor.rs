@@ -1,0 +1,211 @@
+//! `ringway doctor`: what this host has, what that means, and what to do.
+
+use crate::fail::Fail;
+use crate::text::{self, Table, cell};
+use anstream::println;
+use anstyle::Style;
+use ringway_host::{Access, Facts};
+use serde::Serialize;
+
+/// How good a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Grade {
+    /// As it should be.
+    Good,
+    /// It works, but could work better, or some kinds of port don't.
+    Fair,
+    /// Ringway doesn't work.
+    Bad,
+}
+
+impl Grade {
+    fn style(self) -> Style {
+        match self {
+            Grade::Good => text::GOOD,
+            Grade::Fair => text::FAIR,
+            Grade::Bad => text::BAD,
+        }
+    }
+}
+
+/// One thing looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    grade: Grade,
+    /// What is there.
+    found: String,
+    /// What that means, and what to do; empty if nothing is to be done.
+    advice: String,
+}
+
+/// Descriptors that a fabric of 1024 ports needs: sockets, memory, kicks and calls of each.
+const DESCRIPTORS: u64 = 16_384;
+
+/// Looks at this host.
+pub fn doctor(json: bool) -> Result<(), Fail> {
+    let findings = look(&Facts::gather());
+    if json {
+        text::json(&findings);
+    } else {
+        let mut table = Table::new(&["", "WHAT", "FOUND"]);
+        for finding in &findings {
+            let mark = match finding.grade {
+                Grade::Good => "good",
+                Grade::Fair => "fair",
+                Grade::Bad => "bad",
+            };
+            table.row(vec![(mark.into(), finding.grade.style()), cell(finding.what), cell(&finding.found)]);
+        }
+        table.print();
+        for finding in findings.iter().filter(|finding| !finding.advice.is_empty()) {
+            let style = finding.grade.style();
+            println!("\n{style}{}:{style:#} {}", finding.what, finding.advice);
+        }
+    }
+    match findings.iter().find(|finding| finding.grade == Grade::Bad) {
+        Some(bad) => Err(Fail::Failed(format!("Ringway does not work on this host: {}", bad.what))),
+        None => Ok(()),
+    }
+}
+
+fn finding(what: &'static str, good: bool, otherwise: Grade, found: impl ToString, advice: &str) -> Finding {
+    let grade = if good { Grade::Good } else { otherwise };
+    let advice = if good { String::new() } else { advice.into() };
+    Finding { what, grade, found: found.to_string(), advice }
+}
+
+fn look(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![cores(facts), isolation(facts), huge_pages(facts), descriptors(facts)];
+    findings.extend(kernel(facts));
+    findings.extend(devices(facts));
+    findings
+}
+
+fn cores(facts: &Facts) -> Finding {
+    let found = format!("{} of {} cores allowed", facts.cores.allowed.len(), facts.cores.online.len());
+    let advice = "a worker that polls needs a core of its own beside those of guests; allow more cores \
+                  (taskset, cpuset)";
+    finding("cores", facts.cores.allowed.len() >= 2, Grade::Fair, found, advice)
+}
+
+fn isolation(facts: &Facts) -> Finding {
+    let isolated = facts.cores.isolated.len();
+    let advice = "other programs may run on a worker's core, which costs its slowest frames time; boot with \
+                  isolcpus= and nohz_full= for the cores that [worker] tables name";
+    let found = format!("{isolated} isolated, {} without ticks", facts.cores.tickless.len());
+    finding("isolation", isolated > 0, Grade::Fair, found, advice)
+}
+
+fn huge_pages(facts: &Facts) -> Finding {
+    let sizes: Vec<String> = facts
+        .huge_pages
+        .iter()
+        .map(|pages| format!("{} of {} pages of {} MB free", pages.free, pages.total, pages.size >> 20))
+        .collect();
+    let found = if sizes.is_empty() { "none".into() } else { sizes.join(", ") };
+    let advice = "memory of guests and rings has ordinary pages, and large working sets are slower; \
+                  get 2 MB pages with `sysctl vm.nr_hugepages=512`";
+    finding("huge pages", facts.huge_pages.iter().any(|pages| pages.free > 0), Grade::Fair, found, advice)
+}
+
+fn descriptors(facts: &Facts) -> Finding {
+    let limit = facts.nofile.soft;
+    let found = limit.map_or("no limit".into(), |limit| limit.to_string());
+    let hard = facts.nofile.hard.map_or("unlimited".into(), |hard| hard.to_string());
+    let advice = format!(
+        "too few for a fabric of 1024 ports; `ulimit -n {DESCRIPTORS}` before `ringway up` \
+         (the hard limit is {hard})"
+    );
+    finding("open files", limit.is_none_or(|limit| limit >= DESCRIPTORS), Grade::Fair, found, &advice)
+}
+
+fn kernel(facts: &Facts) -> Vec<Finding> {
+    let has = |has: bool| if has { "yes" } else { "no" };
+    let no_filter =
+        "the data path would run unconfined, and so it doesn't run; use a kernel with CONFIG_SECCOMP_FILTER";
+    let landlock = match facts.landlock {
+        0 => "no".to_string(),
+        version => format!("version {version}"),
+    };
+    vec![
+        finding("kernel", true, Grade::Good, &facts.kernel, ""),
+        finding("seccomp", facts.seccomp, Grade::Bad, has(facts.seccomp), no_filter),
+        finding(
+            "landlock",
+            facts.landlock > 0,
+            Grade::Fair,
+            landlock,
+            "the data path is confined by its filter of system calls alone; boot with lsm=landlock,...",
+        ),
+        finding(
+            "membarrier",
+            facts.membarrier,
+            Grade::Fair,
+            has(facts.membarrier),
+            "changes to a running fabric wait longer for its workers; use a kernel with CONFIG_MEMBARRIER",
+        ),
+        finding(
+            "steady ticks",
+            facts.ticks,
+            Grade::Fair,
+            has(facts.ticks),
+            "the processor's counter is no clock here, and telling the time costs a system call",
+        ),
+    ]
+}
+
+fn devices(facts: &Facts) -> Vec<Finding> {
+    let said = |access: Access| match access {
+        Access::Usable => "usable",
+        Access::Missing => "missing",
+        Access::Denied => "no permission",
+        Access::Broken => "does not work",
+    };
+    let tun = if facts.tun == Access::Usable && !facts.net_admin {
+        "usable, but interfaces can't be made"
+    } else {
+        said(facts.tun)
+    };
+    vec![
+        finding(
+            "/dev/net/tun",
+            facts.tun == Access::Usable && facts.net_admin,
+            Grade::Fair,
+            tun,
+            "tap ports don't work; run as root or with CAP_NET_ADMIN, \
+             and `modprobe tun` if the file is missing",
+        ),
+        finding(
+            "/dev/kvm",
+            facts.kvm == Access::Usable,
+            Grade::Fair,
+            said(facts.kvm),
+            "QEMU guests are emulated, which is slow; enable virtualization in the firmware, \
+             `modprobe kvm_intel` or `kvm_amd`, and join the group kvm",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_not_good_comes_with_advice() {
+        let mut facts = Facts::gather();
+        facts.seccomp = false;
+        facts.huge_pages.clear();
+        facts.nofile.soft = Some(1024);
+        facts.kvm = Access::Denied;
+        let findings = look(&facts);
+        for finding in &findings {
+            assert_eq!(finding.grade == Grade::Good, finding.advice.is_empty(), "{finding:?}");
+        }
+        let bad: Vec<&str> = findings.iter().filter(|f| f.grade == Grade::Bad).map(|f| f.what).collect();
+        assert_eq!(bad, ["seccomp"]);
+        let kvm = findings.iter().find(|finding| finding.what == "/dev/kvm").unwrap();
+        assert_eq!((kvm.grade, kvm.found.as_str()), (Grade::Fair, "no permission"));
+    }
+}
