@@ -1,5 +1,7 @@
 //! Queues of commands: what a driver asks arrives, what it is answered too; and what no driver would ask.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail the test.
+
 mod common;
 
 use common::{BASE, Guest, LEN, start};

@@ -95,20 +95,22 @@ impl Backend {
         (backend, queues)
     }
 
-    /// A front-end is connected. A former one is let go.
+    /// A front-end is connected. A former one is let go: which of two stays is decided where they are accepted, and
+    /// there the one that is served stays, and the next waits until it is gone.
     pub fn connect(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
         self.disconnect();
         let stream = UnixStream::from(stream);
         stream.set_nonblocking(true)?;
+        self.device.attend(stream.as_fd())?;
         let session = Session::new(self.offer);
         self.connection = Some(Connection { stream, inbox: Inbox::default(), session });
         Ok(())
     }
 
-    /// The socket, while there is a front-end: [`Backend::readable`] is to be called whenever it is readable
-    /// (level, not edge), and now and then.
+    /// While there is a front-end: [`Backend::readable`] is to be called whenever this is readable (level, not edge),
+    /// and now and then. It stands for the socket and for the kicks of the control queue.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.connection.as_ref().map(|connection| connection.stream.as_fd())
+        self.connection.as_ref().and_then(|_| Some(self.device.ears()?.as_fd()))
     }
 
     /// Handles what has arrived, and looks whether the guest broke a ring meanwhile. After an error there is
@@ -126,6 +128,7 @@ impl Backend {
 
     fn receive(&mut self) -> Result<(), BackendError> {
         let Some(Connection { stream, inbox, session }) = &mut self.connection else { return Ok(()) };
+        self.device.hear();
         for _ in 0..2 * MESSAGES {
             let Some((count, fds)) =
                 ringway_host::try_receive_with(stream.as_fd(), inbox.space(), DESCRIPTORS)?
@@ -142,6 +145,10 @@ impl Backend {
                 send(stream, &answer)?;
             }
             self.refused = outcome.refused.or(self.refused.take());
+        }
+        self.device.serve_control(&self.counters);
+        if self.device.take_news() {
+            self.config_changed();
         }
         if self.device.is_lost() {
             return Err(BackendError::Lost);
@@ -172,6 +179,11 @@ impl Backend {
             Some(_) if self.device.is_up() => State::Up,
             Some(_) => State::Attached,
         }
+    }
+
+    /// Queue pairs that the guest receives on now, from the first on.
+    pub fn receiving(&self) -> u16 {
+        self.device.receiving()
     }
 
     /// What was agreed with the front-end, for people: `packed mrg-rxbuf csum`.

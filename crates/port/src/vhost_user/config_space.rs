@@ -6,15 +6,19 @@ use super::Config;
 const LEN: usize = 12;
 /// `status`: the link is up.
 const LINK_UP: u16 = 1;
+/// `status`: the driver is to announce itself.
+const ANNOUNCE: u16 = 2;
 /// The virtio limit on queue pairs (virtio 1.3, 5.1.4).
 const MOST_PAIRS: u16 = 0x8000;
 
-/// Copies the configuration space from `offset` on into `bytes`; what lies behind its end reads as zero.
-pub(super) fn read(config: &Config, offset: u32, bytes: &mut [u8]) {
+/// Copies the configuration space from `offset` on into `bytes`; what lies behind its end reads as zero. `mac` is the
+/// address that the driver chose; `announce`: it is to announce itself.
+pub(super) fn read(config: &Config, mac: Option<[u8; 6]>, announce: bool, offset: u32, bytes: &mut [u8]) {
     let mut space = [0; LEN];
-    let [mac, rest @ ..] = [0, 6, 8, 10];
-    space[mac..mac + 6].copy_from_slice(&config.mac.unwrap_or_default());
-    let fields = [LINK_UP, config.queues.min(MOST_PAIRS), config.mtu.unwrap_or_default()];
+    let [first, rest @ ..] = [0, 6, 8, 10];
+    space[first..first + 6].copy_from_slice(&mac.or(config.mac).unwrap_or_default());
+    let status = LINK_UP | if announce { ANNOUNCE } else { 0 };
+    let fields = [status, config.queues.min(MOST_PAIRS), config.mtu.unwrap_or_default()];
     for (at, value) in rest.into_iter().zip(fields) {
         space[at..at + 2].copy_from_slice(&value.to_le_bytes());
     }
@@ -32,11 +36,13 @@ mod tests {
         let config =
             Config { mac: Some([2, 0, 0, 0, 0, 9]), mtu: Some(9000), queues: 3, ..Config::default() };
         let mut bytes = [0xff; 14];
-        read(&config, 0, &mut bytes);
+        read(&config, None, false, 0, &mut bytes);
         assert_eq!(bytes, [2, 0, 0, 0, 0, 9, 1, 0, 3, 0, 0x28, 0x23, 0, 0]);
-        read(&config, 10, &mut bytes[..4]);
+        read(&config, None, false, 10, &mut bytes[..4]);
         assert_eq!(bytes[..4], [0x28, 0x23, 0, 0]);
-        read(&config, u32::MAX, &mut bytes);
+        read(&config, None, false, u32::MAX, &mut bytes);
         assert_eq!(bytes, [0; 14]);
+        read(&config, Some([2, 0, 0, 0, 0, 7]), true, 0, &mut bytes[..8]);
+        assert_eq!(bytes[..8], [2, 0, 0, 0, 0, 7, 3, 0]);
     }
 }

@@ -1,20 +1,25 @@
 //! What a session does to a guest's memory and rings.
 
+use super::control::{Control, Settings};
+use super::rarp::Rarp;
 use super::rx::VringRx;
 use super::tx::VringTx;
-use super::vring::{Vring, VringState};
+use super::vring::{Vring, VringError, VringState};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
-use ringway_frame::CountersRef;
+use ringway_frame::{Counters, CountersRef};
+use ringway_host::{Epoll, HostError};
 use ringway_mem::{Memory, Published, Region};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Device, Kick, MemoryRegion, Offer, Packet, Refused, Ring, SharedRegion};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// A packed ring's descriptor flag (virtio 1.3, 2.8.1).
 const DESC_F_USED: u16 = 1 << 15;
+/// What the session's thread waits for.
+const SOCKET: u64 = 0;
+const KICK: u64 = 1;
 
 /// One ring: what workers see of it, and what the front-end said.
 struct Slot {
@@ -39,6 +44,18 @@ pub(super) struct Guest {
     memory: Arc<Memory>,
     slots: Vec<Slot>,
     channel: Option<OwnedFd>,
+    /// The front-end's limit for frames to the guest.
+    mtu: Option<u16>,
+    rarp: Option<Rarp>,
+    /// While the control queue is ours and runs.
+    control: Option<Control>,
+    settings: Settings,
+    /// What the control queue's driver is to be told of by a change of the configuration space.
+    news: bool,
+    /// The session's descriptors, while there is one.
+    ears: Option<Epoll>,
+    /// The control queue's kicks among them.
+    kick: Option<Arc<OwnedFd>>,
 }
 
 impl Guest {
@@ -60,8 +77,36 @@ impl Guest {
         });
         let queues = pairs.collect();
         let memory = Arc::new(Memory::default());
-        let guest = Guest { config, doorbells, features: 0, table: Vec::new(), memory, slots, channel: None };
+        let guest = Guest {
+            config,
+            doorbells,
+            features: 0,
+            table: Vec::new(),
+            memory,
+            slots,
+            channel: None,
+            mtu: None,
+            rarp: None,
+            control: None,
+            settings: Settings { pairs: config.queues, mac: None, announce: false },
+            news: false,
+            ears: None,
+            kick: None,
+        };
         (guest, queues)
+    }
+
+    /// A session begins on `socket`.
+    pub(super) fn attend(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
+        let ears = Epoll::new()?;
+        ears.add_level(socket, SOCKET)?;
+        self.ears = Some(ears);
+        Ok(())
+    }
+
+    /// Readable while a message or a command may be there.
+    pub(super) fn ears(&self) -> Option<&Epoll> {
+        self.ears.as_ref()
     }
 
     /// Forgets everything about the front-end. Its rings are stopped already.
@@ -70,6 +115,105 @@ impl Guest {
         self.table.clear();
         self.memory = Arc::new(Memory::default());
         self.channel = None;
+        (self.mtu, self.rarp, self.news) = (None, None, false);
+        (self.ears, self.kick) = (None, None);
+    }
+
+    /// Kicks of the control queue are reported once, and this is where they are heard; the queue is looked at after.
+    pub(super) fn hear(&self) {
+        if let Some(ears) = &self.ears {
+            ears.wait(Some(0), |_| {});
+        }
+    }
+
+    /// Answers commands of the control queue.
+    pub(super) fn serve_control(&mut self, counters: &Counters) {
+        let (before, most) = (self.settings.pairs, self.pairs());
+        let Some(control) = &mut self.control else { return };
+        let more = control.serve(&mut self.settings, most, counters);
+        if self.settings.pairs != before {
+            self.publish_receivers();
+        }
+        if more {
+            // Watched anew, the descriptor is reported again, since nobody reads it.
+            let kick = self.kick.clone();
+            self.unwatch();
+            let _ = kick.map(|kick| self.watch(kick));
+        }
+    }
+
+    /// Whether the driver is to read its configuration space again.
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Queue pairs that were agreed on.
+    fn pairs(&self) -> u16 {
+        if self.features & virtio::NET_MQ != 0 { self.config.queues } else { 1 }
+    }
+
+    /// The ring for control: behind those of the queue pairs (virtio 1.3, 5.1.2).
+    fn control_ring(&self) -> Option<usize> {
+        (self.features & virtio::NET_CTRL_VQ != 0).then_some(2 * usize::from(self.pairs()))
+    }
+
+    /// Whether the driver wants a queue pair. Where the control queue is not ours, it tells its front-end, which
+    /// enables and disables rings.
+    fn is_wanted(&self, pair: usize) -> bool {
+        self.control.is_none() || pair < usize::from(self.settings.pairs)
+    }
+
+    /// Queue pairs that receive, from the first on.
+    pub(super) fn receiving(&self) -> u16 {
+        let open = |pair: &u16| {
+            let pair = usize::from(*pair);
+            let ring = self.slots.get(2 * pair).and_then(|slot| slot.ring.as_ref());
+            ring.is_some_and(|ring| ring.enabled) && self.is_wanted(pair)
+        };
+        (0..self.pairs()).take_while(open).count() as u16
+    }
+
+    fn watch(&mut self, kick: Arc<OwnedFd>) -> Result<(), Refused> {
+        let Some(ears) = &self.ears else { return Ok(()) };
+        // Edge-triggered. Attack: a descriptor that is readable for ever would keep the thread busy.
+        ears.add_edge(kick.as_fd(), KICK).map_err(|error| Refused(error.to_string()))?;
+        self.kick = Some(kick);
+        Ok(())
+    }
+
+    fn unwatch(&mut self) {
+        if let (Some(ears), Some(kick)) = (&self.ears, self.kick.take()) {
+            let _ = ears.delete(kick.as_fd());
+        }
+    }
+
+    /// The control queue starts; `goes_on`: under a driver that ran before.
+    fn begin_control(&mut self, goes_on: bool) {
+        if goes_on {
+            // Who reaches it through whom may have changed meanwhile.
+            self.ask_to_announce();
+        } else {
+            self.settings = Settings { pairs: 1, mac: None, announce: false };
+        }
+    }
+
+    /// Has the driver announce itself, if it can.
+    fn ask_to_announce(&mut self) {
+        if self.features & virtio::NET_GUEST_ANNOUNCE != 0 {
+            (self.settings.announce, self.news) = (true, true);
+        }
+    }
+
+    /// Publishes the receiving rings anew, since another number of them is in use, or frames have another limit.
+    fn publish_receivers(&mut self) {
+        for index in (0..self.slots.len()).step_by(2) {
+            if self.slots[index].ring.is_some()
+                && self.control_ring() != Some(index)
+                && self.publish(index).is_err()
+            {
+                self.park(index);
+            }
+        }
     }
 
     /// Whether a queue pair runs.
@@ -100,31 +244,55 @@ impl Guest {
 
     /// Publishes a ring as it is now known; when this returns no worker uses it as it was before.
     fn publish(&mut self, index: usize) -> Result<(), Refused> {
-        let slot = &mut self.slots[index];
-        let vring = match &slot.ring {
-            None => None,
-            Some(ring) => {
-                let vring = Vring::new(&self.memory, self.features, ring, &slot.state);
-                Some(vring.map_err(|error| Refused(format!("ring {index}: {error}")))?)
-            }
-        };
-        drop(ringway_host::reclaim(slot.published.replace(Arc::new(vring))));
+        let vring = self.describe(index).map_err(|error| Refused(format!("ring {index}: {error}")))?;
+        if self.control_ring() == Some(index) {
+            self.park(index);
+            self.control = vring.map(Control::new);
+            return Ok(());
+        }
+        drop(ringway_host::reclaim(self.slots[index].published.replace(Arc::new(vring))));
         Ok(())
     }
 
-    /// Takes the ring from the workers, but remembers what was said about it.
+    fn describe(&self, index: usize) -> Result<Option<Vring>, VringError> {
+        let slot = &self.slots[index];
+        let Some(ring) = &slot.ring else { return Ok(None) };
+        let mut ring = ring.clone();
+        let is_rx = index.is_multiple_of(2) && self.control_ring() != Some(index);
+        // Pairs that the driver has not asked for get nothing (virtio 1.3, 5.1.6.5.6).
+        ring.enabled &= !is_rx || self.is_wanted(index / 2);
+        let vring = Vring::new(&self.memory, self.features, &ring, &slot.state)?;
+        Ok(Some(match index {
+            1 => vring.with_rarp(self.rarp),
+            _ if is_rx => vring.with_mtu(self.mtu),
+            _ => vring,
+        }))
+    }
+
+    /// Takes the ring from who uses it, but remembers what was said about it.
     fn park(&mut self, index: usize) {
+        if self.control_ring() == Some(index) {
+            self.control = None;
+        }
         drop(ringway_host::reclaim(self.slots[index].published.replace(Arc::new(None))));
     }
 
-    /// Has the worker of a TX ring hear the driver's kicks, and look at once, since one may have come before.
-    fn listen(&self, index: usize, ring: &Ring) {
-        let Some(doorbell) = self.doorbell(index) else { return };
+    /// Has who serves a ring hear the driver's kicks, and look at once, since one may have come before.
+    fn listen(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
+        if self.control_ring() == Some(index) {
+            self.unwatch();
+            if let Kick::Fd(kick) = &ring.kick {
+                self.watch(kick.clone())?;
+            }
+            return Ok(());
+        }
+        let Some(doorbell) = self.doorbell(index) else { return Ok(()) };
         match &ring.kick {
             Kick::Fd(kick) => doorbell.watch(kick.clone()),
             Kick::Poll | Kick::Unset => doorbell.unwatch(),
         }
         doorbell.wake();
+        Ok(())
     }
 
     /// The doorbell of a TX ring. Nobody waits for the kicks of an RX ring: who has frames for it looks at it.
@@ -173,16 +341,20 @@ impl Guest {
     }
 }
 
-/// Refuses a descriptor that we write to when the driver is to be interrupted, unless it is an eventfd or a pipe.
-/// Attack: a write to a file on a file system of the peer's own lasts as long as the peer likes.
-fn check_call(ring: &Ring) -> Result<(), Refused> {
-    let Some(call) = &ring.call else { return Ok(()) };
-    let check = || {
-        let seen = std::fs::File::from(call.try_clone().ok()?).metadata().ok()?.file_type();
-        let other = seen.is_file() || seen.is_dir() || seen.is_char_device() || seen.is_block_device();
-        if other { None } else { ringway_host::set_nonblocking(call.as_fd()).ok() }
+/// Refuses descriptors that notify, either way, unless they are eventfds, pipes or sockets. Attack: a write to a file on
+/// a file system of the peer's own, or asking whether it is readable, lasts as long as the peer likes.
+fn check_notifiers(ring: &Ring) -> Result<(), Refused> {
+    let kick = match &ring.kick {
+        Kick::Fd(kick) => Some(kick),
+        Kick::Poll | Kick::Unset => None,
     };
-    check().ok_or_else(|| Refused("the descriptor for interrupts is neither an eventfd nor a pipe".into()))
+    let other = |fd: &&Arc<OwnedFd>| !ringway_host::is_stream(fd.as_fd());
+    match [kick, ring.call.as_ref(), ring.err.as_ref()].into_iter().flatten().find(other) {
+        Some(_) => {
+            Err(Refused("a descriptor for kicks or interrupts is neither an eventfd nor a pipe".into()))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Maps a region; nothing of it is used if the file isn't what it should be.
@@ -194,7 +366,13 @@ fn map(SharedRegion { region: said, fd }: SharedRegion) -> Result<Mapped, Refuse
 
 impl Device for Guest {
     fn set_features(&mut self, features: u64) -> Result<(), Refused> {
+        let before = self.control_ring();
         self.features = features;
+        if before != self.control_ring() {
+            // Rings that run are told next, and each is put where it now belongs.
+            self.control = None;
+            self.unwatch();
+        }
         Ok(())
     }
 
@@ -223,8 +401,12 @@ impl Device for Guest {
     }
 
     fn start(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
-        check_call(ring)?;
+        check_notifiers(ring)?;
         let position = self.position(ring);
+        let is_control = self.control_ring() == Some(index);
+        if is_control {
+            self.begin_control(position != Ring::first(self.features));
+        }
         // No worker sees the ring while it is stopped, so nobody else uses its state now.
         self.slots[index].state.restart(position, self.features);
         self.slots[index].ring = Some(ring.clone());
@@ -232,21 +414,25 @@ impl Device for Guest {
             self.slots[index].ring = None;
             return Err(refused);
         }
-        self.listen(index, ring);
-        Ok(())
+        if is_control {
+            self.publish_receivers();
+        }
+        self.listen(index, ring)
     }
 
     fn update(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
-        check_call(ring)?;
+        check_notifiers(ring)?;
         self.slots[index].ring = Some(ring.clone());
         self.publish(index)?;
-        self.listen(index, ring);
-        Ok(())
+        self.listen(index, ring)
     }
 
     fn stop(&mut self, index: usize) -> u16 {
         if let Some(doorbell) = self.doorbell(index) {
             doorbell.unwatch();
+        }
+        if self.control_ring() == Some(index) {
+            self.unwatch();
         }
         self.slots[index].ring = None;
         self.park(index);
@@ -254,7 +440,8 @@ impl Device for Guest {
     }
 
     fn read_config(&self, offset: u32, bytes: &mut [u8]) {
-        config_space::read(&self.config, offset, bytes);
+        let announce = self.settings.announce && self.features & virtio::NET_GUEST_ANNOUNCE != 0;
+        config_space::read(&self.config, self.settings.mac, announce, offset, bytes);
     }
 
     fn set_mtu(&mut self, mtu: u16) -> Result<(), Refused> {
@@ -262,15 +449,28 @@ impl Device for Guest {
             Some(most) if mtu > most => {
                 Err(Refused(format!("an MTU of {mtu} is more than the port's {most}")))
             }
-            _ => Ok(()),
+            _ => {
+                self.mtu = Some(mtu);
+                self.publish_receivers();
+                Ok(())
+            }
         }
     }
 
     fn set_channel(&mut self, channel: OwnedFd) {
-        self.channel = Some(channel);
+        // Attack: what is written there must not wait for the peer. Nothing is sent to what isn't a way to somebody.
+        let usable = ringway_host::is_stream(channel.as_fd())
+            && ringway_host::set_nonblocking(channel.as_fd()).is_ok();
+        self.channel = usable.then_some(channel);
     }
 
-    fn announce(&mut self, _address: [u8; 6]) {}
+    fn announce(&mut self, address: [u8; 6]) {
+        self.rarp = Some(Rarp::of(address));
+        if self.slots[1].ring.is_some() && self.publish(1).is_ok() {
+            self.doorbells.first().inspect(|doorbell| doorbell.wake());
+        }
+        self.ask_to_announce();
+    }
 
     fn needs_reset(&self) -> bool {
         self.broken().is_some()

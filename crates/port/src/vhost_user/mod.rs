@@ -5,10 +5,14 @@
 //! A ring is only ever replaced as a whole, and what it replaced is given up after every worker's turn has passed.
 
 mod backend;
+#[cfg(test)]
+mod commands;
 mod config_space;
+mod control;
 mod device;
 mod offer;
 pub mod open;
+mod rarp;
 mod rx;
 #[cfg(test)]
 mod test;

@@ -33,8 +33,9 @@ const VIRTIO: [(&str, u64); 24] = [
 ];
 
 /// The same for protocol features.
-const PROTOCOL: [(&str, u64); 8] = [
+const PROTOCOL: [(&str, u64); 9] = [
     ("protocol-mq", protocol::MQ),
+    ("rarp", protocol::RARP),
     ("reply-ack", protocol::REPLY_ACK),
     ("protocol-mtu", protocol::MTU),
     ("backend-req", protocol::BACKEND_REQ),
@@ -45,7 +46,7 @@ const PROTOCOL: [(&str, u64); 8] = [
 ];
 
 /// A feature is of use only with one of those it stands beside (virtio 1.3, 5.1.3.1 and 6).
-const NEEDS: [(u64, u64); 14] = [
+const NEEDS: [(u64, u64); 15] = [
     (virtio::NET_GUEST_TSO4, virtio::NET_GUEST_CSUM),
     (virtio::NET_GUEST_TSO6, virtio::NET_GUEST_CSUM),
     (virtio::NET_GUEST_USO4, virtio::NET_GUEST_CSUM),
@@ -59,6 +60,7 @@ const NEEDS: [(u64, u64); 14] = [
     (virtio::IN_ORDER, virtio::VERSION_1),
     (virtio::NET_GUEST_ANNOUNCE, virtio::NET_CTRL_VQ),
     (virtio::NET_GUEST_ANNOUNCE, virtio::NET_STATUS),
+    (virtio::NET_MQ, virtio::NET_CTRL_VQ),
     (virtio::NET_MQ, virtio::PROTOCOL_FEATURES),
 ];
 
@@ -108,8 +110,6 @@ pub(super) fn offer(config: &Config) -> Offer {
     if config.queues < 2 {
         features &= !virtio::NET_MQ;
     }
-    // A control queue that nobody answers stops the guest. Monitors that have one of their own don't ask for ours.
-    features &= !virtio::NET_CTRL_VQ;
     // Twice, since what one row takes away another may need.
     for (feature, needs) in NEEDS.iter().chain(&NEEDS) {
         if features & needs == 0 {
@@ -163,6 +163,10 @@ mod tests {
             Config { mac: Some([2, 0, 0, 0, 0, 1]), mtu: Some(9000), queues: 4, ..Config::default() };
         let all = virtio::NET_MAC | virtio::NET_MTU | virtio::NET_MQ;
         assert_eq!(offer(&config).features & all, all);
-        assert_eq!((offer(&config).rings, offer(&config).queues), (8, 4));
+        assert_eq!((offer(&config).rings, offer(&config).queues), (9, 4));
+        let without = Without::named(["ctrl-vq"]).unwrap();
+        let plain = offer(&Config { without, ..config });
+        assert_eq!(plain.features & (virtio::NET_MQ | virtio::NET_GUEST_ANNOUNCE), 0);
+        assert_eq!(plain.rings, 8);
     }
 }

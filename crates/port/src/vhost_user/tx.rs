@@ -20,6 +20,10 @@ pub(super) struct VringTx {
     generation: u64,
     hint: Hint,
     skips: Skips,
+    /// The last of the announcements that was sent.
+    announced: u64,
+    /// The burst in hand is an announcement, not the guest's.
+    own: bool,
 }
 
 impl VringTx {
@@ -33,6 +37,8 @@ impl VringTx {
             generation: 0,
             hint: Hint::default(),
             skips: Skips::default(),
+            announced: 0,
+            own: false,
         }
     }
 
@@ -96,6 +102,13 @@ impl TxQueue for VringTx {
         if !vring.enabled {
             return self.discard(turn, vring, &ring);
         }
+        self.own = false;
+        if let Some(rarp) = &vring.rarp
+            && rarp.serial != self.announced
+        {
+            self.own = burst.push(Offload::default(), Span::of(&rarp.frame)).is_ok();
+            return;
+        }
         let before = burst.len();
         let mut reader = Reader { header: vring.demand.header as usize, granted: vring.granted };
         let mut direct = Direct::new(vring.memory(), &mut self.hint);
@@ -120,6 +133,11 @@ impl TxQueue for VringTx {
     fn release(&mut self, turn: &Turn<'_>, frames: usize) {
         let known = self.generation;
         let Some((vring, ring)) = self.vring(turn) else { return };
+        if std::mem::take(&mut self.own) {
+            // Found again unless it went.
+            self.announced = vring.rarp.filter(|_| frames > 0).map_or(self.announced, |rarp| rarp.serial);
+            return;
+        }
         // What was taken under an earlier description is no more to be found.
         if vring.generation == known {
             self.give_back(turn, vring, &ring, frames);

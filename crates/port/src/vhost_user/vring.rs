@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod test;
 
+use super::rarp::Rarp;
 use ringway_frame::{Caps, Counters, LARGEST, Needs, Reason, add};
 use ringway_mem::{Kept, Memory};
 use ringway_ring::{Policy, View};
@@ -22,6 +23,8 @@ const HEADER: u32 = 12;
 /// A frame of 1500 bytes, its Ethernet header and a VLAN tag: what a driver has buffers for if nothing else was
 /// agreed (virtio 1.3, 5.1.6.3.1).
 const PLAIN: u32 = 1518;
+/// Bytes of an Ethernet header and a VLAN tag.
+const LINK: u32 = 18;
 
 /// Why a ring can't be used as it was described. The text is for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,6 +103,8 @@ pub(super) struct Vring {
     pub(super) demand: Demand,
     /// What not to notify of.
     pub(super) policy: Policy,
+    /// What is sent once in the guest's name.
+    pub(super) rarp: Option<Rarp>,
 }
 
 impl Vring {
@@ -143,6 +148,7 @@ impl Vring {
             caps: caps(features),
             demand: Demand { mergeable, header },
             policy: Policy::default(),
+            rarp: None,
         };
         vring.ring().ok_or(LayoutError::Alignment)?;
         Ok(vring)
@@ -152,6 +158,19 @@ impl Vring {
     #[cfg(test)]
     pub(super) fn with_policy(self, policy: Policy) -> Vring {
         Vring { policy, ..self }
+    }
+
+    /// The same ring, on which the guest is also announced.
+    pub(super) fn with_rarp(self, rarp: Option<Rarp>) -> Vring {
+        Vring { rarp, ..self }
+    }
+
+    /// The same ring, for IP packets of at most so many bytes.
+    pub(super) fn with_mtu(mut self, mtu: Option<u16>) -> Vring {
+        if let Some(mtu) = mtu {
+            self.caps.largest = self.caps.largest.min(u32::from(mtu) + LINK);
+        }
+        self
     }
 
     /// The guest's memory.

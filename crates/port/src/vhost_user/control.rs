@@ -1,0 +1,134 @@
+//! The control queue (virtio 1.3, 5.1.6.5), where a front-end leaves it to us.
+
+use super::vring::Vring;
+use ringway_frame::Counters;
+use ringway_mem::{Direct, Hint};
+use ringway_ring::{Notifier, Policy};
+use ringway_virtq::{CommandDevice, QueueError, Ring};
+
+/// Commands answered before others get their turn. Attack: a driver that asks without end would keep the thread
+/// from every other port.
+const COMMANDS: usize = 64;
+
+/// Answers.
+const OK: u8 = 0;
+const ERR: u8 = 1;
+
+/// Classes of commands and the commands of those that do something (virtio 1.3, 5.1.6.5).
+const RX: u8 = 0;
+const MAC: u8 = 1;
+const MAC_ADDR_SET: u8 = 1;
+const VLAN: u8 = 2;
+const ANNOUNCE: u8 = 3;
+const ANNOUNCE_ACK: u8 = 0;
+const MQ: u8 = 4;
+const MQ_VQ_PAIRS_SET: u8 = 0;
+
+/// Bytes of a command that are looked at: its class, the command, and an address.
+const COMMAND: usize = 8;
+
+/// What a driver can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// Queue pairs that receive.
+    pub pairs: u16,
+    /// Address of its network card, if it chose another than it was given.
+    pub mac: Option<[u8; 6]>,
+    /// It shall announce itself and has not done so yet.
+    pub announce: bool,
+}
+
+impl Settings {
+    /// Does what a command of `len` bytes, the first of them in `command`, says.
+    fn obey(&mut self, most: u16, command: [u8; COMMAND], len: u64) -> u8 {
+        let [class, what, data @ ..] = command;
+        let data_len = len.saturating_sub(2);
+        match (class, what) {
+            // A switch that learns gives a port what is for it, and it keeps no filters: asked for less, or for
+            // more, a port gets the same (virtio 1.3, 5.1.6.5.1 to 5.1.6.5.3 allow it).
+            (RX, 0..=5) if data_len >= 1 => OK,
+            (VLAN, 0..=1) if data_len >= 2 => OK,
+            (MAC, 0) => OK,
+            (MAC, MAC_ADDR_SET) if data_len >= 6 => {
+                self.mac = Some(data);
+                OK
+            }
+            (ANNOUNCE, ANNOUNCE_ACK) => {
+                self.announce = false;
+                OK
+            }
+            (MQ, MQ_VQ_PAIRS_SET) if data_len >= 2 => {
+                let pairs = u16::from_le_bytes([data[0], data[1]]);
+                // Attack: no pairs at all, or more than there are.
+                if !(1..=most).contains(&pairs) {
+                    return ERR;
+                }
+                self.pairs = pairs;
+                OK
+            }
+            _ => ERR,
+        }
+    }
+}
+
+/// A control queue that runs.
+pub(super) struct Control {
+    vring: Vring,
+    device: CommandDevice,
+    notifier: Notifier,
+    hint: Hint,
+}
+
+impl Control {
+    /// The queue of the ring that `vring` describes.
+    pub(super) fn new(vring: Vring) -> Control {
+        let (at, used) = vring.places();
+        // Commands are rare, and each is waited for.
+        let policy = Policy { combine: 0, moderate: 0, ..Policy::default() };
+        Control {
+            device: CommandDevice::new(at, used),
+            notifier: Notifier::new(policy),
+            hint: Hint::default(),
+            vring,
+        }
+    }
+
+    /// Answers the commands that are there. `true`: there may be more.
+    pub(super) fn serve(&mut self, settings: &mut Settings, most: u16, counters: &Counters) -> bool {
+        let Control { vring, device, notifier, hint } = self;
+        let Some(ring) = vring.ring().filter(|_| vring.enabled && !vring.is_broken()) else { return false };
+        for _ in 0..COMMANDS {
+            match answer(vring, &ring, device, hint, settings, most) {
+                Ok(true) => {
+                    vring.note(device.position());
+                    notifier.published(0, &mut vring.view(&ring, device, counters));
+                }
+                Ok(false) if notifier.arm(&mut vring.view(&ring, device, counters)) => return false,
+                Ok(false) => {}
+                Err(error) if error.is_breach() => {
+                    vring.fail(error, counters);
+                    return false;
+                }
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Answers one command. `false`: there is none.
+fn answer(
+    vring: &Vring,
+    ring: &Ring<'_>,
+    device: &mut CommandDevice,
+    hint: &mut Hint,
+    settings: &mut Settings,
+    most: u16,
+) -> Result<bool, QueueError> {
+    let mut command = [0; COMMAND];
+    let mut direct = Direct::new(vring.memory(), hint);
+    let Some(len) = device.take(ring, &mut direct, &mut command)? else { return Ok(false) };
+    let said = if len < 2 { ERR } else { settings.obey(most, command, len) };
+    device.answer(ring, &mut direct, &[said])?;
+    Ok(true)
+}
