@@ -177,7 +177,15 @@ impl Device {
         }
     }
 
-    /// The socket of its session, if it has one.
+    /// How many of its queues its peer receives on now.
+    pub fn receiving(&self) -> u32 {
+        match self {
+            Device::VhostUser(backend) => backend.receiving().into(),
+            Device::Ring { .. } | Device::Tap { .. } | Device::Lone => u32::MAX,
+        }
+    }
+
+    /// Readable while its session has something to do, if it has one.
     pub fn session(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Device::VhostUser(backend) => backend.fd(),

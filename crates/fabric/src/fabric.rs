@@ -381,6 +381,9 @@ fn look_at(name: &str, record: &mut Record, crew: &[Crew]) -> Option<proto::Even
         record.said = record.device.state();
         return Some(proto::Event::Detached { port: name.into(), reason: gone.reason, fault: gone.fault });
     }
+    if let Some(steer) = &record.steer {
+        steer.limit(record.device.receiving());
+    }
     let state = record.device.state();
     if state == record.said {
         return None;

@@ -2,7 +2,7 @@
 
 use ringway_frame::{CountersRef, RxQueue};
 use ringway_switch::{Lookup, PortId};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// The fabric, as published to the workers.
@@ -73,11 +73,15 @@ impl RxSlot {
 }
 
 /// Remembers on which queue a flow came in, so that its answers go out on the same (virtio 1.3, 5.1.5.6.1).
-pub struct Steer([AtomicU8; 256]);
+pub struct Steer {
+    flows: [AtomicU8; 256],
+    /// How many of the port's queues its peer receives on now.
+    open: AtomicU32,
+}
 
 impl Default for Steer {
     fn default() -> Steer {
-        Steer([const { AtomicU8::new(u8::MAX) }; 256])
+        Steer { flows: [const { AtomicU8::new(u8::MAX) }; 256], open: AtomicU32::new(u32::MAX) }
     }
 }
 
@@ -85,17 +89,42 @@ impl Steer {
     /// Flow `hash` came in on `queue`.
     #[inline]
     pub fn note(&self, hash: u32, queue: u16) {
-        let slot = &self.0[(hash & 255) as usize];
+        let slot = &self.flows[(hash & 255) as usize];
         let queue = u8::try_from(queue).unwrap_or(u8::MAX);
         if slot.load(Relaxed) != queue {
             slot.store(queue, Relaxed);
         }
     }
 
+    /// The peer receives on the first `queues` of its queues; what comes for the others would be lost.
+    pub fn limit(&self, queues: u32) {
+        self.open.store(queues.max(1), Relaxed);
+    }
+
     /// The queue of `queues` that flow `hash` goes out on.
     #[inline]
     pub fn pick(&self, hash: u32, queues: u32) -> u32 {
-        let noted = u32::from(self.0[(hash & 255) as usize].load(Relaxed));
+        let queues = queues.min(self.open.load(Relaxed));
+        let noted = u32::from(self.flows[(hash & 255) as usize].load(Relaxed));
         if noted < queues { noted } else { ((u64::from(hash) * u64::from(queues)) >> 32) as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_keep_to_queues_that_are_open() {
+        let steer = Steer::default();
+        steer.note(7, 3);
+        assert_eq!(steer.pick(7, 4), 3);
+        steer.limit(2);
+        for hash in (0..u32::MAX - 0x0100_0000).step_by(0x00ff_0001) {
+            assert!(steer.pick(hash, 4) < 2);
+        }
+        assert!(steer.pick(7, 4) < 2);
+        steer.limit(0);
+        assert_eq!(steer.pick(7, 4), 0);
     }
 }
