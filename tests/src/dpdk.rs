@@ -31,7 +31,9 @@ impl Testpmd {
         let log = folder.join("testpmd.log");
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--", "dpdk-testpmd", "-l", "0,1", "--no-pci", "-m", "256"]);
+        // Into a file it would keep its numbers to itself, without stdbuf.
+        command.args(["--pdeathsig", "KILL", "--", "stdbuf", "-oL", "dpdk-testpmd"]);
+        command.args(["-l", "0,1", "--no-pci", "-m", "256"]);
         command.arg(if huge { "--in-memory" } else { "--no-huge" });
         command.args(["--single-file-segments", "--no-telemetry", "--file-prefix", &name]);
         for (index, socket) in sockets.iter().enumerate() {
