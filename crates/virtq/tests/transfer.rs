@@ -50,6 +50,16 @@ impl Heap {
     }
 }
 
+/// Memory for a table; none lies across both regions.
+fn table<'g>(guest: &'g Guest, heap: &mut Heap, size: usize) -> Indirect<'g> {
+    let half = BASE + (LEN / 2) as u64;
+    let mut address = heap.take(size);
+    if address < half && address + size as u64 > half {
+        address = heap.take(size);
+    }
+    Indirect { address, table: guest.span(address, size) }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// A chain of these lengths, with an indirect table or without.
@@ -92,16 +102,8 @@ proptest! {
                         bytes.extend(vec![number; len]);
                         Buffer { address, len: len as u32, write: false }
                     }).collect();
-                    let size = 16 * chain.len();
                     let fits = chain.len() <= usize::from(layout.size);
-                    let table = indirect.then(|| {
-                        let half = BASE + (LEN / 2) as u64;
-                        let mut address = heap.take(size);
-                        if address < half && address + size as u64 > half {
-                            address = heap.take(size + 512) + 512;
-                        }
-                        Indirect { address, table: guest.span(address, size) }
-                    });
+                    let table = indirect.then(|| table(&guest, &mut heap, 16 * chain.len()));
                     if fits && let Some(id) = driver.add(&chain, table) {
                         driver.publish();
                         under_way.push_back((id, bytes));
