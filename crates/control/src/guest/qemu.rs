@@ -68,7 +68,9 @@ fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
         }
     };
     let mut device = format!("virtio-net-pci,netdev={id},disable-legacy=on");
-    if let Some(mac) = &interface.mac {
+    // Without one, QEMU gives each of its guests the same.
+    let mac = interface.mac.clone().or_else(random_mac);
+    if let Some(mac) = mac {
         device.push_str(&format!(",mac={mac}"));
     }
     if queues > 1 {
@@ -85,6 +87,13 @@ fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
     }
     words.extend(["-netdev".into(), netdev, "-device".into(), device]);
     words
+}
+
+/// A MAC address below QEMU's own prefix.
+fn random_mac() -> Option<String> {
+    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").ok()?;
+    let [a, b, c] = [0..2, 2..4, 4..6].map(|digits| uuid.get(digits));
+    Some(format!("52:54:00:{}:{}:{}", a?, b?, c?))
 }
 
 /// The major version of this QEMU; 0 when it does not say.
@@ -160,6 +169,14 @@ mod tests {
         let two = Interface { queues: 2, options: vec!["packed=on".into()], ..interface() };
         let new = network("n", &two, 11).join(" ");
         assert!(new.contains("queues=2") && new.contains("mq=on,vectors=6,packed=on"), "{new}");
+    }
+
+    #[test]
+    fn guests_without_an_address_of_their_own_get_different_ones() {
+        let plain = Interface { mac: None, ..interface() };
+        let (one, other) = (network("n", &plain, 8).join(" "), network("n", &plain, 8).join(" "));
+        assert!(one.contains(",mac=52:54:00:"), "{one}");
+        assert_ne!(one, other);
     }
 
     #[test]
