@@ -76,7 +76,11 @@ impl Fabric {
     /// Asks `ringway` about this fabric; its answer as JSON.
     pub fn ask(&self, words: &[&str]) -> io::Result<Value> {
         let mut command = Command::new(program());
-        command.args(["--fabric", &self.name]).args(words).env("RINGWAY_RUN", &self.folder).stdin(Stdio::null());
+        command
+            .args(["--fabric", &self.name])
+            .args(words)
+            .env("RINGWAY_RUN", &self.folder)
+            .stdin(Stdio::null());
         let output = command.output()?;
         if !output.status.success() {
             return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));

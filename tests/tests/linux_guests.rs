@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_control::guest::{Guest, Kind, Spec};
 use ringway_tests::bridge::Bridge;
-use ringway_tests::eventually;
 use ringway_tests::fabric::{self, BOOT, Fabric, connecting_port, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::pages::Pages;
 use ringway_tests::traffic::{iperf, ping};
+use ringway_tests::{eventually, rounds};
 use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(40);
@@ -99,7 +99,7 @@ fn user_mode_linux_comes_and_goes() {
     assert!(reaches(&left, "10.99.0.2"), "no ping at first");
     left.reboot(BOOT).unwrap();
     assert!(reaches(&left, "10.99.0.2"), "no ping after a reboot");
-    for round in 0..3 {
+    for round in 0..rounds(3) {
         ran(&left, "rmmod virtio_net && insmod /modules/*-virtio_net.ko && usleep 300000");
         ran(&left, "ip address add 10.99.0.1/24 dev eth0 && ip link set eth0 up");
         assert!(reaches(&left, "10.99.0.2"), "no ping after reload {round} of the driver");
