@@ -20,8 +20,8 @@ demo: setup ## two Linux guests talk through the switch; GUEST=qemu for QEMU ins
 test: setup ## everything that must hold: tidy, lints, unit tests, real guests and DPDK (under 25 minutes)
 	@./scripts/test.sh
 
-bench: setup ## measure every promise with a number; writes target/bench/fabric.json
-	@./scripts/bench.sh
+bench: setup ## measure every promise with a number, or those in KEYS; writes target/bench/fabric.json
+	@./scripts/bench.sh $(KEYS)
 
 soak: setup ## the long tests: many kills, full matrices, licences and advisories of dependencies
 	@./scripts/soak.sh

@@ -1,0 +1,139 @@
+//! Broadcast from one source to many: what a delivered frame costs.
+
+use crate::Failure;
+use crate::entry::{Better, Entry, Slices};
+use crate::peer::net::{Space, bridge, ip};
+use crate::plan::Plan;
+use crate::rig::fabric::Rig;
+use crate::rig::program::{OnPort, on_port};
+use crate::rig::stream::{Payload, Stream};
+use crate::rig::{LOAD, Pinned, WORKER, two_cores};
+use crate::run::Output;
+use ringway_fabric::proto::Poll;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+const SLICE: Duration = Duration::from_millis(100);
+const SLOTS: u32 = 256;
+const COUNTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// Runs the key.
+pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    two_cores()?;
+    output.put("switch.fanout", fanout(plan));
+    Ok(())
+}
+
+fn fanout(plan: &Plan) -> Result<Entry, Failure> {
+    let plan = plan.part(2.0 / COUNTS.len() as f64);
+    let mut steps: Vec<(usize, Slices)> = Vec::new();
+    let mut lacking = None;
+    for count in COUNTS {
+        let mut rig = Rig::start(&[WORKER], count + 1, Poll::Adaptive)?;
+        let mut source = on_port(&mut rig, "source", SLOTS)?;
+        let to: Result<Vec<OnPort>, Failure> =
+            (0..count).map(|index| on_port(&mut rig, &format!("to{index}"), SLOTS)).collect();
+        let mut to = to?;
+        let bridge = Flood::new(count);
+        let _pinned = Pinned::to(LOAD)?;
+        let mut stream = Stream::new(&mut source, to.iter_mut().collect(), 64, 0)?;
+        let mut ours = |time| stream.rate(Payload::Untouched, time).map(|rate| 1e9 / rate);
+        let slices = match &bridge {
+            Ok(bridge) => plan.pairs(SLICE, ours, |time| bridge.cost(time))?,
+            Err(error) => {
+                lacking = Some(error.to_string());
+                plan.alone(SLICE, &mut ours)?
+            }
+        };
+        steps.push((count, slices));
+    }
+    let (_, widest) = steps.last().ok_or("no step")?;
+    let mut entry = widest.entry("ns", Better::Less);
+    let best = |slices: &Slices| slices.entry("", Better::Less).best.unwrap_or(f64::NAN);
+    let falls = best(&steps[0].1) > best(widest);
+    entry = entry.ratio_at_most(0.2).mark("falls with the count", falls);
+    for (count, slices) in &steps {
+        let row = slices.entry("", Better::Less);
+        let figures = [("ns", row.best), ("bridge, ns", row.peer), ("ratio", row.ratio)];
+        let figures: Vec<(&str, f64)> = figures.into_iter().filter_map(|(name, figure)| Some((name, figure?))).collect();
+        entry = entry.step(format!("{count} destinations"), &figures);
+    }
+    let note = "a delivered frame of 64 B, at 64 destinations; peer: Linux bridge over veth, UDP broadcast, nobody listens";
+    Ok(match lacking {
+        Some(error) => entry.note(format!("no peer: {error}")),
+        None => entry.note(note),
+    })
+}
+
+/// A bridge with a sender and `count` others, over veth.
+struct Flood {
+    socket: UdpSocket,
+    space: Space,
+    count: usize,
+}
+
+const BROADCAST: &str = "10.99.255.255:9";
+
+impl Flood {
+    fn new(count: usize) -> Result<Flood, Failure> {
+        let space = Space::new()?;
+        bridge("flood")?;
+        ip("link add from type veth peer name from-br")?;
+        ip("link set from-br addrgenmode none master flood up")?;
+        ip("addr add 10.99.0.1/16 dev from")?;
+        ip("link set from addrgenmode none up")?;
+        for index in 0..count {
+            ip(&format!("link add to{index} type veth peer name to{index}-br"))?;
+            ip(&format!("link set to{index}-br addrgenmode none master flood up"))?;
+            space.take_silently(&format!("to{index}"))?;
+        }
+        let socket = UdpSocket::bind("10.99.0.1:0")?;
+        socket.set_broadcast(true)?;
+        let flood = Flood { socket, space, count };
+        // Ports of a bridge forward only a moment after they came up.
+        let end = Instant::now() + Duration::from_secs(3);
+        while flood.delivered()? == 0 && Instant::now() < end {
+            flood.send()?;
+        }
+        Ok(flood)
+    }
+
+    fn send(&self) -> Result<(), Failure> {
+        // With its header a frame has 64 bytes.
+        self.socket.send_to(&[0; 22], BROADCAST)?;
+        Ok(())
+    }
+
+    /// Frames that came out at all destinations so far.
+    fn delivered(&self) -> Result<u64, Failure> {
+        let output = self.space.command("cat").arg("/proc/net/dev").output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let rows = text.lines().filter_map(|line| line.trim_start().strip_prefix("to")?.split_once(':'));
+        Ok(rows.filter_map(|(_, figures)| figures.split_whitespace().nth(1)?.parse::<u64>().ok()).sum())
+    }
+
+    /// Nanoseconds a delivered frame: the sender's own core does all the work.
+    fn cost(&self, time: Duration) -> Result<f64, Failure> {
+        let before = self.delivered()?;
+        let begin = Instant::now();
+        while begin.elapsed() < time {
+            for _ in 0..8 {
+                self.send()?;
+            }
+        }
+        let elapsed = begin.elapsed();
+        let delivered = self.delivered()? - before;
+        if delivered < self.count as u64 {
+            return Err("the bridge delivers nothing".into());
+        }
+        Ok(elapsed.as_nanos() as f64 / delivered as f64)
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        // The namespace takes its interfaces along, and their other ends go with them.
+        let _ = ip("link del from");
+        let _ = ip("link del flood");
+    }
+}

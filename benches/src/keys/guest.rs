@@ -1,0 +1,106 @@
+//! Two ordinary Linux guests with ordinary sockets, through Ringway, and the same guests over TAP and a Linux bridge.
+
+use crate::Failure;
+use crate::entry::{Better, Entry, Slices};
+use crate::keys::Folder;
+use crate::plan::Plan;
+use crate::rig::fabric::{Rig, listen, vhost_user};
+use crate::rig::WORKER;
+use crate::run::Output;
+use ringway_control::guest::{Attachment, Guest, Interface, Kind, Spec};
+use ringway_fabric::proto::Poll;
+use ringway_tests::bridge::Bridge;
+use ringway_tests::traffic::{iperf, ping};
+use std::path::Path;
+use std::time::Duration;
+
+const SLICE: Duration = Duration::from_secs(2);
+const BOOT: Duration = Duration::from_secs(60);
+/// The receiver's address, in either world.
+const RECEIVER: &str = "10.99.0.2";
+const PINGS: usize = 100;
+
+/// Runs the keys that are wanted.
+pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    crate::peer::program("linux.uml")?;
+    let folder = Folder::new()?;
+    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+    let sockets = ["left", "right"].map(|port| folder.path().join(port));
+    let listeners = [("left", listen(&sockets[0])?), ("right", listen(&sockets[1])?)];
+    for (port, _) in &listeners {
+        rig.add(port, vhost_user(1))?;
+    }
+    let near = sockets.each_ref().map(|socket| Attachment::VhostUser { socket: socket.clone(), listen: false });
+    let near = both(folder.path(), "near", near.map(Interface::new))?;
+    rig.serve_accepting(&listeners, BOOT, Rig::is_up)?;
+    let bridge = Bridge::new("rwbench", 2)?;
+    let far = both(folder.path(), "far", [bridge.interface(0, 1), bridge.interface(1, 2)])?;
+    let worlds = [&near, &far];
+    rig.serve_while(|| -> Result<(), Failure> {
+        for guest in worlds.into_iter().flatten() {
+            guest.ready(BOOT)?;
+        }
+        for [_, receiver] in worlds {
+            receiver.run("iperf3 -s -D", Duration::from_secs(10))?;
+        }
+        for [sender, _] in worlds {
+            ping(sender, RECEIVER, 5, 56, 0.2)?;
+        }
+        measure(plan, output, worlds);
+        Ok(())
+    })
+}
+
+/// Starts two guests, which boot meanwhile.
+fn both(folder: &Path, name: &str, interfaces: [Interface; 2]) -> Result<[Guest; 2], Failure> {
+    let mut host = 0;
+    let guests = interfaces.map(|mut interface| {
+        host += 1;
+        interface.address = Some(format!("10.99.0.{host}/24"));
+        let name = format!("{name}{host}");
+        Guest::start(Spec::new(&name, Kind::Uml, vec![interface]), &folder.join(&name))
+    });
+    let [one, two] = guests;
+    Ok([one?, two?])
+}
+
+fn measure(plan: &Plan, output: &mut Output<'_>, [near, far]: [&[Guest; 2]; 2]) {
+    let note = "User-Mode Linux guests; peer: the same guests over TAP and a Linux bridge";
+    let plan = plan.part(2.0);
+    for (key, size) in [("guest.udp.64", 22), ("guest.udp.1500", 1458)] {
+        if output.wants(key) {
+            let options = format!("-i 0 -u -b 0 -l {size}");
+            let rate = |guests: &[Guest; 2], time: Duration| -> Result<f64, Failure> {
+                let transfer = iperf(&guests[0], RECEIVER, time.as_secs(), &options)?;
+                Ok(transfer.datagrams / time.as_secs_f64() / 1e6)
+            };
+            let slices = plan.pairs(SLICE, |time| rate(near, time), |time| rate(far, time));
+            let entry = slices.map(|slices| slices.entry("Mpps", Better::More).ratio_at_least(3.0));
+            output.put(key, entry.map(|entry| entry.note(note).note("iperf3, datagrams received")));
+        }
+    }
+    if output.wants("guest.rtt") {
+        output.put("guest.rtt", round_trips(&plan, [near, far]).map(|entry| entry.note(note)));
+    }
+    if output.wants("guest.tcp") {
+        let rate = |guests: &[Guest; 2], time: Duration| -> Result<f64, Failure> {
+            Ok(iperf(&guests[0], RECEIVER, time.as_secs(), "-i 0")?.rate)
+        };
+        let slices = plan.pairs(SLICE, |time| rate(near, time), |time| rate(far, time));
+        let entry = slices.map(|slices| slices.entry("Gb/s", Better::More).ratio_at_least(2.0));
+        output.put("guest.tcp", entry.map(|entry| entry.note(note).note("iperf3, one stream")));
+    }
+}
+
+fn round_trips(plan: &Plan, [near, far]: [&[Guest; 2]; 2]) -> Result<Entry, Failure> {
+    let median = |guests: &[Guest; 2]| -> Result<f64, Failure> {
+        let pings = ping(&guests[0], RECEIVER, PINGS, 56, 0.005)?;
+        if pings.lost() > 0 {
+            return Err(format!("{} of {PINGS} pings were lost", pings.lost()).into());
+        }
+        Ok(pings.quantile(0.5) * 1e3)
+    };
+    let slice = Duration::from_millis(700);
+    let slices: Slices = plan.pairs(slice, |_| median(near), |_| median(far))?;
+    Ok(slices.entry("us", Better::Less).ratio_at_most(0.5))
+}

@@ -1,0 +1,141 @@
+//! Round trips through the switch, polling and sleeping.
+
+use crate::Failure;
+use crate::entry::{Better, Slices};
+use crate::peer::relay::Relay;
+use crate::plan::Plan;
+use crate::rig::fabric::Rig;
+use crate::rig::program::on_port;
+use crate::rig::{LOAD, Pinned, WORKER, two_cores};
+use crate::run::Output;
+use hdrhistogram::Histogram;
+use ringway_client::{Ring, Wait};
+use ringway_fabric::proto::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const SLICE: Duration = Duration::from_millis(200);
+const SLOTS: u32 = 64;
+
+/// Runs the keys that are wanted.
+pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    two_cores()?;
+    if output.wants("latency.ring") {
+        let slices = polling(plan);
+        output.put("latency.ring", slices.map(|[p50, p99]| {
+            let p99 = p99.entry("us", Better::Less).best.unwrap_or(f64::NAN);
+            let entry = p50.entry("us", Better::Less).best_at_most(2.0);
+            entry.with("p99, best", p99).note("p50; ping and pong in one thread, which polls, as does the worker")
+        }));
+    }
+    if output.wants("latency.ring.sleeping") || output.wants("latency.ring.sleeping.p99") {
+        let note = "all sleep between frames, on one core; peer: a process between two UNIX datagram sockets";
+        let [p50, p99] = match sleeping(plan) {
+            Ok(slices) => slices.map(|slices| Ok(slices.entry("us", Better::Less))),
+            Err(error) => [Err(error.to_string().into()), Err(error)],
+        };
+        output.put("latency.ring.sleeping", p50.map(|entry| entry.ratio_at_most(1.0).note(note)));
+        output.put("latency.ring.sleeping.p99", p99.map(|entry| entry.ratio_at_most(1.0).note(note)));
+    }
+    Ok(())
+}
+
+fn frame(to: u8, from: u8) -> [u8; 64] {
+    let mut frame = [0; 64];
+    frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, to]);
+    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, from]);
+    frame
+}
+
+/// p50 and p99 of round trips within `time`, in microseconds.
+fn quantiles(time: Duration, mut each: impl FnMut() -> Result<(), Failure>) -> Result<[f64; 2], Failure> {
+    let mut times = Histogram::<u64>::new_with_max(10_000_000_000, 3)?;
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        let before = Instant::now();
+        each()?;
+        times.saturating_record(before.elapsed().as_nanos() as u64);
+    }
+    Ok([0.5, 0.99].map(|part| times.value_at_quantile(part) as f64 / 1e3))
+}
+
+/// Sends a frame and polls until it comes.
+#[inline]
+fn pass(from: &mut Ring, to: &mut Ring, frame: &[u8], out: &mut [u8]) -> Result<(), Failure> {
+    from.tx.push(frame)?;
+    from.tx.sync()?;
+    while to.rx.pop(out)?.is_none() {
+        std::hint::spin_loop();
+    }
+    to.rx.sync()?;
+    Ok(())
+}
+
+fn polling(plan: &Plan) -> Result<[Slices; 2], Failure> {
+    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+    let (mut ping, mut pong) = (on_port(&mut rig, "ping", SLOTS)?, on_port(&mut rig, "pong", SLOTS)?);
+    let (ping, pong) = (&mut ping.ring, &mut pong.ring);
+    let (there, back, mut out) = (frame(2, 1), frame(1, 2), [0; 64]);
+    let _pinned = Pinned::to(LOAD)?;
+    let [mut p50, mut p99] = [Slices::default(), Slices::default()];
+    for _ in 0..plan.slices(SLICE) {
+        let [half, most] = quantiles(SLICE, || {
+            pass(ping, pong, &there, &mut out)?;
+            pass(pong, ping, &back, &mut out)
+        })?;
+        p50.ours.push(half);
+        p99.ours.push(most);
+    }
+    Ok([p50, p99])
+}
+
+fn sleeping(plan: &Plan) -> Result<[Slices; 2], Failure> {
+    let relay = Relay::start(LOAD)?;
+    let mut rig = Rig::start(&[LOAD], 2, Poll::Never)?;
+    let (mut ping, mut pong) = (on_port(&mut rig, "ping", SLOTS)?, on_port(&mut rig, "pong", SLOTS)?);
+    let (ping, pong) = (&mut ping.ring, &mut pong.ring);
+    let (there, back) = (frame(2, 1), frame(1, 2));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| -> Result<(), Failure> {
+            ringway_host::pin(LOAD)?;
+            let mut out = [0; 64];
+            while !stop.load(Ordering::Relaxed) {
+                if pong.wait(Wait::RX, Some(Duration::from_millis(50)))? {
+                    while pong.rx.pop(&mut out)?.is_some() {
+                        pong.tx.push(&back)?;
+                    }
+                    pong.sync()?;
+                }
+            }
+            Ok(())
+        });
+        let pinned = Pinned::to(LOAD)?;
+        let mut out = [0; 64];
+        let [mut p50, mut p99] = [Slices::default(), Slices::default()];
+        let mut all = || -> Result<(), Failure> {
+            for _ in 0..plan.slices(2 * SLICE) {
+                let [half, most] = quantiles(SLICE, || {
+                    ping.tx.push(&there)?;
+                    ping.tx.sync()?;
+                    while ping.rx.pop(&mut out)?.is_none() {
+                        if !ping.wait(Wait::RX, Some(Duration::from_secs(2)))? {
+                            return Err("a frame does not come back".into());
+                        }
+                    }
+                    Ok(())
+                })?;
+                p50.ours.push(half);
+                p99.ours.push(most);
+                let [half, most] = quantiles(SLICE, || relay.ping(&there, &mut out))?;
+                p50.peer.push(half);
+                p99.peer.push(most);
+            }
+            Ok(())
+        };
+        let result = all();
+        stop.store(true, Ordering::Relaxed);
+        drop(pinned);
+        result.map(|()| [p50, p99])
+    })
+}

@@ -1,0 +1,190 @@
+//! Every benchmark, by key.
+
+mod fanout;
+mod guest;
+mod latency;
+mod notify;
+mod pipe;
+mod ring;
+mod scale;
+mod tap;
+mod vhost;
+mod virtio_user;
+
+use crate::Failure;
+use crate::plan::Plan;
+use crate::run::Output;
+use std::path::{Path, PathBuf};
+
+/// Benchmarks that share what they set up.
+pub struct Group {
+    /// Its name.
+    pub name: &'static str,
+    /// Its keys and what each measures.
+    pub keys: &'static [(&'static str, &'static str)],
+    /// Huge pages of 2 MB that it wants.
+    pub huge_pages: u64,
+    /// Whether it makes interfaces, in a network namespace of its own.
+    pub own_network: bool,
+    /// Seconds it needs beside measuring.
+    pub setup: f64,
+    /// How many times a key's time each key takes.
+    pub costs: f64,
+    /// Measures the keys that are wanted.
+    pub run: fn(&Plan, &mut Output<'_>) -> Result<(), Failure>,
+}
+
+/// All there is to measure.
+pub const GROUPS: &[Group] = &[
+    Group {
+        name: "vhost",
+        keys: &[
+            ("vhost.split.64", "two lean guests on vhost-user ports, one worker, split rings, 64 B; DPDK's vhost"),
+            ("vhost.packed.64", "the same with packed rings"),
+            ("vhost.split.1500", "the same with split rings, 1500 B"),
+            ("vhost.packed.1500", "the same with packed rings, 1500 B"),
+        ],
+        setup: 60.0,
+        huge_pages: HUGE,
+        run: vhost::run,
+        ..QUIET
+    },
+    Group {
+        name: "virtio_user",
+        keys: &[
+            ("virtio_user.split.64", "DPDK's virtio-user as front-end of both, split rings, 64 B; DPDK's vhost"),
+            ("virtio_user.packed.64", "the same with packed rings"),
+            ("virtio_user.split.1500", "the same with split rings, 1500 B"),
+            ("virtio_user.packed.1500", "the same with packed rings, 1500 B"),
+        ],
+        setup: 90.0,
+        huge_pages: HUGE,
+        run: virtio_user::run,
+        ..QUIET
+    },
+    Group {
+        name: "guest",
+        keys: &[
+            ("guest.udp.64", "two Linux guests, UDP, frames of 64 B; the same over TAP and a Linux bridge"),
+            ("guest.udp.1500", "the same, frames of 1500 B"),
+            ("guest.rtt", "the same, ping"),
+            ("guest.tcp", "the same, one TCP stream"),
+        ],
+        setup: 90.0,
+        costs: 6.0,
+        own_network: true,
+        run: guest::run,
+        ..QUIET
+    },
+    Group {
+        name: "ring",
+        keys: &[
+            ("ring.64", "program to program through the switch, one worker, 64 B; a copy between the same slots"),
+            ("ring.1500", "the same, 1500 B"),
+            ("slots", "the same, by slots of a ring"),
+        ],
+        run: ring::run,
+        ..QUIET
+    },
+    Group {
+        name: "pipe",
+        keys: &[
+            ("pipe.64", "program to program through a pipe, prefilled frames, payload untouched"),
+            ("pipe.64.touched", "the same, payload written and read"),
+        ],
+        run: pipe::run,
+        ..QUIET
+    },
+    Group {
+        name: "tap",
+        keys: &[("tap.tcp", "one TCP stream between namespaces through two TAP ports; Linux bridge with veth")],
+        own_network: true,
+        costs: 3.0,
+        run: tap::run,
+        ..QUIET
+    },
+    Group {
+        name: "scale",
+        keys: &[
+            ("scale.ports", "cost of a frame among 1024 ports, 2 of them active; among 2 ports"),
+            ("workers", "two streams through one worker and through two"),
+        ],
+        setup: 60.0,
+        run: scale::run,
+        ..QUIET
+    },
+    Group {
+        name: "latency",
+        keys: &[
+            ("latency.ring", "round trip through the switch, everybody polls"),
+            ("latency.ring.sleeping", "everybody sleeps between frames, p50; a process between two UNIX sockets"),
+            ("latency.ring.sleeping.p99", "the same, p99"),
+        ],
+        run: latency::run,
+        ..QUIET
+    },
+    Group {
+        name: "switch",
+        keys: &[("switch.fanout", "broadcast to 1 .. 64 programs, a delivered frame; Linux bridge over veth")],
+        setup: 60.0,
+        costs: 3.0,
+        own_network: true,
+        run: fanout::run,
+        ..QUIET
+    },
+    Group {
+        name: "notify",
+        keys: &[
+            ("notify.none", "two threads ask and answer, a notification a frame"),
+            ("notify.batch", "the same, one notification a burst"),
+            ("notify.combine", "the same, none while an answer is due"),
+            ("notify.moderate", "the same, one in 20 us at most"),
+            ("notify.suppress", "the same, none that the other's flag declines"),
+            ("notify.poll", "the same, the flag asks only before sleep"),
+            ("notify.all", "all of these, and a ladder from none to all"),
+        ],
+        run: notify::run,
+        ..QUIET
+    },
+];
+
+/// 2 MB pages for three DPDK processes and some guests.
+const HUGE: u64 = 800;
+
+/// What most groups are like.
+const QUIET: Group = Group {
+    name: "",
+    keys: &[],
+    huge_pages: 0,
+    own_network: false,
+    setup: 30.0,
+    costs: 1.5,
+    run: |_, _| Ok(()),
+};
+
+/// A folder for sockets and logs, removed at the end.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes one; its path is short, since a socket's is at most 107 bytes.
+    pub fn new() -> std::io::Result<Folder> {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ringway-bench-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Folder(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What could not be removed harms nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,85 @@
+//! Program to program through the switch: the worker alone on one core, both programs one thread on the other.
+
+use crate::Failure;
+use crate::entry::{Better, Entry, Slices};
+use crate::plan::Plan;
+use crate::rig::fabric::Rig;
+use crate::rig::program::on_port;
+use crate::rig::stream::{Payload, Stream};
+use crate::rig::{LOAD, Pinned, WORKER, two_cores};
+use crate::run::Output;
+use ringway_fabric::proto::Poll;
+use std::time::Duration;
+
+const SLICE: Duration = Duration::from_millis(100);
+/// Slots of a ring where nothing else is said.
+const SLOTS: u32 = 512;
+
+/// Runs the keys that are wanted.
+pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    two_cores()?;
+    for (key, size) in [("ring.64", 64), ("ring.1500", 1500)] {
+        if output.wants(key) {
+            output.put(key, measure(plan, size));
+        }
+    }
+    if output.wants("slots") {
+        output.put("slots", slots(plan));
+    }
+    Ok(())
+}
+
+fn rates(plan: &Plan, size: usize, slots: u32, payload: Payload) -> Result<Slices, Failure> {
+    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+    let (mut one, mut two) = (on_port(&mut rig, "one", slots)?, on_port(&mut rig, "two", slots)?);
+    let _pinned = Pinned::to(LOAD)?;
+    let mut stream = Stream::new(&mut one, vec![&mut two], size, 0)?;
+    let mut slices = Slices::default();
+    for _ in 0..plan.slices(SLICE + SLICE / 4) {
+        slices.ours.push(stream.rate(payload, SLICE)?);
+        slices.peer.push(stream.copies(SLICE / 4)?);
+    }
+    Ok(slices)
+}
+
+fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
+    let untouched = scaled(rates(&plan.part(0.7), size, SLOTS, Payload::Untouched)?, size);
+    let touched = scaled(rates(&plan.part(0.3), size, SLOTS, Payload::Touched)?, size);
+    let touched = touched.entry("", Better::More);
+    let note = "peer: a copy of as many bytes between the same slots, by one core";
+    let entry = if size == 64 {
+        untouched.entry("Mpps", Better::More).best_at_least(20.0)
+    } else {
+        untouched.entry("Gb/s", Better::More).best_at_least(100.0).ratio_at_least(0.5)
+    };
+    let entry = entry.with("payload written and read, best", touched.best.unwrap_or(f64::NAN));
+    Ok(entry.note(note).note("payload prefilled and not touched by the programs"))
+}
+
+/// Millions of frames a second, or Gb/s where frames are long.
+fn scaled(mut slices: Slices, size: usize) -> Slices {
+    let scale = if size == 64 { 1e-6 } else { size as f64 * 8e-9 };
+    slices.ours.iter_mut().chain(&mut slices.peer).for_each(|rate| *rate *= scale);
+    slices
+}
+
+fn slots(plan: &Plan) -> Result<Entry, Failure> {
+    let counts = [64u32, 128, 256, 512, 1024, 2048, 4096];
+    let plan = plan.part(0.5 / counts.len() as f64);
+    let mut steps = Vec::new();
+    let mut all = Slices::default();
+    for count in counts {
+        let small = scaled(rates(&plan, 64, count, Payload::Untouched)?, 64).entry("", Better::More);
+        let long = scaled(rates(&plan, 1500, count, Payload::Untouched)?, 1500).entry("", Better::More);
+        let (small, long) = (small.best.unwrap_or(f64::NAN), long.best.unwrap_or(f64::NAN));
+        all.ours.push(small);
+        // Two rings of slots, a buffer each.
+        let memory = f64::from(count) * 2.0 * 2048.0 / 1024.0;
+        steps.push((count, small, long, memory));
+    }
+    let entry = all.entry("Mpps", Better::More).note("64 B, by slots of a ring; the memory is that of one port");
+    Ok(steps.into_iter().fold(entry, |entry, (count, small, long, memory)| {
+        let figures = [("64 B, Mpps", small), ("1500 B, Gb/s", long), ("KB", memory)];
+        entry.step(format!("{count} slots"), &figures)
+    }))
+}

@@ -1,0 +1,132 @@
+//! What ports that do nothing cost those that do something, and what more workers bring.
+
+use crate::Failure;
+use crate::entry::{Better, Entry, Slices};
+use crate::plan::Plan;
+use crate::rig::fabric::Rig;
+use crate::rig::program::{OnPort, on_port, on_worker};
+use crate::rig::stream::{Payload, Stream};
+use crate::rig::{LOAD, Pinned, WORKER, two_cores};
+use crate::run::Output;
+use ringway_fabric::proto::Poll;
+use std::time::Duration;
+
+const SLICE: Duration = Duration::from_millis(100);
+const SLOTS: u32 = 512;
+/// Slots of the ports that do nothing.
+const IDLE_SLOTS: u32 = 64;
+
+/// Runs the keys that are wanted.
+pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    two_cores()?;
+    if output.wants("scale.ports") {
+        output.put("scale.ports", ports(plan));
+    }
+    if output.wants("workers") {
+        output.put("workers", workers(plan));
+    }
+    Ok(())
+}
+
+/// A fabric with programs on so many ports; the first two are the active ones.
+struct Crowd {
+    // The fabric ends before the programs that are on it.
+    _rig: Rig,
+    active: (OnPort, OnPort),
+    _idle: Vec<OnPort>,
+}
+
+impl Crowd {
+    fn new(ports: usize) -> Result<Crowd, Failure> {
+        let mut rig = Rig::start(&[WORKER], ports, Poll::Adaptive)?;
+        let active = (on_port(&mut rig, "one", SLOTS)?, on_port(&mut rig, "two", SLOTS)?);
+        let idle = (2..ports).map(|port| on_port(&mut rig, &format!("idle{port}"), IDLE_SLOTS));
+        let idle = idle.collect::<Result<_, _>>()?;
+        Ok(Crowd { _rig: rig, active, _idle: idle })
+    }
+
+    /// Nanoseconds a frame.
+    fn cost(&mut self, time: Duration) -> Result<f64, Failure> {
+        let mut stream = Stream::new(&mut self.active.0, vec![&mut self.active.1], 64, 0)?;
+        Ok(1e9 / stream.rate(Payload::Untouched, time)?)
+    }
+}
+
+fn ports(plan: &Plan) -> Result<Entry, Failure> {
+    more_descriptors();
+    let mut few = Crowd::new(2)?;
+    let counts = [16, 128, 1024];
+    let plan = plan.part(1.0 / counts.len() as f64);
+    let mut steps = Vec::new();
+    let mut slices = Slices::default();
+    for count in counts {
+        let mut many = Crowd::new(count)?;
+        let pinned = Pinned::to(LOAD)?;
+        slices = plan.pairs(SLICE, |time| many.cost(time), |time| few.cost(time))?;
+        drop(pinned);
+        let entry = slices.entry("", Better::Less);
+        steps.push((count, entry.best.unwrap_or(f64::NAN), entry.ratio.unwrap_or(f64::NAN)));
+    }
+    let entry = slices.entry("ns", Better::Less).ratio_at_most(1.2);
+    let entry = entry.note("a frame of 64 B among 1024 ports, all with programs, 2 of them active; peer: 2 ports");
+    Ok(steps.into_iter().fold(entry, |entry, (count, best, ratio)| {
+        entry.step(format!("{count} ports"), &[("ns a frame", best), ("ratio", ratio)])
+    }))
+}
+
+/// A thousand programs in this process need many descriptors.
+fn more_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // With fewer the benchmark says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+fn workers(plan: &Plan) -> Result<Entry, Failure> {
+    let plan = plan.part(0.5);
+    let mut steps = Vec::new();
+    for cores in [&[WORKER][..], &[WORKER, LOAD]] {
+        let before = resident();
+        let mut rig = Rig::start(cores, 4, Poll::Adaptive)?;
+        let memory = resident() - before;
+        let mut programs = Vec::new();
+        for (pair, core) in [(0, cores[0]), (1, cores[cores.len() - 1])] {
+            let worker = Some(format!("bench-{core}"));
+            let [one, two] = ["one", "two"].map(|side| format!("{side}{pair}"));
+            let one = on_worker(&mut rig, &one, SLOTS, worker.clone())?;
+            programs.push((one, on_worker(&mut rig, &two, SLOTS, worker)?));
+        }
+        let slices = plan.alone(SLICE, |time| both(&mut programs, time))?;
+        steps.push((cores.len(), slices, memory));
+    }
+    let mut steps = steps.into_iter();
+    let (one, two) = (steps.next().ok_or("no step")?, steps.next().ok_or("no step")?);
+    let mut entry = Slices { ours: two.1.ours.clone(), peer: one.1.ours.clone() }.entry("Mpps", Better::More);
+    for (count, slices, memory) in [one, two] {
+        let best = slices.entry("", Better::More).best.unwrap_or(f64::NAN);
+        entry = entry.step(format!("{count} workers"), &[("Mpps", best), ("KB", memory)]);
+    }
+    Ok(entry.note("two streams of 64 B whose programs are two threads; with two workers each core has a worker and a program; peer: one worker"))
+}
+
+/// Two streams at once; millions of frames a second of both.
+fn both(programs: &mut [(OnPort, OnPort)], time: Duration) -> Result<f64, Failure> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = programs
+            .iter_mut()
+            .zip(0..)
+            .map(|((from, to), number)| {
+                scope.spawn(move || Stream::new(from, vec![to], 64, number)?.rate(Payload::Untouched, time))
+            })
+            .collect();
+        let rates = threads.into_iter().map(|thread| thread.join().map_err(|_| "a program failed")?);
+        rates.sum::<Result<f64, Failure>>().map(|rate| rate / 1e6)
+    })
+}
+
+/// Memory of this process, in KB.
+fn resident() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(f64::NAN)
+}

@@ -1,0 +1,54 @@
+//! iperf3 between two namespaces, through two TAP ports, and over a Linux bridge with veth.
+
+use crate::Failure;
+use crate::entry::{Better, Entry, Slices};
+use crate::peer::net::{IperfServer, Space, bridge, iperf, ip};
+use crate::plan::Plan;
+use crate::rig::WORKER;
+use crate::rig::fabric::Rig;
+use crate::run::Output;
+use ringway_fabric::proto::{Kind, Poll};
+use ringway_port::tap::open::{Interface, open};
+use std::time::Duration;
+
+const SLICE: Duration = Duration::from_secs(1);
+/// The server's address through Ringway, and over the bridge.
+const ADDRESSES: [&str; 2] = ["10.98.0.2", "10.97.0.2"];
+
+/// Runs the key.
+pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    output.put("tap.tcp", tcp(plan));
+    Ok(())
+}
+
+fn tcp(plan: &Plan) -> Result<Entry, Failure> {
+    let spaces = [Space::new()?, Space::new()?];
+    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+    bridge("bench")?;
+    for (index, space) in spaces.iter().enumerate() {
+        let (name, host) = (format!("tap{index}"), index + 1);
+        rig.add(&name, Kind::Tap { queues: 1, mtu: 1500, offloads: true })?;
+        let interface = Interface {
+            name: name.clone(),
+            queues: 1,
+            mtu: 1500,
+            offloads: true,
+            mac: None,
+            address: None,
+            namespace: None,
+        };
+        rig.attach(&name, open(&interface)?)?;
+        space.take(&name, &format!("10.98.0.{host}/24"))?;
+        ip(&format!("link add veth{index} type veth peer name br{index}"))?;
+        ip(&format!("link set br{index} addrgenmode none master bench up"))?;
+        space.take(&format!("veth{index}"), &format!("10.97.0.{host}/24"))?;
+    }
+    let _server = IperfServer::start(&spaces[1])?;
+    // The first connection waits for ports and neighbours.
+    for address in ADDRESSES {
+        iperf(&spaces[0], address, Duration::from_secs(1))?;
+    }
+    let one = |address: &str, time| iperf(&spaces[0], address, time);
+    let slices: Slices = plan.pairs(SLICE, |time| one(ADDRESSES[0], time), |time| one(ADDRESSES[1], time))?;
+    Ok(slices.entry("Gb/s", Better::More).ratio_at_least(0.8).note("peer: Linux bridge with veth"))
+}

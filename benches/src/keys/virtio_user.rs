@@ -1,0 +1,98 @@
+//! DPDK's virtio-user as front-end: against our fabric, and against DPDK's own back-end.
+
+use crate::Failure;
+use crate::entry::{Better, Entry};
+use crate::keys::Folder;
+use crate::peer::testpmd::{Testpmd, back_end, front_end};
+use crate::plan::Plan;
+use crate::rig::fabric::{Rig, listen, vhost_user};
+use crate::rig::{LOAD, WORKER, two_cores};
+use crate::run::Output;
+use ringway_fabric::proto::Poll;
+use std::time::{Duration, Instant};
+
+const SLICE: Duration = Duration::from_millis(400);
+
+/// The keys, with virtio-user's options and the bytes of a frame.
+const VARIANTS: [(&str, &str, u32); 4] = [
+    ("virtio_user.split.64", "", 64),
+    ("virtio_user.packed.64", ",packed_vq=1", 64),
+    ("virtio_user.split.1500", "", 1500),
+    ("virtio_user.packed.1500", ",packed_vq=1", 1500),
+];
+
+/// Runs the keys that are wanted.
+pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    two_cores()?;
+    for (key, options, frame) in VARIANTS {
+        if output.wants(key) {
+            output.put(key, measure(plan, options, frame));
+        }
+    }
+    Ok(())
+}
+
+fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
+    let folder = Folder::new()?;
+    let path = |name: &str| folder.path().join(name);
+    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+    let ours = [path("left"), path("right")];
+    let listeners = [("left", listen(&ours[0])?), ("right", listen(&ours[1])?)];
+    for (port, _) in &listeners {
+        rig.add(port, vhost_user(1))?;
+    }
+    let near = {
+        let mut accept = || rig.accept(&listeners);
+        front_end(folder.path(), "near", [&ours[0], &ours[1]], LOAD, options, frame, &mut accept)?
+    };
+    let mut near = Front(near);
+    near.begin()?;
+    rig.serve_until(Duration::from_secs(5), Rig::is_up)?;
+    near.0.run(false)?;
+    let theirs = [path("left.dpdk"), path("right.dpdk")];
+    let back = back_end(folder.path(), [&theirs[0], &theirs[1]], WORKER)?;
+    let far =
+        front_end(folder.path(), "far", [&theirs[0], &theirs[1]], LOAD, options, frame, &mut || Ok(()))?;
+    let mut far = Front(far);
+    far.begin()?;
+    far.0.run(false)?;
+    back.run(false)?;
+    let slices = plan.pairs(
+        SLICE,
+        |time| near.rate(time),
+        |time| {
+            back.run(true)?;
+            let rate = far.rate(time);
+            back.run(false)?;
+            rate
+        },
+    )?;
+    let detail = rig.fabric.state().ports.into_iter().next().map_or(String::new(), |port| port.detail);
+    let entry = slices.entry("Mpps", Better::More).ratio_at_least(1.2);
+    let entry = entry.with("notifications", rig.notifications() as f64);
+    Ok(entry.note(format!("agreed with us: {detail}; peer: DPDK testpmd, net_vhost")))
+}
+
+/// A virtio-user testpmd, stopped unless it is its turn.
+struct Front(Testpmd);
+
+impl Front {
+    fn begin(&mut self) -> Result<(), Failure> {
+        self.0.command("start tx_first 8")?;
+        self.0.wait_for("mac packet forwarding - ports", 1, Duration::from_secs(5))
+    }
+
+    /// Millions of frames a second that it receives.
+    fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
+        self.0.run(true)?;
+        std::thread::sleep(time / 10);
+        let (before, begin) = (self.0.received()?, Instant::now());
+        std::thread::sleep(time);
+        let (after, end) = (self.0.received()?, Instant::now());
+        self.0.run(false)?;
+        if after <= before {
+            return Err("no frame came".into());
+        }
+        Ok((after - before) as f64 / (end - begin).as_secs_f64() / 1e6)
+    }
+}

@@ -1,0 +1,149 @@
+//! Measures what Ringway promises and prints it beside a peer's figures of the same run.
+//!
+//! Each group of benchmarks runs in a process of its own, which ends with this one and takes everything it started
+//! along; what outlives processes (the number of huge pages) is put back here.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod entry;
+mod huge;
+mod keys;
+mod peer;
+mod plan;
+mod report;
+mod rig;
+mod run;
+
+use clap::Parser;
+use keys::{GROUPS, Group};
+use plan::Plan;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What goes wrong in a benchmark; it ends up as text in the report.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Measure what Ringway promises; a timing never fails.
+#[derive(Debug, Parser)]
+#[command(after_help = "Examples:
+  ringway-bench                       everything, about eight minutes
+  ringway-bench vhost ring.64         keys, or all that begin so
+  ringway-bench --seconds 20 vhost    longer, for steadier figures
+  ringway-bench --list                every key, and what it measures")]
+struct Arguments {
+    /// Keys, or what comes before a dot in them; everything if none.
+    keys: Vec<String>,
+    /// Seconds to measure each key for.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Say what there is to measure.
+    #[arg(long)]
+    list: bool,
+    /// The report's file.
+    #[arg(long, default_value = "target/bench/fabric.json")]
+    report: PathBuf,
+    /// Run one group in this process and write its rows to the report's file.
+    #[arg(long, hide = true)]
+    inside: Option<String>,
+    /// Relay datagrams between standard input and output.
+    #[arg(long, hide = true)]
+    relay: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.list {
+        list();
+        return ExitCode::SUCCESS;
+    }
+    if arguments.relay {
+        return ExitCode::from(u8::from(peer::relay::relay().is_err()));
+    }
+    let plan = Plan::new(arguments.seconds);
+    if let Some(name) = &arguments.inside {
+        return match GROUPS.iter().find(|group| group.name == name) {
+            Some(group) => run::inside(group, &arguments.keys, &plan, &arguments.report),
+            None => ExitCode::from(2),
+        };
+    }
+    let chosen = match choose(&arguments.keys) {
+        Ok(chosen) => chosen,
+        Err(unknown) => {
+            eprintln!("ringway-bench: there is no key `{unknown}`; --list shows them all");
+            return ExitCode::from(2);
+        }
+    };
+    match measure(&chosen, &plan, &arguments.report, arguments.keys.is_empty()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ringway-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn list() {
+    for (key, what) in GROUPS.iter().flat_map(|group| group.keys) {
+        println!("{key:<24} {what}");
+    }
+}
+
+/// Each group with those of its keys that are meant.
+type Chosen = Vec<(&'static Group, Vec<String>)>;
+
+fn choose(wanted: &[String]) -> Result<Chosen, String> {
+    let meant = |wanted: &str, key: &str| {
+        let wanted = wanted.trim_end_matches(".*");
+        key.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let all = || GROUPS.iter().flat_map(|group| group.keys);
+    if let Some(unknown) = wanted.iter().find(|wanted| !all().any(|(key, _)| meant(wanted, key))) {
+        return Err(unknown.clone());
+    }
+    let chosen = GROUPS.iter().map(|group| {
+        let keys = group.keys.iter().map(|(key, _)| *key);
+        let keys = keys.filter(|key| wanted.is_empty() || wanted.iter().any(|wanted| meant(wanted, key)));
+        (group, keys.map(String::from).collect::<Vec<_>>())
+    });
+    Ok(chosen.filter(|(_, keys)| !keys.is_empty()).collect())
+}
+
+fn measure(chosen: &Chosen, plan: &Plan, path: &Path, everything: bool) -> Result<(), Failure> {
+    let pages = chosen.iter().map(|(group, _)| group.huge_pages).max().unwrap_or(0);
+    let pages = huge::Pages::reserve(pages);
+    run::restore_on_signals(pages.clone())?;
+    let mut report = if everything { report::Report::new() } else { report::read(path) };
+    for (group, keys) in chosen {
+        report.extend(run::outside(group, keys, plan));
+        report::write(path, &report)?;
+    }
+    pages.restore();
+    let keys: Vec<String> = chosen.iter().flat_map(|(_, keys)| keys.iter().cloned()).collect();
+    println!("\n{}\nwritten to {}", report::table(&report, &keys), path.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_meant_by_name_or_by_what_they_begin_with() {
+        let keys = |wanted: &[&str]| {
+            let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+            choose(&wanted).map(|chosen| chosen.into_iter().flat_map(|(_, keys)| keys).collect::<Vec<_>>())
+        };
+        assert_eq!(keys(&["vhost.split"]).unwrap(), ["vhost.split.64", "vhost.split.1500"]);
+        assert_eq!(keys(&["ring.64"]).unwrap(), ["ring.64"]);
+        assert!(keys(&["notify.*"]).unwrap().len() > 4);
+        assert_eq!(keys(&["vhos"]), Err("vhos".to_string()));
+    }
+
+    #[test]
+    fn no_key_stands_twice() {
+        let mut keys: Vec<&str> = GROUPS.iter().flat_map(|group| group.keys).map(|(key, _)| *key).collect();
+        let count = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+    }
+}

@@ -1,0 +1,128 @@
+//! Network namespaces, bridges and iperf3. All of it goes with the process that made it.
+
+use crate::Failure;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs `ip` with these words.
+pub fn ip(words: &str) -> Result<(), Failure> {
+    finished(&format!("ip {words}"), Command::new("ip").args(words.split_whitespace()).output()?)
+}
+
+fn finished(what: &str, output: Output) -> Result<(), Failure> {
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
+}
+
+/// A bridge in this process's namespace that says nothing of its own accord.
+pub fn bridge(name: &str) -> Result<(), Failure> {
+    ip(&format!("link add {name} type bridge mcast_snooping 0"))?;
+    ip(&format!("link set {name} addrgenmode none up"))
+}
+
+/// A network namespace, kept by a process that sleeps.
+pub struct Space {
+    keeper: Child,
+}
+
+impl Space {
+    /// A new one, with its loopback up.
+    pub fn new() -> Result<Space, Failure> {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--", "unshare", "--net", "--", "sleep", "infinity"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let space = Space { keeper: command.spawn()? };
+        let ours = std::fs::read_link("/proc/self/ns/net")?;
+        let end = Instant::now() + Duration::from_secs(5);
+        while std::fs::read_link(space.path()).is_ok_and(|theirs| theirs == ours) {
+            if Instant::now() > end {
+                return Err("no network namespace could be made".into());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        space.ip("link set lo up")?;
+        Ok(space)
+    }
+
+    fn path(&self) -> PathBuf {
+        format!("/proc/{}/ns/net", self.keeper.id()).into()
+    }
+
+    /// A command that runs in it and ends with us.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--", "nsenter"]);
+        command.arg(format!("--net={}", self.path().display())).args(["--", program]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `ip` in it.
+    pub fn ip(&self, words: &str) -> Result<(), Failure> {
+        finished(&format!("ip {words}"), self.command("ip").args(words.split_whitespace()).output()?)
+    }
+
+    /// Takes an interface in, without an address.
+    pub fn take_silently(&self, interface: &str) -> Result<(), Failure> {
+        ip(&format!("link set {interface} netns {}", self.keeper.id()))?;
+        self.ip(&format!("link set {interface} addrgenmode none up"))
+    }
+
+    /// Takes an interface in, and gives it an address.
+    pub fn take(&self, interface: &str, address: &str) -> Result<(), Failure> {
+        self.take_silently(interface)?;
+        self.ip(&format!("addr add {address} dev {interface}"))
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+    }
+}
+
+/// A server of iperf3 in a namespace.
+pub struct IperfServer(Child);
+
+impl IperfServer {
+    /// Starts it, and waits until it listens.
+    pub fn start(space: &Space) -> Result<IperfServer, Failure> {
+        super::program("iperf3")?;
+        let mut command = space.command("iperf3");
+        let child = command.args(["-s", "--forceflush"]).stdout(Stdio::piped()).spawn()?;
+        let mut server = IperfServer(child);
+        let output = server.0.stdout.take().ok_or("iperf3 has no output")?;
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(output));
+        if !lines.any(|line| line.is_ok_and(|line| line.contains("listening"))) {
+            return Err("iperf3 does not listen".into());
+        }
+        // It goes on printing, and must find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(server)
+    }
+}
+
+impl Drop for IperfServer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Gb/s of one TCP stream from `space` to `address`.
+pub fn iperf(space: &Space, address: &str, time: Duration) -> Result<f64, Failure> {
+    let seconds = format!("{}", time.as_secs_f64().ceil());
+    let output = space.command("iperf3").args(["-J", "-c", address, "-t", &seconds]).output()?;
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    if let Some(error) = value.get("error").and_then(|error| error.as_str()) {
+        return Err(format!("iperf3: {error}").into());
+    }
+    let bits = value.pointer("/end/sum_received/bits_per_second").and_then(|bits| bits.as_f64());
+    Ok(bits.ok_or("iperf3 gave no rate")? / 1e9)
+}

@@ -1,0 +1,173 @@
+//! DPDK's testpmd, told what to do over its standard input.
+
+use crate::{Failure, huge};
+use rustix::process::{Pid, Signal};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Huge pages of 2 MB that one testpmd takes.
+const PAGES: u64 = 256;
+/// How long it may take to start.
+const START: Duration = Duration::from_secs(30);
+
+/// A running testpmd. It is stopped (SIGSTOP) unless it is its turn.
+pub struct Testpmd {
+    child: Child,
+    input: ChildStdin,
+    log: PathBuf,
+}
+
+/// What to do while testpmd starts.
+pub type Meanwhile<'a> = &'a mut dyn FnMut() -> Result<(), Failure>;
+
+/// What testpmd is to do.
+pub struct Task<'a> {
+    /// Tells it from others.
+    pub name: &'a str,
+    /// The core that forwards; its console sleeps on the other.
+    pub core: usize,
+    /// Its devices.
+    pub devices: Vec<String>,
+    /// Arguments of testpmd itself.
+    pub arguments: Vec<String>,
+    /// Arguments of DPDK's environment.
+    pub environment: &'a [&'a str],
+}
+
+impl Testpmd {
+    /// Starts it in `folder`, and waits until it takes commands; `meanwhile` its back-end is served.
+    pub fn start(folder: &Path, task: &Task<'_>, meanwhile: Meanwhile<'_>) -> Result<Testpmd, Failure> {
+        let program = super::program("dpdk-testpmd")?;
+        if huge::free() < PAGES {
+            return Err(format!("DPDK needs {PAGES} free huge pages of 2 MB; run as root").into());
+        }
+        let log = folder.join(format!("{}.log", task.name));
+        let other = 1 - task.core;
+        let mut command = Command::new("setpriv");
+        // Its output is a file, and otherwise would come in blocks.
+        command.args(["--pdeathsig", "KILL", "--", "stdbuf", "-oL"]).arg(program);
+        command.args(["-l", "0,1", "--main-lcore", &other.to_string(), "--in-memory", "--no-pci"]);
+        command.args(["--no-telemetry", "-m", "512", "--file-prefix"]);
+        command.arg(format!("rwb-{}-{}", std::process::id(), task.name)).args(task.environment);
+        for device in &task.devices {
+            command.args(["--vdev", device]);
+        }
+        command.args(["--", "-i", "--nb-cores=1"]).args(&task.arguments);
+        let output = File::create(&log)?;
+        command.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
+        let mut child = command.spawn().map_err(|error| format!("setpriv: {error}"))?;
+        let input = child.stdin.take().ok_or("testpmd has no input")?;
+        let mut testpmd = Testpmd { child, input, log };
+        testpmd.wait_with("testpmd>", 1, START, meanwhile)?;
+        Ok(testpmd)
+    }
+
+    /// Types a command.
+    pub fn command(&mut self, line: &str) -> Result<(), Failure> {
+        writeln!(self.input, "{line}").and_then(|()| self.input.flush())?;
+        Ok(())
+    }
+
+    /// Frames that its first two ports have received.
+    pub fn received(&mut self) -> Result<u64, Failure> {
+        const WORD: &str = "RX-packets:";
+        let before = self.text().matches(WORD).count();
+        self.command("show port stats all")?;
+        self.wait_for(WORD, before + 2, Duration::from_secs(5))?;
+        let text = self.text();
+        let numbers = text.split(WORD).skip(1 + before);
+        let numbers = numbers.filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        Ok(numbers.take(2).sum())
+    }
+
+    /// Lets it run, or not.
+    pub fn run(&self, on: bool) -> Result<(), Failure> {
+        let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("no process")?;
+        rustix::process::kill_process(process, if on { Signal::CONT } else { Signal::STOP })?;
+        Ok(())
+    }
+
+    /// What it has said.
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until it said something so many times.
+    pub fn wait_for(&mut self, word: &str, times: usize, bound: Duration) -> Result<(), Failure> {
+        self.wait_with(word, times, bound, &mut || Ok(()))
+    }
+
+    fn wait_with(
+        &mut self,
+        word: &str,
+        times: usize,
+        bound: Duration,
+        meanwhile: Meanwhile<'_>,
+    ) -> Result<(), Failure> {
+        let end = Instant::now() + bound;
+        while self.text().matches(word).count() < times {
+            let ended = self.child.try_wait()?.is_some();
+            if ended || Instant::now() > end {
+                let text = self.text();
+                let mut last: Vec<&str> = text.lines().rev().take(6).collect();
+                last.reverse();
+                return Err(format!("testpmd said no `{word}`, but: {}", last.join(" / ")).into());
+            }
+            meanwhile()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The net_vhost back-end on two sockets, forwarding between them on `core`.
+pub fn back_end(folder: &Path, sockets: [&Path; 2], core: usize) -> Result<Testpmd, Failure> {
+    let device = |index: usize| format!("net_vhost{index},iface={}", sockets[index].display());
+    let arguments = ["--forward-mode=io", "--no-lsc-interrupt", "--burst=64", "--txd=1024", "--rxd=1024"];
+    let task = Task {
+        name: "back",
+        core,
+        devices: vec![device(0), device(1)],
+        arguments: arguments.map(String::from).to_vec(),
+        environment: &[],
+    };
+    let mut testpmd = Testpmd::start(folder, &task, &mut || Ok(()))?;
+    testpmd.command("start")?;
+    testpmd.wait_for("io packet forwarding - ports", 1, Duration::from_secs(5))?;
+    Ok(testpmd)
+}
+
+/// Two virtio-user front-ends on `core` that send each other frames of `frame` bytes.
+pub fn front_end(
+    folder: &Path,
+    name: &str,
+    sockets: [&Path; 2],
+    core: usize,
+    options: &str,
+    frame: u32,
+    meanwhile: Meanwhile<'_>,
+) -> Result<Testpmd, Failure> {
+    let mac = |index: usize| format!("02:00:00:00:00:a{index}");
+    let device = |index: usize| {
+        let (path, mac) = (sockets[index].display(), mac(index));
+        format!("net_virtio_user{index},path={path},mac={mac},queues=1,queue_size=1024{options}")
+    };
+    let mut arguments = ["--forward-mode=mac", "--burst=64", "--txd=1024", "--rxd=1024"].map(String::from).to_vec();
+    arguments.push(format!("--eth-peer=0,{}", mac(1)));
+    arguments.push(format!("--eth-peer=1,{}", mac(0)));
+    arguments.push(format!("--txpkts={frame}"));
+    let devices = vec![device(0), device(1)];
+    let task = Task { name, core, devices, arguments, environment: &["--single-file-segments"] };
+    Testpmd::start(folder, &task, meanwhile)
+}

@@ -1,0 +1,164 @@
+//! A fabric whose workers run in this process.
+
+use crate::Failure;
+use ringway_fabric::Fabric;
+use ringway_fabric::proto::{Event, Kind, Lookup, Poll, Port, To, Worker};
+use ringway_frame::{Counters, CountersPage};
+use ringway_host::wait_readable;
+use ringway_port::vhost_user::open::{Access, Listener};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// The switch that ports are on.
+pub const SWITCH: &str = "bench";
+/// How long frames wait for a full destination: the fabric's own default.
+const HOLD: u64 = 100_000;
+/// How long a worker polls a silent queue: the fabric's own default.
+const SPIN: u64 = 50_000;
+
+/// A fabric with one learning switch.
+pub struct Rig {
+    /// The fabric.
+    pub fabric: Fabric,
+    page: Arc<Vec<Counters>>,
+    next: u32,
+}
+
+impl Rig {
+    /// Starts one with room for `queues` queues and a worker on each of `cores`.
+    pub fn start(cores: &[usize], queues: usize, poll: Poll) -> Result<Rig, Failure> {
+        let worker = |core: &usize| Worker { name: format!("bench-{core}"), core: Some(*core), poll, spin: SPIN };
+        let page: Arc<Vec<Counters>> = Arc::new((0..queues).map(|_| Counters::default()).collect());
+        let workers: Vec<Worker> = cores.iter().map(worker).collect();
+        let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?)?;
+        fabric.add_switch(SWITCH.into(), Lookup::Learning { ageing: 300, entries: 4096 })?;
+        Ok(Rig { fabric, page, next: 0 })
+    }
+
+    /// Adds a port to the switch.
+    pub fn add(&mut self, name: &str, kind: Kind) -> Result<(), Failure> {
+        self.add_to(name, kind, To::Switch(SWITCH.into()), None)
+    }
+
+    /// Adds a port.
+    pub fn add_to(&mut self, name: &str, kind: Kind, to: To, worker: Option<String>) -> Result<(), Failure> {
+        let queues = kind.queues();
+        let port = Port { name: name.into(), kind, to, worker, hold: HOLD, counters: self.next };
+        self.fabric.add_port(port)?;
+        self.next += u32::from(queues);
+        Ok(())
+    }
+
+    /// The sum of one counter over all queues.
+    pub fn sum(&self, which: impl Fn(&Counters) -> u64) -> u64 {
+        self.page.counters().iter().map(which).sum()
+    }
+
+    /// Interrupts that the fabric sent, and kicks it got.
+    pub fn notifications(&self) -> u64 {
+        self.sum(|counters| counters.interrupts.load(Relaxed) + counters.kicks.load(Relaxed))
+    }
+
+    /// Serves the fabric's sessions while `work` runs on a thread of its own.
+    pub fn serve_while<T: Send>(
+        &mut self,
+        work: impl FnOnce() -> Result<T, Failure> + Send,
+    ) -> Result<T, Failure> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(work);
+            let mut gone = None;
+            while !thread.is_finished() {
+                gone = gone.or(self.serve(Duration::from_millis(1))?);
+            }
+            let result = thread.join().map_err(|_| "a thread of the benchmark failed")?;
+            result.map_err(|error| match gone {
+                Some(gone) => format!("{error}; {gone}").into(),
+                None => error,
+            })
+        })
+    }
+
+    /// Serves the sessions until `is` holds, or fails after `bound`.
+    pub fn serve_until(&mut self, bound: Duration, is: impl Fn(&Rig) -> bool) -> Result<(), Failure> {
+        let end = Instant::now() + bound;
+        while !is(self) {
+            if let Some(gone) = self.serve(Duration::from_millis(5))? {
+                return Err(gone.into());
+            }
+            if Instant::now() > end {
+                return Err(format!("ports did not come up: {:?}", self.fabric.state().ports).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Accepts and serves until `is` holds, or fails after `bound`.
+    pub fn serve_accepting(
+        &mut self,
+        listeners: &[(&str, Listener)],
+        bound: Duration,
+        is: impl Fn(&Rig) -> bool,
+    ) -> Result<(), Failure> {
+        let end = Instant::now() + bound;
+        while !is(self) {
+            self.accept(listeners)?;
+            if Instant::now() > end {
+                return Err(format!("front-ends do not come: {:?}", self.fabric.state().ports).into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Whether every port is up.
+    pub fn is_up(&self) -> bool {
+        self.fabric.state().ports.iter().all(|port| port.state == "up")
+    }
+
+    /// Connects front-ends that came to `listeners`, each to its port, and serves.
+    pub fn accept(&mut self, listeners: &[(&str, Listener)]) -> Result<(), Failure> {
+        for (port, listener) in listeners {
+            if let Some(socket) = listener.accept()? {
+                self.attach(port, vec![socket])?;
+            }
+        }
+        // A guest that looks whether we are there closes its first connection.
+        self.serve(Duration::ZERO).map(drop)
+    }
+
+    /// Serves what came within `time`; says so when a port lost its peer.
+    fn serve(&mut self, time: Duration) -> Result<Option<String>, Failure> {
+        let (ids, fds): (Vec<_>, Vec<_>) = self.fabric.sessions().unzip();
+        if fds.is_empty() {
+            std::thread::sleep(time);
+            return Ok(None);
+        }
+        let ready = wait_readable(&fds, Some(time.as_nanos() as u64))?;
+        drop(fds);
+        let ready = ids.into_iter().zip(ready).filter(|(_, ready)| *ready);
+        let events: Vec<Event> = ready.filter_map(|(id, _)| self.fabric.serve(id)).collect();
+        Ok(events.into_iter().find_map(|event| match event {
+            Event::Detached { port, reason, .. } => Some(format!("port {port}: {reason}")),
+            Event::Changed(_) => None,
+        }))
+    }
+
+    /// A peer for a port.
+    pub fn attach(&mut self, port: &str, descriptors: Vec<OwnedFd>) -> Result<(), Failure> {
+        Ok(self.fabric.attach(port, descriptors)?)
+    }
+
+}
+
+/// A vhost-user port.
+pub fn vhost_user(queues: u16) -> Kind {
+    Kind::VhostUser { queues, mac: None, mtu: None, without: Vec::new() }
+}
+
+/// A socket at `path` for front-ends.
+pub fn listen(path: &Path) -> Result<Listener, Failure> {
+    Ok(Listener::bind(path, Access { mode: Some(0o666), ..Access::default() })?)
+}

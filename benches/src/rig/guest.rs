@@ -1,0 +1,301 @@
+//! Two guests as lean as can be: one thread that keeps the four rings of two ports full.
+//!
+//! Frames are written once. A guest sends to the other whatever it has a buffer for, at most [`WINDOW`] frames ahead of
+//! what the other received, so that no back-end has to drop any.
+
+use crate::Failure;
+use crate::rig::memory::{GuestMemory, at};
+use ringway_host::EventFd;
+use ringway_mem::Memory;
+use ringway_virtq::{Areas, Buffer, Driver, Layout};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes of `virtio_net_hdr` with the number of buffers.
+const HEADER: u32 = 12;
+/// Bytes of a buffer.
+const BUFFER: u32 = 2048;
+/// Frames that a guest may be ahead.
+const WINDOW: usize = 512;
+/// Buffers handled at once.
+const BURST: usize = 64;
+/// After so long without a frame those under way are lost.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What the rings are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Packed instead of split.
+    pub packed: bool,
+    /// Descriptors of a ring.
+    pub ring: u16,
+    /// Bytes of a frame.
+    pub frame: u32,
+}
+
+impl Shape {
+    /// The layout of either ring.
+    pub fn layout(&self) -> Layout {
+        Layout { packed: self.packed, size: self.ring, event_idx: false, indirect: false }
+    }
+}
+
+/// Guest-physical addresses of a ring's areas.
+#[derive(Clone, Copy, Debug)]
+pub struct RingAddresses {
+    /// The descriptor area.
+    pub descriptors: u64,
+    /// The driver area.
+    pub driver: u64,
+    /// The device area.
+    pub device: u64,
+}
+
+/// Where a guest's things lie.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// The ring it receives on, the ring it transmits on.
+    pub rings: [RingAddresses; 2],
+    /// The buffers of each.
+    pub buffers: [u64; 2],
+}
+
+impl Addresses {
+    /// Memory for a guest, and where things lie in it.
+    pub fn new(shape: &Shape) -> Result<(GuestMemory, Addresses), Failure> {
+        let buffers = u64::from(shape.ring) * u64::from(BUFFER);
+        let mut memory = GuestMemory::new(2 * buffers + (1 << 20))?;
+        let lengths = shape.layout().lengths()?;
+        let mut ring = || -> Result<RingAddresses, Failure> {
+            Ok(RingAddresses {
+                descriptors: memory.take(lengths.descriptors.into())?,
+                driver: memory.take(lengths.driver.into())?,
+                device: memory.take(lengths.device.into())?,
+            })
+        };
+        let rings = [ring()?, ring()?];
+        let buffers = [memory.take(buffers)?, memory.take(buffers)?];
+        Ok((memory, Addresses { rings, buffers }))
+    }
+
+    /// The areas of ring `index`.
+    pub fn areas<'m>(&self, memory: &'m Memory, index: usize, shape: &Shape) -> Result<Areas<'m>, Failure> {
+        let (ring, lengths) = (self.rings[index], shape.layout().lengths()?);
+        Ok(Areas {
+            descriptors: at(memory, ring.descriptors, lengths.descriptors)?,
+            driver: at(memory, ring.driver, lengths.driver)?,
+            device: at(memory, ring.device, lengths.device)?,
+        })
+    }
+}
+
+/// One direction of a guest: its ring, and which buffer each of the driver's ids stands for.
+struct Direction<'m> {
+    driver: Driver<'m>,
+    buffers: u64,
+    len: u32,
+    write: bool,
+    /// Buffer of each id.
+    of: Vec<u16>,
+    /// Buffers that are the driver's.
+    free: Vec<u16>,
+}
+
+impl Direction<'_> {
+    #[inline]
+    fn add(&mut self, buffer: u16) -> Result<(), Failure> {
+        let address = self.buffers + u64::from(buffer) * u64::from(BUFFER);
+        let id = self.driver.add(&[Buffer { address, len: self.len, write: self.write }], None);
+        let id = id.ok_or("the ring has no room for its own buffers")?;
+        self.of[usize::from(id)] = buffer;
+        Ok(())
+    }
+}
+
+/// Eventfds between a guest and its back-end.
+pub struct Wires {
+    /// Kicks of the ring it receives on and of the one it transmits on.
+    pub kicks: [EventFd; 2],
+    /// Where the guest would be interrupted: it polls.
+    pub call: EventFd,
+}
+
+/// A guest.
+pub struct Guest<'m> {
+    rx: Direction<'m>,
+    tx: Direction<'m>,
+    /// How it notifies.
+    pub wires: Arc<Wires>,
+    frame: u32,
+    /// Sent, and not yet received by the other.
+    ahead: usize,
+}
+
+impl<'m> Guest<'m> {
+    /// A guest of address `02:00:00:00:00:<own>` that sends to `02:00:00:00:00:<other>`.
+    pub fn new(
+        memory: &'m Memory,
+        addresses: &Addresses,
+        shape: &Shape,
+        own: u8,
+        other: u8,
+    ) -> Result<Guest<'m>, Failure> {
+        let direction = |index: usize, len: u32| -> Result<Direction<'m>, Failure> {
+            let areas = addresses.areas(memory, index, shape)?;
+            Ok(Direction {
+                driver: Driver::new(&shape.layout(), areas)?,
+                buffers: addresses.buffers[index],
+                len,
+                write: index == 0,
+                of: vec![0; usize::from(shape.ring)],
+                free: Vec::with_capacity(usize::from(shape.ring)),
+            })
+        };
+        let (mut rx, mut tx) = (direction(0, BUFFER)?, direction(1, HEADER + shape.frame)?);
+        let mut frame = vec![0; (HEADER + shape.frame) as usize];
+        frame[12..18].copy_from_slice(&[2, 0, 0, 0, 0, other]);
+        frame[18..24].copy_from_slice(&[2, 0, 0, 0, 0, own]);
+        frame[24..26].copy_from_slice(&[0x88, 0xb5]);
+        for buffer in 0..shape.ring {
+            let address = tx.buffers + u64::from(buffer) * u64::from(BUFFER);
+            at(memory, address, tx.len)?.write(&frame);
+            tx.free.push(buffer);
+            rx.add(buffer)?;
+        }
+        rx.driver.publish();
+        rx.driver.set_flag(false);
+        tx.driver.set_flag(false);
+        let wires = Wires { kicks: [EventFd::new()?, EventFd::new()?], call: EventFd::new()? };
+        Ok(Guest { rx, tx, wires: Arc::new(wires), frame: shape.frame, ahead: 0 })
+    }
+
+    /// Takes back what was sent, and sends.
+    #[inline]
+    fn send(&mut self) -> Result<(), Failure> {
+        while let Some((id, _)) = self.tx.driver.take_used()? {
+            self.tx.free.push(self.tx.of[usize::from(id)]);
+        }
+        let count = BURST.min(WINDOW - self.ahead).min(self.tx.free.len());
+        if count == 0 {
+            return Ok(());
+        }
+        for _ in 0..count {
+            if let Some(buffer) = self.tx.free.pop() {
+                self.tx.add(buffer)?;
+            }
+        }
+        self.ahead += count;
+        self.tx.driver.publish();
+        if self.tx.driver.wants_kick() {
+            self.wires.kicks[1].signal();
+        }
+        Ok(())
+    }
+
+    /// Receives, and gives the buffers back; how many frames there were.
+    #[inline]
+    fn receive(&mut self) -> Result<usize, Failure> {
+        let mut count = 0;
+        while count < BURST
+            && let Some((id, len)) = self.rx.driver.take_used()?
+        {
+            if len != HEADER + self.frame {
+                return Err(format!("a frame of {} bytes came, not {}", len, HEADER + self.frame).into());
+            }
+            self.rx.add(self.rx.of[usize::from(id)])?;
+            count += 1;
+        }
+        if count > 0 {
+            self.rx.driver.publish();
+            if self.rx.driver.wants_kick() {
+                self.wires.kicks[0].signal();
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// Two guests that send to each other.
+pub struct Pair<'m> {
+    /// Both.
+    pub guests: [Guest<'m>; 2],
+    /// Frames that were sent and never came.
+    pub lost: usize,
+}
+
+impl Pair<'_> {
+    /// How the two notify.
+    pub fn wires(&self) -> [Arc<Wires>; 2] {
+        self.guests.each_ref().map(|guest| guest.wires.clone())
+    }
+
+    /// Sends and receives for `time`; frames received, and the seconds that took.
+    pub fn run(&mut self, time: Duration) -> Result<(usize, f64), Failure> {
+        let begin = Instant::now();
+        let (mut total, mut last) = (0, begin);
+        loop {
+            let mut received = 0;
+            for _ in 0..32 {
+                received += self.round()?;
+            }
+            let now = Instant::now();
+            total += received;
+            if received > 0 {
+                last = now;
+            } else if now - last > PATIENCE {
+                self.forget();
+                last = now;
+            }
+            if now - begin >= time {
+                return Ok((total, (now - begin).as_secs_f64()));
+            }
+        }
+    }
+
+    /// Receives until nothing is under way, so that the back-end may rest.
+    pub fn drain(&mut self) -> Result<(), Failure> {
+        let mut last = Instant::now();
+        while self.guests.iter().any(|guest| guest.ahead > 0) {
+            if self.receive()? > 0 {
+                last = Instant::now();
+            } else if last.elapsed() > PATIENCE {
+                self.forget();
+            }
+        }
+        Ok(())
+    }
+
+    /// A rate in millions of frames a second.
+    pub fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
+        // Caches, and a worker that sleeps, are another's matter.
+        self.run(time / 10)?;
+        let (frames, seconds) = self.run(time)?;
+        self.drain()?;
+        if frames == 0 {
+            return Err("no frame came".into());
+        }
+        Ok(frames as f64 / seconds / 1e6)
+    }
+
+    #[inline]
+    fn round(&mut self) -> Result<usize, Failure> {
+        self.guests[0].send()?;
+        self.guests[1].send()?;
+        self.receive()
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<usize, Failure> {
+        let [left, right] = &mut self.guests;
+        let (at_left, at_right) = (left.receive()?, right.receive()?);
+        left.ahead = left.ahead.saturating_sub(at_right);
+        right.ahead = right.ahead.saturating_sub(at_left);
+        Ok(at_left + at_right)
+    }
+
+    fn forget(&mut self) {
+        for guest in &mut self.guests {
+            self.lost += std::mem::take(&mut guest.ahead);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What benchmarks are made of: a fabric in this process, and what is attached to its ports.
+
+pub mod fabric;
+pub mod front;
+pub mod guest;
+pub mod memory;
+pub mod program;
+pub mod returner;
+pub mod stream;
+
+use rustix::thread::CpuSet;
+
+/// The core of the worker, or of whatever stands in its place.
+pub const WORKER: usize = 0;
+/// The core of the load.
+pub const LOAD: usize = 1;
+
+/// Keeps this thread on a core while it lives. Threads and processes started meanwhile would be kept there too.
+pub struct Pinned(CpuSet);
+
+impl Pinned {
+    /// On `core` from now on.
+    pub fn to(core: usize) -> Result<Pinned, crate::Failure> {
+        let before = rustix::thread::sched_getaffinity(None)?;
+        ringway_host::pin(core)?;
+        Ok(Pinned(before))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // These were allowed before.
+        let _ = rustix::thread::sched_setaffinity(None, &self.0);
+    }
+}
+
+/// An error unless there are two cores to keep the load away from what is measured.
+pub fn two_cores() -> Result<(), crate::Failure> {
+    let cores = ringway_host::allowed_cores()?;
+    if [WORKER, LOAD].iter().all(|core| cores.contains(core)) {
+        return Ok(());
+    }
+    Err("needs cores 0 and 1: one for what is measured, one for its load".into())
+}

@@ -1,0 +1,79 @@
+//! Programs on ring ports of a fabric, and on pipes, connected over sockets as any program is.
+
+use crate::Failure;
+use crate::keys::Folder;
+use crate::rig::fabric::{Rig, SWITCH};
+use ringway_client::{Asked, Ring};
+use ringway_fabric::proto::{Kind, To};
+use ringway_port::pipe::Pipe;
+use ringway_port::ring::open::{Newcomer, Program, RingListener};
+use ringway_ring::{Geometry, Hello};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A program's ring, and what keeps it.
+pub struct OnPort {
+    /// The program's side.
+    pub ring: Ring,
+    _program: Program,
+}
+
+fn newcomer(listener: &RingListener) -> Result<(Newcomer, Hello), Failure> {
+    loop {
+        if let Some(mut newcomer) = listener.accept()? {
+            loop {
+                if let Some(hello) = newcomer.hello()? {
+                    return Ok((newcomer, hello));
+                }
+                std::thread::yield_now();
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn connect(path: &Path, slots: u32) -> JoinHandle<Result<Ring, String>> {
+    let path = path.to_path_buf();
+    std::thread::spawn(move || {
+        let asked = Asked { slots: [slots; 2], ..Asked::default() };
+        Ring::connect_with(&path, asked, Some(Duration::from_secs(10))).map_err(|error| error.to_string())
+    })
+}
+
+/// Adds a ring port to the fabric's switch, with a program on it whose rings have `slots` slots.
+pub fn on_port(rig: &mut Rig, name: &str, slots: u32) -> Result<OnPort, Failure> {
+    on_worker(rig, name, slots, None)
+}
+
+/// The same, served by the worker with this name.
+pub fn on_worker(rig: &mut Rig, name: &str, slots: u32, worker: Option<String>) -> Result<OnPort, Failure> {
+    let folder = Folder::new()?;
+    let path = folder.path().join(name);
+    let listener = RingListener::bind(&path, Default::default())?;
+    let program = connect(&path, slots);
+    let (newcomer, hello) = newcomer(&listener)?;
+    let handed = newcomer.welcome(&hello, &Geometry::default())?;
+    let ring = program.join().map_err(|_| "a thread failed")??;
+    rig.add_to(name, Kind::Ring, To::Switch(SWITCH.into()), worker)?;
+    let descriptors = handed.descriptors().map(|descriptor| descriptor.try_clone_to_owned());
+    let descriptors: Vec<OwnedFd> = descriptors.into_iter().collect::<std::io::Result<_>>()?;
+    rig.attach(name, descriptors)?;
+    Ok(OnPort { ring, _program: handed })
+}
+
+/// Both ends of a pipe, and the pipe.
+pub fn pipe(slots: u32) -> Result<(Ring, Ring, Pipe), Failure> {
+    let folder = Folder::new()?;
+    let path = folder.path().join("pipe");
+    let listener = RingListener::bind(&path, Default::default())?;
+    let mut pipe = Pipe::new(Geometry::default());
+    let ends = [0, 1].map(|_| connect(&path, slots));
+    for _ in 0..2 {
+        let (newcomer, hello) = newcomer(&listener)?;
+        pipe.join(newcomer, hello)?;
+    }
+    let [one, two] = ends.map(|end| end.join().map_err(|_| "a thread failed"));
+    Ok((one??, two??, pipe))
+}

@@ -1,0 +1,202 @@
+//! A stream of frames from one program through the fabric to others, all driven by one thread.
+
+use crate::Failure;
+use crate::rig::program::OnPort;
+use ringway_client::{Ring, Slot};
+use std::time::{Duration, Instant};
+
+const BURST: u32 = 64;
+
+/// How frames are made and taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Prefilled, and not looked at.
+    Untouched,
+    /// Written by the sender and read by the receiver.
+    Touched,
+}
+
+/// Ethernet addresses of the frames: `02:00:00:00:00:<to>` from `02:00:00:00:00:<from>`; 255 is everybody.
+fn frame(size: usize, to: u8, from: u8) -> Vec<u8> {
+    let mut frame = vec![0; size];
+    let to = if to == 255 { [255; 6] } else { [2, 0, 0, 0, 0, to] };
+    frame[..6].copy_from_slice(&to);
+    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, from]);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame
+}
+
+/// A sender and those who receive what it sends.
+pub struct Stream<'p> {
+    from: &'p mut Ring,
+    to: Vec<&'p mut Ring>,
+    frame: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl<'p> Stream<'p> {
+    /// From program `from` to all of `to`; if there is only one it is known to the switch before this returns. Streams
+    /// of one switch have a `number` each.
+    pub fn new(
+        from: &'p mut OnPort,
+        to: Vec<&'p mut OnPort>,
+        size: usize,
+        number: u8,
+    ) -> Result<Stream<'p>, Failure> {
+        let to: Vec<&mut Ring> = to.into_iter().map(|program| &mut program.ring).collect();
+        let sender = 2 * number + 1;
+        let address = if to.len() == 1 { sender + 1 } else { 255 };
+        let mut stream =
+            Stream { from: &mut from.ring, to, frame: frame(size, address, sender), out: vec![0; size] };
+        if address != 255 {
+            stream.learn()?;
+        }
+        stream.prefill();
+        Ok(stream)
+    }
+
+    /// The receiver speaks until the sender hears it.
+    fn learn(&mut self) -> Result<(), Failure> {
+        let hello = frame(self.frame.len(), self.frame[11], self.frame[5]);
+        let end = Instant::now() + Duration::from_secs(5);
+        while self.from.rx.pop(&mut self.out)?.is_none() {
+            if Instant::now() > end {
+                return Err("no frame comes through the switch".into());
+            }
+            self.to[0].tx.push(&hello)?;
+            self.to[0].tx.sync()?;
+            std::thread::yield_now();
+        }
+        while self.from.wait(ringway_client::Wait::RX, Some(Duration::from_millis(20)))? {
+            while self.from.rx.pop(&mut self.out)?.is_some() {}
+        }
+        self.from.rx.sync()?;
+        Ok(())
+    }
+
+    fn prefill(&mut self) {
+        let tx = &self.from.tx;
+        for ahead in 0..tx.slots() {
+            if let Some(buffer) = tx.buffer(tx.slot(ahead).buf_idx, self.frame.len() as u32) {
+                buffer.write(&self.frame);
+            }
+        }
+    }
+
+    /// Frames a second, of those received.
+    pub fn rate(&mut self, payload: Payload, time: Duration) -> Result<f64, Failure> {
+        self.run(payload, time / 10)?;
+        let (frames, seconds) = self.run(payload, time)?;
+        self.drain()?;
+        if frames == 0 {
+            let (room, filled) = (self.from.tx.room(BURST)?, self.to[0].rx.available(BURST)?);
+            return Err(format!("no frame came; the sender has {room} slots, the receiver {filled} frames").into());
+        }
+        Ok(frames as f64 / seconds)
+    }
+
+    fn run(&mut self, payload: Payload, time: Duration) -> Result<(u64, f64), Failure> {
+        let begin = Instant::now();
+        let mut received = 0;
+        loop {
+            for _ in 0..16 {
+                received += self.round(payload)?;
+            }
+            let elapsed = begin.elapsed();
+            if elapsed >= time {
+                return Ok((received, elapsed.as_secs_f64()));
+            }
+        }
+    }
+
+    /// Takes what is still under way.
+    fn drain(&mut self) -> Result<(), Failure> {
+        let mut last = Instant::now();
+        while last.elapsed() < Duration::from_millis(1) {
+            for index in 0..self.to.len() {
+                if self.receive(index, Payload::Untouched)? > 0 {
+                    last = Instant::now();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn round(&mut self, payload: Payload) -> Result<u64, Failure> {
+        match payload {
+            Payload::Untouched => self.send_untouched()?,
+            Payload::Touched => self.send_touched()?,
+        }
+        let mut received = 0;
+        for index in 0..self.to.len() {
+            received += self.receive(index, payload)?;
+        }
+        Ok(received)
+    }
+
+    #[inline]
+    fn send_untouched(&mut self) -> Result<(), Failure> {
+        let tx = &mut self.from.tx;
+        let room = tx.room(BURST)?.min(BURST);
+        for ahead in 0..room {
+            let slot = Slot { len: self.frame.len() as u16, ..tx.slot(ahead) };
+            tx.set_slot(ahead, slot);
+        }
+        tx.advance(room);
+        tx.sync()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn send_touched(&mut self) -> Result<(), Failure> {
+        for _ in 0..BURST {
+            if !self.from.tx.push(&self.frame)? {
+                break;
+            }
+        }
+        self.from.tx.sync()?;
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, index: usize, payload: Payload) -> Result<u64, Failure> {
+        let rx = &mut self.to[index].rx;
+        if payload == Payload::Touched {
+            let mut received = 0;
+            while received < u64::from(BURST) && rx.pop(&mut self.out)?.is_some() {
+                received += 1;
+            }
+            rx.sync()?;
+            return Ok(received);
+        }
+        let filled = rx.available(BURST)?.min(BURST);
+        let mut bytes = 0;
+        for ahead in 0..filled {
+            bytes += u64::from(rx.slot(ahead).len);
+        }
+        if bytes != u64::from(filled) * self.frame.len() as u64 {
+            return Err("a frame came with another length".into());
+        }
+        rx.advance(filled);
+        rx.sync()?;
+        Ok(u64::from(filled))
+    }
+
+    /// Copies a second from the sender's buffers to the first receiver's, by this thread alone.
+    pub fn copies(&mut self, time: Duration) -> Result<f64, Failure> {
+        let (tx, rx) = (&self.from.tx, &self.to[0].rx);
+        let (begin, size) = (Instant::now(), self.frame.len() as u32);
+        let (mut done, mut at) = (0u64, 0);
+        while begin.elapsed() < time {
+            for _ in 0..256 {
+                let from = tx.buffer(tx.slot(at).buf_idx, size).ok_or("no such buffer")?;
+                let to = rx.buffer(rx.slot(at).buf_idx, size).ok_or("no such buffer")?;
+                ringway_mem::copy(from.as_span(), to);
+                at = if at + 1 == tx.slots() { 0 } else { at + 1 };
+            }
+            done += 256;
+        }
+        Ok(done as f64 / begin.elapsed().as_secs_f64())
+    }
+}
