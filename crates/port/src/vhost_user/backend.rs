@@ -130,10 +130,15 @@ impl Backend {
         let Some(Connection { stream, inbox, session }) = &mut self.connection else { return Ok(()) };
         self.device.hear();
         for _ in 0..2 * MESSAGES {
-            let Some((count, fds)) =
-                ringway_host::try_receive_with(stream.as_fd(), inbox.space(), DESCRIPTORS)?
-            else {
-                break;
+            let received = ringway_host::try_receive_with(stream.as_fd(), inbox.space(), DESCRIPTORS);
+            let (count, fds) = match received {
+                Ok(Some(received)) => received,
+                Ok(None) => break,
+                // It died before it read an answer.
+                Err(HostError::Call { error, .. }) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Err(BackendError::Closed);
+                }
+                Err(error) => return Err(error.into()),
             };
             if count == 0 {
                 inbox.ended().map_err(SessionError::from)?;

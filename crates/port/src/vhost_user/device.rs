@@ -35,6 +35,12 @@ struct Mapped {
     region: Region,
 }
 
+impl Mapped {
+    fn again(&self) -> Mapped {
+        Mapped { said: self.said, region: self.region.clone() }
+    }
+}
+
 /// A guest, as far as its front-end has described it.
 pub(super) struct Guest {
     config: Config,
@@ -320,8 +326,10 @@ impl Guest {
     fn position(&self, ring: &Ring) -> u16 {
         let Some(addresses) = ring.addresses else { return 0 };
         if self.features & virtio::RING_PACKED == 0 {
-            // The used index stands behind two bytes of flags (virtio 1.3, 2.7.8).
-            return ring.base.or_else(|| self.word(addresses.used.checked_add(2)?)).unwrap_or_default();
+            // The used index stands behind two bytes of flags (virtio 1.3, 2.7.8). DPDK's virtio-user says 0 also when
+            // it goes on with a ring that a former back-end served; the used index is 0 as well where a ring is new.
+            let used = || self.word(addresses.used.checked_add(2)?);
+            return ring.base.filter(|base| *base != 0).or_else(used).unwrap_or_default();
         }
         let first = Ring::first(self.features);
         let base = ring.base.unwrap_or(first);
@@ -383,8 +391,9 @@ impl Device for Guest {
 
     fn add_region(&mut self, region: SharedRegion) -> Result<(), Refused> {
         let new = map(region)?;
-        let present =
-            self.table.iter().map(|mapped| Mapped { said: mapped.said, region: mapped.region.clone() });
+        // QEMU before 8.0 tells each region once a queue pair, and takes it back as often.
+        let said = new.said;
+        let present = self.table.iter().filter(|mapped| mapped.said != said).map(Mapped::again);
         self.set_table(present.chain([new]).collect())
     }
 
@@ -393,10 +402,10 @@ impl Device for Guest {
             let said = mapped.said;
             (said.guest, said.user, said.size) == (region.guest, region.user, region.size)
         };
-        let at = self.table.iter().position(is_it);
-        let at = at.ok_or_else(|| Refused(format!("there is no region at {:#x}", region.guest)))?;
-        let rest = self.table.iter().enumerate().filter(|(index, _)| *index != at);
-        let rest = rest.map(|(_, mapped)| Mapped { said: mapped.said, region: mapped.region.clone() });
+        if !self.table.iter().any(is_it) {
+            return Ok(());
+        }
+        let rest = self.table.iter().filter(|mapped| !is_it(mapped)).map(Mapped::again);
         self.set_table(rest.collect())
     }
 

@@ -10,6 +10,8 @@ mod commands;
 mod config_space;
 mod control;
 mod device;
+#[cfg(test)]
+mod hostile;
 mod offer;
 pub mod open;
 mod rarp;

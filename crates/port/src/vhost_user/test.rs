@@ -159,9 +159,10 @@ fn memory_that_can_not_be_is_refused_and_the_former_stays() {
     let overlap = front.set(Request::AddMemReg(shared(&file, 0, 4096, 0)));
     assert!(matches!(overlap, Err(FrontendError::Refused { .. })));
     front.start(vring(1, SIZE / 2)).unwrap();
+    // Some front-ends say both once a queue pair.
+    front.set(Request::AddMemReg(shared(&file, SIZE / 2, SIZE / 2, SIZE / 2))).unwrap();
     front.set(Request::RemMemReg(region(SIZE / 2, SIZE / 2, SIZE / 2))).unwrap();
-    let again = front.set(Request::RemMemReg(region(SIZE / 2, SIZE / 2, SIZE / 2)));
-    assert!(matches!(again, Err(FrontendError::Refused { .. })));
+    front.set(Request::RemMemReg(region(SIZE / 2, SIZE / 2, SIZE / 2))).unwrap();
     front.stop(1).unwrap();
 }
 

@@ -1,0 +1,161 @@
+//! Front-ends that die, or say what no front-end says: their port suffers, and serves the next one.
+
+use super::test::{port, region};
+use super::{Backend, BackendError, State};
+use ringway_host::EventFd;
+use ringway_vhost_user::feature::{protocol, virtio};
+use ringway_vhost_user::{Packet, Request, SharedRegion, VringAddr, VringFd, VringState};
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::Relaxed;
+
+const SIZE: u64 = 1 << 20;
+
+fn copy(fd: impl AsFd) -> OwnedFd {
+    fd.as_fd().try_clone_to_owned().unwrap()
+}
+
+fn connect(backend: &mut Backend) -> UnixStream {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    backend.connect(theirs.into()).unwrap();
+    ours
+}
+
+fn send(stream: &UnixStream, packet: &Packet, len: usize) {
+    let fds: Vec<_> = packet.fds.iter().map(|fd| fd.as_fd()).collect();
+    assert_eq!(ringway_host::send_with(stream.as_fd(), &packet.bytes[..len], &fds).unwrap(), len);
+}
+
+/// All that a front-end says until its guest's port is up, and until it takes it down.
+fn life(file: &OwnedFd) -> Vec<Packet> {
+    let features =
+        virtio::VERSION_1 | virtio::PROTOCOL_FEATURES | virtio::NET_CTRL_VQ | virtio::NET_GUEST_ANNOUNCE;
+    let shared = |guest, size| SharedRegion { region: region(guest, size, guest), fd: copy(file) };
+    let mut life = vec![
+        Request::SetOwner,
+        Request::SetProtocolFeatures(protocol::RARP | protocol::MTU | protocol::CONFIGURE_MEM_SLOTS),
+        Request::SetFeatures(features),
+        Request::SetMemTable(vec![shared(0, SIZE / 2)]),
+        Request::AddMemReg(shared(SIZE / 2, SIZE / 2)),
+        Request::NetSetMtu(1500),
+    ];
+    for index in 0..3 {
+        let user = region(0x4000 * u64::from(index), 1, 0).user;
+        let (descriptors, available, used) = (user, user + 0x1000, user + 0x2000);
+        let event = || Some(EventFd::new().unwrap().into_fd());
+        life.extend([
+            Request::SetVringNum(VringState { index, num: 256 }),
+            Request::SetVringBase(VringState { index, num: 0 }),
+            Request::SetVringAddr(VringAddr { index, flags: 0, descriptors, available, used, log: 0 }),
+            Request::SetVringCall(VringFd { index, fd: event() }),
+            Request::SetVringKick(VringFd { index, fd: event() }),
+            Request::SetVringEnable(VringState { index, num: 1 }),
+        ]);
+    }
+    life.push(Request::SendRarp([2, 0, 0, 0, 0, 9]));
+    life.extend((0..3).map(|index| Request::GetVringBase(VringState { index, num: 0 })));
+    life.push(Request::RemMemReg(region(SIZE / 2, SIZE / 2, SIZE / 2)));
+    life.into_iter().map(|request| request.encode(false)).collect()
+}
+
+#[test]
+fn a_front_end_killed_at_any_point_leaves_its_port_to_the_next() {
+    let (mut backend, _queues, counters) = port();
+    let file = ringway_host::memfd("guest", SIZE as usize).unwrap();
+    let messages = life(&file).len();
+    let mut up = 0;
+    for killed in 0..=2 * messages {
+        let mut stream = connect(&mut backend);
+        stream.set_nonblocking(true).unwrap();
+        let script = life(&file);
+        for packet in &script[..killed / 2] {
+            send(&stream, packet, packet.bytes.len());
+            backend.readable().unwrap();
+            // Most have no answer.
+            let _ = stream.read(&mut [0; 64]);
+        }
+        up += usize::from(backend.state() == State::Up);
+        // In the midst of a message, or between two.
+        if killed % 2 == 1 {
+            send(&stream, &script[killed / 2], script[killed / 2].bytes.len() / 2);
+            backend.readable().unwrap();
+        }
+        drop(stream);
+        let end = backend.readable().unwrap_err();
+        assert_eq!(matches!(end, BackendError::Closed), killed % 2 == 0, "{killed}: {end}");
+        assert_eq!((backend.state(), backend.receiving(), backend.fd().is_none()), (State::Waiting, 0, true));
+    }
+    assert!(up > 10, "it was up in {up} of its lives");
+    assert_eq!(counters.faults.load(Relaxed), messages as u64, "only halves of messages are faults");
+}
+
+#[test]
+fn a_front_end_killed_before_it_read_its_answer_is_gone_like_any_other() {
+    let (mut backend, _queues, counters) = port();
+    let stream = connect(&mut backend);
+    let packet = Request::GetFeatures.encode(false);
+    send(&stream, &packet, packet.bytes.len());
+    backend.readable().unwrap();
+    drop(stream);
+    assert!(matches!(backend.readable(), Err(BackendError::Closed)));
+    assert_eq!(counters.faults.load(Relaxed), 0);
+}
+
+#[test]
+fn an_oversized_message_costs_the_port_before_it_is_read() {
+    for (flags, size) in [(1, 0x1_0000), (1, u32::MAX), (2, 8), (0, 8), (0x101, 8)] {
+        let (mut backend, _queues, counters) = port();
+        let stream = connect(&mut backend);
+        let bytes = [1_u32, flags, size].map(u32::to_ne_bytes).concat();
+        send(&stream, &Packet { bytes, fds: Vec::new() }, 12);
+        assert!(matches!(backend.readable(), Err(BackendError::Session(_))), "{flags:#x} {size:#x}");
+        assert_eq!(counters.faults.load(Relaxed), 1);
+    }
+}
+
+#[test]
+fn unknown_messages_are_refused_where_that_was_agreed_and_end_the_session_elsewhere() {
+    let (mut backend, _queues, _) = port();
+    let stream = connect(&mut backend);
+    let packet = Request::SetProtocolFeatures(protocol::REPLY_ACK).encode(false);
+    send(&stream, &packet, packet.bytes.len());
+    for request in [0_u32, 26, 27, 28, 33, 41, 44, 255, u32::MAX] {
+        let unknown = |flags: u32| {
+            let bytes = [request, flags, 0].map(u32::to_ne_bytes).concat();
+            Packet { bytes, fds: Vec::new() }
+        };
+        // With the flag that asks for an acknowledgement.
+        send(&stream, &unknown(1 | 8), 12);
+        backend.readable().unwrap();
+        assert!(backend.refused().is_some(), "{request}");
+        let (mut other, _queues, _) = port();
+        let stream = connect(&mut other);
+        send(&stream, &unknown(1), 12);
+        assert!(matches!(other.readable(), Err(BackendError::Session(_))), "{request}");
+    }
+}
+
+#[test]
+fn repeated_messages_hold_one_descriptor_each() {
+    // CVE-2019-14818: descriptors of earlier messages were never closed.
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let (mut backend, _queues, _) = port();
+    let file = ringway_host::memfd("guest", SIZE as usize).unwrap();
+    let stream = connect(&mut backend);
+    for packet in &life(&file)[..24] {
+        send(&stream, packet, packet.bytes.len());
+        backend.readable().unwrap();
+    }
+    assert_eq!(backend.state(), State::Up);
+    let before = open();
+    for round in 0..300 {
+        for packet in &life(&file)[3..24] {
+            send(&stream, packet, packet.bytes.len());
+            backend.readable().unwrap_or_else(|error| panic!("{round}: {error}"));
+        }
+    }
+    assert_eq!(backend.state(), State::Up);
+    // Other tests open and close descriptors meanwhile, so only a flood would be seen.
+    assert!(open() < before + 1000);
+}
