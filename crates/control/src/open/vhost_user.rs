@@ -5,7 +5,9 @@ use ringway_port::vhost_user::open::{self, Listener, Retry};
 use std::io;
 use std::path::PathBuf;
 
-/// Server: front-ends come to us, one after the other.
+/// Server: front-ends come to us, one after the other. The one that is served stays: who may connect could else take a
+/// running guest's port. The next waits, connected but unheard, until the one before is gone; so a monitor that is
+/// started again need not care whether its former life was noticed to be over.
 pub async fn serve(mut desk: Desk, mut door: Watched<Listener>) {
     loop {
         match door.until(|door| door.accept().map_err(io::Error::other)).await {
@@ -37,5 +39,53 @@ pub async fn connect(mut desk: Desk, path: PathBuf) {
         }
         // A front-end that hangs up at once must not keep us busy either.
         tokio::time::sleep(retry.wait()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Message;
+    use crate::open::PeerEvent;
+    use ringway_port::vhost_user::open::Access;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use tokio::sync::{mpsc, watch};
+
+    /// The next front-end that arrived: its number, and its socket.
+    async fn arrival(inbox: &mut mpsc::UnboundedReceiver<Message>) -> (u64, UnixStream) {
+        match inbox.recv().await {
+            Some(Message::Peer(PeerEvent {
+                what: What::Arrived { serial, mut descriptors, .. }, ..
+            })) => (serial, UnixStream::from(descriptors.remove(0))),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_front_end_waits_until_the_one_before_is_gone() {
+        let path = std::env::temp_dir().join(format!("ringway-control-{}-second", std::process::id()));
+        let listener = Listener::bind(&path, Access::default()).unwrap();
+        let (told, mut inbox) = mpsc::unbounded_channel();
+        let (done, watched) = watch::channel(0);
+        let desk = Desk { port: "p".into(), epoch: 1, inbox: told, serial: 0, done: watched };
+        let task = tokio::spawn(serve(desk, Watched::new(listener).unwrap()));
+        let mut fronts = [(); 3].map(|()| UnixStream::connect(&path).unwrap());
+        for (serial, front) in (1..).zip(&mut fronts) {
+            let (number, mut served) = arrival(&mut inbox).await;
+            assert_eq!(number, serial);
+            // The sockets are those of this one, in the order in which they came.
+            served.write_all(&[serial as u8]).unwrap();
+            let mut byte = [0];
+            std::io::Read::read_exact(front, &mut byte).unwrap();
+            assert_eq!(byte, [serial as u8]);
+            // Nobody else arrives, however often others look.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert!(inbox.try_recv().is_err());
+            done.send(serial).unwrap();
+        }
+        task.abort();
     }
 }
