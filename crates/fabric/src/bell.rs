@@ -1,4 +1,4 @@
-//! How a worker learns that a queue wants it: a private bit vector while it is busy, epoll while it sleeps.
+//! How a worker learns that a queue wants it: a private bit vector for what our own threads have to say, epoll for kicks.
 
 use ringway_host::{Epoll, EventFd, HostError};
 use ringway_port::Doorbell;
@@ -10,9 +10,6 @@ use std::sync::{Arc, Mutex};
 pub const QUEUES: usize = 8192;
 /// The key under which epoll reports the worker's own wake-up.
 const WAKE_UP: u64 = u64::MAX;
-
-/// After so many nanoseconds the relay looks whether it is to stop.
-const RELAY_ROUND: u64 = 1_000_000_000;
 
 /// A worker's bell. Only our own threads write its bits, so no peer can slow the worker down by them.
 pub struct Bell {
@@ -94,25 +91,10 @@ impl Bell {
         });
     }
 
-    /// Waits for kicks in the worker's stead while it is busy, and turns them into bits, until `stop` is set. The
-    /// kernel wakes whoever began to wait last, so a sleeping worker mostly gets its kicks itself.
-    pub fn relay(&self, stop: &AtomicBool) {
-        while !stop.load(SeqCst) {
-            let (mut rang, mut woken) = (false, false);
-            self.epoll.wait(Some(RELAY_ROUND), |key| match self.bits.get((key / 64) as usize) {
-                Some(word) => {
-                    word.fetch_or(1 << (key % 64), SeqCst);
-                    rang = true;
-                }
-                None => woken = true,
-            });
-            if rang {
-                self.wake();
-            } else if woken && self.asleep.load(SeqCst) {
-                // This thread took the worker's wake-up. It isn't waiting now, so the next one is the worker's.
-                self.wake_up.signal();
-            }
-        }
+    /// Looks, without waiting, which watched descriptors became readable: kicks of armed queues while the worker is busy
+    /// with others. A system call, so the worker does it now and then only.
+    pub fn look(&self, mut each: impl FnMut(usize)) {
+        self.wait(Some(0), &mut each);
     }
 }
 

@@ -102,10 +102,8 @@ impl Fabric {
         for spec in workers {
             let policy = Policy { poll: spec.poll, spin: spec.spin };
             let (worker, handle) = Worker::new(policy, published.clone(), hash)?;
-            let (bell, stop) = worker.relay();
             let core = spec.core;
             ringway_host::spawn(&spec.name, core, move || worker.run())?;
-            ringway_host::spawn(&format!("{}-kicks", spec.name), None, move || bell.relay(&stop))?;
             crew.push(Crew { name: spec.name.clone(), handle, bits: Vec::new() });
         }
         if crew.is_empty() {

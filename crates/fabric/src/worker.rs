@@ -8,7 +8,7 @@ use ringway_frame::add;
 use ringway_host::{Clock, HostError};
 use ringway_mem::{Published, Reader};
 use ringway_switch::FlowHash;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 
@@ -61,7 +61,6 @@ pub struct Handle {
     /// What others see of it.
     pub gauges: Arc<Gauges>,
     commands: Arc<Mutex<Vec<Command>>>,
-    stop: Arc<AtomicBool>,
 }
 
 impl Handle {
@@ -83,15 +82,33 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.stop.store(true, Relaxed);
         self.tell(Command::Stop);
     }
 }
 
+/// While frames move, the worker looks for kicks of armed queues every so many nanoseconds: 2% of its time.
+const LOOK_BUSY: u64 = 20_000;
+/// While none move, it has nothing better to do.
+const LOOK_IDLE: u64 = 1_000;
+/// As if a queue had last had frames then: it is looked at once, and sleeps again if there are none.
+const LONG_AGO: u64 = 1;
+
 struct Slot {
     source: Source,
+    /// When it last had frames; 0: it was just rung for.
     last: u64,
     active: bool,
+    /// Its peer was asked for kicks, and not told otherwise since.
+    armed: bool,
+}
+
+/// What came of a turn.
+struct Turned {
+    now: u64,
+    /// Whether any frame moved.
+    moved: bool,
+    /// When something is due that no queue will wake us for.
+    next_due: Option<u64>,
 }
 
 /// A worker, on its own thread.
@@ -101,7 +118,6 @@ pub struct Worker {
     bell: Arc<Bell>,
     gauges: Arc<Gauges>,
     commands: Arc<Mutex<Vec<Command>>>,
-    stop: Arc<AtomicBool>,
     reader: Reader,
     clock: Clock,
     forwarder: Forwarder,
@@ -109,10 +125,14 @@ pub struct Worker {
     active: Vec<usize>,
     /// Armed queues that want to be looked at though nobody kicks, and when.
     timed: Vec<(u64, usize)>,
+    /// Queues it has.
+    queues: usize,
+    /// When to look for kicks of armed queues next, while others are active.
+    next_look: u64,
 }
 
 impl Worker {
-    /// A worker and its handle. `run` it on a thread of its own, and `Bell::relay` on another.
+    /// A worker and its handle. `run` it on a thread of its own.
     pub fn new(
         policy: Policy,
         world: Arc<Published<World>>,
@@ -121,14 +141,8 @@ impl Worker {
         let bell = Bell::new()?;
         let gauges = Arc::new(Gauges::default());
         let commands = Arc::new(Mutex::new(Vec::new()));
-        let stop = Arc::new(AtomicBool::new(false));
         let reader = Reader::register().ok_or(HostError::TooManyReaders)?;
-        let handle = Handle {
-            bell: bell.clone(),
-            gauges: gauges.clone(),
-            commands: commands.clone(),
-            stop: stop.clone(),
-        };
+        let handle = Handle { bell: bell.clone(), gauges: gauges.clone(), commands: commands.clone() };
         let (clock, forwarder) = (Clock::new(), Forwarder::new(hash));
         let (slots, active, timed) = (Vec::new(), Vec::new(), Vec::new());
         let worker = Worker {
@@ -137,20 +151,16 @@ impl Worker {
             bell,
             gauges,
             commands,
-            stop,
             reader,
             clock,
             forwarder,
             slots,
             active,
             timed,
+            queues: 0,
+            next_look: 0,
         };
         Ok((worker, handle))
-    }
-
-    /// The bell and the flag for the thread that relays kicks.
-    pub fn relay(&self) -> (Arc<Bell>, Arc<AtomicBool>) {
-        (self.bell.clone(), self.stop.clone())
     }
 
     /// Takes turns until it is told to stop.
@@ -161,9 +171,13 @@ impl Worker {
             if woken && !self.obey() {
                 return;
             }
-            let next_due = self.turn();
+            let Turned { now, moved, next_due } = self.turn();
             if self.active.is_empty() && self.policy.poll != Poll::Always {
                 self.sleep(next_due);
+            } else if self.active.len() < self.queues && now >= self.next_look {
+                self.next_look = now + if moved { LOOK_BUSY } else { LOOK_IDLE };
+                let Worker { bell, slots, active, .. } = &mut self;
+                bell.look(|bit| ring(slots, active, bit));
             }
         }
     }
@@ -186,8 +200,8 @@ impl Worker {
                 Command::Stop => return false,
             }
         }
-        let queues = self.slots.iter().flatten().count() as u64;
-        self.gauges.queues.store(queues, Relaxed);
+        self.queues = self.slots.iter().flatten().count();
+        self.gauges.queues.store(self.queues as u64, Relaxed);
         true
     }
 
@@ -195,15 +209,15 @@ impl Worker {
         if self.slots.len() <= bit {
             self.slots.resize_with(bit + 1, || None);
         }
-        self.slots[bit] = Some(Slot { source, last: 0, active: false });
-        activate(&mut self.slots, &mut self.active, bit);
+        self.slots[bit] = Some(Slot { source, last: 0, active: false, armed: true });
+        activate(&mut self.slots, &mut self.active, bit, 0);
     }
 
-    /// One turn; returns when something is due that no queue will wake us for.
-    fn turn(&mut self) -> Option<u64> {
+    /// One turn.
+    fn turn(&mut self) -> Turned {
         let Worker { reader, clock, world, forwarder, slots, active, policy, gauges, timed, .. } = self;
         let now = clock.now();
-        timed.retain(|&(when, bit)| when > now || activate(slots, active, bit));
+        timed.retain(|&(when, bit)| when > now || activate(slots, active, bit, LONG_AGO));
         let turn = reader.turn(now);
         let world = world.read(&turn);
         add(&gauges.turns, 1);
@@ -217,17 +231,20 @@ impl Worker {
             if slot.last == 0 {
                 // Only now active: it is polled, so its peer need not kick.
                 slot.source.tx.disarm(&turn);
-                slot.last = now;
+                (slot.last, slot.armed) = (now, false);
             }
             match forwarder.serve(&turn, world, &mut slot.source) {
                 Served::Moved(_) => {
+                    if std::mem::take(&mut slot.armed) {
+                        slot.source.tx.disarm(&turn);
+                    }
                     slot.last = now;
                     moved = true;
                 }
                 Served::Waiting => slot.last = now,
                 Served::Idle => {
                     if is_over(policy, slot.last, now) && slot.source.tx.arm(&turn) {
-                        slot.active = false;
+                        (slot.active, slot.armed) = (false, true);
                         if let Some(when) = slot.source.tx.next_due() {
                             timed.push((when, bit));
                         }
@@ -242,7 +259,8 @@ impl Worker {
         if !moved {
             std::hint::spin_loop();
         }
-        if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) }
+        let next_due = if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) };
+        Turned { now, moved, next_due }
     }
 
     fn sleep(&mut self, next_due: Option<u64>) {
@@ -269,16 +287,16 @@ fn ring(slots: &mut [Option<Slot>], active: &mut Vec<usize>, bit: usize) {
     if let Some(slot) = slots.get(bit).and_then(Option::as_ref) {
         add(&slot.source.counters.kicks, 1);
     }
-    activate(slots, active, bit);
+    activate(slots, active, bit, 0);
 }
 
-/// Has the queue polled from now on. Always `false`, for `retain`.
-fn activate(slots: &mut [Option<Slot>], active: &mut Vec<usize>, bit: usize) -> bool {
+/// Has the queue polled from now on, as one that last had frames at `last`. Always `false`, for `retain`.
+fn activate(slots: &mut [Option<Slot>], active: &mut Vec<usize>, bit: usize, last: u64) -> bool {
     if let Some(slot) = slots.get_mut(bit).and_then(Option::as_mut)
         && !slot.active
     {
         slot.active = true;
-        slot.last = 0;
+        slot.last = last;
         active.push(bit);
     }
     false

@@ -7,6 +7,9 @@ use ringway_ring::{Notifier, Policy};
 use ringway_virtq::{BATCH, Cursor, Ring, TxDevice, Verdict};
 use std::sync::Arc;
 
+/// Nanoseconds in which a driver is told at most once that its frames were taken. It doesn't wait for that to send more,
+/// unless its ring is full, and then it is told when the window ends.
+const COMPLETION: u64 = 100_000;
 /// Pieces of a frame that a burst takes.
 const PIECES: usize = 64;
 
@@ -59,7 +62,8 @@ impl VringTx {
     fn adopt(&mut self, vring: &Vring) {
         let (at, used) = vring.places();
         self.device = TxDevice::new(at, used);
-        self.notifier = Notifier::new(vring.policy);
+        let moderate = vring.policy.moderate.max(COMPLETION);
+        self.notifier = Notifier::new(Policy { moderate, ..vring.policy });
         self.generation = vring.generation;
         self.hint = Hint::default();
         self.skips = Skips::default();
