@@ -107,7 +107,9 @@ impl Fabric {
         let attachment =
             Attachment::VhostUser { socket: self.socket(&format!("{port}.sock")), listen: false };
         let address = Some(format!("10.99.0.{host}/24"));
-        let interface = Interface { address, ..Interface::new(attachment) };
+        // The next guest of this address is to be found at once.
+        let mac = Some(format!("02:00:00:00:00:{host:02x}"));
+        let interface = Interface { address, mac, ..Interface::new(attachment) };
         let mut spec = Spec::new(port, kind, vec![interface]);
         change(&mut spec);
         start(spec, &self.folder.join(format!("guest-{port}")))
