@@ -1,5 +1,5 @@
-//! A session with a front-end in a process that may open nothing. Runs without a harness, whose threads and files would
-//! be confined too.
+//! A session with a front-end in a process that may open nothing. Runs without a harness, whose threads and
+//! files would be confined too.
 
 #![allow(clippy::expect_used)] // What is expected here fails the test.
 

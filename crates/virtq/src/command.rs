@@ -1,4 +1,5 @@
-//! The device's side of a queue of commands: each chain has bytes to be read, and room for the answer behind them.
+//! The device's side of a queue of commands: each chain has bytes to be read, and room for the answer behind
+//! them.
 
 use crate::chain::{CHAIN, Chain, Piece, Sink};
 use crate::error::QueueError;
@@ -26,7 +27,8 @@ pub struct CommandDevice {
 }
 
 impl CommandDevice {
-    /// A device that goes on at `at`, the first chain it has not used; `used` is where the next used one is written.
+    /// A device that goes on at `at`, the first chain it has not used; `used` is where the next used one is
+    /// written.
     pub fn new(at: Cursor, used: Cursor) -> CommandDevice {
         CommandDevice {
             at,
@@ -43,8 +45,9 @@ impl CommandDevice {
         (self.at, self.used.place())
     }
 
-    /// Copies the next command into `command`, and as much of it as there is room. Returns its whole length, or `None`
-    /// where none is available. [`CommandDevice::answer`] follows; until then the same command is found again.
+    /// Copies the next command into `command`, and as much of it as there is room. Returns its whole length,
+    /// or `None` where none is available. [`CommandDevice::answer`] follows; until then the same command is
+    /// found again.
     pub fn take<'t, T: Translate<'t>>(
         &mut self,
         ring: &Ring<'t>,
@@ -75,8 +78,8 @@ impl CommandDevice {
         Ok(Some(len))
     }
 
-    /// Answers the command that was taken, with as much of `answer` as the driver left room for, and shows that to the
-    /// driver.
+    /// Answers the command that was taken, with as much of `answer` as the driver left room for, and shows
+    /// that to the driver.
     pub fn answer<'t, T: Translate<'t>>(
         &mut self,
         ring: &Ring<'t>,

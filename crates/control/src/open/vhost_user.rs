@@ -5,9 +5,9 @@ use ringway_port::vhost_user::open::{self, Listener, Retry};
 use std::io;
 use std::path::PathBuf;
 
-/// Server: front-ends come to us, one after the other. The one that is served stays: who may connect could else take a
-/// running guest's port. The next waits, connected but unheard, until the one before is gone; so a monitor that is
-/// started again need not care whether its former life was noticed to be over.
+/// Server: front-ends come to us, one after the other. The one that is served stays: who may connect could
+/// else take a running guest's port. The next waits, connected but unheard, until the one before is gone; so
+/// a monitor that is started again need not care whether its former life was noticed to be over.
 pub async fn serve(mut desk: Desk, mut door: Watched<Listener>) {
     loop {
         match door.until(|door| door.accept().map_err(io::Error::other)).await {

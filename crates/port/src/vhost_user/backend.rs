@@ -95,8 +95,8 @@ impl Backend {
         (backend, queues)
     }
 
-    /// A front-end is connected. A former one is let go: which of two stays is decided where they are accepted, and
-    /// there the one that is served stays, and the next waits until it is gone.
+    /// A front-end is connected. A former one is let go: which of two stays is decided where they are
+    /// accepted, and there the one that is served stays, and the next waits until it is gone.
     pub fn connect(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
         self.disconnect();
         let stream = UnixStream::from(stream);
@@ -107,8 +107,8 @@ impl Backend {
         Ok(())
     }
 
-    /// While there is a front-end: [`Backend::readable`] is to be called whenever this is readable (level, not edge),
-    /// and now and then. It stands for the socket and for the kicks of the control queue.
+    /// While there is a front-end: [`Backend::readable`] is to be called whenever this is readable (level,
+    /// not edge), and now and then. It stands for the socket and for the kicks of the control queue.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.connection.as_ref().and_then(|_| Some(self.device.ears()?.as_fd()))
     }

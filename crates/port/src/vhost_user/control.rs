@@ -6,8 +6,8 @@ use ringway_mem::{Direct, Hint};
 use ringway_ring::{Notifier, Policy};
 use ringway_virtq::{CommandDevice, QueueError, Ring};
 
-/// Commands answered before others get their turn. Attack: a driver that asks without end would keep the thread
-/// from every other port.
+/// Commands answered before others get their turn. Attack: a driver that asks without end would keep the
+/// thread from every other port.
 const COMMANDS: usize = 64;
 
 /// Answers.
@@ -44,8 +44,8 @@ impl Settings {
         let [class, what, data @ ..] = command;
         let data_len = len.saturating_sub(2);
         match (class, what) {
-            // A switch that learns gives a port what is for it, and it keeps no filters: asked for less, or for
-            // more, a port gets the same (virtio 1.3, 5.1.6.5.1 to 5.1.6.5.3 allow it).
+            // A switch that learns gives a port what is for it, and it keeps no filters: asked for less, or
+            // for more, a port gets the same (virtio 1.3, 5.1.6.5.1 to 5.1.6.5.3 allow it).
             (RX, 0..=5) if data_len >= 1 => OK,
             (VLAN, 0..=1) if data_len >= 2 => OK,
             (MAC, 0) => OK,

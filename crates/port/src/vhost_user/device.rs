@@ -125,7 +125,8 @@ impl Guest {
         (self.ears, self.kick) = (None, None);
     }
 
-    /// Kicks of the control queue are reported once, and this is where they are heard; the queue is looked at after.
+    /// Kicks of the control queue are reported once, and this is where they are heard; the queue is looked at
+    /// after.
     pub(super) fn hear(&self) {
         if let Some(ears) = &self.ears {
             ears.wait(Some(0), |_| {});
@@ -163,8 +164,8 @@ impl Guest {
         (self.features & virtio::NET_CTRL_VQ != 0).then_some(2 * usize::from(self.pairs()))
     }
 
-    /// Whether the driver wants a queue pair. Where the control queue is not ours, it tells its front-end, which
-    /// enables and disables rings.
+    /// Whether the driver wants a queue pair. Where the control queue is not ours, it tells its front-end,
+    /// which enables and disables rings.
     fn is_wanted(&self, pair: usize) -> bool {
         self.control.is_none() || pair < usize::from(self.settings.pairs)
     }
@@ -210,7 +211,8 @@ impl Guest {
         }
     }
 
-    /// Publishes the receiving rings anew, since another number of them is in use, or frames have another limit.
+    /// Publishes the receiving rings anew, since another number of them is in use, or frames have another
+    /// limit.
     fn publish_receivers(&mut self) {
         for index in (0..self.slots.len()).step_by(2) {
             if self.slots[index].ring.is_some()
@@ -301,7 +303,8 @@ impl Guest {
         Ok(())
     }
 
-    /// The doorbell of a TX ring. Nobody waits for the kicks of an RX ring: who has frames for it looks at it.
+    /// The doorbell of a TX ring. Nobody waits for the kicks of an RX ring: who has frames for it looks at
+    /// it.
     fn doorbell(&self, index: usize) -> Option<&Arc<dyn Doorbell>> {
         if index % 2 == 1 { self.doorbells.get(index / 2) } else { None }
     }
@@ -326,8 +329,9 @@ impl Guest {
     fn position(&self, ring: &Ring) -> u16 {
         let Some(addresses) = ring.addresses else { return 0 };
         if self.features & virtio::RING_PACKED == 0 {
-            // The used index stands behind two bytes of flags (virtio 1.3, 2.7.8). DPDK's virtio-user says 0 also when
-            // it goes on with a ring that a former back-end served; the used index is 0 as well where a ring is new.
+            // The used index stands behind two bytes of flags (virtio 1.3, 2.7.8). DPDK's virtio-user says 0
+            // also when it goes on with a ring that a former back-end served; the used index is 0 as well
+            // where a ring is new.
             let used = || self.word(addresses.used.checked_add(2)?);
             return ring.base.filter(|base| *base != 0).or_else(used).unwrap_or_default();
         }
@@ -336,8 +340,8 @@ impl Guest {
         if base != 0 {
             return base;
         }
-        // User-Mode Linux says 0, which forgets the wrap counter, where a new ring begins. The two are told apart by
-        // the first descriptor's flags: it was used once before the counter can be 0 there.
+        // User-Mode Linux says 0, which forgets the wrap counter, where a new ring begins. The two are told
+        // apart by the first descriptor's flags: it was used once before the counter can be 0 there.
         let flags = addresses.descriptors.checked_add(14).and_then(|flags| self.word(flags));
         if flags.unwrap_or_default() & DESC_F_USED == 0 { first } else { base }
     }
@@ -349,8 +353,9 @@ impl Guest {
     }
 }
 
-/// Refuses descriptors that notify, either way, unless they are eventfds, pipes or sockets. Attack: a write to a file on
-/// a file system of the peer's own, or asking whether it is readable, lasts as long as the peer likes.
+/// Refuses descriptors that notify, either way, unless they are eventfds, pipes or sockets. Attack: a write
+/// to a file on a file system of the peer's own, or asking whether it is readable, lasts as long as the peer
+/// likes.
 fn check_notifiers(ring: &Ring) -> Result<(), Refused> {
     let kick = match &ring.kick {
         Kick::Fd(kick) => Some(kick),
@@ -467,7 +472,8 @@ impl Device for Guest {
     }
 
     fn set_channel(&mut self, channel: OwnedFd) {
-        // Attack: what is written there must not wait for the peer. Nothing is sent to what isn't a way to somebody.
+        // Attack: what is written there must not wait for the peer. Nothing is sent to what isn't a way to
+        // somebody.
         let usable = ringway_host::is_stream(channel.as_fd())
             && ringway_host::set_nonblocking(channel.as_fd()).is_ok();
         self.channel = usable.then_some(channel);

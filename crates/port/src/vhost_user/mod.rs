@@ -1,8 +1,9 @@
 //! A guest's port: virtio-net queues that the guest's monitor describes over a vhost-user socket.
 //!
-//! The control side opens the socket ([`open`]). The data path gets the connected stream ([`Backend::connect`]), which
-//! one thread serves: it maps the guest's memory and publishes the rings, which the workers then use without a lock.
-//! A ring is only ever replaced as a whole, and what it replaced is given up after every worker's turn has passed.
+//! The control side opens the socket ([`open`]). The data path gets the connected stream
+//! ([`Backend::connect`]), which one thread serves: it maps the guest's memory and publishes the rings, which
+//! the workers then use without a lock. A ring is only ever replaced as a whole, and what it replaced is
+//! given up after every worker's turn has passed.
 
 mod backend;
 #[cfg(test)]
@@ -30,8 +31,8 @@ use crate::{Doorbell, Queue};
 use ringway_frame::CountersRef;
 use std::sync::Arc;
 
-/// Queue pairs a port has at most: ring numbers have one byte in the messages about descriptors, and there may be a
-/// ring for control.
+/// Queue pairs a port has at most: ring numbers have one byte in the messages about descriptors, and there
+/// may be a ring for control.
 pub const PAIRS: u16 = 127;
 
 /// What a guest is offered.
@@ -53,8 +54,8 @@ impl Default for Config {
     }
 }
 
-/// A port without a front-end yet: the end that serves the socket, and one [`Queue`] for each of `counters`, which are
-/// as many as `config` has queue pairs. Doorbell `n` reaches the worker of queue `n`.
+/// A port without a front-end yet: the end that serves the socket, and one [`Queue`] for each of `counters`,
+/// which are as many as `config` has queue pairs. Doorbell `n` reaches the worker of queue `n`.
 pub fn new(
     config: Config,
     doorbells: Vec<Arc<dyn Doorbell>>,

@@ -95,8 +95,8 @@ impl Without {
     }
 }
 
-/// What the port of `config` offers. It depends on nothing else, so that it is the same when a front-end connects
-/// again.
+/// What the port of `config` offers. It depends on nothing else, so that it is the same when a front-end
+/// connects again.
 pub(super) fn offer(config: &Config) -> Offer {
     let mut features = VIRTIO.iter().fold(0, |all, (_, bits)| all | bits) & !config.without.features;
     let mut agreed = PROTOCOL.iter().fold(0, |all, (_, bits)| all | bits) & !config.without.protocol;

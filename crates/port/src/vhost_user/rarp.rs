@@ -1,4 +1,5 @@
-//! The frame that tells switches where a guest is now that it has moved (RFC 903; vhost-user protocol, `SEND_RARP`).
+//! The frame that tells switches where a guest is now that it has moved (RFC 903; vhost-user protocol,
+//! `SEND_RARP`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +15,8 @@ pub(super) struct Rarp {
 }
 
 impl Rarp {
-    /// A request by the guest of this address for its own protocol address, as anyone who just booted asks it.
+    /// A request by the guest of this address for its own protocol address, as anyone who just booted asks
+    /// it.
     pub(super) fn of(address: [u8; 6]) -> Rarp {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let mut frame = [0; LEN];
