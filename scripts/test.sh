@@ -5,6 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp); trap 'rm -f "$log"' EXIT
 failed=0
+target=${CARGO_TARGET_DIR:-$PWD/target}
 step() {
   local name=$1; shift
   echo "== $name"
@@ -21,6 +22,7 @@ step "lints" cargo clippy --workspace --all-targets -- -D warnings
 step "without an operating system" cargo xtask bare
 step "build" cargo build --release -p ringway-cli
 step "unit and property tests" cargo test --workspace --exclude ringway-tests --no-fail-fast
+step "fuzz targets, mutated seeds" env CARGO_TARGET_DIR="$target" cargo test --manifest-path fuzz/Cargo.toml
 step "real peers" cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
 # cargo's own closing lines: "test result: ok. 12 passed; 0 failed; ..."
 read -r passed broken < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$log")

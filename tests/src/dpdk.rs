@@ -19,8 +19,8 @@ pub fn installed() -> bool {
 }
 
 impl Testpmd {
-    /// Starts it with one virtio-user port on each of two sockets; `options` such as `packed_vq=1`. Its memory is a memfd
-    /// of 4 KB pages, which needs no privilege, or of `huge` pages.
+    /// Starts it with one virtio-user port on each of two sockets; `options` such as `packed_vq=1`. Its memory is a
+    /// memfd of 4 KB pages, which needs no privilege, or of `huge` pages.
     pub fn start(
         folder: &Path,
         sockets: [&Path; 2],

@@ -22,7 +22,8 @@ pub fn eventually(bound: Duration, mut holds: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// How often a test does again what may go wrong only sometimes: `few` times, or as `RINGWAY_ROUNDS` says in a long run.
+/// How often a test does again what may go wrong only sometimes: `few` times, or as `RINGWAY_ROUNDS` says in a long
+/// run.
 pub fn rounds(few: usize) -> usize {
     std::env::var("RINGWAY_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(few)
 }

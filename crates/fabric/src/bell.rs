@@ -1,4 +1,5 @@
-//! How a worker learns that a queue wants it: a private bit vector for what our own threads have to say, epoll for kicks.
+//! How a worker learns that a queue wants it: a private bit vector for what our own threads have to say, epoll for
+//! kicks.
 
 use ringway_host::{Epoll, EventFd, HostError};
 use ringway_port::Doorbell;
@@ -91,8 +92,8 @@ impl Bell {
         });
     }
 
-    /// Looks, without waiting, which watched descriptors became readable: kicks of armed queues while the worker is busy
-    /// with others. A system call, so the worker does it now and then only.
+    /// Looks, without waiting, which watched descriptors became readable: kicks of armed queues while the worker is
+    /// busy with others. A system call, so the worker does it now and then only.
     pub fn look(&self, mut each: impl FnMut(usize)) {
         self.wait(Some(0), &mut each);
     }
@@ -119,7 +120,7 @@ impl Line {
         }
         if let Some(new) = new {
             if let Err(error) = self.bell.epoll.add_edge(new.as_fd(), self.bit as u64) {
-                tracing::warn!(%error, "a kick descriptor can't be watched; its queue is polled when others wake it");
+                tracing::warn!(%error, "a kick descriptor can't be watched; others must wake its queue");
             }
             *watched = Some(new);
         }

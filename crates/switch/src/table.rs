@@ -215,7 +215,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_names_a_wrong_port(steps in prop::collection::vec((0u32..200, 0u16..8, 0u32..3), 1..500)) {
+        fn it_never_names_a_wrong_port(
+            steps in prop::collection::vec((0u32..200, 0u16..8, 0u32..3), 1..500),
+        ) {
             let table = Table::new(256, 8, 10, 1000, 0x1234_5678_9abc_def1);
             let mut model = HashMap::new();
             let mut second = 0;

@@ -166,7 +166,8 @@ proptest! {
         let (ring, mut hint) = (guest.ring(&layout, RING), Hint::default());
         for _ in 0..64 {
             let taken = device.take(&ring, &mut guest.direct(&mut hint), &mut [0; 8]);
-            if !matches!(taken, Ok(Some(_))) || device.answer(&ring, &mut guest.direct(&mut hint), &[1]).is_err() {
+            let mut answer = || device.answer(&ring, &mut guest.direct(&mut hint), &[1]);
+            if !matches!(taken, Ok(Some(_))) || answer().is_err() {
                 break;
             }
         }

@@ -237,7 +237,7 @@ proptest! {
     /// Whatever goes in at one place comes out at the right one, once and in order, or is counted as dropped.
     #[test]
     fn frames_are_conserved_and_kept_in_order(
-        sends in prop::collection::vec((prop::sample::select(vec![1u8, 2, 3, 9, 0xff]), 60usize..1514), 1..200),
+        sends in prop::collection::vec((prop::sample::select(vec![1, 2, 3, 9, 0xff]), 60usize..1514), 1..200),
         rooms in prop::collection::vec(0usize..40, 3..60),
     ) {
         let mut bench = Bench::new(4);

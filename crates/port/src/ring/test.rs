@@ -153,7 +153,9 @@ fn dropped(counters: &Counters, reason: Reason) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn frames_pass_whole_and_in_order(lens in prop::collection::vec(prop_oneof![14usize..256, 14usize..3000], 1..60)) {
+    fn frames_pass_whole_and_in_order(
+        lens in prop::collection::vec(prop_oneof![14usize..256, 14usize..3000], 1..60),
+    ) {
         let mut rig = rig();
         let (mut producer, mut consumer) = (Producer::new(&rig.theirs, TX), Consumer::new(&rig.theirs, RX));
         for (number, len) in lens.into_iter().enumerate() {

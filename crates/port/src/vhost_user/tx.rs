@@ -7,8 +7,8 @@ use ringway_ring::{Notifier, Policy};
 use ringway_virtq::{BATCH, Cursor, Ring, TxDevice, Verdict};
 use std::sync::Arc;
 
-/// Nanoseconds in which a driver is told at most once that its frames were taken. It doesn't wait for that to send more,
-/// unless its ring is full, and then it is told when the window ends.
+/// Nanoseconds in which a driver is told at most once that its frames were taken. It doesn't wait for that to send
+/// more, unless its ring is full, and then it is told when the window ends.
 const COMPLETION: u64 = 100_000;
 /// Pieces of a frame that a burst takes.
 const PIECES: usize = 64;

@@ -75,7 +75,7 @@ impl core::fmt::Display for LayoutError {
             LayoutError::Magic => out.write_str("the memory is no ring: its first bytes are not `Ringway`"),
             LayoutError::Version(version) => write!(
                 out,
-                "the ring has layout version {version}, this program knows {VERSION}: rebuild the older of the two"
+                "the ring has layout version {version}, this program knows {VERSION}: rebuild the older"
             ),
             LayoutError::Features(bits) => {
                 write!(out, "the ring has features {bits:#x} that are unknown here")

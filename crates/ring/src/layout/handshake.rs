@@ -36,7 +36,7 @@ impl core::fmt::Display for HandshakeError {
             HandshakeError::Magic => out.write_str("the other side doesn't speak the ring protocol"),
             HandshakeError::Version(version) => write!(
                 out,
-                "the other side speaks version {version} of the ring protocol, this one {VERSION}: rebuild the older"
+                "the other side speaks ring protocol {version}, this one {VERSION}: rebuild the older"
             ),
         }
     }
@@ -201,7 +201,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_read_without_harm(mut bytes in prop::collection::vec(any::<u8>(), Welcome::SIZE), start in any::<bool>()) {
+        fn garbage_is_read_without_harm(
+            mut bytes in prop::collection::vec(any::<u8>(), Welcome::SIZE),
+            start in any::<bool>(),
+        ) {
             if start { put_start(&mut bytes); }
             let bytes: [u8; Welcome::SIZE] = bytes.try_into().unwrap();
             if let Ok(welcome) = Welcome::from_bytes(&bytes) {

@@ -229,7 +229,8 @@ fn prefetch_write(pointer: NonNull<u8>) {
     // SAFETY: a prefetch touches nothing that can be seen and cannot fault; where the processor lacks `prefetchw` it
     // does nothing.
     unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) pointer.as_ptr(), options(nostack, preserves_flags, readonly));
+        let line = pointer.as_ptr();
+        core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = pointer;

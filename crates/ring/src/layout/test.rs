@@ -225,7 +225,10 @@ proptest! {
 
     #[test]
     fn a_hostile_side_gives_an_error_or_bounded_slots(
-        writes in prop::collection::vec((0usize..2, any::<bool>(), 0usize..3, any::<u32>(), 0u32..70), 1..100),
+        writes in prop::collection::vec(
+            (0usize..2, any::<bool>(), 0usize..3, any::<u32>(), 0u32..70),
+            1..100,
+        ),
     ) {
         let made = ring(small());
         let mut producer = Producer::new(&made, RX);
