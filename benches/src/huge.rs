@@ -16,7 +16,8 @@ impl Pages {
     /// Has the system keep at least `count` pages. Without the privilege nothing changes, and who needs them says so.
     pub fn reserve(count: u64) -> Pages {
         let now = read();
-        let changed = now.filter(|now| *now < count).filter(|_| std::fs::write(COUNT, count.to_string()).is_ok());
+        let changed =
+            now.filter(|now| *now < count).filter(|_| std::fs::write(COUNT, count.to_string()).is_ok());
         Pages { before: changed, restored: Arc::default() }
     }
 

@@ -25,7 +25,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Measure what Ringway promises; a timing never fails.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
-  ringway-bench                       everything, about eight minutes
+  ringway-bench                       everything, about six minutes
   ringway-bench vhost ring.64         keys, or all that begin so
   ringway-bench --seconds 20 vhost    longer, for steadier figures
   ringway-bench --list                every key, and what it measures")]
@@ -33,11 +33,14 @@ struct Arguments {
     /// Keys, or what comes before a dot in them; everything if none.
     keys: Vec<String>,
     /// Seconds to measure each key for.
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 4.0)]
     seconds: f64,
     /// Say what there is to measure.
     #[arg(long)]
     list: bool,
+    /// Print the report that is there as a table in Markdown; measure nothing.
+    #[arg(long)]
+    markdown: bool,
     /// The report's file.
     #[arg(long, default_value = "target/bench/fabric.json")]
     report: PathBuf,
@@ -57,6 +60,10 @@ fn main() -> ExitCode {
     }
     if arguments.relay {
         return ExitCode::from(u8::from(peer::relay::relay().is_err()));
+    }
+    if arguments.markdown {
+        print!("{}", report::markdown(&report::read(&arguments.report)));
+        return ExitCode::SUCCESS;
     }
     let plan = Plan::new(arguments.seconds);
     if let Some(name) = &arguments.inside {
@@ -110,13 +117,15 @@ fn choose(wanted: &[String]) -> Result<Chosen, String> {
 fn measure(chosen: &Chosen, plan: &Plan, path: &Path, everything: bool) -> Result<(), Failure> {
     let pages = chosen.iter().map(|(group, _)| group.huge_pages).max().unwrap_or(0);
     let pages = huge::Pages::reserve(pages);
-    run::restore_on_signals(pages.clone())?;
+    let scratch = run::scratch()?;
+    run::restore_on_signals(pages.clone(), scratch.clone())?;
     let mut report = if everything { report::Report::new() } else { report::read(path) };
     for (group, keys) in chosen {
-        report.extend(run::outside(group, keys, plan));
+        report.extend(run::outside(group, keys, plan, &scratch));
         report::write(path, &report)?;
     }
     pages.restore();
+    run::remove(&scratch);
     let keys: Vec<String> = chosen.iter().flat_map(|(_, keys)| keys.iter().cloned()).collect();
     println!("\n{}\nwritten to {}", report::table(&report, &keys), path.display());
     Ok(())

@@ -14,7 +14,7 @@ pub struct Plan {
 impl Plan {
     /// A plan of so many seconds a key, within reason.
     pub fn new(seconds: f64) -> Plan {
-        Plan { seconds: if seconds.is_finite() { seconds.clamp(0.1, 600.0) } else { 5.0 } }
+        Plan { seconds: if seconds.is_finite() { seconds.clamp(0.1, 600.0) } else { 4.0 } }
     }
 
     /// A part of the time.

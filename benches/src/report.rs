@@ -44,13 +44,25 @@ pub fn table(report: &Report, keys: &[String]) -> String {
             let _ = writeln!(out, "    {name}: {}", figure_of(*figure));
         }
         for step in &entry.steps {
-            let figures: Vec<String> =
-                step.figures.iter().map(|(name, figure)| format!("{name} {:>9}", figure_of(*figure))).collect();
+            let figures: Vec<String> = step
+                .figures
+                .iter()
+                .map(|(name, figure)| format!("{name} {:>9}", figure_of(*figure)))
+                .collect();
             let _ = writeln!(out, "    {:<32} {}", step.name, figures.join("   "));
         }
         if !entry.note.is_empty() {
             let _ = writeln!(out, "    {}", entry.note);
         }
+    }
+    out
+}
+
+/// All rows as a table in Markdown, without notes and steps.
+pub fn markdown(report: &Report) -> String {
+    let mut out = format!("| {} |\n|{}\n", COLUMNS.join(" | "), "---|".repeat(COLUMNS.len()));
+    for (key, entry) in report {
+        let _ = writeln!(out, "| {} |", row(key, entry).join(" | "));
     }
     out
 }
@@ -115,8 +127,10 @@ mod tests {
 
     #[test]
     fn the_table_is_aligned_and_says_what_fails() {
-        let entry = Slices { ours: vec![12.5], peer: vec![10.0] }.entry("Mpps", Better::More).ratio_at_least(1.5);
-        let report = Report::from([("vhost.split.64".into(), entry), ("b".into(), Entry::skipped("no peer"))]);
+        let entry =
+            Slices { ours: vec![12.5], peer: vec![10.0] }.entry("Mpps", Better::More).ratio_at_least(1.5);
+        let report =
+            Report::from([("vhost.split.64".into(), entry), ("b".into(), Entry::skipped("no peer"))]);
         let text = table(&report, &["vhost.split.64".into(), "b".into()]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].ends_with("ratio >= 1.5  NO"), "{text}");

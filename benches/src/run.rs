@@ -3,27 +3,41 @@
 use crate::Failure;
 use crate::entry::Entry;
 use crate::huge::Pages;
-use crate::keys::Group;
+use crate::keys::{self, Group};
 use crate::plan::Plan;
 use crate::report::{self, Report};
 use rustix::process::{Pid, Signal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Puts everything back and ends when somebody ends us.
-pub fn restore_on_signals(pages: Pages) -> Result<(), Failure> {
+pub fn restore_on_signals(pages: Pages, scratch: PathBuf) -> Result<(), Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             pages.restore();
+            remove(&scratch);
             eprintln!("ringway-bench: ended by a signal; everything is as it was");
             // The group's process and what it started end with this one.
             std::process::exit(128 + signal);
         }
     });
     Ok(())
+}
+
+/// A folder for everything that this run keeps in files. Its path is short, since a socket's is at most 107 bytes.
+pub fn scratch() -> Result<PathBuf, Failure> {
+    let path = std::env::temp_dir().join(format!("rwb-{}", std::process::id()));
+    std::fs::create_dir_all(&path)?;
+    Ok(path)
+}
+
+/// Removes it.
+pub fn remove(scratch: &Path) {
+    // What could not be removed harms nobody.
+    let _ = std::fs::remove_dir_all(scratch);
 }
 
 /// Where a group's rows are kept: those measured so far, whatever happens next.
@@ -57,7 +71,9 @@ impl Output<'_> {
 
     /// The same reason for every key that has no row.
     pub fn rest(&mut self, why: &str) {
-        for key in self.wanted.iter().filter(|key| !self.report.contains_key(*key)).cloned().collect::<Vec<_>>() {
+        for key in
+            self.wanted.iter().filter(|key| !self.report.contains_key(*key)).cloned().collect::<Vec<_>>()
+        {
             self.put(&key, Err(why.into()));
         }
     }
@@ -69,6 +85,9 @@ pub fn inside(group: &Group, keys: &[String], plan: &Plan, path: &Path) -> ExitC
     if parent.is_err() {
         return ExitCode::FAILURE;
     }
+    if let Some(scratch) = path.parent() {
+        keys::SCRATCH.get_or_init(|| scratch.into());
+    }
     let mut output = Output { path, report: Report::new(), wanted: keys };
     if let Err(error) = (group.run)(plan, &mut output) {
         output.rest(&error.to_string());
@@ -78,8 +97,8 @@ pub fn inside(group: &Group, keys: &[String], plan: &Plan, path: &Path) -> ExitC
 }
 
 /// Runs a group in another process; its rows.
-pub fn outside(group: &Group, keys: &[String], plan: &Plan) -> Report {
-    let path = std::env::temp_dir().join(format!("ringway-bench-{}-{}.json", std::process::id(), group.name));
+pub fn outside(group: &Group, keys: &[String], plan: &Plan, scratch: &Path) -> Report {
+    let path = scratch.join(format!("{}.json", group.name));
     let limit = Duration::from_secs_f64(group.setup + 1.5 * plan.seconds * keys.len() as f64 * group.costs);
     let why = match start(group, keys, plan, &path).and_then(|mut child| Ok(wait(&mut child, limit)?)) {
         Ok(Some(status)) if status.success() => String::new(),
@@ -88,7 +107,6 @@ pub fn outside(group: &Group, keys: &[String], plan: &Plan) -> Report {
         Err(error) => error.to_string(),
     };
     let mut report = report::read(&path);
-    let _ = std::fs::remove_file(&path);
     for key in keys {
         report.entry(key.clone()).or_insert_with(|| {
             eprintln!("{key}: {why}");

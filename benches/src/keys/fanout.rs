@@ -55,7 +55,8 @@ fn fanout(plan: &Plan) -> Result<Entry, Failure> {
     for (count, slices) in &steps {
         let row = slices.entry("", Better::Less);
         let figures = [("ns", row.best), ("bridge, ns", row.peer), ("ratio", row.ratio)];
-        let figures: Vec<(&str, f64)> = figures.into_iter().filter_map(|(name, figure)| Some((name, figure?))).collect();
+        let figures: Vec<(&str, f64)> =
+            figures.into_iter().filter_map(|(name, figure)| Some((name, figure?))).collect();
         entry = entry.step(format!("{count} destinations"), &figures);
     }
     let note = "a delivered frame of 64 B, at 64 destinations; peer: Linux bridge over veth, UDP broadcast, nobody listens";

@@ -4,8 +4,8 @@ use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::keys::Folder;
 use crate::plan::Plan;
-use crate::rig::fabric::{Rig, listen, vhost_user};
 use crate::rig::WORKER;
+use crate::rig::fabric::{Rig, listen, vhost_user};
 use crate::run::Output;
 use ringway_control::guest::{Attachment, Guest, Interface, Kind, Spec};
 use ringway_fabric::proto::Poll;
@@ -30,7 +30,8 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     for (port, _) in &listeners {
         rig.add(port, vhost_user(1))?;
     }
-    let near = sockets.each_ref().map(|socket| Attachment::VhostUser { socket: socket.clone(), listen: false });
+    let near =
+        sockets.each_ref().map(|socket| Attachment::VhostUser { socket: socket.clone(), listen: false });
     let near = both(folder.path(), "near", near.map(Interface::new))?;
     rig.serve_accepting(&listeners, BOOT, Rig::is_up)?;
     let bridge = Bridge::new("rwbench", 2)?;
@@ -69,7 +70,7 @@ fn measure(plan: &Plan, output: &mut Output<'_>, [near, far]: [&[Guest; 2]; 2]) 
     let plan = plan.part(2.0);
     for (key, size) in [("guest.udp.64", 22), ("guest.udp.1500", 1458)] {
         if output.wants(key) {
-            let options = format!("-i 0 -u -b 0 -l {size}");
+            let options = format!("-i 0 -u -b 0 -l {size} 2>/dev/null");
             let rate = |guests: &[Guest; 2], time: Duration| -> Result<f64, Failure> {
                 let transfer = iperf(&guests[0], RECEIVER, time.as_secs(), &options)?;
                 Ok(transfer.datagrams / time.as_secs_f64() / 1e6)

@@ -22,11 +22,16 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     two_cores()?;
     if output.wants("latency.ring") {
         let slices = polling(plan);
-        output.put("latency.ring", slices.map(|[p50, p99]| {
-            let p99 = p99.entry("us", Better::Less).best.unwrap_or(f64::NAN);
-            let entry = p50.entry("us", Better::Less).best_at_most(2.0);
-            entry.with("p99, best", p99).note("p50; ping and pong in one thread, which polls, as does the worker")
-        }));
+        output.put(
+            "latency.ring",
+            slices.map(|[p50, p99]| {
+                let p99 = p99.entry("us", Better::Less).best.unwrap_or(f64::NAN);
+                let entry = p50.entry("us", Better::Less).best_at_most(2.0);
+                entry
+                    .with("p99, best", p99)
+                    .note("p50; ping and pong in one thread, which polls, as does the worker")
+            }),
+        );
     }
     if output.wants("latency.ring.sleeping") || output.wants("latency.ring.sleeping.p99") {
         let note = "all sleep between frames, on one core; peer: a process between two UNIX datagram sockets";

@@ -15,6 +15,7 @@ use crate::Failure;
 use crate::plan::Plan;
 use crate::run::Output;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Benchmarks that share what they set up.
 pub struct Group {
@@ -39,7 +40,10 @@ pub const GROUPS: &[Group] = &[
     Group {
         name: "vhost",
         keys: &[
-            ("vhost.split.64", "two lean guests on vhost-user ports, one worker, split rings, 64 B; DPDK's vhost"),
+            (
+                "vhost.split.64",
+                "two lean guests on vhost-user ports, one worker, split rings, 64 B; DPDK's vhost",
+            ),
             ("vhost.packed.64", "the same with packed rings"),
             ("vhost.split.1500", "the same with split rings, 1500 B"),
             ("vhost.packed.1500", "the same with packed rings, 1500 B"),
@@ -52,7 +56,10 @@ pub const GROUPS: &[Group] = &[
     Group {
         name: "virtio_user",
         keys: &[
-            ("virtio_user.split.64", "DPDK's virtio-user as front-end of both, split rings, 64 B; DPDK's vhost"),
+            (
+                "virtio_user.split.64",
+                "DPDK's virtio-user as front-end of both, split rings, 64 B; DPDK's vhost",
+            ),
             ("virtio_user.packed.64", "the same with packed rings"),
             ("virtio_user.split.1500", "the same with split rings, 1500 B"),
             ("virtio_user.packed.1500", "the same with packed rings, 1500 B"),
@@ -79,7 +86,10 @@ pub const GROUPS: &[Group] = &[
     Group {
         name: "ring",
         keys: &[
-            ("ring.64", "program to program through the switch, one worker, 64 B; a copy between the same slots"),
+            (
+                "ring.64",
+                "program to program through the switch, one worker, 64 B; a copy between the same slots",
+            ),
             ("ring.1500", "the same, 1500 B"),
             ("slots", "the same, by slots of a ring"),
         ],
@@ -97,7 +107,10 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "tap",
-        keys: &[("tap.tcp", "one TCP stream between namespaces through two TAP ports; Linux bridge with veth")],
+        keys: &[(
+            "tap.tcp",
+            "one TCP stream between namespaces through two TAP ports; Linux bridge with veth",
+        )],
         own_network: true,
         costs: 3.0,
         run: tap::run,
@@ -117,7 +130,10 @@ pub const GROUPS: &[Group] = &[
         name: "latency",
         keys: &[
             ("latency.ring", "round trip through the switch, everybody polls"),
-            ("latency.ring.sleeping", "everybody sleeps between frames, p50; a process between two UNIX sockets"),
+            (
+                "latency.ring.sleeping",
+                "everybody sleeps between frames, p50; a process between two UNIX sockets",
+            ),
             ("latency.ring.sleeping.p99", "the same, p99"),
         ],
         run: latency::run,
@@ -125,7 +141,10 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "switch",
-        keys: &[("switch.fanout", "broadcast to 1 .. 64 programs, a delivered frame; Linux bridge over veth")],
+        keys: &[(
+            "switch.fanout",
+            "broadcast to 1 .. 64 programs, a delivered frame; Linux bridge over veth",
+        )],
         setup: 60.0,
         costs: 3.0,
         own_network: true,
@@ -162,6 +181,9 @@ const QUIET: Group = Group {
     run: |_, _| Ok(()),
 };
 
+/// Where folders are made; whoever started this process removes it whatever happens.
+pub static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
+
 /// A folder for sockets and logs, removed at the end.
 pub struct Folder(PathBuf);
 
@@ -171,7 +193,7 @@ impl Folder {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("ringway-bench-{}-{count}", std::process::id()));
+        let path = SCRATCH.get_or_init(std::env::temp_dir).join(format!("{}-{count}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         Ok(Folder(path))
     }

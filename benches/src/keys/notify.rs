@@ -77,7 +77,9 @@ fn ladder(plan: &Plan, mut entry: Entry) -> Result<Entry, Failure> {
         let told = told.entry("", Better::Less).ours.unwrap_or(f64::NAN);
         entry = entry.step(name, &[("Mpps", frames), ("notifications a second", told)]);
     }
-    Ok(entry.note("steps: each habit in addition to those above; frames asked and answered, 256 under way at most"))
+    Ok(entry.note(
+        "steps: each habit in addition to those above; frames asked and answered, 256 under way at most",
+    ))
 }
 
 /// One direction.

@@ -77,7 +77,8 @@ fn slots(plan: &Plan) -> Result<Entry, Failure> {
         let memory = f64::from(count) * 2.0 * 2048.0 / 1024.0;
         steps.push((count, small, long, memory));
     }
-    let entry = all.entry("Mpps", Better::More).note("64 B, by slots of a ring; the memory is that of one port");
+    let entry =
+        all.entry("Mpps", Better::More).note("64 B, by slots of a ring; the memory is that of one port");
     Ok(steps.into_iter().fold(entry, |entry, (count, small, long, memory)| {
         let figures = [("64 B, Mpps", small), ("1500 B, Gb/s", long), ("KB", memory)];
         entry.step(format!("{count} slots"), &figures)

@@ -68,7 +68,8 @@ fn ports(plan: &Plan) -> Result<Entry, Failure> {
         steps.push((count, entry.best.unwrap_or(f64::NAN), entry.ratio.unwrap_or(f64::NAN)));
     }
     let entry = slices.entry("ns", Better::Less).ratio_at_most(1.2);
-    let entry = entry.note("a frame of 64 B among 1024 ports, all with programs, 2 of them active; peer: 2 ports");
+    let entry =
+        entry.note("a frame of 64 B among 1024 ports, all with programs, 2 of them active; peer: 2 ports");
     Ok(steps.into_iter().fold(entry, |entry, (count, best, ratio)| {
         entry.step(format!("{count} ports"), &[("ns a frame", best), ("ratio", ratio)])
     }))
@@ -86,9 +87,7 @@ fn workers(plan: &Plan) -> Result<Entry, Failure> {
     let plan = plan.part(0.5);
     let mut steps = Vec::new();
     for cores in [&[WORKER][..], &[WORKER, LOAD]] {
-        let before = resident();
         let mut rig = Rig::start(cores, 4, Poll::Adaptive)?;
-        let memory = resident() - before;
         let mut programs = Vec::new();
         for (pair, core) in [(0, cores[0]), (1, cores[cores.len() - 1])] {
             let worker = Some(format!("bench-{core}"));
@@ -97,16 +96,17 @@ fn workers(plan: &Plan) -> Result<Entry, Failure> {
             programs.push((one, on_worker(&mut rig, &two, SLOTS, worker)?));
         }
         let slices = plan.alone(SLICE, |time| both(&mut programs, time))?;
-        steps.push((cores.len(), slices, memory));
+        steps.push((cores.len(), slices));
     }
     let mut steps = steps.into_iter();
     let (one, two) = (steps.next().ok_or("no step")?, steps.next().ok_or("no step")?);
     let mut entry = Slices { ours: two.1.ours.clone(), peer: one.1.ours.clone() }.entry("Mpps", Better::More);
-    for (count, slices, memory) in [one, two] {
+    for (count, slices) in [one, two] {
         let best = slices.entry("", Better::More).best.unwrap_or(f64::NAN);
-        entry = entry.step(format!("{count} workers"), &[("Mpps", best), ("KB", memory)]);
+        entry = entry.step(format!("{count} workers"), &[("Mpps", best)]);
     }
-    Ok(entry.note("two streams of 64 B whose programs are two threads; with two workers each core has a worker and a program; peer: one worker"))
+    let note = "two streams of 64 B, a thread each for their programs; with two workers a core has one and a program";
+    Ok(entry.with("memory, KB", resident()).note(note).note("peer: one worker"))
 }
 
 /// Two streams at once; millions of frames a second of both.

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
-use crate::peer::net::{IperfServer, Space, bridge, iperf, ip};
+use crate::peer::net::{IperfServer, Space, bridge, ip, iperf};
 use crate::plan::Plan;
 use crate::rig::WORKER;
 use crate::rig::fabric::Rig;

@@ -3,6 +3,7 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::keys::Folder;
 use crate::peer::testpmd::{self, Testpmd};
 use crate::plan::Plan;
 use crate::rig::fabric::{Rig, vhost_user};
@@ -11,7 +12,6 @@ use crate::rig::guest::{Addresses, Guest, Pair, Shape, Wires};
 use crate::rig::memory::GuestMemory;
 use crate::rig::{LOAD, Pinned, WORKER, returner, two_cores};
 use crate::run::Output;
-use crate::keys::Folder;
 use ringway_fabric::proto::Poll;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -141,7 +141,8 @@ fn measure(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
     let second = ringway_host::ticks_per_second();
     let ticks = |rate: f64| second / rate / 1e6;
     let mut entry = entry.with("best, ticks a frame", ticks(best)).with("floor, Mpps", floor);
-    entry = entry.with("best, Gb/s", best * f64::from(shape.frame) * 8e-3).with("frames lost", near.lost as f64);
+    entry =
+        entry.with("best, Gb/s", best * f64::from(shape.frame) * 8e-3).with("frames lost", near.lost as f64);
     entry = entry.with("drops", drops as f64).with("notifications", notifications as f64);
     if !our_memories[0].0.huge {
         entry = entry.note("the guests' memory is in 4 KB pages: no huge pages are free");

@@ -22,7 +22,10 @@ impl Relay {
         let (ping, near) = UnixDatagram::pair()?;
         let (far, pong) = UnixDatagram::pair()?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("--relay").stdin(Stdio::from(OwnedFd::from(near))).stdout(Stdio::from(OwnedFd::from(far)));
+        command
+            .arg("--relay")
+            .stdin(Stdio::from(OwnedFd::from(near)))
+            .stdout(Stdio::from(OwnedFd::from(far)));
         let process = command.spawn()?;
         let socket = pong.try_clone()?;
         let answer = std::thread::spawn(move || while pass(&socket, &socket) {});

@@ -163,7 +163,8 @@ pub fn front_end(
         let (path, mac) = (sockets[index].display(), mac(index));
         format!("net_virtio_user{index},path={path},mac={mac},queues=1,queue_size=1024{options}")
     };
-    let mut arguments = ["--forward-mode=mac", "--burst=64", "--txd=1024", "--rxd=1024"].map(String::from).to_vec();
+    let mut arguments =
+        ["--forward-mode=mac", "--burst=64", "--txd=1024", "--rxd=1024"].map(String::from).to_vec();
     arguments.push(format!("--eth-peer=0,{}", mac(1)));
     arguments.push(format!("--eth-peer=1,{}", mac(0)));
     arguments.push(format!("--txpkts={frame}"));

@@ -30,7 +30,8 @@ pub struct Rig {
 impl Rig {
     /// Starts one with room for `queues` queues and a worker on each of `cores`.
     pub fn start(cores: &[usize], queues: usize, poll: Poll) -> Result<Rig, Failure> {
-        let worker = |core: &usize| Worker { name: format!("bench-{core}"), core: Some(*core), poll, spin: SPIN };
+        let worker =
+            |core: &usize| Worker { name: format!("bench-{core}"), core: Some(*core), poll, spin: SPIN };
         let page: Arc<Vec<Counters>> = Arc::new((0..queues).map(|_| Counters::default()).collect());
         let workers: Vec<Worker> = cores.iter().map(worker).collect();
         let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?)?;
@@ -150,7 +151,6 @@ impl Rig {
     pub fn attach(&mut self, port: &str, descriptors: Vec<OwnedFd>) -> Result<(), Failure> {
         Ok(self.fabric.attach(port, descriptors)?)
     }
-
 }
 
 /// A vhost-user port.

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::rig::guest::{Addresses, Shape, Wires};
-use crate::rig::memory::{GuestMemory, USER, GUEST};
+use crate::rig::memory::{GUEST, GuestMemory, USER};
 use ringway_host::{receive_with, send_with};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Frontend, Packet, Transport, Vring, VringAddr};

@@ -26,11 +26,7 @@ impl Fill for Nothing {
 }
 
 /// Joins two ports until `stop`: for each descriptor that one sent by, one that the other receives by is used.
-pub fn run(
-    ports: [(&Memory, &Addresses); 2],
-    shape: &Shape,
-    stop: &AtomicBool,
-) -> Result<(), Failure> {
+pub fn run(ports: [(&Memory, &Addresses); 2], shape: &Shape, stop: &AtomicBool) -> Result<(), Failure> {
     let start = Cursor { index: 0, wrap: true };
     let port = |(memory, addresses): (_, &Addresses)| -> Result<Port<'_>, Failure> {
         let ring = |index| -> Result<Ring<'_>, Failure> {
