@@ -29,7 +29,7 @@ pub use error::{LayoutError, QueueError};
 pub use format::{Cursor, Used};
 pub use layout::{Areas, LARGEST, Layout, Lengths, Ring};
 pub use packed::{PackedDriver, PackedRing};
-pub use rx::{Demand, Fill, RxDevice};
+pub use rx::{Demand, FRAMES, Fill, RxDevice};
 pub use signals::Signals;
 pub use split::{SplitDriver, SplitRing};
 pub use tx::{BATCH, TxDevice, Verdict};

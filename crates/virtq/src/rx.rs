@@ -9,6 +9,8 @@ use crate::tx::{BATCH, with};
 use alloc::boxed::Box;
 use ringway_mem::{SpanMut, Translate};
 
+/// Frames that can be reserved together: the segments that one frame of 64 KB may become.
+pub const FRAMES: usize = 256;
 /// Buffers that can be reserved together: 256 KB in buffers of 1.5 KB, and some.
 const BUFFERS: usize = 512;
 /// Descriptors of chains that can be reserved together.
@@ -71,7 +73,7 @@ pub struct RxDevice {
     put: usize,
     buffers: usize,
     pieces: usize,
-    reserved: [Reserved; BATCH],
+    reserved: [Reserved; FRAMES],
     heads: [Head; BATCH],
     buffer: Box<[Buffer]>,
     piece: Box<[Piece]>,
@@ -89,7 +91,7 @@ impl RxDevice {
             put: 0,
             buffers: 0,
             pieces: 0,
-            reserved: [Reserved::default(); BATCH],
+            reserved: [Reserved::default(); FRAMES],
             heads: [Head::default(); BATCH],
             buffer: alloc::vec![Buffer::default(); BUFFERS].into_boxed_slice(),
             piece: alloc::vec![Piece::default(); PIECES].into_boxed_slice(),
@@ -102,7 +104,7 @@ impl RxDevice {
         (self.at, self.used.at)
     }
 
-    /// Reserves buffers for frames of these lengths (without header), at most [`BATCH`]. Returns for how many of them,
+    /// Reserves buffers for frames of these lengths (without header), at most [`FRAMES`]. Returns for how many of them,
     /// from the first, there are some; a frame that no buffers can hold counts among them. What an earlier call
     /// reserved and was not put is given up.
     #[inline]
@@ -127,10 +129,10 @@ impl RxDevice {
         lens: impl ExactSizeIterator<Item = u32>,
     ) -> Result<(), QueueError> {
         let mut at = self.at;
-        let mut left = lens.len().min(BATCH);
+        let mut left = lens.len().min(FRAMES);
         let mut next = 0;
         ring.prefetch_used(&self.used);
-        for len in lens.take(BATCH) {
+        for len in lens.take(FRAMES) {
             let need = len.saturating_add(demand.header);
             let first = next;
             let mut room = 0u32;
