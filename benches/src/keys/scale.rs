@@ -105,7 +105,7 @@ fn workers(plan: &Plan) -> Result<Entry, Failure> {
         let best = slices.entry("", Better::More).best.unwrap_or(f64::NAN);
         entry = entry.step(format!("{count} workers"), &[("Mpps", best)]);
     }
-    let note = "two streams of 64 B, a thread each for their programs; with two workers a core has one and a program";
+    let note = "two streams of 64 B, a thread each; with two workers a core has one and a thread";
     Ok(entry.with("memory, KB", resident()).note(note).note("peer: one worker"))
 }
 
