@@ -103,7 +103,12 @@ impl<'w> Open<'w> {
     #[inline]
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, frames: &[u16]) {
         self.fits = self.queue.reserve(turn, burst, frames).min(frames.len());
-        if self.fits > 0 && self.slot.stalled.load(Relaxed) {
+    }
+
+    /// It takes `frames` of what was sent to it: with any, it is waited for again.
+    #[inline]
+    fn takes(&self, frames: usize) {
+        if frames > 0 && self.slot.stalled.load(Relaxed) {
             self.slot.stalled.store(false, Relaxed);
         }
     }
@@ -139,6 +144,9 @@ impl Unsuited<'_, '_> {
         let Unsuited { to, completed, whole } = self;
         to.reserve(turn, &completed.burst, completed.names());
         *whole = completed.whole(to.fits);
+        // Attack: room for some segments of a frame, never for all. Whole frames count, or its sender would wait
+        // for ever.
+        to.takes(whole.inputs);
     }
 
     /// Puts what the first `inputs` frames became, and counts those among them that nothing could be made of.
@@ -362,6 +370,7 @@ impl<'d> Delivery<'d, '_, '_> {
     fn reserve(&self, mut to: Open<'d>, list: &List, cut: &mut Cut) -> Option<Open<'d>> {
         let frames = list.frames();
         to.reserve(self.turn, self.burst, frames);
+        to.takes(to.fits);
         if to.fits < frames.len() && self.waits_for(to.slot) {
             cut.lower(usize::from(frames[to.fits]), Some(list.destination as usize));
         }
@@ -484,6 +493,7 @@ impl<'d> Delivery<'d, '_, '_> {
     fn flood_one(&self, mut to: Open<'d>, caps: Caps, frames: &[u16], completer: &mut Completer) -> Open<'d> {
         let delivered = if self.survey.suits(&caps) {
             to.reserve(self.turn, self.burst, frames);
+            to.takes(to.fits);
             to.put(self.turn, self.burst, &frames[..to.fits]);
             to.fits
         } else {

@@ -29,6 +29,8 @@ struct Peer {
     room: usize,
     away: bool,
     published: usize,
+    /// Metadata of what it sends.
+    offload: Offload,
 }
 
 #[derive(Clone, Default)]
@@ -38,7 +40,7 @@ impl TxQueue for Shared {
     fn take<'t>(&mut self, _turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
         let peer = self.0.lock().unwrap();
         for bytes in &peer.sends {
-            if burst.push(Offload::default(), Span::of(bytes)).is_err() {
+            if burst.push(peer.offload, Span::of(bytes)).is_err() {
                 break;
             }
         }
@@ -231,6 +233,25 @@ fn a_frame_too_long_for_its_destination_is_dropped() {
     while bench.serve(0) != Served::Idle {}
     assert_eq!((bench.got(1).len(), bench.got(2).len()), (1, 0));
     assert_eq!((bench.rx_drops(1, Reason::Long), bench.rx_drops(2, Reason::Long)), (2, 1));
+}
+
+#[test]
+fn a_frame_that_never_fits_whole_is_given_up_after_hold() {
+    let mut bench = Bench::new(2);
+    bench.teach();
+    // IPv4 and TCP with 4000 bytes in segments of 1000, for a destination that has room for two of the four.
+    let mut bytes = frame(1, 0, 54 + 4000).to_vec();
+    bytes[14..34].copy_from_slice(&[0x45, 0, 15, 200, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes[34..54].copy_from_slice(&[0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    bench.peers[0].0.lock().unwrap().offload =
+        Offload { gso_type: 1, gso_size: 1000, ..Offload::checksum(34, 16) };
+    bench.set_room(1, 2);
+    bench.send(0, &[Box::leak(bytes.into_boxed_slice())]);
+    assert_eq!(bench.serve(0), Served::Waiting);
+    bench.now += HOLD;
+    assert_eq!(bench.serve(0), Served::Waiting, "the destination is now known to be stalled");
+    assert_eq!(bench.serve(0), Served::Moved(1));
+    assert_eq!((bench.got(1).len(), bench.rx_drops(1, Reason::Full)), (0, 1));
 }
 
 proptest! {
