@@ -123,11 +123,12 @@ impl RxQueue for VringRx {
 
     fn publish(&mut self, turn: &Turn<'_>) {
         // Also of a ring that broke just now: what was put before is whole.
-        let Some(vring) = self.published.read(turn).as_ref() else { return };
-        if vring.generation == self.generation
-            && let Some(ring) = vring.ring()
-        {
-            self.show(turn, vring, &ring);
+        let vring = self.published.read(turn).as_ref();
+        let known = vring.filter(|vring| vring.generation == self.generation);
+        match known.and_then(|vring| Some((vring, vring.ring()?))) {
+            Some((vring, ring)) => self.show(turn, vring, &ring),
+            // Attack: an interrupt held back for a guest that is gone would be due for ever, and nobody sleep.
+            None => self.notifier = Notifier::new(self.notifier.policy()),
         }
     }
 

@@ -149,7 +149,11 @@ impl TxQueue for VringTx {
     }
 
     fn arm(&mut self, turn: &Turn<'_>) -> bool {
-        let Some((vring, ring)) = self.vring(turn) else { return true };
+        let Some((vring, ring)) = self.vring(turn) else {
+            // Attack: an interrupt held back for a guest that is gone would be due for ever, and nobody sleep.
+            self.notifier = Notifier::new(self.notifier.policy());
+            return true;
+        };
         if vring.polled {
             return false;
         }

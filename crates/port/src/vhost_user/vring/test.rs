@@ -468,6 +468,30 @@ fn a_held_back_interrupt_is_due_later() {
     assert_eq!(rx.next_due(), None);
 }
 
+#[test]
+fn nothing_is_due_for_a_guest_that_is_gone() {
+    let (receives, sends) = (Bench::new(MODERN, 256), Bench::new(MODERN, 256));
+    receives.publish(Policy { moderate: 500, ..Policy::default() });
+    let (mut rx, mut tx) = (receives.rx(), sends.tx());
+    let (mut rx_driver, mut tx_driver) = (receives.driver(), sends.driver());
+    let bytes = with_header(12, Offload::default(), &frame(60));
+    for _ in 0..2 {
+        rx_driver.add(&[receives.buffer(100, true)], None).unwrap();
+        rx_driver.publish();
+        assert_eq!(give(&mut rx, &[(&frame(60), Offload::default())]), 1);
+        tx_driver.add(&sends.chain(&bytes, &[]), None).unwrap();
+        tx_driver.publish();
+        assert_eq!(take(&mut tx, 1).len(), 1);
+    }
+    assert!(rx.next_due().is_some() && tx.next_due().is_some(), "the second one is held back");
+    (receives.park(), sends.park());
+    let mut reader = Reader::register().unwrap();
+    let turn = reader.turn(NOW + 500);
+    rx.publish(&turn);
+    assert!(tx.arm(&turn));
+    assert_eq!((rx.next_due(), tx.next_due()), (None, None));
+}
+
 proptest! {
     #[test]
     fn frames_pass_from_one_guest_to_another(
