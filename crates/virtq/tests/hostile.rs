@@ -6,7 +6,7 @@ mod common;
 
 use common::{BASE, Guest, LEN, start};
 use proptest::prelude::*;
-use ringway_mem::{Hint, SpanMut};
+use ringway_mem::{Direct, Fault, Hint, Span, SpanMut, Translate};
 use ringway_virtq::{
     Areas, Cursor, Demand, Driver, Fill, INDIRECT, Layout, LayoutError, NEXT, QueueError, Ring, RxDevice,
     Signals, TxDevice, Verdict, WRITE,
@@ -113,6 +113,47 @@ fn a_breach_is_named_in_either_format() {
             let (shown, result) = peek(&guest, &layout(packed));
             assert_eq!((shown, result), (0, Err(*expected)), "packed {packed}: {chain:?}");
         }
+    }
+}
+
+/// Counts what is read of tables and buffers, a descriptor's length at a time.
+struct Piecemeal<'t, 'h>(Direct<'t, 'h>, usize);
+
+impl<'t> Translate<'t> for Piecemeal<'t, '_> {
+    fn read(&mut self, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+        self.1 += 1;
+        self.0.read(address, len.min(16))
+    }
+
+    fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        self.0.write(address, len)
+    }
+}
+
+#[test]
+fn what_lies_behind_a_chain_s_most_descriptors_is_not_read() {
+    for packed in [false, true] {
+        let (guest, count) = (Guest::new(), 4096);
+        let layout = Layout { size: count, ..layout(packed) };
+        let table = BASE + 0x8_0000;
+        for number in 0..count {
+            let raw = (DATA, 1, if number + 1 < count { NEXT } else { 0 }, number + 1);
+            store(&guest, table + 16 * u64::from(number), packed, raw);
+        }
+        let head = (table, 16 * u32::from(count), INDIRECT | if packed { 0x80 } else { 0 }, 0);
+        store(&guest, BASE, packed, head);
+        guest.write(BASE + 16 * u64::from(count) + 2, &u16::from(!packed).to_le_bytes());
+        let mut device = TxDevice::new(start(&layout), start(&layout));
+        let mut hint = Hint::default();
+        let mut translate = Piecemeal(guest.direct(&mut hint), 0);
+        let mut shown = Vec::new();
+        let each = |parts: &[Span<'_>]| {
+            shown.push(parts.len());
+            Verdict::Take
+        };
+        device.peek(&guest.ring(&layout, BASE), &mut translate, 64, each).unwrap();
+        assert_eq!(shown, [0], "it is skipped");
+        assert!(translate.1 < 200, "packed {packed}: {} reads", translate.1);
     }
 }
 

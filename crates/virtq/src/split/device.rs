@@ -69,8 +69,9 @@ impl<'t> Format<'t> for SplitRing<'t> {
             }
             let found = self.descriptor(index);
             match follow(&found, seen == 0, rules, translate, sink)? {
-                Follow::Next => index = found.other,
-                Follow::End => {
+                Follow::Next if !sink.is_over() => index = found.other,
+                // A chain is named by its first descriptor, so the rest of a long one need not be looked at.
+                Follow::Next | Follow::End => {
                     at.index = at.index.wrapping_add(1);
                     return Ok(Some(Chain { id, slots: 1 }));
                 }
