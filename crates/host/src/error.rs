@@ -53,6 +53,14 @@ pub enum HostError {
     /// More mappings than faults can be told apart for.
     #[error("a process can map 16384 shared regions at one time; detach some guests or rings")]
     TooManyMappings,
+    /// So much shared memory that our own would find no addresses.
+    #[error(
+        "{len} bytes more of shared memory would pass the 64 TB that a process can map; detach some guests"
+    )]
+    TooMuchMapped {
+        /// Bytes that were to be mapped.
+        len: u64,
+    },
     /// An interface that can't be made as it should be.
     #[error("interface {name}: {what}: {error}{}", advice(*error))]
     Tap {

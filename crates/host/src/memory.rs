@@ -8,13 +8,37 @@ use rustix::mm::{MapFlags, ProtFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `f_type` of tmpfs, which memfds are on (statfs(2)).
 const TMPFS: u64 = 0x0102_1994;
 /// `f_type` of hugetlbfs.
 const HUGETLBFS: u64 = 0x958_458f6;
 const PAGE: u64 = 4096;
+/// Bytes of files that are mapped at one time at most: half of a process's addresses.
+const MOST: u64 = 64 << 40;
+/// Bytes that are mapped now.
+static MAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes counted in [`MAPPED`] until it is dropped.
+#[derive(Debug)]
+struct Share(u64);
+
+impl Share {
+    /// Attack: peers whose files are nearly all holes take every address there is, and the next allocation of
+    /// ours ends the process.
+    fn take(bytes: u64) -> Result<Share, HostError> {
+        let more = |mapped: u64| mapped.checked_add(bytes).filter(|&mapped| mapped <= MOST);
+        let taken = MAPPED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.map(|_| Share(bytes)).map_err(|_| HostError::TooMuchMapped { len: bytes })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        MAPPED.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
 
 /// A new memfd of `size` bytes that can't shrink or grow any more.
 pub fn memfd(name: &str, size: usize) -> Result<OwnedFd, HostError> {
@@ -88,6 +112,8 @@ pub struct Mapping {
     skip: usize,
     len: usize,
     watched: Watched,
+    /// Dropped after the range was unmapped.
+    _share: Share,
 }
 
 // SAFETY: a mapping is an address range; what it allows is the same on every thread.
@@ -114,7 +140,10 @@ impl Mapping {
         // Huge pages are mapped whole.
         let page = if kind == HUGETLBFS { (stat.st_blksize as u64).max(PAGE) } else { PAGE };
         let begin = offset - offset % page;
-        let mapped = (end - begin).next_multiple_of(page) as usize;
+        let impossible = HostError::Impossible { offset, len: len as u64 };
+        let mapped = (end - begin).checked_next_multiple_of(page).ok_or(impossible)?;
+        let share = Share::take(mapped)?;
+        let mapped = mapped as usize;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at a place that the kernel chooses replaces nothing.
@@ -123,7 +152,7 @@ impl Mapping {
         let base = NonNull::new(base.cast()).ok_or(HostError::Impossible { offset, len: len as u64 })?;
         let skip = (offset - begin) as usize;
         match Watched::new(base.addr().get(), mapped) {
-            Some(watched) => Ok(Mapping { base, mapped, skip, len, watched }),
+            Some(watched) => Ok(Mapping { base, mapped, skip, len, watched, _share: share }),
             None => {
                 // SAFETY: mapped just now, and nobody has seen the address.
                 let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), mapped) };
@@ -141,7 +170,7 @@ impl Mapping {
         // SAFETY: a new mapping at a place that the kernel chooses replaces nothing.
         let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) };
         let base = NonNull::new(base.named("mmap of memory")?.cast()).ok_or_else(impossible)?;
-        Ok(Arc::new(Mapping { base, mapped, skip: 0, len, watched: Watched::nothing() }))
+        Ok(Arc::new(Mapping { base, mapped, skip: 0, len, watched: Watched::nothing(), _share: Share(0) }))
     }
 
     /// Maps a whole memfd that is sealed against shrinking and growing.
@@ -230,6 +259,18 @@ mod tests {
         assert!(matches!(map_region(&file, u64::MAX, 2, 0, 0), Err(HostError::Impossible { .. })));
         assert!(matches!(map_region(&file, 0, 0, 0, 0), Err(HostError::Impossible { .. })));
         assert!(matches!(map_region(&file, 0, u64::MAX, 0, 0), Err(HostError::Impossible { .. })));
+    }
+
+    #[test]
+    fn mappings_leave_addresses_for_others() {
+        let file = rustix::fs::memfd_create("holes", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, 2 * MOST).unwrap();
+        let map = |bytes: u64| Mapping::shared(&file, 0, bytes as usize);
+        assert!(matches!(map(MOST + 1), Err(HostError::TooMuchMapped { .. })));
+        let half = map(MOST / 2).unwrap();
+        assert!(matches!(map(MOST), Err(HostError::TooMuchMapped { .. })));
+        drop(half);
+        map(3 * (MOST / 4)).unwrap();
     }
 
     #[test]

@@ -9,6 +9,9 @@ use core::ptr::NonNull;
 /// The most regions one guest may have; more would make a lookup as slow as the guest likes. vhost-user front-ends
 /// need at most 509 (QEMU's memory slots).
 pub const REGIONS: usize = 509;
+/// The most bytes of all regions of one guest: 8 TB. Attack: a file that is nearly all holes can be as long as the
+/// address space, and a guest that shares it leaves no room there for anybody else.
+const BYTES: u64 = 8 << 40;
 
 /// One shared range of a guest's memory.
 #[derive(Clone)]
@@ -70,6 +73,8 @@ pub enum MemoryError {
     Empty,
     /// A region passes the end of an address space.
     Wraps,
+    /// More than 8 TB together.
+    TooLarge,
     /// Two regions share guest-physical or user addresses.
     Overlap,
 }
@@ -80,6 +85,7 @@ impl core::fmt::Display for MemoryError {
             MemoryError::TooMany => "more memory regions than a guest may share",
             MemoryError::Empty => "a memory region has no bytes",
             MemoryError::Wraps => "a memory region passes the end of the address space",
+            MemoryError::TooLarge => "the memory regions have more than the 8 TB that a guest may share",
             MemoryError::Overlap => "two memory regions overlap",
         })
     }
@@ -112,6 +118,9 @@ impl Memory {
             {
                 return Err(MemoryError::Wraps);
             }
+        }
+        if regions.iter().fold(0, |sum: u64, region| sum.saturating_add(region.len)) > BYTES {
+            return Err(MemoryError::TooLarge);
         }
         regions.sort_by_key(|region| region.user);
         if regions.windows(2).any(|pair| pair[0].user + pair[0].len > pair[1].user) {
@@ -270,5 +279,9 @@ mod tests {
         assert_eq!(user.unwrap_err(), MemoryError::Overlap);
         assert_eq!(Memory::new(vec![region(u64::MAX, 0, 2)]).unwrap_err(), MemoryError::Wraps);
         assert_eq!(Memory::new(vec![region(0, 0, 0)]).unwrap_err(), MemoryError::Empty);
+        let claims = |at: u64| Region { len: BYTES / 2, ..region(at, at, 1) };
+        assert!(Memory::new(vec![claims(0), claims(BYTES)]).is_ok());
+        let large = Memory::new(vec![claims(0), claims(BYTES), region(4 * BYTES, 4 * BYTES, 1)]);
+        assert_eq!(large.unwrap_err(), MemoryError::TooLarge);
     }
 }
