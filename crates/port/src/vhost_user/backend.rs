@@ -4,7 +4,7 @@ use super::device::Guest;
 use super::{Config, offer};
 use crate::{Doorbell, Queue};
 use ringway_frame::{CountersRef, add};
-use ringway_host::HostError;
+use ringway_host::{Clock, HostError};
 use ringway_vhost_user::feature::protocol;
 use ringway_vhost_user::{
     BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Packet, Session, SessionError,
@@ -17,6 +17,9 @@ use std::sync::Arc;
 /// Messages handled before others get their turn. Attack: a front-end that sends without end would keep the
 /// thread from every other port.
 const MESSAGES: usize = 64;
+/// Nanoseconds after which they get theirs even sooner. Attack: messages that change every ring, each of which
+/// waits for the turns of all workers.
+pub(super) const SHARE: u64 = 10_000_000;
 
 /// Why a connection ended. The text is for people.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +132,8 @@ impl Backend {
     fn receive(&mut self) -> Result<(), BackendError> {
         let Some(Connection { stream, inbox, session }) = &mut self.connection else { return Ok(()) };
         self.device.hear();
+        let clock = Clock::new();
+        let until = clock.now().saturating_add(SHARE);
         for _ in 0..2 * MESSAGES {
             let received = ringway_host::try_receive_with(stream.as_fd(), inbox.space(), DESCRIPTORS);
             let (count, fds) = match received {
@@ -150,6 +155,9 @@ impl Backend {
                 send(stream, &answer)?;
             }
             self.refused = outcome.refused.or(self.refused.take());
+            if clock.now() >= until {
+                break;
+            }
         }
         self.device.serve_control(&self.counters);
         if self.device.take_news() {

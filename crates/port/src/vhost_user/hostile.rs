@@ -1,13 +1,16 @@
 //! Front-ends that die, or say what no front-end says: their port suffers, and serves the next one.
 
 use super::test::{port, region};
-use super::{Backend, BackendError, State};
-use ringway_host::EventFd;
+use super::{Backend, BackendError, Config, State, new};
+use crate::Doorbell;
+use ringway_frame::CountersRef;
+use ringway_host::{Clock, EventFd};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Packet, Request, SharedRegion, VringAddr, VringFd, VringState};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 const SIZE: u64 = 1 << 20;
@@ -158,4 +161,37 @@ fn repeated_messages_hold_one_descriptor_each() {
     assert_eq!(backend.state(), State::Up);
     // Other tests open and close descriptors meanwhile, so only a flood would be seen.
     assert!(open() < before + 1000);
+}
+
+/// Workers whose turns last long.
+struct Slow;
+
+impl Doorbell for Slow {
+    fn wake(&self) {
+        let (clock, begun) = (Clock::new(), Clock::new().now());
+        while clock.now() < begun + super::backend::SHARE {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn watch(&self, _kick: Arc<OwnedFd>) {}
+
+    fn unwatch(&self) {}
+}
+
+#[test]
+fn messages_that_take_long_leave_others_their_turn() {
+    let file = ringway_host::memfd("guest", SIZE as usize).unwrap();
+    let config = Config { mtu: Some(9000), ..Config::default() };
+    let (mut backend, _queues) = new(config, vec![Arc::new(Slow)], vec![CountersRef::private()]);
+    let stream = connect(&mut backend);
+    // Ring 1 starts with the 17th, and is enabled with the 18th.
+    for packet in life(&file).iter().take(18) {
+        send(&stream, packet, packet.bytes.len());
+    }
+    let calls = (1..100).find(|_| {
+        backend.readable().unwrap();
+        backend.state() == State::Up
+    });
+    assert!(calls.is_some_and(|calls| calls >= 2), "{calls:?}");
 }

@@ -484,7 +484,8 @@ fn nothing_is_due_for_a_guest_that_is_gone() {
         assert_eq!(take(&mut tx, 1).len(), 1);
     }
     assert!(rx.next_due().is_some() && tx.next_due().is_some(), "the second one is held back");
-    (receives.park(), sends.park());
+    receives.park();
+    sends.park();
     let mut reader = Reader::register().unwrap();
     let turn = reader.turn(NOW + 500);
     rx.publish(&turn);
