@@ -96,6 +96,7 @@ impl VringTx {
             self.counters.drop_tx(vring.fail(error, &self.counters), 1);
         }
         self.give_back(turn, vring, ring, 0);
+        self.notifier.due(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));
     }
 }
 

@@ -469,6 +469,26 @@ fn a_held_back_interrupt_is_due_later() {
 }
 
 #[test]
+fn a_drained_ring_s_interrupt_is_not_held_for_ever() {
+    let mut bench = Bench::new(MODERN, 256);
+    bench.said.enabled = false;
+    bench.publish(Policy::default());
+    let (mut tx, mut driver) = (bench.tx(), bench.driver());
+    let bytes = with_header(12, Offload::default(), &frame(60));
+    for _ in 0..2 {
+        driver.add(&bench.chain(&bytes, &[]), None).unwrap();
+        driver.publish();
+        assert!(take(&mut tx, 0).is_empty());
+    }
+    let due = tx.next_due().unwrap();
+    assert!(bench.call.clear());
+    let (mut reader, mut storage) = (Reader::register().unwrap(), Storage::default());
+    tx.take(&reader.turn(due), &mut Burst::begin(&mut storage));
+    assert!(bench.call.clear());
+    assert_eq!(tx.next_due(), None);
+}
+
+#[test]
 fn nothing_is_due_for_a_guest_that_is_gone() {
     let (receives, sends) = (Bench::new(MODERN, 256), Bench::new(MODERN, 256));
     receives.publish(Policy { moderate: 500, ..Policy::default() });
