@@ -3,7 +3,7 @@
 use super::vring::Vring;
 use ringway_frame::{Burst, CountersRef, LARGEST, Needs, Offload, Reason, TxQueue};
 use ringway_mem::{Direct, Hint, Published, Span, Turn};
-use ringway_ring::{Notifier, Policy};
+use ringway_ring::{Notifier, Policy, View};
 use ringway_virtq::{BATCH, Cursor, Ring, TxDevice, Verdict};
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub(super) struct VringTx {
     announced: u64,
     /// The burst in hand is an announcement, not the guest's.
     own: bool,
+    /// An interrupt was held back when the ring went; it is sent if the ring comes back.
+    owed: bool,
 }
 
 impl VringTx {
@@ -42,6 +44,7 @@ impl VringTx {
             skips: Skips::default(),
             announced: 0,
             own: false,
+            owed: false,
         }
     }
 
@@ -61,12 +64,17 @@ impl VringTx {
     #[cold]
     fn adopt(&mut self, vring: &Vring) {
         let (at, used) = vring.places();
+        // What was held back under the former description the driver may be waiting for.
+        let held = std::mem::take(&mut self.owed) || self.notifier.next_due().is_some();
         self.device = TxDevice::new(at, used);
         let moderate = vring.policy.moderate.max(COMPLETION);
         self.notifier = Notifier::new(Policy { moderate, ..vring.policy });
         self.generation = vring.generation;
         self.hint = Hint::default();
         self.skips = Skips::default();
+        if let Some(ring) = vring.ring().filter(|_| held) {
+            vring.view(&ring, &mut self.device, &self.counters).notify(false);
+        }
     }
 
     /// Gives `frames` and what was skipped around them back.
@@ -152,6 +160,7 @@ impl TxQueue for VringTx {
     fn arm(&mut self, turn: &Turn<'_>) -> bool {
         let Some((vring, ring)) = self.vring(turn) else {
             // Attack: an interrupt held back for a guest that is gone would be due for ever, and nobody sleep.
+            self.owed |= self.notifier.next_due().is_some();
             self.notifier = Notifier::new(self.notifier.policy());
             return true;
         };

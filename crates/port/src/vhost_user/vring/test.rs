@@ -489,6 +489,25 @@ fn a_drained_ring_s_interrupt_is_not_held_for_ever() {
 }
 
 #[test]
+fn a_held_back_interrupt_outlives_the_ring_s_description() {
+    let bench = Bench::new(MODERN | virtio::EVENT_IDX, 256);
+    let (mut tx, mut driver) = (bench.tx(), bench.driver());
+    let bytes = with_header(12, Offload::default(), &frame(60));
+    for _ in 0..2 {
+        driver.add(&bench.chain(&bytes, &[]), None).unwrap();
+        driver.publish();
+        driver.set_flag(true);
+        assert_eq!(take(&mut tx, 1).len(), 1);
+        while driver.take_used().unwrap().is_some() {}
+    }
+    assert!(tx.next_due().is_some() && bench.call.clear());
+    bench.publish(Policy::default());
+    assert!(take(&mut tx, 0).is_empty());
+    assert!(bench.call.clear());
+    assert_eq!(tx.next_due(), None);
+}
+
+#[test]
 fn nothing_is_due_for_a_guest_that_is_gone() {
     let (receives, sends) = (Bench::new(MODERN, 256), Bench::new(MODERN, 256));
     receives.publish(Policy { moderate: 500, ..Policy::default() });
@@ -511,6 +530,11 @@ fn nothing_is_due_for_a_guest_that_is_gone() {
     rx.publish(&turn);
     assert!(tx.arm(&turn));
     assert_eq!((rx.next_due(), tx.next_due()), (None, None));
+    reader.rest();
+    assert!(sends.call.clear());
+    sends.publish(Policy::default());
+    assert!(take(&mut tx, 0).is_empty());
+    assert!(sends.call.clear(), "should the guest come back, it is told");
 }
 
 proptest! {
