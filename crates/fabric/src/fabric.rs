@@ -397,7 +397,7 @@ fn port_state(name: &str, record: &Record, crew: &[Crew]) -> PortState {
 }
 
 /// Reads `02:00:00:00:00:01`.
-pub fn parse_mac(text: &str) -> Result<Mac, FabricError> {
+fn parse_mac(text: &str) -> Result<Mac, FabricError> {
     let mut bytes = [0; 6];
     let mut parts = text.split(':');
     for byte in &mut bytes {

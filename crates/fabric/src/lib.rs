@@ -11,6 +11,6 @@ pub mod proto;
 mod worker;
 mod world;
 
-pub use fabric::{Fabric, FabricError, PORTS, parse_mac};
+pub use fabric::{Fabric, FabricError, PORTS};
 pub use link::{DESCRIPTORS, Link, LinkError};
 pub use page::SharedPage;

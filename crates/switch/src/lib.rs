@@ -87,7 +87,6 @@ impl Mac {
 
 impl core::fmt::Display for Mac {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let [a, b, c, d, e, f] = self.bytes();
-        write!(out, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+        ringway_wire::MacAddress(self.bytes()).fmt(out)
     }
 }
