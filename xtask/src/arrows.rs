@@ -6,6 +6,7 @@ use std::path::Path;
 /// A crate and what it may use directly. A row stands below every row it names.
 const HOUSE: &[(&str, &[&str])] = &[
     ("wire", &[]),
+    ("click-lang", &[]),
     ("mem", &[]),
     ("frame", &["wire", "mem"]),
     ("ring", &["mem"]),

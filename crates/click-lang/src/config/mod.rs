@@ -1,0 +1,22 @@
+//! Configuration strings: splitting, quoting, comments, variables.
+//!
+//! Texts are split at unquoted commas into arguments and at unquoted spaces into words. `'..'` quotes
+//! literally, `".."` with backslash escapes, and a bare `\<48 65>` gives bytes by their hexadecimal digits.
+mod assign;
+mod expand;
+mod integer;
+mod quote;
+mod scan;
+mod scope;
+mod split;
+
+pub use assign::assign_arguments;
+pub use expand::{Budget, Kind, Variables, expand, expand_at, expand_quoted};
+pub use integer::integer;
+pub use quote::{quote, quote_lines, unquote, unquote_text};
+pub use scan::{skip_comments, skip_double_quoted, skip_space};
+pub use scope::Scope;
+pub use split::{
+    is_identifier, is_word, join_arguments, parse_keyword, parse_string, parse_word, shift_word,
+    split_arguments, split_words, uncomment,
+};

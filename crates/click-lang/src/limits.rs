@@ -1,0 +1,32 @@
+/// What a configuration may cost. The defaults are far beyond any configuration known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of text, libraries included.
+    pub text: usize,
+    /// Nesting of compounds and groups, as Click bounds it.
+    pub depth: usize,
+    /// Elements, those inside compounds counted once for each use.
+    pub elements: usize,
+    /// Connections, counted likewise.
+    pub connections: usize,
+    /// Port numbers are below this.
+    pub ports: usize,
+    /// Bytes of all configuration strings and names after variables are expanded.
+    pub expansion: usize,
+    /// Diagnostics kept.
+    pub diagnostics: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            text: 64 << 20,
+            depth: 50,
+            elements: 1 << 18,
+            connections: 1 << 20,
+            ports: 1 << 16,
+            expansion: 256 << 20,
+            diagnostics: 10_000,
+        }
+    }
+}
