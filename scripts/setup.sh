@@ -46,7 +46,7 @@ fi
 
 # The toolchain is rustup's, since rust-toolchain.toml names channel, components and targets.
 if ! command -v rustup >/dev/null; then
-  if apt-cache policy rustup 2>/dev/null | grep -q 'Candidate: [0-9]'; then
+  if apt-cache policy rustup 2>/dev/null | grep 'Candidate: [0-9]' >/dev/null; then
     echo "setup: installing rustup"
     install rustup
   else
@@ -57,8 +57,10 @@ if ! command -v rustup >/dev/null; then
 fi
 cd "$(dirname "$0")/.."
 complete() {
-  cargo --version && cargo clippy --version && cargo fmt --version \
-    && rustup target list --installed | grep -q x86_64-unknown-none
+  # Read whole: in a pipe, a reader that stops early makes rustup fail.
+  local targets
+  cargo --version && cargo clippy --version && cargo fmt --version && targets=$(rustup target list --installed) \
+    && [[ $targets == *x86_64-unknown-none* ]]
 }
 if ! complete >/dev/null 2>&1; then
   echo "setup: installing the Rust toolchain named in rust-toolchain.toml"

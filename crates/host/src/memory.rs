@@ -29,7 +29,7 @@ impl Share {
     /// ours ends the process.
     fn take(bytes: u64) -> Result<Share, HostError> {
         let more = |mapped: u64| mapped.checked_add(bytes).filter(|&mapped| mapped <= MOST);
-        let taken = MAPPED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let taken = MAPPED.try_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.map(|_| Share(bytes)).map_err(|_| HostError::TooMuchMapped { len: bytes })
     }
 }

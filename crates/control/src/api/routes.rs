@@ -45,13 +45,18 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/guests/{name}/stop", post(stop_guest))
         .route("/v1/guests/{name}/exec", post(exec))
         .route("/v1/shutdown", post(shutdown))
-        .fallback(async || no(StatusCode::NOT_FOUND, "there is no such path; see /openapi.json"))
+        .fallback(async || Failure::Unknown(trouble("there is no such path; see /openapi.json")))
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(inbox)
 }
 
-fn no(status: StatusCode, error: &str) -> Response {
-    (status, Json(Trouble { error: error.into(), problems: Vec::new() })).into_response()
+fn trouble(error: impl ToString) -> Trouble {
+    Trouble { error: error.to_string(), problems: Vec::new() }
+}
+
+/// A body that is not what it should be.
+fn unread(rejection: JsonRejection) -> Failure {
+    Failure::Request(rejection.status().as_u16(), trouble(rejection.body_text()))
 }
 
 impl IntoResponse for Failure {
@@ -60,6 +65,10 @@ impl IntoResponse for Failure {
             Failure::Unknown(trouble) => (StatusCode::NOT_FOUND, trouble),
             Failure::Wrong(trouble) => (StatusCode::UNPROCESSABLE_ENTITY, trouble),
             Failure::Conflict(trouble) => (StatusCode::CONFLICT, trouble),
+            Failure::Request(status, trouble) => {
+                (StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), trouble)
+            }
+            Failure::Down => (StatusCode::SERVICE_UNAVAILABLE, trouble("the fabric is going down")),
         };
         (status, Json(trouble)).into_response()
     }
@@ -69,16 +78,15 @@ impl IntoResponse for Failure {
 async fn ask<T>(
     inbox: &Inbox,
     ask: impl FnOnce(oneshot::Sender<Result<T, Failure>>) -> Ask,
-) -> Result<T, Response> {
+) -> Result<T, Failure> {
     let (answer, answered) = oneshot::channel();
-    let down = || no(StatusCode::SERVICE_UNAVAILABLE, "the fabric is going down");
-    inbox.send(Message::Ask(ask(answer))).map_err(|_| down())?;
-    answered.await.map_err(|_| down())?.map_err(IntoResponse::into_response)
+    inbox.send(Message::Ask(ask(answer))).map_err(|_| Failure::Down)?;
+    answered.await.map_err(|_| Failure::Down)?
 }
 
 /// The fabric as a whole.
 #[utoipa::path(get, path = "/v1/fabric", responses((status = 200, body = FabricView)))]
-async fn fabric(State(inbox): State<Inbox>) -> Result<Json<FabricView>, Response> {
+async fn fabric(State(inbox): State<Inbox>) -> Result<Json<FabricView>, Failure> {
     ask(&inbox, Ask::Fabric).await.map(Json)
 }
 
@@ -91,20 +99,20 @@ async fn fabric(State(inbox): State<Inbox>) -> Result<Json<FabricView>, Response
 async fn put_fabric(
     State(inbox): State<Inbox>,
     new: Result<Json<NewFabric>, JsonRejection>,
-) -> Result<Json<Changes>, Response> {
-    let Json(new) = new.map_err(|rejection| no(rejection.status(), &rejection.body_text()))?;
+) -> Result<Json<Changes>, Failure> {
+    let Json(new) = new.map_err(unread)?;
     ask(&inbox, |answer| Ask::Become(new, answer)).await.map(Json)
 }
 
 /// Every port, in the order of the file.
 #[utoipa::path(get, path = "/v1/ports", responses((status = 200, body = Vec<PortView>)))]
-async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Response> {
+async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Failure> {
     ask(&inbox, Ask::Ports).await.map(Json)
 }
 
 /// Counters of every port. Reading them costs the data path nothing.
 #[utoipa::path(get, path = "/v1/stats", responses((status = 200, body = StatsView)))]
-async fn stats(State(inbox): State<Inbox>) -> Result<Json<StatsView>, Response> {
+async fn stats(State(inbox): State<Inbox>) -> Result<Json<StatsView>, Failure> {
     ask(&inbox, Ask::Stats).await.map(Json)
 }
 
@@ -112,13 +120,13 @@ async fn stats(State(inbox): State<Inbox>) -> Result<Json<StatsView>, Response> 
 #[utoipa::path(get, path = "/v1/switches/{name}/table",
     params(("name" = String, Path, description = "The switch")),
     responses((status = 200, body = TableView), (status = 404, body = Trouble)))]
-async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<TableView>, Response> {
+async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<TableView>, Failure> {
     ask(&inbox, |answer| Ask::Table(name, answer)).await.map(Json)
 }
 
 /// Every guest.
 #[utoipa::path(get, path = "/v1/guests", responses((status = 200, body = Vec<GuestView>)))]
-async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Response> {
+async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Failure> {
     ask(&inbox, Ask::Guests).await.map(Json)
 }
 
@@ -126,7 +134,7 @@ async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Resp
 #[utoipa::path(post, path = "/v1/guests/{name}/start",
     params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
-async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Response> {
+async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     ask(&inbox, |answer| Ask::StartGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
@@ -134,7 +142,7 @@ async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Re
 #[utoipa::path(post, path = "/v1/guests/{name}/stop",
     params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = Trouble)))]
-async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Response> {
+async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     ask(&inbox, |answer| Ask::StopGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
@@ -147,18 +155,18 @@ async fn exec(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
     exec: Result<Json<Exec>, JsonRejection>,
-) -> Result<Json<ExecView>, Response> {
-    let Json(exec) = exec.map_err(|rejection| no(rejection.status(), &rejection.body_text()))?;
+) -> Result<Json<ExecView>, Failure> {
+    let Json(exec) = exec.map_err(unread)?;
     let guest = ask(&inbox, |answer| Ask::Guest(name, answer)).await?;
     let bound = Duration::from_secs(exec.timeout.clamp(1, LONGEST));
     let ran = tokio::task::spawn_blocking(move || guest.run(&exec.command, bound)).await;
-    let conflict = |error: &dyn std::fmt::Display| no(StatusCode::CONFLICT, &error.to_string());
-    let output = ran.map_err(|error| conflict(&error))?.map_err(|error| conflict(&error))?;
+    let ran = ran.map_err(|error| Failure::Conflict(trouble(error)))?;
+    let output = ran.map_err(|error| Failure::Conflict(trouble(error)))?;
     Ok(Json(ExecView { status: output.status, text: output.text }))
 }
 
 /// Takes the fabric down. The answer comes when that is done.
 #[utoipa::path(post, path = "/v1/shutdown", responses((status = 204)))]
-async fn shutdown(State(inbox): State<Inbox>) -> Result<StatusCode, Response> {
+async fn shutdown(State(inbox): State<Inbox>) -> Result<StatusCode, Failure> {
     ask(&inbox, Ask::Shutdown).await.map(|()| StatusCode::NO_CONTENT)
 }

@@ -20,6 +20,10 @@ pub enum Failure {
     Wrong(Trouble),
     /// It can't be done as things are.
     Conflict(Trouble),
+    /// The request can't be read, for the reason that this HTTP status names.
+    Request(u16, Trouble),
+    /// The fabric is going down.
+    Down,
 }
 
 /// An answer's way back.

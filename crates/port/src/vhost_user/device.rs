@@ -77,9 +77,9 @@ impl Guest {
             ring: None,
         };
         let slots: Vec<Slot> = (0..offer.rings).map(slot).collect();
-        let pairs = slots.chunks_exact(2).zip(counters).map(|(pair, counters)| Queue {
-            rx: Box::new(VringRx::new(pair[0].published.clone(), counters.clone())),
-            tx: Box::new(VringTx::new(pair[1].published.clone(), counters)),
+        let pairs = slots.as_chunks().0.iter().zip(counters).map(|([rx, tx], counters)| Queue {
+            rx: Box::new(VringRx::new(rx.published.clone(), counters.clone())),
+            tx: Box::new(VringTx::new(tx.published.clone(), counters)),
         });
         let queues = pairs.collect();
         let memory = Arc::new(Memory::default());
@@ -227,7 +227,7 @@ impl Guest {
     /// Whether a queue pair runs.
     pub(super) fn is_up(&self) -> bool {
         let runs = |slot: &Slot| slot.ring.as_ref().is_some_and(|ring| ring.enabled);
-        self.slots.chunks_exact(2).any(|pair| pair.iter().all(runs))
+        self.slots.as_chunks::<2>().0.iter().any(|pair| pair.iter().all(runs))
     }
 
     /// A ring that its driver broke, and how.

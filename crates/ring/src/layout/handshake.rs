@@ -53,8 +53,8 @@ impl Hello {
         let mut bytes = [0; Hello::SIZE];
         put_start(&mut bytes);
         let numbers = [self.slots[0], self.slots[1], self.slot_size, self.extra, self.features, self.largest];
-        for (place, number) in bytes[12..].chunks_exact_mut(4).zip(numbers) {
-            place.copy_from_slice(&number.to_le_bytes());
+        for (place, number) in bytes[12..].as_chunks_mut().0.iter_mut().zip(numbers) {
+            *place = number.to_le_bytes();
         }
         bytes
     }
