@@ -40,7 +40,7 @@ impl Link {
     /// Notifies the other side.
     #[cold]
     pub fn kick(&self) {
-        self.kick.signal();
+        self.kick.signal_shared();
     }
 
     /// Sleeps until the other side notifies us; `false` after `timeout`.

@@ -16,10 +16,8 @@ pub enum HostError {
         error: Errno,
     },
     /// Memory that the peer could take from under us, or that blocks.
-    #[error(
-        "shared memory must be a memfd or lie on tmpfs or hugetlbfs; this file's system is of type {0:#x}"
-    )]
-    NotMemory(u64),
+    #[error("shared memory must be a memfd or lie on tmpfs or hugetlbfs")]
+    NotMemory,
     /// The file is too short.
     #[error("the file has {size} bytes, and {needed} are to be mapped")]
     TooShort {

@@ -21,9 +21,15 @@ impl EventFd {
         Ok(EventFd(rustix::event::eventfd(0, flags).named("eventfd")?))
     }
 
-    /// Wakes whoever waits.
+    /// Wakes whoever waits, by a description that nobody but us has.
     pub fn signal(&self) {
-        signal(self.0.as_fd());
+        // A full one has been signalled already.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// The same where a peer has the description too.
+    pub fn signal_shared(&self) {
+        crate::signal_shared(self.0.as_fd());
     }
 
     /// Forgets the signals so far; whether there were any.
@@ -47,22 +53,6 @@ impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-/// Writes the eight bytes that an eventfd counts; some front-ends give pipes instead, and read eight bytes
-/// too. A full one has been signalled already.
-pub fn signal(fd: BorrowedFd<'_>) {
-    let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
-}
-
-/// Whether a descriptor is an eventfd, a pipe or a socket: nothing of a file system or a device.
-pub fn is_stream(fd: BorrowedFd<'_>) -> bool {
-    use rustix::fs::FileType;
-    // Not by way of `std`, which asks with a call that a confined process may not make.
-    rustix::fs::fstat(fd).is_ok_and(|seen| {
-        let kind = FileType::from_raw_mode(seen.st_mode);
-        matches!(kind, FileType::Fifo | FileType::Socket | FileType::Unknown)
-    })
 }
 
 /// Has the descriptor never block: a peer's, on which we write.

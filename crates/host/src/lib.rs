@@ -1,6 +1,8 @@
 //! Every system call: memory, events, sockets, TAP, sandbox.
 
+mod aio;
 mod clock;
+mod closer;
 mod error;
 mod event;
 mod facts;
@@ -8,18 +10,21 @@ mod fault;
 mod grace;
 mod memory;
 mod sandbox;
+mod signal;
 mod socket;
 mod tap;
 mod thread;
 
 pub use clock::{Clock, ticks, ticks_per_second};
+pub use closer::Closer;
 pub use error::HostError;
-pub use event::{Epoll, EventFd, is_stream, set_nonblocking, signal, wait_readable};
+pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use facts::{Access, Cores, Facts, HugePages, Limit, Transparent};
 pub use fault::{catch_sigbus, losses};
 pub use grace::{grace, reclaim};
 pub use memory::{Mapping, Pages, is_lost, map_region, memfd, memfd_of};
 pub use sandbox::{Confinement, confine_data};
-pub use socket::{DESCRIPTORS, Peer, peer, receive_with, send_with, try_receive_with, try_write};
+pub use signal::{Signal, Sort, signal_shared};
+pub use socket::{DESCRIPTORS, Peer, has_name, peer, receive_with, send_with, try_receive_with, try_write};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};
 pub use thread::{allowed_cores, pin, random, spawn};

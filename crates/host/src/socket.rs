@@ -24,13 +24,25 @@ pub fn send_with(
     send(socket.as_fd(), bytes, descriptors, SendFlags::NOSIGNAL).named("sending on a socket")
 }
 
-/// Sends bytes without waiting: a message whose reader doesn't read is lost. A pipe, which some front-ends
-/// give in a socket's place, must not block.
+/// Sends bytes without waiting, on a socket or a pipe, which some front-ends give in a socket's place: a
+/// message whose reader doesn't read is lost.
 pub fn try_write(to: impl AsFd, bytes: &[u8]) {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     if let Err(Errno::NOTSOCK) = send(to.as_fd(), bytes, &[], flags) {
-        let _ = rustix::io::write(to, bytes);
+        let _ = crate::signal::write_pipe(to.as_fd(), bytes);
     }
+}
+
+/// Whether a UNIX socket, or the one it is connected with, has a name: those of
+/// [`std::os::unix::net::UnixStream::pair`] have none, and one of every two that met by a listening socket
+/// has.
+pub fn has_name(socket: impl AsFd) -> bool {
+    let has_name = |name: rustix::net::SocketAddrAny| {
+        rustix::net::SocketAddrUnix::try_from(name).map_or(true, |name| !name.is_unnamed())
+    };
+    let socket = socket.as_fd();
+    rustix::net::getsockname(socket).map_or(true, has_name)
+        || rustix::net::getpeername(socket).is_ok_and(|name| name.is_some_and(has_name))
 }
 
 fn send(
@@ -53,8 +65,8 @@ fn send(
 }
 
 /// Receives bytes and the descriptors that came with them; no bytes when the other end is closed. Waits where
-/// the socket blocks. Attack: more than `most` descriptors, to fill our table; those beyond are closed at
-/// once.
+/// the socket blocks. Attack: more than `most` descriptors, to fill our table; those beyond never come to
+/// stand in it.
 pub fn receive_with(
     socket: impl AsFd,
     bytes: &mut [u8],
@@ -81,8 +93,12 @@ fn receive(
     most: usize,
     flags: RecvFlags,
 ) -> Result<(usize, Vec<OwnedFd>), Errno> {
-    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    // Attack: descriptors whose closing takes as long as the peer likes. What the space has no room for,
+    // the kernel drops.
+    let room = if most == 0 { 0 } else { size_of::<libc::cmsghdr>() + most * size_of::<libc::c_int>() };
+    let mut space = vec![MaybeUninit::uninit(); room + align_of::<libc::cmsghdr>()];
+    let begin = space.as_ptr().align_offset(align_of::<libc::cmsghdr>());
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space[begin..begin + room]);
     let received = loop {
         match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags) {
             Err(Errno::INTR) => {}
@@ -95,7 +111,6 @@ fn receive(
             descriptors.extend(rights);
         }
     }
-    descriptors.truncate(most);
     Ok((received.bytes, descriptors))
 }
 

@@ -2,14 +2,15 @@
 //! and files would be confined too.
 
 use ringway_host::{
-    Clock, Epoll, EventFd, Mapping, catch_sigbus, confine_data, grace, map_region, memfd, receive_with,
-    send_with, spawn, wait_readable,
+    Clock, Epoll, EventFd, Mapping, Signal, catch_sigbus, confine_data, grace, map_region, memfd,
+    receive_with, send_with, spawn, wait_readable,
 };
 use ringway_mem::{Hint, Memory};
 use std::io::ErrorKind::PermissionDenied;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::sync::Arc;
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some("confined") {
@@ -106,6 +107,7 @@ fn can(ours: &UnixStream, theirs: &UnixStream, file: &OwnedFd) {
     drop(Mapping::sealed(&received[0]).expect("mapping again"));
     ours.set_nonblocking(true).expect("a socket that doesn't block");
     ours.set_nonblocking(false).expect("and does again");
+    wake();
     grace();
     assert!(Clock::new().now() > 0);
     let large = vec![1_u8; 64 << 20];
@@ -114,4 +116,15 @@ fn can(ours: &UnixStream, theirs: &UnixStream, file: &OwnedFd) {
     let pinned = ringway_host::allowed_cores().expect("cores").first().copied();
     let thread = spawn("pinned", pinned, ringway_host::allowed_cores).expect("a pinned thread");
     assert_eq!(thread.join().expect("it ends").expect("cores").first().copied(), pinned);
+}
+
+/// Wakes peers that made what they are woken by full and blocking.
+fn wake() {
+    let (event, (reader, writer)) = (EventFd::new().expect("an eventfd"), std::io::pipe().expect("a pipe"));
+    rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).expect("an eventfd takes nearly all");
+    rustix::fs::fcntl_setfl(&event, rustix::fs::OFlags::empty()).expect("it blocks now");
+    let fds = [event.as_fd(), writer.as_fd()].map(|fd| Arc::new(fd.try_clone_to_owned().expect("a copy")));
+    let signals = fds.map(|fd| Signal::of(fd).expect("an eventfd and a pipe are ways to wake somebody"));
+    (0..1000).for_each(|_| signals.iter().for_each(Signal::send));
+    assert_eq!(wait_readable(&[event.as_fd(), reader.as_fd()], None).expect("poll"), [true, true]);
 }

@@ -21,6 +21,8 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_sendmsg,
     libc::SYS_sendto,
     libc::SYS_getsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
     libc::SYS_shutdown,
     libc::SYS_close,
     libc::SYS_dup,
@@ -34,6 +36,14 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_epoll_pwait2,
     libc::SYS_ppoll,
     libc::SYS_eventfd2,
+    // Waking a peer without waiting for it.
+    libc::SYS_io_setup,
+    libc::SYS_io_submit,
+    libc::SYS_io_getevents,
+    libc::SYS_io_destroy,
+    libc::SYS_pipe2,
+    libc::SYS_tee,
+    libc::SYS_splice,
     libc::SYS_futex,
     libc::SYS_nanosleep,
     libc::SYS_clock_nanosleep,
@@ -113,6 +123,7 @@ fn rules() -> Result<Rules, BackendError> {
         libc::F_SETFL,
         libc::F_DUPFD_CLOEXEC,
         libc::F_GET_SEALS,
+        libc::F_GETPIPE_SZ,
     ];
     rules.insert(libc::SYS_fcntl, one_of(1, &commands.map(i64::from))?);
     rules.insert(libc::SYS_ioctl, one_of(1, &[libc::FIONBIO as i64])?);

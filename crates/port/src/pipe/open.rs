@@ -32,7 +32,7 @@ struct Joined {
 impl Drop for Joined {
     fn drop(&mut self) {
         self.made.memory.close();
-        self.signals.iter().for_each(EventFd::signal);
+        self.signals.iter().for_each(EventFd::signal_shared);
     }
 }
 

@@ -52,7 +52,7 @@ impl Open {
     /// Notifies the program.
     pub fn signal(&self, counters: &Counters) {
         add(&counters.interrupts, 1);
-        self.call.signal();
+        self.call.signal_shared();
     }
 }
 

@@ -4,7 +4,7 @@ use super::device::Guest;
 use super::{Config, offer};
 use crate::{Doorbell, Queue};
 use ringway_frame::{CountersRef, add};
-use ringway_host::{Clock, HostError};
+use ringway_host::{Clock, Closer, HostError, Sort};
 use ringway_vhost_user::feature::protocol;
 use ringway_vhost_user::{
     BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Packet, Session, SessionError,
@@ -17,9 +17,12 @@ use std::sync::Arc;
 /// Messages handled before others get their turn. Attack: a front-end that sends without end would keep the
 /// thread from every other port.
 const MESSAGES: usize = 64;
-/// Nanoseconds after which they get theirs even sooner. Attack: messages that change every ring, each of which
-/// waits for the turns of all workers.
+/// Nanoseconds after which they get theirs even sooner. Attack: messages that change every ring, each of
+/// which waits for the turns of all workers.
 pub(super) const SHARE: u64 = 10_000_000;
+
+/// VHOST_USER_SET_BACKEND_REQ_FD: the one message that may bring a socket.
+const CHANNEL: u32 = 21;
 
 /// Why a connection ended. The text is for people.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +36,21 @@ pub enum BackendError {
     /// The front-end asks and never reads the answers.
     #[error("the front-end does not read the answers to its messages")]
     Deaf,
+    /// It sent what only it can tell how long it takes to use.
+    #[error(
+        "the front-end sent a descriptor that is neither memory (a memfd, or a file on tmpfs or hugetlbfs) \
+         nor an eventfd, a pipe or a UNIX socket"
+    )]
+    Descriptor,
+    /// It sent a socket that is no channel for our requests. Attack: its own end of the session, or a
+    /// socket on which that is on its way, and which nobody reads: it would never be seen to go.
+    #[error(
+        "the front-end sent a socket where none belongs; kicks need an eventfd, interrupts that or a pipe"
+    )]
+    Socket,
+    /// The last front-end's such descriptors are still being closed.
+    #[error("descriptors of a former front-end can't be closed; this one may try again later")]
+    Unclosed,
     /// A ring or the memory behind it broke.
     #[error("the guest broke ring {ring}: {reason}")]
     Ring {
@@ -55,7 +73,10 @@ pub enum BackendError {
 impl BackendError {
     /// Whether the front-end or its guest broke the protocol.
     pub fn is_fault(&self) -> bool {
-        !matches!(self, BackendError::Closed | BackendError::Host(_) | BackendError::Io(_))
+        !matches!(
+            self,
+            BackendError::Closed | BackendError::Unclosed | BackendError::Host(_) | BackendError::Io(_)
+        )
     }
 }
 
@@ -83,6 +104,7 @@ pub struct Backend {
     counters: CountersRef,
     connection: Option<Connection>,
     refused: Option<SessionError>,
+    closer: Closer,
 }
 
 impl Backend {
@@ -94,7 +116,14 @@ impl Backend {
         let offer = offer::offer(&config);
         let first = counters.first().cloned().unwrap_or_else(CountersRef::private);
         let (device, queues) = Guest::new(config, &offer, doorbells, counters);
-        let backend = Backend { offer, device, counters: first, connection: None, refused: None };
+        let backend = Backend {
+            offer,
+            device,
+            counters: first,
+            connection: None,
+            refused: None,
+            closer: Closer::default(),
+        };
         (backend, queues)
     }
 
@@ -102,6 +131,9 @@ impl Backend {
     /// accepted, and there the one that is served stays, and the next waits until it is gone.
     pub fn connect(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
         self.disconnect();
+        if !self.closer.is_done() {
+            return Err(BackendError::Unclosed);
+        }
         let stream = UnixStream::from(stream);
         stream.set_nonblocking(true)?;
         self.device.attend(stream.as_fd())?;
@@ -145,11 +177,21 @@ impl Backend {
                 }
                 Err(error) => return Err(error.into()),
             };
+            let sorts = fds.iter().map(|fd| Sort::of(fd.as_fd()));
+            let socket = sorts.clone().any(|sort| sort == Some(Sort::Socket));
+            if sorts.clone().any(|sort| sort.is_none()) {
+                self.closer.close(fds);
+                return Err(BackendError::Descriptor);
+            }
             if count == 0 {
                 inbox.ended().map_err(SessionError::from)?;
                 return Err(BackendError::Closed);
             }
-            let Some(message) = inbox.filled(count, fds).map_err(SessionError::from)? else { continue };
+            let message = inbox.filled(count, fds).map_err(SessionError::from)?;
+            if socket && message.as_ref().is_none_or(|message| message.header.request != CHANNEL) {
+                return Err(BackendError::Socket);
+            }
+            let Some(message) = message else { continue };
             let outcome = session.handle(message, &mut self.device)?;
             if let Some(answer) = outcome.answer {
                 send(stream, &answer)?;
@@ -159,6 +201,7 @@ impl Backend {
                 break;
             }
         }
+        self.device.empty_channel();
         self.device.serve_control(&self.counters);
         if self.device.take_news() {
             self.config_changed();

@@ -113,7 +113,7 @@ impl Guest {
         self.add(driver, 0, command);
         driver.publish();
         assert!(driver.wants_kick(), "{command:?}");
-        ringway_host::signal(self.kick.as_fd());
+        ringway_host::signal_shared(self.kick.as_fd());
         assert!(is_readable(backend), "the kick is heard");
         backend.readable().unwrap();
         assert!(!is_readable(backend), "once");
@@ -210,7 +210,7 @@ fn a_driver_that_asks_without_end_leaves_others_their_turn() {
     std::mem::forget(guest.start(&mut backend, CONTROL, 2));
     (0..80).for_each(|number| guest.add(&mut driver, number, &[3, 0]));
     driver.publish();
-    ringway_host::signal(guest.kick.as_fd());
+    ringway_host::signal_shared(guest.kick.as_fd());
     backend.readable().unwrap();
     let answered = (0..80).filter(|number| guest.answer(*number) == 0).count();
     assert_eq!(answered, 64);
@@ -230,7 +230,7 @@ fn a_command_whose_answer_lies_nowhere_costs_the_guest_its_port() {
         let command = Buffer { address: COMMANDS, len: 2, write: false };
         driver.add(&[command, Buffer { address: SIZE, len: 1, write: true }], None).unwrap();
         driver.publish();
-        ringway_host::signal(guest.kick.as_fd());
+        ringway_host::signal_shared(guest.kick.as_fd());
         let error = backend.readable().unwrap_err();
         assert!(error.to_string().contains("ring 2"), "{error}");
         assert!(backend.fd().is_none());
@@ -243,13 +243,12 @@ fn descriptors_that_do_not_notify_are_refused() {
     let (mut backend, _queues, _) = port(1);
     let guest = Guest::new(false);
     let mut front = guest.start(&mut backend, CONTROL, 2);
-    let zero = || Some(OwnedFd::from(File::options().read(true).write(true).open("/dev/zero").unwrap()));
     let file = || Some(copy(&guest.file));
+    let pipe = || Some(OwnedFd::from(std::io::pipe().unwrap().0));
     for ring in [1, 2] {
         let vrings = [
-            Vring { kick: zero(), ..guest.vring(ring, 0) },
             Vring { kick: file(), ..guest.vring(ring, 0) },
-            Vring { call: zero(), ..guest.vring(ring, 0) },
+            Vring { kick: pipe(), ..guest.vring(ring, 0) },
             Vring { call: file(), ..guest.vring(ring, 0) },
         ];
         for vring in vrings {
@@ -258,9 +257,9 @@ fn descriptors_that_do_not_notify_are_refused() {
         }
     }
     // A descriptor that is readable for ever is heard once.
-    let (reader, writer) = std::io::pipe().unwrap();
-    ringway_host::signal(writer.as_fd());
-    front.start(Vring { kick: Some(reader.into()), ..guest.vring(2, 0) }).unwrap();
+    let kick = EventFd::new().unwrap();
+    kick.signal();
+    front.start(Vring { kick: Some(kick.into_fd()), ..guest.vring(2, 0) }).unwrap();
     std::mem::forget(front);
     backend.readable().unwrap();
     assert!(!is_readable(&backend));

@@ -8,7 +8,7 @@ use super::vring::{Vring, VringError, VringState};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
-use ringway_host::{Epoll, HostError};
+use ringway_host::{Epoll, HostError, Sort};
 use ringway_mem::{Memory, Published, Region};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Device, Kick, MemoryRegion, Offer, Packet, Refused, Ring, SharedRegion};
@@ -20,6 +20,8 @@ const DESC_F_USED: u16 = 1 << 15;
 /// What the session's thread waits for.
 const SOCKET: u64 = 0;
 const KICK: u64 = 1;
+/// Reads of the channel at one time.
+const CHANNEL: usize = 16;
 
 /// One ring: what workers see of it, and what the front-end said.
 struct Slot {
@@ -250,6 +252,15 @@ impl Guest {
         }
     }
 
+    /// Reads what comes on the channel and forgets it. Attack: the front-end's end of the session, on its way through a
+    /// socket that nobody reads, stays open though the front-end is gone.
+    pub(super) fn empty_channel(&self) {
+        let Some(channel) = &self.channel else { return };
+        let mut bytes = [0; 256];
+        let mut read = || ringway_host::try_receive_with(channel.as_fd(), &mut bytes, 0);
+        let _ = (0..CHANNEL).map(|_| read()).find(|read| !matches!(read, Ok(Some((1.., _)))));
+    }
+
     /// Publishes a ring as it is now known; when this returns no worker uses it as it was before.
     fn publish(&mut self, index: usize) -> Result<(), Refused> {
         let vring = self.describe(index).map_err(|error| Refused(format!("ring {index}: {error}")))?;
@@ -353,20 +364,14 @@ impl Guest {
     }
 }
 
-/// Refuses descriptors that notify, either way, unless they are eventfds, pipes or sockets. Attack: a write
-/// to a file on a file system of the peer's own, or asking whether it is readable, lasts as long as the peer
-/// likes.
-fn check_notifiers(ring: &Ring) -> Result<(), Refused> {
-    let kick = match &ring.kick {
-        Kick::Fd(kick) => Some(kick),
-        Kick::Poll | Kick::Unset => None,
-    };
-    let other = |fd: &&Arc<OwnedFd>| !ringway_host::is_stream(fd.as_fd());
-    match [kick, ring.call.as_ref(), ring.err.as_ref()].into_iter().flatten().find(other) {
-        Some(_) => {
-            Err(Refused("a descriptor for kicks or interrupts is neither an eventfd nor a pipe".into()))
+/// Refuses a descriptor for kicks unless it is an eventfd. Attack: a pipe that nobody reads is full one day and wakes
+/// nobody any more; a socket may be the front-end's own end of the session, which would never be seen to close.
+fn check_kick(ring: &Ring) -> Result<(), Refused> {
+    match &ring.kick {
+        Kick::Fd(kick) if Sort::of(kick.as_fd()) != Some(Sort::Counter) => {
+            Err(Refused("the descriptor for kicks is no eventfd".into()))
         }
-        None => Ok(()),
+        Kick::Fd(_) | Kick::Poll | Kick::Unset => Ok(()),
     }
 }
 
@@ -415,7 +420,7 @@ impl Device for Guest {
     }
 
     fn start(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
-        check_notifiers(ring)?;
+        check_kick(ring)?;
         let position = self.position(ring);
         let is_control = self.control_ring() == Some(index);
         if is_control {
@@ -435,7 +440,7 @@ impl Device for Guest {
     }
 
     fn update(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
-        check_notifiers(ring)?;
+        check_kick(ring)?;
         self.slots[index].ring = Some(ring.clone());
         self.publish(index)?;
         self.listen(index, ring)
@@ -472,10 +477,13 @@ impl Device for Guest {
     }
 
     fn set_channel(&mut self, channel: OwnedFd) {
-        // Attack: what is written there must not wait for the peer. Nothing is sent to what isn't a way to
-        // somebody.
-        let usable = ringway_host::is_stream(channel.as_fd())
-            && ringway_host::set_nonblocking(channel.as_fd()).is_ok();
+        // Attack: the front-end's own end of the session, or of another, which would never be seen to close. Those have
+        // names, by which they met; the two ends of a channel have none.
+        let usable = match Sort::of(channel.as_fd()) {
+            Some(Sort::Socket) => !ringway_host::has_name(channel.as_fd()),
+            Some(Sort::Pipe) => true,
+            Some(Sort::Memory | Sort::Counter) | None => false,
+        };
         self.channel = usable.then_some(channel);
     }
 

@@ -9,7 +9,7 @@ use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Packet, Request, SharedRegion, VringAddr, VringFd, VringState};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -161,6 +161,74 @@ fn repeated_messages_hold_one_descriptor_each() {
     assert_eq!(backend.state(), State::Up);
     // Other tests open and close descriptors meanwhile, so only a flood would be seen.
     assert!(open() < before + 1000);
+}
+
+#[test]
+fn a_descriptor_that_only_its_file_system_knows_costs_the_session() {
+    let (mut backend, _queues, counters) = port();
+    for place in ["/proc/self/exe", "/dev/zero", "/"] {
+        let file = || OwnedFd::from(std::fs::File::open(place).unwrap());
+        let requests = [
+            Request::SetMemTable(vec![SharedRegion { region: region(0, SIZE, 0), fd: file() }]),
+            Request::SetVringKick(VringFd { index: 0, fd: Some(file()) }),
+            Request::SetVringErr(VringFd { index: 0, fd: Some(file()) }),
+        ];
+        for request in requests {
+            let stream = connect(&mut backend);
+            let packet = request.encode(false);
+            send(&stream, &packet, packet.bytes.len());
+            assert!(matches!(backend.readable(), Err(BackendError::Descriptor)), "{place}");
+            // Closed on another thread, which takes a moment; until then nobody is served.
+            while matches!(backend.connect(UnixStream::pair().unwrap().0.into()), Err(BackendError::Unclosed))
+            {
+                std::thread::yield_now();
+            }
+        }
+    }
+    assert_eq!(counters.faults.load(Relaxed), 9);
+}
+
+/// Two ends of a connection that has a name, as every one to a port's socket has.
+fn met() -> (UnixStream, UnixStream) {
+    let path = std::env::temp_dir().join(format!(
+        "ringway-met-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).unwrap();
+    let theirs = UnixStream::connect(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    (listener.accept().unwrap().0, theirs)
+}
+
+#[test]
+fn a_front_end_that_gives_us_its_own_end_is_seen_to_go() {
+    let agreed = protocol::BACKEND_REQ;
+    for way in 0..4 {
+        let (mut backend, _queues, _) = port();
+        let (ours, theirs) = met();
+        backend.connect(ours.into()).unwrap();
+        let send = |request: Request| {
+            let packet = request.encode(false);
+            send(&theirs, &packet, packet.bytes.len());
+        };
+        send(Request::SetFeatures(virtio::VERSION_1 | virtio::PROTOCOL_FEATURES));
+        send(Request::SetProtocolFeatures(agreed));
+        let (channel, other) = UnixStream::pair().unwrap();
+        match way {
+            0 => send(Request::SetVringKick(VringFd { index: 1, fd: Some(copy(&theirs)) })),
+            1 => send(Request::SetVringCall(VringFd { index: 1, fd: Some(copy(&theirs)) })),
+            2 => send(Request::SetBackendReqFd(copy(&theirs))),
+            _ => {
+                send(Request::SetBackendReqFd(channel.into()));
+                ringway_host::send_with(other.as_fd(), b"x", &[theirs.as_fd()]).unwrap();
+            }
+        }
+        drop((theirs, other));
+        let ended = (0..10).any(|_| backend.readable().is_err());
+        assert!(ended, "{way}");
+    }
 }
 
 /// Workers whose turns last long.

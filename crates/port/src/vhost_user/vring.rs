@@ -5,6 +5,7 @@ mod test;
 
 use super::rarp::Rarp;
 use ringway_frame::{Caps, Counters, LARGEST, Needs, Reason, add};
+use ringway_host::Signal;
 use ringway_mem::{Kept, Memory};
 use ringway_ring::{Policy, View};
 use ringway_vhost_user::feature::virtio;
@@ -12,7 +13,7 @@ use ringway_vhost_user::{Kick, Ring as Said};
 use ringway_virtq::{
     Areas, Cursor, Demand, Layout, LayoutError, PackedRing, QueueError, Ring, Signals, SplitRing,
 };
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -35,6 +36,9 @@ pub(super) enum VringError {
     /// Its address is nowhere.
     #[error("the {0} lies outside the memory that was shared")]
     Outside(&'static str),
+    /// What it says of interrupts or errors is no way to tell anybody.
+    #[error("a descriptor for interrupts or errors is neither an eventfd nor a pipe")]
+    Signal,
     /// Its parts don't make a ring.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -88,8 +92,8 @@ pub(super) struct Vring {
     descriptors: Kept,
     driver: Kept,
     device: Kept,
-    call: Option<Arc<OwnedFd>>,
-    err: Option<Arc<OwnedFd>>,
+    call: Option<Signal>,
+    err: Option<Signal>,
     state: Arc<VringState>,
     /// Whether frames pass.
     pub(super) enabled: bool,
@@ -126,10 +130,11 @@ impl Vring {
         let lengths = layout.lengths()?;
         let at = said.addresses.ok_or(VringError::Unplaced)?;
         let keep = |address, len, what| memory.keep_user(address, len).ok_or(VringError::Outside(what));
-        for fd in [&said.call, &said.err].into_iter().flatten() {
-            // Attack: a full pipe or counter would have the worker wait for the peer. One that refuses is not used.
-            let _ = ringway_host::set_nonblocking(fd.as_fd());
-        }
+        // Attack: a full pipe or counter would have the worker wait for the peer.
+        let signal = |fd: &Option<Arc<OwnedFd>>| match fd {
+            Some(fd) => Signal::of(fd.clone()).map(Some).ok_or(VringError::Signal),
+            None => Ok(None),
+        };
         let mergeable = has(virtio::NET_MRG_RXBUF);
         let header = if mergeable || has(virtio::VERSION_1) { HEADER } else { LEGACY_HEADER };
         let vring = Vring {
@@ -139,8 +144,8 @@ impl Vring {
             descriptors: keep(at.descriptors, lengths.descriptors, "descriptor area")?,
             driver: keep(at.available, lengths.driver, "available ring")?,
             device: keep(at.used, lengths.device, "used ring")?,
-            call: said.call.clone(),
-            err: said.err.clone(),
+            call: signal(&said.call)?,
+            err: signal(&said.err)?,
             state: state.clone(),
             enabled: said.enabled,
             polled: matches!(said.kick, Kick::Poll),
@@ -226,7 +231,7 @@ impl Vring {
         self.state.fault.store(error as u8, Ordering::Release);
         add(&counters.faults, 1);
         if let Some(err) = &self.err {
-            ringway_host::signal(err.as_fd());
+            err.send();
         }
         match error {
             QueueError::Address | QueueError::Miss => Reason::BadAddress,
@@ -242,7 +247,7 @@ impl Vring {
         device: &'a mut D,
         counters: &'a Counters,
     ) -> Peer<'a, 't, D> {
-        Peer { ring, device, call: self.call.as_deref(), counters }
+        Peer { ring, device, call: self.call.as_ref(), counters }
     }
 }
 
@@ -282,7 +287,7 @@ fn collect(features: u64, table: &[(u64, Needs)]) -> Needs {
 pub(super) struct Peer<'a, 't, D> {
     ring: &'a Ring<'t>,
     device: &'a mut D,
-    call: Option<&'a OwnedFd>,
+    call: Option<&'a Signal>,
     counters: &'a Counters,
 }
 
@@ -298,7 +303,7 @@ impl<D: Signals> View for Peer<'_, '_, D> {
     fn notify(&mut self, ask: bool) -> bool {
         let wanted = self.device.wants_interrupt(self.ring);
         let Some(call) = self.call.filter(|_| wanted || !ask) else { return false };
-        ringway_host::signal(call.as_fd());
+        call.send();
         add(&self.counters.interrupts, 1);
         true
     }

@@ -1,0 +1,187 @@
+//! Descriptors that others gave us: what they are, and how to wake somebody by them.
+
+use crate::aio;
+use rustix::io::Errno;
+use rustix::net::AddressFamily;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+use std::cell::OnceCell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// What eventfds count by, and what front-ends with a pipe in an eventfd's place read.
+const ONE: [u8; 8] = 1_u64.to_ne_bytes();
+
+/// Kinds of descriptors on which no call of ours waits for a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Memory: a memfd, or a file on tmpfs or hugetlbfs.
+    Memory,
+    /// An eventfd.
+    Counter,
+    /// A pipe's end.
+    Pipe,
+    /// A UNIX socket.
+    Socket,
+}
+
+impl Sort {
+    /// The kind of a descriptor; `None` for any other.
+    ///
+    /// Attack: a file on a file system that the peer serves itself. Asking that about the file, polling,
+    /// writing or closing it lasts as long as the peer likes. So every question here is one that the kernel
+    /// answers without the file's system.
+    pub fn of(fd: BorrowedFd<'_>) -> Option<Sort> {
+        if rustix::fs::fcntl_get_seals(fd).is_ok() {
+            return Some(Sort::Memory);
+        }
+        match rustix::net::sockopt::socket_domain(fd) {
+            Ok(AddressFamily::UNIX) => return Some(Sort::Socket),
+            // Attack: closing a TCP socket lasts as long as its peer had it linger.
+            Ok(_) => return None,
+            Err(_) => {}
+        }
+        if rustix::pipe::fcntl_getpipe_size(fd).is_ok() {
+            return Some(Sort::Pipe);
+        }
+        aio::is_eventfd(fd).unwrap_or_else(|| is_anonymous(fd)).then_some(Sort::Counter)
+    }
+}
+
+/// Whether there is no file of any kind behind a descriptor, as there is none behind an eventfd.
+fn is_anonymous(fd: BorrowedFd<'_>) -> bool {
+    // Not by way of `std`, which asks with a call that a confined process may not make.
+    let mode = rustix::fs::fstat(fd).map(|seen| rustix::fs::FileType::from_raw_mode(seen.st_mode));
+    mode == Ok(rustix::fs::FileType::Unknown)
+}
+
+/// Wakes whoever waits for an eventfd whose description others share. Never waits: a full one was signalled
+/// already.
+pub fn signal_shared(fd: BorrowedFd<'_>) {
+    if aio::signal(fd).is_none() {
+        let _ = rustix::io::write(fd, &ONE);
+    }
+}
+
+/// A peer's descriptor by which it is woken. Waking never waits.
+#[derive(Debug)]
+pub struct Signal {
+    fd: Arc<OwnedFd>,
+    is_pipe: bool,
+}
+
+impl Signal {
+    /// `None` for what is neither an eventfd nor a pipe.
+    pub fn of(fd: Arc<OwnedFd>) -> Option<Signal> {
+        match Sort::of(fd.as_fd())? {
+            Sort::Counter => Some(Signal { fd, is_pipe: false }),
+            Sort::Pipe => Some(Signal { fd, is_pipe: true }),
+            Sort::Memory | Sort::Socket => None,
+        }
+    }
+
+    /// Wakes the peer.
+    pub fn send(&self) {
+        if self.is_pipe { signal_pipe(self.fd.as_fd()) } else { signal_shared(self.fd.as_fd()) }
+    }
+}
+
+/// A pipe of this thread's own, to copy from.
+struct Well {
+    reader: OwnedFd,
+    _writer: OwnedFd,
+}
+
+thread_local! {
+    static WELL: OnceCell<Option<Well>> = const { OnceCell::new() };
+}
+
+fn well(bytes: &[u8]) -> Option<Well> {
+    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
+    let written = rustix::io::write(&writer, bytes);
+    (written == Ok(bytes.len())).then_some(Well { reader, _writer: writer })
+}
+
+/// Attack: a pipe that its reader made block, and filled. Unlike a write, a copy from a pipe of ours heeds
+/// a flag of the call's own (tee(2)).
+fn signal_pipe(fd: BorrowedFd<'_>) {
+    let copy = |well: &Well| rustix::pipe::tee(&well.reader, fd, ONE.len(), SpliceFlags::NONBLOCK);
+    let _ = WELL.try_with(|own| own.get_or_init(|| well(&ONE)).as_ref().map(copy));
+}
+
+/// Writes to a pipe without waiting: what finds no room is lost.
+pub(crate) fn write_pipe(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+    let well = well(bytes).ok_or(Errno::MFILE)?;
+    rustix::pipe::splice(&well.reader, None, fd, None, bytes.len(), SpliceFlags::NONBLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EventFd;
+    use rustix::fs::OFlags;
+    use std::io::Read;
+
+    /// As a peer does it that shares the description.
+    fn make_blocking(fd: BorrowedFd<'_>) {
+        let flags = rustix::fs::fcntl_getfl(fd).unwrap();
+        rustix::fs::fcntl_setfl(fd, flags - OFlags::NONBLOCK).unwrap();
+    }
+
+    fn shared(fd: BorrowedFd<'_>) -> Signal {
+        Signal::of(Arc::new(fd.try_clone_to_owned().unwrap())).unwrap()
+    }
+
+    #[test]
+    fn a_full_eventfd_that_blocks_holds_nobody() {
+        let event = EventFd::new().unwrap();
+        let signal = shared(event.as_fd());
+        make_blocking(event.as_fd());
+        rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        (0..1000).for_each(|_| signal.send());
+        assert!(event.clear());
+        // Nothing is there now, so reading it would wait.
+        crate::set_nonblocking(event.as_fd()).unwrap();
+        assert!(!event.clear());
+        signal.send();
+        assert!(event.clear());
+    }
+
+    #[test]
+    fn a_full_pipe_that_blocks_holds_nobody() {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let signal = shared(writer.as_fd());
+        signal.send();
+        let mut bytes = [0; 8];
+        reader.read_exact(&mut bytes).unwrap();
+        assert_eq!(u64::from_ne_bytes(bytes), 1);
+        (0..100_000).for_each(|_| signal.send());
+        reader.read_exact(&mut bytes).unwrap();
+        assert_eq!(u64::from_ne_bytes(bytes), 1);
+        drop(reader);
+        signal.send();
+    }
+
+    #[test]
+    fn descriptors_are_what_they_are() {
+        let sort = |fd: &dyn AsFd| Sort::of(fd.as_fd());
+        let event = EventFd::new().unwrap();
+        assert_eq!(sort(&event), Some(Sort::Counter));
+        assert!(!event.clear(), "asking signals nobody");
+        assert_eq!(sort(&crate::memfd("test", 4096).unwrap()), Some(Sort::Memory));
+        let (reader, writer) = std::io::pipe().unwrap();
+        assert_eq!((sort(&reader), sort(&writer)), (Some(Sort::Pipe), Some(Sort::Pipe)));
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(sort(&socket), Some(Sort::Socket));
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let others: [&dyn AsFd; 4] = [
+            &tcp,
+            &std::fs::File::open("/proc/self/exe").unwrap(),
+            &std::fs::File::open("/dev/zero").unwrap(),
+            &crate::Epoll::new().unwrap(),
+        ];
+        for other in others {
+            assert_eq!(sort(other), None);
+            assert!(Signal::of(Arc::new(other.as_fd().try_clone_to_owned().unwrap())).is_none());
+        }
+    }
+}
