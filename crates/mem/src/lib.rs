@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+pub mod iotlb;
 mod memory;
 mod span;
 mod translate;

@@ -191,6 +191,31 @@ impl Memory {
         Some(Kept { pointer: span.pointer(), len, memory: self.clone() })
     }
 
+    /// The region that holds all of `len` bytes at the front-end's own address `user`, and where in it they begin.
+    pub(crate) fn locate_user(&self, user: u64, len: u64) -> Option<(u16, u64)> {
+        self.regions.iter().enumerate().find_map(|(index, region)| {
+            let offset = user.checked_sub(region.user)?;
+            // There are fewer than 2^16.
+            (offset < region.len && region.len - offset >= len).then_some((index as u16, offset))
+        })
+    }
+
+    /// Our address of byte `offset` of a region, if `len` bytes are there.
+    pub(crate) fn base_at(&self, region: u16, offset: u64, len: u64) -> Option<NonNull<u8>> {
+        let region = self.regions.get(usize::from(region))?;
+        if offset >= region.len || region.len - offset < len {
+            return None;
+        }
+        // SAFETY: `offset` lies within the region.
+        Some(unsafe { region.host.add(offset as usize) })
+    }
+
+    /// `len` bytes of a region from `offset` on, kept together with the memory.
+    pub(crate) fn keep_at(self: &Arc<Memory>, region: u16, offset: u64, len: u32) -> Option<Kept> {
+        let pointer = self.base_at(region, offset, len.into())?;
+        Some(Kept { pointer, len, memory: self.clone() })
+    }
+
     /// `len` bytes at the front-end's own address `user`, if one region holds them all. Rings are named this way.
     pub fn user_span(&self, user: u64, len: u32) -> Option<SpanMut<'_>> {
         self.regions.iter().find_map(|region| within(region, user.checked_sub(region.user)?, len))

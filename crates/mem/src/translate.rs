@@ -20,6 +20,10 @@ pub trait Translate<'t> {
 
     /// Bytes to write.
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault>;
+
+    /// These bytes will be read or written next: what is not known of them is to be asked for, together with what
+    /// was found missing before.
+    fn want(&mut self, _address: u64, _len: u32, _write: bool) {}
 }
 
 /// Guest-physical addresses: no IOMMU.

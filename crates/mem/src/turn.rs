@@ -33,7 +33,10 @@ impl Reader {
         let slot = SLOTS.iter().position(|slot| {
             slot.0.compare_exchange(FREE, QUIET, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         })?;
-        Some(Reader { slot, number: QUIET, _not_sync: PhantomData })
+        // So that no two turns have the same number, whoever took the slot before.
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let number = SERIAL.fetch_add(1, Ordering::Relaxed) << 40;
+        Some(Reader { slot, number, _not_sync: PhantomData })
     }
 
     /// Begins a turn, which ends when the next one begins or at [`Reader::rest`]. `now` is the time in nanoseconds
@@ -44,7 +47,7 @@ impl Reader {
         // before it is the replacer's work, which makes every thread run a full barrier (`host::grace`).
         SLOTS[self.slot].0.store(self.number, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
-        Turn { now, _reader: PhantomData }
+        Turn { now, number: self.number, _reader: PhantomData }
     }
 
     /// Ends the last turn; until the next, replacers need not wait for this thread.
@@ -64,7 +67,16 @@ impl Drop for Reader {
 pub struct Turn<'r> {
     /// The time of this turn in nanoseconds, of a clock that never goes back.
     pub now: u64,
+    number: u64,
     _reader: PhantomData<&'r mut Reader>,
+}
+
+impl Turn<'_> {
+    /// A number that no other turn has, of any thread; never 0.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 /// The turns that were under way at one moment.
