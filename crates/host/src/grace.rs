@@ -1,6 +1,6 @@
 //! Waiting until no turn can see what was replaced.
 
-use ringway_mem::{Retired, Snapshot};
+use ringway_mem::{Orphans, Retired, Snapshot};
 use rustix::thread::CpuSet;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -47,6 +47,7 @@ fn visit_cores() {
 /// Waits until every turn that was under way has ended. Not for a thread in a turn of its own: it would wait
 /// for itself.
 pub fn grace() {
+    let orphans = Orphans::take();
     barrier();
     let snapshot = Snapshot::take();
     let mut round = 0_u32;
@@ -60,6 +61,8 @@ pub fn grace() {
             std::thread::sleep(Duration::from_micros(50));
         }
     }
+    // SAFETY: since they were taken every thread ran a barrier, and the turns then under way have passed.
+    unsafe { orphans.free() };
 }
 
 /// Waits until nobody reads a replaced value any more, and gives it back.
@@ -104,6 +107,22 @@ mod tests {
             stop.store(true, Ordering::Relaxed);
         });
         assert_eq!(freed.load(Ordering::SeqCst), 198);
+    }
+
+    #[test]
+    fn what_a_turn_reads_outlives_the_cell() {
+        let freed = Arc::new(AtomicU64::new(0));
+        let mut reader = Reader::register().unwrap();
+        let turn = reader.turn(0);
+        let published = Published::new(Arc::new(Loud(freed.clone(), [7; 64])));
+        let value = published.read(&turn);
+        drop(published);
+        assert_eq!((value.1, freed.load(Ordering::SeqCst)), ([7; 64], 0));
+        reader.rest();
+        // Another test's grace may have them in hand.
+        while freed.load(Ordering::SeqCst) == 0 {
+            grace();
+        }
     }
 
     #[test]

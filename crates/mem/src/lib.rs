@@ -9,12 +9,14 @@ extern crate alloc;
 
 pub mod iotlb;
 mod memory;
+mod orphan;
 mod span;
 mod translate;
 mod turn;
 mod words;
 
 pub use memory::{Hint, Kept, Memory, MemoryError, REGIONS, Region};
+pub use orphan::Orphans;
 pub use span::{Span, SpanMut, copy};
 pub use translate::{Direct, Fault, Translate};
 pub use turn::{Published, READERS, Reader, Retired, Snapshot, Turn};

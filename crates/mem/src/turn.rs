@@ -1,5 +1,6 @@
 //! The turn as grace period: readers store a number, replacers wait for it to move.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering, compiler_fence};
@@ -100,7 +101,7 @@ impl Snapshot {
 
 /// A value that workers read without a lock and that others replace.
 #[derive(Debug)]
-pub struct Published<T> {
+pub struct Published<T: Send + Sync + 'static> {
     pointer: AtomicPtr<T>,
     _owns: PhantomData<Arc<T>>,
 }
@@ -114,7 +115,8 @@ impl<T: Send + Sync> Published<T> {
     /// The value, for as long as the turn lasts.
     pub fn read<'t>(&self, _turn: &'t Turn<'_>) -> &'t T {
         // SAFETY: the pointer came from `Arc::into_raw`, and its replacer frees it only after this turn has ended
-        // (`Retired::into_inner`'s contract), which the borrow of the turn outlives.
+        // (`Retired::into_inner`'s contract, or `Orphans::free`'s if the cell is dropped), which the borrow of the turn
+        // outlives.
         unsafe { &*self.pointer.load(Ordering::Acquire) }
     }
 
@@ -126,11 +128,12 @@ impl<T: Send + Sync> Published<T> {
     }
 }
 
-impl<T> Drop for Published<T> {
+impl<T: Send + Sync + 'static> Drop for Published<T> {
     fn drop(&mut self) {
-        // SAFETY: from `Arc::into_raw`; `&mut self` shows that nobody reads through this cell any more, and a borrow
-        // that a turn still holds came from a reader that keeps the cell alive for its turn.
-        drop(unsafe { Arc::from_raw(self.pointer.load(Ordering::Acquire)) });
+        // SAFETY: from `Arc::into_raw`; `&mut self` shows that nobody takes it out after this.
+        let value = unsafe { Arc::from_raw(self.pointer.load(Ordering::Acquire)) };
+        // What was read of it lives as long as its turn, not as long as the cell.
+        crate::orphan::leave(Box::new(value));
     }
 }
 

@@ -1,0 +1,50 @@
+//! Values whose cell was dropped while turns may still read them.
+
+use alloc::boxed::Box;
+use core::any::Any;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+struct Node {
+    next: *mut Node,
+    _value: Box<dyn Any + Send>,
+}
+
+static FIRST: AtomicPtr<Node> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Keeps a value until somebody who waits for turns frees it.
+pub(crate) fn leave(value: Box<dyn Any + Send>) {
+    let node = Box::into_raw(Box::new(Node { next: core::ptr::null_mut(), _value: value }));
+    let mut first = FIRST.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: from `Box::into_raw`, and nobody else has it before it is in the list.
+        unsafe { (*node).next = first };
+        match FIRST.compare_exchange_weak(first, node, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => first = now,
+        }
+    }
+}
+
+/// Values of cells that were dropped, taken out of everyone's sight; leaked unless freed.
+#[derive(Debug)]
+pub struct Orphans(*mut Node);
+
+impl Orphans {
+    /// All there are now.
+    pub fn take() -> Orphans {
+        Orphans(FIRST.swap(core::ptr::null_mut(), Ordering::AcqRel))
+    }
+
+    /// Frees them.
+    ///
+    /// # Safety
+    /// Since they were taken, every thread has run a full barrier, and a [`crate::Snapshot`] taken after it has passed.
+    pub unsafe fn free(self) {
+        let mut next = self.0;
+        while !next.is_null() {
+            // SAFETY: each node came from `Box::into_raw` in `leave`, and taking the list made it ours alone.
+            let node = unsafe { Box::from_raw(next) };
+            next = node.next;
+        }
+    }
+}
