@@ -11,11 +11,20 @@ extern crate alloc;
 
 pub mod config;
 mod diagnostic;
+mod elaborate;
+mod environment;
 mod graph;
 mod landmark;
+mod lexer;
 mod limits;
+mod parse;
+mod source;
+mod tree;
+mod unparse;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use environment::{Anything, Environment};
 pub use graph::{Connection, Element, Graph, Port, Requirement};
 pub use landmark::Landmark;
 pub use limits::Limits;
+pub use source::{Parsed, Source};

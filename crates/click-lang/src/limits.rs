@@ -3,8 +3,10 @@
 pub struct Limits {
     /// Bytes of text, libraries included.
     pub text: usize,
-    /// Nesting of compounds and groups, as Click bounds it.
+    /// Nesting of compounds and groups in the text, as Click bounds it.
     pub depth: usize,
+    /// Nesting of compounds that use compounds.
+    pub expansion_depth: usize,
     /// Elements, those inside compounds counted once for each use.
     pub elements: usize,
     /// Connections, counted likewise.
@@ -20,8 +22,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            text: 64 << 20,
+            text: 16 << 20,
             depth: 50,
+            expansion_depth: 200,
             elements: 1 << 18,
             connections: 1 << 20,
             ports: 1 << 16,

@@ -10,10 +10,12 @@ mod scan;
 mod scope;
 mod split;
 
+pub(crate) use assign::REST;
 pub use assign::assign_arguments;
 pub use expand::{Budget, Kind, Variables, expand, expand_at, expand_quoted};
 pub use integer::integer;
 pub use quote::{quote, quote_lines, unquote, unquote_text};
+pub(crate) use scan::is_space;
 pub use scan::{skip_comments, skip_double_quoted, skip_space};
 pub use scope::Scope;
 pub use split::{

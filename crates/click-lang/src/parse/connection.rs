@@ -1,0 +1,73 @@
+use super::Parser;
+use super::element::Item;
+use crate::lexer::Token;
+use alloc::format;
+use alloc::vec::Vec;
+
+impl Parser<'_> {
+    /// A chain of element sets, or a single one.
+    pub(super) fn connection(&mut self) {
+        let mut previous: Vec<Item> = Vec::new();
+        let mut connector = Token::Arrow;
+        while let Some(items) = self.element_set(previous.is_empty()) {
+            if previous.is_empty() {
+                self.check_useless(&items, false);
+            } else {
+                self.connect_all(&previous, &items, connector);
+            }
+            previous = items;
+            match self.connector() {
+                Some(token) => connector = token,
+                None => break,
+            }
+        }
+        self.check_useless(&previous, true);
+        let output = self.compound().names.get("output").copied();
+        self.last_connection_ends_output = match &previous[..] {
+            [only] => Some(only.node) == output,
+            _ => false,
+        };
+    }
+
+    /// The arrow that goes on with the chain; takes the semicolon that ends it.
+    fn connector(&mut self) -> Option<Token> {
+        loop {
+            let lexeme = self.lex();
+            match lexeme.token {
+                Token::Char(',') | Token::DoubleColon if self.is_tool() => {
+                    self.error(format!("syntax error before '{}'", lexeme.text));
+                }
+                Token::Char(',') | Token::DoubleColon => self.syntax_error(&lexeme),
+                token if token.is_connector() => return Some(token),
+                Token::Char(';') | Token::End => return None,
+                Token::Identifier
+                | Token::Char('{' | '}' | '[' | ')')
+                | Token::DoubleBar
+                | Token::Elementclass
+                | Token::Require
+                | Token::Provide
+                | Token::Define => {
+                    self.unlex(lexeme);
+                    return None;
+                }
+                token => {
+                    self.syntax_error(&lexeme);
+                    if !matches!(token, Token::Char(_)) {
+                        self.unlex(lexeme);
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn check_useless(&mut self, items: &[Item], output: bool) {
+        if items.iter().any(|item| item.ports(output).given()) {
+            self.error(if output {
+                "output ports ignored at end of chain"
+            } else {
+                "input ports ignored at start of chain"
+            });
+        }
+    }
+}
