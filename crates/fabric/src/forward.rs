@@ -1,15 +1,15 @@
 //! One burst from its source to its destinations: take, look up, sort, reserve, copy, release, publish.
 
+mod flood;
 #[cfg(test)]
 mod tests;
 
-use crate::world::{Port, RxSlot, Switch, Target, World};
+use crate::world::{Port, RxSlot, Target, World};
 use arrayvec::ArrayVec;
 use ringway_frame::{BURST, Burst, Caps, CountersRef, Needs, Reason, RxQueue, Storage, TxQueue, add};
 use ringway_mem::Turn;
 use ringway_port::offload::{Completed, Completer, Outcome, Whole};
 use ringway_switch::{FlowHash, INVALID, List, NOWHERE, PortId, Run, Sorter, Verdicts};
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, TryLockError};
 
 /// Length of an Ethernet header; shorter frames are no frames.
@@ -25,8 +25,19 @@ pub struct Source {
     pub queue: u16,
     /// Its counters.
     pub counters: CountersRef,
-    /// Since when its first frame has waited for a full destination.
-    pub waiting: Option<u64>,
+    /// While its first frame waits for a full destination.
+    pub waiting: Option<Waiting>,
+    /// Ports of the switch that have its first frame already, which is flooded in several turns.
+    pub flooded: usize,
+}
+
+/// A frame waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Since when.
+    since: u64,
+    /// When it was last found to.
+    last: u64,
 }
 
 /// What came of serving a source.
@@ -105,20 +116,20 @@ impl<'w> Open<'w> {
         self.fits = self.queue.reserve(turn, burst, frames).min(frames.len());
     }
 
-    /// It takes `frames` of what was sent to it: with any, it is waited for again.
+    /// It has room for all that is offered.
     #[inline]
-    fn takes(&self, frames: usize) {
-        if frames > 0 && self.slot.stalled.load(Relaxed) {
-            self.slot.stalled.store(false, Relaxed);
+    fn fits_all(&self, now: u64, hold: u64) {
+        if self.slot.patience.is_over() {
+            self.slot.patience.renew(now, hold);
         }
     }
 
     #[inline]
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, frames: &[u16]) {
-        self.queue.put(turn, burst, frames);
+        let lost = self.queue.put(turn, burst, frames);
         let bytes: u64 = frames.iter().map(|&frame| u64::from(burst.meta(usize::from(frame)).len)).sum();
-        add(&self.slot.counters.rx_frames, frames.len() as u64);
-        add(&self.slot.counters.rx_bytes, bytes);
+        add(&self.slot.counters.rx_frames, (frames.len() as u64).saturating_sub(lost.frames));
+        add(&self.slot.counters.rx_bytes, bytes.saturating_sub(lost.bytes));
     }
 
     #[inline]
@@ -143,10 +154,9 @@ impl Unsuited<'_, '_> {
     fn reserve(&mut self, turn: &Turn<'_>) {
         let Unsuited { to, completed, whole } = self;
         to.reserve(turn, &completed.burst, completed.names());
-        *whole = completed.whole(to.fits);
         // Attack: room for some segments of a frame, never for all. Whole frames count, or its sender would wait
         // for ever.
-        to.takes(whole.inputs);
+        *whole = completed.whole(to.fits);
     }
 
     /// Puts what the first `inputs` frames became, and counts those among them that nothing could be made of.
@@ -260,7 +270,11 @@ impl Forwarder {
                 return true;
             }
             // A destination that another worker has is being published by it.
-            let Ok(mut queue) = slot.queue.try_lock() else { return true };
+            let mut queue = match slot.queue.try_lock() {
+                Ok(queue) => queue,
+                Err(TryLockError::WouldBlock) => return true,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            };
             queue.publish(turn);
             match queue.next_due() {
                 Some(next) => {
@@ -331,6 +345,7 @@ impl<'d> Delivery<'d, '_, '_> {
             self.wait(&cut);
             return start;
         }
+        self.source.flooded = 0;
         for to in &mut open {
             let frames = before(lists[to.list].frames(), cut.at);
             to.put(turn, burst, &frames[..frames.len().min(to.fits)]);
@@ -370,8 +385,9 @@ impl<'d> Delivery<'d, '_, '_> {
     fn reserve(&self, mut to: Open<'d>, list: &List, cut: &mut Cut) -> Option<Open<'d>> {
         let frames = list.frames();
         to.reserve(self.turn, self.burst, frames);
-        to.takes(to.fits);
-        if to.fits < frames.len() && self.waits_for(to.slot) {
+        if to.fits == frames.len() {
+            to.fits_all(self.turn.now, self.port.hold);
+        } else if self.waits_for(to.slot) {
             cut.lower(usize::from(frames[to.fits]), Some(list.destination as usize));
         }
         Some(to)
@@ -398,25 +414,44 @@ impl<'d> Delivery<'d, '_, '_> {
         let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
         unsuited.reserve(self.turn);
         let inputs = unsuited.whole.inputs;
-        if inputs < unsuited.completed.outcomes.len() && self.waits_for(unsuited.to.slot) {
+        if inputs == unsuited.completed.outcomes.len() {
+            unsuited.to.fits_all(self.turn.now, self.port.hold);
+        } else if self.waits_for(unsuited.to.slot) {
             cut.lower(usize::from(frames[inputs]), Some(list.destination as usize));
         }
         unsuited
     }
 
     fn waits_for(&self, slot: &RxSlot) -> bool {
-        self.port.hold > 0 && !slot.stalled.load(Relaxed)
+        self.port.hold > 0 && !slot.patience.is_over()
     }
 
-    /// The first frame found no room: it waits for at most `hold`, then its destination counts as stalled and nobody
-    /// waits for it.
+    /// The first frame found no room: it waits for at most `hold`, and less where it holds frames for others too often.
     fn wait(&mut self, cut: &Cut) {
-        let since = *self.source.waiting.get_or_insert(self.turn.now);
-        if self.turn.now.saturating_sub(since) >= self.port.hold
-            && let Some(slot) = cut.full.and_then(|full| self.world.rx.get(full))
-        {
-            slot.stalled.store(true, Relaxed);
+        let (now, hold) = (self.turn.now, self.port.hold);
+        let Waiting { since, last } = *self.source.waiting.get_or_insert(Waiting { since: now, last: now });
+        self.source.waiting = Some(Waiting { since, last: now });
+        let Some(slot) = cut.full.and_then(|full| self.world.rx.get(full)) else { return };
+        if now.saturating_sub(since) >= hold {
+            slot.patience.end(now, hold);
             self.source.waiting = None;
+        } else if now > last && self.holds_others(cut.at) {
+            slot.patience.charge(now, now - last, hold);
+        }
+    }
+
+    /// Whether a frame behind `first` goes elsewhere.
+    fn holds_others(&self, first: usize) -> bool {
+        let verdicts = &self.verdicts[..self.burst.len()];
+        verdicts.iter().skip(first).any(|&port| port != verdicts[first])
+    }
+
+    /// Counts frames for a destination that isn't there.
+    fn count_away(&self, slot: &RxSlot, frames: usize) {
+        // Whoever has the queue writes its counters, and nobody else.
+        match slot.queue.try_lock() {
+            Err(TryLockError::WouldBlock) => self.source.counters.drop_tx(Reason::Down, frames),
+            _held => slot.counters.drop_rx(Reason::Down, frames),
         }
     }
 
@@ -437,7 +472,7 @@ impl<'d> Delivery<'d, '_, '_> {
             match open.iter().chain(unsuited).find(|to| to.list == number) {
                 Some(to) if to.fits < frames => slot.counters.drop_rx(Reason::Full, frames - to.fits),
                 Some(_) => {}
-                None => slot.counters.drop_rx(Reason::Down, frames),
+                None => self.count_away(slot, frames),
             }
         }
         if listed == cut - start {
@@ -453,61 +488,6 @@ impl<'d> Delivery<'d, '_, '_> {
                 _ => {}
             }
         }
-    }
-
-    /// Delivers the frames `start..end` to every port of the switch but their own. Nobody waits for a full one, since
-    /// one slow listener would slow all; returns `end`.
-    fn flood(
-        &mut self,
-        switch: Option<&Switch>,
-        completer: &mut Completer,
-        start: usize,
-        end: usize,
-    ) -> usize {
-        let frames: ArrayVec<u16, BURST> =
-            (start..end.min(start + BURST)).map(|frame| frame as u16).collect();
-        let members = switch.map_or(&[][..], |switch| &switch.members);
-        let mut open = Vec::with_capacity(members.len());
-        let mut reached = 0;
-        for &member in members.iter().filter(|&&member| member != self.source.port) {
-            let Some(port) = self.world.port(member) else { continue };
-            let Some(slot) = self.world.rx.get(port.first as usize) else { continue };
-            reached += 1;
-            match Open::new(slot, 0, self.turn) {
-                Ok(Some((to, caps))) => open.push(self.flood_one(to, caps, &frames, completer)),
-                Ok(None) => slot.counters.drop_rx(Reason::Down, frames.len()),
-                Err(Busy) => slot.counters.drop_rx(Reason::Full, frames.len()),
-            }
-        }
-        if reached == 0 {
-            self.source.counters.drop_tx(Reason::NoPort, frames.len());
-        }
-        self.source.tx.release(self.turn, end - start);
-        for to in open {
-            to.publish(self.turn, self.due);
-        }
-        end
-    }
-
-    /// Puts what fits.
-    fn flood_one(&self, mut to: Open<'d>, caps: Caps, frames: &[u16], completer: &mut Completer) -> Open<'d> {
-        let delivered = if self.survey.suits(&caps) {
-            to.reserve(self.turn, self.burst, frames);
-            to.takes(to.fits);
-            to.put(self.turn, self.burst, &frames[..to.fits]);
-            to.fits
-        } else {
-            let completed = completer.complete(self.burst, frames, caps);
-            let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
-            unsuited.reserve(self.turn);
-            unsuited.put(self.turn, frames.len());
-            to = unsuited.to;
-            unsuited.whole.inputs
-        };
-        if delivered < frames.len() {
-            to.slot.counters.drop_rx(Reason::Full, frames.len() - delivered);
-        }
-        to
     }
 }
 

@@ -7,6 +7,7 @@ mod fabric;
 mod forward;
 mod link;
 mod page;
+mod patience;
 pub mod proto;
 mod worker;
 mod world;

@@ -1,8 +1,9 @@
 //! What the workers see of the fabric: ports, their receiving queues, switches. Immutable; a change makes a new one.
 
+use crate::patience::Patience;
 use ringway_frame::{CountersRef, RxQueue};
 use ringway_switch::{Lookup, PortId};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// The fabric, as published to the workers.
@@ -61,14 +62,14 @@ pub struct RxSlot {
     pub queue: Mutex<Box<dyn RxQueue>>,
     /// Its counters.
     pub counters: CountersRef,
-    /// It stayed full for longer than some source's `hold`: until it takes a frame again, nobody waits for it.
-    pub stalled: AtomicBool,
+    /// Whether senders wait while it is full.
+    pub patience: Patience,
 }
 
 impl RxSlot {
     /// A slot for `queue`.
     pub fn new(queue: Box<dyn RxQueue>, counters: CountersRef) -> RxSlot {
-        RxSlot { queue: Mutex::new(queue), counters, stalled: AtomicBool::new(false) }
+        RxSlot { queue: Mutex::new(queue), counters, patience: Patience::default() }
     }
 }
 

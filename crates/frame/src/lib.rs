@@ -14,4 +14,4 @@ mod port;
 pub use burst::{BURST, BURST_BYTES, Burst, FrameReader, Full, HEAD, Meta, Storage};
 pub use counters::{Counters, CountersPage, CountersRef, Reason, add};
 pub use offload::{Gso, LARGEST, Needs, Offload, OffloadError};
-pub use port::{Caps, RxQueue, TxQueue};
+pub use port::{Caps, Lost, RxQueue, TxQueue};

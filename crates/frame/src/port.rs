@@ -8,6 +8,7 @@
 //! sees: frames it skips in `take`, frames that `put` could not deliver after all, interrupts, faults.
 
 use crate::burst::Burst;
+use crate::counters::{Counters, Reason};
 use crate::offload::Needs;
 use ringway_mem::Turn;
 
@@ -19,6 +20,33 @@ pub struct Caps {
     /// Largest frame in bytes, Ethernet header included, that isn't segmented any more. A frame that is still to be
     /// segmented may have up to [`crate::LARGEST`] bytes.
     pub largest: u32,
+}
+
+/// Frames that an RX queue dropped, and counted, though it had room for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// How many.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Lost {
+    /// Counts those of `burst` that `which` names as dropped.
+    #[cold]
+    pub fn count(counters: &Counters, reason: Reason, burst: &Burst<'_>, which: &[u16]) -> Lost {
+        counters.drop_rx(reason, which.len());
+        let bytes = which.iter().map(|&frame| u64::from(burst.meta(usize::from(frame)).len)).sum();
+        Lost { frames: which.len() as u64, bytes }
+    }
+}
+
+impl core::ops::AddAssign for Lost {
+    #[inline]
+    fn add_assign(&mut self, other: Lost) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
+    }
 }
 
 /// Where frames enter. Owned by one worker.
@@ -55,8 +83,8 @@ pub trait RxQueue: Send {
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize;
 
     /// Copies the frames that `which` names: the first of those that the last `reserve` named. What was reserved
-    /// beyond them is given up.
-    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]);
+    /// beyond them is given up. Returns what of them could not be delivered after all.
+    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost;
 
     /// Makes what was put visible to the peer, and notifies it if it wants that and no timer holds it back.
     fn publish(&mut self, turn: &Turn<'_>);

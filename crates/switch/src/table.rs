@@ -117,8 +117,9 @@ impl Table {
             let found = bucket.keys[way].load(Relaxed);
             let seen = bucket.seen[way].load(Relaxed);
             if found != 0 && (found ^ new) & Mac::MASK == 0 {
-                // The station moved; what was written in the file stays.
-                return seen != FOREVER && self.place(bucket, way, found, new, second);
+                // The station moved; what was written in the file stays. Attack: a peer that sends from others'
+                // addresses would have as many as it likes.
+                return seen != FOREVER && !self.is_full(port) && self.place(bucket, way, found, new, second);
             }
             let free = found == 0 || !self.is_live(seen, second);
             let own = port_of(found) == port && seen != FOREVER;
@@ -129,8 +130,7 @@ impl Table {
         // Attack: a peer that sends from ever new addresses would push out everyone else's. It can fill its quota
         // and then only replace its own.
         let Some((way, found)) = place else { return false };
-        let full = self.held_by(port).is_none_or(|held| held.load(Relaxed) >= self.quota);
-        if full && (found == 0 || port_of(found) != port) {
+        if self.is_full(port) && (found == 0 || port_of(found) != port) {
             return false;
         }
         self.place(bucket, way, found, new, second)
@@ -146,6 +146,11 @@ impl Table {
         }
         self.give_back(old);
         true
+    }
+
+    /// Whether the port has as many addresses as it may have.
+    fn is_full(&self, port: PortId) -> bool {
+        self.held_by(port).is_none_or(|held| held.load(Relaxed) >= self.quota)
     }
 
     fn held_by(&self, port: PortId) -> Option<&AtomicU32> {
@@ -249,6 +254,12 @@ mod tests {
         assert_eq!(table.find(mac(1), 1), Some(1));
         assert!(table.entries(1).iter().filter(|entry| entry.port == 2).count() <= 100);
         assert!(table.learn(mac(2), 3, 1), "others still find room");
+        for number in 0..200 {
+            table.learn(mac(number), 3, 1);
+            table.learn(mac(number), 2, 1);
+        }
+        let held = table.entries(1).iter().filter(|entry| entry.port == 2).count();
+        assert!(held <= 100, "it takes {held} addresses, others' among them");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Forwarding between queues that are plain lists.
 
 use super::*;
-use crate::world::Steer;
+use crate::world::{Steer, Switch};
 use proptest::prelude::*;
-use ringway_frame::Offload;
+use ringway_frame::{Lost, Offload};
 use ringway_mem::{Reader, Span};
 use ringway_switch::{Learning, Table};
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
 
 const HOLD: u64 = 100_000;
 
@@ -29,6 +30,8 @@ struct Peer {
     room: usize,
     away: bool,
     published: usize,
+    /// What each `put` says could not be delivered.
+    lost: Lost,
     /// Metadata of what it sends.
     offload: Offload,
 }
@@ -67,7 +70,7 @@ impl RxQueue for Shared {
         self.0.lock().unwrap().room.min(which.len())
     }
 
-    fn put(&mut self, _turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) {
+    fn put(&mut self, _turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
         let mut peer = self.0.lock().unwrap();
         assert!(which.len() <= peer.room, "more was put than was reserved");
         peer.room -= which.len();
@@ -76,6 +79,7 @@ impl RxQueue for Shared {
             burst.read(usize::from(index), 0, &mut bytes);
             peer.got.push(bytes);
         }
+        peer.lost
     }
 
     fn publish(&mut self, _turn: &Turn<'_>) {
@@ -111,7 +115,14 @@ impl Bench {
             let steer: Option<Arc<Steer>> = None;
             let port = Port { target: target(id), first: u32::from(id), queues: 1, hold: HOLD, steer };
             world.ports.push(Some(Arc::new(port)));
-            sources.push(Source { tx: Box::new(peer.clone()), port: id, queue: 0, counters, waiting: None });
+            sources.push(Source {
+                tx: Box::new(peer.clone()),
+                port: id,
+                queue: 0,
+                counters,
+                waiting: None,
+                flooded: 0,
+            });
         }
         let reader = Reader::register().expect("tests take few slots");
         Bench { peers, world, sources, forwarder: Forwarder::new(FlowHash::new(1)), reader, now: 1 }
@@ -186,7 +197,14 @@ fn what_does_not_fit_waits_in_its_ring_and_is_dropped_after_hold() {
     bench.set_room(1, 1);
     assert_eq!(bench.serve(0), Served::Moved(1), "it takes frames again");
     bench.send(0, &[frame(1, 0, 60)]);
-    assert_eq!(bench.serve(0), Served::Waiting, "so it is waited for again");
+    assert_eq!(bench.serve(0), Served::Moved(1), "but it is not yet waited for");
+    assert_eq!(bench.rx_drops(1, Reason::Full), 3);
+    bench.now += 20 * HOLD;
+    bench.send(0, &[frame(1, 0, 60)]);
+    bench.set_room(1, 1);
+    assert_eq!(bench.serve(0), Served::Moved(1));
+    bench.send(0, &[frame(1, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Waiting, "now it is");
 }
 
 #[test]
@@ -199,6 +217,77 @@ fn a_full_port_delays_nobody_else() {
     bench.send(3, &[frame(2, 3, 60); 3]);
     assert_eq!(bench.serve(3), Served::Moved(3));
     assert_eq!(bench.got(2).len(), 3);
+}
+
+#[test]
+fn a_port_that_frees_a_buffer_now_and_then_does_not_slow_what_goes_elsewhere() {
+    let mut bench = Bench::new(3);
+    bench.teach();
+    bench.set_room(1, 0);
+    let (mut delivered, mut turns) = (0, 0);
+    while delivered < 20_000 {
+        if bench.peers[0].0.lock().unwrap().sends.len() < 64 {
+            bench.send(0, &[frame(1, 0, 60), frame(2, 0, 60)]);
+        }
+        if turns % 90 == 0 {
+            bench.set_room(1, 1);
+        }
+        bench.serve(0);
+        delivered += bench.got(2).len();
+        bench.now += 1000;
+        turns += 1;
+    }
+    // A frame each turn, but for the part of the time that port 1 may have them wait.
+    assert!(turns < 20_000 * 9 / 8, "{turns}");
+    assert!(bench.got(1).len() > 200, "it still gets what it has room for");
+}
+
+#[test]
+fn a_port_slower_than_its_only_sender_is_waited_for_and_loses_nothing() {
+    let mut bench = Bench::new(2);
+    bench.teach();
+    bench.send(0, &[frame(1, 0, 60); 1000]);
+    for turn in 0..100_000 {
+        bench.set_room(1, usize::from(turn % 90 == 0));
+        bench.serve(0);
+        bench.now += 1000;
+    }
+    assert_eq!((bench.got(1).len(), bench.rx_drops(1, Reason::Full)), (1000, 0));
+}
+
+#[test]
+fn a_flood_of_much_to_many_is_done_in_several_turns() {
+    let mut bench = Bench::new(300);
+    bench.teach();
+    let long = frame(0xff, 0, 9000);
+    bench.send(0, &[long, long, frame(0xff, 0, 60), frame(0xff, 0, 60)]);
+    let mut turns = 0;
+    while bench.serve(0) != Served::Idle {
+        let bytes: usize = (1..300).flat_map(|port| bench.got(port)).map(|frame| frame.len()).sum();
+        assert!(bytes <= 2 << 20);
+        turns += 1;
+    }
+    assert_eq!(turns, 5, "two for each long frame, one for the rest");
+    let counts: Vec<u64> = bench.world.rx.iter().map(|slot| slot.counters.rx_frames.load(Relaxed)).collect();
+    let taught = 299;
+    assert_eq!(counts[0], taught);
+    assert!(counts[1..].iter().all(|&count| count == taught + 4), "each has each frame once: {counts:?}");
+    assert_eq!(bench.sources[0].counters.tx_frames.load(Relaxed), 5);
+}
+
+#[test]
+fn what_a_queue_drops_after_all_is_not_counted_as_delivered() {
+    let mut bench = Bench::new(2);
+    bench.teach();
+    bench.peers[1].0.lock().unwrap().lost = Lost { frames: 1, bytes: 60 };
+    let frames = |bench: &Bench| {
+        let counters = &bench.world.rx[1].counters;
+        (counters.rx_frames.load(Relaxed), counters.rx_bytes.load(Relaxed))
+    };
+    let before = frames(&bench);
+    bench.send(0, &[frame(1, 0, 60), frame(1, 0, 100), frame(1, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Moved(3));
+    assert_eq!(frames(&bench), (before.0 + 2, before.1 + 160));
 }
 
 #[test]

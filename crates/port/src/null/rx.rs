@@ -1,6 +1,6 @@
 //! Where frames vanish.
 
-use ringway_frame::{Burst, Caps, RxQueue};
+use ringway_frame::{Burst, Caps, Lost, RxQueue};
 use ringway_mem::Turn;
 
 /// A queue that is never full.
@@ -25,7 +25,9 @@ impl RxQueue for NullRx {
         which.len()
     }
 
-    fn put(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, _which: &[u16]) {}
+    fn put(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, _which: &[u16]) -> Lost {
+        Lost::default()
+    }
 
     fn publish(&mut self, _turn: &Turn<'_>) {}
 }

@@ -1,7 +1,7 @@
 //! The RX ring: what the program receives.
 
 use super::session::{Open, Shared};
-use ringway_frame::{Burst, Caps, LARGEST, Offload, Reason, RxQueue};
+use ringway_frame::{Burst, Caps, LARGEST, Lost, Offload, Reason, RxQueue};
 use ringway_mem::Turn;
 use ringway_ring::{Broken, FRAGMENTS, MOREFRAG, Notifier, Producer, RX, RingMemory, Slot, View};
 
@@ -18,12 +18,22 @@ pub struct RingRx {
     window: Vec<Slot>,
     /// Slots filled, of those reserved.
     filled: usize,
+    /// Frames of the present `put` that are dropped.
+    lost: Lost,
 }
 
 impl RingRx {
     pub(super) fn new(shared: Shared) -> RingRx {
         let notifier = Notifier::new(shared.config.policy);
-        RingRx { shared, session: 0, producer: None, notifier, window: Vec::with_capacity(WINDOW), filled: 0 }
+        RingRx {
+            shared,
+            session: 0,
+            producer: None,
+            notifier,
+            window: Vec::with_capacity(WINDOW),
+            filled: 0,
+            lost: Lost::default(),
+        }
     }
 
     /// The present program's ring. A new program's begins anew.
@@ -79,7 +89,7 @@ impl RingRx {
         let size = memory.slot_size();
         let count = slots_for(meta.len, size);
         if count == 0 {
-            self.shared.config.counters.drop_rx(Reason::Long, 1);
+            self.lost += Lost::count(&self.shared.config.counters, Reason::Long, burst, &[index as u16]);
             return true;
         }
         let Some(producer) = &self.producer else { return true };
@@ -155,16 +165,17 @@ impl RxQueue for RingRx {
         frames
     }
 
-    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) {
+    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
         let Some(open) = self.open(turn) else {
-            return self.shared.config.counters.drop_rx(Reason::Down, which.len());
+            return Lost::count(&self.shared.config.counters, Reason::Down, burst, which);
         };
+        self.lost = Lost::default();
         for &index in which {
             if !self.copy(&open.memory, burst, usize::from(index)) {
                 // None of them is published.
-                self.shared.config.counters.drop_rx(Reason::BadAddress, which.len());
+                let lost = Lost::count(&self.shared.config.counters, Reason::BadAddress, burst, which);
                 self.shared.fail(open, Broken::Buffer);
-                return;
+                return lost;
             }
             if !self.notifier.batches() {
                 // Without batching each frame is a burst of its own.
@@ -176,6 +187,7 @@ impl RxQueue for RingRx {
         }
         self.fill_up();
         self.window.clear();
+        self.lost
     }
 
     fn publish(&mut self, turn: &Turn<'_>) {

@@ -1,7 +1,7 @@
 //! Frames that the host's stack receives.
 
 use super::Shared;
-use ringway_frame::{Burst, Caps, HEAD, Needs, Offload, Reason, RxQueue};
+use ringway_frame::{Burst, Caps, HEAD, Lost, Needs, Offload, Reason, RxQueue};
 use ringway_host::{TapFault, tap_knows_uso, tap_write};
 use ringway_mem::Turn;
 use std::os::fd::AsFd;
@@ -42,10 +42,10 @@ impl RxQueue for TapRx {
 
     /// Writes the frames. The stack sees them at once: to hold them until they are published, they would have
     /// to be copied once more.
-    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) {
-        let Some(fd) = self.shared.fd(turn) else {
-            return self.shared.counters.drop_rx(Reason::Down, which.len());
-        };
+    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
+        let counters = &self.shared.counters;
+        let Some(fd) = self.shared.fd(turn) else { return Lost::count(counters, Reason::Down, burst, which) };
+        let mut lost = Lost::default();
         for (done, &frame) in which.iter().enumerate() {
             let frame = usize::from(frame);
             let meta = burst.meta(frame);
@@ -58,11 +58,13 @@ impl RxQueue for TapRx {
                 Err(TapFault::Refused) => Reason::System,
                 Err(TapFault::Gone) => {
                     self.shared.lose(turn);
-                    return self.shared.counters.drop_rx(Reason::Down, which.len() - done);
+                    lost += Lost::count(counters, Reason::Down, burst, &which[done..]);
+                    break;
                 }
             };
-            self.shared.counters.drop_rx(reason, 1);
+            lost += Lost::count(counters, reason, burst, &which[done..=done]);
         }
+        lost
     }
 
     fn publish(&mut self, _turn: &Turn<'_>) {}

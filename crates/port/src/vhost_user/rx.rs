@@ -1,7 +1,7 @@
 //! Frames that a guest receives.
 
 use super::vring::Vring;
-use ringway_frame::{Burst, Caps, Counters, CountersRef, FrameReader, Needs, Offload, Reason, RxQueue};
+use ringway_frame::{Burst, Caps, Counters, CountersRef, FrameReader, Lost, Needs, Offload, Reason, RxQueue};
 use ringway_mem::{Direct, Hint, Published, Span, SpanMut, Turn, copy};
 use ringway_ring::{Notifier, Policy};
 use ringway_virtq::{Cursor, Fill, QueueError, Ring, RxDevice};
@@ -57,20 +57,28 @@ impl VringRx {
     }
 
     #[cold]
-    fn fail(&mut self, vring: &Vring, error: QueueError, frames: usize) {
+    fn fail(&mut self, vring: &Vring, error: QueueError, burst: &Burst<'_>, which: &[u16]) -> Lost {
         if error.is_breach() {
-            let reason = vring.fail(error, &self.counters);
-            self.counters.drop_rx(reason, frames);
+            Lost::count(&self.counters, vring.fail(error, &self.counters), burst, which)
+        } else {
+            Lost::default()
         }
     }
 
-    /// Puts as many of the reserved frames; what is left of them is counted as dropped.
+    /// Puts as many of the reserved frames, of which the next is `at`; what is left of them is counted as dropped.
     #[inline]
-    fn put_some(&mut self, vring: &Vring, ring: &Ring<'_>, count: usize, filler: &mut Filler<'_, '_, '_>) {
+    fn put_some(
+        &mut self,
+        vring: &Vring,
+        ring: &Ring<'_>,
+        (at, count): (usize, usize),
+        filler: &mut Filler<'_, '_, '_>,
+    ) {
         let mut direct = Direct::new(vring.memory(), &mut self.hint);
         let (put, result) = self.device.put(ring, &mut direct, count, filler);
         if let Err(error) = result {
-            self.fail(vring, error, count - put);
+            let rest = filler.which.get(at + put..at + count).unwrap_or(&[]);
+            filler.lost += self.fail(vring, error, filler.burst, rest);
         }
     }
 
@@ -98,27 +106,29 @@ impl RxQueue for VringRx {
         match result {
             // What comes before the broken buffer is delivered still.
             Err(error) if count == 0 => {
-                self.fail(vring, error, 0);
+                self.fail(vring, error, burst, &[]);
                 0
             }
             _ => count,
         }
     }
 
-    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) {
+    fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
         let known = self.generation;
         let Some((vring, ring)) = self.vring(turn).filter(|(vring, _)| vring.generation == known) else {
-            return self.counters.drop_rx(Reason::Down, which.len());
+            return Lost::count(&self.counters, Reason::Down, burst, which);
         };
         let counters = self.counters.clone();
         let mut filler = Filler::new(burst, which, vring, &counters);
         if self.notifier.batches() {
-            return self.put_some(vring, &ring, which.len(), &mut filler);
+            self.put_some(vring, &ring, (0, which.len()), &mut filler);
+            return filler.lost;
         }
-        for _ in which {
-            self.put_some(vring, &ring, 1, &mut filler);
+        for at in 0..which.len() {
+            self.put_some(vring, &ring, (at, 1), &mut filler);
             self.show(turn, vring, &ring);
         }
+        filler.lost
     }
 
     fn publish(&mut self, turn: &Turn<'_>) {
@@ -145,6 +155,8 @@ struct Filler<'a, 'b, 't> {
     /// Whether the driver may be told that a checksum was checked.
     csum: bool,
     counters: &'b Counters,
+    /// What was not delivered.
+    lost: Lost,
     /// Of the frame that was begun: what is left of its header, and where in the frame we are.
     front: [u8; 12],
     written: usize,
@@ -156,7 +168,17 @@ impl<'a, 'b, 't> Filler<'a, 'b, 't> {
     fn new(burst: &'a Burst<'t>, which: &'a [u16], vring: &Vring, counters: &'b Counters) -> Self {
         let header = (vring.demand.header as usize).min(12);
         let csum = vring.caps.offloads.covers(Needs::CSUM);
-        Filler { burst, which, header, csum, counters, front: [0; 12], written: 0, reader: None }
+        Filler {
+            burst,
+            which,
+            header,
+            csum,
+            counters,
+            lost: Lost::default(),
+            front: [0; 12],
+            written: 0,
+            reader: None,
+        }
     }
 
     #[inline]
@@ -208,7 +230,8 @@ impl Fill for Filler<'_, '_, '_> {
         }
     }
 
-    fn lost(&mut self, _frame: usize) {
-        self.counters.drop_rx(Reason::Long, 1);
+    fn lost(&mut self, frame: usize) {
+        let it = self.which.get(frame..=frame).unwrap_or(&[]);
+        self.lost += Lost::count(self.counters, Reason::Long, self.burst, it);
     }
 }

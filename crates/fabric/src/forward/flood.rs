@@ -1,0 +1,105 @@
+//! Delivering frames to every port of a switch but their own.
+
+use super::{Busy, Delivery, Open, Unsuited};
+use crate::world::Switch;
+use arrayvec::ArrayVec;
+use ringway_frame::{BURST, Caps, Reason};
+use ringway_port::offload::{Completer, Whole};
+
+/// Bytes copied for flooding before others get their turn. Attack: bursts of 256 KB to a switch of 4096 ports would
+/// have a worker copy a gigabyte in one turn.
+const SHARE: usize = 2 << 20;
+/// What a delivery costs beside its bytes, in bytes.
+const OVERHEAD: usize = 256;
+
+/// What of a flood is done in one go.
+struct Portion {
+    /// Behind the last of the frames.
+    end: usize,
+    /// The first of the members, and behind the last.
+    members: (usize, usize),
+    /// Whether these members are the last.
+    is_last: bool,
+}
+
+impl<'d> Delivery<'d, '_, '_> {
+    /// Delivers frames from `start` on, up to `end`, to every port of the switch but their own. Nobody waits for a full
+    /// one, since one slow listener would slow all. Returns the first frame that not all have yet.
+    pub(super) fn flood(
+        &mut self,
+        switch: Option<&Switch>,
+        completer: &mut Completer,
+        start: usize,
+        end: usize,
+    ) -> usize {
+        let members = switch.map_or(&[][..], |switch| &switch.members);
+        let portion = self.portion(members.len(), start, end.min(start + BURST));
+        let frames: ArrayVec<u16, BURST> = (start..portion.end).map(|frame| frame as u16).collect();
+        let (first, last) = portion.members;
+        let mut open = Vec::with_capacity(last - first);
+        let mut reached = 0;
+        for &member in members[first..last].iter().filter(|&&member| member != self.source.port) {
+            let Some(port) = self.world.port(member) else { continue };
+            let Some(slot) = self.world.rx.get(port.first as usize) else { continue };
+            reached += 1;
+            match Open::new(slot, 0, self.turn) {
+                Ok(Some((to, caps))) => open.push(self.flood_one(to, caps, &frames, completer)),
+                Ok(None) => self.count_away(slot, frames.len()),
+                // Whoever has the queue writes its counters, and nobody else.
+                Err(Busy) => self.source.counters.drop_tx(Reason::Full, frames.len()),
+            }
+        }
+        self.source.flooded = if portion.is_last { 0 } else { last };
+        if portion.is_last {
+            if reached == 0 && first == 0 {
+                self.source.counters.drop_tx(Reason::NoPort, frames.len());
+            }
+            self.source.tx.release(self.turn, frames.len());
+        }
+        for to in open {
+            to.publish(self.turn, self.due);
+        }
+        if portion.is_last { portion.end } else { start }
+    }
+
+    fn portion(&self, members: usize, start: usize, end: usize) -> Portion {
+        let cost = |frame: usize| self.burst.meta(frame).len as usize + OVERHEAD;
+        // Members may have gone since it was begun.
+        let first = self.source.flooded.min(members);
+        let each = SHARE / cost(start);
+        if first > 0 || each < members {
+            let last = members.min(first + each.max(1));
+            return Portion { end: start + 1, members: (first, last), is_last: last == members };
+        }
+        let mut left = (SHARE / members.max(1)).saturating_sub(cost(start));
+        let fits = |frame: &usize| {
+            let cost = cost(*frame);
+            left = left.saturating_sub(cost);
+            left > 0
+        };
+        let more = (start + 1..end).take_while(fits).count();
+        Portion { end: start + 1 + more, members: (0, members), is_last: true }
+    }
+
+    /// Puts what fits.
+    fn flood_one(&self, mut to: Open<'d>, caps: Caps, frames: &[u16], completer: &mut Completer) -> Open<'d> {
+        let delivered = if self.survey.suits(&caps) {
+            to.reserve(self.turn, self.burst, frames);
+            to.put(self.turn, self.burst, &frames[..to.fits]);
+            to.fits
+        } else {
+            let completed = completer.complete(self.burst, frames, caps);
+            let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
+            unsuited.reserve(self.turn);
+            unsuited.put(self.turn, frames.len());
+            to = unsuited.to;
+            unsuited.whole.inputs
+        };
+        if delivered < frames.len() {
+            to.slot.counters.drop_rx(Reason::Full, frames.len() - delivered);
+        } else {
+            to.fits_all(self.turn.now, self.port.hold);
+        }
+        to
+    }
+}

@@ -1,0 +1,85 @@
+//! How long senders wait for a destination that is full.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// One destination may keep frames for others waiting for one part in so many of the time.
+const SHARE: u64 = 16;
+
+/// What senders have left for one destination. They wait for it, each up to its `hold`, until that was once not enough;
+/// then nobody does, until it takes all that it is offered and some time has passed.
+///
+/// Attack: a destination that frees one buffer every now and then, shortly before its senders would give it up. Each of
+/// its frames would hold all that stands behind it in their rings. So the time that frames for others waited is
+/// added up, and forgotten no faster than by a [`SHARE`]th of the time that passes.
+///
+/// Several workers may write at once; what one of them loses of the other's is a few microseconds.
+#[derive(Debug, Default)]
+pub struct Patience {
+    is_over: AtomicBool,
+    /// Nanoseconds that frames for others waited, as of `at`.
+    waited: AtomicU64,
+    at: AtomicU64,
+}
+
+impl Patience {
+    /// Whether nobody waits any more.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
+
+    fn waited(&self, now: u64) -> u64 {
+        let passed = now.saturating_sub(self.at.load(Relaxed));
+        self.waited.load(Relaxed).saturating_sub(passed / SHARE)
+    }
+
+    fn set(&self, now: u64, waited: u64) {
+        self.waited.store(waited, Relaxed);
+        self.at.store(now, Relaxed);
+    }
+
+    /// Frames for others waited for another `time` nanoseconds; their sender bears `hold` of them.
+    pub fn charge(&self, now: u64, time: u64, hold: u64) {
+        let waited = self.waited(now).saturating_add(time);
+        if waited >= hold {
+            self.end(now, hold);
+        } else {
+            self.set(now, waited);
+        }
+    }
+
+    /// Frames for it waited for `hold` nanoseconds: nobody waits any more.
+    pub fn end(&self, now: u64, hold: u64) {
+        self.is_over.store(true, Relaxed);
+        self.set(now, hold.saturating_mul(2));
+    }
+
+    /// It had room for all that was offered: it is waited for again, if that was not so a short while ago.
+    #[cold]
+    pub fn renew(&self, now: u64, hold: u64) {
+        if self.waited(now) < hold {
+            self.is_over.store(false, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_at_hold_and_comes_back_after_a_while() {
+        let patience = Patience::default();
+        patience.charge(1000, 60, 100);
+        assert!(!patience.is_over());
+        patience.charge(1000 + 30 * SHARE, 60, 100);
+        assert!(!patience.is_over(), "30 of the 60 are forgotten");
+        patience.charge(1000 + 30 * SHARE, 10, 100);
+        assert!(patience.is_over());
+        let end = 1000 + 30 * SHARE;
+        patience.renew(end + 100 * SHARE, 100);
+        assert!(patience.is_over());
+        patience.renew(end + 101 * SHARE, 100);
+        assert!(!patience.is_over());
+    }
+}
