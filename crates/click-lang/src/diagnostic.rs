@@ -21,18 +21,20 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// Where it is, if it is anywhere.
     pub landmark: Option<Landmark>,
+    /// Whether Click's own message says where.
+    pub shown: bool,
     /// Click's text; may have several lines.
     pub text: String,
 }
 
 impl fmt::Display for Diagnostic {
-    /// Click's form: `file:line: text`, each line with the landmark, a warning with `warning: `.
+    /// Click's form: `file:line: text`, each line with the landmark if Click's has it, a warning with `warning: `.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, line) in self.text.lines().enumerate() {
             if number > 0 {
                 writeln!(f)?;
             }
-            if let Some(landmark) = &self.landmark {
+            if let Some(landmark) = self.landmark.as_ref().filter(|_| self.shown) {
                 write!(f, "{landmark}: ")?;
             }
             if number == 0 && self.severity == Severity::Warning {
@@ -60,24 +62,29 @@ impl Diagnostics {
 
     /// Adds an error.
     pub fn error(&mut self, landmark: impl Into<Option<Landmark>>, text: impl Into<String>) {
-        self.push(Severity::Error, landmark.into(), text.into());
+        self.push(Severity::Error, landmark.into(), true, text.into());
+    }
+
+    /// Adds an error whose place Click's own message does not tell.
+    pub fn error_at(&mut self, landmark: Landmark, text: impl Into<String>) {
+        self.push(Severity::Error, Some(landmark), false, text.into());
     }
 
     /// Adds a warning.
     pub fn warning(&mut self, landmark: impl Into<Option<Landmark>>, text: impl Into<String>) {
-        self.push(Severity::Warning, landmark.into(), text.into());
+        self.push(Severity::Warning, landmark.into(), true, text.into());
     }
 
     /// Adds a note to what was added last.
     pub fn note(&mut self, landmark: impl Into<Option<Landmark>>, text: impl Into<String>) {
-        self.push(Severity::Note, landmark.into(), text.into());
+        self.push(Severity::Note, landmark.into(), true, text.into());
     }
 
-    fn push(&mut self, severity: Severity, landmark: Option<Landmark>, text: String) {
+    fn push(&mut self, severity: Severity, landmark: Option<Landmark>, shown: bool, text: String) {
         self.errors += usize::from(severity == Severity::Error);
         // Attack: a configuration in which every byte is an error.
         if self.list.len() < self.limit {
-            self.list.push(Diagnostic { severity, landmark, text });
+            self.list.push(Diagnostic { severity, landmark, shown, text });
         }
     }
 

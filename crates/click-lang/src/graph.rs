@@ -68,10 +68,10 @@ impl Graph {
         let mut used = alloc::vec![(0, 0); self.elements.len()];
         for Connection { from, to, .. } in &self.connections {
             if let Some((_, outputs)) = used.get_mut(from.element) {
-                *outputs = (*outputs).max(from.port + 1);
+                *outputs = (*outputs).max(from.port.saturating_add(1));
             }
             if let Some((inputs, _)) = used.get_mut(to.element) {
-                *inputs = (*inputs).max(to.port + 1);
+                *inputs = (*inputs).max(to.port.saturating_add(1));
             }
         }
         used

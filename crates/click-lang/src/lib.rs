@@ -9,6 +9,8 @@
 
 extern crate alloc;
 
+pub mod archive;
+pub mod check;
 pub mod config;
 mod diagnostic;
 mod elaborate;

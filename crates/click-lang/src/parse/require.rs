@@ -46,7 +46,8 @@ impl Parser<'_> {
             return true;
         }
         if kind == "package" && !self.is_tool() && !self.environment.has_package(&value) {
-            self.error(format!("requirement '{value}' not available"));
+            let landmark = self.reader.landmark();
+            self.diagnostics.error_at(landmark, format!("requirement '{value}' not available"));
         }
         let requirement = Requirement { kind, value };
         if self.is_tool() {

@@ -1,0 +1,173 @@
+use super::code::processing;
+use super::{Classes, ElementPorts, Flow, PortKind, Processing, declaration};
+use crate::{Diagnostics, Graph, Limits, Port};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// Push and pull, spreading along connections and through agnostic elements.
+pub(super) struct Spread<'a> {
+    graph: &'a Graph,
+    classes: &'a dyn Classes,
+    /// Where each element's ports begin, inputs and outputs.
+    starts: [Vec<usize>; 2],
+    /// Processing as the classes say, and as it is settled.
+    given: [Vec<Processing>; 2],
+    settled: [Vec<Processing>; 2],
+    /// Connections from output to input, then those through agnostic elements.
+    links: Vec<(Port, Port)>,
+    /// The links at each port.
+    at: [Vec<Vec<usize>>; 2],
+}
+
+const INPUT: usize = 0;
+const OUTPUT: usize = 1;
+
+impl<'a> Spread<'a> {
+    pub fn new(graph: &'a Graph, classes: &'a dyn Classes, counts: &[(usize, usize)]) -> Self {
+        let mut starts = [alloc::vec![0], alloc::vec![0]];
+        let mut given = [Vec::new(), Vec::new()];
+        for (element, &(inputs, outputs)) in graph.elements.iter().zip(counts) {
+            let code = classes.facts(element).map_or("a/a", |facts| facts.processing);
+            given[INPUT].extend(processing(code, false, inputs, Processing::Agnostic));
+            let last = given[INPUT].last().copied().filter(|_| inputs > 0).unwrap_or(Processing::Agnostic);
+            given[OUTPUT].extend(processing(code, true, outputs, last));
+            starts[INPUT].push(given[INPUT].len());
+            starts[OUTPUT].push(given[OUTPUT].len());
+        }
+        let links = graph.connections.iter().map(|connection| (connection.from, connection.to)).collect();
+        let settled = given.clone();
+        Self { graph, classes, starts, given, settled, links, at: [Vec::new(), Vec::new()] }
+    }
+
+    fn place(&self, side: usize, port: Port) -> usize {
+        self.starts[side][port.element] + port.port
+    }
+
+    fn count(&self, side: usize, element: usize) -> usize {
+        self.starts[side][element + 1] - self.starts[side][element]
+    }
+
+    /// Settles all ports. Errors are Click's, in its order.
+    pub fn settle(mut self, limits: &Limits, diagnostics: &mut Diagnostics) -> Vec<ElementPorts> {
+        if self.link_agnostics(limits) {
+            self.spread(diagnostics);
+        } else {
+            diagnostics.error(None, "too many agnostic ports");
+        }
+        (0..self.graph.elements.len())
+            .map(|element| ElementPorts {
+                inputs: self.kinds(INPUT, element),
+                outputs: self.kinds(OUTPUT, element),
+            })
+            .collect()
+    }
+
+    /// Joins agnostic inputs with the agnostic outputs that their frames reach.
+    fn link_agnostics(&mut self, limits: &Limits) -> bool {
+        for element in 0..self.graph.elements.len() {
+            let agnostic = |side: usize| {
+                let ports = self.starts[side][element]..self.starts[side][element + 1];
+                let open = |port: &usize| {
+                    self.given[side][self.starts[side][element] + port] == Processing::Agnostic
+                };
+                (0..ports.len()).filter(open).collect::<Vec<usize>>()
+            };
+            let (inputs, outputs) = (agnostic(INPUT), agnostic(OUTPUT));
+            if inputs.is_empty() || outputs.is_empty() {
+                continue;
+            }
+            // Attack: an element with as many agnostic inputs and outputs as there can be.
+            if self.links.len() + inputs.len() * outputs.len() > limits.connections * 4 {
+                return false;
+            }
+            let flow = self.classes.facts(&self.graph.elements[element]).map_or("x/x", |facts| facts.flow);
+            let flow = Flow::parse(flow);
+            for &input in &inputs {
+                for &output in outputs.iter().filter(|&&output| flow.joins(input, output)) {
+                    self.links.push((Port { element, port: output }, Port { element, port: input }));
+                }
+            }
+        }
+        true
+    }
+
+    /// Visits links in rounds until nothing changes; in each round only those whose ports changed, by number, so
+    /// that errors come as they would if all were visited.
+    fn spread(&mut self, diagnostics: &mut Diagnostics) {
+        self.at = [INPUT, OUTPUT].map(|side| alloc::vec![Vec::new(); self.settled[side].len()]);
+        for number in 0..self.links.len() {
+            let (from, to) = self.links[number];
+            let (output, input) = (self.place(OUTPUT, from), self.place(INPUT, to));
+            self.at[OUTPUT][output].push(number);
+            self.at[INPUT][input].push(number);
+        }
+        let mut round: BTreeSet<usize> = (0..self.links.len()).collect();
+        let mut bad = alloc::vec![false; self.links.len()];
+        while !round.is_empty() {
+            let mut later = BTreeSet::new();
+            while let Some(number) = round.pop_first() {
+                if bad[number] {
+                    continue;
+                }
+                let (from, to) = self.links[number];
+                let (output, input) = (self.place(OUTPUT, from), self.place(INPUT, to));
+                let changed = match (self.settled[OUTPUT][output], self.settled[INPUT][input]) {
+                    (Processing::Agnostic, Processing::Agnostic) => None,
+                    (known, Processing::Agnostic) => Some((INPUT, input, known)),
+                    (Processing::Agnostic, known) => Some((OUTPUT, output, known)),
+                    (one, other) => {
+                        if one != other {
+                            bad[number] = true;
+                            self.mixed(number, one, diagnostics);
+                        }
+                        None
+                    }
+                };
+                if let Some((side, place, known)) = changed {
+                    self.settled[side][place] = known;
+                    for &link in &self.at[side][place] {
+                        if link > number {
+                            round.insert(link)
+                        } else {
+                            later.insert(link)
+                        };
+                    }
+                }
+            }
+            round = later;
+        }
+    }
+
+    fn mixed(&self, number: usize, from: Processing, diagnostics: &mut Diagnostics) {
+        let (output, input) = self.links[number];
+        let (one, other) = if from == Processing::Push { ("push", "pull") } else { ("pull", "push") };
+        let (source, sink) = (&self.graph.elements[output.element], &self.graph.elements[input.element]);
+        let (source_name, sink_name) = (declaration(source), declaration(sink));
+        match self.graph.connections.get(number) {
+            Some(connection) => diagnostics.error_at(
+                connection.landmark.clone(),
+                format!(
+                    "'{source_name}' {one} output {} connected to '{sink_name}' {other} input {}",
+                    output.port, input.port
+                ),
+            ),
+            None => diagnostics.error_at(
+                source.landmark.clone(),
+                format!(
+                    "agnostic '{source_name}' in mixed context: {other} input {}, {one} output {}",
+                    input.port, output.port
+                ),
+            ),
+        }
+    }
+
+    fn kinds(&self, side: usize, element: usize) -> Vec<PortKind> {
+        let kind = |place: usize| PortKind {
+            pull: self.settled[side][place] == Processing::Pull,
+            agnostic: self.given[side][place] == Processing::Agnostic,
+        };
+        let start = self.starts[side][element];
+        (start..start + self.count(side, element)).map(kind).collect()
+    }
+}
