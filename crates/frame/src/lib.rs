@@ -9,6 +9,7 @@ extern crate alloc;
 mod burst;
 mod counters;
 mod offload;
+pub mod packet;
 mod port;
 
 pub use burst::{BURST, BURST_BYTES, Burst, FrameReader, Full, HEAD, Meta, Storage};

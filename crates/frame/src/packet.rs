@@ -1,0 +1,335 @@
+//! Packets that functions own: a buffer with room on both sides, and what elements note about it.
+//!
+//! A [`Packet`] is a handle of one pointer. Clones share the data until one of them is written to. Whatever a
+//! packet held goes back to its [`Pool`] when it is dropped, so that passing packets on allocates nothing.
+//! Packets and their pool stay on one thread: what crosses threads is copied, as it is between ports.
+mod annotation;
+mod burst;
+mod pool;
+
+pub use annotation::{ANNOTATION_BYTES, Annotations, PacketType};
+pub use burst::{PACKETS, PacketBurst};
+pub use pool::{Pool, SMALL};
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::mem::ManuallyDrop;
+use core::ops::Range;
+use pool::Shelf;
+
+/// Room before the data that a packet is made with unless someone asks for another.
+pub const HEADROOM: usize = 28;
+
+/// The largest buffer. Attack: a configuration that asks for packets of gigabytes.
+pub const LARGEST_BUFFER: usize = 1 << 24;
+
+/// What a handle points at.
+struct Inner {
+    bytes: Rc<Vec<u8>>,
+    start: u32,
+    end: u32,
+    mac: u32,
+    network: u32,
+    transport: u32,
+    notes: Annotations,
+    shelf: Rc<Shelf>,
+}
+
+/// No header known.
+const UNSET: u32 = u32::MAX;
+
+/// An owned packet.
+pub struct Packet(ManuallyDrop<Box<Inner>>);
+
+impl Packet {
+    fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        let inner = self.inner();
+        inner.bytes.get(inner.start as usize..inner.end as usize).unwrap_or_default()
+    }
+
+    /// The bytes, to write to: if clones share them, this packet gets its own copy first.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        self.make_unique();
+        let Inner { bytes, start, end, .. } = &mut **self.0;
+        let range = *start as usize..*end as usize;
+        Rc::get_mut(bytes).and_then(|bytes| bytes.get_mut(range)).unwrap_or_default()
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        (self.0.end - self.0.start) as usize
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.end == self.0.start
+    }
+
+    /// Bytes of room before the data.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.0.start as usize
+    }
+
+    /// Bytes of room behind the data.
+    #[inline]
+    pub fn tailroom(&self) -> usize {
+        self.0.bytes.len() - self.0.end as usize
+    }
+
+    /// Whether other packets share the data.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        Rc::strong_count(&self.0.bytes) > 1
+    }
+
+    /// Gives this packet its own data, with the same room on both sides.
+    #[inline]
+    pub fn make_unique(&mut self) {
+        if self.is_shared() {
+            self.reallocate(self.headroom(), self.tailroom());
+        }
+    }
+
+    /// Moves the data to a buffer of its own with the given room; headers move along.
+    #[cold]
+    fn reallocate(&mut self, headroom: usize, tailroom: usize) {
+        let old = self.headroom();
+        let mut bytes = self.0.shelf.bytes(headroom + self.len() + tailroom);
+        if let Some(own) = Rc::get_mut(&mut bytes) {
+            let kept = old.min(headroom);
+            let behind = self.tailroom().min(own.len() - headroom - self.len());
+            let from = old - kept..self.0.end as usize + behind;
+            let to = headroom - kept;
+            own[to..to + from.len()].copy_from_slice(&self.0.bytes[from]);
+        }
+        let length = self.len() as u32;
+        let inner = &mut **self.0;
+        let used = core::mem::replace(&mut inner.bytes, bytes);
+        inner.shelf.put_bytes(used);
+        inner.start = headroom as u32;
+        inner.end = inner.start + length;
+        for header in [&mut inner.mac, &mut inner.network, &mut inner.transport] {
+            if *header != UNSET {
+                *header = header.wrapping_add(headroom as u32).wrapping_sub(old as u32);
+            }
+        }
+    }
+
+    /// Makes room for `bytes` more in front: they become the data's first, with whatever stands there. False if the
+    /// packet would become larger than [`LARGEST_BUFFER`].
+    #[inline]
+    #[must_use]
+    pub fn push(&mut self, bytes: usize) -> bool {
+        if self.headroom() < bytes || self.is_shared() {
+            if self.len() + bytes > LARGEST_BUFFER / 2 {
+                return false;
+            }
+            let missing = bytes.saturating_sub(self.headroom());
+            let headroom = if missing > 0 { self.headroom() + ((bytes + 128) & !3) } else { self.headroom() };
+            self.reallocate(headroom, self.tailroom());
+        }
+        self.0.start -= bytes as u32;
+        true
+    }
+
+    /// Takes `bytes` from the front, all if there are fewer. The room stays, so [`Packet::push`] brings them back.
+    #[inline]
+    pub fn pull(&mut self, bytes: usize) {
+        self.0.start += bytes.min(self.len()) as u32;
+    }
+
+    /// Adds `bytes` behind the data, with whatever stands there. False as for [`Packet::push`].
+    #[inline]
+    #[must_use]
+    pub fn put(&mut self, bytes: usize) -> bool {
+        if self.tailroom() < bytes || self.is_shared() {
+            if self.len() + bytes > LARGEST_BUFFER / 2 {
+                return false;
+            }
+            let tailroom =
+                if self.tailroom() < bytes { self.tailroom() + bytes + 128 } else { self.tailroom() };
+            self.reallocate(self.headroom(), tailroom);
+        }
+        self.0.end += bytes as u32;
+        true
+    }
+
+    /// Takes `bytes` from the end, all if there are fewer.
+    #[inline]
+    pub fn take(&mut self, bytes: usize) {
+        self.0.end -= bytes.min(self.len()) as u32;
+    }
+
+    /// Moves the data within or to another buffer by `offset` bytes, as for alignment; headers move along.
+    pub fn shift(&mut self, offset: isize) {
+        let to = self.headroom().saturating_add_signed(offset);
+        if offset != 0 && to + self.len() <= LARGEST_BUFFER {
+            let tailroom = self.tailroom().saturating_add_signed(-offset);
+            self.reallocate(to, tailroom);
+        }
+    }
+
+    /// Room and data together, and where in it the data is: for what must look before the data.
+    pub fn buffer(&self) -> (&[u8], Range<usize>) {
+        (&self.0.bytes, self.0.start as usize..self.0.end as usize)
+    }
+
+    /// What elements noted about it.
+    #[inline]
+    pub fn notes(&self) -> &Annotations {
+        &self.0.notes
+    }
+
+    /// What elements noted about it, to change.
+    #[inline]
+    pub fn notes_mut(&mut self) -> &mut Annotations {
+        &mut self.0.notes
+    }
+
+    /// Where in the data the MAC header begins; negative if it lies before the data.
+    #[inline]
+    pub fn mac_header(&self) -> Option<isize> {
+        self.relative(self.0.mac)
+    }
+
+    /// Where in the data the network header begins; negative if it lies before the data.
+    #[inline]
+    pub fn network_header(&self) -> Option<isize> {
+        self.relative(self.0.network)
+    }
+
+    /// Where in the data the transport header begins; negative if it lies before the data.
+    #[inline]
+    pub fn transport_header(&self) -> Option<isize> {
+        self.relative(self.0.transport)
+    }
+
+    fn relative(&self, header: u32) -> Option<isize> {
+        (header != UNSET).then(|| header as isize - self.0.start as isize)
+    }
+
+    fn absolute(&self, at: isize) -> u32 {
+        u32::try_from(self.0.start as isize + at).unwrap_or(UNSET)
+    }
+
+    /// Notes where the MAC header begins, counted from the data's first byte.
+    #[inline]
+    pub fn set_mac_header(&mut self, at: isize) {
+        self.0.mac = self.absolute(at);
+    }
+
+    /// Notes where the network header begins, and the transport header `length` bytes behind it.
+    #[inline]
+    pub fn set_network_header(&mut self, at: isize, length: usize) {
+        self.0.network = self.absolute(at);
+        self.0.transport = self.absolute(at + length as isize);
+    }
+
+    /// Forgets the headers.
+    pub fn clear_headers(&mut self) {
+        let inner = &mut **self.0;
+        (inner.mac, inner.network, inner.transport) = (UNSET, UNSET, UNSET);
+    }
+
+    /// The bytes from the MAC header on, if it is known and lies in the buffer.
+    #[inline]
+    pub fn mac_data(&self) -> Option<&[u8]> {
+        self.bytes_from(self.0.mac)
+    }
+
+    /// The bytes from the network header on, if it is known and lies in the buffer.
+    #[inline]
+    pub fn network_data(&self) -> Option<&[u8]> {
+        self.bytes_from(self.0.network)
+    }
+
+    /// The bytes from the transport header on, if it is known and lies in the buffer.
+    #[inline]
+    pub fn transport_data(&self) -> Option<&[u8]> {
+        self.bytes_from(self.0.transport)
+    }
+
+    #[inline]
+    fn bytes_from(&self, header: u32) -> Option<&[u8]> {
+        self.0.bytes.get(header as usize..self.0.end as usize)
+    }
+
+    /// The bytes from the MAC header on, to write to.
+    #[inline]
+    pub fn mac_data_mut(&mut self) -> Option<&mut [u8]> {
+        self.make_unique();
+        self.bytes_from_mut(self.0.mac)
+    }
+
+    /// The bytes from the network header on, to write to.
+    #[inline]
+    pub fn network_data_mut(&mut self) -> Option<&mut [u8]> {
+        self.make_unique();
+        self.bytes_from_mut(self.0.network)
+    }
+
+    /// The bytes from the transport header on, to write to.
+    #[inline]
+    pub fn transport_data_mut(&mut self) -> Option<&mut [u8]> {
+        self.make_unique();
+        self.bytes_from_mut(self.0.transport)
+    }
+
+    #[inline]
+    fn bytes_from_mut(&mut self, header: u32) -> Option<&mut [u8]> {
+        let inner = &mut **self.0;
+        let range = header as usize..inner.end as usize;
+        Rc::get_mut(&mut inner.bytes)?.get_mut(range)
+    }
+
+    /// Length of the network header, as its marks say.
+    #[inline]
+    pub fn network_header_len(&self) -> Option<usize> {
+        if self.0.network == UNSET {
+            return None;
+        }
+        self.0.transport.checked_sub(self.0.network).map(|length| length as usize)
+    }
+}
+
+impl Clone for Packet {
+    /// Another packet that shares the data; its notes are its own.
+    fn clone(&self) -> Self {
+        let from = self.inner();
+        let mut made = from.shelf.node(from.bytes.clone());
+        made.start = from.start;
+        made.end = from.end;
+        (made.mac, made.network, made.transport) = (from.mac, from.network, from.transport);
+        made.notes = from.notes.clone();
+        Packet(ManuallyDrop::new(made))
+    }
+}
+
+impl Drop for Packet {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `self` is being dropped, so nobody reads the field again after it was taken.
+        let inner = unsafe { ManuallyDrop::take(&mut self.0) };
+        Shelf::put(inner);
+    }
+}
+
+impl core::fmt::Debug for Packet {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Packet").field("length", &self.len()).field("headroom", &self.headroom()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

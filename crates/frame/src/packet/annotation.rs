@@ -1,0 +1,183 @@
+//! What elements note about a packet, at Click's offsets, since configurations name them.
+use crate::Offload;
+
+/// Bytes of the annotation area.
+pub const ANNOTATION_BYTES: usize = 48;
+
+/// How a frame was addressed, as far as a source or a check knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PacketType {
+    /// To this host.
+    #[default]
+    Host = 0,
+    /// To everybody.
+    Broadcast = 1,
+    /// To a group.
+    Multicast = 2,
+    /// To another host.
+    OtherHost = 3,
+    /// Sent from here.
+    Outgoing = 4,
+    /// Sent by this host to itself.
+    Loopback = 5,
+    /// Taken by a fast path.
+    Fastroute = 6,
+}
+
+/// Notes about a packet.
+#[derive(Clone, Debug)]
+pub struct Annotations {
+    bytes: [u8; ANNOTATION_BYTES],
+    /// Nanoseconds since 1970; 0 if it has no time.
+    pub timestamp: u64,
+    /// How it was addressed.
+    pub packet_type: PacketType,
+    /// The device it came from: a number its source gave it; 0 if none.
+    pub device: u32,
+    /// What still has to be done to it: checksums and segments.
+    pub offload: Offload,
+}
+
+impl Default for Annotations {
+    fn default() -> Self {
+        Self {
+            bytes: [0; ANNOTATION_BYTES],
+            timestamp: 0,
+            packet_type: PacketType::Host,
+            device: 0,
+            offload: Offload::default(),
+        }
+    }
+}
+
+/// Offsets, as Click's annotations have them. Some overlap.
+impl Annotations {
+    /// Destination address of IPv4, 4 bytes.
+    pub const DST_IP: usize = 0;
+    /// Destination address of IPv6, 16 bytes.
+    pub const DST_IP6: usize = 0;
+    /// Paint, 1 byte.
+    pub const PAINT: usize = 16;
+    /// Where a parameter problem is, 1 byte.
+    pub const ICMP_PARAMPROB: usize = 17;
+    /// Whether to fix the source address, 1 byte.
+    pub const FIX_IP_SRC: usize = 19;
+    /// VLAN tag, 2 bytes, network order.
+    pub const VLAN_TCI: usize = 20;
+    /// Aggregate number, 4 bytes.
+    pub const AGGREGATE: usize = 20;
+    /// Some other IPv4 address, 4 bytes.
+    pub const MISC_IP: usize = 20;
+    /// Forward rate, 4 bytes.
+    pub const FWD_RATE: usize = 20;
+    /// Number of packets this one stands for besides itself, 4 bytes.
+    pub const EXTRA_PACKETS: usize = 24;
+    /// Reverse rate, 4 bytes.
+    pub const REV_RATE: usize = 24;
+    /// Bytes this packet stands for besides its own, 4 bytes.
+    pub const EXTRA_LENGTH: usize = 28;
+    /// Of the reassembler, 4 bytes.
+    pub const IPREASSEMBLER: usize = 28;
+    /// First timestamp, 8 bytes: nanoseconds.
+    pub const FIRST_TIMESTAMP: usize = 32;
+    /// Packet number, 4 bytes.
+    pub const PACKET_NUMBER: usize = 32;
+    /// IPsec parameter index, 4 bytes.
+    pub const IPSEC_SPI: usize = 32;
+    /// Sequence number, 4 bytes.
+    pub const SEQUENCE_NUMBER: usize = 36;
+    /// Performance counter, 8 bytes.
+    pub const PERFCTR: usize = 40;
+
+    /// The area.
+    pub fn bytes(&self) -> &[u8; ANNOTATION_BYTES] {
+        &self.bytes
+    }
+
+    /// The area, to write to.
+    pub fn bytes_mut(&mut self) -> &mut [u8; ANNOTATION_BYTES] {
+        &mut self.bytes
+    }
+
+    /// The `N` bytes at `at`, as they lie there: of an address, or of a number in the machine's order. Zeros if they
+    /// would not lie in the area.
+    #[inline]
+    pub fn get<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
+    }
+
+    /// Writes bytes at `at`, if they lie in the area.
+    #[inline]
+    pub fn set<const N: usize>(&mut self, at: usize, value: [u8; N]) {
+        if let Some(place) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *place = value;
+        }
+    }
+
+    /// A byte.
+    #[inline]
+    pub fn u8(&self, at: usize) -> u8 {
+        self.get::<1>(at)[0]
+    }
+
+    /// Two bytes as a number.
+    #[inline]
+    pub fn u16(&self, at: usize) -> u16 {
+        u16::from_ne_bytes(self.get(at))
+    }
+
+    /// Four bytes as a number.
+    #[inline]
+    pub fn u32(&self, at: usize) -> u32 {
+        u32::from_ne_bytes(self.get(at))
+    }
+
+    /// Eight bytes as a number.
+    #[inline]
+    pub fn u64(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(self.get(at))
+    }
+
+    /// Sets a byte.
+    #[inline]
+    pub fn set_u8(&mut self, at: usize, value: u8) {
+        self.set(at, [value]);
+    }
+
+    /// Sets two bytes.
+    #[inline]
+    pub fn set_u16(&mut self, at: usize, value: u16) {
+        self.set(at, value.to_ne_bytes());
+    }
+
+    /// Sets four bytes.
+    #[inline]
+    pub fn set_u32(&mut self, at: usize, value: u32) {
+        self.set(at, value.to_ne_bytes());
+    }
+
+    /// Sets eight bytes.
+    #[inline]
+    pub fn set_u64(&mut self, at: usize, value: u64) {
+        self.set(at, value.to_ne_bytes());
+    }
+
+    /// Paint.
+    #[inline]
+    pub fn paint(&self) -> u8 {
+        self.u8(Self::PAINT)
+    }
+
+    /// Destination address of IPv4.
+    #[inline]
+    pub fn dst_ip(&self) -> [u8; 4] {
+        self.get(Self::DST_IP)
+    }
+
+    /// Sets the destination address of IPv4.
+    #[inline]
+    pub fn set_dst_ip(&mut self, address: [u8; 4]) {
+        self.set(Self::DST_IP, address);
+    }
+}
