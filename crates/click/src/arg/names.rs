@@ -1,0 +1,82 @@
+//! Names: of elements, and those that AddressInfo, PortInfo and their like define.
+use crate::ElementId;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use ringway_click_lang::Graph;
+
+/// What a defined name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NameKind {
+    /// An IPv4 address: 4 bytes.
+    Ipv4,
+    /// An IPv4 prefix: address and mask, 8 bytes.
+    Ipv4Prefix,
+    /// An IPv6 address: 16 bytes.
+    Ipv6,
+    /// An IPv6 prefix: address and, in one byte, length.
+    Ipv6Prefix,
+    /// An Ethernet address: 6 bytes.
+    Ethernet,
+    /// A TCP port: 2 bytes, network order.
+    TcpPort,
+    /// A UDP port: 2 bytes, network order.
+    UdpPort,
+    /// An annotation: offset and size, a byte each.
+    Annotation,
+    /// An IP protocol: 1 byte.
+    IpProtocol,
+}
+
+/// The names of a configuration.
+#[derive(Debug, Default)]
+pub struct Names {
+    elements: BTreeMap<String, ElementId>,
+    defined: RefCell<BTreeMap<(NameKind, String), Vec<u8>>>,
+}
+
+/// A name's compound, with its slash; nothing at the top.
+fn compound(name: &str) -> &str {
+    name.rfind('/').map_or("", |slash| &name[..=slash])
+}
+
+impl Names {
+    pub(crate) fn new(graph: &Graph) -> Self {
+        let elements = graph.elements.iter().enumerate();
+        let elements = elements.map(|(index, element)| (element.name.clone(), ElementId(index as u32))).collect();
+        Self { elements, defined: RefCell::default() }
+    }
+
+    /// Tries `name` in the compound of `context`, then in those around it.
+    fn outwards<T>(name: &str, context: &str, find: impl Fn(String) -> Option<T>) -> Option<T> {
+        let mut around = compound(context);
+        loop {
+            if let Some(found) = find(format!("{around}{name}")) {
+                return Some(found);
+            }
+            if around.is_empty() {
+                return None;
+            }
+            around = compound(&around[..around.len() - 1]);
+        }
+    }
+
+    /// The element of this name, looked up from the compound of the element `context` outwards.
+    pub fn find(&self, name: &str, context: &str) -> Option<ElementId> {
+        Self::outwards(name, context, |full| self.elements.get(&full).copied())
+    }
+
+    /// Defines a name in the compound of the element `context`.
+    pub fn define(&self, kind: NameKind, name: &str, context: &str, value: &[u8]) {
+        let full = format!("{}{name}", compound(context));
+        self.defined.borrow_mut().insert((kind, full), value.to_vec());
+    }
+
+    /// What a name stands for.
+    pub fn value(&self, kind: NameKind, name: &str, context: &str) -> Option<Vec<u8>> {
+        let defined = self.defined.borrow();
+        Self::outwards(name, context, |full| defined.get(&(kind, full)).cloned())
+    }
+}

@@ -1,0 +1,81 @@
+//! What an argument is parsed with.
+use super::Names;
+use crate::ElementId;
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::fmt;
+
+/// What names mean where an element stands.
+#[derive(Clone)]
+pub struct Scope {
+    names: Rc<Names>,
+    element: String,
+}
+
+impl Scope {
+    pub(crate) fn new(names: Rc<Names>, element: &str) -> Self {
+        Self { names, element: element.into() }
+    }
+
+    /// The element's own name.
+    pub fn element_name(&self) -> &str {
+        &self.element
+    }
+
+    /// All names.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The element of this name, looked up from this one's compound outwards.
+    pub fn find(&self, name: &str) -> Option<ElementId> {
+        self.names.find(name, &self.element)
+    }
+}
+
+/// Why an argument is bad.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArgError {
+    /// It does not look like one of its type.
+    Parse,
+    /// Something else, in words.
+    Other(String),
+}
+
+impl ArgError {
+    /// In words.
+    pub fn other(text: impl Into<String>) -> Self {
+        Self::Other(text.into())
+    }
+}
+
+impl fmt::Display for ArgError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parse => f.write_str("parse error"),
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+/// A type of argument.
+pub trait Arg: Sized {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`ArgError::Parse`] for what is none; [`ArgError::Other`] says more.
+    fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError>;
+}
+
+impl<T: Arg> Arg for Option<T> {
+    fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
+        T::parse(text, scope).map(Some)
+    }
+}
+
+/// An element's name.
+impl Arg for ElementId {
+    fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
+        scope.find(text).ok_or_else(|| ArgError::other("does not name an element"))
+    }
+}

@@ -1,0 +1,106 @@
+use super::*;
+use std::net::Ipv4Addr;
+
+fn args(text: &str) -> Args {
+    let arguments = ringway_click_lang::config::split_arguments(text);
+    Args::new(arguments, Rc::default(), "e", Rc::default())
+}
+
+fn said(args: &Args) -> String {
+    args.report.borrow().diagnostics.iter().map(|d| d.text.trim().to_string()).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn by_position_and_by_keyword() {
+    let (mut first, mut second, mut third) = (0u32, 0i32, String::new());
+    let mut given = args("5, LABEL \"a b\", SECOND -3");
+    assert!(given.read_p("FIRST", &mut first));
+    assert!(given.read("SECOND", &mut second));
+    assert!(given.read_p("LABEL", &mut third));
+    assert_eq!(given.complete(), Ok(()));
+    assert_eq!((first, second, third.as_str()), (5, -3, "a b"));
+}
+
+#[test]
+fn errors_are_clicks() {
+    let mut value = 0u8;
+    let mut wrong = args("300");
+    wrong.read_p("SIZE", &mut value);
+    assert_eq!(wrong.complete(), Err(Failed));
+    assert_eq!(said(&wrong), "SIZE: out of range, bound 255");
+    let mut wrong = args("x, y, FOO 3");
+    wrong.read_mp("SIZE", &mut value);
+    assert_eq!(wrong.complete(), Err(Failed));
+    assert_eq!(said(&wrong), "SIZE: parse error; FOO: unknown argument; too many arguments");
+    let mut missing = args("");
+    missing.read_mp("SIZE", &mut value);
+    assert_eq!(said(&missing), "SIZE: required argument missing");
+}
+
+#[test]
+fn types() {
+    let scope = Scope::new(Rc::default(), "e");
+    fn get<T: Arg>(text: &str, scope: &Scope) -> Option<T> {
+        T::parse(text, scope).ok()
+    }
+    assert_eq!(get::<i32>("0x10", &scope), Some(16));
+    assert_eq!(get::<i32>("010", &scope), Some(8));
+    assert_eq!(get::<i32>("1_000", &scope), Some(1000));
+    assert_eq!(get::<u32>("-1", &scope), None);
+    assert_eq!(get::<i32>("1x", &scope), None);
+    assert_eq!(get::<Ipv4Addr>("1.0.0.2", &scope), Some(Ipv4Addr::new(1, 0, 0, 2)));
+    let prefix = get::<Prefix>("10.1.2.3/8", &scope).unwrap();
+    assert!(prefix.contains(Ipv4Addr::new(10, 9, 9, 9)) && !prefix.contains(Ipv4Addr::new(11, 0, 0, 0)));
+    assert_eq!(prefix.length(), Some(8));
+    assert_eq!(get::<Prefix>("0.0.0.0/0", &scope).unwrap().length(), Some(0));
+    assert_eq!(get::<Nanoseconds>("1.5ms", &scope), Some(Nanoseconds(1_500_000)));
+    assert_eq!(get::<Nanoseconds>("2", &scope), Some(Nanoseconds(2_000_000_000)));
+    assert_eq!(get::<Nanoseconds>("1 min", &scope), Some(Nanoseconds(60_000_000_000)));
+    assert_eq!(get::<Seconds>("1h", &scope), Some(Seconds(3600)));
+    assert_eq!(get::<Bandwidth>("1Mbps", &scope), Some(Bandwidth(125_000)));
+    assert_eq!(get::<Bandwidth>("384kB/s", &scope), Some(Bandwidth(384_000)));
+    assert_eq!(get::<Bandwidth>("100", &scope), Some(Bandwidth(100)));
+    assert_eq!(get::<Fixed<16>>("0.5", &scope), Some(Fixed(32768)));
+    assert_eq!(get::<Annotation>("PAINT", &scope), Some(Annotation { offset: 16, size: 1 }));
+    assert_eq!(get::<Annotation>("20/2", &scope), Some(Annotation { offset: 20, size: 2 }));
+    assert_eq!(get::<Vec<u8>>("\\<0001ff>", &scope), Some(vec![0, 1, 255]));
+    assert_eq!(get::<bool>("yes", &scope), Some(true));
+}
+
+#[test]
+fn names_are_looked_up_outwards() {
+    let names = Names::default();
+    names.define(NameKind::Ipv4, "gw", "a/info", &[10, 0, 0, 1]);
+    assert_eq!(names.value(NameKind::Ipv4, "gw", "a/b/c"), Some(vec![10, 0, 0, 1]));
+    assert_eq!(names.value(NameKind::Ipv4, "gw", "x/y"), None);
+}
+
+proptest::proptest! {
+    #[test]
+    fn nothing_panics(text in "\\PC{0,40}") {
+        let scope = Scope::new(Rc::default(), "e");
+        let _ = i32::parse(&text, &scope);
+        let _ = Nanoseconds::parse(&text, &scope);
+        let _ = Bandwidth::parse(&text, &scope);
+        let _ = Fixed::<28>::parse(&text, &scope);
+        let _ = Prefix::parse(&text, &scope);
+        let _ = Prefix6::parse(&text, &scope);
+        let _ = ringway_wire::MacAddress::parse(&text, &scope);
+        let _ = Annotation::parse(&text, &scope);
+        let _ = String::parse(&text, &scope);
+        let mut args = args(&text);
+        let mut value = String::new();
+        args.read_p("A", &mut value);
+        let _ = args.complete();
+    }
+
+    #[test]
+    fn numbers_do_not_panic(text in "[-+0-9.eE_xb]{0,30}(ms|kbps|/32)?") {
+        let scope = Scope::new(Rc::default(), "e");
+        let _ = i64::parse(&text, &scope);
+        let _ = u64::parse(&text, &scope);
+        let _ = Nanoseconds::parse(&text, &scope);
+        let _ = Bandwidth::parse(&text, &scope);
+        let _ = Fixed::<28>::parse(&text, &scope);
+    }
+}

@@ -1,0 +1,115 @@
+//! What is known of an element class without making one.
+use crate::Element;
+use alloc::boxed::Box;
+
+/// What a class does with offload metadata: checksums to fill and segments to make.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Metadata {
+    /// It never looks at the bytes concerned; the metadata stays true.
+    #[default]
+    Keeps,
+    /// It drops or replaces packets, so it does not matter.
+    Ignores,
+    /// It reads or writes payload or checksums: frames must be completed before they reach it.
+    Resolve,
+}
+
+/// An element class: its facts, in Click's codes, and how to make one.
+#[derive(Debug)]
+pub struct Class {
+    /// Its name in configurations.
+    pub name: &'static str,
+    /// Port count code, such as `1/1-2`; `0` by default.
+    pub ports: &'static str,
+    /// Processing code, such as `h/l`; `a` by default.
+    pub processing: &'static str,
+    /// Flow code, such as `x/y`; `x/x` by default.
+    pub flow: &'static str,
+    /// Flags, such as `S0`: with `S0` the element makes no packets by itself.
+    pub flags: &'static str,
+    /// When it is configured: lower phases first, [`Class::DEFAULT`] if it does not matter.
+    pub phase: i32,
+    /// What it does with offload metadata.
+    pub metadata: Metadata,
+    /// Whether its `config` handler may be written while it runs.
+    pub live: bool,
+    /// Makes one, not configured yet.
+    pub make: fn() -> Box<dyn Element>,
+}
+
+impl Class {
+    /// Phase of elements that others refer to by name: AddressInfo and its like.
+    pub const INFO: i32 = 0;
+    /// Phase of what must be configured before most.
+    pub const PRIVILEGED: i32 = 90;
+    /// Phase of most elements.
+    pub const DEFAULT: i32 = 100;
+    /// Phase of what must be configured after most.
+    pub const LAST: i32 = 2000;
+
+    /// A class with the default facts: no ports, agnostic, packets may flow from every input to every output.
+    pub const fn new(name: &'static str, make: fn() -> Box<dyn Element>) -> Self {
+        Self {
+            name,
+            ports: "0",
+            processing: "a",
+            flow: "x/x",
+            flags: "",
+            phase: Self::DEFAULT,
+            metadata: Metadata::Keeps,
+            live: false,
+            make,
+        }
+    }
+
+    /// With this port count code.
+    pub const fn ports(mut self, code: &'static str) -> Self {
+        self.ports = code;
+        self
+    }
+
+    /// With this processing code.
+    pub const fn processing(mut self, code: &'static str) -> Self {
+        self.processing = code;
+        self
+    }
+
+    /// With this flow code.
+    pub const fn flow(mut self, code: &'static str) -> Self {
+        self.flow = code;
+        self
+    }
+
+    /// With these flags.
+    pub const fn flags(mut self, flags: &'static str) -> Self {
+        self.flags = flags;
+        self
+    }
+
+    /// Configured in this phase.
+    pub const fn phase(mut self, phase: i32) -> Self {
+        self.phase = phase;
+        self
+    }
+
+    /// Treats offload metadata so.
+    pub const fn metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// Its `config` handler may be written; [`Element::configure`] is called again then, on a fresh element whose state
+    /// comes from the old by [`Element::take_state`].
+    pub const fn live(mut self) -> Self {
+        self.live = true;
+        self
+    }
+
+    /// The number behind a letter of the flags: `flag('S')` of `S0` is 0.
+    pub fn flag(&self, letter: char) -> Option<u32> {
+        let at = self.flags.find(letter)?;
+        let digits = &self.flags[at + letter.len_utf8()..];
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        if end == 0 { Some(1) } else { digits[..end].parse().ok() }
+    }
+}

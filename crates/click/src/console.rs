@@ -1,0 +1,43 @@
+//! Where elements print.
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::RefCell;
+
+/// A terminal, or what stands for one.
+pub trait Console {
+    /// A line for people, without its end: what Click calls chatter. A program prints it to standard error.
+    fn chatter(&mut self, line: &str);
+    /// Bytes for standard output.
+    fn output(&mut self, bytes: &[u8]);
+}
+
+/// A console that remembers, for tests: clones share what was printed.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder {
+    chatter: Rc<RefCell<String>>,
+    output: Rc<RefCell<String>>,
+}
+
+impl Recorder {
+    /// What was chattered, a line each.
+    pub fn chatter(&self) -> String {
+        self.chatter.borrow().clone()
+    }
+
+    /// What went to standard output.
+    pub fn output(&self) -> String {
+        self.output.borrow().clone()
+    }
+}
+
+impl Console for Recorder {
+    fn chatter(&mut self, line: &str) {
+        let mut text = self.chatter.borrow_mut();
+        text.push_str(line);
+        text.push('\n');
+    }
+
+    fn output(&mut self, bytes: &[u8]) {
+        self.output.borrow_mut().push_str(&String::from_utf8_lossy(bytes));
+    }
+}

@@ -1,0 +1,35 @@
+//! Click's runtime: a router built from a flat configuration, its elements, scheduler and handlers.
+//!
+//! The crate needs no operating system: time, terminal and descriptors are the caller's ([`Clock`], [`Console`],
+//! [`Router::select`]). How to write an element is told in [`element`].
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod arg;
+mod class;
+mod clock;
+mod console;
+mod context;
+pub mod element;
+pub mod elements;
+mod handler;
+mod notifier;
+mod registry;
+mod router;
+mod task;
+mod timer;
+
+pub use class::{Class, Metadata};
+pub use clock::{Clock, SECOND, SIMULATION_START, Time, Timestamp};
+pub use console::{Console, Recorder};
+pub use context::Context;
+pub use element::{Element, ElementId, Failed};
+pub use handler::{Handler, HandlerCall, HandlerError};
+pub use notifier::{Note, NoteKind, Search, Signal};
+pub use registry::Registry;
+pub use ringway_frame::packet::{Annotations, HEADROOM, PACKETS, Packet, PacketBurst, PacketType, Pool};
+pub use router::{BuildError, Interest, Options, Router, Turn};
+pub use task::Task;
+pub use timer::Timer;

@@ -1,0 +1,86 @@
+//! Notifiers: who has packets, or room for them, says so, and who waits for that sleeps meanwhile.
+use crate::{Router, Task};
+use alloc::vec::Vec;
+
+/// What a notifier tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteKind {
+    /// Active while there may be packets to pull (Click's empty notifier).
+    Empty,
+    /// Active while there is room to push to (Click's full notifier).
+    Full,
+}
+
+/// How a search for notifiers goes on from one that it found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Search {
+    /// It ends there.
+    #[default]
+    Stop,
+    /// It goes on behind it too.
+    Continue,
+    /// It goes on behind it too, and those found there wake the searcher directly.
+    ContinueWake,
+}
+
+/// A notifier of an element; made by [`crate::Context::new_note`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note(pub(crate) u32);
+
+/// Whom to tell when a note becomes active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listener {
+    Task(Task),
+    Note(Note),
+}
+
+#[derive(Debug)]
+pub(crate) struct NoteState {
+    pub(crate) kind: NoteKind,
+    pub(crate) search: Search,
+    /// The output (for [`NoteKind::Empty`]) or input it speaks for; all of them if none.
+    pub(crate) port: Option<usize>,
+    pub(crate) element: crate::ElementId,
+    pub(crate) active: bool,
+    pub(crate) listeners: Vec<Listener>,
+}
+
+/// What a search found: whether there may be something to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Signal {
+    /// Always: somebody there has no notifier.
+    #[default]
+    Busy,
+    /// Never: nobody is there.
+    Idle,
+    /// While any of these is active.
+    Notes(Vec<Note>),
+}
+
+impl Router {
+    pub(crate) fn set_note(&mut self, note: Note, active: bool) {
+        let Some(state) = self.notes.get_mut(note.0 as usize) else { return };
+        if state.active == active {
+            return;
+        }
+        state.active = active;
+        if !active {
+            return;
+        }
+        for index in 0..self.notes[note.0 as usize].listeners.len() {
+            match self.notes[note.0 as usize].listeners[index] {
+                Listener::Task(task) => self.tasks.reschedule(task),
+                Listener::Note(note) => self.set_note(note, true),
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_active(&self, signal: &Signal) -> bool {
+        match signal {
+            Signal::Busy => true,
+            Signal::Idle => false,
+            Signal::Notes(notes) => notes.iter().any(|note| self.notes[note.0 as usize].active),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! From a flat configuration to a router.
+use super::{Info, Router};
+use crate::arg::{Args, Names};
+use crate::{Clock, Console, Context, Element, ElementId, Failed, PACKETS, Pool, Registry};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click_lang::{Diagnostics, Graph, config};
+
+/// How many elements a router may have. Attack: a configuration whose compounds multiply.
+const MOST_ELEMENTS: usize = 1 << 20;
+
+/// How a router runs.
+pub struct Options {
+    /// How many packets it handles at once, 1 to [`PACKETS`]; 1 keeps the order of effects exactly Click's.
+    pub burst: usize,
+    /// Its time.
+    pub clock: Clock,
+    /// Where it prints.
+    pub console: Box<dyn Console>,
+    /// What its random numbers begin with.
+    pub seed: u64,
+    /// The configuration as it was written, for the `config` handler.
+    pub source: String,
+}
+
+/// Why there is no router; the messages, and Click's last line.
+#[derive(Debug)]
+pub struct BuildError {
+    /// What was said.
+    pub diagnostics: Diagnostics,
+}
+
+impl core::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.diagnostics.fmt(f)
+    }
+}
+
+impl core::error::Error for BuildError {}
+
+impl Router {
+    /// Checks a configuration, makes its elements, configures and initializes them. Warnings are in
+    /// [`Router::diagnostics`].
+    ///
+    /// # Errors
+    /// [`BuildError`] with everything that is wrong.
+    pub fn build(graph: Graph, registry: &Registry, options: Options) -> Result<Self, BuildError> {
+        let names = Rc::new(Names::new(&graph));
+        let mut router = Self {
+            elements: Vec::new(),
+            infos: Vec::new(),
+            graph,
+            source: options.source,
+            names,
+            burst: options.burst.clamp(1, PACKETS),
+            pool: Pool::new(),
+            clock: options.clock,
+            console: options.console,
+            tasks: Default::default(),
+            timers: Default::default(),
+            notes: Vec::new(),
+            interests: Vec::new(),
+            emitted: Vec::new(),
+            spare: Vec::new(),
+            work: Vec::new(),
+            blocked: Default::default(),
+            deferred: Default::default(),
+            budget: u32::MAX,
+            looped: 0,
+            runcount: 1,
+            stop_element: None,
+            report: Rc::default(),
+            building: true,
+            random: 1,
+            turn_began: 0,
+            turn_wall: None,
+        };
+        router.seed(options.seed);
+        let built = router.make_elements(registry) && router.check_graph() && router.configure();
+        let built = built && router.initialize();
+        router.building = false;
+        let mut report = router.report.borrow_mut();
+        if built {
+            drop(report);
+            router.settle();
+            return Ok(router);
+        }
+        report.diagnostics.error(None, "Router could not be initialized!");
+        let diagnostics = core::mem::take(&mut report.diagnostics);
+        drop(report);
+        Err(BuildError { diagnostics })
+    }
+
+    /// What was said while it was built.
+    pub fn diagnostics(&self) -> Diagnostics {
+        self.report.borrow().diagnostics.clone()
+    }
+
+    fn make_elements(&mut self, registry: &Registry) -> bool {
+        let mut good = true;
+        if self.graph.elements.len() > MOST_ELEMENTS {
+            self.report.borrow_mut().diagnostics.error(None, "too many elements");
+            return false;
+        }
+        for element in &self.graph.elements {
+            let Some(class) = registry.find(&element.class) else {
+                let text = format!("unknown element class '{}'", element.class);
+                self.report.borrow_mut().diagnostics.error(element.landmark.clone(), text);
+                good = false;
+                continue;
+            };
+            self.elements.push(Some((class.make)()));
+            self.infos.push(Info {
+                name: element.name.clone(),
+                class,
+                configuration: element.configuration.clone(),
+                landmark: element.landmark.clone(),
+                inputs: Vec::new(),
+                outputs: Vec::new(),
+                handlers: Vec::new(),
+                tasks: Vec::new(),
+                thread: 0,
+                overrides: Vec::new(),
+            });
+        }
+        if !good {
+            self.elements.clear();
+            self.infos.clear();
+        }
+        good
+    }
+
+    fn order(&self) -> Vec<ElementId> {
+        let mut order: Vec<ElementId> = self.ids().collect();
+        order.sort_by_key(|id| self.class(*id).phase);
+        order
+    }
+
+    fn configure(&mut self) -> bool {
+        let mut good = true;
+        for id in self.order() {
+            let configuration = self.info(id).configuration.clone();
+            good &= self.stage(id, "configuring", |router, element| router.configure_one(id, element, &configuration));
+        }
+        for id in self.ids().collect::<Vec<_>>() {
+            let own = self.element(id).map(Element::handlers).unwrap_or_default();
+            self.add_handlers(id, own);
+        }
+        good
+    }
+
+    /// Configures an element, which is out of its place meanwhile.
+    pub(super) fn configure_one(
+        &mut self,
+        id: ElementId,
+        element: &mut dyn Element,
+        configuration: &str,
+    ) -> Result<(), Failed> {
+        let arguments = config::split_arguments(configuration);
+        let mut args = Args::new(arguments, self.names.clone(), self.name(id), self.report.clone());
+        let result = element.configure(&mut args, &mut Context::new(self, id, true));
+        result.and(args.result())
+    }
+
+    fn initialize(&mut self) -> bool {
+        self.order().into_iter().all(|id| {
+            self.stage(id, "initializing", |router, element| element.initialize(&mut Context::new(router, id, true)))
+        })
+    }
+
+    /// Does something with an element under a line that says so. Whether it went well.
+    fn stage(
+        &mut self,
+        id: ElementId,
+        doing: &str,
+        act: impl FnOnce(&mut Self, &mut dyn Element) -> Result<(), Failed>,
+    ) -> bool {
+        let context = format!("While {doing} '{}':", self.declaration(id));
+        self.report.borrow_mut().begin(self.landmark(id).clone(), context);
+        let Some(mut element) = self.take(id) else { return false };
+        let result = act(self, &mut *element);
+        self.put(id, element);
+        self.pass_on(id, 0);
+        let mut report = self.report.borrow_mut();
+        let failures = report.failures();
+        if result.is_err() && failures == 0 {
+            report.error("unspecified error");
+        }
+        report.end();
+        result.is_ok() && failures == 0
+    }
+}

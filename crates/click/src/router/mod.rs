@@ -1,0 +1,276 @@
+//! A router: elements, their connections, and what runs them.
+mod build;
+mod call;
+mod flow;
+mod ports;
+mod report;
+mod run;
+mod search;
+mod select;
+mod text;
+
+pub use build::{BuildError, Options};
+pub(crate) use report::Report;
+pub use run::Turn;
+pub use select::Interest;
+
+use crate::arg::Names;
+use crate::notifier::NoteState;
+use crate::task::Tasks;
+use crate::timer::Timers;
+use crate::{
+    Class, Clock, Console, Context, Element, ElementId, Handler, HandlerCall, Packet, PacketBurst, Pool, Task,
+};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+
+use ringway_click_lang::{Graph, Landmark};
+
+/// Packets that an element emitted from one of its outputs.
+pub(crate) struct Emission {
+    pub(crate) port: usize,
+    pub(crate) burst: Box<PacketBurst>,
+}
+
+/// Packets on their way to an input.
+struct Work {
+    to: ElementId,
+    port: usize,
+    burst: Box<PacketBurst>,
+}
+
+/// A port of an element.
+#[derive(Clone, Debug)]
+pub(crate) struct PortInfo {
+    /// Pull, else push.
+    pub(crate) pull: bool,
+    /// Resolved from its surroundings, as the class leaves it open.
+    pub(crate) agnostic: bool,
+    /// The other end, where there is exactly one: of push outputs and pull inputs.
+    pub(crate) peer: Option<(ElementId, usize)>,
+}
+
+/// What the router knows of an element.
+pub(crate) struct Info {
+    pub(crate) name: String,
+    pub(crate) class: &'static Class,
+    pub(crate) configuration: String,
+    pub(crate) landmark: Landmark,
+    pub(crate) inputs: Vec<PortInfo>,
+    pub(crate) outputs: Vec<PortInfo>,
+    pub(crate) handlers: Vec<Handler>,
+    pub(crate) tasks: Vec<Task>,
+    /// Which thread its tasks belong to.
+    pub(crate) thread: i32,
+    /// Names of common handlers that it answers itself.
+    pub(crate) overrides: Vec<String>,
+}
+
+/// A running configuration.
+///
+/// It and its packets belong to one thread. Nothing happens by itself: [`Router::turn`] is called again and again.
+pub struct Router {
+    elements: Vec<Option<Box<dyn Element>>>,
+    infos: Vec<Info>,
+    graph: Graph,
+    source: String,
+    pub(crate) names: Rc<Names>,
+    pub(crate) burst: usize,
+    pub(crate) pool: Pool,
+    pub(crate) clock: Clock,
+    pub(crate) console: Box<dyn Console>,
+    pub(crate) tasks: Tasks,
+    pub(crate) timers: Timers,
+    pub(crate) notes: Vec<NoteState>,
+    interests: Vec<Interest>,
+    pub(crate) emitted: Vec<Emission>,
+    pub(crate) spare: Vec<Box<PacketBurst>>,
+    work: Vec<Work>,
+    /// Packets to elements that were running.
+    blocked: VecDeque<Work>,
+    /// Writes to elements that were running.
+    deferred: VecDeque<HandlerCall>,
+    /// How many more bursts may be handed over in this turn.
+    budget: u32,
+    /// Packets dropped because a turn handed over too many.
+    looped: u64,
+    runcount: i64,
+    stop_element: Option<ElementId>,
+    report: Rc<RefCell<Report>>,
+    building: bool,
+    random: u64,
+    /// When the turn began, on the steady clock.
+    pub(crate) turn_began: u64,
+    /// The same since 1970, once somebody asked.
+    turn_wall: Option<u64>,
+}
+
+impl Router {
+    pub(crate) fn info(&self, id: ElementId) -> &Info {
+        &self.infos[id.index()]
+    }
+
+    pub(crate) fn info_mut(&mut self, id: ElementId) -> &mut Info {
+        &mut self.infos[id.index()]
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.infos.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.infos.is_empty()
+    }
+
+    /// All elements, in configuration order.
+    pub fn ids(&self) -> impl Iterator<Item = ElementId> + use<> {
+        (0..self.infos.len() as u32).map(ElementId)
+    }
+
+    /// The element of this name.
+    pub fn find(&self, name: &str) -> Option<ElementId> {
+        self.names.find(name, "")
+    }
+
+    /// An element's name.
+    pub fn name(&self, id: ElementId) -> &str {
+        &self.info(id).name
+    }
+
+    /// An element's class.
+    pub fn class(&self, id: ElementId) -> &'static Class {
+        self.info(id).class
+    }
+
+    /// Where an element was declared.
+    pub fn landmark(&self, id: ElementId) -> &Landmark {
+        &self.info(id).landmark
+    }
+
+    /// Name and class, as messages say them: `c :: Counter`.
+    pub fn declaration(&self, id: ElementId) -> String {
+        let info = self.info(id);
+        format!("{} :: {}", info.name, info.class.name)
+    }
+
+    /// Whether an element is of a class, or can stand for it.
+    pub fn is_kind(&self, id: ElementId, kind: &str) -> bool {
+        self.info(id).class.name == kind || self.element(id).is_some_and(|element| element.cast(kind))
+    }
+
+    /// An element, unless it is running.
+    pub(crate) fn element(&self, id: ElementId) -> Option<&dyn Element> {
+        self.elements.get(id.index())?.as_deref()
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, id: ElementId) -> Option<Box<dyn Element>> {
+        self.elements.get_mut(id.index())?.take()
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, id: ElementId, element: Box<dyn Element>) {
+        if let Some(place) = self.elements.get_mut(id.index()) {
+            *place = Some(element);
+        }
+    }
+
+    /// Runs something of an element that may emit as it goes; nothing if it is running already.
+    pub(crate) fn enter<R>(
+        &mut self,
+        id: ElementId,
+        run: impl FnOnce(&mut dyn Element, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let mut element = self.take(id)?;
+        let mut cx = Context::new(self, id, true);
+        let result = run(&mut *element, &mut cx);
+        cx.flush();
+        self.put(id, element);
+        Some(result)
+    }
+
+    /// Prints a line for people.
+    pub fn chatter(&mut self, line: fmt::Arguments<'_>) {
+        self.console.chatter(&format!("{line}"));
+    }
+
+    /// The console.
+    pub fn console(&mut self) -> &mut dyn Console {
+        &mut *self.console
+    }
+
+    /// The clock.
+    pub fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
+    }
+
+    /// Nanoseconds since 1970 when somebody first asked in this turn.
+    pub(crate) fn wall_at_turn(&mut self) -> u64 {
+        match self.turn_wall {
+            Some(wall) => wall,
+            None => *self.turn_wall.insert(self.clock.wall()),
+        }
+    }
+
+    /// The next random number (xorshift64*, Vigna 2016).
+    pub(crate) fn random(&mut self) -> u32 {
+        let mut state = self.random;
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        self.random = state;
+        (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32
+    }
+
+    /// Chooses what random numbers follow.
+    pub fn seed(&mut self, seed: u64) {
+        self.random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    }
+
+    /// Whether it is to go on; else the driver stops, or asks the element that manages stops.
+    pub fn runcount(&self) -> i64 {
+        self.runcount
+    }
+
+    /// Changes for how long it is to go on: Click's run count, within 32 bits.
+    pub fn adjust_runcount(&mut self, by: i64) {
+        let limit = i64::from(i32::MAX);
+        self.runcount = self.runcount.saturating_add(by).clamp(-limit, limit);
+    }
+
+    /// Sets the run count.
+    pub fn set_runcount(&mut self, count: i64) {
+        self.runcount = count;
+    }
+
+    /// Makes an element the one that is told of stops, by its `step` handler, unless there is one. Says whether it is.
+    pub fn manage_stop(&mut self, id: ElementId) -> bool {
+        *self.stop_element.get_or_insert(id) == id
+    }
+
+    /// Packets dropped because they went round in circles.
+    pub fn looped(&self) -> u64 {
+        self.looped
+    }
+
+    /// A packet from the router's pool.
+    pub fn packet(&self, data: &[u8]) -> Option<Packet> {
+        self.pool.copy(data)
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        for id in self.ids().collect::<Vec<_>>().into_iter().rev() {
+            self.enter(id, |element, cx| element.cleanup(cx));
+        }
+    }
+}

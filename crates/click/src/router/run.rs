@@ -1,0 +1,203 @@
+//! Handing packets on, and turns.
+use super::{Emission, Router, Work};
+use crate::{Context, ElementId, PacketBurst};
+
+/// How many bursts a turn's task, timer or handler may hand over. Attack: push outputs joined in a circle.
+const BUDGET: u32 = 1 << 20;
+/// Tasks a turn, as Click's driver runs them between looks at timers and descriptors.
+const TASKS: usize = 128;
+/// Timers a turn, so that one set to the past again and again does not starve the rest.
+const TIMERS: usize = 64;
+/// How often a stopped router's script may be asked to go on. Attack: a script that never does anything.
+const STEPS: usize = 1000;
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There is more to do at once.
+    Busy,
+    /// Nothing to do before this moment of the steady clock, unless a descriptor is ready.
+    IdleUntil(u64),
+    /// Nothing to do unless a descriptor is ready.
+    Idle,
+    /// It has stopped.
+    Stopped,
+}
+
+impl Router {
+    /// Passes on what element `id` emitted since `base`, with all that follows from it.
+    pub(crate) fn pass_on(&mut self, id: ElementId, base: usize) {
+        if self.emitted.len() > base {
+            let bottom = self.work.len();
+            self.route(id, base);
+            self.hand_over(bottom);
+        }
+    }
+
+    /// Turns emissions into work, so that the first comes up first.
+    fn route(&mut self, id: ElementId, base: usize) {
+        while self.emitted.len() > base {
+            let Some(Emission { port, burst }) = self.emitted.pop() else { return };
+            self.send(id, port, burst);
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, id: ElementId, port: usize, mut burst: alloc::boxed::Box<PacketBurst>) {
+        match self.infos[id.index()].outputs.get(port).and_then(|port| port.peer) {
+            Some((to, port)) => self.work.push(Work { to, port, burst }),
+            None => {
+                burst.clear();
+                self.spare.push(burst);
+            }
+        }
+    }
+
+    /// Hands bursts over until no more work lies above `bottom`.
+    fn hand_over(&mut self, bottom: usize) {
+        while self.work.len() > bottom {
+            let Some(mut work) = self.work.pop() else { return };
+            if self.budget == 0 {
+                self.circle(work);
+                continue;
+            }
+            self.budget -= 1;
+            let Some(mut element) = self.take(work.to) else {
+                self.blocked.push_back(work);
+                continue;
+            };
+            let mut cx = Context::new(self, work.to, false);
+            element.push(work.port, &mut work.burst, &mut cx);
+            let base = cx.emissions();
+            self.put(work.to, element);
+            if work.burst.is_empty() {
+                self.spare.push(work.burst);
+            } else {
+                self.send(work.to, 0, work.burst);
+            }
+            if self.emitted.len() > base {
+                self.route(work.to, base);
+            }
+        }
+    }
+
+    #[cold]
+    fn circle(&mut self, mut work: Work) {
+        if self.looped == 0 {
+            let name = self.declaration(work.to);
+            self.chatter(format_args!("{name}: packets go round in circles, dropped"));
+        }
+        self.looped += work.burst.len() as u64;
+        work.burst.clear();
+        self.spare.push(work.burst);
+    }
+
+    /// Asks upstream of an input.
+    pub(crate) fn pull(&mut self, id: ElementId, port: usize, max: usize, burst: &mut PacketBurst) {
+        let peer = self.infos[id.index()].inputs.get(port).filter(|port| port.pull).and_then(|port| port.peer);
+        let Some((from, port)) = peer else { return };
+        let max = max.min(self.burst).min(crate::PACKETS - burst.len());
+        if burst.is_empty() {
+            self.enter(from, |element, cx| element.pull(port, max, burst, cx));
+            return;
+        }
+        let mut more = self.spare.pop().unwrap_or_default();
+        self.enter(from, |element, cx| element.pull(port, max, &mut more, cx));
+        for packet in more.drain() {
+            burst.push(packet);
+        }
+        self.spare.push(more);
+    }
+
+    /// Does what waited for running elements, now that none is running.
+    pub(crate) fn settle(&mut self) {
+        self.budget = BUDGET;
+        while !self.blocked.is_empty() || !self.deferred.is_empty() {
+            while let Some(work) = self.blocked.pop_back() {
+                self.work.push(work);
+            }
+            self.hand_over(0);
+            if let Some(call) = self.deferred.pop_front()
+                && let Err(error) = self.call_write(&call)
+            {
+                self.chatter(format_args!("{error}"));
+            }
+            if self.budget == 0 {
+                self.deferred.clear();
+            }
+        }
+        self.budget = BUDGET;
+    }
+
+    fn run_tasks(&mut self) {
+        for _ in 0..=TASKS {
+            if self.runcount <= 0 {
+                return;
+            }
+            let Some(task) = self.tasks.next() else { return };
+            let id = self.tasks.all[task.0 as usize].element;
+            let worked = self.enter(id, |element, cx| element.run_task(task, cx)).unwrap_or(false);
+            self.settle();
+            if self.tasks.is_scheduled(task) && !self.tasks.again(task, worked) {
+                return;
+            }
+        }
+    }
+
+    fn run_timers(&mut self) {
+        let now = self.clock.steady();
+        for _ in 0..TIMERS {
+            if self.runcount <= 0 {
+                return;
+            }
+            let Some(timer) = self.timers.take(now) else { return };
+            let id = self.timers.element(timer);
+            self.enter(id, |element, cx| element.run_timer(timer, cx));
+            self.settle();
+        }
+    }
+
+    /// Tells an element that a descriptor is ready.
+    pub fn selected(&mut self, descriptor: i32, readable: bool, writable: bool) {
+        for id in self.interested(descriptor, readable, writable) {
+            self.enter(id, |element, cx| element.selected(descriptor, readable, writable, cx));
+            self.settle();
+        }
+    }
+
+    /// A round of tasks and expired timers. A simulation's clock jumps to the next timer when there is nothing else.
+    pub fn turn(&mut self) -> Turn {
+        if self.runcount <= 0 && !self.step_on() {
+            return Turn::Stopped;
+        }
+        self.turn_began = self.clock.glance();
+        self.turn_wall = None;
+        self.run_tasks();
+        self.run_timers();
+        if self.runcount <= 0 || self.tasks.scheduled > 0 {
+            return Turn::Busy;
+        }
+        match self.timers.next_expiry() {
+            None => Turn::Idle,
+            Some(expiry) if self.clock.is_simulated() => {
+                self.clock.jump(expiry);
+                Turn::Busy
+            }
+            Some(expiry) => Turn::IdleUntil(expiry),
+        }
+    }
+
+    /// Asks whoever manages stops whether to go on.
+    fn step_on(&mut self) -> bool {
+        let Some(id) = self.stop_element else { return false };
+        for _ in 0..STEPS {
+            let call = crate::HandlerCall { element: Some(id), handler: "step".into(), value: "router".into() };
+            let result = self.call_write(&call);
+            self.settle();
+            if result.is_err() || self.runcount > 0 {
+                break;
+            }
+        }
+        self.runcount > 0
+    }
+}

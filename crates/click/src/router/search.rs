@@ -1,0 +1,96 @@
+//! Looking through the graph for notifiers.
+use super::Router;
+use crate::notifier::Listener;
+use crate::{ElementId, Note, NoteKind, Search, Signal};
+use alloc::vec::Vec;
+
+impl Router {
+    /// The signal of all notifiers that packets to (or from) a port depend on; `listener` is told when one wakes.
+    pub(crate) fn signal(
+        &mut self,
+        from: ElementId,
+        port: usize,
+        kind: NoteKind,
+        listener: Option<Listener>,
+    ) -> Signal {
+        let Some(found) = self.find_notes(from, port, kind) else { return Signal::Busy };
+        if let Some(listener) = listener {
+            for note in &found {
+                let listeners = &mut self.notes[note.0 as usize].listeners;
+                if !listeners.contains(&listener) {
+                    listeners.push(listener);
+                }
+            }
+        }
+        if found.is_empty() { Signal::Idle } else { Signal::Notes(found) }
+    }
+
+    /// The notifiers themselves; nothing if somebody on the way has none.
+    fn find_notes(&self, from: ElementId, port: usize, kind: NoteKind) -> Option<Vec<Note>> {
+        let forward = kind == NoteKind::Full;
+        let mut found: Vec<Note> = Vec::new();
+        let mut seen: Vec<(ElementId, usize)> = Vec::new();
+        let mut ends = alloc::vec![(from, port)];
+        while let Some(end) = ends.pop() {
+            for other in self.other_ends(end, forward) {
+                if seen.contains(&other) {
+                    continue;
+                }
+                seen.push(other);
+                let (element, port) = other;
+                let note = self.note_at(element, port, kind);
+                if let Some(note) = note {
+                    if !found.contains(&note) {
+                        found.push(note);
+                    }
+                    if self.notes[note.0 as usize].search == Search::Stop {
+                        continue;
+                    }
+                } else if self.ends_the_search(element, port, forward) {
+                    return None;
+                }
+                let behind = self.flows_to(element, port, forward);
+                ends.extend(behind.into_iter().map(|port| (element, port)));
+            }
+        }
+        Some(found)
+    }
+
+    fn note_at(&self, element: ElementId, port: usize, kind: NoteKind) -> Option<Note> {
+        let position = self.notes.iter().position(|note| {
+            note.element == element && note.kind == kind && note.port.is_none_or(|own| own == port)
+        })?;
+        Some(Note(position as u32))
+    }
+
+    /// Whether a port without a notifier is where push meets pull, or belongs to an element that makes packets.
+    fn ends_the_search(&self, element: ElementId, port: usize, forward: bool) -> bool {
+        let info = self.info(element);
+        let side = if forward { &info.inputs } else { &info.outputs };
+        let active = side.get(port).is_some_and(|port| port.pull == forward);
+        active
+            || self.flows_to(element, port, forward).is_empty() && info.class.flag('S') != Some(0)
+    }
+
+    /// The ports that connections lead to from a port, down- or upstream.
+    pub(super) fn other_ends(&self, (element, port): (ElementId, usize), forward: bool) -> Vec<(ElementId, usize)> {
+        let ends = self.graph.connections.iter().map(|c| if forward { (c.from, c.to) } else { (c.to, c.from) });
+        ends.filter(|(near, _)| near.element == element.index() && near.port == port)
+            .map(|(_, far)| (ElementId(far.element as u32), far.port))
+            .collect()
+    }
+
+    /// The ports on the other side that packets at a port go on to, or come from, by the class's flow code.
+    pub(super) fn flows_to(&self, element: ElementId, port: usize, forward: bool) -> Vec<usize> {
+        let info = self.info(element);
+        let (here, there) = (info.inputs.len(), info.outputs.len());
+        let (here, there) = if forward { (here, there) } else { (there, here) };
+        if port >= here {
+            return Vec::new();
+        }
+        (0..there).filter(|other| {
+            let (input, output) = if forward { (port, *other) } else { (*other, port) };
+            super::flow::flows(info.class.flow, input, output)
+        }).collect()
+    }
+}

@@ -1,0 +1,38 @@
+//! Descriptors that elements wait for; the driver polls them.
+use super::Router;
+use crate::ElementId;
+use alloc::vec::Vec;
+
+/// An element's wish to be told that a descriptor is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// Whose it is.
+    pub element: ElementId,
+    /// The descriptor.
+    pub descriptor: i32,
+    /// It is to be told when it can be read.
+    pub readable: bool,
+    /// It is to be told when it can be written.
+    pub writable: bool,
+}
+
+impl Router {
+    /// What to poll.
+    pub fn interests(&self) -> &[Interest] {
+        &self.interests
+    }
+
+    pub(crate) fn set_interest(&mut self, element: ElementId, descriptor: i32, readable: bool, writable: bool) {
+        self.interests.retain(|old| (old.element, old.descriptor) != (element, descriptor));
+        if readable || writable {
+            self.interests.push(Interest { element, descriptor, readable, writable });
+        }
+    }
+
+    pub(super) fn interested(&self, descriptor: i32, readable: bool, writable: bool) -> Vec<ElementId> {
+        let ready = |wish: &&super::Interest| {
+            wish.descriptor == descriptor && (wish.readable && readable || wish.writable && writable)
+        };
+        self.interests.iter().filter(ready).map(|wish| wish.element).collect()
+    }
+}
