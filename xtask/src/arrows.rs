@@ -9,6 +9,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("click-lang", &[]),
     ("mem", &[]),
     ("frame", &["wire", "mem"]),
+    ("click", &["frame", "wire", "click-lang"]),
     ("ring", &["mem"]),
     ("virtq", &["mem", "ring"]),
     ("vhost-user", &["virtq"]),

@@ -1,5 +1,64 @@
-//! The element trait.
+//! The element trait, and how to write an element.
+//!
+//! # A file
+//! An element lives in a file of its own under `elements/GROUP/`, named after it (`CheckIPHeader` in
+//! `check_ip_header.rs`). The file begins with its documentation in `//!`: a line with its arguments and what it does,
+//! then `Ports:`, `Arguments:`, `Handlers:`; the element reference is made of it. Then come its facts, a [`Class`], and
+//! the type. A line in the group's `CLASSES` and a `pub mod` register it; nothing else does.
+//!
+//! # Packets
+//! Packets come as bursts. An element overrides one of these:
+//! - [`Element::action`], if it works the same pushed and pulled (Click's `simple_action`): what remains in the burst goes
+//!   on; to change or drop use [`PacketBurst::iter_mut`], [`PacketBurst::retain`], [`PacketBurst::filter_map`]; to send a
+//!   packet elsewhere `cx.push(1, packet)` and keep it out of the burst.
+//! - [`Element::push`] and [`Element::pull`], if they differ. After `push`, what remains in the burst goes out of output
+//!   0, so a classifier drains the burst and a sink clears it. `pull` fills the empty burst it is given, with `max`
+//!   packets at most; it asks upstream by [`Context::pull`].
+//!
+//! Dropping a packet is dropping the value; its memory finds back by itself. [`Packet::clone`] shares the data, and every
+//! `.._mut` method makes the data this packet's own first. [`Context::push`] to an output that is not connected drops the
+//! packet (Click's `checked_output_push`).
+//!
+//! What is emitted is handed over when the method returns, depth first, in the order of emission: with burst 1 the order
+//! of effects is Click's. In tasks, timers and handlers it is handed over at once when a burst is full, or by
+//! [`Context::flush`]. So while it runs, an element is never entered a second time: packets and handler writes that lead
+//! back to it wait until it has returned.
+//!
+//! # Time, tasks, notifiers
+//! [`Context::new_task`] and [`Context::new_timer`] in `initialize`; keep the handles. A task runs once for each
+//! [`Context::reschedule`]. An element that pulls gets a [`Signal`](crate::Signal) by [`Context::upstream_empty_signal`],
+//! and does not reschedule itself when it got nothing and the signal is inactive; who holds packets makes a
+//! [`Note`](crate::Note) in `configure` and says [`Context::wake`] and [`Context::sleep`]. Times are nanoseconds.
+//! [`Context::now`] moves a simulation's clock on, as in Click; [`Context::coarse_now`] is free.
+//!
+//! # Bounds
+//! Whatever a configuration or a packet sizes is bounded. Nothing panics: packets are read by `get`, or by the views of
+//! `ringway_wire`. Nothing is allocated for a packet while it runs, except where a table grows.
+//!
+//! # An example
+//! ```text
+//! //! `Strip(LENGTH)`: takes bytes off the front of packets.
+//! //!
+//! //! Ports: one input, one output, push or pull.
+//! //!
+//! //! Arguments:
+//! //! - `LENGTH`: how many bytes.
+//! pub static CLASS: Class = Class::new("Strip", || Box::<Strip>::default()).ports("1/1");
+//!
+//! impl Element for Strip {
+//!     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+//!         args.read_mp("LENGTH", &mut self.bytes);
+//!         args.complete()
+//!     }
+//!
+//!     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+//!         burst.iter_mut().for_each(|packet| packet.pull(self.bytes));
+//!     }
+//! }
+//! ```
 use crate::arg::Args;
+#[cfg(doc)]
+use crate::{Class, Packet};
 use crate::{Context, Handler, HandlerError, PacketBurst, Task, Timer};
 use alloc::string::String;
 use alloc::vec::Vec;

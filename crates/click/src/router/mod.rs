@@ -274,3 +274,6 @@ impl Drop for Router {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
