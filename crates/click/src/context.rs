@@ -1,10 +1,10 @@
 //! What an element may do while it runs.
-use crate::notifier::{Listener, NoteState};
 use crate::arg::{Arg, ArgError, Scope};
+use crate::notifier::{Listener, NoteState};
 use crate::router::Emission;
 use crate::{
-    Element, ElementId, Failed, HandlerCall, HandlerError, Note, NoteKind, Packet, PacketBurst, Router, Search,
-    Signal, Task, Timer,
+    Element, ElementId, Failed, HandlerCall, HandlerError, Note, NoteKind, Packet, PacketBurst, Router,
+    Search, Signal, Task, Timer,
 };
 use alloc::string::String;
 use core::any::Any;

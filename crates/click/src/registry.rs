@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn no_class_stands_twice() {
-        let names: Vec<&str> = elements::GROUPS.iter().flat_map(|group| group.iter()).map(|c| c.name).collect();
+        let names: Vec<&str> =
+            elements::GROUPS.iter().flat_map(|group| group.iter()).map(|c| c.name).collect();
         let distinct: BTreeSet<&str> = names.iter().copied().collect();
         assert_eq!(names.len(), distinct.len());
         assert!(Registry::default().find("Discard").is_some());

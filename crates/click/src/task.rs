@@ -35,7 +35,8 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     pub(crate) fn add(&mut self, element: ElementId, thread: i32) -> Task {
-        let state = TaskState { element, tickets: DEFAULT_TICKETS, thread, scheduled: false, pass: 0, entry: 0 };
+        let state =
+            TaskState { element, tickets: DEFAULT_TICKETS, thread, scheduled: false, pass: 0, entry: 0 };
         self.all.push(state);
         Task(self.all.len() as u32 - 1)
     }

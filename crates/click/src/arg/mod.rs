@@ -82,7 +82,9 @@ impl Args {
     /// What is left, in order.
     pub fn rest(&self) -> Vec<&str> {
         let left = self.states.iter().zip(&self.arguments);
-        left.filter(|(state, _)| matches!(state, State::Keyword(_) | State::Plain)).map(|(_, a)| a.as_str()).collect()
+        left.filter(|(state, _)| matches!(state, State::Keyword(_) | State::Plain))
+            .map(|(_, a)| a.as_str())
+            .collect()
     }
 
     /// Takes all that is left, in order: for elements that read rules or patterns.
@@ -236,7 +238,11 @@ fn state(argument: &str) -> State {
     let in_keyword = |byte: &u8| byte.is_ascii_alphanumeric() || b"_:.?!".contains(byte);
     let length = bytes.iter().take_while(|byte| in_keyword(byte)).count();
     let behind = bytes[length..].trim_ascii_start();
-    if behind.is_empty() || behind.len() == bytes.len() - length { State::Plain } else { State::Keyword(length) }
+    if behind.is_empty() || behind.len() == bytes.len() - length {
+        State::Plain
+    } else {
+        State::Keyword(length)
+    }
 }
 
 #[cfg(test)]

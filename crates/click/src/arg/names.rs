@@ -45,7 +45,8 @@ fn compound(name: &str) -> &str {
 impl Names {
     pub(crate) fn new(graph: &Graph) -> Self {
         let elements = graph.elements.iter().enumerate();
-        let elements = elements.map(|(index, element)| (element.name.clone(), ElementId(index as u32))).collect();
+        let elements =
+            elements.map(|(index, element)| (element.name.clone(), ElementId(index as u32))).collect();
         Self { elements, defined: RefCell::default() }
     }
 

@@ -51,7 +51,7 @@ impl Rate {
     pub fn text(&mut self, now: u64, factor: u64) -> String {
         self.update(now, 0);
         let thousandths =
-            u128::from(self.average) * u128::from(factor) * u128::from(SECOND / PERIOD) * 1000 >> SCALE;
+            (u128::from(self.average) * u128::from(factor) * u128::from(SECOND / PERIOD) * 1000) >> SCALE;
         let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
         text.trim_end_matches('0').trim_end_matches('.').into()
     }

@@ -143,7 +143,9 @@ impl Router {
         let mut good = true;
         for id in self.order() {
             let configuration = self.info(id).configuration.clone();
-            good &= self.stage(id, "configuring", |router, element| router.configure_one(id, element, &configuration));
+            good &= self.stage(id, "configuring", |router, element| {
+                router.configure_one(id, element, &configuration)
+            });
         }
         for id in self.ids().collect::<Vec<_>>() {
             let own = self.element(id).map(Element::handlers).unwrap_or_default();
@@ -167,7 +169,9 @@ impl Router {
 
     fn initialize(&mut self) -> bool {
         self.order().into_iter().all(|id| {
-            self.stage(id, "initializing", |router, element| element.initialize(&mut Context::new(router, id, true)))
+            self.stage(id, "initializing", |router, element| {
+                element.initialize(&mut Context::new(router, id, true))
+            })
         })
     }
 

@@ -34,7 +34,8 @@ const COMMON: &[Handler] = &[
 ];
 
 /// What elements with a task have besides.
-const TASK: &[Handler] = &[Handler::both("scheduled"), Handler::both("tickets"), Handler::both("home_thread")];
+const TASK: &[Handler] =
+    &[Handler::both("scheduled"), Handler::both("tickets"), Handler::both("home_thread")];
 
 impl Router {
     pub(super) fn add_handlers(&mut self, id: ElementId, own: Vec<Handler>) {

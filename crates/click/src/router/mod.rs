@@ -75,6 +75,7 @@ pub(crate) struct Info {
 /// A running configuration.
 ///
 /// It and its packets belong to one thread. Nothing happens by itself: [`Router::turn`] is called again and again.
+#[expect(clippy::vec_box, reason = "bursts are handed on by pointer")]
 pub struct Router {
     elements: Vec<Option<Box<dyn Element>>>,
     infos: Vec<Info>,

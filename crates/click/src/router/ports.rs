@@ -58,9 +58,13 @@ impl Router {
 
     fn resolve_processing(&mut self) {
         let side = |router: &Self, output: bool| -> Vec<Vec<Processing>> {
-            let count = |id| if output { router.info(id).outputs.len() } else { router.info(id).inputs.len() };
+            let count =
+                |id| if output { router.info(id).outputs.len() } else { router.info(id).inputs.len() };
             let code = |id: ElementId| router.class(id).processing;
-            router.ids().map(|id| (0..count(id)).map(|port| processing(code(id), output, port)).collect()).collect()
+            router
+                .ids()
+                .map(|id| (0..count(id)).map(|port| processing(code(id), output, port)).collect())
+                .collect()
         };
         let (mut inputs, mut outputs) = (side(self, false), side(self, true));
         let ends = |c: &Connection| (c.from.element, c.from.port, c.to.element, c.to.port);
@@ -75,7 +79,11 @@ impl Router {
                 edges.extend(reached.into_iter().map(|output| ((element, output, element, input), true)));
             }
         }
-        let open: Vec<Vec<bool>> = inputs.iter().chain(&outputs).map(|ports| ports.iter().map(|p| *p == Processing::Agnostic).collect()).collect();
+        let open: Vec<Vec<bool>> = inputs
+            .iter()
+            .chain(&outputs)
+            .map(|ports| ports.iter().map(|p| *p == Processing::Agnostic).collect())
+            .collect();
         self.spread(&mut inputs, &mut outputs, edges);
         let count = inputs.len();
         for (element, info) in self.infos.iter_mut().enumerate() {
@@ -138,7 +146,8 @@ impl Router {
 
     fn check_reuse_and_unused(&mut self) {
         for (output, kind, active) in [(false, "input", "pull input"), (true, "output", "push output")] {
-            let mut uses: Vec<Vec<usize>> = self.infos.iter().map(|info| vec![0; side(info, output).len()]).collect();
+            let mut uses: Vec<Vec<usize>> =
+                self.infos.iter().map(|info| vec![0; side(info, output).len()]).collect();
             for connection in &self.graph.connections {
                 let end = if output { connection.from } else { connection.to };
                 uses[end.element][end.port] += 1;
@@ -148,7 +157,10 @@ impl Router {
                     let count = uses[id.index()][port];
                     if info.pull != output && count > 1 {
                         for _ in 1..count {
-                            self.say(id, format!("illegal reuse of '{}' {active} {port}", self.declaration(id)));
+                            self.say(
+                                id,
+                                format!("illegal reuse of '{}' {active} {port}", self.declaration(id)),
+                            );
                         }
                     }
                 }
@@ -167,7 +179,9 @@ impl Router {
         for connection in &self.graph.connections {
             let (from, to) = (connection.from, connection.to);
             let ends = (ElementId(from.element as u32), ElementId(to.element as u32));
-            if let Some(output) = self.infos[from.element].outputs.get_mut(from.port).filter(|port| !port.pull) {
+            if let Some(output) =
+                self.infos[from.element].outputs.get_mut(from.port).filter(|port| !port.pull)
+            {
                 output.peer = Some((ends.1, to.port));
             }
             if let Some(input) = self.infos[to.element].inputs.get_mut(to.port).filter(|port| port.pull) {

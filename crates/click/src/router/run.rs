@@ -94,7 +94,8 @@ impl Router {
 
     /// Asks upstream of an input.
     pub(crate) fn pull(&mut self, id: ElementId, port: usize, max: usize, burst: &mut PacketBurst) {
-        let peer = self.infos[id.index()].inputs.get(port).filter(|port| port.pull).and_then(|port| port.peer);
+        let peer =
+            self.infos[id.index()].inputs.get(port).filter(|port| port.pull).and_then(|port| port.peer);
         let Some((from, port)) = peer else { return };
         let max = max.min(self.burst).min(crate::PACKETS - burst.len());
         if burst.is_empty() {
@@ -191,7 +192,8 @@ impl Router {
     fn step_on(&mut self) -> bool {
         let Some(id) = self.stop_element else { return false };
         for _ in 0..STEPS {
-            let call = crate::HandlerCall { element: Some(id), handler: "step".into(), value: "router".into() };
+            let call =
+                crate::HandlerCall { element: Some(id), handler: "step".into(), value: "router".into() };
             let result = self.call_write(&call);
             self.settle();
             if result.is_err() || self.runcount > 0 {

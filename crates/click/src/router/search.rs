@@ -68,13 +68,17 @@ impl Router {
         let info = self.info(element);
         let side = if forward { &info.inputs } else { &info.outputs };
         let active = side.get(port).is_some_and(|port| port.pull == forward);
-        active
-            || self.flows_to(element, port, forward).is_empty() && info.class.flag('S') != Some(0)
+        active || self.flows_to(element, port, forward).is_empty() && info.class.flag('S') != Some(0)
     }
 
     /// The ports that connections lead to from a port, down- or upstream.
-    pub(super) fn other_ends(&self, (element, port): (ElementId, usize), forward: bool) -> Vec<(ElementId, usize)> {
-        let ends = self.graph.connections.iter().map(|c| if forward { (c.from, c.to) } else { (c.to, c.from) });
+    pub(super) fn other_ends(
+        &self,
+        (element, port): (ElementId, usize),
+        forward: bool,
+    ) -> Vec<(ElementId, usize)> {
+        let ends =
+            self.graph.connections.iter().map(|c| if forward { (c.from, c.to) } else { (c.to, c.from) });
         ends.filter(|(near, _)| near.element == element.index() && near.port == port)
             .map(|(_, far)| (ElementId(far.element as u32), far.port))
             .collect()
@@ -88,9 +92,11 @@ impl Router {
         if port >= here {
             return Vec::new();
         }
-        (0..there).filter(|other| {
-            let (input, output) = if forward { (port, *other) } else { (*other, port) };
-            super::flow::flows(info.class.flow, input, output)
-        }).collect()
+        (0..there)
+            .filter(|other| {
+                let (input, output) = if forward { (port, *other) } else { (*other, port) };
+                super::flow::flows(info.class.flow, input, output)
+            })
+            .collect()
     }
 }

@@ -22,7 +22,13 @@ impl Router {
         &self.interests
     }
 
-    pub(crate) fn set_interest(&mut self, element: ElementId, descriptor: i32, readable: bool, writable: bool) {
+    pub(crate) fn set_interest(
+        &mut self,
+        element: ElementId,
+        descriptor: i32,
+        readable: bool,
+        writable: bool,
+    ) {
         self.interests.retain(|old| (old.element, old.descriptor) != (element, descriptor));
         if readable || writable {
             self.interests.push(Interest { element, descriptor, readable, writable });

@@ -14,6 +14,7 @@ const KEPT: usize = 16384;
 
 /// What is free. A packet knows its shelf, so it finds back by itself; so do the free ones, which is why the pool
 /// empties its shelf in the end.
+#[expect(clippy::vec_box, reason = "handles are one pointer; nodes do not move")]
 pub(super) struct Shelf {
     /// Nodes together with an unshared buffer of [`SMALL`] bytes.
     whole: RefCell<Vec<Box<Inner>>>,

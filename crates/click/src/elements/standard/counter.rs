@@ -141,7 +141,8 @@ impl Element for Counter {
         let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             (self.count, self.bytes) = (from.count, from.bytes);
-            (self.rate, self.byte_rate) = (core::mem::take(&mut from.rate), core::mem::take(&mut from.byte_rate));
+            (self.rate, self.byte_rate) =
+                (core::mem::take(&mut from.rate), core::mem::take(&mut from.byte_rate));
         }
     }
 }

@@ -77,7 +77,8 @@ impl Element for Discard {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count"), Handler::write("reset_counts").button(), Handler::both("active").checkbox()].into()
+        [Handler::read("count"), Handler::write("reset_counts").button(), Handler::both("active").checkbox()]
+            .into()
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {

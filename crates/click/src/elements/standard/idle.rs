@@ -5,8 +5,11 @@ use crate::{Class, Context, Element, Metadata, NoteKind, PacketBurst, Search, ar
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class =
-    Class::new("Idle", || Box::new(Idle)).ports("-/-").processing("a/a").flow("x/y").metadata(Metadata::Ignores);
+pub static CLASS: Class = Class::new("Idle", || Box::new(Idle))
+    .ports("-/-")
+    .processing("a/a")
+    .flow("x/y")
+    .metadata(Metadata::Ignores);
 
 /// Never does anything.
 #[derive(Debug)]

@@ -63,7 +63,12 @@ impl InfiniteSource {
     }
 
     /// Makes up to `max` packets.
-    fn make(&mut self, max: usize, cx: &mut Context<'_>, mut give: impl FnMut(&mut Context<'_>, crate::Packet)) {
+    fn make(
+        &mut self,
+        max: usize,
+        cx: &mut Context<'_>,
+        mut give: impl FnMut(&mut Context<'_>, crate::Packet),
+    ) {
         for _ in 0..max {
             let Some(mut packet) = cx.packet(&self.template) else { return };
             if self.timestamp {
@@ -190,8 +195,12 @@ impl Element for InfiniteSource {
                 let burst = cx.parse(value).ok().filter(|burst| *burst >= 1);
                 self.burst = burst.ok_or_else(|| wrong("burstsize parameter must be integer >= 1"))?;
             }
-            "active" => self.active = cx.parse(value).map_err(|_| wrong("active parameter must be boolean"))?,
-            "length" | "datasize" => self.length = cx.parse(value).map_err(|_| wrong("length must be integer"))?,
+            "active" => {
+                self.active = cx.parse(value).map_err(|_| wrong("active parameter must be boolean"))?
+            }
+            "length" | "datasize" => {
+                self.length = cx.parse(value).map_err(|_| wrong("length must be integer"))?
+            }
             _ => self.count = 0,
         }
         self.fill();

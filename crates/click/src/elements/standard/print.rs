@@ -11,7 +11,9 @@
 //!
 //! Handlers: `active` (read, write).
 use crate::arg::{Args, Word, parse_bool};
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Timestamp};
+use crate::{
+    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Timestamp,
+};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};

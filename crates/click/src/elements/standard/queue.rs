@@ -8,14 +8,17 @@
 //! Handlers: `length`, `highwater_length`, `drops` (read); `capacity` (read, write); `reset`, `reset_counts` (write).
 //! It says when it is empty and when it is full, so that who pulls or pushes may sleep.
 use crate::arg::Args;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search};
+use crate::{
+    Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search,
+};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("Queue", || Box::<Queue>::default()).ports("1/1-2").processing("h/lh").live();
+pub static CLASS: Class =
+    Class::new("Queue", || Box::<Queue>::default()).ports("1/1-2").processing("h/lh").live();
 
 /// Pulls in vain before those who pull are put to sleep.
 const PATIENCE: u32 = 9;
@@ -126,7 +129,8 @@ impl Element for Queue {
     fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         match name {
             "capacity" => {
-                let capacity: u32 = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
+                let capacity: u32 =
+                    cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
                 self.resize(capacity.min(LARGEST) as usize, cx);
                 cx.set_configuration(&capacity.to_string());
             }
@@ -146,7 +150,8 @@ impl Element for Queue {
         let Some(from) = from.downcast_mut::<Self>() else { return };
         let length = from.packets.len();
         if length > self.capacity {
-            let text = alloc::format!("some packets lost (old length {length}, new capacity {})", self.capacity);
+            let text =
+                alloc::format!("some packets lost (old length {length}, new capacity {})", self.capacity);
             cx.warning(text);
         }
         self.packets = core::mem::take(&mut from.packets);
