@@ -98,8 +98,8 @@ impl Class {
         self
     }
 
-    /// Its `config` handler may be written; [`Element::configure`] is called again then, on a fresh element whose state
-    /// comes from the old by [`Element::take_state`].
+    /// Its `config` handler may be written; [`Element::configure`] is called again then, on a fresh element whose
+    /// state comes from the old by [`Element::take_state`].
     pub const fn live(mut self) -> Self {
         self.live = true;
         self

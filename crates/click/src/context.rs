@@ -63,8 +63,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Passes on what was emitted so far, now. In [`Element::run_task`], [`Element::run_timer`], handlers and pulls; a
-    /// push input's emissions are passed on when it returns, so that no element waits on another's stack.
+    /// Passes on what was emitted so far, now. In [`Element::run_task`], [`Element::run_timer`], handlers and pulls;
+    /// a push input's emissions are passed on when it returns, so that no element waits on another's stack.
     pub fn flush(&mut self) {
         if self.eager {
             self.router.pass_on(self.id, self.base);

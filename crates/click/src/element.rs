@@ -2,38 +2,39 @@
 //!
 //! # A file
 //! An element lives in a file of its own under `elements/GROUP/`, named after it (`CheckIPHeader` in
-//! `check_ip_header.rs`). The file begins with its documentation in `//!`: a line with its arguments and what it does,
-//! then `Ports:`, `Arguments:`, `Handlers:`; the element reference is made of it. Then come its facts, a [`Class`], and
-//! the type. A line in the group's `CLASSES` and a `pub mod` register it; nothing else does.
+//! `check_ip_header.rs`). The file begins with its documentation in `//!`: a line with its arguments and what it
+//! does, then `Ports:`, `Arguments:`, `Handlers:`; the element reference is made of it. Then come its facts, a
+//! [`Class`], and the type. A line in the group's `CLASSES` and a `pub mod` register it; nothing else does.
 //!
 //! # Packets
 //! Packets come as bursts. An element overrides one of these:
-//! - [`Element::action`], if it works the same pushed and pulled (Click's `simple_action`): what remains in the burst goes
-//!   on; to change or drop use [`PacketBurst::iter_mut`], [`PacketBurst::retain`], [`PacketBurst::filter_map`]; to send a
-//!   packet elsewhere `cx.push(1, packet)` and keep it out of the burst.
-//! - [`Element::push`] and [`Element::pull`], if they differ. After `push`, what remains in the burst goes out of output
-//!   0, so a classifier drains the burst and a sink clears it. `pull` fills the empty burst it is given, with `max`
-//!   packets at most; it asks upstream by [`Context::pull`].
+//! - [`Element::action`], if it works the same pushed and pulled (Click's `simple_action`): what remains in the
+//!   burst goes on; to change or drop use [`PacketBurst::iter_mut`], [`PacketBurst::retain`],
+//!   [`PacketBurst::filter_map`]; to send a packet elsewhere `cx.push(1, packet)` and keep it out of the burst.
+//! - [`Element::push`] and [`Element::pull`], if they differ. After `push`, what remains in the burst goes out of
+//!   output 0, so a classifier drains the burst and a sink clears it. `pull` fills the empty burst it is given, with
+//!   `max` packets at most; it asks upstream by [`Context::pull`].
 //!
-//! Dropping a packet is dropping the value; its memory finds back by itself. [`Packet::clone`] shares the data, and every
-//! `.._mut` method makes the data this packet's own first. [`Context::push`] to an output that is not connected drops the
-//! packet (Click's `checked_output_push`).
+//! Dropping a packet is dropping the value; its memory finds back by itself. [`Packet::clone`] shares the data, and
+//! every `.._mut` method makes the data this packet's own first. [`Context::push`] to an output that is not
+//! connected drops the packet (Click's `checked_output_push`).
 //!
-//! What is emitted is handed over when the method returns, depth first, in the order of emission: with burst 1 the order
-//! of effects is Click's. In tasks, timers and handlers it is handed over at once when a burst is full, or by
-//! [`Context::flush`]. So while it runs, an element is never entered a second time: packets and handler writes that lead
-//! back to it wait until it has returned.
+//! What is emitted is handed over when the method returns, depth first, in the order of emission: with burst 1 the
+//! order of effects is Click's. In tasks, timers and handlers it is handed over at once when a burst is full, or by
+//! [`Context::flush`]. So while it runs, an element is never entered a second time: packets and handler writes that
+//! lead back to it wait until it has returned.
 //!
 //! # Time, tasks, notifiers
 //! [`Context::new_task`] and [`Context::new_timer`] in `initialize`; keep the handles. A task runs once for each
-//! [`Context::reschedule`]. An element that pulls gets a [`Signal`](crate::Signal) by [`Context::upstream_empty_signal`],
-//! and does not reschedule itself when it got nothing and the signal is inactive; who holds packets makes a
-//! [`Note`](crate::Note) in `configure` and says [`Context::wake`] and [`Context::sleep`]. Times are nanoseconds.
-//! [`Context::now`] moves a simulation's clock on, as in Click; [`Context::coarse_now`] is free.
+//! [`Context::reschedule`]. An element that pulls gets a [`Signal`](crate::Signal) by
+//! [`Context::upstream_empty_signal`], and does not reschedule itself when it got nothing and the signal is
+//! inactive; who holds packets makes a [`Note`](crate::Note) in `configure` and says [`Context::wake`] and
+//! [`Context::sleep`]. Times are nanoseconds. [`Context::now`] moves a simulation's clock on, as in Click;
+//! [`Context::coarse_now`] is free.
 //!
 //! # Bounds
-//! Whatever a configuration or a packet sizes is bounded. Nothing panics: packets are read by `get`, or by the views of
-//! `ringway_wire`. Nothing is allocated for a packet while it runs, except where a table grows.
+//! Whatever a configuration or a packet sizes is bounded. Nothing panics: packets are read by `get`, or by the views
+//! of `ringway_wire`. Nothing is allocated for a packet while it runs, except where a table grows.
 //!
 //! # An example
 //! ```text
@@ -83,8 +84,8 @@ pub struct Failed;
 
 /// A node of a router's graph.
 pub trait Element: Any {
-    /// Reads the arguments. Ends with `args.complete()`; what else is wrong is reported by [`Context::error`]. No other
-    /// element may be asked for anything yet.
+    /// Reads the arguments. Ends with `args.complete()`; what else is wrong is reported by [`Context::error`]. No
+    /// other element may be asked for anything yet.
     ///
     /// # Errors
     /// [`Failed`] if something was reported.

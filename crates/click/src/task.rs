@@ -103,8 +103,8 @@ impl Tasks {
         None
     }
 
-    /// After a task ran and wants to run again: a task that found nothing to do goes behind the next one. False if it is
-    /// the only one and did nothing, so that the round may end.
+    /// After a task ran and wants to run again: a task that found nothing to do goes behind the next one. False if
+    /// it is the only one and did nothing, so that the round may end.
     pub(crate) fn again(&mut self, task: Task, worked: bool) -> bool {
         let was = self.all[task.0 as usize].pass;
         let mut pass = was + self.stride(task);

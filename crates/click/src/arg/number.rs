@@ -26,8 +26,8 @@ fn digits(text: &str) -> Option<Digits<'_>> {
     sound.then_some(Digits { negative, digits, base })
 }
 
-/// A whole number, bounded to `least` and `most`; the second part says whether it had to be. Decimal, or `0x`, `0b`, `0`
-/// for base 16, 2, 8; single `_` between digits. Nothing if it is none.
+/// A whole number, bounded to `least` and `most`; the second part says whether it had to be. Decimal, or `0x`, `0b`,
+/// `0` for base 16, 2, 8; single `_` between digits. Nothing if it is none.
 pub fn parse_saturating(text: &str, least: i128, most: i128) -> Option<(i128, bool)> {
     let Digits { negative, digits, base } = digits(text)?;
     if negative && least >= 0 {

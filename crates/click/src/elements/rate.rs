@@ -1,4 +1,5 @@
-//! Rates as Click's elements measure them: an exponentially weighted moving average over periods of a tenth of a second.
+//! Rates as Click's elements measure them: an exponentially weighted moving average over periods of a tenth of a
+//! second.
 use crate::SECOND;
 use alloc::format;
 use alloc::string::String;

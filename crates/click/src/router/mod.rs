@@ -252,7 +252,8 @@ impl Router {
         self.runcount = count;
     }
 
-    /// Makes an element the one that is told of stops, by its `step` handler, unless there is one. Says whether it is.
+    /// Makes an element the one that is told of stops, by its `step` handler, unless there is one. Says whether it
+    /// is.
     pub fn manage_stop(&mut self, id: ElementId) -> bool {
         *self.stop_element.get_or_insert(id) == id
     }

@@ -98,8 +98,8 @@ impl Router {
         }
     }
 
-    /// Lets what is known of ports reach those that are open, until nothing changes. The second part of an edge says that
-    /// it runs inside an element.
+    /// Lets what is known of ports reach those that are open, until nothing changes. The second part of an edge says
+    /// that it runs inside an element.
     fn spread(
         &self,
         inputs: &mut [Vec<Processing>],
@@ -209,11 +209,15 @@ impl Router {
         }
         if let Some(id) = self.ids().max_by_key(|id| depth[id.index()]) {
             let name = self.declaration(id);
-            self.say(id, format!("'{name}' is pulled in a circle or through over {DEEPEST_PULL} elements; put a Queue between"));
+            self.say(id, pulled_too_far(&name));
         }
     }
 }
 
 fn side(info: &super::Info, output: bool) -> &[PortInfo] {
     if output { &info.outputs } else { &info.inputs }
+}
+
+fn pulled_too_far(name: &str) -> String {
+    format!("'{name}' is pulled in a circle or through over {DEEPEST_PULL} elements; put a Queue between")
 }

@@ -12,8 +12,8 @@
 //! - `STOP`: stops the driver after LIMIT packets.
 //! - `END_CALL`: write handler to call after LIMIT packets instead.
 //!
-//! Handlers: `data`, `limit`, `burst`, `active`, `length` (read, write); `count` (read); `reset` (write); those of its
-//! task if the output is push.
+//! Handlers: `data`, `limit`, `burst`, `active`, `length` (read, write); `count` (read); `reset` (write); those of
+//! its task if the output is push.
 use crate::arg::{Args, Raw};
 use crate::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Metadata};
 use crate::{Note, NoteKind, PacketBurst, Search, Signal, Task};
