@@ -22,9 +22,10 @@ step "lints" cargo clippy --workspace --all-targets -- -D warnings
 step "without an operating system" cargo xtask bare
 step "build" cargo build --release -p ringway-cli
 step "unit and property tests" cargo test --workspace --exclude ringway-tests --no-fail-fast
+step "Python" env -C python python3 -m tests
 step "fuzz targets, mutated seeds" env CARGO_TARGET_DIR="$target" cargo test --manifest-path fuzz/Cargo.toml
 step "real peers" cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
-# cargo's own closing lines: "test result: ok. 12 passed; 0 failed; ..."
+# The closing lines of cargo and of the Python tests: "test result: ok. 12 passed; 0 failed; ..."
 read -r passed broken < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$log")
 [ "$failed" -eq 0 ] || [ "$broken" -gt 0 ] || broken=$failed
 echo "$passed passed, $broken failed"

@@ -1,0 +1,115 @@
+"""The other end of the plugin host's protocol: starts a host for a folder and asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import IO, Any, Mapping
+
+
+class PluginError(Exception):
+    """A request was answered with an error; `kind` is one of PROTOCOL.md's."""
+
+    def __init__(self, kind: str, text: str, where: str = "") -> None:
+        super().__init__(f"{text} ({where})" if where else text)
+        self.kind = kind
+        self.text = text
+        self.where = where
+
+
+class PluginHost:
+    """A running plugin host. May be asked by several threads; they are served one by one."""
+
+    def __init__(
+        self, folder: str, arguments: Sequence[str] = (), stderr: int | IO[Any] | None = None
+    ) -> None:
+        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        environment = {**os.environ, "PYTHONPATH": package}
+        command = [sys.executable, "-P", "-m", "ringway.plugin_host", folder, *arguments]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment
+        )
+        self._lock = threading.Lock()
+        self._id = 0
+        self.events: list[dict[str, Any]] = []
+        """Events that came and weren't taken away."""
+        hello = self._read()
+        if "ringway_plugin_host" not in hello:
+            self.close()
+            raise PluginError("exit", "the plugin host did not start")
+        self.hello = hello
+
+    def __enter__(self) -> PluginHost:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """A request's whole answer, an error among them."""
+        with self._lock:
+            self._id += 1
+            self._write({"id": self._id, "op": op, **fields})
+            while True:
+                answer = self._read()
+                if not answer:
+                    raise PluginError("exit", "the plugin host ended")
+                if answer.get("id") == self._id:
+                    return answer
+                self.events.append(answer)
+
+    def call(self, op: str, **fields: Any) -> dict[str, Any]:
+        """What a request gives; `PluginError` if that is an error."""
+        answer = self.ask(op, **fields)
+        if "ok" in answer:
+            ok: dict[str, Any] = answer["ok"]
+            return ok
+        error: Mapping[str, str] = answer.get("error", {})
+        raise PluginError(error.get("kind", ""), error.get("text", ""), error.get("where", ""))
+
+    def snapshot(
+        self, revision: int, hosts: Sequence[Mapping[str, Any]], vms: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Gives the host its inventory, in parts that fit a line."""
+        parts: list[tuple[Sequence[Any], Sequence[Any]]] = [
+            (hosts[at : at + 2000], ()) for at in range(0, len(hosts), 2000)
+        ]
+        parts += [((), vms[at : at + 5000]) for at in range(0, len(vms), 5000)]
+        parts = parts or [((), ())]
+        for index, (some_hosts, some_vms) in enumerate(parts):
+            last = index == len(parts) - 1
+            self.call("snapshot", revision=revision, last=last, hosts=list(some_hosts), vms=list(some_vms))
+
+    def close(self) -> None:
+        """Ends the host."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    pass
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _write(self, request: Mapping[str, Any]) -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        try:
+            pipe.write(json.dumps(request, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+            pipe.flush()
+        except OSError:
+            raise PluginError("exit", "the plugin host ended") from None
+
+    def _read(self) -> dict[str, Any]:
+        pipe = self._process.stdout
+        assert pipe is not None
+        line = pipe.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {}
+        return answer

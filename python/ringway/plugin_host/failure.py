@@ -1,0 +1,66 @@
+"""What can go wrong with a unit, and how it is said."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+LONGEST_TEXT = 2000
+LONGEST_SAID = 4096
+
+
+class Failure(Exception):
+    """A request's error; `kind` is one of PROTOCOL.md's."""
+
+    def __init__(self, kind: str, text: str, where: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.text = text
+        self.where = where
+        self.said = ""
+
+    def answer(self, id: Any) -> dict[str, Any]:
+        """The line that says so."""
+        error = {"kind": self.kind, "text": cut(self.text, LONGEST_TEXT)}
+        if self.where:
+            error["where"] = self.where
+        answer = {"id": id, "error": error}
+        if self.said:
+            answer["said"] = cut(self.said, LONGEST_SAID)
+        return answer
+
+
+def cut(text: str, most: int) -> str:
+    """At most this many characters of a text, which may come from a plugin."""
+    text = text if len(text) <= most else text[: most - 4] + " ..."
+    # Attack: half a surrogate pair, which no UTF-8 can hold.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def of_exception(error: BaseException, folder: str) -> Failure:
+    """A unit's exception, with the line of the plugin it came from."""
+    if isinstance(error, MemoryError):
+        return Failure("memory", "it wanted more memory than it may have", place(error, folder))
+    if isinstance(error, SystemExit):
+        return Failure("exit", f"it called exit({error.code!r})", place(error, folder))
+    if isinstance(error, RecursionError):
+        return Failure("exception", "RecursionError: it calls itself without end", place(error, folder))
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # Attack: an exception whose text raises.
+        text = type(error).__name__
+    return Failure("exception", text, place(error, folder))
+
+
+def place(error: BaseException, folder: str) -> str:
+    """`file:line` of the innermost frame that is the plugin's own."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_short(error.filename, folder)}:{error.lineno or 0}"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename.startswith(folder):
+            return f"{_short(frame.filename, folder)}:{frame.lineno}"
+    return ""
+
+
+def _short(filename: str, folder: str) -> str:
+    return filename.removeprefix(folder).lstrip("/")

@@ -1,0 +1,292 @@
+"""A folder's units: the workers that run them, and what becomes of them when files change or workers
+die."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping
+
+from ringway.placement.inventory import Inventory
+from ringway.placement.wire import Wrong, listed, mapped, text, texts, whole
+
+from . import loader, sandbox, worker
+from .failure import Failure, cut
+from .loader import KINDS
+from .process import Ended, Late, Process
+from .runner import limit_of
+from .worker import LOAD_SECONDS
+
+GRACE = 0.25
+"""Seconds after a unit's limit until its process is ended, if it didn't end the unit itself."""
+STRIKES = 3
+LONGEST_REST = 60.0
+_SEND = 5.0
+
+
+@dataclass
+class _Record:
+    """How often in a row a unit broke its worker."""
+
+    strikes: int = 0
+    rests_until: float = 0.0
+    last: str = ""
+
+
+@dataclass
+class Folder:
+    """The units of one folder."""
+
+    path: str
+    limits: sandbox.Limits
+    inventory: Inventory
+    log: Callable[[str], None]
+    generation: int = 0
+    units: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """As `discover` describes them, by name."""
+    problems: list[dict[str, Any]] = field(default_factory=list)
+    _sources: dict[str, bytes] = field(default_factory=dict)
+    _seen: object = None
+    _worker: Process | None = None
+    _records: dict[str, _Record] = field(default_factory=dict)
+
+    def refresh(self) -> bool:
+        """Looks whether files changed and takes over what loads; whether anything changed. A file that no
+        longer loads goes on as it was before."""
+        seen = loader.fingerprint(self.path)
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        try:
+            sources, wrong = loader.read_folder(self.path)
+        except OSError as error:
+            self.log(f"{self.path}: can't be read: {error.strerror}; its units go on as they were")
+            return False
+        before = self._sources
+        unreadable = [{"file": file, "line": 0, "text": text} for file, text in wrong.items()]
+        started, units, problems = self._start(dict(sources), before)
+        old, self._worker = self._worker, started
+        if old is not None:
+            old.close()
+        self.units, self.problems = {unit["name"]: unit for unit in units}, unreadable + problems
+        self._records.clear()
+        self.generation += 1
+        for problem in self.problems:
+            self.log(f"{problem['file']}:{problem['line']}: {problem['text']}")
+        return True
+
+    def _start(
+        self, sources: dict[str, bytes], before: Mapping[str, bytes]
+    ) -> tuple[Process, list[Any], list[Any]]:
+        """Starts a worker with these sources; those that don't load are replaced by what ran before, or
+        left out."""
+        said: list[dict[str, Any]] = []
+        while True:
+            process, units, problems = self._load(sources)
+            broken = {problem["file"]: problem for problem in problems if problem["file"] in sources}
+            replaced = False
+            for file, problem in broken.items():
+                old = before.get(file)
+                hopeless = problem.pop("fatal", False)
+                if old is not None and old != sources[file]:
+                    sources[file] = old
+                    problem["text"] += "; the file goes on as it was before"
+                elif hopeless:
+                    del sources[file]
+                else:
+                    continue
+                said.append(problem)
+                problems.remove(problem)
+                replaced = True
+            if not replaced and process is not None:
+                self._sources = sources
+                return process, units, said + problems
+            if process is not None:
+                process.close()
+
+    def _load(self, sources: Mapping[str, bytes]) -> tuple[Process | None, list[Any], list[Any]]:
+        process = Process(
+            lambda channel, out: worker.serve(channel, out, self.path, self.limits, sources, self.inventory)
+        )
+        file = ""
+        try:
+            while True:
+                answer = decode(process.receive(time.monotonic() + LOAD_SECONDS + GRACE))
+                if "loading" in answer:
+                    file = str(answer["loading"])
+                elif "loaded" in answer:
+                    units = [_described(entry) for entry in listed(answer["loaded"])]
+                    return process, units, [_problem(entry) for entry in listed(answer.get("problems"))]
+        except (Wrong, KeyError):
+            why = "makes its process say what can't be understood when it is loaded"
+        except Late:
+            why = f"takes longer than {LOAD_SECONDS:g} s to load"
+        except Ended as ended:
+            why = f"ends its process when it is loaded: {ended}"
+            output = process.output()
+            why += f" ({cut(output, 300)})" if output else ""
+        process.close()
+        if not file:
+            raise RuntimeError(f"a worker doesn't start: {why}")
+        return None, [], [{"file": file, "line": 0, "text": why, "fatal": True}]
+
+    def tell(self, line: bytes) -> None:
+        """Passes a change of the inventory on to the worker. The inventory itself has changed already."""
+        if self._worker is None:
+            return
+        try:
+            self._worker.send(line, time.monotonic() + _SEND)
+        except (Late, Ended):
+            self._replace("it didn't take the inventory")
+
+    def descriptors(self) -> list[int]:
+        """What becomes readable when a worker does something unasked."""
+        return [] if self._worker is None else self._worker.descriptors()
+
+    def look(self) -> None:
+        """Looks after the worker between requests."""
+        if self._worker is not None and not self._worker.idle():
+            self._replace(self._worker.end())
+
+    def _replace(self, why: str) -> None:
+        """Starts a new worker with the same files. What it can't load any more is said."""
+        old, self._worker = self._worker, None
+        if old is not None:
+            output = old.output()
+            old.close()
+            self.log(f"a worker is replaced: {why}" + (f" ({cut(output, 300)})" if output else ""))
+        self._worker, units, problems = self._start(dict(self._sources), {})
+        if {unit["name"]: unit for unit in units} != self.units:
+            self.units = {unit["name"]: unit for unit in units}
+            self.problems = problems
+            self.generation += 1
+
+    def ask(self, request: Mapping[str, Any], line: bytes) -> bytes:
+        """The answer to a request for a verdict, as a line."""
+        name = request.get("unit")
+        unit = self.units.get(name) if isinstance(name, str) else None
+        if unit is None:
+            raise Failure("unit", f"there is no unit {str(name)[:80]} in {self.path}")
+        record = self._records.setdefault(unit["name"], _Record())
+        rest = record.rests_until - time.monotonic()
+        if rest > 0:
+            raise Failure("resting", f"is not asked for another {rest:.1f} s: {record.last}")
+        try:
+            answer = (
+                self._fresh(unit, request)
+                if unit["style"] == "ovirt-fresh"
+                else self._resident(request, line)
+            )
+        except Failure as broken:
+            self._strike(record, broken)
+            raise
+        if not answer.startswith(b'{"id":%d,"' % request["id"]):
+            self._replace("it answered what wasn't asked")
+            failure = Failure("result", "its worker answered what wasn't asked")
+            self._strike(record, failure)
+            raise failure
+        kind = _kind(answer)
+        if kind in ("time", "memory"):
+            self._strike(
+                record, Failure(kind, "it took too long" if kind == "time" else "it took too much memory")
+            )
+            if unit["style"] != "ovirt-fresh":
+                self._replace(f"{unit['name']} was ended in the middle ({kind})")
+        elif kind != "exit":
+            record.strikes = 0
+        return answer + b"\n"
+
+    def _strike(self, record: _Record, failure: Failure) -> None:
+        record.strikes += 1
+        record.last = failure.text
+        if record.strikes >= STRIKES:
+            rest = min(2.0 ** (record.strikes - STRIKES), LONGEST_REST)
+            record.rests_until = time.monotonic() + rest
+
+    def _resident(self, request: Mapping[str, Any], line: bytes) -> bytes:
+        self.look()
+        process = self._worker
+        if process is None:
+            raise Failure("exit", "there is no worker")
+        seconds = limit_of(request) / 1000
+        deadline = time.monotonic() + seconds + GRACE
+        try:
+            process.send(line, deadline)
+            return process.receive(deadline)
+        except (Late, Ended) as error:
+            failure = _failure(error, seconds, process)
+            self._replace(f"{request['unit']}: {failure.text}")
+            raise failure from None
+
+    def _fresh(self, unit: Mapping[str, Any], request: Mapping[str, Any]) -> bytes:
+        file = unit["file"]
+        if file not in self._sources:
+            raise Failure("load", f"{file[:80]} is not in the folder")
+        process = Process(
+            lambda channel, out: worker.once(
+                channel, out, self.path, self.limits, self._sources, self.inventory, file, request
+            )
+        )
+        seconds = limit_of(request) / 1000
+        try:
+            return process.receive(time.monotonic() + LOAD_SECONDS + seconds + GRACE)
+        except (Late, Ended) as error:
+            raise _failure(error, seconds, process) from None
+        finally:
+            process.close()
+
+    def close(self) -> None:
+        """Ends the worker."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+
+def _failure(error: Exception, seconds: float, process: Process) -> Failure:
+    if isinstance(error, Ended):
+        failure = Failure("exit", str(error))
+    else:
+        failure = Failure(
+            "time", f"it took longer than {seconds:g} s and did not let itself be interrupted"
+        )
+    failure.said = process.output()
+    return failure
+
+
+def _kind(answer: bytes) -> str:
+    """The kind of an answer's error, without reading the whole answer; nothing if it is none."""
+    at = answer.find(b'"error":{"kind":"', 0, 64)
+    return "" if at < 0 else answer[at + 17 : answer.find(b'"', at + 17)].decode("ascii", "replace")
+
+
+def _described(entry: object) -> dict[str, Any]:
+    """A unit as a worker describes it."""
+    # Attack: a plugin that writes to its worker's channel while it is loaded.
+    unit = mapped(entry)
+    kinds = [kind for kind in KINDS if kind in listed(unit["kinds"])]
+    return {
+        "name": text(unit["name"])[:200],
+        "kinds": kinds,
+        "description": texts(unit["description"]),
+        "properties": text(unit["properties"]),
+        "style": text(unit["style"]),
+        "file": text(unit["file"]),
+        "line": whole(unit["line"]),
+    }
+
+
+def _problem(entry: object) -> dict[str, Any]:
+    problem = mapped(entry)
+    return {"file": text(problem["file"]), "line": whole(problem["line"]), "text": text(problem["text"])}
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """A worker's line. It is a plugin's process: whatever it says is looked at as such."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise Ended("it said what is no JSON object")
+    return value

@@ -1,0 +1,187 @@
+"""From a folder's files to units."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import os
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Mapping, Sequence
+
+from ringway.placement import properties
+from ringway.placement.unit import Unit
+
+from . import failure
+
+MOST_FILES = 256
+LARGEST_FILE = 1 << 20
+KINDS = {"filter": "do_filter", "score": "do_score", "balance": "do_balance"}
+_CONTAINERS = (list, dict, set, bytearray)
+
+
+def read_folder(folder: str) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The sources of a folder by file name, and what is wrong with others. Only files of the folder itself:
+    those below it may be imported, but aren't searched for units."""
+    sources: dict[str, bytes] = {}
+    wrong: dict[str, str] = {}
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".py") and not name.startswith("."))
+    for name in names[MOST_FILES:]:
+        wrong[name] = f"is not looked at: more than {MOST_FILES} files"
+    for name in names[:MOST_FILES]:
+        try:
+            # Not a pipe that never ends, nor a device.
+            descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:
+                source = file.read(LARGEST_FILE + 1)
+        except OSError as error:
+            wrong[name] = f"can't be read: {error.strerror}"
+            continue
+        if len(source or b"") > LARGEST_FILE:
+            wrong[name] = f"is larger than {LARGEST_FILE} bytes"
+        elif not name[:-3].isidentifier():
+            wrong[name] = "is no module: its name is not letters, digits and _"
+        else:
+            sources[name] = source or b""
+    return sources, wrong
+
+
+def fingerprint(folder: str) -> tuple[tuple[str, int, int, int], ...]:
+    """What changes when a file does."""
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    status = entry.stat()
+                    found.append((entry.name, status.st_mtime_ns, status.st_size, status.st_ino))
+    except OSError:
+        return ()
+    return tuple(sorted(found))
+
+
+class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Imports the folder's modules from the sources that were read, so that a file half written is never
+    run."""
+
+    def __init__(self, folder: str, sources: Mapping[str, bytes]) -> None:
+        self._folder = folder
+        self._sources = sources
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if path is not None or fullname + ".py" not in self._sources:
+            return None
+        filename = os.path.join(self._folder, fullname + ".py")
+        return importlib.util.spec_from_loader(fullname, self, origin=filename, is_package=False)
+
+    def get_source(self, fullname: str) -> str:
+        return importlib.util.decode_source(self._sources[fullname + ".py"])
+
+    def get_code(self, fullname: str) -> Any:
+        filename = os.path.join(self._folder, fullname + ".py")
+        return compile(self._sources[fullname + ".py"], filename, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__file__ = os.path.join(self._folder, module.__name__ + ".py")
+        exec(self.get_code(module.__name__), module.__dict__)
+
+
+@dataclass
+class Loaded:
+    """A unit's class, and what is to be told of it."""
+
+    unit: type
+    name: str
+    kinds: list[str]
+    description: dict[str, str]
+    validation: str
+    style: str
+    file: str
+    line: int
+    allowed: dict[str, Any]
+
+    def described(self) -> dict[str, Any]:
+        """As `discover` says it."""
+        return {
+            "name": self.name,
+            "kinds": self.kinds,
+            "description": self.description,
+            "properties": self.validation,
+            "style": self.style,
+            "file": self.file,
+            "line": self.line,
+        }
+
+
+def load_file(name: str) -> list[Loaded]:
+    """The units of one file. `Sources` must be in place."""
+    module = importlib.import_module(name[:-3])
+    found = []
+    for unit_name, unit in sorted(vars(module).items()):
+        # A class that was only imported belongs to the file that has it.
+        if not inspect.isclass(unit) or unit.__module__ != module.__name__ or inspect.isabstract(unit):
+            continue
+        if unit_name != unit.__name__:
+            continue
+        kinds = [kind for kind, method in KINDS.items() if callable(getattr(unit, method, None))]
+        if kinds:
+            found.append(_loaded(unit, kinds, name, module))
+    return found
+
+
+def _loaded(unit: type, kinds: list[str], file: str, module: ModuleType) -> Loaded:
+    validation = getattr(unit, "properties_validation", "")
+    if not isinstance(validation, str):
+        raise properties.WrongProperty(f"{unit.__name__}.properties_validation must be text")
+    try:
+        allowed = properties.parse(validation)
+    except properties.WrongProperty as wrong:
+        raise properties.WrongProperty(f"{unit.__name__}.properties_validation: {wrong}") from None
+    description = {}
+    for kind in kinds:
+        words = getattr(unit, KINDS[kind]).__doc__ or unit.__doc__ or ""
+        description[kind] = failure.cut(inspect.cleandoc(words), failure.LONGEST_TEXT)
+    return Loaded(
+        unit=unit,
+        name=unit.__name__,
+        kinds=kinds,
+        description=description,
+        validation=validation,
+        style=_style(unit, module),
+        file=file,
+        line=_line(unit),
+        allowed=allowed,
+    )
+
+
+def _line(unit: type) -> int:
+    for kind in KINDS.values():
+        code = getattr(getattr(unit, kind, None), "__code__", None)
+        if code is not None:
+            return int(code.co_firstlineno)
+    return 0
+
+
+def _style(unit: type, module: ModuleType) -> str:
+    if issubclass(unit, Unit):
+        return "typed"
+    wanted = getattr(unit, "isolation", None)
+    if wanted is not None:
+        return "ovirt" if wanted == "resident" else "ovirt-fresh"
+    # oVirt starts a process a call, so its plugins may keep what they found in a list or table and never
+    # look again.
+    tables = [*vars(module).items(), *(pair for base in unit.__mro__[:-1] for pair in vars(base).items())]
+    kept = any(isinstance(value, _CONTAINERS) for name, value in tables if not name.startswith("__"))
+    return "ovirt-fresh" if kept else "ovirt"
+
+
+def install(folder: str, sources: Mapping[str, bytes]) -> None:
+    """Makes the folder's modules, and what lies below it, importable in this process."""
+    sys.dont_write_bytecode = True
+    sys.meta_path.insert(0, Sources(folder, sources))
+    sys.path.append(folder)

@@ -1,0 +1,155 @@
+"""A worker as the supervisor sees it: a process with a channel, a deadline and an end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Callable
+
+from .lines import LineReader, TooLong, read_some, write_all
+
+MOST_OUTPUT = 4096
+
+
+class Late(Exception):
+    """The worker didn't answer in time."""
+
+
+class Ended(Exception):
+    """The worker's process ended; the text says how."""
+
+
+class Process:
+    """A forked worker. `main` gets the channel's and the output's descriptor, and must not return."""
+
+    def __init__(self, main: Callable[[int, int], object]) -> None:
+        ours, theirs = socket.socketpair()
+        out_ours, out_theirs = os.pipe2(os.O_CLOEXEC)
+        # Room for a whole answer about thousands of hosts, so that it takes one wake-up.
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        self.pid = os.fork()
+        if self.pid == 0:
+            _child(main, theirs.fileno(), out_theirs)
+        theirs.close()
+        os.close(out_theirs)
+        os.set_blocking(out_ours, False)
+        self._channel = ours
+        self._reader = LineReader(ours.fileno())
+        self._out = out_ours
+        self._output = b""
+        self._ended: str | None = None
+
+    def send(self, line: bytes, deadline: float) -> None:
+        """Writes a line to the worker."""
+        if not write_all(self._channel.fileno(), line, deadline):
+            raise Ended(self.end()) if self.has_ended() else Late
+
+    def receive(self, deadline: float) -> bytes:
+        """The next line of the worker."""
+        poll = select.poll()
+        poll.register(self._channel.fileno(), select.POLLIN)
+        poll.register(self._out, select.POLLIN)
+        while True:
+            try:
+                line = self._reader.take()
+            except TooLong as error:
+                self.kill()
+                raise Ended(f"it answered with {error}") from None
+            if line is not None:
+                return line
+            if self._reader.ended:
+                raise Ended(self.end())
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Late
+            for descriptor, _ in poll.poll(left * 1000):
+                if descriptor == self._out:
+                    if self.drain():
+                        poll.unregister(self._out)
+                else:
+                    self._reader.fill()
+
+    def descriptors(self) -> list[int]:
+        """What becomes readable when the worker writes or ends."""
+        return [self._channel.fileno(), self._out]
+
+    def idle(self) -> bool:
+        """Looks at the worker between requests; whether it is as it should be: there, and silent."""
+        self.drain()
+        self._reader.fill()
+        try:
+            return self._reader.take() is None and not self._reader.ended
+        except TooLong:
+            return False
+
+    def drain(self) -> bool:
+        """Reads what was written to its stdout and stderr past Python; whether that is over."""
+        data = read_some(self._out, 1 << 16)
+        if data:
+            # Attack: output without end. The end of it says most about why a process died.
+            self._output = (self._output + data)[-MOST_OUTPUT:]
+        return data == b""
+
+    def output(self) -> str:
+        """The end of what was written so, once."""
+        self.drain()
+        output, self._output = self._output, b""
+        return output.decode("utf-8", "replace").strip()
+
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        if self._ended is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._ended = _how(status)
+        return self._ended is not None
+
+    def kill(self) -> None:
+        """Ends the process."""
+        if not self.has_ended():
+            os.kill(self.pid, signal.SIGKILL)
+            self._ended = _how(os.waitpid(self.pid, 0)[1])
+
+    def end(self) -> str:
+        """How it ended; a process that only closed its channel is ended."""
+        deadline = time.monotonic() + 0.2
+        while not self.has_ended() and time.monotonic() < deadline:
+            time.sleep(0.002)
+        self.kill()
+        return self._ended or ""
+
+    def close(self) -> None:
+        """Ends the process and forgets it."""
+        self.kill()
+        self._channel.close()
+        if self._out >= 0:
+            os.close(self._out)
+            self._out = -1
+
+
+def _child(main: Callable[[int, int], object], channel: int, out: int) -> None:
+    try:
+        main(channel, out)
+    except BaseException:  # A fork must not go on as the supervisor.
+        try:
+            os.write(2, traceback.format_exc()[-MOST_OUTPUT:].encode("utf-8", "replace"))
+        except OSError:
+            pass
+    finally:
+        os._exit(70)
+
+
+def _how(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"its process exited with status {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = str(-code)
+    return f"its process was ended by {name}"

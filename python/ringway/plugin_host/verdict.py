@@ -1,0 +1,131 @@
+"""What units return, checked and made the protocol's."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Iterable, Mapping, Sequence
+
+from ringway.placement.inventory import Inventory
+from ringway.placement.model import Host, Vm
+from ringway.placement.unit import Migrate, Sleep, Wake
+
+from .failure import Failure
+
+MOST_HOSTS = 1 << 20
+"""Attack: a generator without end."""
+
+
+def accepted(result: Any, hosts: Sequence[Host], inventory: Inventory) -> list[Host]:
+    """The hosts a filter let through."""
+    if result is None:
+        raise Failure("result", "it returned None; a filter returns the hosts it accepts")
+    if isinstance(result, (str, bytes)) or not isinstance(result, Iterable):
+        raise Failure("result", f"it returned {_short(result)}; a filter returns the hosts it accepts")
+    found = _bounded(result)
+    if set(map(type, found)) != {Host}:
+        found = [_host(entry, inventory) for entry in found]
+    candidates = {host.slot: host for host in hosts}
+    for host in found:
+        if candidates.get(host.slot) is not host:
+            raise Failure("result", f"it accepted {host.id}, which is not among the candidates")
+    return found
+
+
+def scores(result: Any, hosts: Sequence[Host], inventory: Inventory) -> list[float | None]:
+    """A number for each host, or nothing."""
+    if result is None or isinstance(result, (str, bytes)) or not isinstance(result, Iterable):
+        raise Failure("result", f"it returned {_short(result)}; a score returns a number for each host")
+    if isinstance(result, Mapping):
+        return _paired(list(result.items()), hosts, inventory)
+    found = _bounded(result)
+    if found and isinstance(found[0], tuple):
+        return _paired(found, hosts, inventory)
+    if len(found) != len(hosts):
+        raise Failure("result", f"it returned {len(found)} numbers for {len(hosts)} hosts")
+    _numbers(found)
+    return found
+
+
+def _paired(pairs: list[Any], hosts: Sequence[Host], inventory: Inventory) -> list[float | None]:
+    by_slot: dict[int, float | None] = {}
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise Failure("result", f"{_short(pair)} is not a pair of a host and a number")
+        by_slot[_host(pair[0], inventory).slot] = pair[1]
+    _numbers(list(by_slot.values()))
+    strangers = by_slot.keys() - {host.slot for host in hosts}
+    if strangers:
+        host = inventory.slots[min(strangers)]
+        raise Failure("result", f"it scored {host.id if host else '?'}, which is not among the candidates")
+    return [by_slot.get(host.slot) for host in hosts]
+
+
+def _numbers(found: list[Any]) -> None:
+    if set(map(type, found)) <= {int}:
+        wrong = next((value for value in found if abs(value) > 1 << 53), None)
+    else:
+        wrong = next((value for value in found if not _is_number(value)), None)
+    if wrong is not None:
+        raise Failure("result", f"{_short(wrong)} is not a finite number")
+
+
+def _is_number(value: Any) -> bool:
+    if value is None:
+        return True
+    if type(value) is not float and (not isinstance(value, (int, float)) or isinstance(value, bool)):
+        return False
+    return abs(value) < 1 << 53 if isinstance(value, int) else math.isfinite(value)
+
+
+def action(result: Any, hosts: Sequence[Host], inventory: Inventory) -> dict[str, Any]:
+    """What a balancer wants done."""
+    if result is None:
+        return {"action": None}
+    if isinstance(result, Migrate):
+        vm = result.vm.id if isinstance(result.vm, Vm) else result.vm
+        if inventory.vm(vm) is None:
+            raise Failure("result", f"it moves {_short(vm)}, which is no VM")
+        targets = accepted(result.hosts, hosts, inventory)
+        return _told(
+            {"action": "migrate", "vm": vm, "hosts": [host.slot for host in targets]}, result.reason
+        )
+    if isinstance(result, (Sleep, Wake)):
+        host = _host(result.host, inventory)
+        name = "sleep" if isinstance(result, Sleep) else "wake"
+        return _told({"action": name, "host": host.slot}, result.reason)
+    raise Failure(
+        "result", f"it returned {_short(result)}; a balancer returns Migrate, Sleep, Wake or None"
+    )
+
+
+def _told(answer: dict[str, Any], reason: Any) -> dict[str, Any]:
+    if reason:
+        answer["reason"] = str(reason)[:500]
+    return answer
+
+
+def _bounded(result: Iterable[Any]) -> list[Any]:
+    if isinstance(result, list):
+        return result
+    found = []
+    for entry in result:
+        found.append(entry)
+        if len(found) > MOST_HOSTS:
+            raise Failure("result", f"it returned more than {MOST_HOSTS} entries")
+    return found
+
+
+def _host(entry: Any, inventory: Inventory) -> Host:
+    id = entry.id if isinstance(entry, Host) else entry
+    host = inventory.by_id.get(id) if isinstance(id, str) else None
+    if host is None:
+        raise Failure("result", f"it names {_short(entry)}, which is no host")
+    return host
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # Attack: an object whose description raises.
+        text = type(value).__name__
+    return text if len(text) <= 80 else text[:76] + " ..."

@@ -1,0 +1,65 @@
+"""The XML-RPC server."""
+
+from __future__ import annotations
+
+import socketserver
+from http import HTTPStatus
+from threading import BoundedSemaphore
+from typing import Any
+from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
+
+from .service import SchedulerProxy
+
+LARGEST = 8 << 20
+"""Attack: a body without end. Bytes."""
+_MOST_CLIENTS = 16
+
+
+class _Handler(SimpleXMLRPCRequestHandler):
+    rpc_paths = ("/", "/RPC2")
+    timeout = 60
+
+    def do_POST(self) -> None:
+        length = self.headers.get("content-length", "")
+        if not length.isdecimal() or int(length) > LARGEST:
+            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return
+        # Attack: a page in a browser on this machine; it can't send this type elsewhere without asking
+        # first.
+        if self.headers.get_content_type() != "text/xml":
+            self.send_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+            return
+        super().do_POST()
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Says nothing: whoever called has the error."""
+
+    def address_string(self) -> str:
+        return str(self.client_address[0])
+
+
+class Server(socketserver.ThreadingMixIn, SimpleXMLRPCServer):
+    """Listens on a host and port, a thread a client."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, address: tuple[str, int], proxy: SchedulerProxy) -> None:
+        super().__init__(address, requestHandler=_Handler, logRequests=False, allow_none=True)
+        self._clients = BoundedSemaphore(_MOST_CLIENTS)
+        self.register_introspection_functions()
+        for call in (proxy.discover, proxy.runFilters, proxy.runCostFunctions, proxy.runLoadBalancing):
+            self.register_function(call)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        # Attack: clients without end, each with a thread.
+        if not self._clients.acquire(timeout=1):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._clients.release()

@@ -1,0 +1,316 @@
+"""Plugins in oVirt's style: printed results, the SDK's stand-in, the proxy's calls."""
+
+import glob
+import os
+import subprocess
+import tempfile
+import threading
+import unittest
+import xmlrpc.client
+
+from ringway.plugin_client import PluginHost
+from ringway.scheduler_proxy.inventory import InventoryFile
+from ringway.scheduler_proxy.server import Server
+from ringway.scheduler_proxy.service import SchedulerProxy
+
+from .support import HOSTS, VM, VMS, HostCase
+
+PRINTING = """
+    from __future__ import print_function
+    import sys
+    from ovirtsdk.api import API
+    from ovirtsdk.xml import params
+    from ovirtsdk.infrastructure.errors import RequestError
+
+    class Filter(object):
+        '''What the class says.'''
+        properties_validation = 'most=[0-9]*'
+
+        def do_filter(self, hosts, vm, args):
+            assert all(isinstance(id, str) for id in hosts) and isinstance(vm, str)
+            api = API(url='http://host:port', username='user@domain', password='')
+            found = api.hosts.list(query=' or '.join('id=%s' % id for id in hosts))
+            print([host.id for host in found if host.summary.active < int(args.get('most', 1))])
+
+    class Score:
+        def do_score(self, hosts, vm, args):
+            '''What the method says.'''
+            api = API()
+            placed = api.vms.get(id=vm)
+            print('debugging')
+            print([(host.id, sum(placed.get_os().get_type() == other.get_os().get_type()
+                                 for other in api.vms.list('host=' + host.name))) for host in
+                                 api.hosts.list()])
+
+    class Loose:
+        def do_balance(self, hosts, args):
+            print('v0', hosts[1:])
+
+    class Strict:
+        def do_balance(self, hosts, args):
+            print(('v0', hosts[1:]))
+
+    class Nothing:
+        def do_filter(self, hosts, vm, args):
+            pass
+        def do_balance(self, hosts, args):
+            pass
+
+    class Complains:
+        def do_filter(self, hosts, vm, args):
+            print(hosts)
+            print('no connection', file=sys.stderr)
+
+    class Garbage:
+        def do_filter(self, hosts, vm, args):
+            print('<html>')
+        def do_score(self, hosts, vm, args):
+            print([(hosts[0], 'x')])
+        def do_balance(self, hosts, args):
+            print('nobody', hosts)
+
+    class Stranger:
+        def do_filter(self, hosts, vm, args):
+            print(['stranger'])
+
+    class Returns:
+        def do_filter(self, hosts, vm, args):
+            return hosts[:1]
+
+    class Figures:
+        def do_filter(self, hosts, vm, args):
+            api = API()
+            host = api.hosts.get(id='a')
+            assert host.get_name() == 'ha' == api.hosts.get(name='ha').name
+            assert host.get_memory() == 8000 << 20
+            free = host.get_statistics().get('memory.free')
+            assert free.get_values().get_value()[0].get_datum() == 100 << 20
+            assert host.status.state == 'up' and host.get_cpu().get_topology().get_cores() == 0
+            assert host.get_power_management() is None
+            try:
+                host.colour
+                assert False
+            except AttributeError:
+                pass
+            try:
+                api.hosts.list(query='colour=red')
+                assert False
+            except RequestError:
+                pass
+            assert [host.id for host in api.hosts.list('cpu_usage>50')] == ['a']
+            assert [vm.id for vm in api.vms.list('host=hb')] == ['w'] and len(api.vms.list()) == 6
+            assert api.vms.list('name=vm0')[0].get_host().get_id() == 'a'
+            assert api.vms.get(name='nobody') is None and api.hosts.get(id='nobody') is None
+            api.disconnect()
+            print(hosts)
+"""
+KEEPS = """
+    import os
+    seen = []
+
+    class Keeps:
+        def do_filter(self, hosts, vm, args):
+            seen.append(vm)
+            print(hosts[: len(seen)])
+
+    class Dies:
+        def do_filter(self, hosts, vm, args):
+            os._exit(4)
+
+    class Hangs:
+        def do_filter(self, hosts, vm, args):
+            while True:
+                try:
+                    while True: pass
+                except BaseException:
+                    pass
+
+    class Resident:
+        isolation = 'resident'
+        count = []
+        def do_filter(self, hosts, vm, args):
+            self.count.append(vm)
+            print(hosts[: len(self.count)])
+"""
+
+
+class PrintingTest(HostCase):
+    files = {"printing.py": PRINTING, "keeps.py": KEEPS}
+
+    def test_discover(self):
+        found = {unit["name"]: unit for unit in self.host.call("discover")["units"]}
+        self.assertEqual(self.host.call("discover")["problems"], [])
+        self.assertEqual(found["Filter"]["description"], {"filter": "What the class says."})
+        self.assertEqual(found["Score"]["description"], {"score": "What the method says."})
+        styles = {name: found[name]["style"] for name in ("Filter", "Keeps", "Resident")}
+        self.assertEqual(styles, {"Filter": "ovirt", "Keeps": "ovirt-fresh", "Resident": "ovirt"})
+
+    def test_results(self):
+        self.assertEqual(self.ask("filter", "Filter")["ok"], {"hosts": "001"})
+        self.assertEqual(
+            self.ask("filter", "Filter", properties={"most": "2"}, hosts="11")["ok"], {"hosts": "010"}
+        )
+        answer = self.ask("score", "Score")
+        self.assertEqual((answer["ok"], answer["said"]), ({"scores": [4, 0, 0]}, "debugging"))
+        for unit in ("Loose", "Strict"):
+            self.assertEqual(
+                self.ask("balance", unit)["ok"], {"action": "migrate", "vm": "v0", "hosts": [1, 2]}
+            )
+        self.assertEqual(self.ask("balance", "Nothing")["ok"], {"action": None})
+        self.assertEqual(self.ask("filter", "Returns")["ok"], {"hosts": "100"})
+
+    def test_failures(self):
+        self.assertEqual(self.failed("filter", "Complains", "exception")["text"], "no connection")
+        self.assertIn("printed nothing", self.failed("filter", "Nothing", "result")["text"])
+        self.assertIn("<html>", self.failed("filter", "Garbage", "result")["text"])
+        self.failed("score", "Garbage", "result")
+        self.failed("balance", "Garbage", "result")
+        self.failed("filter", "Stranger", "result")
+        self.failed("filter", "Stranger", "result", ids=["a"], vm_id="v0")
+
+    def test_the_sdk(self):
+        self.assertEqual(self.ask("filter", "Figures")["ok"], {"hosts": "111"})
+
+    def test_fresh_processes_keep_nothing(self):
+        for _ in range(2):
+            self.assertEqual(self.ask("filter", "Keeps")["ok"], {"hosts": "100"})
+        self.assertEqual([self.ask("filter", "Resident")["ok"]["hosts"] for _ in range(2)], ["100", "110"])
+        self.assertIn("status 4", self.failed("filter", "Dies", "exit")["text"])
+        self.failed("filter", "Hangs", "time", limit_ms=100)
+        self.assertEqual(self.ask("filter", "Filter")["ok"], {"hosts": "001"})
+
+
+PROXY = """
+    import sys
+    class Even:
+        '''The hosts of even place.'''
+        properties_validation = 'x=[0-9]'
+        def do_filter(self, hosts, vm, args): print(hosts[::2])
+        def do_score(self, hosts, vm, args): print([(id, place / 2) for place, id in enumerate(hosts)])
+        def do_balance(self, hosts, args): print(('some-vm', hosts[:1]))
+
+    class First:
+        def do_filter(self, hosts, vm, args): print(hosts[:2])
+        def do_score(self, hosts, vm, args): print([(hosts[0], 10)])
+        def do_balance(self, hosts, args): pass
+
+    class Fails:
+        def do_filter(self, hosts, vm, args): raise Exception('no')
+        def do_score(self, hosts, vm, args): raise Exception('no')
+        def do_balance(self, hosts, args): raise Exception('no')
+"""
+IDS = [
+    "11111111-1111-1111-1111-111111111111",
+    "22222222-2222-2222-2222-222222222222",
+    "33333333-3333-3333-3333-333333333333",
+]
+VM_ID = "44444444-4444-4444-4444-444444444444"
+
+
+class ProxyTest(HostCase):
+    files = {"proxy.py": PROXY}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        server = Server(("localhost", 0), SchedulerProxy(cls.host))
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        cls.addClassCleanup(lambda: (server.shutdown(), thread.join(), server.server_close()))
+        cls.port = server.server_address[1]
+        cls.proxy = xmlrpc.client.ServerProxy(f"http://localhost:{cls.port}/")
+        cls.addClassCleanup(cls.proxy("close"))
+
+    def test_discover(self):
+        found = self.proxy.discover()
+        self.assertEqual(sorted(found), ["balance", "filters", "scores"])
+        self.assertEqual(sorted(found["filters"]), ["Even", "Fails", "First"])
+        self.assertEqual(found["balance"]["Even"], ["The hosts of even place.", "x=[0-9]"])
+
+    def test_filters(self):
+        reply = self.proxy.runFilters(["Even", "First"], IDS, VM_ID, {"x": "1"})
+        self.assertEqual(reply, {"result_code": 0, "result": IDS[:1]})
+        reply = self.proxy.runFilters(["Even", "Fails", "Nobody"], IDS, VM_ID, "")
+        self.assertEqual((reply["result_code"], reply["result"]), (1, [IDS[0], IDS[2]]))
+        self.assertEqual(reply["plugin_errors"]["Nobody"], ["plugin not found: 'Nobody'"])
+        self.assertIn("Exception: no", reply["plugin_errors"]["Fails"][0])
+        reply = self.proxy.runFilters(["Fails"], IDS, VM_ID, {})
+        self.assertEqual((reply["result"], reply["errors"]), (IDS, ["all filters failed"]))
+
+    def test_cost_functions(self):
+        reply = self.proxy.runCostFunctions([["Even", 2], ["First", 3]], IDS, VM_ID, {})
+        self.assertEqual(reply, {"result_code": 0, "result": [[IDS[0], 30], [IDS[1], 1], [IDS[2], 2]]})
+        reply = self.proxy.runCostFunctions([["Fails", 1]], IDS, VM_ID, {})
+        self.assertEqual((reply["result_code"], reply["result"]), (1, []))
+
+    def test_load_balancing(self):
+        reply = self.proxy.runLoadBalancing("Even", IDS, {})
+        self.assertEqual(reply, {"result_code": 0, "result": ["some-vm", IDS[:1]]})
+        self.assertEqual(self.proxy.runLoadBalancing("First", IDS, {})["result"], ["", []])
+        self.assertEqual(self.proxy.runLoadBalancing("Fails", IDS, {})["result"], ["", []])
+        reply = self.proxy.runLoadBalancing("Nobody", IDS, {})
+        self.assertEqual((reply["result_code"], reply["result"]), (1, []))
+
+    def test_wrong_calls(self):
+        with self.assertRaises(xmlrpc.client.Fault):
+            self.proxy.runFilters(7, IDS, VM_ID, {})
+        with self.assertRaises(xmlrpc.client.Fault):
+            self.proxy.runEverything()
+        import http.client
+
+        for headers in (
+            {"Content-Type": "text/plain"},
+            {"Content-Type": "text/xml", "Content-Length": str(1 << 40)},
+        ):
+            connection = http.client.HTTPConnection("localhost", self.port, timeout=20)
+            connection.request("POST", "/", b"", headers)
+            self.assertIn(connection.getresponse().status, (413, 415))
+            connection.close()
+
+    def test_an_inventory_file(self):
+        path = os.path.join(self.folder, "inventory.json")
+        with open(path, "w") as file:
+            file.write('{"hosts": [{"id": "h"}], "vms": [{"id": "v", "host": "h"}]}')
+        inventory = InventoryFile(path, self.host)
+        self.assertIsNone(inventory.refresh())
+        with open(path, "w") as file:
+            file.write('{"hosts": [{"id": "h"}], "vms": [{"id": "v", "host": "nowhere"}]}')
+        self.assertIn("there is no host 'nowhere'", inventory.refresh())
+        self.assertIsNone(inventory.refresh())
+
+
+class Samples:
+    """oVirt's own samples, if `RINGWAY_OVIRT_SAMPLES` names their folder (`doc/plugin_samples` of
+    ovirt-scheduler-proxy)."""
+
+    EXPECTED = {
+        ("filter", "max_vms", "maximum_vm_count=2"): {"hosts": "011"},
+        ("filter", "max_vms", ""): {"hosts": "111"},
+        ("score", "even_vm_distribution", ""): {"scores": [4, 1, 0]},
+        ("score", "ksm_same_os_score", ""): {"scores": [100, 0, 0]},
+        ("balance", "vm_balance", "maximum_vm_count=2"): {"action": "migrate", "vm": "v0", "hosts": [1, 2]},
+        ("balance", "vm_balance", ""): {"action": None},
+        ("balance", "host_memory_balance", ""): {"action": "migrate", "vm": "v0", "hosts": [1, 2]},
+    }
+
+    def test_samples_run_as_they_are(self):
+        folder = os.environ["RINGWAY_OVIRT_SAMPLES"]
+        self.assertTrue(glob.glob(os.path.join(folder, "*.py")))
+        with PluginHost(folder, stderr=subprocess.DEVNULL) as host:
+            self.assertEqual(host.call("discover")["problems"], [])
+            host.snapshot(1, HOSTS, VMS)
+            for (op, unit, properties), expected in self.EXPECTED.items():
+                with self.subTest(unit):
+                    about = {} if op == "balance" else {"vm": VM}
+                    given = dict([properties.split("=")]) if properties else {}
+                    self.assertEqual(host.call(op, unit=unit, properties=given, **about), expected)
+
+
+if os.environ.get("RINGWAY_OVIRT_SAMPLES"):
+
+    class SamplesTest(Samples, unittest.TestCase):
+        pass
+
+
+if __name__ == "__main__":
+    unittest.main()
