@@ -18,7 +18,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("port", &["host", "vhost-user", "virtq", "frame", "wire"]),
     ("client", &["ring", "host"]),
     ("fabric", &["switch", "port"]),
-    ("control", &["fabric"]),
+    ("place", &[]),
+    ("control", &["fabric", "place"]),
     ("cli", &["control"]),
 ];
 

@@ -1,0 +1,335 @@
+//! Filters, then weights, then the choice.
+
+use super::DecideError;
+use super::outside::Outside;
+use super::record::{Choice, Removed, Scored};
+use super::select::{Counts, add, ends, top};
+use super::trace::{HostTrace, Trace, Verdict, WeightTrace};
+use crate::filters::{self, MANDATORY};
+use crate::model::Row;
+use crate::policy::Policy;
+use crate::unit::{Context, Filter, Kept};
+use crate::weights;
+use std::collections::{HashMap, HashSet};
+
+/// Buffers, kept from one decision to the next.
+#[derive(Default)]
+pub struct Scratch {
+    kept: Kept,
+    rows: Vec<Row>,
+    raw: Vec<i32>,
+    totals: Vec<f64>,
+    counts: Counts,
+}
+
+/// A choice, and everything about it if asked for.
+pub struct Judged {
+    /// The choice.
+    pub choice: Choice,
+    /// The host's row.
+    pub row: Option<Row>,
+    /// Everything about it.
+    pub trace: Option<Trace>,
+}
+
+/// A weight's figures for the hosts that are left, for people.
+struct Weighed {
+    weight: String,
+    factor: u32,
+    raw: Vec<i64>,
+    points: Vec<f64>,
+}
+
+/// Judges the hosts of a cluster.
+pub fn judge(
+    context: &Context<'_>,
+    policy: &Policy,
+    seed: u64,
+    weigh: bool,
+    outside: &mut Outside<'_>,
+    scratch: &mut Scratch,
+    tracing: bool,
+) -> Result<Judged, DecideError> {
+    let mut choice = Choice {
+        vms: context.vms().map(|vm| vm.name.clone()).collect(),
+        policy: policy.name.clone(),
+        ..Choice::default()
+    };
+    let stages = stages(policy);
+    let said = filter(context, policy, &stages, outside, &mut scratch.kept, &mut choice)?;
+    let mut weighed = Vec::new();
+    let mut row = None;
+    scratch.kept.rows(&mut scratch.rows);
+    choice.passed = scratch.rows.len() as u32;
+    if !scratch.rows.is_empty() {
+        scratch.totals.clear();
+        scratch.totals.resize(scratch.rows.len(), 0.0);
+        // One host needs no weighing.
+        if weigh && scratch.rows.len() > 1 {
+            choice.weighed = true;
+            weights_inside(context, policy, scratch, tracing.then_some(&mut weighed));
+            let mut more = weights_outside(context, policy, outside, scratch, &mut choice)?;
+            if tracing {
+                weighed.append(&mut more);
+            }
+        }
+        let best = top(&scratch.rows, &scratch.totals, &context.cluster.columns.dice, seed);
+        row = best.first().map(|(at, _)| scratch.rows[*at]);
+        choice.host = row.map(|row| context.cluster.name(row).to_string());
+        let scored = best.iter().map(|(at, score)| Scored {
+            host: context.cluster.name(scratch.rows[*at]).to_string(),
+            score: *score,
+        });
+        choice.top = scored.collect();
+    }
+    let trace = tracing.then(|| trace(context, &stages, &said, weighed, scratch, &choice));
+    Ok(Judged { choice, row, trace })
+}
+
+/// A filter, ours or from outside.
+enum Stage<'p> {
+    Inside(&'static dyn Filter),
+    Outside(&'p str, bool),
+}
+
+impl Stage<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Stage::Inside(filter) => filter.name(),
+            Stage::Outside(name, _) => name,
+        }
+    }
+}
+
+/// The filters in their order: mandatory ones, the policy's own, those from outside.
+fn stages(policy: &Policy) -> Vec<Stage<'_>> {
+    let mut stages: Vec<Stage<'_>> = MANDATORY.iter().map(|filter| Stage::Inside(*filter)).collect();
+    let mut outside = Vec::new();
+    for used in policy.ordered() {
+        match filters::find(&used.name) {
+            Some(filter) => stages.push(Stage::Inside(filter)),
+            None => outside.push(Stage::Outside(&used.name, used.required)),
+        }
+    }
+    stages.append(&mut outside);
+    stages
+}
+
+/// Hosts that filters from outside rejected, by filter.
+type Said = HashMap<String, HashSet<Row>>;
+
+fn filter(
+    context: &Context<'_>,
+    policy: &Policy,
+    stages: &[Stage<'_>],
+    outside: &mut Outside<'_>,
+    kept: &mut Kept,
+    choice: &mut Choice,
+) -> Result<Said, DecideError> {
+    kept.all(&context.cluster.columns.present);
+    choice.hosts = kept.left();
+    for (index, stage) in stages.iter().enumerate() {
+        let Stage::Inside(filter) = stage else { break };
+        let before = kept.left();
+        if before == 0 {
+            break;
+        }
+        kept.begin(index);
+        filter.filter(context, kept);
+        let removed = before - kept.left();
+        if removed > 0 {
+            choice.removed.push(Removed { filter: filter.name().into(), hosts: removed });
+            let columns = &context.cluster.columns;
+            if kept.left() == 0 && filter.name() == "Memory" {
+                let waiting =
+                    |row: &Row| kept.removed_by(*row) == Some(index) && columns.pending[*row as usize] > 0;
+                choice.may_wait = (0..kept.len() as Row).any(|row| waiting(&row));
+            }
+        }
+    }
+    filter_outside(context, policy, stages, outside, kept, choice)
+}
+
+fn filter_outside(
+    context: &Context<'_>,
+    _policy: &Policy,
+    stages: &[Stage<'_>],
+    outside: &mut Outside<'_>,
+    kept: &mut Kept,
+    choice: &mut Choice,
+) -> Result<Said, DecideError> {
+    let mut said = Said::new();
+    let units: Vec<(usize, &str, bool)> = stages
+        .iter()
+        .enumerate()
+        .filter_map(|(index, stage)| match stage {
+            Stage::Outside(name, required) => Some((index, *name, *required)),
+            Stage::Inside(_) => None,
+        })
+        .collect();
+    if units.is_empty() || kept.left() == 0 {
+        return Ok(said);
+    }
+    let mut rows = Vec::new();
+    kept.rows(&mut rows);
+    let hosts: Vec<String> = rows.iter().map(|row| context.cluster.name(*row).to_string()).collect();
+    let names: Vec<String> = units.iter().map(|(_, name, _)| name.to_string()).collect();
+    let mut outcome = outside.filter(&names, &hosts, context);
+    for (index, name, required) in units {
+        match outcome.remove(name) {
+            Some(Ok(names)) => {
+                // Hosts that it was not asked about don't count.
+                let names: HashSet<&str> = names.iter().map(String::as_str).collect();
+                let gone = rows.iter().filter(|row| !names.contains(context.cluster.name(**row)));
+                let gone: HashSet<Row> = gone.copied().collect();
+                let before = kept.left();
+                kept.begin(index);
+                kept.reject(|row| gone.contains(&row));
+                if before > kept.left() {
+                    choice.removed.push(Removed { filter: name.into(), hosts: before - kept.left() });
+                }
+                said.insert(name.into(), gone);
+            }
+            Some(Err(error)) => failed(required, error.to_string(), choice)?,
+            None => failed(required, format!("{name}: it gave no answer"), choice)?,
+        }
+    }
+    Ok(said)
+}
+
+fn failed(required: bool, error: String, choice: &mut Choice) -> Result<(), DecideError> {
+    if required {
+        return Err(DecideError::Required(error));
+    }
+    choice.errors.push(error);
+    Ok(())
+}
+
+fn weights_inside(
+    context: &Context<'_>,
+    policy: &Policy,
+    scratch: &mut Scratch,
+    mut weighed: Option<&mut Vec<Weighed>>,
+) {
+    let Scratch { rows, raw, totals, counts, .. } = scratch;
+    for used in &policy.weights {
+        let Some(weight) = weights::find(&used.name) else { continue };
+        raw.clear();
+        raw.resize(rows.len(), 0);
+        weight.weigh(context, rows, raw);
+        let (least, most) = ends(raw);
+        if let Some(weighed) = &mut weighed {
+            let mut points = Vec::new();
+            add(policy.selector, raw, used.factor, totals, Some(&mut points), counts);
+            let raw = raw.iter().map(|raw| i64::from(*raw)).collect();
+            weighed.push(Weighed { weight: used.name.clone(), factor: used.factor, raw, points });
+        }
+        // What is the same everywhere gives everybody the same.
+        if least == most && policy.selector == crate::policy::Selector::Rank {
+            let points = f64::from(used.factor) * (rows.len() - 1) as f64;
+            totals.iter_mut().for_each(|total| *total += points);
+            continue;
+        }
+        add(policy.selector, raw, used.factor, totals, None, counts);
+    }
+}
+
+fn weights_outside(
+    context: &Context<'_>,
+    policy: &Policy,
+    outside: &mut Outside<'_>,
+    scratch: &mut Scratch,
+    choice: &mut Choice,
+) -> Result<Vec<Weighed>, DecideError> {
+    let mut weighed = Vec::new();
+    let used: Vec<_> = policy.weights.iter().filter(|used| weights::find(&used.name).is_none()).collect();
+    if used.is_empty() {
+        return Ok(weighed);
+    }
+    let Scratch { rows, raw, totals, counts, .. } = scratch;
+    let hosts: Vec<String> = rows.iter().map(|row| context.cluster.name(*row).to_string()).collect();
+    let units: Vec<(String, u32)> = used.iter().map(|used| (used.name.clone(), used.factor)).collect();
+    let mut outcome = outside.score(&units, &hosts, context);
+    for used in used {
+        let scores = match outcome.remove(&used.name) {
+            Some(Ok(scores)) => scores,
+            Some(Err(error)) => {
+                failed(used.required, error.to_string(), choice)?;
+                continue;
+            }
+            None => continue,
+        };
+        let scores: HashMap<String, i64> = scores.into_iter().collect();
+        // A host that it leaves out is as bad as the worst that it does not.
+        let worst = scores.values().copied().max().unwrap_or(0);
+        let limit = |score: i64| score.clamp(-1_000_000_000, 1_000_000_000) as i32;
+        raw.clear();
+        raw.extend(hosts.iter().map(|host| limit(scores.get(host).copied().unwrap_or(worst))));
+        let mut points = Vec::new();
+        add(policy.selector, raw, used.factor, totals, Some(&mut points), counts);
+        add(policy.selector, raw, used.factor, totals, None, counts);
+        let raw = raw.iter().map(|raw| i64::from(*raw)).collect();
+        weighed.push(Weighed { weight: used.name.clone(), factor: used.factor, raw, points });
+    }
+    Ok(weighed)
+}
+
+/// Everything about a choice: every filter on every host, whether it had its turn or not.
+fn trace(
+    context: &Context<'_>,
+    stages: &[Stage<'_>],
+    said: &Said,
+    weighed: Vec<Weighed>,
+    scratch: &Scratch,
+    choice: &Choice,
+) -> Trace {
+    let mut rejected: HashMap<Row, Vec<Verdict>> = HashMap::new();
+    let mut alone = Kept::default();
+    let mut note = |row: Row, filter: &str, reason: String| {
+        rejected.entry(row).or_default().push(Verdict { filter: filter.into(), reason });
+    };
+    for stage in stages {
+        match stage {
+            Stage::Inside(filter) => {
+                alone.all(&context.cluster.columns.present);
+                alone.begin(0);
+                filter.filter(context, &mut alone);
+                for row in (0..alone.len() as Row).filter(|row| alone.removed_by(*row).is_some()) {
+                    note(row, filter.name(), filter.reason(context, row));
+                }
+            }
+            Stage::Outside(name, _) => {
+                for row in said.get(*name).into_iter().flatten() {
+                    note(*row, name, "a unit from outside says so".into());
+                }
+            }
+        }
+    }
+    let all = (0..scratch.kept.len() as Row).filter(|row| context.cluster.slot(*row).is_some());
+    let mut hosts: Vec<HostTrace> = all
+        .map(|row| {
+            let place = scratch.rows.binary_search(&row).ok();
+            let weights = place.into_iter().flat_map(|at| {
+                weighed.iter().map(move |weighed| WeightTrace {
+                    weight: weighed.weight.clone(),
+                    factor: weighed.factor,
+                    raw: weighed.raw[at],
+                    points: weighed.points[at],
+                })
+            });
+            HostTrace {
+                host: context.cluster.name(row).to_string(),
+                removed_by: scratch.kept.removed_by(row).map(|index| stages[index].name().to_string()),
+                rejected: rejected.remove(&row).unwrap_or_default(),
+                weights: weights.collect(),
+                score: place.map(|at| scratch.totals[at]),
+            }
+        })
+        .collect();
+    hosts.sort_by(|a, b| a.host.cmp(&b.host));
+    Trace {
+        vms: choice.vms.clone(),
+        filters: stages.iter().map(|stage| stage.name().to_string()).collect(),
+        hosts,
+    }
+}

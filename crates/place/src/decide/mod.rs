@@ -1,0 +1,234 @@
+//! One decision: which hosts run some VMs, all of them or none.
+
+mod group;
+mod judge;
+mod outside;
+mod record;
+mod select;
+mod trace;
+
+pub use judge::Scratch;
+pub use outside::{Answers, Outside};
+pub use record::{Choice, Removed, Scored};
+pub use trace::{HostTrace, Trace, Verdict, WeightTrace};
+
+use crate::model::{Change, ClusterState, HostId, Model, Need, VmId};
+use crate::object::Pending;
+use crate::policy::Policy;
+use crate::unit::{Context, Request};
+use judge::{Judged, judge};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// More requests than this make a policy that is optimised for speed leave weighing out (oVirt's
+/// `SpeedOptimizationSchedulingThreshold`).
+pub const SPEED_THRESHOLD: u32 = 10;
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// The VMs, which are placed all or none, in this order.
+    pub vms: Vec<String>,
+    /// Policy instead of the VMs' or their cluster's.
+    #[serde(default)]
+    pub policy: Option<String>,
+    /// Hosts that alone may be chosen; none for all.
+    #[serde(default)]
+    pub only: BTreeSet<String>,
+    /// Hosts that may not be chosen.
+    #[serde(default)]
+    pub without: BTreeSet<String>,
+    /// Whether the host a VM runs on may be chosen.
+    #[serde(default)]
+    pub stay: bool,
+    /// Settles ties.
+    pub seed: u64,
+    /// The time, in milliseconds since 1970.
+    pub now: u64,
+    /// Requests that wait.
+    #[serde(default)]
+    pub waiting: u32,
+}
+
+/// Why a request could not be judged at all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum DecideError {
+    /// There is no such VM.
+    #[error("there is no VM {0}; put it in first")]
+    NoVm(String),
+    /// There is no such cluster.
+    #[error("there is no cluster {0}; a host makes one")]
+    NoCluster(String),
+    /// There is no such policy.
+    #[error("there is no policy {0}; `ringway place policies` lists them")]
+    NoPolicy(String),
+    /// There is no such host.
+    #[error("there is no host {0}; `ringway place hosts` lists them")]
+    NoHost(String),
+    /// A unit from outside that the policy requires failed.
+    #[error("the policy requires a unit that failed: {0}")]
+    Required(String),
+    /// Nothing is asked.
+    #[error("no VM is named")]
+    Nothing,
+}
+
+/// Decides. The reservations of a decision that places everything stay in `model`; of one that doesn't, none.
+pub fn decide(
+    model: &mut Model,
+    ask: &Ask,
+    outside: &mut Outside<'_>,
+    scratch: &mut Scratch,
+) -> Result<Vec<Choice>, DecideError> {
+    run(model, ask, outside, scratch, None)
+}
+
+/// Decides as [`decide`] does, and says everything about it. `model` is as it was afterwards.
+pub fn explain(
+    model: &mut Model,
+    ask: &Ask,
+    outside: &mut Outside<'_>,
+    scratch: &mut Scratch,
+) -> Result<(Vec<Choice>, Vec<Trace>), DecideError> {
+    let before: Vec<Option<Pending>> = ask.vms.iter().map(|vm| model.pendings().get(vm).cloned()).collect();
+    let mut traces = Vec::new();
+    let choices = run(model, ask, outside, scratch, Some(&mut traces));
+    restore(model, &ask.vms, before);
+    Ok((choices?, traces))
+}
+
+fn restore(model: &mut Model, vms: &[String], before: Vec<Option<Pending>>) {
+    for (vm, pending) in vms.iter().zip(before) {
+        match pending {
+            Some(pending) => model.apply(Change::Pending(pending)),
+            None => model.apply(Change::NoPending(vm.clone())),
+        }
+    }
+}
+
+fn run(
+    model: &mut Model,
+    ask: &Ask,
+    outside: &mut Outside<'_>,
+    scratch: &mut Scratch,
+    mut traces: Option<&mut Vec<Trace>>,
+) -> Result<Vec<Choice>, DecideError> {
+    if ask.vms.is_empty() {
+        return Err(DecideError::Nothing);
+    }
+    let before: Vec<Option<Pending>> = ask.vms.iter().map(|vm| model.pendings().get(vm).cloned()).collect();
+    // Old reservations of the same VMs are not in their own way.
+    for (vm, pending) in ask.vms.iter().zip(&before) {
+        if pending.is_some() {
+            model.apply(Change::NoPending(vm.clone()));
+        }
+    }
+    let mut choices = Vec::new();
+    let mut failed = None;
+    match group::groups(model, &ask.vms) {
+        Err(error) => failed = Some(error),
+        Ok(groups) => {
+            for group in groups {
+                match one(model, ask, &group, outside, scratch, traces.as_deref_mut()) {
+                    Ok((choice, place)) => {
+                        reserve(model, &group, place);
+                        let placed = choice.host.is_some();
+                        choices.push(choice);
+                        if !placed {
+                            break;
+                        }
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    if failed.is_some() || choices.iter().any(|choice| choice.host.is_none()) {
+        restore(model, &ask.vms, before);
+    }
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(choices),
+    }
+}
+
+fn reserve(model: &mut Model, group: &[VmId], place: Option<HostId>) {
+    let Some(host) = place.and_then(|place| model.slot(place)).map(|slot| slot.host.name.clone()) else {
+        return;
+    };
+    for id in group {
+        let Some(slot) = model.vm_by(*id) else { continue };
+        // To stay takes nothing.
+        if slot.at != place || place.is_none() {
+            let vm = slot.vm.name.clone();
+            model.apply(Change::Pending(Pending { vm, host: host.clone(), decision: 0 }));
+        }
+    }
+}
+
+/// The policy of a group.
+pub(crate) fn policy_of(
+    model: &Model,
+    ask: Option<&str>,
+    cluster: &ClusterState,
+    own: Option<&str>,
+) -> Result<Arc<Policy>, DecideError> {
+    let name = ask.or(own).unwrap_or(&cluster.cluster.policy);
+    model.policy(name).cloned().ok_or_else(|| DecideError::NoPolicy(name.into()))
+}
+
+/// Builds what units see of a group, and calls `then` with it.
+pub(crate) fn with_context<T>(
+    model: &Model,
+    ask: &Ask,
+    group: &[VmId],
+    then: impl FnOnce(&Context<'_>, &Policy) -> Result<T, DecideError>,
+) -> Result<T, DecideError> {
+    let slots: Vec<_> = group.iter().filter_map(|id| Some((*id, model.vm_by(*id)?))).collect();
+    let Some((_, first)) = slots.first() else { return Err(DecideError::Nothing) };
+    let (cluster_id, cluster) =
+        model.cluster(&first.vm.cluster).ok_or_else(|| DecideError::NoCluster(first.vm.cluster.clone()))?;
+    let policy = policy_of(model, ask.policy.as_deref(), cluster, first.vm.policy.as_deref())?;
+    let mut properties: BTreeMap<&str, &str> = BTreeMap::new();
+    let own = slots.iter().flat_map(|(_, slot)| &slot.vm.properties);
+    for (key, value) in policy.properties.iter().chain(&cluster.cluster.properties).chain(own) {
+        properties.insert(key, value);
+    }
+    let request = Request { only: ask.only.clone(), without: ask.without.clone(), stay: ask.stay };
+    let need = slots.iter().fold(Need::default(), |sum, (_, slot)| sum.and(slot.need));
+    let context = Context {
+        model,
+        cluster,
+        cluster_id,
+        group: slots,
+        need,
+        now: ask.now,
+        properties,
+        request: &request,
+    };
+    then(&context, &policy)
+}
+
+fn one(
+    model: &Model,
+    ask: &Ask,
+    group: &[VmId],
+    outside: &mut Outside<'_>,
+    scratch: &mut Scratch,
+    traces: Option<&mut Vec<Trace>>,
+) -> Result<(Choice, Option<HostId>), DecideError> {
+    with_context(model, ask, group, |context, policy| {
+        let weigh = !(policy.optimise == crate::policy::Optimise::Speed && ask.waiting > SPEED_THRESHOLD);
+        let tracing = traces.is_some();
+        let Judged { choice, row, trace } =
+            judge(context, policy, ask.seed, weigh, outside, scratch, tracing)?;
+        if let (Some(traces), Some(trace)) = (traces, trace) {
+            traces.push(trace);
+        }
+        Ok((choice, row.map(|row| HostId { cluster: context.cluster_id, row })))
+    })
+}

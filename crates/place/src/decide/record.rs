@@ -1,0 +1,62 @@
+//! What is kept of a decision.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A filter, and how many hosts it removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Removed {
+    /// The filter.
+    pub filter: String,
+    /// Hosts that it removed, of those that were left.
+    pub hosts: u32,
+}
+
+/// A host and its score.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Scored {
+    /// The host.
+    pub host: String,
+    /// Its score; the most wins.
+    pub score: f64,
+}
+
+/// What was chosen for VMs that go together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Choice {
+    /// The VMs.
+    pub vms: Vec<String>,
+    /// Their policy.
+    pub policy: String,
+    /// The host; none if no host can take them.
+    pub host: Option<String>,
+    /// Hosts there are.
+    pub hosts: u32,
+    /// Hosts that passed every filter.
+    pub passed: u32,
+    /// Filters that removed hosts.
+    pub removed: Vec<Removed>,
+    /// The best hosts, best first, twenty at most.
+    pub top: Vec<Scored>,
+    /// Whether hosts were weighed: not if one was left, or in a hurry.
+    pub weighed: bool,
+    /// Whether memory was missing only because of VMs that are on their way: it may help to wait.
+    pub may_wait: bool,
+    /// Units from outside that failed and were left out.
+    pub errors: Vec<String>,
+}
+
+impl Choice {
+    /// Why there is no host, in a sentence.
+    pub fn why(&self) -> String {
+        if self.hosts == 0 {
+            return "the cluster has no hosts".into();
+        }
+        let said: Vec<String> = self
+            .removed
+            .iter()
+            .map(|removed| format!("{} removed {}", removed.filter, removed.hosts))
+            .collect();
+        format!("no host of {} can take {}: {}", self.hosts, self.vms.join(", "), said.join(", "))
+    }
+}

@@ -1,0 +1,27 @@
+//! A cluster in maintenance.
+
+use crate::model::Row;
+use crate::unit::{Context, Filter, Kept};
+
+/// No VM starts but highly available ones
+pub struct ClusterInMaintenance;
+
+impl Filter for ClusterInMaintenance {
+    fn name(&self) -> &'static str {
+        "ClusterInMaintenance"
+    }
+
+    fn describes(&self) -> &'static str {
+        "No VM starts but highly available ones"
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        if context.vms().any(|vm| !vm.ha && vm.host.is_none()) {
+            kept.reject(|_| true);
+        }
+    }
+
+    fn reason(&self, _: &Context<'_>, _: Row) -> String {
+        "the cluster is in maintenance; only highly available VMs start".into()
+    }
+}

@@ -1,0 +1,47 @@
+//! CPU flags.
+
+use crate::model::Row;
+use crate::unit::{Context, Filter, Kept};
+use std::collections::BTreeSet;
+
+/// Only hosts whose CPU has the flags that the VM needs
+pub struct CpuLevel;
+
+impl Filter for CpuLevel {
+    fn name(&self) -> &'static str {
+        "CPU-Level"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Only hosts whose CPU has the flags that the VM needs"
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        for flag in needed(context) {
+            let with = context.cluster.with("flag", flag);
+            kept.reject(|row| !with.is_some_and(|with| with.has(row)));
+        }
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        let has = |flag: &&str| context.cluster.with("flag", flag).is_some_and(|with| with.has(row));
+        let missing: Vec<&str> = needed(context).into_iter().filter(|flag| !has(flag)).collect();
+        format!("its CPU lacks {}", missing.join(", "))
+    }
+}
+
+/// The VMs' flags, or the cluster's for those that have none of their own. A VM that is given the host's CPU
+/// and does not
+/// run yet takes it as it is.
+fn needed<'m>(context: &Context<'m>) -> BTreeSet<&'m str> {
+    let mut flags = BTreeSet::new();
+    for vm in context.vms() {
+        let own = &vm.cpu_flags;
+        match (vm.cpu_passthrough, vm.host.is_some(), own.is_empty()) {
+            (true, false, _) => {}
+            (true, true, _) | (false, _, false) => flags.extend(own.iter().map(String::as_str)),
+            (false, _, true) => flags.extend(context.cluster.cluster.cpu_flags.iter().map(String::as_str)),
+        }
+    }
+    flags
+}

@@ -1,0 +1,50 @@
+//! CPU load.
+
+use crate::model::Row;
+use crate::unit::{Context, Filter, Kept};
+
+/// Only hosts whose CPUs are not overloaded for long
+pub struct CpuOverloaded;
+
+impl Filter for CpuOverloaded {
+    fn name(&self) -> &'static str {
+        "CPUOverloaded"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Only hosts whose CPUs are not overloaded for long"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["HighUtilization", "CpuOverCommitDurationMinutes"]
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        let (high, since) = limits(context);
+        let columns = &context.cluster.columns;
+        let rows = kept.len();
+        let (over, load) = (&columns.over_since[..rows], &columns.load[..rows]);
+        let (cpus, exclusive) = (&columns.cpus[..rows], &columns.exclusive[..rows]);
+        kept.reject(|row| {
+            let at = row as usize;
+            over[at] <= since && load[at] > high * (cpus[at] - exclusive[at])
+        });
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        let columns = &context.cluster.columns;
+        let at = row as usize;
+        let cpus = (columns.cpus[at] - columns.exclusive[at]).max(1);
+        format!(
+            "its CPUs are at {}% for too long; the limit is {}%",
+            columns.load[at] / cpus,
+            limits(context).0
+        )
+    }
+}
+
+/// The highest load, and the time since which it must have lasted.
+fn limits(context: &Context<'_>) -> (i32, u64) {
+    let minutes = context.number("CpuOverCommitDurationMinutes", 2.0) as u64;
+    (context.number("HighUtilization", 90.0) as i32, context.now.saturating_sub(minutes * 60_000))
+}

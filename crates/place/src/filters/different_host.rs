@@ -1,0 +1,32 @@
+//! Nova's hint `different_host`.
+
+use crate::model::Row;
+use crate::unit::{Context, Filter, Kept};
+
+/// Not the hosts of the VMs it names
+pub struct DifferentHost;
+
+impl Filter for DifferentHost {
+    fn name(&self) -> &'static str {
+        "DifferentHost"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Not the hosts of the VMs it names"
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        for row in super::hosts_of(context, |vm| &vm.different_host) {
+            kept.remove(row);
+        }
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        let here = context.others_on(row).map(|slot| &slot.vm.name);
+        let named: Vec<&str> = here
+            .filter(|name| context.vms().any(|vm| vm.different_host.contains(name)))
+            .map(String::as_str)
+            .collect();
+        format!("{} is there", named.join(", "))
+    }
+}

@@ -1,0 +1,39 @@
+//! Figures from outside.
+
+use crate::expression::Expression;
+use crate::model::Row;
+use crate::unit::{Context, Filter, Kept};
+
+/// Only hosts for which an expression over facts holds
+pub struct Facts;
+
+impl Filter for Facts {
+    fn name(&self) -> &'static str {
+        "Facts"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Only hosts for which an expression over facts holds"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["FactFilter"]
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        let Some(expression) = context.given("FactFilter") else { return };
+        match Expression::read(expression) {
+            Ok(expression) => kept.reject(|row| !expression.holds(context, row)),
+            // Policies are checked when they are put in; one that came in another way holds for no host.
+            Err(_) => kept.reject(|_| true),
+        }
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        match context.given("FactFilter").map(Expression::read) {
+            Some(Ok(expression)) => expression.explain(context, row),
+            Some(Err(error)) => error.to_string(),
+            None => String::new(),
+        }
+    }
+}

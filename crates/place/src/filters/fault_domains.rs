@@ -1,0 +1,50 @@
+//! Functions of a chain in different fault domains.
+
+use crate::model::Row;
+use crate::unit::{Context, Filter, Kept};
+use std::collections::BTreeMap;
+
+/// Not more functions of a chain in a fault domain than allowed
+pub struct FaultDomains;
+
+impl Filter for FaultDomains {
+    fn name(&self) -> &'static str {
+        "FaultDomains"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Not more functions of a chain in a fault domain than allowed"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["FaultDomainLimit"]
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        let limit = context.number("FaultDomainLimit", 1.0) as usize;
+        for (domain, count) in taken(context) {
+            if count + context.group.len() > limit {
+                let with = context.cluster.with("domain", domain);
+                kept.reject(|row| with.is_some_and(|with| with.has(row)));
+            }
+        }
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        let domain = context.cluster.slot(row).map_or("", |slot| &slot.host.fault_domain);
+        format!("its fault domain {domain} has functions of the chain already")
+    }
+}
+
+/// How many functions of the chains are in which fault domain.
+fn taken<'m>(context: &Context<'m>) -> BTreeMap<&'m str, usize> {
+    let mut taken = BTreeMap::new();
+    for (id, slot) in super::chain_mates(context) {
+        let host = slot.place().and_then(|place| context.model.slot(place));
+        let domain = host.map(|host| host.host.fault_domain.as_str()).filter(|domain| !domain.is_empty());
+        if let Some(domain) = domain.filter(|_| !context.has(id)) {
+            *taken.entry(domain).or_default() += 1;
+        }
+    }
+    taken
+}

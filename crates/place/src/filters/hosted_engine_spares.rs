@@ -1,0 +1,81 @@
+//! Room for the self-hosted engine.
+
+use crate::model::Row;
+use crate::model::{GUEST_OVERHEAD, VmSlot};
+use crate::unit::{Context, Filter, Kept};
+
+/// Keeps hosts able to take the self-hosted engine
+pub struct HostedEngineSpares;
+
+impl Filter for HostedEngineSpares {
+    fn name(&self) -> &'static str {
+        "HostedEngineSpares"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Keeps hosts able to take the self-hosted engine"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["HeSparesCount"]
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        let spares = context.number("HeSparesCount", 0.0) as usize;
+        let Some(engine) = engine(context).filter(|_| spares > 0) else { return };
+        let rows: Vec<Row> = (0..kept.len() as Row).filter(|row| kept.has(*row)).collect();
+        let (mut able, mut last) = (0, Vec::new());
+        for row in rows {
+            match room(context, engine, row) {
+                Room::Both => able += 1,
+                Room::One => last.push(row),
+                Room::None => {}
+            }
+        }
+        // Hosts with room for both stay able to take the engine whatever is chosen.
+        if able + last.len() <= spares {
+            last.into_iter().for_each(|row| kept.remove(row));
+        }
+    }
+
+    fn reason(&self, _: &Context<'_>, _: Row) -> String {
+        "it is needed as a spare for the self-hosted engine".into()
+    }
+}
+
+/// What a host has room for.
+#[derive(PartialEq)]
+enum Room {
+    /// The engine and the VMs.
+    Both,
+    /// The engine alone.
+    One,
+    /// It does not count: it can't take the engine, or has it.
+    None,
+}
+
+fn engine<'m>(context: &Context<'m>) -> Option<&'m VmSlot> {
+    let mut others = context.model.vm_slots().filter(|slot| slot.vm.hosted_engine);
+    others.find(|slot| {
+        slot.vm.cluster == context.cluster.cluster.name && !context.vms().any(|vm| vm.hosted_engine)
+    })
+}
+
+fn room(context: &Context<'_>, engine: &VmSlot, row: Row) -> Room {
+    let Some(slot) = context.cluster.slot(row) else { return Room::None };
+    let agent = slot
+        .host
+        .ha_agent
+        .as_ref()
+        .filter(|agent| agent.active && agent.score > 0 && !agent.local_maintenance);
+    if agent.is_none() || context.is_on(engine, row) {
+        return Room::None;
+    }
+    let left = context.cluster.columns.schedulable[row as usize];
+    let engine = engine.vm.memory_mb as i32 + GUEST_OVERHEAD;
+    match left > engine {
+        true if left > engine + context.need_on(row).whole => Room::Both,
+        true => Room::One,
+        false => Room::None,
+    }
+}

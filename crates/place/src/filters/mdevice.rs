@@ -1,0 +1,48 @@
+//! Mediated devices.
+
+use crate::model::Row;
+use crate::unit::{Context, Filter, Kept};
+use std::collections::BTreeMap;
+
+/// Only hosts that have the mediated devices a VM needs, free
+pub struct MDevice;
+
+impl Filter for MDevice {
+    fn name(&self) -> &'static str {
+        "MDevice"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Only hosts that have the mediated devices a VM needs, free"
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        if context.vms().all(|vm| vm.mdevs.is_empty()) {
+            return;
+        }
+        kept.reject(|row| wrong(context, row).is_some());
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        wrong(context, row).unwrap_or_default()
+    }
+}
+
+fn wrong(context: &Context<'_>, row: Row) -> Option<String> {
+    let host = &context.cluster.slot(row)?.host;
+    let mut free: BTreeMap<&str, i64> =
+        host.mdevs.iter().map(|(kind, count)| (kind.as_str(), i64::from(*count))).collect();
+    for kind in context.others_on(row).flat_map(|slot| &slot.vm.mdevs) {
+        if let Some(count) = free.get_mut(kind.as_str()) {
+            *count -= 1;
+        }
+    }
+    for kind in context.new_on(row).flat_map(|slot| &slot.vm.mdevs) {
+        match free.get_mut(kind.as_str()) {
+            Some(1..) => *free.entry(kind).or_default() -= 1,
+            Some(_) => return Some(format!("no {kind} is free")),
+            None => return Some(format!("it has no {kind}")),
+        }
+    }
+    None
+}

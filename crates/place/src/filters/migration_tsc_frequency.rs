@@ -1,0 +1,44 @@
+//! Time stamp counters.
+
+use crate::model::Row;
+use crate::unit::{Context, Filter, Kept};
+
+/// VMs that rely on it move only between hosts with the same frequency of the time stamp counter
+pub struct MigrationTscFrequency;
+
+impl Filter for MigrationTscFrequency {
+    fn name(&self) -> &'static str {
+        "Migration-Tsc-Frequency"
+    }
+
+    fn describes(&self) -> &'static str {
+        "VMs that rely on it move only between hosts with the same frequency of the time stamp counter"
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        for source in sources(context) {
+            kept.reject(|row| !alike(context, source, row));
+        }
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        let source = sources(context).find(|source| !alike(context, *source, row)).unwrap_or(0);
+        format!("its time stamp counter does not run at {source} Hz")
+    }
+}
+
+/// How far frequencies may differ, in millionths.
+const TOLERANCE: u64 = 250;
+
+/// Frequencies of the hosts that the VMs run on.
+fn sources(context: &Context<'_>) -> impl Iterator<Item = u64> {
+    let moving = context.group.iter().filter(|(_, slot)| slot.vm.use_tsc);
+    moving.filter_map(|(_, slot)| context.model.slot(slot.at?)?.host.tsc_hz)
+}
+
+fn alike(context: &Context<'_>, source: u64, row: Row) -> bool {
+    context.cluster.slot(row).is_some_and(|slot| {
+        let near = slot.host.tsc_hz.is_some_and(|hz| hz.abs_diff(source) <= source / 1_000_000 * TOLERANCE);
+        slot.host.tsc_scaling || near
+    })
+}

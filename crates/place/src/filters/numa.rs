@@ -1,0 +1,47 @@
+//! NUMA nodes.
+
+use crate::fit;
+use crate::model::Row;
+use crate::object::{NumaMode, Pinning, Vm};
+use crate::unit::{Context, Filter, Kept};
+
+/// Only hosts whose NUMA nodes can hold those that a VM pins
+pub struct Numa;
+
+impl Filter for Numa {
+    fn name(&self) -> &'static str {
+        "NUMA"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Only hosts whose NUMA nodes can hold those that a VM pins"
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        let pins = |vm: &Vm| vm.numa.iter().any(|node| !node.host_nodes.is_empty());
+        if !context.vms().any(|vm| pins(vm) || vm.pinning == Pinning::ResizeAndPinNuma) {
+            return;
+        }
+        kept.reject(|row| wrong(context, row).is_some());
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        wrong(context, row).unwrap_or_default()
+    }
+}
+
+fn wrong(context: &Context<'_>, row: Row) -> Option<String> {
+    let host = &context.cluster.slot(row)?.host;
+    let mut new = context.new_on(row).map(|slot| &*slot.vm).peekable();
+    new.peek()?;
+    if host.numa.is_empty() {
+        return Some("it has no NUMA nodes".into());
+    }
+    let strict: Vec<&Vm> =
+        new.filter(|vm| vm.numa.iter().all(|node| node.mode != NumaMode::Preferred)).collect();
+    let free = fit::numa_free(context, row);
+    match fit::assign(&free, strict.iter().flat_map(|vm| &vm.numa), false) {
+        Some(_) => None,
+        None => Some("the memory of its NUMA nodes can't hold those of the VM as they are pinned".into()),
+    }
+}

@@ -1,0 +1,33 @@
+//! CPUs, memory and port on one NUMA node.
+
+use crate::fit;
+use crate::model::Row;
+use crate::unit::{Context, Filter, Kept};
+
+/// Only hosts with a NUMA node that has the VM's CPUs, memory and port
+pub struct NumaLocality;
+
+impl Filter for NumaLocality {
+    fn name(&self) -> &'static str {
+        "NumaLocality"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Only hosts with a NUMA node that has the VM's CPUs, memory and port"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["PortUtilization"]
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        if context.vms().all(|vm| !vm.numa_local) {
+            return;
+        }
+        kept.reject(|row| fit::locality(context, row).is_err());
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        fit::locality(context, row).err().unwrap_or_default()
+    }
+}

@@ -1,0 +1,34 @@
+//! VMs pinned to hosts.
+
+use crate::model::Row;
+use crate::object::Migration;
+use crate::unit::{Context, Filter, Kept};
+
+/// Only the hosts that a VM is pinned to
+pub struct PinToHost;
+
+impl Filter for PinToHost {
+    fn name(&self) -> &'static str {
+        "PinToHost"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Only the hosts that a VM is pinned to"
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        for vm in context.vms().filter(|vm| vm.migration == Migration::PinnedToHost) {
+            let rows = context.rows_of(&vm.hosts);
+            // Pinned to no host in particular: it may start anywhere, and stays there.
+            let stays = vm.host.is_some();
+            kept.reject(|row| if vm.hosts.is_empty() { stays } else { !rows.contains(&row) });
+        }
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        let pinned = context.vms().filter(|vm| vm.migration == Migration::PinnedToHost);
+        let wrong = pinned.filter(|vm| !vm.hosts.iter().any(|host| host == context.cluster.name(row)));
+        let names: Vec<&str> = wrong.map(|vm| vm.name.as_str()).collect();
+        format!("{} is not pinned to it", names.join(", "))
+    }
+}

@@ -1,0 +1,35 @@
+//! Swapping hosts.
+
+use crate::model::Row;
+use crate::object::VmStatus;
+use crate::unit::{Context, Filter, Kept};
+
+/// Only hosts that don't swap
+pub struct Swap;
+
+impl Filter for Swap {
+    fn name(&self) -> &'static str {
+        "Swap"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Only hosts that don't swap"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["MaximumAllowedSwapUsage"]
+    }
+
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        if context.vms().all(|vm| vm.status == VmStatus::Paused) {
+            return;
+        }
+        let allowed = context.number("MaximumAllowedSwapUsage", 0.0) as i32;
+        let swapping = &context.cluster.columns.swapping[..kept.len()];
+        kept.reject(|row| swapping[row as usize] > allowed);
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        format!("{}% of its memory is swapped out", context.cluster.columns.swapping[row as usize])
+    }
+}

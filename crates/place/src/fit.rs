@@ -1,0 +1,236 @@
+//! What of a host is left in parts: NUMA nodes, huge pages, ports. Worked out from who is there, in the order
+//! of names,
+//! so that it is the same every time.
+
+use crate::model::{Row, VmSlot};
+use crate::object::{PortNeed, Vm, VmNumaNode};
+use crate::unit::Context;
+
+/// What is left of a NUMA node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeFree {
+    /// Its number.
+    pub index: u32,
+    /// CPUs that nobody has for itself.
+    pub cpus: i64,
+    /// Memory in MB.
+    pub memory: i64,
+}
+
+/// What is left of a port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortFree<'m> {
+    /// The port.
+    pub port: &'m crate::object::Port,
+    /// Megabits a second.
+    pub mbps: i64,
+    /// Packets a second.
+    pub pps: i64,
+}
+
+/// Huge pages that back a VM: their size in kB, and how many.
+pub fn huge_pages(vm: &Vm) -> Option<(u64, u64)> {
+    let size = vm.huge_page_kb?;
+    Some((size, (vm.memory_mb * 1024).div_ceil(size)))
+}
+
+/// Others on a host, by name.
+fn others<'m>(context: &Context<'m>, row: Row) -> Vec<&'m VmSlot> {
+    let mut others: Vec<_> = context.others_on(row).collect();
+    others.sort_by(|a, b| a.vm.name.cmp(&b.vm.name));
+    others
+}
+
+/// What is left of a host's NUMA nodes.
+pub fn numa_free(context: &Context<'_>, row: Row) -> Vec<NodeFree> {
+    let Some(slot) = context.cluster.slot(row) else { return Vec::new() };
+    let nodes = slot.host.numa.iter();
+    let mut free: Vec<NodeFree> = nodes
+        .map(|node| NodeFree { index: node.index, cpus: node.cpus.into(), memory: node.memory_mb as i64 })
+        .collect();
+    for other in others(context, row) {
+        take_nodes(&mut free, &other.vm);
+    }
+    free
+}
+
+/// Takes what a VM has of the nodes, where it fits, or else where most is left.
+fn take_nodes(free: &mut [NodeFree], vm: &Vm) {
+    if vm.numa_local {
+        let (cpus, memory) = (i64::from(vm.vcpus()), vm.memory_mb as i64);
+        let fits = free.iter().position(|node| node.cpus >= cpus && node.memory >= memory);
+        let most = || free.iter().enumerate().max_by_key(|(_, node)| node.memory).map(|(at, _)| at);
+        if let Some(at) = fits.or_else(most) {
+            free[at].cpus -= cpus;
+            free[at].memory -= memory;
+        }
+        return;
+    }
+    let pinned: Vec<&VmNumaNode> = vm.numa.iter().filter(|node| !node.host_nodes.is_empty()).collect();
+    let places = assign(free, pinned.iter().copied(), false);
+    for (index, node) in pinned.iter().enumerate() {
+        let first = || free.iter().position(|free| node.host_nodes.contains(&free.index));
+        if let Some(at) = places.as_ref().map(|places| places[index]).or_else(first) {
+            free[at].memory -= node.memory_mb as i64;
+        }
+    }
+}
+
+/// Attack: pinnings that take for ever to find out. Steps of the search.
+const STEPS: u32 = 10_000;
+
+/// Which host node each VM node goes to, so that memory suffices, and CPUs too with `cpus`. None if there is no
+/// such way,
+/// or none was found in a bounded time.
+pub fn assign<'n>(
+    free: &[NodeFree],
+    nodes: impl Iterator<Item = &'n VmNumaNode>,
+    cpus: bool,
+) -> Option<Vec<usize>> {
+    let nodes: Vec<&VmNumaNode> = nodes.collect();
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
+    // The least free to choose, then the largest, first.
+    let choices =
+        |node: &VmNumaNode| if node.host_nodes.is_empty() { usize::MAX } else { node.host_nodes.len() };
+    order.sort_by_key(|at| (choices(nodes[*at]), std::cmp::Reverse(nodes[*at].memory_mb)));
+    let mut search = Search { free: free.to_vec(), nodes, order, cpus, steps: STEPS };
+    let mut places = vec![0; search.nodes.len()];
+    search.place(0, &mut places).then_some(places)
+}
+
+struct Search<'n> {
+    free: Vec<NodeFree>,
+    nodes: Vec<&'n VmNumaNode>,
+    order: Vec<usize>,
+    cpus: bool,
+    steps: u32,
+}
+
+impl Search<'_> {
+    fn place(&mut self, depth: usize, places: &mut [usize]) -> bool {
+        let Some(at) = self.order.get(depth).copied() else { return true };
+        let node = self.nodes[at];
+        for host in 0..self.free.len() {
+            let Some(steps) = self.steps.checked_sub(1) else { return false };
+            self.steps = steps;
+            let free = self.free[host];
+            let allowed = node.host_nodes.is_empty() || node.host_nodes.contains(&free.index);
+            let (memory, cpus) = (node.memory_mb as i64, if self.cpus { i64::from(node.cpus) } else { 0 });
+            if !allowed || free.memory < memory || free.cpus < cpus {
+                continue;
+            }
+            self.free[host] = NodeFree { memory: free.memory - memory, cpus: free.cpus - cpus, ..free };
+            places[at] = host;
+            if self.place(depth + 1, places) {
+                return true;
+            }
+            self.free[host] = free;
+        }
+        false
+    }
+}
+
+/// What is left of a host's ports once the group's needs are met, or why they can't be. Counted is what was
+/// promised, or
+/// what was measured if that is more. With `numa`, only ports of that node serve.
+pub fn ports<'m>(context: &Context<'m>, row: Row, numa: Option<u32>) -> Result<Vec<PortFree<'m>>, String> {
+    let Some(slot) = context.cluster.slot(row) else { return Ok(Vec::new()) };
+    let part = context.number("PortUtilization", 100.0) as i64;
+    let mut free: Vec<PortFree<'m>> = slot
+        .host
+        .ports
+        .iter()
+        .map(|port| PortFree { port, mbps: port.mbps as i64 * part / 100, pps: port.pps as i64 * part / 100 })
+        .collect();
+    for other in others(context, row) {
+        for need in &other.vm.ports {
+            let at = choose(&free, need, None).or_else(|| most(&free, need));
+            if let Some(at) = at {
+                take(&mut free[at], need);
+            }
+        }
+    }
+    for measured in slot.load.iter().flat_map(|load| &load.ports) {
+        if let Some(free) = free.iter_mut().find(|free| free.port.name == measured.name) {
+            let left = |limit: u64, used: u64| limit as i64 * part / 100 - used as i64;
+            free.mbps = free.mbps.min(left(free.port.mbps, measured.mbps));
+            free.pps = free.pps.min(left(free.port.pps, measured.pps));
+        }
+    }
+    for slot in context.new_on(row) {
+        for need in &slot.vm.ports {
+            let Some(at) = choose(&free, need, numa) else {
+                let network = if need.network.is_empty() { "any network" } else { need.network.as_str() };
+                return Err(format!(
+                    "no port to {network} has {} Mbit/s and {} packets/s left",
+                    need.mbps, need.pps
+                ));
+            };
+            take(&mut free[at], need);
+        }
+    }
+    Ok(free)
+}
+
+fn serves(free: &PortFree<'_>, need: &PortNeed) -> bool {
+    need.network.is_empty() || free.port.network.is_empty() || free.port.network == need.network
+}
+
+/// The fullest port that still carries what is needed.
+fn choose(free: &[PortFree<'_>], need: &PortNeed, numa: Option<u32>) -> Option<usize> {
+    let near = |free: &PortFree<'_>| numa.is_none() || free.port.numa.is_none() || free.port.numa == numa;
+    let enough = |free: &PortFree<'_>| free.mbps >= need.mbps as i64 && free.pps >= need.pps as i64;
+    let fit = free.iter().enumerate().filter(|(_, free)| serves(free, need) && near(free) && enough(free));
+    fit.min_by_key(|(at, free)| (free.mbps, *at)).map(|(at, _)| at)
+}
+
+fn most(free: &[PortFree<'_>], need: &PortNeed) -> Option<usize> {
+    let fit = free.iter().enumerate().filter(|(_, free)| serves(free, need));
+    fit.max_by_key(|(at, free)| (free.mbps, std::cmp::Reverse(*at))).map(|(at, _)| at)
+}
+
+fn take(free: &mut PortFree<'_>, need: &PortNeed) {
+    free.mbps -= need.mbps as i64;
+    free.pps -= need.pps as i64;
+}
+
+/// A NUMA node for each VM of the group that must be on one, with its port, or why there is none.
+pub fn locality(context: &Context<'_>, row: Row) -> Result<Vec<u32>, String> {
+    let mut free = numa_free(context, row);
+    let mut chosen = Vec::new();
+    for slot in context.new_on(row).filter(|slot| slot.vm.numa_local) {
+        let (cpus, memory) = (i64::from(slot.vm.vcpus()), slot.vm.memory_mb as i64);
+        let fits = |node: &NodeFree| {
+            let near = slot.vm.ports.is_empty() || ports(context, row, Some(node.index)).is_ok();
+            node.cpus >= cpus && node.memory >= memory && near
+        };
+        let Some(node) = free.iter_mut().find(|node| fits(node)) else {
+            return Err(format!(
+                "no NUMA node has {cpus} CPUs, {memory} MB and the port that {} needs",
+                slot.vm.name
+            ));
+        };
+        node.cpus -= cpus;
+        node.memory -= memory;
+        chosen.push(node.index);
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(memory_mb: u64, host_nodes: &[u32]) -> VmNumaNode {
+        VmNumaNode { memory_mb, host_nodes: host_nodes.to_vec(), ..VmNumaNode::default() }
+    }
+
+    #[test]
+    fn nodes_are_assigned_even_where_greed_fails() {
+        let free = [0, 1].map(|index| NodeFree { index, cpus: 4, memory: 1000 });
+        let nodes = [node(600, &[0, 1]), node(900, &[0])];
+        assert_eq!(assign(&free, nodes.iter(), false), Some(vec![1, 0]));
+        assert_eq!(assign(&free, [node(1001, &[])].iter(), false), None);
+        assert_eq!(assign(&free, [].iter(), false), Some(vec![]));
+    }
+}

@@ -1,0 +1,161 @@
+//! A cluster's hosts in columns: one vector a figure, one index a host.
+
+use super::{Need, Row};
+use crate::object::{Cluster, Host, HostStatus, Load};
+
+/// Memory that a host keeps for itself beside guests (oVirt's `GuestOverhead`).
+pub const GUEST_OVERHEAD: i32 = 65;
+
+/// Figures of every host of a cluster. A row that is free has `present` false.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    /// Whether there is such a host.
+    pub present: Vec<bool>,
+    /// A number from its name, which settles ties.
+    pub dice: Vec<u64>,
+    /// Whether it may run anything.
+    pub up: Vec<bool>,
+    /// Until when it is blacklisted; 0 for not, the greatest number for ever.
+    pub barred: Vec<u64>,
+    /// CPUs: cores, or threads where the cluster counts those.
+    pub cpus: Vec<i32>,
+    /// CPUs that VMs have for themselves or will have.
+    pub exclusive: Vec<i32>,
+    /// Virtual CPUs of the largest VM that shares CPUs.
+    pub largest: Vec<i32>,
+    /// Load of running VMs in percent of one CPU, as measured, or as they were last known.
+    pub load: Vec<i32>,
+    /// Load that is on its way.
+    pub pending_load: Vec<i32>,
+    /// Since when the host is loaded too much; the greatest number if it is not.
+    pub over_since: Vec<u64>,
+    /// Virtual CPUs that share the host's.
+    pub vcpus: Vec<i32>,
+    /// Those that are on their way.
+    pub pending_vcpus: Vec<i32>,
+    /// Free memory, as measured or worked out, less what is on its way.
+    pub free: Vec<i32>,
+    /// Free swap.
+    pub swap_free: Vec<i32>,
+    /// Swap in use that is not matched by free memory, in percent of all memory.
+    pub swapping: Vec<i32>,
+    /// All memory.
+    pub physical: Vec<i32>,
+    /// Memory that may still be promised (oVirt's `maxSchedulingMemory`).
+    pub schedulable: Vec<i32>,
+    /// VMs that run.
+    pub vms: Vec<i32>,
+    /// VMs on their way.
+    pub pending: Vec<i32>,
+    /// Highly available VMs, those on their way included.
+    pub ha: Vec<i32>,
+}
+
+impl Columns {
+    /// Rows, free ones included.
+    pub fn len(&self) -> usize {
+        self.present.len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.present.is_empty()
+    }
+
+    /// Adds a free row.
+    pub fn grow(&mut self) -> Row {
+        let row = self.len() as Row;
+        self.present.push(false);
+        self.dice.push(0);
+        self.up.push(false);
+        self.barred.push(0);
+        self.over_since.push(u64::MAX);
+        for column in [
+            &mut self.cpus,
+            &mut self.exclusive,
+            &mut self.largest,
+            &mut self.load,
+            &mut self.pending_load,
+            &mut self.vcpus,
+            &mut self.pending_vcpus,
+            &mut self.free,
+            &mut self.swap_free,
+            &mut self.swapping,
+            &mut self.physical,
+            &mut self.schedulable,
+            &mut self.vms,
+            &mut self.pending,
+            &mut self.ha,
+        ] {
+            column.push(0);
+        }
+        row
+    }
+
+    /// Works a host's figures out anew.
+    pub fn refresh(&mut self, row: Row, host: &Host, load: Option<&Load>, sums: &Sums, cluster: &Cluster) {
+        let at = row as usize;
+        let cpus = if cluster.threads_as_cores { host.threads } else { host.cores } as i32;
+        let Sums { running, pending } = sums;
+        self.present[at] = true;
+        self.dice[at] = dice(&host.name);
+        self.up[at] = host.status == HostStatus::Up;
+        self.cpus[at] = cpus;
+        self.exclusive[at] = running.exclusive + pending.exclusive;
+        self.largest[at] = running.largest.max(pending.largest);
+        let measured = load.and_then(|load| load.cpu_percent).map(|percent| percent as i32 * cpus);
+        // The storage pool manager costs one virtual CPU (oVirt's `SpmVCpuConsumption`).
+        let manager = if host.spm { super::VCPU_LOAD } else { 0 };
+        self.load[at] = measured.unwrap_or(running.load) + manager;
+        self.pending_load[at] = pending.load;
+        self.over_since[at] = load.and_then(|load| load.over_since).unwrap_or(u64::MAX);
+        self.vcpus[at] = running.vcpus;
+        self.pending_vcpus[at] = pending.vcpus;
+        let physical = host.memory_mb as i32;
+        let huge: u64 = host.huge_pages.iter().map(|(size, count)| size * count / 1024).sum();
+        let plain = physical - huge as i32;
+        let free = match load.and_then(|load| load.free_mb) {
+            Some(free) => free as i32,
+            None => plain.saturating_sub(running.memory),
+        };
+        let swap_free = load.and_then(|load| load.swap_free_mb).unwrap_or(host.swap_mb) as i32;
+        self.swapping[at] = match free {
+            1.. => (host.swap_mb as i64 - i64::from(swap_free) - i64::from(free)) * 100 / i64::from(physical),
+            _ => 0,
+        } as i32;
+        self.free[at] = free.saturating_sub(pending.memory);
+        self.swap_free[at] = swap_free;
+        self.physical[at] = physical;
+        let promised = i64::from(plain) * i64::from(cluster.memory_overcommit) / 100
+            - i64::from(host.reserved_mb as i32)
+            - i64::from(GUEST_OVERHEAD)
+            - i64::from(running.committed)
+            - i64::from(pending.committed);
+        self.schedulable[at] = promised.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+        self.vms[at] = running.count;
+        self.pending[at] = pending.count;
+        self.ha[at] = running.ha + pending.ha;
+    }
+
+    /// Frees a row.
+    pub fn clear(&mut self, row: Row) {
+        self.present[row as usize] = false;
+        self.up[row as usize] = false;
+        self.barred[row as usize] = 0;
+    }
+}
+
+/// A number from a name: FNV-1a. The same name has the same on every machine, so ties are settled alike everywhere.
+fn dice(name: &str) -> u64 {
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// What is taken of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// By what runs.
+    pub running: Need,
+    /// By what is on its way.
+    pub pending: Need,
+}

@@ -1,0 +1,174 @@
+//! Everything a decision depends on, in memory: the store's objects in columns, changed one object at a time.
+
+mod apply;
+mod bits;
+mod cluster;
+mod columns;
+mod need;
+
+pub use apply::Change;
+pub use bits::Bits;
+pub use cluster::{ClusterState, FactColumn, HostSlot};
+pub use columns::{Columns, GUEST_OVERHEAD, Sums};
+pub use need::{Need, VCPU_LOAD};
+
+use crate::object::{AffinityGroup, Blacklist, Fact, Load, Pending, Vm};
+use crate::policy::Policy;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// A host's place in its cluster's columns.
+pub type Row = u32;
+
+/// A VM's place.
+pub type VmId = u32;
+
+/// A host's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostId {
+    /// Its cluster.
+    pub cluster: u32,
+    /// Its row there.
+    pub row: Row,
+}
+
+/// A VM and where it is.
+#[derive(Clone, Debug)]
+pub struct VmSlot {
+    /// The VM.
+    pub vm: Arc<Vm>,
+    /// What it takes.
+    pub need: Need,
+    /// Where it runs.
+    pub at: Option<HostId>,
+    /// Where it is on its way to.
+    pub pending: Option<HostId>,
+}
+
+impl VmSlot {
+    /// Where others have to reckon with it: where it goes, or else where it is.
+    pub fn place(&self) -> Option<HostId> {
+        self.pending.or(self.at)
+    }
+}
+
+/// Everything a decision depends on.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    clusters: Vec<ClusterState>,
+    cluster_ids: HashMap<String, u32>,
+    hosts: HashMap<String, HostId>,
+    vms: HashMap<String, VmId>,
+    slots: Vec<Option<VmSlot>>,
+    free: Vec<VmId>,
+    /// VMs whose host is not known.
+    homeless: HashMap<String, BTreeSet<VmId>>,
+    labelled: HashMap<String, BTreeSet<VmId>>,
+    chains: HashMap<String, BTreeSet<VmId>>,
+    groups: BTreeMap<String, Arc<AffinityGroup>>,
+    /// Groups by `vm/NAME` and `label/LABEL`.
+    grouped: HashMap<String, BTreeSet<String>>,
+    policies: BTreeMap<String, Arc<Policy>>,
+    /// What is known about hosts by name, known ones or not.
+    loads: HashMap<String, Load>,
+    facts: HashMap<String, BTreeMap<String, Fact>>,
+    barred: HashMap<String, Blacklist>,
+    pendings: BTreeMap<String, Pending>,
+}
+
+impl Model {
+    /// All clusters.
+    pub fn clusters(&self) -> &[ClusterState] {
+        &self.clusters
+    }
+
+    /// A cluster by name.
+    pub fn cluster(&self, name: &str) -> Option<(u32, &ClusterState)> {
+        let id = *self.cluster_ids.get(name)?;
+        Some((id, &self.clusters[id as usize]))
+    }
+
+    /// A cluster by its place.
+    pub fn state(&self, id: u32) -> &ClusterState {
+        &self.clusters[id as usize]
+    }
+
+    /// A host by name.
+    pub fn host(&self, name: &str) -> Option<HostId> {
+        self.hosts.get(name).copied()
+    }
+
+    /// A host by its place.
+    pub fn slot(&self, id: HostId) -> Option<&HostSlot> {
+        self.clusters.get(id.cluster as usize)?.slot(id.row)
+    }
+
+    /// Names of all hosts, in no order.
+    pub fn host_names(&self) -> impl Iterator<Item = &str> {
+        self.hosts.keys().map(String::as_str)
+    }
+
+    /// A VM by name.
+    pub fn vm(&self, name: &str) -> Option<&VmSlot> {
+        self.vm_by(self.vm_id(name)?)
+    }
+
+    /// A VM's place.
+    pub fn vm_id(&self, name: &str) -> Option<VmId> {
+        self.vms.get(name).copied()
+    }
+
+    /// A VM by its place.
+    pub fn vm_by(&self, id: VmId) -> Option<&VmSlot> {
+        self.slots.get(id as usize)?.as_ref()
+    }
+
+    /// All VMs, in no order that means anything.
+    pub fn vm_slots(&self) -> impl Iterator<Item = &VmSlot> {
+        self.slots.iter().flatten()
+    }
+
+    /// Reservations, by VM.
+    pub fn pendings(&self) -> &BTreeMap<String, Pending> {
+        &self.pendings
+    }
+
+    /// A policy by name.
+    pub fn policy(&self, name: &str) -> Option<&Arc<Policy>> {
+        self.policies.get(name)
+    }
+
+    /// All policies, by name.
+    pub fn policies(&self) -> &BTreeMap<String, Arc<Policy>> {
+        &self.policies
+    }
+
+    /// All affinity groups, by name.
+    pub fn groups(&self) -> &BTreeMap<String, Arc<AffinityGroup>> {
+        &self.groups
+    }
+
+    /// The groups that a VM is in, by name or by label, in the order of their names.
+    pub fn groups_of(&self, vm: &Vm) -> Vec<&Arc<AffinityGroup>> {
+        if self.groups.is_empty() {
+            return Vec::new();
+        }
+        let labels = vm.labels.iter().map(|label| format!("label/{label}"));
+        let keys = std::iter::once(format!("vm/{}", vm.name)).chain(labels);
+        let names: BTreeSet<&String> = keys.filter_map(|key| self.grouped.get(&key)).flatten().collect();
+        let groups = names.into_iter().filter_map(|name| self.groups.get(name));
+        groups.filter(|group| group.cluster == vm.cluster).collect()
+    }
+
+    /// The VMs of a group.
+    pub fn members(&self, group: &AffinityGroup) -> BTreeSet<VmId> {
+        let named = group.vms.iter().filter_map(|name| self.vms.get(name)).copied();
+        let labelled = group.vm_labels.iter().filter_map(|label| self.labelled.get(label)).flatten();
+        named.chain(labelled.copied()).collect()
+    }
+
+    /// The functions of a chain.
+    pub fn chain(&self, name: &str) -> impl Iterator<Item = &VmSlot> {
+        self.chains.get(name).into_iter().flatten().filter_map(|id| self.vm_by(*id))
+    }
+}

@@ -1,0 +1,51 @@
+//! Clusters: hosts among which VMs move.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// A cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cluster {
+    /// Its name.
+    pub name: String,
+    /// Its policy.
+    pub policy: String,
+    /// Custom properties over its policy's.
+    pub properties: BTreeMap<String, String>,
+    /// Whether a thread counts as a core.
+    pub threads_as_cores: bool,
+    /// How much of a host's memory guests may be promised, in percent.
+    pub memory_overcommit: u32,
+    /// Whether hosts are kept so that every highly available VM could restart elsewhere.
+    pub ha_reservation: bool,
+    /// CPU flags that VMs without their own need.
+    pub cpu_flags: Vec<String>,
+    /// Emulated machine of VMs without their own.
+    pub machine: Option<String>,
+    /// Seconds after a migration in which the balancer leaves a VM where it is.
+    pub cool_down: u64,
+    /// Least part by which a migration must narrow the cluster's spread of load, in percent of the spread.
+    pub minimum_gain: u32,
+    /// Migrations that a balancing round may start.
+    pub migrations: u32,
+}
+
+impl Default for Cluster {
+    fn default() -> Cluster {
+        Cluster {
+            name: "default".into(),
+            policy: "none".into(),
+            properties: BTreeMap::new(),
+            threads_as_cores: false,
+            memory_overcommit: 100,
+            ha_reservation: false,
+            cpu_flags: Vec::new(),
+            machine: None,
+            cool_down: 600,
+            minimum_gain: 5,
+            migrations: 1,
+        }
+    }
+}

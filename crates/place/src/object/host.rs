@@ -1,0 +1,235 @@
+//! Hosts and what is measured of them.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// Whether a host may run anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostStatus {
+    /// It runs guests.
+    #[default]
+    Up,
+    /// It is being emptied: nothing new, what runs moves away.
+    PreparingForMaintenance,
+    /// It is empty on purpose.
+    Maintenance,
+    /// It is switched off.
+    Down,
+    /// It does not answer.
+    NonResponsive,
+}
+
+/// A NUMA node of a host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NumaNode {
+    /// Its number.
+    pub index: u32,
+    /// CPUs in it.
+    pub cpus: u32,
+    /// Memory in it.
+    pub memory_mb: u64,
+}
+
+/// A device that can be given to one guest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Device {
+    /// Its name, as guests ask for it.
+    pub name: String,
+    /// NUMA node it is attached to, if known.
+    pub numa: Option<u32>,
+}
+
+/// A network port of a host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// The network it reaches; empty for any.
+    pub network: String,
+    /// NUMA node it is attached to, if known.
+    pub numa: Option<u32>,
+    /// What it carries, in megabits a second.
+    pub mbps: u64,
+    /// What it carries, in packets a second.
+    pub pps: u64,
+    /// SR-IOV virtual functions that are free.
+    pub vfs: u32,
+}
+
+/// The high-availability agent of oVirt's self-hosted engine on a host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HaAgent {
+    /// Its score; 0 says that the host can't run the engine, 3400 is the best.
+    pub score: u32,
+    /// Whether the agent runs.
+    pub active: bool,
+    /// Whether this host is taken out of it.
+    pub local_maintenance: bool,
+    /// Whether the whole cluster is taken out of it.
+    pub global_maintenance: bool,
+}
+
+/// A host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Its cluster.
+    pub cluster: String,
+    /// Whether it may run anything.
+    pub status: HostStatus,
+    /// CPU sockets.
+    pub sockets: u32,
+    /// CPU cores of all sockets.
+    pub cores: u32,
+    /// CPU threads of all cores.
+    pub threads: u32,
+    /// Memory.
+    pub memory_mb: u64,
+    /// Memory kept for the host itself.
+    pub reserved_mb: u64,
+    /// Swap.
+    pub swap_mb: u64,
+    /// CPU flags, as Linux names them.
+    pub cpu_flags: Vec<String>,
+    /// Emulated machines that its QEMU has.
+    pub machines: Vec<String>,
+    /// Compatibility versions it supports.
+    pub versions: Vec<String>,
+    /// Networks it is attached to.
+    pub networks: Vec<String>,
+    /// Labels, for affinity.
+    pub labels: Vec<String>,
+    /// Host aggregates it belongs to.
+    pub aggregates: Vec<String>,
+    /// What fails together with it, such as a rack; empty if unknown.
+    pub fault_domain: String,
+    /// NUMA nodes; none means that NUMA is not supported.
+    pub numa: Vec<NumaNode>,
+    /// Huge pages by size in kB: how many the host has.
+    pub huge_pages: BTreeMap<u64, u64>,
+    /// Devices that can be given to guests.
+    pub devices: Vec<Device>,
+    /// Whether PCI devices can be passed through.
+    pub passthrough: bool,
+    /// Instances of mediated devices that are free, by type.
+    pub mdevs: BTreeMap<String, u32>,
+    /// Storage domains whose leases it can take.
+    pub leases: Vec<String>,
+    /// Hooks that are installed.
+    pub hooks: Vec<String>,
+    /// Frequency of the time stamp counter in Hz, if known.
+    pub tsc_hz: Option<u64>,
+    /// Whether the time stamp counter can be scaled.
+    pub tsc_scaling: bool,
+    /// Operating system as `NAME - VERSION - RELEASE`; empty if unknown.
+    pub os: String,
+    /// Whether it is the storage pool manager.
+    pub spm: bool,
+    /// The agent of the self-hosted engine, if it is deployed here.
+    pub ha_agent: Option<HaAgent>,
+    /// Whether it can be switched on and off by the policy.
+    pub power_managed: bool,
+    /// Network ports.
+    pub ports: Vec<Port>,
+}
+
+impl Default for Host {
+    fn default() -> Host {
+        Host {
+            name: String::new(),
+            cluster: "default".into(),
+            status: HostStatus::Up,
+            sockets: 1,
+            cores: 1,
+            threads: 1,
+            memory_mb: 1024,
+            reserved_mb: 256,
+            swap_mb: 0,
+            cpu_flags: Vec::new(),
+            machines: Vec::new(),
+            versions: Vec::new(),
+            networks: Vec::new(),
+            labels: Vec::new(),
+            aggregates: Vec::new(),
+            fault_domain: String::new(),
+            numa: Vec::new(),
+            huge_pages: BTreeMap::new(),
+            devices: Vec::new(),
+            passthrough: false,
+            mdevs: BTreeMap::new(),
+            leases: Vec::new(),
+            hooks: Vec::new(),
+            tsc_hz: None,
+            tsc_scaling: false,
+            os: String::new(),
+            spm: false,
+            ha_agent: None,
+            power_managed: false,
+            ports: Vec::new(),
+        }
+    }
+}
+
+/// Measured load of a port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PortLoad {
+    /// The port.
+    pub name: String,
+    /// Megabits a second.
+    pub mbps: u64,
+    /// Packets a second.
+    pub pps: u64,
+}
+
+/// What was last measured of a host. What is left out is worked out from what runs there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Load {
+    /// The host.
+    pub host: String,
+    /// CPU usage in percent of all its CPUs.
+    pub cpu_percent: Option<u32>,
+    /// Since when the CPU is above the cluster's high utilization.
+    pub over_since: Option<u64>,
+    /// Free memory.
+    pub free_mb: Option<u64>,
+    /// Free swap.
+    pub swap_free_mb: Option<u64>,
+    /// Loads of its ports.
+    pub ports: Vec<PortLoad>,
+}
+
+/// A figure about a host from outside.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fact {
+    /// The host.
+    pub host: String,
+    /// Its name, as expressions use it.
+    pub name: String,
+    /// The figure.
+    pub value: f64,
+    /// When it goes stale; never if left out.
+    pub until: Option<u64>,
+}
+
+/// Keeps a host out of every placement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Blacklist {
+    /// The host.
+    pub host: String,
+    /// Why.
+    pub reason: String,
+    /// When it ends; never if left out.
+    pub until: Option<u64>,
+}

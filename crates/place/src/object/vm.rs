@@ -1,0 +1,265 @@
+//! Virtual machines and functions.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// What is placed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A virtual machine.
+    #[default]
+    Vm,
+    /// A function: a running Click configuration. It has no memory overhead of its own.
+    Function,
+}
+
+/// What a VM does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VmStatus {
+    /// It does not run.
+    #[default]
+    Down,
+    /// It runs.
+    Up,
+    /// It is paused, with its memory on its host.
+    Paused,
+    /// It is on its way to another host.
+    Migrating,
+}
+
+/// Whether a VM may be moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Migration {
+    /// By anybody.
+    #[default]
+    Migratable,
+    /// By hand alone.
+    Manual,
+    /// Never: it is pinned to its hosts.
+    PinnedToHost,
+}
+
+/// How a VM's CPUs are bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pinning {
+    /// Not at all.
+    #[default]
+    None,
+    /// To CPUs that it names, shared with others.
+    Manual,
+    /// Grown to the whole host and bound to its NUMA nodes.
+    ResizeAndPinNuma,
+    /// To CPUs of its own.
+    Dedicated,
+    /// To cores of its own, one thread of each used.
+    IsolateThreads,
+}
+
+impl Pinning {
+    /// Whether its CPUs are for it alone.
+    pub fn is_exclusive(self) -> bool {
+        matches!(self, Pinning::Dedicated | Pinning::IsolateThreads)
+    }
+}
+
+/// How strictly memory is bound to NUMA nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NumaMode {
+    /// It must come from the nodes.
+    #[default]
+    Strict,
+    /// It is spread over the nodes.
+    Interleave,
+    /// It should come from the nodes.
+    Preferred,
+}
+
+/// A NUMA node that a VM sees.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct VmNumaNode {
+    /// Its memory.
+    pub memory_mb: u64,
+    /// Its CPUs.
+    pub cpus: u32,
+    /// Host nodes it is pinned to; none for any.
+    pub host_nodes: Vec<u32>,
+    /// How strictly.
+    pub mode: NumaMode,
+}
+
+/// A network card of a VM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct VmNic {
+    /// The network; empty for none.
+    pub network: String,
+    /// Whether it needs an SR-IOV virtual function.
+    pub passthrough: bool,
+}
+
+/// What a VM or function sends and receives.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PortNeed {
+    /// The network; empty for any port.
+    pub network: String,
+    /// Megabits a second.
+    pub mbps: u64,
+    /// Packets a second.
+    pub pps: u64,
+}
+
+/// A virtual machine or a function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Vm {
+    /// Its name.
+    pub name: String,
+    /// Its cluster.
+    pub cluster: String,
+    /// What it is.
+    pub kind: Kind,
+    /// What it does.
+    pub status: VmStatus,
+    /// The host it runs on.
+    pub host: Option<String>,
+    /// The host it last ran on.
+    pub last_host: Option<String>,
+    /// When it last moved.
+    pub moved_at: Option<u64>,
+    /// Virtual sockets.
+    pub sockets: u32,
+    /// Cores a socket.
+    pub cores: u32,
+    /// Threads a core.
+    pub threads: u32,
+    /// Memory.
+    pub memory_mb: u64,
+    /// Measured CPU usage in percent of its virtual CPUs.
+    pub cpu_percent: Option<u32>,
+    /// How its CPUs are bound.
+    pub pinning: Pinning,
+    /// Host CPUs that manual pinning names.
+    pub pins: Vec<u32>,
+    /// NUMA nodes it sees.
+    pub numa: Vec<VmNumaNode>,
+    /// Size in kB of the huge pages that back its memory, if it is so backed.
+    pub huge_page_kb: Option<u64>,
+    /// Network cards.
+    pub nics: Vec<VmNic>,
+    /// Host devices it is given.
+    pub devices: Vec<String>,
+    /// Types of mediated devices it needs.
+    pub mdevs: Vec<String>,
+    /// Storage domain that holds its lease.
+    pub lease: Option<String>,
+    /// Whether it is highly available.
+    pub ha: bool,
+    /// Whether it is oVirt's self-hosted engine.
+    pub hosted_engine: bool,
+    /// Whether it may be moved.
+    pub migration: Migration,
+    /// Hosts it is pinned to, or prefers.
+    pub hosts: Vec<String>,
+    /// Whether it is a high-performance VM.
+    pub high_performance: bool,
+    /// Whether it sees the host's CPU as it is.
+    pub cpu_passthrough: bool,
+    /// CPU flags it needs; none for the cluster's.
+    pub cpu_flags: Vec<String>,
+    /// Compatibility version of its own.
+    pub version: Option<String>,
+    /// Emulated machine of its own.
+    pub machine: Option<String>,
+    /// Hooks it needs.
+    pub hooks: Vec<String>,
+    /// Whether it needs the same time stamp counter's frequency for life.
+    pub use_tsc: bool,
+    /// Labels, for affinity.
+    pub labels: Vec<String>,
+    /// VMs it must not share a host with (Nova's hint `different_host`).
+    pub different_host: Vec<String>,
+    /// VMs it must share a host with (Nova's hint `same_host`).
+    pub same_host: Vec<String>,
+    /// Aggregates its host must belong to.
+    pub aggregates: Vec<String>,
+    /// The chain of functions it belongs to.
+    pub chain: Option<String>,
+    /// Place in the chain, from 0.
+    pub chain_index: u32,
+    /// What it sends and receives.
+    pub ports: Vec<PortNeed>,
+    /// Whether its CPUs, memory and port must be on one NUMA node.
+    pub numa_local: bool,
+    /// Policy instead of its cluster's.
+    pub policy: Option<String>,
+    /// Custom properties over its policy's.
+    pub properties: BTreeMap<String, String>,
+}
+
+impl Default for Vm {
+    fn default() -> Vm {
+        Vm {
+            name: String::new(),
+            cluster: "default".into(),
+            kind: Kind::Vm,
+            status: VmStatus::Down,
+            host: None,
+            last_host: None,
+            moved_at: None,
+            sockets: 1,
+            cores: 1,
+            threads: 1,
+            memory_mb: 512,
+            cpu_percent: None,
+            pinning: Pinning::None,
+            pins: Vec::new(),
+            numa: Vec::new(),
+            huge_page_kb: None,
+            nics: Vec::new(),
+            devices: Vec::new(),
+            mdevs: Vec::new(),
+            lease: None,
+            ha: false,
+            hosted_engine: false,
+            migration: Migration::Migratable,
+            hosts: Vec::new(),
+            high_performance: false,
+            cpu_passthrough: false,
+            cpu_flags: Vec::new(),
+            version: None,
+            machine: None,
+            hooks: Vec::new(),
+            use_tsc: false,
+            labels: Vec::new(),
+            different_host: Vec::new(),
+            same_host: Vec::new(),
+            aggregates: Vec::new(),
+            chain: None,
+            chain_index: 0,
+            ports: Vec::new(),
+            numa_local: false,
+            policy: None,
+            properties: BTreeMap::new(),
+        }
+    }
+}
+
+impl Vm {
+    /// Its virtual CPUs.
+    pub fn vcpus(&self) -> u32 {
+        self.sockets.saturating_mul(self.cores).saturating_mul(self.threads)
+    }
+
+    /// Whether it is on its host: its memory and CPUs are taken there.
+    pub fn runs(&self) -> bool {
+        self.host.is_some() && self.status != VmStatus::Down
+    }
+}

@@ -1,0 +1,117 @@
+//! Whether a policy can be used: all that is wrong at once.
+
+use super::{Policy, Position};
+use crate::expression::Expression;
+use crate::problem::nearest;
+use crate::unit::{ExternalKind, ExternalUnit, allowed, describe};
+use crate::{balancers, filters, weights};
+use regex::Regex;
+use std::collections::BTreeMap;
+
+/// Attack: a policy of thousands of units.
+const UNITS: usize = 100;
+/// Attack: sums of ranks that overflow.
+const FACTOR: u32 = 1_000_000;
+
+/// What is wrong with a policy: the key it is about (`filters`, `weights`, `properties.NAME`...), what is
+/// wrong, what to
+/// do. `external` are the units from outside that there are.
+pub fn check(policy: &Policy, external: &[ExternalUnit]) -> Vec<(String, String, String)> {
+    let mut wrong = Vec::new();
+    let mut say = |key: &str, what: String, fix: String| wrong.push((key.to_string(), what, fix));
+    let outside = |kind: ExternalKind| {
+        external.iter().filter(move |unit| unit.kind == kind).map(|unit| unit.name.as_str())
+    };
+    let known: Vec<&str> =
+        filters::SELECTABLE.iter().map(|unit| unit.name()).chain(outside(ExternalKind::Filter)).collect();
+    let names: Vec<&str> = policy.filters.iter().map(|unit| unit.name.as_str()).collect();
+    units("filters", "filter", &names, &known, &mut say);
+    for (position, word) in [(Position::First, "first"), (Position::Last, "last")] {
+        let there: Vec<&str> = policy
+            .filters
+            .iter()
+            .filter(|unit| unit.position == position)
+            .map(|unit| unit.name.as_str())
+            .collect();
+        if there.len() > 1 {
+            say(
+                word,
+                format!("{} are both {word}", there.join(" and ")),
+                format!("one filter at most is {word}"),
+            );
+        }
+    }
+    let known: Vec<&str> =
+        weights::ALL.iter().map(|unit| unit.name()).chain(outside(ExternalKind::Score)).collect();
+    let names: Vec<&str> = policy.weights.iter().map(|unit| unit.name.as_str()).collect();
+    units("weights", "weight", &names, &known, &mut say);
+    for weight in policy.weights.iter().filter(|weight| weight.factor > FACTOR) {
+        say(
+            &format!("weights.{}", weight.name),
+            format!("the factor of {} is {}", weight.name, weight.factor),
+            format!("0 to {FACTOR} will do"),
+        );
+    }
+    let known: Vec<&str> = balancers::NAMES.iter().copied().chain(outside(ExternalKind::Balance)).collect();
+    if !policy.balancer.is_empty() {
+        units("balancer", "balancer", &[policy.balancer.as_str()], &known, &mut say);
+    }
+    properties(&policy.properties, external, &mut say);
+    wrong
+}
+
+fn units(key: &str, what: &str, names: &[&str], known: &[&str], say: &mut impl FnMut(&str, String, String)) {
+    if names.len() > UNITS {
+        say(key, format!("{} {what}s", names.len()), format!("{UNITS} are enough"));
+    }
+    for (index, name) in names.iter().enumerate() {
+        if !known.contains(name) {
+            let fix = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => "`ringway place policies --units` lists them".to_string(),
+            };
+            say(&format!("{key}.{name}"), format!("there is no {what} \"{}\"", name.escape_debug()), fix);
+        }
+        if names[..index].contains(name) {
+            say(&format!("{key}.{name}"), format!("{what} \"{name}\" is there twice"), "keep one".into());
+        }
+    }
+}
+
+/// Checks custom properties against the expressions of all units.
+pub(crate) fn properties(
+    properties: &BTreeMap<String, String>,
+    external: &[ExternalUnit],
+    say: &mut impl FnMut(&str, String, String),
+) {
+    let mut outside: BTreeMap<String, Regex> = BTreeMap::new();
+    for unit in external {
+        outside.extend(allowed(&unit.properties).unwrap_or_default());
+    }
+    for (name, value) in properties {
+        let key = format!("properties.{name}");
+        let regex = match describe(name) {
+            Some(parameter) => crate::unit::whole(parameter.regex).ok(),
+            None => outside.get(name).cloned(),
+        };
+        let shown = value.escape_debug();
+        match regex {
+            None => {
+                let known = crate::unit::PARAMETERS.iter().map(|parameter| parameter.name);
+                let fix = nearest(name, known.chain(outside.keys().map(String::as_str)))
+                    .map_or("no unit reads it".to_string(), |near| format!("did you mean `{near}`?"));
+                say(&key, format!("there is no property `{}`", name.escape_debug()), fix);
+            }
+            Some(regex) if !regex.is_match(value) => {
+                let whole = regex.as_str().trim_start_matches("\\A(?:").trim_end_matches(")\\z").to_string();
+                say(&key, format!("{name} = \"{shown}\" does not match {whole}"), "correct the value".into());
+            }
+            Some(_) if matches!(name.as_str(), "FactFilter" | "MetricsWeightSetting") => {
+                if let Err(error) = Expression::read(value) {
+                    say(&key, format!("{name}: {error}"), "correct the expression".into());
+                }
+            }
+            Some(_) => {}
+        }
+    }
+}

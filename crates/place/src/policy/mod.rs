@@ -1,0 +1,108 @@
+//! Policies: which filters, weights and balancer decide, and how they are put together.
+
+mod builtin;
+mod check;
+mod file;
+
+pub use builtin::built_in;
+pub use check::check;
+pub use file::{read, read_table};
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// When a filter has its turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Position {
+    /// Before all others. One at most is.
+    First,
+    /// In the order it stands in.
+    #[default]
+    Middle,
+    /// After all others. One at most is.
+    Last,
+}
+
+/// How weights become a choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Selector {
+    /// Each weight ranks the hosts; ranks times factors are summed; the most wins (oVirt's `RankSelector`).
+    #[default]
+    Rank,
+    /// Each weight is scaled to 0 to 1, best is 1; times factors, summed; the most wins (Nova).
+    ScaledSum,
+    /// Weights times factors are summed; the least wins (oVirt's `BasicWeighting`).
+    LowestSum,
+}
+
+/// What a policy gives up under many requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Optimise {
+    /// Nothing.
+    #[default]
+    None,
+    /// Weighing, when more than ten requests wait: any host that passes is taken.
+    Speed,
+    /// Waiting for each other: requests decide side by side, and one whose host was changed meanwhile decides again.
+    Overbooking,
+}
+
+/// A filter in a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterUse {
+    /// Its name.
+    pub name: String,
+    /// When it has its turn.
+    #[serde(default)]
+    pub position: Position,
+    /// Whether a placement fails if this unit from outside fails.
+    #[serde(default)]
+    pub required: bool,
+}
+
+/// A weight in a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WeightUse {
+    /// Its name.
+    pub name: String,
+    /// What it counts for.
+    pub factor: u32,
+    /// Whether a placement fails if this unit from outside fails.
+    #[serde(default)]
+    pub required: bool,
+}
+
+/// A policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// Its name.
+    pub name: String,
+    /// Its filters.
+    pub filters: Vec<FilterUse>,
+    /// Its weights.
+    pub weights: Vec<WeightUse>,
+    /// Its balancer.
+    pub balancer: String,
+    /// How weights become a choice.
+    pub selector: Selector,
+    /// What it gives up under many requests.
+    pub optimise: Optimise,
+    /// Custom properties.
+    pub properties: BTreeMap<String, String>,
+}
+
+impl Policy {
+    /// Its filters in their order.
+    pub fn ordered(&self) -> Vec<&FilterUse> {
+        let mut filters: Vec<&FilterUse> = self.filters.iter().collect();
+        filters.sort_by_key(|filter| filter.position);
+        filters
+    }
+}

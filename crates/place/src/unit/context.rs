@@ -1,0 +1,94 @@
+//! What units see of a request.
+
+use super::parameter::describe;
+use crate::model::{ClusterState, HostId, Model, Need, Row, VmId, VmSlot};
+use crate::object::Vm;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a caller asks for beside the VMs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// Hosts that alone may be chosen; none for all.
+    pub only: BTreeSet<String>,
+    /// Hosts that may not be chosen.
+    pub without: BTreeSet<String>,
+    /// Whether the host a VM runs on may be chosen.
+    pub stay: bool,
+}
+
+/// A group of VMs that goes to one host, and everything to judge hosts by.
+pub struct Context<'m> {
+    /// Everything there is.
+    pub model: &'m Model,
+    /// The cluster.
+    pub cluster: &'m ClusterState,
+    /// The cluster's place.
+    pub cluster_id: u32,
+    /// The VMs.
+    pub group: Vec<(VmId, &'m VmSlot)>,
+    /// What they take together on a host where none of them is.
+    pub need: Need,
+    /// The time, in milliseconds since 1970.
+    pub now: u64,
+    /// Custom properties: the policy's, then the cluster's, then the VMs'.
+    pub properties: BTreeMap<&'m str, &'m str>,
+    /// What the caller asks for.
+    pub request: &'m Request,
+}
+
+impl<'m> Context<'m> {
+    /// The VMs.
+    pub fn vms(&self) -> impl Iterator<Item = &'m Vm> + '_ {
+        self.group.iter().map(|(_, slot)| &*slot.vm)
+    }
+
+    /// Whether a VM is in the group.
+    pub fn has(&self, vm: VmId) -> bool {
+        self.group.iter().any(|(id, _)| *id == vm)
+    }
+
+    /// Rows of hosts on which VMs of the group run.
+    pub fn sources(&self) -> impl Iterator<Item = Row> + '_ {
+        let at = self.group.iter().filter_map(|(_, slot)| slot.at);
+        at.filter(|at| at.cluster == self.cluster_id).map(|at| at.row)
+    }
+
+    /// Whether `slot` runs on `row`.
+    pub fn is_on(&self, slot: &VmSlot, row: Row) -> bool {
+        slot.at == Some(HostId { cluster: self.cluster_id, row })
+    }
+
+    /// The VMs that would be new on a host.
+    pub fn new_on(&self, row: Row) -> impl Iterator<Item = &'m VmSlot> + '_ {
+        self.group.iter().map(|(_, slot)| *slot).filter(move |slot| !self.is_on(slot, row))
+    }
+
+    /// What the group takes of a host that it does not take already.
+    pub fn need_on(&self, row: Row) -> Need {
+        self.new_on(row).fold(Need::default(), |sum, slot| sum.and(slot.need))
+    }
+
+    /// VMs of others that are on a host or on their way to it.
+    pub fn others_on(&self, row: Row) -> impl Iterator<Item = &'m VmSlot> + '_ {
+        let slot = self.cluster.slot(row);
+        let guests = slot.into_iter().flat_map(|slot| slot.guests());
+        guests.filter(|id| !self.has(*id)).filter_map(|id| self.model.vm_by(id))
+    }
+
+    /// A custom property, if somebody gives it.
+    pub fn given(&self, name: &str) -> Option<&'m str> {
+        self.properties.get(name).copied()
+    }
+
+    /// A custom property as a number, or its default, or else `or`.
+    pub fn number(&self, name: &str, or: f64) -> f64 {
+        let default = || describe(name).map(|parameter| parameter.default).filter(|text| !text.is_empty());
+        self.given(name).or_else(default).and_then(|text| text.parse().ok()).unwrap_or(or)
+    }
+
+    /// The places of hosts by name, in this cluster.
+    pub fn rows_of<'n>(&self, names: impl IntoIterator<Item = &'n String>) -> Vec<Row> {
+        let ids = names.into_iter().filter_map(|name| self.model.host(name));
+        ids.filter(|id| id.cluster == self.cluster_id).map(|id| id.row).collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! Units from outside: plugins in other processes. One call covers all hosts.
+
+use crate::object::{Host, Vm};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a unit from outside does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExternalKind {
+    /// It filters.
+    Filter,
+    /// It weighs.
+    Score,
+    /// It balances.
+    Balance,
+}
+
+/// A unit from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExternalUnit {
+    /// Its name, as policies use it.
+    pub name: String,
+    /// What it does.
+    pub kind: ExternalKind,
+    /// What it does, for people.
+    pub description: String,
+    /// Custom properties it allows, as `key=regex;key=regex`.
+    pub properties: String,
+}
+
+/// A host as units from outside see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostView {
+    /// The host as it is described.
+    #[serde(flatten)]
+    pub host: Host,
+    /// Load of its CPUs in percent.
+    pub cpu_load: f64,
+    /// Load on its way, in percent.
+    pub pending_load: f64,
+    /// Free memory in MB, less what is on its way.
+    pub free_mb: i64,
+    /// Memory in MB that may still be promised.
+    pub schedulable_mb: i64,
+    /// Names of VMs that run on it.
+    pub vms: Vec<String>,
+    /// Names of VMs on their way to it.
+    pub pending_vms: Vec<String>,
+    /// Figures from outside that are not stale.
+    pub facts: BTreeMap<String, f64>,
+}
+
+/// A VM as units from outside see it.
+pub type VmView = Vm;
+
+/// A change since the last call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delta {
+    /// A host is so.
+    Host(Box<HostView>),
+    /// A host is gone.
+    NoHost(String),
+    /// A VM is so.
+    Vm(Box<VmView>),
+    /// A VM is gone.
+    NoVm(String),
+}
+
+/// Why a unit from outside gave no answer. It is left out of the decision, unless its policy requires it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{unit}: {what}")]
+pub struct ExternalError {
+    /// The unit, or what runs it.
+    pub unit: String,
+    /// What went wrong.
+    pub what: String,
+}
+
+/// Answers of several units: each by name, or why there is none.
+pub type Outcome<T> = BTreeMap<String, Result<T, ExternalError>>;
+
+/// Runs units from outside. It keeps its own picture of all hosts and VMs: first a snapshot, then what changes. Every
+/// call is bounded in time by the implementation.
+pub trait External: Send {
+    /// The units there are now. It is cheap: asked before every use.
+    fn units(&mut self) -> Vec<ExternalUnit>;
+
+    /// Everything there is, instead of all that was said before.
+    fn snapshot(&mut self, hosts: Vec<HostView>, vms: Vec<VmView>) -> Result<(), ExternalError>;
+
+    /// What changed since.
+    fn deltas(&mut self, deltas: Vec<Delta>) -> Result<(), ExternalError>;
+
+    /// Hosts that each filter keeps, of `hosts`.
+    fn filter(
+        &mut self,
+        units: &[String],
+        hosts: &[String],
+        vm: &VmView,
+        properties: &BTreeMap<String, String>,
+    ) -> Outcome<Vec<String>>;
+
+    /// What each weight gives to hosts; lower is better.
+    fn score(
+        &mut self,
+        units: &[(String, u32)],
+        hosts: &[String],
+        vm: &VmView,
+        properties: &BTreeMap<String, String>,
+    ) -> Outcome<Vec<(String, i64)>>;
+
+    /// A VM to move, and where it may go, best first; none to leave everything.
+    fn balance(
+        &mut self,
+        unit: &str,
+        hosts: &[String],
+        properties: &BTreeMap<String, String>,
+    ) -> Result<Option<(String, Vec<String>)>, ExternalError>;
+}

@@ -1,0 +1,92 @@
+//! What a policy is made of: filters, weights and balancers, ours and from outside.
+
+mod context;
+mod external;
+mod kept;
+mod parameter;
+
+pub(crate) use parameter::whole;
+
+pub use context::{Context, Request};
+pub use external::{Delta, External, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, VmView};
+pub use kept::Kept;
+pub use parameter::{PARAMETERS, Parameter, allowed, describe};
+
+use crate::model::Row;
+
+/// Lowers no host's chances: the worst a weight gives where its figure has no natural end (oVirt's
+/// `MaxSchedulerWeight`).
+pub const MAX_WEIGHT: i32 = 1000;
+
+/// Says which hosts can't run a group of VMs.
+pub trait Filter: Sync {
+    /// Its name, as policies use it.
+    fn name(&self) -> &'static str;
+
+    /// What it does, for people.
+    fn describes(&self) -> &'static str;
+
+    /// Names of custom properties it reads.
+    fn parameters(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Rejects hosts.
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept);
+
+    /// Why it rejects a host that it rejects.
+    fn reason(&self, context: &Context<'_>, row: Row) -> String;
+}
+
+/// Says which of the hosts that are left are better. Lower is better.
+pub trait Weight: Sync {
+    /// Its name, as policies use it.
+    fn name(&self) -> &'static str;
+
+    /// What it does, for people.
+    fn describes(&self) -> &'static str;
+
+    /// Names of custom properties it reads.
+    fn parameters(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Weighs `rows`. `raw` is as long and filled with 0; what is left alone is no difference between hosts.
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]);
+}
+
+/// Stretches figures to 1 to [`MAX_WEIGHT`], the same for all where they don't differ.
+pub fn stretch(raw: &mut [i32]) {
+    let (Some(least), Some(most)) = (raw.iter().copied().min(), raw.iter().copied().max()) else { return };
+    if least == most {
+        raw.fill(1);
+        return;
+    }
+    let scale = f64::from(MAX_WEIGHT - 1) / (f64::from(most) - f64::from(least));
+    for figure in raw {
+        *figure = 1 + round((f64::from(*figure) - f64::from(least)) * scale);
+    }
+}
+
+/// Rounds half up, without a call: figures here are far from the ends of `i32`, and `as` saturates.
+pub fn round(figure: f64) -> i32 {
+    let shifted = figure + 0.5;
+    let whole = shifted as i32;
+    whole - i32::from(f64::from(whole) > shifted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_stretched_to_the_same_ends() {
+        let mut raw = [5, 10, 15];
+        stretch(&mut raw);
+        assert_eq!(raw, [1, 501, 1000]);
+        let mut same = [7, 7];
+        stretch(&mut same);
+        assert_eq!(same, [1, 1]);
+        assert_eq!([-1.5, -0.2, 0.5, 1.49].map(round), [-1, 0, 1, 1]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Custom properties: their names, what they may be, what they are if nobody says.
+
+use regex::Regex;
+use std::collections::BTreeMap;
+
+/// A custom property that units read.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value must match, as a whole.
+    pub regex: &'static str,
+    /// Its value if nobody gives one; empty where the unit has no limit then.
+    pub default: &'static str,
+    /// What it is.
+    pub describes: &'static str,
+}
+
+const fn parameter(
+    name: &'static str,
+    regex: &'static str,
+    default: &'static str,
+    describes: &'static str,
+) -> Parameter {
+    Parameter { name, regex, default, describes }
+}
+
+/// Every parameter of the units here. The first fifteen are oVirt's, with its expressions and defaults.
+pub const PARAMETERS: &[Parameter] = &[
+    parameter(
+        "HighUtilization",
+        "[5-9][0-9]",
+        "",
+        "CPU load in percent above which a host is loaded too much",
+    ),
+    parameter(
+        "LowUtilization",
+        "[0-9]|[1-4][0-9]",
+        "20",
+        "CPU load in percent below which a host is not worth its power",
+    ),
+    parameter("CpuOverCommitDurationMinutes", "[1-9][0-9]*", "2", "minutes that a load must last to count"),
+    parameter(
+        "MaximumAllowedSwapUsage",
+        "1?[0-9]?[0-9]",
+        "0",
+        "swap in use, in percent of memory, that is still good",
+    ),
+    parameter(
+        "VCpuToPhysicalCpuRatio",
+        "[0-2](\\.[0-9]+)?",
+        "0",
+        "virtual CPUs a CPU from which a host is full; 0 for no limit",
+    ),
+    parameter("SpmVmGrace", "[0-9]|[1-9][0-9]+", "5", "VMs that the storage pool manager counts as"),
+    parameter("HighVmCount", "[0-9]|[1-9][0-9]+", "10", "VMs from which a host may be relieved"),
+    parameter(
+        "MigrationThreshold",
+        "[2-9]|[1-9][0-9]+",
+        "5",
+        "difference in VMs from which hosts are evened out",
+    ),
+    parameter(
+        "MaxFreeMemoryForOverUtilized",
+        "[1-9][0-9]*",
+        "",
+        "MB of free memory below which a host is loaded too much",
+    ),
+    parameter(
+        "MinFreeMemoryForUnderUtilized",
+        "[1-9][0-9]*",
+        "",
+        "MB of free memory above which a host is not worth its power",
+    ),
+    parameter("HeSparesCount", "[0-9][0-9]*", "0", "hosts kept able to take the self-hosted engine"),
+    parameter("ScaleDown", "100|[1-9]|[1-9][0-9]", "1", "divides the count of highly available VMs"),
+    parameter("HostsInReserve", "[0-9][0-9]*", "0", "empty hosts that stay on"),
+    parameter(
+        "EnableAutomaticHostPowerManagement",
+        "true|false",
+        "false",
+        "whether hosts are switched on and off",
+    ),
+    parameter(
+        "OverUtilization",
+        "[1-9][0-9]{0,3}",
+        "200",
+        "highly available VMs on a host, in percent of an even share, that are too many",
+    ),
+    parameter(
+        "VCpuAllocationRatio",
+        "[0-9]{1,3}(\\.[0-9]+)?",
+        "1",
+        "virtual CPUs that a CPU may be promised to",
+    ),
+    parameter(
+        "PortUtilization",
+        "100|[1-9]|[1-9][0-9]",
+        "100",
+        "part of a port that may be promised, in percent",
+    ),
+    parameter("FaultDomainLimit", "[1-9][0-9]*", "1", "functions of a chain that may share a fault domain"),
+    parameter("FactFilter", "[^\\x00-\\x1f]{1,1000}", "", "expression that must hold for a host"),
+    parameter(
+        "MetricsWeightSetting",
+        "[^\\x00-\\x1f]{1,1000}",
+        "",
+        "expression whose value weighs a host; higher is better",
+    ),
+];
+
+/// A parameter by name.
+pub fn describe(name: &str) -> Option<&'static Parameter> {
+    PARAMETERS.iter().find(|parameter| parameter.name == name)
+}
+
+/// Reads what a plugin says it allows, `key=regex;key=regex`, as oVirt does.
+pub fn allowed(text: &str) -> Result<BTreeMap<String, Regex>, String> {
+    let mut all = BTreeMap::new();
+    // Attack: expressions that never end compiling.
+    if text.len() > 16_384 {
+        return Err("more than 16384 characters".into());
+    }
+    for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+        let (key, regex) = part.split_once('=').ok_or_else(|| format!("`{part}` is not `key=regex`"))?;
+        let key = key.trim();
+        if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            return Err(format!("`{key}` can't be a key; use letters, digits and `_`"));
+        }
+        all.insert(key.to_string(), whole(regex)?);
+    }
+    Ok(all)
+}
+
+/// An expression that matches whole values.
+pub(crate) fn whole(regex: &str) -> Result<Regex, String> {
+    let limited = regex::RegexBuilder::new(&format!("\\A(?:{regex})\\z")).size_limit(1 << 20).build();
+    limited.map_err(|error| format!("`{regex}` is not a regular expression: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_matches_its_expression() {
+        for parameter in PARAMETERS {
+            let regex = whole(parameter.regex).unwrap();
+            assert!(parameter.default.is_empty() || regex.is_match(parameter.default), "{}", parameter.name);
+        }
+        assert!(!whole(describe("LowUtilization").unwrap().regex).unwrap().is_match("50"));
+    }
+
+    #[test]
+    fn what_plugins_allow_is_read() {
+        let all = allowed("maximum_vm_count=[0-9]*; hour=([01]?[0-9]|2[0-3])").unwrap();
+        assert!(all["maximum_vm_count"].is_match("12") && !all["hour"].is_match("24"));
+        assert!(allowed("novalue").is_err() && allowed("a b=1").is_err() && allowed("a=(").is_err());
+        assert!(allowed("").unwrap().is_empty());
+    }
+}

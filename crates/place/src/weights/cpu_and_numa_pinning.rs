@@ -1,0 +1,33 @@
+//! CPU and NUMA pinning.
+
+use crate::fit;
+use crate::model::Row;
+use crate::object::{NumaMode, Vm};
+use crate::unit::{Context, MAX_WEIGHT, Weight};
+
+/// Prefers hosts where CPU pinning and NUMA pinning agree.
+pub struct CpuAndNumaPinning;
+
+impl Weight for CpuAndNumaPinning {
+    fn name(&self) -> &'static str {
+        "CPU and NUMA pinning compatibility"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Prefers hosts where CPU pinning and NUMA pinning agree"
+    }
+
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
+        let strict = |vm: &Vm| vm.numa.iter().all(|node| node.mode != NumaMode::Preferred);
+        let pinned = |vm: &Vm| vm.numa.iter().any(|node| !node.host_nodes.is_empty());
+        if !context.vms().any(|vm| strict(vm) && pinned(vm)) {
+            return;
+        }
+        for (row, raw) in rows.iter().zip(raw) {
+            let free = fit::numa_free(context, *row);
+            let new = context.new_on(*row).map(|slot| &*slot.vm).filter(|vm| strict(vm));
+            let agrees = !free.is_empty() && fit::assign(&free, new.flat_map(|vm| &vm.numa), true).is_some();
+            *raw = if agrees { 1 } else { MAX_WEIGHT };
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Memory, evened out.
+
+use crate::model::Row;
+use crate::unit::{Context, MAX_WEIGHT, Weight, round};
+
+/// Prefers hosts that may promise more memory.
+pub struct EvenDistributionMemory;
+
+impl Weight for EvenDistributionMemory {
+    fn name(&self) -> &'static str {
+        "OptimalForMemoryEvenDistribution"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Prefers hosts that may promise more memory"
+    }
+
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
+        let schedulable = &context.cluster.columns.schedulable;
+        let most = rows.iter().map(|row| schedulable[*row as usize]).max().unwrap_or(2).max(2);
+        let scale = f64::from(MAX_WEIGHT - 1) / f64::from(most - 1);
+        let source: Vec<Row> = context.sources().collect();
+        let whole = context.need.whole;
+        for (row, raw) in rows.iter().zip(raw) {
+            let left = schedulable[*row as usize].saturating_sub(whole);
+            *raw = MAX_WEIGHT - round(f64::from(left - 1) * scale);
+            if source.contains(row) {
+                let left = schedulable[*row as usize].saturating_sub(context.need_on(*row).whole);
+                *raw = MAX_WEIGHT - round(f64::from(left - 1) * scale);
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! VMs, evened out.
+
+use crate::model::Row;
+use crate::unit::{Context, Weight};
+
+/// Prefers hosts with fewer VMs.
+pub struct EvenGuestDistribution;
+
+impl Weight for EvenGuestDistribution {
+    fn name(&self) -> &'static str {
+        "OptimalForEvenGuestDistribution"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Prefers hosts with fewer VMs"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["SpmVmGrace"]
+    }
+
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
+        let grace = context.number("SpmVmGrace", 5.0) as i32;
+        let columns = &context.cluster.columns;
+        for (row, raw) in rows.iter().zip(raw) {
+            let at = *row as usize;
+            let manager = context.cluster.slot(*row).is_some_and(|slot| slot.host.spm);
+            *raw = columns.vms[at] + columns.pending[at] + if manager { grace } else { 0 };
+        }
+    }
+}

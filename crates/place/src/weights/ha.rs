@@ -1,0 +1,31 @@
+//! Hosts for the self-hosted engine.
+
+use crate::model::Row;
+use crate::unit::{Context, MAX_WEIGHT, Weight, round};
+
+/// Prefers hosts with a higher score for the self-hosted engine.
+pub struct Ha;
+
+impl Weight for Ha {
+    fn name(&self) -> &'static str {
+        "HA"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Prefers hosts with a higher score for the self-hosted engine"
+    }
+
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
+        if !context.vms().any(|vm| vm.hosted_engine) {
+            return;
+        }
+        for (row, raw) in rows.iter().zip(raw) {
+            let agent = context.cluster.slot(*row).and_then(|slot| slot.host.ha_agent.as_ref());
+            let score = agent.map_or(0, |agent| agent.score.min(HIGHEST));
+            *raw = MAX_WEIGHT - round(f64::from(score) * f64::from(MAX_WEIGHT) / f64::from(HIGHEST));
+        }
+    }
+}
+
+/// The highest score of a host (oVirt's `HostedEngineMaximumHighAvailabilityScore`).
+const HIGHEST: u32 = 3400;

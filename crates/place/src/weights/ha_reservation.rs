@@ -1,0 +1,37 @@
+//! Highly available VMs, spread.
+
+use crate::model::Row;
+use crate::unit::{Context, Weight, round};
+
+/// Prefers hosts with fewer highly available VMs, for highly available VMs.
+pub struct HaReservation;
+
+impl Weight for HaReservation {
+    fn name(&self) -> &'static str {
+        "OptimalForHaReservation"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Prefers hosts with fewer highly available VMs, for highly available VMs"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["ScaleDown"]
+    }
+
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
+        if !context.cluster.cluster.ha_reservation || !context.vms().any(|vm| vm.ha) {
+            return;
+        }
+        let ha = &context.cluster.columns.ha;
+        let most = rows.iter().map(|row| ha[*row as usize]).max().unwrap_or(0);
+        if most == 0 {
+            return;
+        }
+        let scale = context.number("ScaleDown", 1.0);
+        for (row, raw) in rows.iter().zip(raw) {
+            let part = round(f64::from(ha[*row as usize]) / f64::from(most) * 100.0);
+            *raw = (f64::from(part) / scale).ceil() as i32;
+        }
+    }
+}

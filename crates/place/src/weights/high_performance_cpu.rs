@@ -1,0 +1,50 @@
+//! High-performance VMs.
+
+use crate::model::Row;
+use crate::object::Vm;
+use crate::unit::{Context, MAX_WEIGHT, Weight, stretch};
+
+/// Prefers hosts with at least the sockets, cores and threads of a high-performance VM.
+pub struct HighPerformanceCpu;
+
+impl Weight for HighPerformanceCpu {
+    fn name(&self) -> &'static str {
+        "CPU for high performance VMs"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Prefers hosts with at least the sockets, cores and threads of a high-performance VM"
+    }
+
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
+        for vm in context.vms().filter(|vm| applies(vm)) {
+            for (row, raw) in rows.iter().zip(&mut *raw) {
+                let Some(slot) = context.cluster.slot(*row) else { continue };
+                let host = &slot.host;
+                let (cores, threads) = (host.cores / host.sockets, host.threads / host.cores);
+                let fits = vm.sockets <= host.sockets && vm.cores <= cores && vm.threads <= threads;
+                *raw += if vm.pinning.is_exclusive() {
+                    spread(vm, cores)
+                } else if fits {
+                    1
+                } else {
+                    MAX_WEIGHT
+                };
+            }
+        }
+        stretch(raw);
+    }
+}
+
+/// Whether it matters to a VM.
+fn applies(vm: &Vm) -> bool {
+    let pinned = !vm.pins.is_empty() || vm.numa.iter().any(|node| !node.host_nodes.is_empty());
+    vm.high_performance || vm.cpu_passthrough || vm.pinning.is_exclusive() || pinned
+}
+
+/// Sockets, then cores, that a VM with CPUs of its own is spread over at least.
+fn spread(vm: &Vm, cores_a_socket: u32) -> i32 {
+    let cores = vm.sockets * vm.cores;
+    let sockets = cores.div_ceil(cores_a_socket.max(1));
+    (1000 * sockets + cores).min(1_000_000) as i32
+}

@@ -1,0 +1,40 @@
+//! CPUs, memory and port on one NUMA node.
+
+use crate::fit;
+use crate::model::Row;
+use crate::object::Vm;
+use crate::unit::{Context, MAX_WEIGHT, Weight};
+
+/// Prefers hosts with a NUMA node that has the function's CPUs, memory and port.
+pub struct NumaLocality;
+
+impl Weight for NumaLocality {
+    fn name(&self) -> &'static str {
+        "NumaLocality"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Prefers hosts with a NUMA node that has the function's CPUs, memory and port"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["PortUtilization"]
+    }
+
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
+        let wishes = |vm: &Vm| vm.numa_local || !vm.ports.is_empty();
+        if !context.vms().any(wishes) {
+            return;
+        }
+        for (row, raw) in rows.iter().zip(raw) {
+            let nodes = fit::numa_free(context, *row);
+            let (cpus, memory) = (i64::from(context.need.vcpus), i64::from(context.need.whole));
+            let near = nodes.iter().any(|node| {
+                node.cpus >= cpus
+                    && node.memory >= memory
+                    && fit::ports(context, *row, Some(node.index)).is_ok()
+            });
+            *raw = if near { 1 } else { MAX_WEIGHT };
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Hosts filled one after the other.
+
+use crate::model::Row;
+use crate::unit::{Context, Weight, round};
+
+/// Prefers hosts that are left with the least, CPUs and memory in proportion.
+pub struct Packing;
+
+impl Weight for Packing {
+    fn name(&self) -> &'static str {
+        "Packing"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Prefers hosts that are left with the least, CPUs and memory in proportion"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["VCpuAllocationRatio"]
+    }
+
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
+        let ratio = context.number("VCpuAllocationRatio", 1.0);
+        let columns = &context.cluster.columns;
+        for (row, raw) in rows.iter().zip(raw) {
+            let (at, need) = (*row as usize, context.need_on(*row));
+            let cpus = f64::from(columns.cpus[at]) * ratio;
+            let taken = columns.vcpus[at] + columns.pending_vcpus[at] + need.vcpus;
+            let cpu =
+                1.0 - (f64::from(taken) + f64::from(columns.exclusive[at] + need.exclusive) * ratio) / cpus;
+            let memory =
+                f64::from(columns.schedulable[at] - need.committed) / f64::from(columns.physical[at].max(1));
+            *raw = round(left(cpu.max(0.0), memory.max(0.0)) * 100_000.0);
+        }
+    }
+}
+
+/// How bad it is to be left with these parts of CPUs and memory: both count, and what is left of one alone is lost.
+fn left(cpu: f64, memory: f64) -> f64 {
+    cpu + memory + (cpu - memory).abs()
+}

@@ -1,0 +1,42 @@
+//! CPU load, gathered.
+
+use crate::model::Row;
+use crate::unit::{Context, MAX_WEIGHT, Weight, round};
+
+/// Prefers hosts whose CPUs are more loaded, but not overloaded.
+pub struct PowerSavingCpu;
+
+impl Weight for PowerSavingCpu {
+    fn name(&self) -> &'static str {
+        "OptimalForCpuPowerSaving"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Prefers hosts whose CPUs are more loaded, but not overloaded"
+    }
+
+    fn parameters(&self) -> &'static [&'static str] {
+        &["HighUtilization"]
+    }
+
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
+        super::load_scores(context, rows, raw);
+        let high = context.number("HighUtilization", f64::from(i32::MAX)) as i32;
+        let columns = &context.cluster.columns;
+        let over = |row: Row| {
+            let at = row as usize;
+            let cpus = (columns.cpus[at] - columns.exclusive[at]).max(1);
+            i64::from(columns.load[at] + columns.pending_load[at]) > i64::from(high) * i64::from(cpus)
+        };
+        let good = rows.iter().zip(&*raw).filter(|(row, _)| !over(**row)).map(|(_, raw)| *raw);
+        let (least, most) =
+            good.fold((i32::MAX, i32::MIN), |(least, most), raw| (least.min(raw), most.max(raw)));
+        let scale = f64::from(MAX_WEIGHT - 1) / (f64::from(most) - f64::from(least)).max(1.0);
+        for (row, raw) in rows.iter().zip(&mut *raw) {
+            *raw = match over(*row) {
+                true => MAX_WEIGHT,
+                false => 1 + round((f64::from(most) - f64::from(*raw)) * scale),
+            };
+        }
+    }
+}

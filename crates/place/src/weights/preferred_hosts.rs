@@ -1,0 +1,30 @@
+//! Preferred hosts.
+
+use crate::model::Row;
+use crate::unit::{Context, Weight};
+
+/// Prefers, at a VM's start, the hosts that it names.
+pub struct PreferredHosts;
+
+impl Weight for PreferredHosts {
+    fn name(&self) -> &'static str {
+        "PreferredHosts"
+    }
+
+    fn describes(&self) -> &'static str {
+        "Prefers, at a VM's start, the hosts that it names"
+    }
+
+    fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
+        let starting = context.vms().filter(|vm| !vm.runs() && !vm.hosts.is_empty());
+        for vm in starting {
+            let preferred = context.rows_of(&vm.hosts);
+            for (row, raw) in rows.iter().zip(&mut *raw) {
+                *raw += if preferred.contains(row) { 0 } else { PENALTY };
+            }
+        }
+    }
+}
+
+/// What another host is made worse by.
+const PENALTY: i32 = 10_000;
