@@ -48,7 +48,7 @@ pub enum FabricError {
 }
 
 struct Crew {
-    name: String,
+    spec: proto::Worker,
     handle: Handle,
     bits: Vec<bool>,
 }
@@ -99,18 +99,16 @@ impl Fabric {
         let published = Arc::new(Published::new(Arc::new(World::default())));
         let hash = FlowHash::new(seed.rotate_left(17));
         let mut crew = Vec::new();
+        let bell = Arc::new(EventFd::new()?);
         for spec in workers {
-            let policy = Policy { poll: spec.poll, spin: spec.spin };
-            let (worker, handle) = Worker::new(policy, published.clone(), hash)?;
-            let core = spec.core;
-            ringway_host::spawn(&spec.name, core, move || worker.run())?;
-            crew.push(Crew { name: spec.name.clone(), handle, bits: Vec::new() });
+            let handle = engage(spec, &published, hash, &bell)?;
+            crew.push(Crew { spec: spec.clone(), handle, bits: Vec::new() });
         }
         if crew.is_empty() {
             return Err(FabricError::Limit("a fabric needs a worker"));
         }
         let (ports, switches) = (BTreeMap::new(), BTreeMap::new());
-        let (clock, bell) = (Clock::new(), Arc::new(EventFd::new()?));
+        let clock = Clock::new();
         Ok(Fabric { published, crew, ports, switches, page, hash, seed, clock, bell })
     }
 
@@ -206,7 +204,7 @@ impl Fabric {
         let named = match &spec.worker {
             None => None,
             Some(name) => {
-                let found = self.crew.iter().position(|crew| crew.name == *name);
+                let found = self.crew.iter().position(|crew| crew.spec.name == *name);
                 Some(found.ok_or_else(|| FabricError::Unknown("worker", name.clone()))?)
             }
         };
@@ -297,7 +295,49 @@ impl Fabric {
     /// Looks at every port whose peer may have broken a rule.
     pub fn check(&mut self) -> Vec<proto::Event> {
         self.bell.clear();
-        self.ports.iter_mut().filter_map(|(name, record)| look_at(name, record, &self.crew)).collect()
+        let mut events = self.replace_workers();
+        let changed = self.ports.iter_mut().filter_map(|(name, record)| look_at(name, record, &self.crew));
+        events.extend(changed);
+        events
+    }
+
+    /// Engages another worker for each that failed. Its ports come back as new ones, without their peers.
+    fn replace_workers(&mut self) -> Vec<proto::Event> {
+        let gone = (0..self.crew.len()).filter(|&worker| self.crew[worker].handle.is_gone());
+        gone.collect::<Vec<_>>().into_iter().flat_map(|worker| self.replace_worker(worker)).collect()
+    }
+
+    fn replace_worker(&mut self, worker: usize) -> Vec<proto::Event> {
+        let Crew { spec, .. } = &self.crew[worker];
+        tracing::error!(
+            worker = spec.name,
+            "a worker failed, which is a fault of ours; its ports begin anew"
+        );
+        let handle = match engage(spec, &self.published, self.hash, &self.bell) {
+            Ok(handle) => handle,
+            Err(error) => {
+                tracing::error!(%error, "no other worker can be had");
+                return Vec::new();
+            }
+        };
+        let is_its = |record: &&Record| record.seats.iter().any(|seat| seat.worker == worker);
+        let specs: Vec<proto::Port> =
+            self.ports.values().filter(is_its).map(|record| record.spec.clone()).collect();
+        for spec in &specs {
+            // It is there: it was found just now.
+            let _ = self.remove_port(&spec.name);
+        }
+        self.crew[worker].handle = handle;
+        let mut events = Vec::new();
+        for spec in specs {
+            let port = spec.name.clone();
+            if let Err(error) = self.add_port(spec) {
+                tracing::error!(port, %error, "the port can't begin anew");
+            }
+            let reason = "its worker failed; see the log".to_string();
+            events.push(proto::Event::Detached { port, reason, fault: false });
+        }
+        events
     }
 
     /// Publishes the world as the records now describe it; when it returns no worker sees the former one.
@@ -355,7 +395,7 @@ impl Fabric {
     /// What runs.
     pub fn state(&self) -> State {
         let workers = self.crew.iter().map(|crew| WorkerState {
-            name: crew.name.clone(),
+            name: crew.spec.name.clone(),
             queues: crew.handle.gauges.queues.load(Relaxed) as usize,
             active: crew.handle.gauges.active.load(Relaxed) as usize,
             turns: crew.handle.gauges.turns.load(Relaxed),
@@ -381,6 +421,19 @@ impl Fabric {
     }
 }
 
+/// Starts a worker.
+fn engage(
+    spec: &proto::Worker,
+    published: &Arc<Published<World>>,
+    hash: FlowHash,
+    alarm: &Arc<EventFd>,
+) -> Result<Handle, HostError> {
+    let policy = Policy { poll: spec.poll, spin: spec.spin };
+    let (worker, handle) = Worker::new(policy, published.clone(), hash, alarm.clone())?;
+    ringway_host::spawn(&spec.name, spec.core, move || worker.run())?;
+    Ok(handle)
+}
+
 fn look_at(name: &str, record: &mut Record, crew: &[Crew]) -> Option<proto::Event> {
     if let Err(gone) = record.device.check() {
         record.said = record.device.state();
@@ -399,7 +452,7 @@ fn look_at(name: &str, record: &mut Record, crew: &[Crew]) -> Option<proto::Even
 
 fn port_state(name: &str, record: &Record, crew: &[Crew]) -> PortState {
     let (state, detail) = record.device.state();
-    let worker = record.seats.first().map_or_else(String::new, |seat| crew[seat.worker].name.clone());
+    let worker = record.seats.first().map_or_else(String::new, |seat| crew[seat.worker].spec.name.clone());
     PortState { name: name.into(), kind: record.spec.kind.name().into(), state: state.into(), detail, worker }
 }
 
@@ -413,4 +466,52 @@ fn parse_mac(text: &str) -> Result<Mac, FabricError> {
         *byte = parsed.ok_or_else(|| FabricError::Mac(text.into()))?;
     }
     if parts.next().is_some() { Err(FabricError::Mac(text.into())) } else { Ok(Mac::new(bytes)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{Event, Kind, Lookup, Poll};
+    use crate::worker::tests::wrong;
+
+    fn until(mut done: impl FnMut() -> bool) {
+        while !done() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_worker_that_fails_is_replaced_and_its_ports_begin_anew() {
+        let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
+        let worker =
+            |name: &str| proto::Worker { name: name.into(), core: None, poll: Poll::Adaptive, spin: 0 };
+        let mut fabric = Fabric::start(&[worker("w0"), worker("w1")], page.clone(), 7).unwrap();
+        fabric.add_switch("s".into(), Lookup::Learning { ageing: 300, entries: 64 }).unwrap();
+        let mut add = |name: &str, worker: &str, counters, kind| {
+            let (name, worker) = (name.into(), Some(worker.into()));
+            let to = To::Switch("s".into());
+            fabric.add_port(proto::Port { name, kind, to, worker, hold: 0, counters }).unwrap();
+        };
+        let (to, from) = ("02:00:00:00:00:02".into(), "02:00:00:00:00:01".into());
+        add("a", "w0", 0, Kind::Source { size: 64, to, from });
+        add("b", "w1", 1, Kind::Null);
+        add("c", "w0", 2, Kind::Null);
+        let frames = || page[1].rx_frames.load(Relaxed);
+        until(|| frames() > 1000);
+        fabric.crew[0].handle.tell(Command::Add { bit: 100, source: wrong() });
+        until(|| fabric.crew[0].handle.is_gone());
+        let before = frames();
+        let names: Vec<String> = fabric
+            .check()
+            .into_iter()
+            .filter_map(|event| match event {
+                Event::Detached { port, fault: false, .. } => Some(port),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(names, ["a", "c"]);
+        until(|| frames() > before + 1000);
+        assert!(fabric.check().is_empty());
+        fabric.remove_port("a").unwrap();
+    }
 }

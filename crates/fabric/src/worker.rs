@@ -5,12 +5,12 @@ use crate::forward::{Forwarder, Served, Source};
 use crate::proto::Poll;
 use crate::world::World;
 use ringway_frame::add;
-use ringway_host::{Clock, HostError};
+use ringway_host::{Clock, EventFd, HostError, losses};
 use ringway_mem::{Published, Reader};
 use ringway_switch::FlowHash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a worker is told between turns.
 pub enum Command {
@@ -60,16 +60,29 @@ pub struct Handle {
     pub bell: Arc<Bell>,
     /// What others see of it.
     pub gauges: Arc<Gauges>,
-    commands: Arc<Mutex<Vec<Command>>>,
+    commands: Commands,
+}
+
+/// What a worker was told and has not done yet; none once it is gone.
+type Commands = Arc<Mutex<Option<Vec<Command>>>>;
+
+fn locked(commands: &Commands) -> MutexGuard<'_, Option<Vec<Command>>> {
+    // Held for a store or a push, by either side.
+    commands.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Handle {
-    /// Sends a command; it is carried out before the worker's next turn.
+    /// Sends a command; it is carried out before the worker's next turn. Where there is none any more, it is dropped.
     pub fn tell(&self, command: Command) {
-        if let Ok(mut commands) = self.commands.lock() {
+        if let Some(commands) = locked(&self.commands).as_mut() {
             commands.push(command);
         }
         self.bell.wake();
+    }
+
+    /// Whether its thread ended though nobody told it to.
+    pub fn is_gone(&self) -> bool {
+        locked(&self.commands).is_none()
     }
 
     /// Takes queue `bit` back, and waits for it.
@@ -117,7 +130,7 @@ pub struct Worker {
     world: Arc<Published<World>>,
     bell: Arc<Bell>,
     gauges: Arc<Gauges>,
-    commands: Arc<Mutex<Vec<Command>>>,
+    commands: Commands,
     reader: Reader,
     clock: Clock,
     forwarder: Forwarder,
@@ -129,6 +142,18 @@ pub struct Worker {
     queues: usize,
     /// When to look for kicks of armed queues next, while others are active.
     next_look: u64,
+    /// Mappings that had been lost when the last turn ended.
+    losses: u64,
+    /// Rung when ports are to be looked at.
+    alarm: Arc<EventFd>,
+}
+
+/// Nobody waits for a worker that is gone, however it went.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(locked(&self.commands).take());
+        self.alarm.signal();
+    }
 }
 
 impl Worker {
@@ -137,10 +162,11 @@ impl Worker {
         policy: Policy,
         world: Arc<Published<World>>,
         hash: FlowHash,
+        alarm: Arc<EventFd>,
     ) -> Result<(Worker, Handle), HostError> {
         let bell = Bell::new()?;
         let gauges = Arc::new(Gauges::default());
-        let commands = Arc::new(Mutex::new(Vec::new()));
+        let commands = Arc::new(Mutex::new(Some(Vec::new())));
         let reader = Reader::register().ok_or(HostError::TooManyReaders)?;
         let handle = Handle { bell: bell.clone(), gauges: gauges.clone(), commands: commands.clone() };
         let (clock, forwarder) = (Clock::new(), Forwarder::new(hash));
@@ -159,6 +185,8 @@ impl Worker {
             timed,
             queues: 0,
             next_look: 0,
+            losses: losses(),
+            alarm,
         };
         Ok((worker, handle))
     }
@@ -185,11 +213,8 @@ impl Worker {
     /// Carries out what was told; `false` to end. The lock is taken only after somebody rang, and held by nobody for
     /// longer than a push.
     fn obey(&mut self) -> bool {
-        let commands = match self.commands.lock() {
-            Ok(mut waiting) => std::mem::take(&mut *waiting),
-            Err(_) => return false,
-        };
-        for command in commands {
+        let commands = locked(&self.commands).as_mut().map(std::mem::take);
+        for command in commands.unwrap_or_default() {
             match command {
                 Command::Add { bit, source } => self.add(bit, source),
                 Command::Remove { bit, to } => {
@@ -215,7 +240,8 @@ impl Worker {
 
     /// One turn.
     fn turn(&mut self) -> Turned {
-        let Worker { reader, clock, world, forwarder, slots, active, policy, gauges, timed, .. } = self;
+        let Worker { reader, clock, world, forwarder, slots, active, policy, gauges, timed, losses, .. } =
+            self;
         let now = clock.now();
         timed.retain(|&(when, bit)| when > now || activate(slots, active, bit, LONG_AGO));
         let turn = reader.turn(now);
@@ -259,6 +285,11 @@ impl Worker {
         if !moved {
             std::hint::spin_loop();
         }
+        let lost = ringway_host::losses();
+        if std::mem::replace(losses, lost) != lost {
+            // A peer's memory is gone: its port is to go as well.
+            self.alarm.signal();
+        }
         let next_due = if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) };
         Turned { now, moved, next_due }
     }
@@ -300,4 +331,47 @@ fn activate(slots: &mut [Option<Slot>], active: &mut Vec<usize>, bit: usize, las
         active.push(bit);
     }
     false
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use ringway_frame::{Burst, CountersRef, TxQueue};
+    use ringway_mem::Turn;
+
+    /// A queue with a mistake in it.
+    struct Wrong;
+
+    impl TxQueue for Wrong {
+        fn take<'t>(&mut self, _turn: &'t Turn<'_>, _burst: &mut Burst<'t>) {
+            panic!("as this test wants it");
+        }
+
+        fn release(&mut self, _turn: &Turn<'_>, _frames: usize) {}
+
+        fn arm(&mut self, _turn: &Turn<'_>) -> bool {
+            true
+        }
+
+        fn disarm(&mut self, _turn: &Turn<'_>) {}
+    }
+
+    pub(crate) fn wrong() -> Source {
+        let counters = CountersRef::private();
+        Source { tx: Box::new(Wrong), port: 0, queue: 0, counters, waiting: None, flooded: 0 }
+    }
+
+    #[test]
+    fn a_worker_that_panics_holds_nobody() {
+        let policy = Policy { poll: Poll::Adaptive, spin: 0 };
+        let (published, alarm) =
+            (Arc::new(Published::new(Arc::new(World::default()))), Arc::new(EventFd::new().unwrap()));
+        let (worker, handle) = Worker::new(policy, published, FlowHash::new(1), alarm.clone()).unwrap();
+        let thread = std::thread::spawn(move || worker.run());
+        assert!(!handle.is_gone());
+        handle.tell(Command::Add { bit: 0, source: wrong() });
+        assert!(thread.join().is_err() && handle.is_gone() && alarm.clear());
+        assert!(handle.take_back(0).is_none());
+        ringway_host::grace();
+    }
 }

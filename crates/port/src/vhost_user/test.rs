@@ -5,7 +5,8 @@ use super::{Backend, BackendError, Config, State, new};
 use crate::Queue;
 use crate::Silent;
 use proptest::prelude::*;
-use ringway_frame::CountersRef;
+use ringway_frame::{Burst, CountersRef, Storage};
+use ringway_mem::Reader;
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{
     Frontend, FrontendError, MemoryRegion, Packet, Request, SharedRegion, Transport, Vring, VringAddr,
@@ -251,6 +252,29 @@ fn surplus_descriptors_end_the_session_and_are_closed() {
         assert!(backend.readable().is_err());
     }
     assert!(open() < before + 1000);
+}
+
+#[test]
+fn rings_rest_from_the_moment_their_memory_is_lost() {
+    ringway_host::catch_sigbus().unwrap();
+    let (mut backend, mut queues, _) = port();
+    let file = shared_file(SIZE);
+    let mut front = agree(&mut backend);
+    front.set_memory(vec![shared(&file, 0, SIZE, 0)]).unwrap();
+    front.start(vring(0, 0)).unwrap();
+    front.start(vring(1, 0x4000)).unwrap();
+    let mut reader = Reader::register().unwrap();
+    let turn = reader.turn(1);
+    assert!(queues[0].rx.caps(&turn).is_some());
+    file.set_len(0).unwrap();
+    let mut storage = Storage::default();
+    let mut burst = Burst::begin(&mut storage);
+    // Finds out, by reading zeros of ours.
+    queues[0].tx.take(&turn, &mut burst);
+    assert!(burst.is_empty() && queues[0].rx.caps(&turn).is_none());
+    reader.rest();
+    front.set(Request::NetSetMtu(1500)).unwrap_err();
+    assert!(matches!(front.transport().end, Some(BackendError::Lost)));
 }
 
 #[test]

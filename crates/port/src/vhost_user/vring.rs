@@ -53,6 +53,8 @@ pub(super) struct VringState {
     used: AtomicU8,
     /// What broke the ring, as [`QueueError`]'s number; 0: nothing.
     fault: AtomicU8,
+    /// Mappings that were lost anywhere when none of this guest's was.
+    losses: AtomicU64,
 }
 
 impl VringState {
@@ -221,8 +223,22 @@ impl Vring {
     }
 
     /// Whether the ring was broken, under this description or an earlier one.
+    #[inline]
     pub(super) fn is_broken(&self) -> bool {
         self.state.fault.load(Ordering::Relaxed) != 0
+            || (self.state.losses.load(Ordering::Relaxed) != ringway_host::losses() && self.is_lost())
+    }
+
+    /// Whether a file behind the guest's memory shrank. Attack: what is there instead is memory of ours, and frames
+    /// for the guest would go on filling it.
+    #[cold]
+    fn is_lost(&self) -> bool {
+        let losses = ringway_host::losses();
+        let is_lost = self.memory.regions().iter().any(ringway_host::is_lost);
+        if !is_lost {
+            self.state.losses.store(losses, Ordering::Relaxed);
+        }
+        is_lost
     }
 
     /// The driver broke the ring, which rests from now on. Returns why the frame in hand is dropped.
