@@ -49,11 +49,12 @@ pub enum HostError {
     #[error("a process has 64 workers at most")]
     TooManyReaders,
     /// More mappings than faults can be told apart for.
-    #[error("a process can map 16384 shared regions at one time; detach some guests or rings")]
+    #[error("all places for regions beyond the 8 that each port is sure of are taken; detach some guests")]
     TooManyMappings,
     /// So much shared memory that our own would find no addresses.
     #[error(
-        "{len} bytes more of shared memory would pass the 64 TB that a process can map; detach some guests"
+        "{len} bytes more of shared memory would pass what a port is sure of (8 GB) and what all may share \
+         (48 TB); detach some guests"
     )]
     TooMuchMapped {
         /// Bytes that were to be mapped.

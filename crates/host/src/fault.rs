@@ -4,15 +4,13 @@
 //! and not a page, since each further page would be a further fault. Attack: a file of many pages that
 //! shrinks to none while a worker copies from it.
 
+use crate::account::MAPPINGS;
 use crate::error::{HostError, Named};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, Once};
-
-/// Mappings there can be at one time.
-const MAPPINGS: usize = 16_384;
 
 /// An address range, readable in a signal handler while others change it: the version is odd during a change,
 /// and another after it.

@@ -1,5 +1,6 @@
 //! Every system call: memory, events, sockets, TAP, sandbox.
 
+mod account;
 mod aio;
 mod clock;
 mod closer;
@@ -15,6 +16,7 @@ mod socket;
 mod tap;
 mod thread;
 
+pub use account::Account;
 pub use clock::{Clock, ticks, ticks_per_second};
 pub use closer::Closer;
 pub use error::HostError;
@@ -22,7 +24,7 @@ pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use facts::{Access, Cores, Facts, HugePages, Limit, Transparent};
 pub use fault::{catch_sigbus, losses};
 pub use grace::{grace, reclaim};
-pub use memory::{Mapping, Pages, is_lost, map_region, memfd, memfd_of};
+pub use memory::{Mapping, Pages, is_lost, map_region, map_region_for, memfd, memfd_of};
 pub use sandbox::{Confinement, confine_data};
 pub use signal::{Signal, Sort, signal_shared};
 pub use socket::{DESCRIPTORS, Peer, has_name, peer, receive_with, send_with, try_receive_with, try_write};

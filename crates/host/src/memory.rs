@@ -1,43 +1,19 @@
 //! Shared memory: making it, and mapping it, ours or a peer's.
 
+use crate::account::{Account, Share};
 use crate::error::{HostError, Named};
 use crate::fault::Watched;
 use ringway_mem::Region;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 /// `f_type` of hugetlbfs (statfs(2)).
 const HUGETLBFS: u64 = 0x958_458f6;
 const PAGE: u64 = 4096;
-/// Bytes of files that are mapped at one time at most: half of a process's addresses.
-const MOST: u64 = 64 << 40;
-/// Bytes that are mapped now.
-static MAPPED: AtomicU64 = AtomicU64::new(0);
-
-/// Bytes counted in [`MAPPED`] until it is dropped.
-#[derive(Debug)]
-struct Share(u64);
-
-impl Share {
-    /// Attack: peers whose files are nearly all holes take every address there is, and the next allocation of
-    /// ours ends the process.
-    fn take(bytes: u64) -> Result<Share, HostError> {
-        let more = |mapped: u64| mapped.checked_add(bytes).filter(|&mapped| mapped <= MOST);
-        let taken = MAPPED.try_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.map(|_| Share(bytes)).map_err(|_| HostError::TooMuchMapped { len: bytes })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        MAPPED.fetch_sub(self.0, Ordering::Relaxed);
-    }
-}
-
 /// A new memfd of `size` bytes that can't shrink or grow any more.
 pub fn memfd(name: &str, size: usize) -> Result<OwnedFd, HostError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -123,7 +99,16 @@ impl Mapping {
     /// Maps `len` bytes of `file` from `offset` on, readable and writable; neither need lie on a page. The
     /// file must be long enough, and be memory: a file on a disk could block whoever reads it.
     pub fn shared(file: impl AsFd, offset: u64, len: usize) -> Result<Mapping, HostError> {
-        let file = file.as_fd();
+        Mapping::counted(file.as_fd(), offset, len, &Account::default())
+    }
+
+    /// The same, of a peer whose port has `account`.
+    fn counted(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        account: &Account,
+    ) -> Result<Mapping, HostError> {
         // Attack: a file on a file system of the peer's own, which answers questions when it likes. Only the two that
         // are memory know seals, and the kernel asks no other's.
         rustix::fs::fcntl_get_seals(file).map_err(|_| HostError::NotMemory)?;
@@ -140,7 +125,7 @@ impl Mapping {
         let begin = offset - offset % page;
         let impossible = HostError::Impossible { offset, len: len as u64 };
         let mapped = (end - begin).checked_next_multiple_of(page).ok_or(impossible)?;
-        let share = Share::take(mapped)?;
+        let share = account.take(mapped)?;
         let mapped = mapped as usize;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -168,7 +153,14 @@ impl Mapping {
         // SAFETY: a new mapping at a place that the kernel chooses replaces nothing.
         let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) };
         let base = NonNull::new(base.named("mmap of memory")?.cast()).ok_or_else(impossible)?;
-        Ok(Arc::new(Mapping { base, mapped, skip: 0, len, watched: Watched::nothing(), _share: Share(0) }))
+        Ok(Arc::new(Mapping {
+            base,
+            mapped,
+            skip: 0,
+            len,
+            watched: Watched::nothing(),
+            _share: Share::nothing(),
+        }))
     }
 
     /// Maps a whole memfd that is sealed against shrinking and growing.
@@ -235,9 +227,21 @@ pub fn map_region(
     guest: u64,
     user: u64,
 ) -> Result<Region, HostError> {
+    map_region_for(&Account::default(), file, offset, len, (guest, user))
+}
+
+/// The same, of a peer whose port has `account`.
+pub fn map_region_for(
+    account: &Account,
+    file: impl AsFd,
+    offset: u64,
+    len: u64,
+    (guest, user): (u64, u64),
+) -> Result<Region, HostError> {
     let size = usize::try_from(len).ok().filter(|&size| size <= isize::MAX as usize);
     let size = size.ok_or(HostError::Impossible { offset, len })?;
-    Ok(Arc::new(Mapping::shared(file, offset, size)?).region_at(guest, user))
+    let mapping = Mapping::counted(file.as_fd(), offset, size, account)?;
+    Ok(Arc::new(mapping).region_at(guest, user))
 }
 
 /// Whether the file behind a region that was mapped here shrank under it.
@@ -257,18 +261,6 @@ mod tests {
         assert!(matches!(map_region(&file, u64::MAX, 2, 0, 0), Err(HostError::Impossible { .. })));
         assert!(matches!(map_region(&file, 0, 0, 0, 0), Err(HostError::Impossible { .. })));
         assert!(matches!(map_region(&file, 0, u64::MAX, 0, 0), Err(HostError::Impossible { .. })));
-    }
-
-    #[test]
-    fn mappings_leave_addresses_for_others() {
-        let file = rustix::fs::memfd_create("holes", MemfdFlags::CLOEXEC).unwrap();
-        rustix::fs::ftruncate(&file, 2 * MOST).unwrap();
-        let map = |bytes: u64| Mapping::shared(&file, 0, bytes as usize);
-        assert!(matches!(map(MOST + 1), Err(HostError::TooMuchMapped { .. })));
-        let half = map(MOST / 2).unwrap();
-        assert!(matches!(map(MOST), Err(HostError::TooMuchMapped { .. })));
-        drop(half);
-        map(3 * (MOST / 4)).unwrap();
     }
 
     #[test]

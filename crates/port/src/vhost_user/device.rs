@@ -8,7 +8,7 @@ use super::vring::{Vring, VringError, VringState};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
-use ringway_host::{Epoll, HostError, Sort};
+use ringway_host::{Account, Epoll, HostError, Sort};
 use ringway_mem::{Memory, Published, Region};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Device, Kick, MemoryRegion, Offer, Packet, Refused, Ring, SharedRegion};
@@ -49,6 +49,8 @@ pub(super) struct Guest {
     doorbells: Vec<Arc<dyn Doorbell>>,
     features: u64,
     table: Vec<Mapped>,
+    /// What is mapped for it.
+    account: Account,
     memory: Arc<Memory>,
     slots: Vec<Slot>,
     channel: Option<OwnedFd>,
@@ -90,6 +92,7 @@ impl Guest {
             doorbells,
             features: 0,
             table: Vec::new(),
+            account: Account::default(),
             memory,
             slots,
             channel: None,
@@ -376,8 +379,9 @@ fn check_kick(ring: &Ring) -> Result<(), Refused> {
 }
 
 /// Maps a region; nothing of it is used if the file isn't what it should be.
-fn map(SharedRegion { region: said, fd }: SharedRegion) -> Result<Mapped, Refused> {
-    let region = ringway_host::map_region(&fd, said.offset, said.size, said.guest, said.user);
+fn map(account: &Account, SharedRegion { region: said, fd }: SharedRegion) -> Result<Mapped, Refused> {
+    let at = (said.guest, said.user);
+    let region = ringway_host::map_region_for(account, &fd, said.offset, said.size, at);
     let region = region.map_err(|error| Refused(format!("region at {:#x}: {error}", said.guest)))?;
     Ok(Mapped { said, region })
 }
@@ -395,12 +399,12 @@ impl Device for Guest {
     }
 
     fn set_memory(&mut self, table: Vec<SharedRegion>) -> Result<(), Refused> {
-        let table = table.into_iter().map(map).collect::<Result<_, _>>()?;
+        let table = table.into_iter().map(|region| map(&self.account, region)).collect::<Result<_, _>>()?;
         self.set_table(table)
     }
 
     fn add_region(&mut self, region: SharedRegion) -> Result<(), Refused> {
-        let new = map(region)?;
+        let new = map(&self.account, region)?;
         // QEMU before 8.0 tells each region once a queue pair, and takes it back as often.
         let said = new.said;
         let present = self.table.iter().filter(|mapped| mapped.said != said).map(Mapped::again);

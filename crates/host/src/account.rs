@@ -1,0 +1,129 @@
+//! How much of a peer's memory may be mapped.
+
+use crate::error::HostError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Ports that are sure of a share.
+const PORTS: u64 = 4096;
+/// Mappings that a port can always have: those of one memory table.
+const OWN_MAPPINGS: u64 = 8;
+/// Bytes that a port can always map.
+const OWN_BYTES: u64 = 8 << 30;
+/// What is left for whoever comes first.
+const POOL_MAPPINGS: u64 = 16_384;
+const POOL_BYTES: u64 = 48 << 40;
+/// Mappings there can be at one time.
+pub(crate) const MAPPINGS: usize = (PORTS * OWN_MAPPINGS + POOL_MAPPINGS) as usize;
+
+static POOL: Amount = Amount { mappings: AtomicU64::new(0), bytes: AtomicU64::new(0) };
+
+#[derive(Debug, Default)]
+struct Amount {
+    mappings: AtomicU64,
+    bytes: AtomicU64,
+}
+
+fn add(to: &AtomicU64, count: u64, most: u64) -> bool {
+    let mut now = to.load(Relaxed);
+    loop {
+        let Some(sum) = now.checked_add(count).filter(|&sum| sum <= most) else { return false };
+        match to.compare_exchange_weak(now, sum, Relaxed, Relaxed) {
+            Ok(_) => return true,
+            Err(seen) => now = seen,
+        }
+    }
+}
+
+/// What one port has mapped of its peer's memory.
+///
+/// Attack: peers with as many regions as they may have, or whose files are nearly all holes, take every place and every
+/// address there is. Each port is sure of a small share, and only what it needs beyond that comes from a common pool.
+#[derive(Clone, Debug, Default)]
+pub struct Account(Arc<Amount>);
+
+impl Account {
+    /// Counts a mapping of so many bytes until it is dropped.
+    pub(crate) fn take(&self, bytes: u64) -> Result<Share, HostError> {
+        let mut share = Share { account: self.clone(), mapping: From::Nobody, bytes: (From::Nobody, bytes) };
+        share.mapping = From::take(&self.0.mappings, OWN_MAPPINGS, &POOL.mappings, POOL_MAPPINGS, 1)
+            .ok_or(HostError::TooManyMappings)?;
+        share.bytes.0 = From::take(&self.0.bytes, OWN_BYTES, &POOL.bytes, POOL_BYTES, bytes)
+            .ok_or(HostError::TooMuchMapped { len: bytes })?;
+        Ok(share)
+    }
+}
+
+/// Whose share it is.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    Nobody,
+    Own,
+    Pool,
+}
+
+impl From {
+    fn take(own: &AtomicU64, most: u64, pool: &AtomicU64, pool_most: u64, count: u64) -> Option<From> {
+        if add(own, count, most) {
+            return Some(From::Own);
+        }
+        add(pool, count, pool_most).then_some(From::Pool)
+    }
+
+    fn give_back(self, own: &AtomicU64, pool: &AtomicU64, count: u64) {
+        match self {
+            From::Nobody => {}
+            From::Own => drop(own.fetch_sub(count, Relaxed)),
+            From::Pool => drop(pool.fetch_sub(count, Relaxed)),
+        }
+    }
+}
+
+/// A mapping that is counted.
+#[derive(Debug)]
+pub(crate) struct Share {
+    account: Account,
+    mapping: From,
+    bytes: (From, u64),
+}
+
+impl Share {
+    /// That of memory of our own, which nobody else sizes.
+    pub fn nothing() -> Share {
+        Share { account: Account::default(), mapping: From::Nobody, bytes: (From::Nobody, 0) }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let own = &self.account.0;
+        self.mapping.give_back(&own.mappings, &POOL.mappings, 1);
+        self.bytes.0.give_back(&own.bytes, &POOL.bytes, self.bytes.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_s_share_is_there_whatever_others_took() {
+        let greedy = Account::default();
+        let mut shares = Vec::new();
+        while let Ok(share) = greedy.take(1 << 40) {
+            shares.push(share);
+        }
+        assert!(matches!(greedy.take(1 << 40), Err(HostError::TooMuchMapped { .. })));
+        while let Ok(share) = greedy.take(1) {
+            shares.push(share);
+        }
+        assert!(matches!(greedy.take(1), Err(HostError::TooManyMappings)));
+        let modest = Account::default();
+        let eight: Vec<Share> = (0..OWN_MAPPINGS).map(|_| modest.take(1 << 30).unwrap()).collect();
+        assert!(modest.take(1).is_err());
+        drop(eight);
+        drop(modest.take(OWN_BYTES).unwrap());
+        drop(shares);
+        drop(modest.take(1 << 40).unwrap());
+    }
+}
