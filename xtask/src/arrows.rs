@@ -16,11 +16,12 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("switch", &["frame", "wire"]),
     ("host", &["mem", "ring"]),
     ("port", &["host", "vhost-user", "virtq", "frame", "wire"]),
+    ("function", &["click", "port"]),
     ("client", &["ring", "host"]),
     ("fabric", &["switch", "port"]),
     ("place", &[]),
     ("control", &["fabric", "place"]),
-    ("cli", &["control"]),
+    ("cli", &["control", "function"]),
 ];
 
 /// Checks every crate's manifest against the house.

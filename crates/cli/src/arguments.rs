@@ -108,6 +108,22 @@ Examples:
         #[command(subcommand)]
         command: GuestCommand,
     },
+    /// Run a Click configuration, with the options of Click's own program.
+    #[command(
+        disable_help_flag = true,
+        after_help = "\
+`ringway click --help` lists the options. The program does the same when it is called `click`.
+
+Examples:
+  ringway click router.click
+  ringway click -e 'InfiniteSource(LIMIT 5, STOP true) -> c :: Counter -> Discard' -h c.count
+  ringway click -qo- router.click"
+    )]
+    Click {
+        /// Options and the configuration's file.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Look at this host: huge pages, limits, kernel features, cores, and what to do about each.
     #[command(after_help = "\
 The exit code is 1 if Ringway can't work here at all.

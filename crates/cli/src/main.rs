@@ -2,6 +2,7 @@
 
 mod arguments;
 mod check;
+mod click;
 mod client;
 mod doctor;
 mod fail;
@@ -21,6 +22,9 @@ use fail::Fail;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(code) = click::called_so() {
+        return code;
+    }
     let arguments = Arguments::parse();
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -50,6 +54,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
             }
             GuestCommand::Wait { names, timeout } => guest::wait(&target, json, &names, timeout),
         },
+        Command::Click { arguments } => click::run(&arguments),
         Command::Doctor => doctor::doctor(json),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "ringway", &mut std::io::stdout());

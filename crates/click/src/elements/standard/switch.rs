@@ -1,0 +1,57 @@
+//! `Switch(OUTPUT)`: sends packets to one output, which a handler chooses.
+//!
+//! Ports: one push input, any number of push outputs.
+//!
+//! Arguments:
+//! - `OUTPUT`: the output; 0 by default, negative to drop packets.
+//!
+//! Handlers: `switch` (read, write), `config` (read): the output.
+use crate::arg::Args;
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Facts.
+pub static CLASS: Class = Class::new("Switch", || Box::<Switch>::default()).ports("1/-").processing("h");
+
+/// Sends packets to one output.
+#[derive(Debug, Default)]
+pub struct Switch {
+    output: i32,
+}
+
+impl Element for Switch {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("OUTPUT", &mut self.output);
+        args.complete()?;
+        if usize::try_from(self.output).is_ok_and(|output| output >= cx.noutputs()) {
+            let text = alloc::format!("output must be < {}", cx.noutputs());
+            return Err(cx.error(text));
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        match usize::try_from(self.output) {
+            Ok(output) => cx.push_burst(output, burst),
+            Err(_) => burst.clear(),
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("switch"), Handler::read("config").calm()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.output.to_string())
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let output: i32 =
+            cx.parse(value).map_err(|_| HandlerError::failed("Switch output must be integer"))?;
+        let there = usize::try_from(output).is_ok_and(|output| output < cx.noutputs());
+        self.output = if there { output } else { -1 };
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! The driver: reads a configuration, runs it, reads handlers in the end.
+mod options;
+mod surroundings;
+mod terminal;
+
+pub use options::{Options, Usage};
+pub use surroundings::{Host, Machine};
+pub use terminal::Terminal;
+
+use ringway_click::{Clock, Console, Registry, Router, Turn};
+use ringway_click_lang::Source;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+/// Every element class there is.
+pub fn registry() -> Registry {
+    let mut registry = Registry::default();
+    registry.add(crate::elements::CLASSES);
+    registry
+}
+
+/// Runs as Click's program does with these arguments, the program's name excepted. Answers its exit status.
+pub fn run(arguments: &[String], console: impl Console + Clone + 'static) -> u8 {
+    let mut console = console;
+    match Options::parse(arguments) {
+        Ok(options) => Driver { options, console: &mut console.clone(), own: Box::new(console) }.run(),
+        Err(Usage::Help) => {
+            console.output(options::HELP.as_bytes());
+            0
+        }
+        Err(Usage::Version) => {
+            console.output(concat!("click (Ringway) ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
+            0
+        }
+        Err(Usage::Wrong(reason)) => {
+            console.chatter(&format!("{reason}\nUsage: click [OPTION]... [ROUTERFILE]"));
+            console.chatter("Try 'click --help' for more information.");
+            1
+        }
+    }
+}
+
+struct Driver<'a> {
+    options: Options,
+    console: &'a mut dyn Console,
+    /// The router's.
+    own: Box<dyn Console>,
+}
+
+impl Driver<'_> {
+    fn run(mut self) -> u8 {
+        let (text, file) = match self.read() {
+            Ok(read) => read,
+            Err(reason) => {
+                self.console.chatter(&reason);
+                return 1;
+            }
+        };
+        let Some(mut router) = self.build(&text, &file) else { return 1 };
+        let mut status = 0;
+        if let Some(path) = self.options.output.take() {
+            status |= u8::from(!self.write_out(&path, &router.flat_configuration()));
+        }
+        if !self.options.quit && !router.is_empty() {
+            drive(&mut router);
+        } else if !self.options.quit && self.options.warnings {
+            self.console.chatter(&format!("warning: {file}: configuration has no elements, exiting"));
+        }
+        status |= u8::from(!self.read_handlers(&mut router));
+        match self.options.exit_handler.take() {
+            Some(call) => self.exit_status(&mut router, &call),
+            None => status,
+        }
+    }
+
+    /// The configuration's text and what it is called.
+    fn read(&mut self) -> Result<(String, String), String> {
+        if let Some(text) = self.options.expression.take() {
+            return Ok((text, "config".into()));
+        }
+        let mut bytes = Vec::new();
+        let name = match self.options.file.as_deref() {
+            None | Some("-") => {
+                std::io::stdin().read_to_end(&mut bytes).map_err(|error| format!("<stdin>: {error}"))?;
+                "<stdin>".to_string()
+            }
+            Some(path) => {
+                bytes = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+                path.to_string()
+            }
+        };
+        Ok((String::from_utf8_lossy(&bytes).into_owned(), name))
+    }
+
+    fn build(&mut self, text: &str, file: &str) -> Option<Router> {
+        let registry = registry();
+        let mut host = Host::new(&registry);
+        let source = Source { variables: &self.options.variables, ..Source::new(text, file) };
+        let parsed = source.read(&mut host);
+        self.say(&parsed.diagnostics.to_string());
+        if parsed.diagnostics.errors() > 0 {
+            return None;
+        }
+        let clock = match self.options.simulated {
+            Some(start) => Clock::Simulated(start),
+            None => Clock::Real(Box::new(Machine::default())),
+        };
+        let console = std::mem::replace(&mut self.own, Box::new(Terminal));
+        let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
+        let options = ringway_click::Options {
+            burst: self.options.burst,
+            clock,
+            console,
+            seed,
+            source: text.to_string(),
+        };
+        match Router::build(parsed.graph, &registry, options) {
+            Ok(router) => {
+                if self.options.warnings {
+                    self.say(&router.diagnostics().to_string());
+                }
+                Some(router)
+            }
+            Err(error) => {
+                self.say(&error.to_string());
+                None
+            }
+        }
+    }
+
+    fn say(&mut self, lines: &str) {
+        if !lines.is_empty() {
+            self.console.chatter(lines.trim_end_matches('\n'));
+        }
+    }
+
+    fn write_out(&mut self, path: &str, text: &str) -> bool {
+        if path == "-" {
+            self.console.output(text.as_bytes());
+            return true;
+        }
+        let written = std::fs::File::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
+        if let Err(error) = &written {
+            self.console.chatter(&format!("{path}: {error}"));
+        }
+        written.is_ok()
+    }
+
+    /// Reads the handlers that `-h` names. Whether all could be read.
+    fn read_handlers(&mut self, router: &mut Router) -> bool {
+        let wanted = std::mem::take(&mut self.options.handlers);
+        let mut calls = Vec::new();
+        let mut good = true;
+        let mut several = wanted.len() > 1;
+        for handler in wanted {
+            let Some((element, name)) = handler.rsplit_once('.') else {
+                calls.push(handler);
+                continue;
+            };
+            match self.elements(router, element, name) {
+                Some(found) => {
+                    several |= element.contains(['*', '?', '[']) || router.find(element).is_none();
+                    calls.extend(found.into_iter().map(|element| format!("{element}.{name}")));
+                }
+                None => good = false,
+            }
+        }
+        for call in calls {
+            match self.read_handler(router, &call) {
+                Ok(value) if several => self.console.output(format!("{call}:\n{value}\n").as_bytes()),
+                Ok(value) => self.console.output(value.as_bytes()),
+                Err(reason) => {
+                    self.console.chatter(&reason);
+                    good = false;
+                }
+            }
+        }
+        good
+    }
+
+    fn read_handler(&mut self, router: &mut Router, call: &str) -> Result<String, String> {
+        let parsed = router.parse_call(call, "").map_err(|error| error.to_string())?;
+        let handlers = router.handlers(parsed.element);
+        let handler = handlers.iter().find(|handler| handler.name == parsed.handler);
+        let handler = match handler {
+            Some(handler) if handler.read_visible() => handler,
+            Some(handler) if handler.write_visible() => return Err(format!("'{call}' is a write handler")),
+            _ => return Err(format!("no '{call}' handler")),
+        };
+        let mut value = router.read(call).map_err(|error| error.to_string())?;
+        if !handler.raw && !value.is_empty() && !value.ends_with('\n') {
+            value.push('\n');
+        }
+        Ok(value)
+    }
+
+    /// The elements that a name, pattern or class means.
+    fn elements(&mut self, router: &Router, wanted: &str, handler: &str) -> Option<Vec<String>> {
+        if router.find(wanted).is_some() {
+            return Some(vec![wanted.to_string()]);
+        }
+        let pattern = wanted.contains(['*', '?', '[']);
+        let matches = |id: &ringway_click::ElementId| {
+            if pattern { options::glob(wanted, router.name(*id)) } else { router.is_kind(*id, wanted) }
+        };
+        let found: Vec<_> = router.ids().filter(matches).collect();
+        if found.is_empty() {
+            let kind = if pattern { "matching" } else { "named" };
+            self.console.chatter(&format!("no element {kind} '{wanted}'"));
+            return None;
+        }
+        let readable = |id: &ringway_click::ElementId| {
+            router.handlers(Some(*id)).iter().any(|own| own.name == handler && own.read_visible())
+        };
+        Some(found.into_iter().filter(readable).map(|id| router.name(id).to_string()).collect())
+    }
+
+    fn exit_status(&mut self, router: &mut Router, call: &str) -> u8 {
+        let text = match router.read(call) {
+            Ok(text) => text,
+            Err(error) => {
+                self.console.chatter(&error.to_string());
+                return u8::MAX;
+            }
+        };
+        if let Some(status) = ringway_click_lang::config::integer(text.trim()) {
+            return status as u8;
+        }
+        match ringway_click::arg::parse_bool(text.trim()) {
+            Some(good) => u8::from(!good),
+            None => {
+                self.console.chatter("exit handler value should be integer");
+                u8::MAX
+            }
+        }
+    }
+}
+
+/// Runs a router until it has stopped.
+pub fn drive(router: &mut Router) {
+    loop {
+        let sleep = match router.turn() {
+            Turn::Stopped => return,
+            Turn::Busy => continue,
+            Turn::IdleUntil(when) => {
+                let now = router.clock().steady();
+                Some(Duration::from_nanos(when.saturating_sub(now)))
+            }
+            Turn::Idle => None,
+        };
+        surroundings::wait(router, sleep);
+    }
+}

@@ -1,0 +1,281 @@
+//! The command line of Click's program.
+use ringway_click::{SECOND, SIMULATION_START};
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+Runs a Click configuration: reads it, reports what is wrong, and goes on until it is interrupted.
+
+Usage: click [OPTION]... [NAME=VALUE]... [ROUTERFILE]
+
+Options:
+  -f, --file FILE             Read the configuration from FILE; - is standard input.
+  -e, --expression TEXT       TEXT is the configuration.
+  -h, --handler ELEMENT.H     Read handler H when the driver has stopped and print it.
+  -x, --exit-handler ELEMENT.H  The exit status is what handler H says.
+  -o, --output FILE           Write the flat configuration to FILE; - is standard output.
+  -q, --quit                  Do not run the driver.
+  -w, --no-warnings           Print no warnings.
+      --simtime[=SECONDS]     Simulate time.
+      --burst N               Handle up to N packets at once, 1 to 64; 1 keeps Click's order exactly.
+      --help                  Print this.
+  -v, --version               Print the version.
+";
+
+/// What a command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The configuration's file.
+    pub file: Option<String>,
+    /// The configuration itself.
+    pub expression: Option<String>,
+    /// Variables.
+    pub variables: Vec<(String, String)>,
+    /// Handlers to read in the end.
+    pub handlers: Vec<String>,
+    /// Handler that says the exit status.
+    pub exit_handler: Option<String>,
+    /// Where the flat configuration goes.
+    pub output: Option<String>,
+    /// The driver is not run.
+    pub quit: bool,
+    /// Warnings are printed.
+    pub warnings: bool,
+    /// Time is simulated from then on, in nanoseconds since 1970.
+    pub simulated: Option<u64>,
+    /// How many packets are handled at once.
+    pub burst: usize,
+}
+
+/// Why a command line does not run anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// It asks for help.
+    Help,
+    /// It asks for the version.
+    Version,
+    /// It is wrong.
+    Wrong(String),
+}
+
+/// Options without a value: short, long.
+const FLAGS: &[(char, &str)] =
+    &[('q', "quit"), ('w', "no-warnings"), ('v', "version"), ('R', "allow-reconfigure"), ('t', "time")];
+/// Options with a value.
+const VALUES: &[(char, &str)] = &[
+    ('f', "file"),
+    ('e', "expression"),
+    ('h', "handler"),
+    ('x', "exit-handler"),
+    ('o', "output"),
+    ('j', "threads"),
+    ('C', "clickpath"),
+    ('\0', "burst"),
+];
+/// Options whose value may be left out.
+const OPTIONAL: &[(char, &str)] = &[('\0', "simtime"), ('a', "affinity"), ('\0', "cpu")];
+/// Long options that stand by themselves.
+const BARE: &[&str] = &["help", "warnings", "no-affinity", "no-cpu"];
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            file: None,
+            expression: None,
+            variables: Vec::new(),
+            handlers: Vec::new(),
+            exit_handler: None,
+            output: None,
+            quit: false,
+            warnings: true,
+            simulated: None,
+            burst: 1,
+        }
+    }
+}
+
+impl Options {
+    /// Reads a command line: short options may be joined, as in `-qo-`.
+    ///
+    /// # Errors
+    /// [`Usage`].
+    pub fn parse(arguments: &[String]) -> Result<Self, Usage> {
+        let mut options = Self::default();
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            if let Some(long) = argument.strip_prefix("--") {
+                let (name, value) = match long.split_once('=') {
+                    Some((name, value)) => (name, Some(value.to_string())),
+                    None => (long, None),
+                };
+                let name = complete(name).ok_or_else(|| unknown(argument))?;
+                let takes = VALUES.iter().any(|(_, value)| *value == name);
+                let value = if takes { value.or_else(|| rest.next().cloned()) } else { value };
+                options.set(name, value)?;
+            } else if let Some(short) = argument.strip_prefix('-').filter(|short| !short.is_empty()) {
+                options.short(short, &mut rest)?;
+            } else {
+                options.word(argument)?;
+            }
+        }
+        Ok(options)
+    }
+
+    fn short<'a>(&mut self, short: &str, rest: &mut impl Iterator<Item = &'a String>) -> Result<(), Usage> {
+        let mut letters = short.chars();
+        while let Some(letter) = letters.next() {
+            let named =
+                |list: &[(char, &'static str)]| list.iter().find(|(own, _)| *own == letter).map(|o| o.1);
+            if let Some(name) = named(FLAGS) {
+                self.set(name, None)?;
+                continue;
+            }
+            let left = Some(letters.as_str().to_string()).filter(|left| !left.is_empty());
+            if let Some(name) = named(OPTIONAL) {
+                return self.set(name, left);
+            }
+            let name = named(VALUES).ok_or_else(|| unknown(&format!("-{letter}")))?;
+            return self.set(name, left.or_else(|| rest.next().cloned()));
+        }
+        Ok(())
+    }
+
+    /// `NAME=VALUE`, or the configuration's file.
+    fn word(&mut self, word: &str) -> Result<(), Usage> {
+        let is_name = |name: &str| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        };
+        match word.split_once('=').filter(|(name, _)| is_name(name)) {
+            Some((name, value)) => {
+                if self.variables.iter().any(|(own, _)| own == name) {
+                    return Err(Usage::Wrong(format!("parameter '{name}' multiply defined")));
+                }
+                self.variables.push((name.to_string(), value.to_string()));
+                Ok(())
+            }
+            None => self.set("file", Some(word.to_string())),
+        }
+    }
+
+    fn set(&mut self, name: &str, value: Option<String>) -> Result<(), Usage> {
+        let wrong = |text: String| Err(Usage::Wrong(text));
+        let needed = || value.clone().ok_or_else(|| Usage::Wrong(format!("'--{name}' requires an argument")));
+        match name {
+            "help" => return Err(Usage::Help),
+            "version" => return Err(Usage::Version),
+            "quit" => self.quit = true,
+            "warnings" => self.warnings = true,
+            "no-warnings" => self.warnings = false,
+            "file" | "expression" if self.file.is_some() || self.expression.is_some() => {
+                return wrong("router configuration specified twice".into());
+            }
+            "file" => self.file = Some(needed()?),
+            "expression" => self.expression = Some(needed()?),
+            "handler" => self.handlers.push(needed()?),
+            "exit-handler" if self.exit_handler.is_some() => {
+                return wrong("--exit-handler specified twice".into());
+            }
+            "exit-handler" => self.exit_handler = Some(needed()?),
+            "output" if self.output.is_some() => return wrong("output file specified twice".into()),
+            "output" => self.output = Some(needed()?),
+            "simtime" => self.simulated = Some(simulation(value.as_deref())?),
+            "burst" => match needed()?.parse() {
+                Ok(burst @ 1..=64) => self.burst = burst,
+                _ => return wrong("'--burst' takes a number from 1 to 64".into()),
+            },
+            // One thread runs everything; which of several a task belongs to is kept by the router.
+            "threads" | "affinity" | "cpu" | "no-affinity" | "no-cpu" => {}
+            _ => return wrong(format!("'--{name}' is not supported")),
+        }
+        Ok(())
+    }
+}
+
+fn unknown(option: &str) -> Usage {
+    Usage::Wrong(format!("unrecognized option '{option}'"))
+}
+
+/// When a simulation begins.
+fn simulation(seconds: Option<&str>) -> Result<u64, Usage> {
+    let Some(seconds) = seconds else { return Ok(SIMULATION_START) };
+    match seconds.parse::<f64>() {
+        Ok(seconds) if (0.0..1e10).contains(&seconds) => Ok((seconds * SECOND as f64) as u64),
+        _ => Err(Usage::Wrong("'--simtime' takes a number of seconds".into())),
+    }
+}
+
+/// The long option of this name, or the only one that begins so.
+fn complete(name: &str) -> Option<&'static str> {
+    let named = [FLAGS, VALUES, OPTIONAL].into_iter().flatten().map(|(_, long)| *long);
+    let all: Vec<&'static str> = named.chain(BARE.iter().copied()).collect();
+    if let Some(exact) = all.iter().find(|long| **long == name) {
+        return Some(exact);
+    }
+    let mut beginning = all.iter().filter(|long| long.starts_with(name));
+    beginning.next().filter(|_| beginning.next().is_none()).copied()
+}
+
+/// Whether a name matches a shell pattern of `*`, `?` and `[..]`.
+pub(super) fn glob(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, n));
+                p += 1;
+                continue;
+            }
+            Some('[') => {
+                if let Some(length) = pattern[p..].iter().position(|c| *c == ']')
+                    && pattern[p + 1..p + length].contains(&name[n])
+                {
+                    (p, n) = (p + length + 1, n + 1);
+                    continue;
+                }
+            }
+            Some(c) if *c == '?' || *c == name[n] => {
+                (p, n) = (p + 1, n + 1);
+                continue;
+            }
+            _ => {}
+        }
+        let Some((at, from)) = star else { return false };
+        (p, n, star) = (at + 1, from + 1, Some((at, from + 1)));
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, Usage> {
+        Options::parse(&line.split(' ').map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn short_options_may_be_joined() {
+        let options = parse("-qo- -h c.count A=5 --simtime file.click").unwrap();
+        assert!(options.quit);
+        assert_eq!(options.output.as_deref(), Some("-"));
+        assert_eq!(options.handlers, ["c.count"]);
+        assert_eq!(options.variables, [("A".to_string(), "5".to_string())]);
+        assert_eq!(options.simulated, Some(SIMULATION_START));
+        assert_eq!(options.file.as_deref(), Some("file.click"));
+        assert_eq!(parse("-qe Idle").unwrap().expression.as_deref(), Some("Idle"));
+    }
+
+    #[test]
+    fn wrong_ones_are_refused() {
+        for line in ["-e a -e b", "--foo", "-h", "A=1 A=2", "--burst 0", "-Z"] {
+            assert!(matches!(parse(line), Err(Usage::Wrong(_))), "{line}");
+        }
+        assert_eq!(parse("--help"), Err(Usage::Help));
+    }
+
+    #[test]
+    fn globs() {
+        assert!(glob("a*c", "abbc") && glob("*", "") && glob("?[bc]", "ab"));
+        assert!(!glob("a?", "a") && !glob("a*d", "abc") && !glob("[", "x"));
+    }
+}

@@ -1,0 +1,89 @@
+//! What the driver takes from the operating system: time, libraries, waiting.
+use ringway_click::{Registry, Router, Time};
+use ringway_click_lang::Environment;
+use ringway_host::{Wish, poll};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct Machine {
+    start: Instant,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Time for Machine {
+    fn wall(&mut self) -> u64 {
+        SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
+    }
+
+    fn steady(&mut self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+}
+
+/// Packages that are always there.
+const PACKAGES: &[&str] = &["userlevel", "click", "int64", "umultithread", "multithread", "ip6", "analysis"];
+
+/// Element classes, packages, and libraries on Click's path.
+pub struct Host<'a> {
+    registry: &'a Registry,
+}
+
+impl<'a> Host<'a> {
+    /// With these classes.
+    pub fn new(registry: &'a Registry) -> Self {
+        Self { registry }
+    }
+}
+
+impl Environment for Host<'_> {
+    fn has_class(&self, name: &str) -> bool {
+        self.registry.find(name).is_some()
+    }
+
+    fn has_package(&mut self, name: &str) -> bool {
+        PACKAGES.contains(&name) || self.registry.find(name).is_some()
+    }
+
+    fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)> {
+        let path = std::env::var("CLICKPATH").unwrap_or_default();
+        let shared =
+            path.split(':').filter(|part| !part.is_empty()).map(|part| format!("{part}/share/click"));
+        let places = std::iter::once(directory.to_string()).chain(shared);
+        for place in places {
+            for file in [name.to_string(), format!("{name}.click")] {
+                let path = Path::new(&place).join(file);
+                if path.is_file() {
+                    let text = std::fs::read(&path).map_err(|error| error.to_string());
+                    let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+                    return Some((path.to_string_lossy().into_owned(), text));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Waits for descriptors that elements asked about, at most so long, and tells them.
+pub(super) fn wait(router: &mut Router, most: Option<Duration>) {
+    let mut wishes: Vec<Wish> = Vec::new();
+    for interest in router.interests() {
+        wishes.push(Wish {
+            descriptor: interest.descriptor,
+            readable: interest.readable,
+            writable: interest.writable,
+        });
+    }
+    // A signal may have come just before: look again now and then.
+    let most = most.unwrap_or(Duration::MAX).min(Duration::from_millis(100));
+    poll(&mut wishes, most);
+    for wish in wishes.into_iter().filter(|wish| wish.readable || wish.writable) {
+        router.selected(wish.descriptor, wish.readable, wish.writable);
+    }
+}
