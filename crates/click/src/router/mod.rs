@@ -1,7 +1,6 @@
 //! A router: elements, their connections, and what runs them.
 mod build;
 mod call;
-mod flow;
 mod ports;
 mod report;
 mod run;

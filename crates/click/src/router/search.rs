@@ -3,6 +3,7 @@ use super::Router;
 use crate::notifier::Listener;
 use crate::{ElementId, Note, NoteKind, Search, Signal};
 use alloc::vec::Vec;
+use ringway_click_lang::check::Flow;
 
 impl Router {
     /// The signal of all notifiers that packets to (or from) a port depend on; `listener` is told when one wakes.
@@ -89,13 +90,14 @@ impl Router {
         let info = self.info(element);
         let (here, there) = (info.inputs.len(), info.outputs.len());
         let (here, there) = if forward { (here, there) } else { (there, here) };
+        let flow = Flow::parse(info.class.flow);
         if port >= here {
             return Vec::new();
         }
         (0..there)
             .filter(|other| {
                 let (input, output) = if forward { (port, *other) } else { (*other, port) };
-                super::flow::flows(info.class.flow, input, output)
+                flow.joins(input, output)
             })
             .collect()
     }
