@@ -3,5 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
-rustup toolchain list | grep nightly >/dev/null || rustup toolchain install nightly --profile minimal --no-self-update
+rustup toolchain list | grep nightly >/dev/null \
+  || rustup toolchain install nightly --profile minimal --no-self-update
 exec fuzz/run.sh "$@"

@@ -59,8 +59,8 @@ cd "$(dirname "$0")/.."
 complete() {
   # Read whole: in a pipe, a reader that stops early makes rustup fail.
   local targets
-  cargo --version && cargo clippy --version && cargo fmt --version && targets=$(rustup target list --installed) \
-    && [[ $targets == *x86_64-unknown-none* ]]
+  cargo --version && cargo clippy --version && cargo fmt --version \
+    && targets=$(rustup target list --installed) && [[ $targets == *x86_64-unknown-none* ]]
 }
 if ! complete >/dev/null 2>&1; then
   echo "setup: installing the Rust toolchain named in rust-toolchain.toml"

@@ -213,17 +213,19 @@ impl<'t> Burst<'t> {
     /// Copies frame `index`; returns how many bytes fitted.
     #[inline]
     pub fn copy_to(&self, index: usize, to: SpanMut<'_>) -> usize {
-        let meta = self.meta(index);
+        let Some(meta) = self.metas[..self.count].get(index) else { return 0 };
         let len = meta.len as usize;
-        if len >= HEAD && to.write_64(self.head(index)) {
+        let head = self.head(index);
+        if len < HEAD || !to.write_64(head) {
+            return to.write(&head[..len.min(HEAD)]);
+        }
+        if meta.pieces > 0 {
             let mut rest = to.split(HEAD).1;
             for piece in self.tail(index) {
                 rest = rest.split(copy(*piece, rest)).1;
             }
-            return len.min(to.len());
         }
-        let head = &self.head(index)[..len.min(HEAD)];
-        to.write(head)
+        len.min(to.len())
     }
 
     /// Reads frame `index` from its start, a part at a time.

@@ -98,25 +98,33 @@ impl Offload {
     /// Reads the little-endian wire form.
     #[inline]
     pub fn from_bytes(bytes: &[u8; 10]) -> Offload {
-        let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let [b0, b1, b2, b3, b4, b5, b6, b7, o0, o1] = *bytes;
+        let word = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
         Offload {
-            flags: bytes[0],
-            gso_type: bytes[1],
-            hdr_len: u16_at(2),
-            gso_size: u16_at(4),
-            csum_start: u16_at(6),
-            csum_offset: u16_at(8),
+            flags: word as u8,
+            gso_type: (word >> 8) as u8,
+            hdr_len: (word >> 16) as u16,
+            gso_size: (word >> 32) as u16,
+            csum_start: (word >> 48) as u16,
+            csum_offset: u16::from_le_bytes([o0, o1]),
         }
+    }
+
+    /// The wire form as two little-endian numbers: its first eight bytes, its last two. Bytes that are put into memory
+    /// one by one and then read together have a processor wait for all stores before them.
+    #[inline]
+    pub fn to_words(self) -> (u64, u16) {
+        let [flags, gso_type] = [self.flags, self.gso_type].map(u64::from);
+        let [hdr_len, gso_size, start] = [self.hdr_len, self.gso_size, self.csum_start].map(u64::from);
+        (flags | gso_type << 8 | hdr_len << 16 | gso_size << 32 | start << 48, self.csum_offset)
     }
 
     /// The little-endian wire form.
     #[inline]
     pub fn to_bytes(self) -> [u8; 10] {
-        let [h0, h1] = self.hdr_len.to_le_bytes();
-        let [g0, g1] = self.gso_size.to_le_bytes();
-        let [s0, s1] = self.csum_start.to_le_bytes();
-        let [o0, o1] = self.csum_offset.to_le_bytes();
-        [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
+        let (front, [o0, o1]) = (self.to_words().0.to_le_bytes(), self.csum_offset.to_le_bytes());
+        let [b0, b1, b2, b3, b4, b5, b6, b7] = front;
+        [b0, b1, b2, b3, b4, b5, b6, b7, o0, o1]
     }
 
     /// Whether the checksum is still to be filled.

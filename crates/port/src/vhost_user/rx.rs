@@ -187,36 +187,36 @@ impl<'a, 'b, 't> Filler<'a, 'b, 't> {
         self.which.get(frame).map_or(usize::MAX, |&index| usize::from(index))
     }
 
-    /// `virtio_net_hdr` of a frame in so many buffers; in its legacy form the last two bytes are not used.
+    /// `virtio_net_hdr` of a frame in so many buffers, as its first eight bytes and its last four; in its legacy form
+    /// the last two bytes are not used.
     #[inline]
-    fn front(&self, index: usize, buffers: u16) -> [u8; 12] {
+    fn front(&self, index: usize, buffers: u16) -> (u64, u32) {
         let offload = self.burst.meta(index).offload;
-        let mut front = [0; 12];
-        if offload != Offload::default() {
-            let offload = if self.csum { offload } else { Offload { flags: 0, ..offload } };
-            front[..Offload::LEN].copy_from_slice(&offload.to_bytes());
-        }
-        front[Offload::LEN..].copy_from_slice(&buffers.to_le_bytes());
-        front
+        let offload = if self.csum { offload } else { Offload { flags: 0, ..offload } };
+        let (front, csum_offset) = offload.to_words();
+        (front, u32::from(csum_offset) | u32::from(buffers) << 16)
     }
 }
 
 impl Fill for Filler<'_, '_, '_> {
-    #[inline]
+    #[inline(always)]
     fn whole(&mut self, frame: usize, to: SpanMut<'_>) {
         let index = self.index(frame);
-        let front = self.front(index, 1);
-        if self.header == front.len() {
-            to.write_at(0, front);
+        let (front, back) = self.front(index, 1);
+        to.write_at(0, front.to_le_bytes());
+        if self.header == 12 {
+            to.write_at(8, back.to_le_bytes());
         } else {
-            to.write(&front[..self.header]);
+            to.write_at(8, (back as u16).to_le_bytes());
         }
         self.burst.copy_to(index, to.split(self.header).1);
     }
 
     fn begin(&mut self, frame: usize, buffers: u16) {
         let index = self.index(frame);
-        self.front = self.front(index, buffers);
+        let (front, back) = self.front(index, buffers);
+        self.front[..8].copy_from_slice(&front.to_le_bytes());
+        self.front[8..].copy_from_slice(&back.to_le_bytes());
         self.written = 0;
         self.reader = Some(self.burst.reader(index));
     }

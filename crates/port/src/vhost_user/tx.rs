@@ -189,7 +189,7 @@ struct Reader {
 }
 
 impl Reader {
-    #[inline]
+    #[inline(always)]
     fn take<'t>(&mut self, parts: &[Span<'t>], burst: &mut Burst<'t>) -> Result<Verdict, Reason> {
         let [whole] = parts else { return self.take_parts(parts, burst) };
         if whole.len() < self.header {
