@@ -2,7 +2,7 @@
 
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{
-    BackendRequest, Device, Inbox, MemoryRegion, Offer, Refused, Reply, Request, Ring, Session, SharedRegion,
+    BackendRequest, Device, Inbox, Iotlb, MemoryRegion, Offer, Refused, Reply, Request, Ring, Session, SharedRegion,
     VringState,
 };
 use std::fs::File;
@@ -71,6 +71,11 @@ impl Device for Nothing {
 
     fn announce(&mut self, _address: [u8; 6]) {}
 
+    fn translate(&mut self, change: Iotlb) -> Result<bool, Refused> {
+        assert!(change.kind == Iotlb::INVALIDATE || (1..=3).contains(&change.permissions));
+        Ok(change.kind == Iotlb::INVALIDATE)
+    }
+
     fn needs_reset(&self) -> bool {
         false
     }
@@ -82,6 +87,7 @@ fn offer() -> Offer {
         | virtio::NET_CTRL_VQ
         | virtio::RING_PACKED
         | virtio::VERSION_1
+        | virtio::ACCESS_PLATFORM
         | virtio::PROTOCOL_FEATURES;
     let protocol = protocol::MQ
         | protocol::REPLY_ACK
@@ -141,12 +147,15 @@ pub fn seeds() -> Vec<Vec<u8>> {
     };
     let region = MemoryRegion { guest: 0, size: 1 << 20, user: 1 << 40, offset: 0 };
     let Ok(null) = File::open("/dev/null").map(OwnedFd::from) else { return Vec::new() };
+    let granted = Iotlb { iova: 0x1000, size: 0x1000, user: 1 << 40, permissions: 3, kind: 0 };
     let begin = vec![
         (Request::SetOwner, 0),
         (Request::GetFeatures, 0),
-        (Request::SetFeatures(offer().features), 0),
         (Request::GetProtocolFeatures, 0),
         (Request::SetProtocolFeatures(offer().protocol), 0),
+        (Request::SetFeatures(offer().features), 0),
+        (Request::IotlbMsg(Iotlb { kind: Iotlb::UPDATE, ..granted }), 0),
+        (Request::IotlbMsg(Iotlb { kind: Iotlb::INVALIDATE, ..granted }), 0),
         (Request::GetQueueNum, 0),
         (Request::GetMaxMemSlots, 0),
         (Request::AddMemReg(SharedRegion { region, fd: null }), 1),

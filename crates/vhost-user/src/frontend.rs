@@ -75,11 +75,13 @@ impl<T: Transport> Frontend<T> {
     /// Agrees with the back-end on those of `features` and `protocol` that it offers.
     pub fn negotiate(transport: T, features: u64, protocol: u64) -> Result<Frontend<T>, FrontendError> {
         let mut front = Frontend { transport, inbox: Inbox::default(), features: 0, protocol: 0 };
-        let offered = front.number(Request::GetFeatures)?;
+        let mut offered = front.number(Request::GetFeatures)?;
         if offered & virtio::PROTOCOL_FEATURES != 0 {
             let agreed = front.number(Request::GetProtocolFeatures)? & protocol;
             front.protocol = agreed;
             front.set(Request::SetProtocolFeatures(agreed))?;
+            // Some are offered only to who agreed on what they need.
+            offered = front.number(Request::GetFeatures)?;
         }
         front.set(Request::SetOwner)?;
         front.features = offered & (features | virtio::PROTOCOL_FEATURES);
@@ -168,6 +170,23 @@ impl<T: Transport> Frontend<T> {
             Reply::Number(code) => Err(FrontendError::Refused { request: number, code }),
             _ => Err(FrontendError::Mismatch { request: number }),
         }
+    }
+
+    /// Tells the back-end several things, and then waits for all acknowledgements.
+    pub fn set_all(&mut self, requests: Vec<Request>) -> Result<(), FrontendError> {
+        let numbers: Vec<u32> = requests.iter().map(Request::number).collect();
+        let acknowledged = self.protocol & protocol::REPLY_ACK != 0;
+        for request in requests {
+            self.transport.send(request.encode(acknowledged))?;
+        }
+        for request in numbers.into_iter().filter(|_| acknowledged) {
+            match self.answer(request)? {
+                Reply::Number(0) => {}
+                Reply::Number(code) => return Err(FrontendError::Refused { request, code }),
+                _ => return Err(FrontendError::Mismatch { request }),
+            }
+        }
+        Ok(())
     }
 
     fn ask(&mut self, request: Request) -> Result<Reply, FrontendError> {

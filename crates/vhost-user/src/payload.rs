@@ -109,7 +109,7 @@ pub struct Iotlb {
     pub user: u64,
     /// 1: read, 2: write, 3: both.
     pub permissions: u8,
-    /// 1: miss, 2: update, 3: invalidate, 4: access failed.
+    /// [`Iotlb::MISS`], [`Iotlb::UPDATE`], [`Iotlb::INVALIDATE`] or [`Iotlb::ACCESS_FAIL`].
     pub kind: u8,
 }
 
@@ -268,6 +268,15 @@ impl Log {
 }
 
 impl Iotlb {
+    /// A translation is asked for.
+    pub const MISS: u8 = 1;
+    /// A translation is granted.
+    pub const UPDATE: u8 = 2;
+    /// Translations are taken back.
+    pub const INVALIDATE: u8 = 3;
+    /// An access was not granted.
+    pub const ACCESS_FAIL: u8 = 4;
+
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Iotlb, CodecError> {
         let iotlb = Iotlb {
             iova: fields.u64()?,
@@ -277,7 +286,11 @@ impl Iotlb {
             kind: fields.u8()?,
         };
         fields.end(6)?;
-        if iotlb.permissions > 3 {
+        if !(Iotlb::MISS..=Iotlb::ACCESS_FAIL).contains(&iotlb.kind) {
+            return Err(fields.wrong("kind of translation"));
+        }
+        // QEMU leaves them unset where they mean nothing.
+        if iotlb.kind != Iotlb::INVALIDATE && !(1..=3).contains(&iotlb.permissions) {
             return Err(fields.wrong("set of permissions"));
         }
         Ok(iotlb)

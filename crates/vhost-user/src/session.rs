@@ -4,7 +4,7 @@ use crate::codec::CodecError;
 use crate::feature::{protocol, virtio};
 use crate::header::{Packet, name};
 use crate::inbox::Message;
-use crate::payload::{CONFIG, Config, MemoryRegion, SharedRegion, VringFd, VringState};
+use crate::payload::{CONFIG, Config, Iotlb, MemoryRegion, SharedRegion, VringFd, VringState};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::ring::{Kick, LARGEST, Ring};
@@ -56,6 +56,10 @@ pub trait Device {
     fn set_channel(&mut self, channel: OwnedFd);
     /// The guest moved here: its address is to be made known.
     fn announce(&mut self, address: [u8; 6]);
+    /// A translation of the device's addresses is granted ([`Iotlb::UPDATE`]) or taken back ([`Iotlb::INVALIDATE`]).
+    /// `true`: something was taken back, which takes effect only when every worker has ended its turn; whoever sends
+    /// the answer waits for that.
+    fn translate(&mut self, change: Iotlb) -> Result<bool, Refused>;
     /// Whether a ring broke, so that the driver must reset the device.
     fn needs_reset(&self) -> bool;
 }
@@ -123,6 +127,8 @@ pub struct Outcome {
     pub answer: Option<Packet>,
     /// What was refused, where the front-end asked to be told and so may go on.
     pub refused: Option<SessionError>,
+    /// The answer, and those after it, may be sent only when every worker has ended the turn it is in.
+    pub revoked: bool,
 }
 
 /// State of one connection.
@@ -133,6 +139,8 @@ pub struct Session {
     protocol: u64,
     status: u8,
     rings: Vec<Ring>,
+    /// The message in hand took translations back.
+    revoked: bool,
 }
 
 const STATUS_NEEDS_RESET: u8 = 0x40;
@@ -143,7 +151,7 @@ impl Session {
     /// A connection on which nothing was said.
     pub fn new(offer: Offer) -> Session {
         let rings = vec![Ring::default(); usize::from(offer.rings)];
-        Session { offer, features: 0, protocol: 0, status: 0, rings }
+        Session { offer, features: 0, protocol: 0, status: 0, rings, revoked: false }
     }
 
     /// Features that were agreed.
@@ -170,12 +178,13 @@ impl Session {
         // Looked at afterwards, since the message that agrees on acknowledgements can ask for one itself.
         let acknowledge = header.need_reply && self.protocol & protocol::REPLY_ACK != 0;
         let number = |value| Some(Reply::Number(value).encode(request));
+        let revoked = std::mem::take(&mut self.revoked);
         match result {
-            Ok((_, Some(reply))) => Ok(Outcome { answer: Some(reply.encode(request)), refused: None }),
-            Ok((false, None)) if acknowledge => Ok(Outcome { answer: number(0), refused: None }),
-            Ok((_, None)) => Ok(Outcome::default()),
+            Ok((_, Some(reply))) => Ok(Outcome { answer: Some(reply.encode(request)), refused: None, revoked }),
+            Ok((false, None)) if acknowledge => Ok(Outcome { answer: number(0), refused: None, revoked }),
+            Ok((_, None)) => Ok(Outcome { revoked, ..Outcome::default() }),
             Err(error) if acknowledge && error.is_refusal() => {
-                Ok(Outcome { answer: number(1), refused: Some(error) })
+                Ok(Outcome { answer: number(1), refused: Some(error), revoked })
             }
             Err(error) => Err(error),
         }
@@ -197,7 +206,7 @@ impl Session {
         self.agreed(&message)?;
         let refused = |reason| SessionError::Refused { request, reason };
         match message {
-            Request::GetFeatures => return Ok(Some(Reply::Number(self.offer.features))),
+            Request::GetFeatures => return Ok(Some(Reply::Number(self.offered()))),
             Request::GetProtocolFeatures => return Ok(Some(Reply::Number(self.offer.protocol))),
             Request::GetQueueNum => return Ok(Some(Reply::Number(self.offer.queues.into()))),
             Request::GetMaxMemSlots => return Ok(Some(Reply::Number(self.offer.slots.into()))),
@@ -218,6 +227,7 @@ impl Session {
             Request::AddMemReg(region) => device.add_region(region).map_err(refused)?,
             Request::RemMemReg(region) => device.remove_region(region).map_err(refused)?,
             Request::SetBackendReqFd(channel) => device.set_channel(channel),
+            Request::IotlbMsg(change) => self.revoked = translate(change, device).map_err(refused)?,
             Request::SendRarp(address) => device.announce(address),
             Request::NetSetMtu(mtu) => {
                 let mtu = Some(mtu).filter(|mtu| MTU.contains(mtu)).and_then(|mtu| mtu.try_into().ok());
@@ -230,6 +240,15 @@ impl Session {
             message => self.vring(request, message, device)?,
         }
         Ok(None)
+    }
+
+    /// What is offered. An IOMMU needs a channel on which translations are asked for, and acknowledgements; and a
+    /// front-end that has neither, such as User-Mode Linux's, would have its guest's driver agree to one though nobody
+    /// translates.
+    fn offered(&self) -> u64 {
+        let needs = protocol::BACKEND_REQ | protocol::REPLY_ACK;
+        let agreed = self.protocol & needs == needs;
+        self.offer.features & if agreed { u64::MAX } else { !virtio::ACCESS_PLATFORM }
     }
 
     /// Refuses a message whose feature was not agreed.
@@ -355,7 +374,7 @@ impl Session {
         features: u64,
         device: &mut impl Device,
     ) -> Result<(), SessionError> {
-        let offered = self.offer.features;
+        let offered = self.offered();
         if features & !offered != 0 {
             return Err(SessionError::Features { got: features, offered });
         }
@@ -422,6 +441,13 @@ impl Session {
         let result = if ring.running { device.update(index, &view) } else { device.start(index, &view) };
         ring.running = ring.running || result.is_ok();
         result.map_err(|reason| SessionError::Refused { request, reason })
+    }
+}
+
+fn translate(change: Iotlb, device: &mut impl Device) -> Result<bool, Refused> {
+    match change.kind {
+        Iotlb::UPDATE | Iotlb::INVALIDATE => device.translate(change),
+        _ => Err(Refused("only a back-end misses translations".into())),
     }
 }
 

@@ -8,7 +8,11 @@ use ringway_vhost_user::*;
 use std::os::fd::OwnedFd;
 
 const OFFER: Offer = Offer {
-    features: virtio::VERSION_1 | virtio::RING_PACKED | virtio::PROTOCOL_FEATURES | virtio::NET_MRG_RXBUF,
+    features: virtio::VERSION_1
+        | virtio::RING_PACKED
+        | virtio::PROTOCOL_FEATURES
+        | virtio::NET_MRG_RXBUF
+        | virtio::ACCESS_PLATFORM,
     protocol: protocol::MQ
         | protocol::REPLY_ACK
         | protocol::MTU
@@ -88,6 +92,14 @@ impl Device for Recorder {
 
     fn announce(&mut self, _address: [u8; 6]) {
         self.log.push("announce".into());
+    }
+
+    fn translate(&mut self, change: Iotlb) -> Result<bool, Refused> {
+        if change.size == 0 && change.kind == Iotlb::UPDATE {
+            return Err(Refused("no bytes".into()));
+        }
+        self.note(format!("translate {} {:#x}", change.kind, change.iova))?;
+        Ok(change.kind == Iotlb::INVALIDATE)
     }
 
     fn needs_reset(&self) -> bool {
@@ -189,13 +201,15 @@ const MODERN: u64 = virtio::VERSION_1 | virtio::PROTOCOL_FEATURES;
 fn qemu_7_2_starts_up() {
     let mut qemu = Connection::new();
     for index in 0..2 {
-        assert_eq!(qemu.number(Request::GetFeatures), OFFER.features);
+        let first = if index == 0 { OFFER.features & !virtio::ACCESS_PLATFORM } else { OFFER.features };
+        assert_eq!(qemu.number(Request::GetFeatures), first);
         assert_eq!(qemu.number(Request::GetProtocolFeatures), OFFER.protocol);
         qemu.send(Request::SetProtocolFeatures(OFFER.protocol)).unwrap();
         assert_eq!(qemu.number(Request::GetQueueNum), 1);
         assert_eq!(qemu.number(Request::GetMaxMemSlots), 509);
         assert_eq!(qemu.acknowledged(Request::SetBackendReqFd(null())), 0);
         qemu.send(Request::SetOwner).unwrap();
+        assert_eq!(qemu.number(Request::GetFeatures), OFFER.features);
         qemu.send(Request::SetVringCall(fd(index))).unwrap();
         qemu.send(Request::SetVringErr(fd(index))).unwrap();
     }
@@ -466,4 +480,47 @@ proptest! {
         }
         prop_assert_eq!(running, [false; 2]);
     }
+}
+
+#[test]
+fn an_iommu_is_offered_to_who_can_be_asked_for_translations() {
+    let mut connection = Connection::new();
+    let offered = |connection: &mut Connection| match connection.send(Request::GetFeatures).unwrap() {
+        Some(Reply::Number(features)) => features & virtio::ACCESS_PLATFORM != 0,
+        other => panic!("{other:?}"),
+    };
+    assert!(!offered(&mut connection));
+    connection.send(Request::SetProtocolFeatures(protocol::BACKEND_REQ)).unwrap();
+    assert!(!offered(&mut connection));
+    let early = connection.send(Request::SetFeatures(virtio::ACCESS_PLATFORM));
+    assert!(matches!(early, Err(SessionError::Features { .. })));
+    connection.send(Request::SetProtocolFeatures(protocol::BACKEND_REQ | protocol::REPLY_ACK)).unwrap();
+    assert!(offered(&mut connection));
+    connection.send(Request::SetFeatures(virtio::ACCESS_PLATFORM | virtio::VERSION_1)).unwrap();
+}
+
+#[test]
+fn translations_come_and_go_and_the_answer_says_when_they_are_gone() {
+    let channel = protocol::BACKEND_REQ | protocol::REPLY_ACK;
+    let mut connection = Connection::agreed(virtio::ACCESS_PLATFORM | virtio::VERSION_1, channel);
+    connection.device.take();
+    let Connection { session, device } = &mut connection;
+    let mut say = |kind, size, permissions| {
+        let change = Iotlb { iova: 0x1000, size, user: 0x2000, permissions, kind };
+        let bytes = Request::IotlbMsg(change).encode(true).bytes;
+        let header = Header::decode(bytes[..12].try_into().unwrap()).unwrap();
+        let message = Message { header, payload: bytes[12..].to_vec(), fds: Vec::new() };
+        session.handle(message, device)
+    };
+    let done = say(Iotlb::UPDATE, 4096, 3).unwrap();
+    assert!(done.answer.is_some() && !done.revoked && done.refused.is_none());
+    // QEMU leaves the permissions of an invalidation unset.
+    let gone = say(Iotlb::INVALIDATE, 4096, 0xaa).unwrap();
+    assert!(gone.answer.is_some() && gone.revoked);
+    assert!(say(Iotlb::UPDATE, 0, 3).unwrap().refused.is_some());
+    assert!(say(Iotlb::MISS, 4096, 1).unwrap().refused.is_some());
+    assert!(say(Iotlb::ACCESS_FAIL, 4096, 1).unwrap().refused.is_some());
+    assert!(say(Iotlb::UPDATE, 4096, 0).is_err() && say(0, 4096, 3).is_err());
+    assert!(say(5, 4096, 3).is_err() && say(Iotlb::UPDATE, 4096, 4).is_err());
+    assert_eq!(connection.device.take(), ["translate 2 0x1000", "translate 3 0x1000"]);
 }

@@ -2,6 +2,7 @@
 
 use crate::chain::{CHAIN, Chain, Piece, Sink};
 use crate::error::QueueError;
+use crate::foresight::foresee;
 use crate::format::{Cursor, End, Format, Head, Used};
 use crate::layout::Ring;
 use crate::signals::Signals;
@@ -117,6 +118,9 @@ impl RxDevice {
     ) -> (usize, Result<(), QueueError>) {
         (self.frames, self.put, self.buffers, self.pieces) = (0, 0, 0, 0);
         let result = with!(*ring, ring => self.reserve_in(ring, translate, demand, lens));
+        if result == Err(QueueError::Miss) {
+            foresee(ring, self.at, true, BATCH, translate);
+        }
         (self.frames, result)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::chain::{CHAIN, Chain, Piece, Sink};
 use crate::error::QueueError;
+use crate::foresight::foresee;
 use crate::format::{Cursor, End, Format, Head, Used};
 use crate::layout::Ring;
 use crate::signals::Signals;
@@ -80,7 +81,12 @@ impl TxDevice {
         max: usize,
         mut each: impl FnMut(&[Span<'t>]) -> Verdict,
     ) -> Result<(), QueueError> {
-        with!(*ring, ring => self.peek_in(ring, translate, max, &mut each))
+        let result = with!(*ring, ring => self.peek_in(ring, translate, max, &mut each));
+        if result == Err(QueueError::Miss) {
+            // So that all that is missing for a burst is asked for at once.
+            foresee(ring, self.at, false, max.min(BATCH), translate);
+        }
+        result
     }
 
     #[inline]

@@ -1,0 +1,56 @@
+//! Looking at buffers before they are used, so that their addresses are known when they are.
+
+use crate::chain::{CHAIN, Chain, Piece, Sink};
+use crate::error::QueueError;
+use crate::format::{Cursor, Format};
+use crate::layout::Ring;
+use crate::tx::with;
+use ringway_mem::Translate;
+
+/// Has `translate` want every address of up to `most` chains that are available from `at` on, `write`: for writing.
+/// Returns behind the last that was looked at. Nothing is taken off the ring, and what breaks its rules is left for
+/// whoever does that.
+pub fn foresee<'t, T: Translate<'t>>(
+    ring: &Ring<'t>,
+    at: Cursor,
+    write: bool,
+    most: usize,
+    translate: &mut T,
+) -> Cursor {
+    with!(*ring, ring => foresee_in(ring, at, write, most, translate))
+}
+
+fn foresee_in<'t, F: Format<'t>, T: Translate<'t>>(
+    ring: F,
+    mut at: Cursor,
+    write: bool,
+    most: usize,
+    translate: &mut T,
+) -> Cursor {
+    let mut pieces = [Piece::default(); CHAIN];
+    for _ in 0..most {
+        let mut sink = Sink::new(&mut pieces);
+        let found = ring.chain(&mut at, write, translate, &mut sink);
+        let count = sink.count;
+        match found {
+            Ok(Some(_)) => {
+                pieces[..count].iter().for_each(|piece| translate.want(piece.address, piece.len, write));
+            }
+            // A table, which is alone in its descriptor; what it holds is wanted when it is known itself.
+            Err(QueueError::Miss) => ring.pass(&mut at, Chain { id: 0, slots: 1 }),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    at
+}
+
+/// Whether something is available from `at` on.
+pub fn is_available(ring: &Ring<'_>, at: Cursor) -> bool {
+    with!(ring, ring => ring.pending(at))
+}
+
+/// Asks the driver to kick for what it makes available from `at` on. [`is_available`] is to be asked after a full
+/// barrier that follows.
+pub fn ask_kick(ring: &Ring<'_>, at: Cursor) {
+    with!(ring, ring => ring.set_flag(at, true));
+}
