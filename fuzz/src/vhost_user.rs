@@ -2,8 +2,8 @@
 
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{
-    BackendRequest, Device, Inbox, Iotlb, MemoryRegion, Offer, Refused, Reply, Request, Ring, Session, SharedRegion,
-    VringState,
+    BackendRequest, Device, Inbox, Iotlb, MemoryRegion, Offer, Refused, Reply, Request, Ring, Session,
+    SharedRegion, VringState,
 };
 use std::fs::File;
 use std::os::fd::OwnedFd;

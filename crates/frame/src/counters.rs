@@ -75,11 +75,21 @@ pub struct Counters {
     pub tx_drops: [AtomicU64; 12],
     /// Frames for this queue that were dropped, by [`Reason`].
     pub rx_drops: [AtomicU64; 12],
+    /// Addresses that the guest's IOMMU was known to grant. These four are added to by several threads.
+    pub iotlb_hits: AtomicU64,
+    /// Addresses that had to be asked for.
+    pub iotlb_misses: AtomicU64,
+    /// Times that the front-end took something back.
+    pub iotlb_invalidations: AtomicU64,
+    /// Accesses that the guest's IOMMU refused.
+    pub iotlb_faults: AtomicU64,
+    /// Not used yet.
+    pub spare: [AtomicU64; 12],
 }
 
 const _: () = assert!(Reason::ALL.len() == 12);
 // No padding: every byte is a word of a counter.
-const _: () = assert!(size_of::<Counters>() == (8 + 12 + 12) * 8);
+const _: () = assert!(size_of::<Counters>() == (8 + 12 + 12 + 4 + 12) * 8);
 
 /// Adds to a counter that this thread alone writes: no locked instruction.
 #[inline]

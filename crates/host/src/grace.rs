@@ -72,6 +72,18 @@ pub fn reclaim<T>(retired: Retired<T>) -> Arc<T> {
     unsafe { retired.into_inner() }
 }
 
+/// Waits as [`reclaim`] does, once for all of them, and lets them go.
+pub fn reclaim_all<T>(retired: Vec<Retired<T>>) {
+    if retired.is_empty() {
+        return;
+    }
+    grace();
+    for one in retired {
+        // SAFETY: since the replacement every thread ran a barrier, and the turns then under way have passed.
+        drop(unsafe { one.into_inner() });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,11 +25,12 @@ pub fn send_with(
 }
 
 /// Sends bytes without waiting, on a socket or a pipe, which some front-ends give in a socket's place: a
-/// message whose reader doesn't read is lost.
-pub fn try_write(to: impl AsFd, bytes: &[u8]) {
+/// message whose reader doesn't read is lost. Returns how many bytes went.
+pub fn try_write(to: impl AsFd, bytes: &[u8]) -> usize {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    if let Err(Errno::NOTSOCK) = send(to.as_fd(), bytes, &[], flags) {
-        let _ = crate::signal::write_pipe(to.as_fd(), bytes);
+    match send(to.as_fd(), bytes, &[], flags) {
+        Err(Errno::NOTSOCK) => crate::signal::write_pipe(to.as_fd(), bytes).unwrap_or(0),
+        sent => sent.unwrap_or(0),
     }
 }
 
@@ -37,9 +38,9 @@ pub fn try_write(to: impl AsFd, bytes: &[u8]) {
 /// [`std::os::unix::net::UnixStream::pair`] have none, and one of every two that met by a listening socket
 /// has.
 pub fn has_name(socket: impl AsFd) -> bool {
-    let has_name = |name: rustix::net::SocketAddrAny| {
-        rustix::net::SocketAddrUnix::try_from(name).map_or(true, |name| !name.is_unnamed())
-    };
+    // An address without a name ends behind its family (unix(7)).
+    let has_name =
+        |name: rustix::net::SocketAddrAny| name.addr_len() as usize > size_of::<libc::sa_family_t>();
     let socket = socket.as_fd();
     rustix::net::getsockname(socket).map_or(true, has_name)
         || rustix::net::getpeername(socket).is_ok_and(|name| name.is_some_and(has_name))
@@ -145,6 +146,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_has_no_names_and_who_listened_has_one() {
+        let (one, other) = UnixStream::pair().unwrap();
+        assert!(!has_name(&one) && !has_name(&other));
+        let path = std::env::temp_dir().join(format!("ringway-name-{}", std::process::id()));
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let theirs = UnixStream::connect(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (ours, _) = listener.accept().unwrap();
+        assert!(has_name(&ours) && has_name(&theirs));
+    }
+
+    #[test]
     fn descriptors_come_with_their_bytes_and_surplus_ones_are_closed() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         assert!(try_receive_with(ours.as_fd(), &mut [0; 8], 4).unwrap().is_none());
@@ -163,12 +176,12 @@ mod tests {
         use std::io::Read;
         let (mut reader, writer) = std::io::pipe().unwrap();
         crate::set_nonblocking(writer.as_fd()).unwrap();
-        try_write(&writer, b"abc");
+        assert_eq!(try_write(&writer, b"abc"), 3);
         let mut bytes = [0; 8];
         assert_eq!(reader.read(&mut bytes).unwrap(), 3);
         assert_eq!(&bytes[..3], b"abc");
-        (0..100).for_each(|_| try_write(&writer, &[0; 4096]));
+        (0..100).for_each(|_| _ = try_write(&writer, &[0; 4096]));
         drop(reader);
-        try_write(&writer, b"abc");
+        assert_eq!(try_write(&writer, b"abc"), 0);
     }
 }

@@ -24,6 +24,12 @@ pub trait Translate<'t> {
     /// These bytes will be read or written next: what is not known of them is to be asked for, together with what
     /// was found missing before.
     fn want(&mut self, _address: u64, _len: u32, _write: bool) {}
+
+    /// Whether what is known of these bytes is enough to read or write all of them, so that none is found missing when
+    /// it is too late to wait.
+    fn knows(&mut self, _address: u64, _len: u32, _write: bool) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
 /// Guest-physical addresses: no IOMMU.

@@ -180,7 +180,9 @@ impl Session {
         let number = |value| Some(Reply::Number(value).encode(request));
         let revoked = std::mem::take(&mut self.revoked);
         match result {
-            Ok((_, Some(reply))) => Ok(Outcome { answer: Some(reply.encode(request)), refused: None, revoked }),
+            Ok((_, Some(reply))) => {
+                Ok(Outcome { answer: Some(reply.encode(request)), refused: None, revoked })
+            }
             Ok((false, None)) if acknowledge => Ok(Outcome { answer: number(0), refused: None, revoked }),
             Ok((_, None)) => Ok(Outcome { revoked, ..Outcome::default() }),
             Err(error) if acknowledge && error.is_refusal() => {

@@ -188,6 +188,9 @@ impl RxDevice {
         let places = &mut self.buffer[self.buffers..];
         for (head, place) in self.heads[..count].iter().zip(places) {
             let span = translate.write(head.address, head.len)?;
+            if span.len() < head.len as usize {
+                translate.knows(head.address, head.len, true)?;
+            }
             span.prefetch_write();
             span.split(64).1.prefetch_write();
             let chain = Chain { id: head.id, slots: 1 };
@@ -218,6 +221,9 @@ impl RxDevice {
         let Some(chain) = ring.chain(at, true, translate, &mut sink)? else { return Ok(false) };
         let room = u32::try_from(sink.bytes).unwrap_or(u32::MAX);
         let pieces = sink.count;
+        for piece in &self.piece[first..first + pieces] {
+            translate.knows(piece.address, piece.len, true)?;
+        }
         self.buffer[self.buffers] =
             Buffer { address: 0, room, chain, first: first as u16, pieces: pieces as u16 };
         self.buffers += 1;

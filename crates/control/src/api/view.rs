@@ -125,6 +125,18 @@ pub struct Counts {
     pub tx_drops: BTreeMap<String, u64>,
     /// Frames for this queue that were dropped, by reason.
     pub rx_drops: BTreeMap<String, u64>,
+    /// Addresses that the guest's IOMMU was known to grant.
+    #[serde(default)]
+    pub iotlb_hits: u64,
+    /// Addresses that had to be asked for.
+    #[serde(default)]
+    pub iotlb_misses: u64,
+    /// Times that grants were taken back.
+    #[serde(default)]
+    pub iotlb_invalidations: u64,
+    /// Accesses that the guest's IOMMU refused.
+    #[serde(default)]
+    pub iotlb_faults: u64,
 }
 
 impl Counts {
@@ -143,6 +155,10 @@ impl Counts {
         self.interrupts += other.interrupts;
         self.bursts += other.bursts;
         self.faults += other.faults;
+        self.iotlb_hits += other.iotlb_hits;
+        self.iotlb_misses += other.iotlb_misses;
+        self.iotlb_invalidations += other.iotlb_invalidations;
+        self.iotlb_faults += other.iotlb_faults;
         for (reason, count) in &other.tx_drops {
             *self.tx_drops.entry(reason.clone()).or_default() += count;
         }

@@ -124,7 +124,8 @@ impl Engine {
 /// The words of an entry of the counters page by name.
 fn counts(words: &[u64; Counters::WORDS]) -> Counts {
     let [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, drops @ ..] = words;
-    let (tx, rx) = drops.split_at(Reason::ALL.len());
+    let (tx, rest) = drops.split_at(Reason::ALL.len());
+    let (rx, iotlb) = rest.split_at(Reason::ALL.len());
     let named = |counts: &[u64]| {
         let pairs = Reason::ALL.iter().zip(counts).filter(|(_, count)| **count > 0);
         pairs.map(|(reason, count)| (reason.name().to_string(), *count)).collect()
@@ -140,6 +141,10 @@ fn counts(words: &[u64; Counters::WORDS]) -> Counts {
         faults: *faults,
         tx_drops: named(tx),
         rx_drops: named(rx),
+        iotlb_hits: iotlb[0],
+        iotlb_misses: iotlb[1],
+        iotlb_invalidations: iotlb[2],
+        iotlb_faults: iotlb[3],
     }
 }
 
@@ -154,16 +159,21 @@ mod tests {
         let counters = Counters::default();
         add(&counters.rx_bytes, 1500);
         add(&counters.faults, 2);
+        add(&counters.iotlb_misses, 5);
+        add(&counters.iotlb_faults, 6);
         counters.drop_tx(Reason::Short, 3);
         counters.drop_rx(Reason::BadSource, 4);
         let Counters { tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, .. } =
             &counters;
         let head = [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults];
-        let all = head.into_iter().chain(&counters.tx_drops).chain(&counters.rx_drops);
+        let Counters { iotlb_hits, iotlb_misses, iotlb_invalidations, iotlb_faults, .. } = &counters;
+        let tail = [iotlb_hits, iotlb_misses, iotlb_invalidations, iotlb_faults];
+        let all = head.into_iter().chain(&counters.tx_drops).chain(&counters.rx_drops).chain(tail);
         let mut words = [0; Counters::WORDS];
         words.iter_mut().zip(all).for_each(|(word, counter)| *word = counter.load(Relaxed));
         let counts = counts(&words);
         assert_eq!((counts.rx_bytes, counts.faults, counts.drops()), (1500, 2, 7));
+        assert_eq!((counts.iotlb_hits, counts.iotlb_misses, counts.iotlb_faults), (0, 5, 6));
         assert_eq!(counts.tx_drops, BTreeMap::from([("short".to_string(), 3)]));
         assert_eq!(counts.rx_drops, BTreeMap::from([("bad-source".to_string(), 4)]));
     }

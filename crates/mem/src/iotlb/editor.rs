@@ -69,6 +69,22 @@ impl Editor {
         Editor { shared, map, most: most.max(1), random, retired: Vec::new() }
     }
 
+    /// The same grants in other memory, as far as their addresses of the front-end's lie in it. They are as many.
+    pub fn moved(&self, memory: Arc<Memory>) -> Editor {
+        let mut moved = Editor::new(memory, self.most);
+        let mut map = Map::default();
+        for entry in self.map.overlapping(0, u64::MAX) {
+            let Some(region) = self.shared.memory.regions().get(usize::from(entry.region)) else { continue };
+            let len = (entry.last - entry.first).saturating_add(1);
+            let found = moved.shared.memory.locate_user(region.user.saturating_add(entry.offset), len);
+            if let Some((region, offset)) = found {
+                map = map.replaced(entry.first, entry.last, Some(Entry { region, offset, ..*entry }));
+            }
+        }
+        moved.publish(map);
+        moved
+    }
+
     /// What workers look up.
     pub fn shared(&self) -> &Arc<Iotlb> {
         &self.shared
@@ -198,6 +214,11 @@ impl Editor {
     /// Whether `access` to `iova` is granted; `None` where nothing is known of it.
     pub fn grants(&self, iova: u64, access: Access) -> Option<bool> {
         self.map.get(iova).map(|entry| entry.access.covers(access))
+    }
+
+    /// Has queues that lack something look again, as if more were granted.
+    pub fn stir(&self) {
+        self.shared.version.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Former maps, to be reclaimed.

@@ -112,9 +112,6 @@ impl Lookaside {
     #[cold]
     fn note(&mut self, iova: u64, access: Access) {
         let missed = Missed { iova, access };
-        if self.missed[..self.misses].last() == Some(&missed) {
-            return;
-        }
         // Attack: a buffer of 4 GB of which nothing is granted. What finds no room is noted when it is met again.
         if let Some(place) = self.missed.get_mut(self.misses) {
             *place = missed;
@@ -208,6 +205,12 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
     #[inline]
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
         self.find(address, len, Access::WRITE)
+    }
+
+    fn knows(&mut self, address: u64, len: u32, write: bool) -> Result<(), Fault> {
+        let before = self.aside.misses;
+        self.want(address, len, write);
+        if self.aside.misses == before && before < MISSED { Ok(()) } else { Err(Fault::Miss) }
     }
 
     #[cold]

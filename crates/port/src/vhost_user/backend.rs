@@ -6,9 +6,7 @@ use crate::{Doorbell, Queue};
 use ringway_frame::{CountersRef, add};
 use ringway_host::{Clock, Closer, HostError, Sort};
 use ringway_vhost_user::feature::protocol;
-use ringway_vhost_user::{
-    BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Packet, Session, SessionError,
-};
+use ringway_vhost_user::{BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Session, SessionError};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -166,6 +164,8 @@ impl Backend {
         self.device.hear();
         let clock = Clock::new();
         let until = clock.now().saturating_add(SHARE);
+        // Answers that say that something is used no more, and those behind them.
+        let (mut held, mut revoked) = (Vec::new(), false);
         for _ in 0..2 * MESSAGES {
             let received = ringway_host::try_receive_with(stream.as_fd(), inbox.space(), DESCRIPTORS);
             let (count, fds) = match received {
@@ -193,14 +193,22 @@ impl Backend {
             }
             let Some(message) = message else { continue };
             let outcome = session.handle(message, &mut self.device)?;
-            if let Some(answer) = outcome.answer {
-                send(stream, &answer)?;
+            revoked |= outcome.revoked;
+            match outcome.answer {
+                Some(answer) if revoked => held.extend_from_slice(&answer.bytes),
+                Some(answer) => send(stream, &answer.bytes)?,
+                None => {}
             }
             self.refused = outcome.refused.or(self.refused.take());
             if clock.now() >= until {
                 break;
             }
         }
+        if revoked {
+            self.device.revoke();
+            send(stream, &held)?;
+        }
+        self.device.look_around();
         self.device.empty_channel();
         self.device.serve_control(&self.counters);
         if self.device.take_news() {
@@ -242,6 +250,12 @@ impl Backend {
         self.device.receiving()
     }
 
+    /// Asks again for all that was not answered, as after a while.
+    #[cfg(test)]
+    pub(super) fn remind(&mut self) {
+        self.device.remind(u64::MAX);
+    }
+
     /// What was agreed with the front-end, for people: `packed mrg-rxbuf csum`.
     pub fn detail(&self) -> String {
         self.connection
@@ -268,9 +282,9 @@ impl Drop for Backend {
 }
 
 /// Sends an answer, which the socket's buffer has room for if the front-end reads its answers at all.
-fn send(stream: &mut UnixStream, answer: &Packet) -> Result<(), BackendError> {
-    match stream.write(&answer.bytes) {
-        Ok(count) if count == answer.bytes.len() => Ok(()),
+fn send(stream: &mut UnixStream, answer: &[u8]) -> Result<(), BackendError> {
+    match stream.write(answer) {
+        Ok(count) if count == answer.len() => Ok(()),
         // Attack: answers that pile up because nobody reads them.
         Ok(_) => Err(BackendError::Deaf),
         Err(error) => match error.kind() {

@@ -2,7 +2,8 @@
 
 use super::vring::Vring;
 use ringway_frame::Counters;
-use ringway_mem::{Direct, Hint};
+use ringway_mem::iotlb::{Editor, Lookaside, Lookup};
+use ringway_mem::{Direct, Hint, Translate};
 use ringway_ring::{Notifier, Policy};
 use ringway_virtq::{CommandDevice, QueueError, Ring};
 
@@ -77,6 +78,8 @@ pub(super) struct Control {
     device: CommandDevice,
     notifier: Notifier,
     hint: Hint,
+    /// Of the guest's IOMMU, if it has one.
+    pub(super) aside: Lookaside,
 }
 
 impl Control {
@@ -89,16 +92,27 @@ impl Control {
             device: CommandDevice::new(at, used),
             notifier: Notifier::new(policy),
             hint: Hint::default(),
+            aside: Lookaside::default(),
             vring,
         }
     }
 
-    /// Answers the commands that are there. `true`: there may be more.
-    pub(super) fn serve(&mut self, settings: &mut Settings, most: u16, counters: &Counters) -> bool {
-        let Control { vring, device, notifier, hint } = self;
+    /// Answers the commands that are there. `true`: there may be more. `editor`: of the guest's IOMMU, if it has one.
+    pub(super) fn serve(
+        &mut self,
+        settings: &mut Settings,
+        most: u16,
+        counters: &Counters,
+        editor: Option<&Editor>,
+    ) -> bool {
+        let Control { vring, device, notifier, hint, aside } = self;
         let Some(ring) = vring.ring().filter(|_| vring.enabled && !vring.is_broken()) else { return false };
         for _ in 0..COMMANDS {
-            match answer(vring, &ring, device, hint, settings, most) {
+            let answered = match editor {
+                None => answer(&ring, device, &mut Direct::new(vring.memory(), hint), settings, most),
+                Some(editor) => answer(&ring, device, &mut Lookup::of(editor, aside), settings, most),
+            };
+            match answered {
                 Ok(true) => {
                     vring.note(device.position());
                     notifier.published(0, &mut vring.view(&ring, device, counters));
@@ -117,18 +131,16 @@ impl Control {
 }
 
 /// Answers one command. `false`: there is none.
-fn answer(
-    vring: &Vring,
-    ring: &Ring<'_>,
+fn answer<'t, T: Translate<'t>>(
+    ring: &Ring<'t>,
     device: &mut CommandDevice,
-    hint: &mut Hint,
+    translate: &mut T,
     settings: &mut Settings,
     most: u16,
 ) -> Result<bool, QueueError> {
     let mut command = [0; COMMAND];
-    let mut direct = Direct::new(vring.memory(), hint);
-    let Some(len) = device.take(ring, &mut direct, &mut command)? else { return Ok(false) };
+    let Some(len) = device.take(ring, translate, &mut command)? else { return Ok(false) };
     let said = if len < 2 { ERR } else { settings.obey(most, command, len) };
-    device.answer(ring, &mut direct, &[said])?;
+    device.answer(ring, translate, &[said])?;
     Ok(true)
 }

@@ -1,6 +1,9 @@
 //! What a session does to a guest's memory and rings.
 
+mod granted;
+
 use super::control::{Control, Settings};
+use super::iommu::{Bell, Board, Iommu};
 use super::rarp::Rarp;
 use super::rx::VringRx;
 use super::tx::VringTx;
@@ -8,10 +11,11 @@ use super::vring::{Vring, VringError, VringState};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
-use ringway_host::{Account, Epoll, HostError, Sort};
+use ringway_host::{Account, Epoll, EventFd, HostError, Sort};
+use ringway_mem::iotlb::Lookaside;
 use ringway_mem::{Memory, Published, Region};
 use ringway_vhost_user::feature::virtio;
-use ringway_vhost_user::{Device, Kick, MemoryRegion, Offer, Packet, Refused, Ring, SharedRegion};
+use ringway_vhost_user::{Device, Iotlb, Kick, MemoryRegion, Offer, Packet, Refused, Ring, SharedRegion};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -20,15 +24,28 @@ const DESC_F_USED: u16 = 1 << 15;
 /// What the session's thread waits for.
 const SOCKET: u64 = 0;
 const KICK: u64 = 1;
+const BELL: u64 = 2;
+/// Kicks of rings that receive, by their index.
+const RECEIVES: u64 = 16;
 /// Reads of the channel at one time.
 const CHANNEL: usize = 16;
 
 /// One ring: what workers see of it, and what the front-end said.
 struct Slot {
     published: Arc<Published<Option<Vring>>>,
+    /// The same, for ourselves.
+    described: Arc<Option<Vring>>,
     state: Arc<VringState>,
     /// While it runs.
     ring: Option<Ring>,
+    /// It runs, but its guest's IOMMU has not granted its place.
+    is_waiting: bool,
+    /// It was not yet read where it starts.
+    is_fresh: bool,
+    /// What its queue lacks.
+    board: Arc<Board>,
+    /// Its kicks, while we hear them ourselves.
+    kick: Option<Arc<OwnedFd>>,
 }
 
 /// A region and what is mapped for it.
@@ -66,6 +83,18 @@ pub(super) struct Guest {
     ears: Option<Epoll>,
     /// The control queue's kicks among them.
     kick: Option<Arc<OwnedFd>>,
+    counters: Vec<CountersRef>,
+    /// While its features say that there is one.
+    iommu: Option<Iommu>,
+    /// Workers ring it when they lack a translation.
+    bell: Bell,
+    aside: Option<Box<Lookaside>>,
+    /// Receiving rings whose kicks were heard.
+    heard: Vec<usize>,
+    /// More was granted since the rings were last looked at.
+    stirred: bool,
+    /// So much was taken back that posted buffers are to be looked at again.
+    ahead: bool,
 }
 
 impl Guest {
@@ -75,13 +104,19 @@ impl Guest {
         doorbells: Vec<Arc<dyn Doorbell>>,
         counters: Vec<CountersRef>,
     ) -> (Guest, Vec<Queue>) {
+        let bell = Bell::default();
         let slot = |_| Slot {
             published: Arc::new(Published::new(Arc::new(None))),
+            described: Arc::new(None),
             state: Arc::new(VringState::default()),
             ring: None,
+            is_waiting: false,
+            is_fresh: false,
+            board: Arc::new(Board::new(bell.clone())),
+            kick: None,
         };
         let slots: Vec<Slot> = (0..offer.rings).map(slot).collect();
-        let pairs = slots.as_chunks().0.iter().zip(counters).map(|([rx, tx], counters)| Queue {
+        let pairs = slots.as_chunks().0.iter().zip(counters.clone()).map(|([rx, tx], counters)| Queue {
             rx: Box::new(VringRx::new(rx.published.clone(), counters.clone())),
             tx: Box::new(VringTx::new(tx.published.clone(), counters)),
         });
@@ -103,6 +138,13 @@ impl Guest {
             news: false,
             ears: None,
             kick: None,
+            counters,
+            iommu: None,
+            bell,
+            aside: None,
+            heard: Vec::new(),
+            stirred: false,
+            ahead: false,
         };
         (guest, queues)
     }
@@ -111,6 +153,12 @@ impl Guest {
     pub(super) fn attend(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
         let ears = Epoll::new()?;
         ears.add_level(socket, SOCKET)?;
+        if self.bell.get().is_none() {
+            let _ = self.bell.set(EventFd::new()?);
+        }
+        if let Some(bell) = self.bell.get() {
+            ears.add_level(bell.as_fd(), BELL)?;
+        }
         self.ears = Some(ears);
         Ok(())
     }
@@ -128,21 +176,23 @@ impl Guest {
         self.channel = None;
         (self.mtu, self.rarp, self.news) = (None, None, false);
         (self.ears, self.kick) = (None, None);
+        (self.iommu, self.aside) = (None, None);
+        (self.stirred, self.ahead) = (false, false);
+        self.slots.iter_mut().for_each(|slot| slot.kick = None);
     }
 
-    /// Kicks of the control queue are reported once, and this is where they are heard; the queue is looked at
-    /// after.
-    pub(super) fn hear(&self) {
-        if let Some(ears) = &self.ears {
-            ears.wait(Some(0), |_| {});
-        }
+    /// Kicks are reported once, and this is where they are heard; the queues are looked at after.
+    pub(super) fn hear(&mut self) {
+        let Guest { ears: Some(ears), heard, .. } = self else { return };
+        ears.wait(Some(0), |key| heard.extend(key.checked_sub(RECEIVES).map(|index| index as usize)));
     }
 
     /// Answers commands of the control queue.
     pub(super) fn serve_control(&mut self, counters: &Counters) {
         let (before, most) = (self.settings.pairs, self.pairs());
         let Some(control) = &mut self.control else { return };
-        let more = control.serve(&mut self.settings, most, counters);
+        let editor = self.iommu.as_ref().map(|iommu| &iommu.editor);
+        let more = control.serve(&mut self.settings, most, counters, editor);
         if self.settings.pairs != before {
             self.publish_receivers();
         }
@@ -267,13 +317,24 @@ impl Guest {
     /// Publishes a ring as it is now known; when this returns no worker uses it as it was before.
     fn publish(&mut self, index: usize) -> Result<(), Refused> {
         let vring = self.describe(index).map_err(|error| Refused(format!("ring {index}: {error}")))?;
+        self.slots[index].is_waiting = vring.as_ref().is_some_and(|vring| !vring.is_placed());
+        if self.slots[index].is_waiting {
+            self.want_ring(index);
+        }
         if self.control_ring() == Some(index) {
             self.park(index);
-            self.control = vring.map(Control::new);
+            self.control = vring.filter(Vring::is_placed).map(Control::new);
             return Ok(());
         }
-        drop(ringway_host::reclaim(self.slots[index].published.replace(Arc::new(vring))));
+        self.show(index, vring);
         Ok(())
+    }
+
+    /// Has workers see a ring like this; when this returns none sees it as it was before.
+    fn show(&mut self, index: usize, vring: Option<Vring>) {
+        let slot = &mut self.slots[index];
+        slot.described = Arc::new(vring);
+        drop(ringway_host::reclaim(slot.published.replace(slot.described.clone())));
     }
 
     fn describe(&self, index: usize) -> Result<Option<Vring>, VringError> {
@@ -283,7 +344,7 @@ impl Guest {
         let is_rx = index.is_multiple_of(2) && self.control_ring() != Some(index);
         // Pairs that the driver has not asked for get nothing (virtio 1.3, 5.1.6.5.6).
         ring.enabled &= !is_rx || self.is_wanted(index / 2);
-        let vring = Vring::new(&self.memory, self.features, &ring, &slot.state)?;
+        let vring = Vring::new(self.space(index), self.features, &ring, &slot.state)?;
         Ok(Some(match index {
             1 => vring.with_rarp(self.rarp),
             _ if is_rx => vring.with_mtu(self.mtu),
@@ -296,7 +357,7 @@ impl Guest {
         if self.control_ring() == Some(index) {
             self.control = None;
         }
-        drop(ringway_host::reclaim(self.slots[index].published.replace(Arc::new(None))));
+        self.show(index, None);
     }
 
     /// Has who serves a ring hear the driver's kicks, and look at once, since one may have come before.
@@ -308,6 +369,7 @@ impl Guest {
             }
             return Ok(());
         }
+        self.listen_ahead(index, ring);
         let Some(doorbell) = self.doorbell(index) else { return Ok(()) };
         match &ring.kick {
             Kick::Fd(kick) => doorbell.watch(kick.clone()),
@@ -323,10 +385,18 @@ impl Guest {
         if index % 2 == 1 { self.doorbells.get(index / 2) } else { None }
     }
 
-    fn set_table(&mut self, table: Vec<Mapped>) -> Result<(), Refused> {
+    /// `grows`: what was there stays.
+    fn set_table(&mut self, table: Vec<Mapped>, grows: bool) -> Result<(), Refused> {
         let regions = table.iter().map(|mapped| mapped.region.clone()).collect();
         let memory = Memory::new(regions).map_err(|error| Refused(error.to_string()))?;
         self.memory = Arc::new(memory);
+        match &mut self.iommu {
+            Some(iommu) if grows => iommu.extend(&self.memory),
+            // What was granted may be elsewhere now.
+            Some(_) => self.iommu = Some(Iommu::new(&self.memory)),
+            None => {}
+        }
+        self.ahead = true;
         // The former memory goes when the last ring that was published with it is reclaimed.
         let former = std::mem::replace(&mut self.table, table);
         for index in 0..self.slots.len() {
@@ -337,6 +407,27 @@ impl Guest {
         }
         drop(former);
         Ok(())
+    }
+
+    /// A ring whose place is known runs from now on.
+    fn begin(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
+        if std::mem::take(&mut self.slots[index].is_fresh) {
+            let position = self.position(ring);
+            if self.control_ring() == Some(index) {
+                self.begin_control(position != Ring::first(self.features));
+            }
+            // No worker sees the ring while it is stopped, so nobody else uses its state now.
+            self.slots[index].state.restart(position, self.features);
+        }
+        self.slots[index].ring = Some(ring.clone());
+        if let Err(refused) = self.publish(index) {
+            self.slots[index].ring = None;
+            return Err(refused);
+        }
+        if self.control_ring() == Some(index) {
+            self.publish_receivers();
+        }
+        self.listen(index, ring)
     }
 
     /// Where a ring starts.
@@ -358,12 +449,6 @@ impl Guest {
         // apart by the first descriptor's flags: it was used once before the counter can be 0 there.
         let flags = addresses.descriptors.checked_add(14).and_then(|flags| self.word(flags));
         if flags.unwrap_or_default() & DESC_F_USED == 0 { first } else { base }
-    }
-
-    fn word(&self, user: u64) -> Option<u16> {
-        let mut bytes = [0; 2];
-        let read = self.memory.user_span(user, 2)?.as_span().read(&mut bytes);
-        (read == 2).then_some(u16::from_le_bytes(bytes))
     }
 }
 
@@ -390,6 +475,7 @@ impl Device for Guest {
     fn set_features(&mut self, features: u64) -> Result<(), Refused> {
         let before = self.control_ring();
         self.features = features;
+        self.set_iommu();
         if before != self.control_ring() {
             // Rings that run are told next, and each is put where it now belongs.
             self.control = None;
@@ -400,7 +486,7 @@ impl Device for Guest {
 
     fn set_memory(&mut self, table: Vec<SharedRegion>) -> Result<(), Refused> {
         let table = table.into_iter().map(|region| map(&self.account, region)).collect::<Result<_, _>>()?;
-        self.set_table(table)
+        self.set_table(table, false)
     }
 
     fn add_region(&mut self, region: SharedRegion) -> Result<(), Refused> {
@@ -408,7 +494,7 @@ impl Device for Guest {
         // QEMU before 8.0 tells each region once a queue pair, and takes it back as often.
         let said = new.said;
         let present = self.table.iter().filter(|mapped| mapped.said != said).map(Mapped::again);
-        self.set_table(present.chain([new]).collect())
+        self.set_table(present.chain([new]).collect(), true)
     }
 
     fn remove_region(&mut self, region: MemoryRegion) -> Result<(), Refused> {
@@ -420,32 +506,25 @@ impl Device for Guest {
             return Ok(());
         }
         let rest = self.table.iter().filter(|mapped| !is_it(mapped)).map(Mapped::again);
-        self.set_table(rest.collect())
+        self.set_table(rest.collect(), false)
     }
 
     fn start(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
         check_kick(ring)?;
-        let position = self.position(ring);
-        let is_control = self.control_ring() == Some(index);
-        if is_control {
-            self.begin_control(position != Ring::first(self.features));
+        self.slots[index].is_fresh = true;
+        if self.is_granted(ring) {
+            return self.begin(index, ring);
         }
-        // No worker sees the ring while it is stopped, so nobody else uses its state now.
-        self.slots[index].state.restart(position, self.features);
         self.slots[index].ring = Some(ring.clone());
-        if let Err(refused) = self.publish(index) {
-            self.slots[index].ring = None;
-            return Err(refused);
-        }
-        if is_control {
-            self.publish_receivers();
-        }
-        self.listen(index, ring)
+        self.publish(index).inspect_err(|_| self.slots[index].ring = None)
     }
 
     fn update(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
         check_kick(ring)?;
         self.slots[index].ring = Some(ring.clone());
+        if self.slots[index].is_fresh && self.is_granted(ring) {
+            return self.begin(index, ring);
+        }
         self.publish(index)?;
         self.listen(index, ring)
     }
@@ -457,9 +536,19 @@ impl Device for Guest {
         if self.control_ring() == Some(index) {
             self.unwatch();
         }
-        self.slots[index].ring = None;
+        self.unlisten(index);
+        let ring = self.slots[index].ring.take();
         self.park(index);
-        self.slots[index].state.position()
+        self.slots[index].is_waiting = false;
+        match ring.filter(|_| std::mem::take(&mut self.slots[index].is_fresh)) {
+            // It never ran.
+            Some(ring) => ring.base.unwrap_or(Ring::first(self.features)),
+            None => self.slots[index].state.position(),
+        }
+    }
+
+    fn translate(&mut self, change: Iotlb) -> Result<bool, Refused> {
+        self.change(change)
     }
 
     fn read_config(&self, offset: u32, bytes: &mut [u8]) {

@@ -13,6 +13,7 @@ mod control;
 mod device;
 #[cfg(test)]
 mod hostile;
+mod iommu;
 mod offer;
 pub mod open;
 mod rarp;

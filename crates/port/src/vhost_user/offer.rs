@@ -5,7 +5,7 @@ use ringway_vhost_user::Offer;
 use ringway_vhost_user::feature::{protocol, virtio};
 
 /// Features that can be left out, by the names they have in the specification.
-const VIRTIO: [(&str, u64); 24] = [
+const VIRTIO: [(&str, u64); 25] = [
     ("csum", virtio::NET_CSUM),
     ("guest-csum", virtio::NET_GUEST_CSUM),
     ("mtu", virtio::NET_MTU),
@@ -27,6 +27,7 @@ const VIRTIO: [(&str, u64); 24] = [
     ("indirect-desc", virtio::INDIRECT_DESC),
     ("event-idx", virtio::EVENT_IDX),
     ("version-1", virtio::VERSION_1),
+    ("access-platform", virtio::ACCESS_PLATFORM),
     ("packed", virtio::RING_PACKED),
     ("in-order", virtio::IN_ORDER),
     ("protocol-features", virtio::PROTOCOL_FEATURES),
@@ -46,7 +47,7 @@ const PROTOCOL: [(&str, u64); 9] = [
 ];
 
 /// A feature is of use only with one of those it stands beside (virtio 1.3, 5.1.3.1 and 6).
-const NEEDS: [(u64, u64); 15] = [
+const NEEDS: [(u64, u64); 17] = [
     (virtio::NET_GUEST_TSO4, virtio::NET_GUEST_CSUM),
     (virtio::NET_GUEST_TSO6, virtio::NET_GUEST_CSUM),
     (virtio::NET_GUEST_USO4, virtio::NET_GUEST_CSUM),
@@ -58,6 +59,8 @@ const NEEDS: [(u64, u64); 15] = [
     (virtio::NET_HOST_ECN, virtio::NET_HOST_TSO4 | virtio::NET_HOST_TSO6),
     (virtio::RING_PACKED, virtio::VERSION_1),
     (virtio::IN_ORDER, virtio::VERSION_1),
+    (virtio::ACCESS_PLATFORM, virtio::VERSION_1),
+    (virtio::ACCESS_PLATFORM, virtio::PROTOCOL_FEATURES),
     (virtio::NET_GUEST_ANNOUNCE, virtio::NET_CTRL_VQ),
     (virtio::NET_GUEST_ANNOUNCE, virtio::NET_STATUS),
     (virtio::NET_MQ, virtio::NET_CTRL_VQ),

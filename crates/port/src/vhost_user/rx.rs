@@ -1,8 +1,9 @@
 //! Frames that a guest receives.
 
+use super::iommu::{Seeker, through};
 use super::vring::Vring;
 use ringway_frame::{Burst, Caps, Counters, CountersRef, FrameReader, Lost, Needs, Offload, Reason, RxQueue};
-use ringway_mem::{Direct, Hint, Published, Span, SpanMut, Turn, copy};
+use ringway_mem::{Hint, Published, Span, SpanMut, Turn, copy};
 use ringway_ring::{Notifier, Policy};
 use ringway_virtq::{Cursor, Fill, QueueError, Ring, RxDevice};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub(super) struct VringRx {
     /// The description that `device` goes by; 0: none.
     generation: u64,
     hint: Hint,
+    seeker: Seeker,
 }
 
 impl VringRx {
@@ -28,6 +30,7 @@ impl VringRx {
             notifier: Notifier::new(Policy::default()),
             generation: 0,
             hint: Hint::default(),
+            seeker: Seeker::default(),
         }
     }
 
@@ -52,8 +55,12 @@ impl VringRx {
         self.notifier = Notifier::new(vring.policy);
         self.generation = vring.generation;
         self.hint = Hint::default();
-        // Nobody waits for the driver to post buffers: who has frames for it looks at the ring.
-        self.notifier.disarm(&mut vring.view(ring, &mut self.device, &self.counters));
+        self.seeker.restart();
+        // Nobody waits for the driver to post buffers: who has frames for it looks at the ring. Where addresses are to
+        // be asked for ahead, the session's thread does.
+        if vring.iommu.is_none() {
+            self.notifier.disarm(&mut vring.view(ring, &mut self.device, &self.counters));
+        }
     }
 
     #[cold]
@@ -67,18 +74,23 @@ impl VringRx {
 
     /// Puts as many of the reserved frames, of which the next is `at`; what is left of them is counted as dropped.
     #[inline]
-    fn put_some(
+    fn put_some<'t>(
         &mut self,
-        vring: &Vring,
-        ring: &Ring<'_>,
+        turn: &'t Turn<'_>,
+        (vring, ring): (&'t Vring, &Ring<'t>),
         (at, count): (usize, usize),
         filler: &mut Filler<'_, '_, '_>,
     ) {
-        let mut direct = Direct::new(vring.memory(), &mut self.hint);
-        let (put, result) = self.device.put(ring, &mut direct, count, filler);
+        let (put, result) = through!(self, vring, turn, translate => {
+            self.device.put(ring, translate, count, filler)
+        });
         if let Err(error) = result {
             let rest = filler.which.get(at + put..at + count).unwrap_or(&[]);
-            filler.lost += self.fail(vring, error, filler.burst, rest);
+            filler.lost += match error {
+                // Taken back since it was reserved, and evicted from what the queue remembers.
+                QueueError::Miss => Lost::count(&self.counters, Reason::BadAddress, filler.burst, rest),
+                error => self.fail(vring, error, filler.burst, rest),
+            };
         }
     }
 
@@ -95,14 +107,23 @@ impl VringRx {
 
 impl RxQueue for VringRx {
     fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps> {
-        self.vring(turn).map(|(vring, _)| vring.caps)
+        if let Some((vring, _)) = self.vring(turn) {
+            return Some(vring.caps);
+        }
+        // A ring whose place is being asked for is full, not gone.
+        let vring = self.published.read(turn).as_ref()?;
+        (vring.enabled && !vring.is_broken() && !vring.is_placed()).then_some(vring.caps)
     }
 
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize {
         let Some((vring, ring)) = self.vring(turn) else { return 0 };
-        let mut direct = Direct::new(vring.memory(), &mut self.hint);
+        if self.seeker.is_blocked(vring.iommu.as_ref()) {
+            return 0;
+        }
         let lens = which.iter().map(|&frame| burst.meta(usize::from(frame)).len);
-        let (count, result) = self.device.reserve(&ring, &mut direct, vring.demand, lens);
+        let (count, result) = through!(self, vring, turn, translate => {
+            self.device.reserve(&ring, translate, vring.demand, lens)
+        });
         match result {
             // What comes before the broken buffer is delivered still.
             Err(error) if count == 0 => {
@@ -121,11 +142,11 @@ impl RxQueue for VringRx {
         let counters = self.counters.clone();
         let mut filler = Filler::new(burst, which, vring, &counters);
         if self.notifier.batches() {
-            self.put_some(vring, &ring, (0, which.len()), &mut filler);
+            self.put_some(turn, (vring, &ring), (0, which.len()), &mut filler);
             return filler.lost;
         }
         for at in 0..which.len() {
-            self.put_some(vring, &ring, (at, 1), &mut filler);
+            self.put_some(turn, (vring, &ring), (at, 1), &mut filler);
             self.show(turn, vring, &ring);
         }
         filler.lost

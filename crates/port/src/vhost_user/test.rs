@@ -70,6 +70,21 @@ impl<'a> Wire<'a> {
     pub(super) fn state(&self) -> State {
         self.backend.state()
     }
+
+    /// Has the back-end look at what there is to do.
+    pub(super) fn attend(&mut self) -> Result<(), BackendError> {
+        self.backend.readable()
+    }
+
+    /// What ended the session, if it ended.
+    pub(super) fn take_end(&mut self) -> Option<BackendError> {
+        self.end.take()
+    }
+
+    /// Has questions that nobody answered asked once more.
+    pub(super) fn wait_for_reminder(&mut self) {
+        self.backend.remind();
+    }
 }
 
 impl Transport for Wire<'_> {

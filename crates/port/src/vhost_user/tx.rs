@@ -1,8 +1,9 @@
 //! Frames that a guest transmits.
 
+use super::iommu::{Seeker, through};
 use super::vring::Vring;
 use ringway_frame::{Burst, CountersRef, LARGEST, Needs, Offload, Reason, TxQueue};
-use ringway_mem::{Direct, Hint, Published, Span, Turn};
+use ringway_mem::{Hint, Published, Span, Turn};
 use ringway_ring::{Notifier, Policy, View};
 use ringway_virtq::{BATCH, Cursor, Ring, TxDevice, Verdict};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(super) struct VringTx {
     /// The description that `device` goes by; 0: none.
     generation: u64,
     hint: Hint,
+    seeker: Seeker,
     skips: Skips,
     /// The last of the announcements that was sent.
     announced: u64,
@@ -41,6 +43,7 @@ impl VringTx {
             notifier: Notifier::new(Policy::default()),
             generation: 0,
             hint: Hint::default(),
+            seeker: Seeker::default(),
             skips: Skips::default(),
             announced: 0,
             own: false,
@@ -55,10 +58,11 @@ impl VringTx {
         if vring.is_broken() {
             return None;
         }
+        let ring = vring.ring()?;
         if vring.generation != self.generation {
             self.adopt(vring);
         }
-        Some((vring, vring.ring()?))
+        Some((vring, ring))
     }
 
     #[cold]
@@ -71,6 +75,7 @@ impl VringTx {
         self.notifier = Notifier::new(Policy { moderate, ..vring.policy });
         self.generation = vring.generation;
         self.hint = Hint::default();
+        self.seeker.restart();
         self.skips = Skips::default();
         if let Some(ring) = vring.ring().filter(|_| held) {
             vring.view(&ring, &mut self.device, &self.counters).notify(false);
@@ -94,9 +99,10 @@ impl VringTx {
     /// Frames of a ring that is started but not enabled go nowhere.
     #[cold]
     fn discard(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
-        let mut direct = Direct::new(vring.memory(), &mut self.hint);
         let skips = &mut self.skips;
-        let result = self.device.peek(ring, &mut direct, BATCH, |_| skips.add(Reason::Down));
+        let result = through!(self, vring, turn, translate => {
+            self.device.peek(ring, translate, BATCH, |_| skips.add(Reason::Down))
+        });
         if let Err(error) = result
             && error.is_breach()
             && self.skips.is_empty()
@@ -112,6 +118,10 @@ impl TxQueue for VringTx {
     fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
         let Some((vring, ring)) = self.vring(turn) else { return };
         self.skips.clear();
+        if self.seeker.is_blocked(vring.iommu.as_ref()) {
+            self.notifier.due(turn.now, &mut vring.view(&ring, &mut self.device, &self.counters));
+            return;
+        }
         if !vring.enabled {
             return self.discard(turn, vring, &ring);
         }
@@ -124,10 +134,11 @@ impl TxQueue for VringTx {
         }
         let before = burst.len();
         let mut reader = Reader { header: vring.demand.header as usize, granted: vring.granted };
-        let mut direct = Direct::new(vring.memory(), &mut self.hint);
         let skips = &mut self.skips;
-        let result = self.device.peek(&ring, &mut direct, burst.room(), |parts| {
-            reader.take(parts, burst).unwrap_or_else(|reason| skips.add(reason))
+        let result = through!(self, vring, turn, translate => {
+            self.device.peek(&ring, translate, burst.room(), |parts| {
+                reader.take(parts, burst).unwrap_or_else(|reason| skips.add(reason))
+            })
         });
         if burst.len() > before {
             return;
@@ -164,6 +175,9 @@ impl TxQueue for VringTx {
             self.notifier = Notifier::new(self.notifier.policy());
             return true;
         };
+        if self.seeker.sleep(vring.iommu.as_ref()) {
+            return true;
+        }
         if vring.polled {
             return false;
         }

@@ -3,9 +3,11 @@
 #[cfg(test)]
 mod test;
 
+use super::iommu::Granted;
 use super::rarp::Rarp;
 use ringway_frame::{Caps, Counters, LARGEST, Needs, Reason, add};
 use ringway_host::Signal;
+use ringway_mem::iotlb::{Access, Editor};
 use ringway_mem::{Kept, Memory};
 use ringway_ring::{Policy, View};
 use ringway_vhost_user::feature::virtio;
@@ -72,6 +74,11 @@ impl VringState {
         self.place.load(Ordering::Relaxed) as u16
     }
 
+    /// The ring is broken.
+    pub(super) fn fail(&self, error: QueueError) {
+        self.fault.store(error as u8, Ordering::Release);
+    }
+
     /// How the driver broke the ring.
     pub(super) fn fault(&self) -> Option<QueueError> {
         QueueError::from_number(self.fault.load(Ordering::Acquire))
@@ -90,10 +97,11 @@ pub(super) struct Vring {
     /// No two descriptions have the same.
     pub(super) generation: u64,
     memory: Arc<Memory>,
+    /// The guest's IOMMU, if it has one.
+    pub(super) iommu: Option<Granted>,
     layout: Layout,
-    descriptors: Kept,
-    driver: Kept,
-    device: Kept,
+    /// Descriptors, driver area, device area; not there while the guest's IOMMU has not granted all of them.
+    areas: Option<[Kept; 3]>,
     call: Option<Signal>,
     err: Option<Signal>,
     state: Arc<VringState>,
@@ -113,25 +121,71 @@ pub(super) struct Vring {
     pub(super) rarp: Option<Rarp>,
 }
 
+/// How the addresses of a ring and of its buffers are understood.
+pub(super) enum Space<'a> {
+    /// A ring lies at the front-end's own addresses, buffers at guest-physical ones.
+    Direct(&'a Arc<Memory>),
+    /// Both at addresses that the guest's IOMMU translates.
+    Granted(&'a Editor, Granted),
+}
+
+/// The parts of a ring: their addresses, their lengths, and what is done with them.
+pub(super) fn parts(features: u64, said: &Said) -> Result<[(u64, u32, Access); 3], VringError> {
+    let lengths = layout(features, said).lengths()?;
+    let at = said.addresses.ok_or(VringError::Unplaced)?;
+    // The device writes a packed ring's descriptors.
+    let descriptors = if features & virtio::RING_PACKED == 0 { Access::READ } else { Access::BOTH };
+    Ok([
+        (at.descriptors, lengths.descriptors, descriptors),
+        (at.available, lengths.driver, Access::READ),
+        (at.used, lengths.device, Access::BOTH),
+    ])
+}
+
+fn layout(features: u64, said: &Said) -> Layout {
+    let has = |bits| features & bits != 0;
+    Layout {
+        packed: has(virtio::RING_PACKED),
+        size: said.size,
+        event_idx: has(virtio::EVENT_IDX),
+        indirect: has(virtio::INDIRECT_DESC),
+    }
+}
+
+impl Space<'_> {
+    fn areas(&self, parts: [(u64, u32, Access); 3]) -> Result<Option<[Kept; 3]>, VringError> {
+        match self {
+            Space::Direct(memory) => {
+                let names = ["descriptor area", "available ring", "used ring"];
+                let keep = |index: usize| {
+                    let (address, len, _) = parts[index];
+                    memory.keep_user(address, len).ok_or(VringError::Outside(names[index]))
+                };
+                Ok(Some([keep(0)?, keep(1)?, keep(2)?]))
+            }
+            Space::Granted(editor, _) => {
+                let [first, second, third] = parts.map(|(iova, len, access)| editor.keep(iova, len, access));
+                Ok(first.zip(second).zip(third).map(|((first, second), third)| [first, second, third]))
+            }
+        }
+    }
+}
+
 impl Vring {
     /// The ring that a front-end described.
     pub(super) fn new(
-        memory: &Arc<Memory>,
+        space: Space<'_>,
         features: u64,
         said: &Said,
         state: &Arc<VringState>,
     ) -> Result<Vring, VringError> {
         static GENERATION: AtomicU64 = AtomicU64::new(1);
         let has = |bits| features & bits != 0;
-        let layout = Layout {
-            packed: has(virtio::RING_PACKED),
-            size: said.size,
-            event_idx: has(virtio::EVENT_IDX),
-            indirect: has(virtio::INDIRECT_DESC),
+        let areas = space.areas(parts(features, said)?)?;
+        let (memory, iommu) = match space {
+            Space::Direct(memory) => (memory.clone(), None),
+            Space::Granted(editor, granted) => (editor.shared().memory().clone(), Some(granted)),
         };
-        let lengths = layout.lengths()?;
-        let at = said.addresses.ok_or(VringError::Unplaced)?;
-        let keep = |address, len, what| memory.keep_user(address, len).ok_or(VringError::Outside(what));
         // Attack: a full pipe or counter would have the worker wait for the peer.
         let signal = |fd: &Option<Arc<OwnedFd>>| match fd {
             Some(fd) => Signal::of(fd.clone()).map(Some).ok_or(VringError::Signal),
@@ -141,11 +195,10 @@ impl Vring {
         let header = if mergeable || has(virtio::VERSION_1) { HEADER } else { LEGACY_HEADER };
         let vring = Vring {
             generation: GENERATION.fetch_add(1, Ordering::Relaxed),
-            memory: memory.clone(),
-            layout,
-            descriptors: keep(at.descriptors, lengths.descriptors, "descriptor area")?,
-            driver: keep(at.available, lengths.driver, "available ring")?,
-            device: keep(at.used, lengths.device, "used ring")?,
+            memory,
+            iommu,
+            layout: layout(features, said),
+            areas,
             call: signal(&said.call)?,
             err: signal(&said.err)?,
             state: state.clone(),
@@ -157,7 +210,9 @@ impl Vring {
             policy: Policy::default(),
             rarp: None,
         };
-        vring.ring().ok_or(LayoutError::Alignment)?;
+        if vring.is_placed() {
+            vring.ring().ok_or(LayoutError::Alignment)?;
+        }
         Ok(vring)
     }
 
@@ -186,14 +241,16 @@ impl Vring {
         &self.memory
     }
 
-    /// The ring in that memory; always there, since it was looked for when this was made.
+    /// Whether it is known where the ring lies.
+    pub(super) fn is_placed(&self) -> bool {
+        self.areas.is_some()
+    }
+
+    /// The ring in that memory; there if it is known where it lies, since it was looked for when this was made.
     #[inline]
     pub(super) fn ring(&self) -> Option<Ring<'_>> {
-        let areas = Areas {
-            descriptors: self.descriptors.span(),
-            driver: self.driver.span(),
-            device: self.device.span(),
-        };
+        let [descriptors, driver, device] = self.areas.as_ref()?.each_ref().map(Kept::span);
+        let areas = Areas { descriptors, driver, device };
         if self.layout.packed {
             PackedRing::new(&self.layout, areas).ok().map(Ring::Packed)
         } else {
@@ -213,6 +270,11 @@ impl Vring {
             Some(Ring::Split(ring)) => (at, Cursor { index: ring.used_index(), wrap: false }),
             _ => (at, at),
         }
+    }
+
+    /// Descriptors it has.
+    pub(super) fn size(&self) -> u16 {
+        self.layout.size
     }
 
     /// Notes where a queue stands.
@@ -244,7 +306,7 @@ impl Vring {
     /// The driver broke the ring, which rests from now on. Returns why the frame in hand is dropped.
     #[cold]
     pub(super) fn fail(&self, error: QueueError, counters: &Counters) -> Reason {
-        self.state.fault.store(error as u8, Ordering::Release);
+        self.state.fail(error);
         add(&counters.faults, 1);
         if let Some(err) = &self.err {
             err.send();

@@ -1,6 +1,6 @@
 //! A driver on one end of a ring, a queue of the port on the other.
 
-use super::{Vring, VringState};
+use super::{Space, Vring, VringState};
 use crate::vhost_user::rx::VringRx;
 use crate::vhost_user::tx::VringTx;
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ impl Bench {
     }
 
     fn publish(&self, policy: Policy) {
-        let vring = Vring::new(&self.memory, self.features, &self.said, &self.state).unwrap();
+        let vring = Vring::new(Space::Direct(&self.memory), self.features, &self.said, &self.state).unwrap();
         reclaim(self.published.replace(Arc::new(Some(vring.with_policy(policy)))));
     }
 

@@ -1,0 +1,247 @@
+//! A guest behind an IOMMU: where its rings lie, and what is asked for ahead.
+
+use super::{Guest, RECEIVES};
+use crate::vhost_user::iommu::{Denied, Granted, Iommu};
+use crate::vhost_user::vring::{Space, parts};
+use ringway_frame::add;
+use ringway_host::Clock;
+use ringway_mem::iotlb::{Change, Lookaside, Lookup, Missed};
+use ringway_vhost_user::feature::virtio;
+use ringway_vhost_user::{Iotlb, Kick, Refused, Ring};
+use ringway_virtq::{QueueError, ask_kick, foresee, is_available};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Buffers that are looked at ahead together.
+const AHEAD: usize = 64;
+/// After more bytes than these were taken back, posted buffers are asked for again: a whole domain was flushed, not
+/// the buffer of one frame.
+const WIDE: u64 = 2 << 20;
+
+impl Guest {
+    /// Features were agreed.
+    pub(super) fn set_iommu(&mut self) {
+        let wanted = self.features & virtio::ACCESS_PLATFORM != 0;
+        if wanted != self.iommu.is_some() {
+            self.iommu = wanted.then(|| Iommu::new(&self.memory));
+        }
+    }
+
+    /// How the addresses of ring `index` are understood.
+    pub(super) fn space(&self, index: usize) -> Space<'_> {
+        match &self.iommu {
+            None => Space::Direct(&self.memory),
+            Some(iommu) => {
+                let board = self.slots[index].board.clone();
+                let granted = Granted { iotlb: iommu.editor.shared().clone(), board };
+                Space::Granted(&iommu.editor, granted)
+            }
+        }
+    }
+
+    /// Whether the guest's IOMMU grants all of a ring; always without one.
+    pub(super) fn is_granted(&self, ring: &Ring) -> bool {
+        let (Some(iommu), Ok(parts)) = (&self.iommu, parts(self.features, ring)) else { return true };
+        parts.iter().all(|&(iova, len, access)| iommu.editor.keep(iova, len, access).is_some())
+    }
+
+    /// Asks for what is lacking of a ring's own place.
+    pub(super) fn want_ring(&mut self, index: usize) {
+        let (Some(iommu), Some(ring)) = (&mut self.iommu, &self.slots[index].ring) else { return };
+        let Ok(parts) = parts(self.features, ring) else { return };
+        let mut missing = Vec::new();
+        for (iova, len, access) in parts {
+            iommu.editor.missing(iova, len, access, |iova| missing.push(Missed { iova, access }));
+        }
+        let now = Clock::new().now();
+        missing.into_iter().for_each(|missed| iommu.miss(index, missed, now));
+    }
+
+    /// A translation was granted or taken back. `true`: workers may use what was there until they end their turns.
+    pub(super) fn change(&mut self, said: Iotlb) -> Result<bool, Refused> {
+        let Some(iommu) = &mut self.iommu else { return Ok(false) };
+        if said.kind == Iotlb::INVALIDATE {
+            iommu.invalidate(said);
+            self.counters.iter().for_each(|counters| _ = counters.iotlb_invalidations.fetch_add(1, Relaxed));
+            self.withdraw(said.iova, said.size);
+            self.ahead |= said.size == 0 || said.size > WIDE;
+            return Ok(true);
+        }
+        let (change, denied) = iommu.update(said).map_err(Refused)?;
+        if change == Change::Altered {
+            self.withdraw(said.iova, said.size);
+        }
+        self.stirred |= change != Change::None || denied.is_some();
+        if let Some(Denied { ring }) = denied {
+            self.deny(ring);
+        }
+        Ok(change == Change::Altered)
+    }
+
+    /// Takes rings from workers that lie where something was taken back, if only in part.
+    fn withdraw(&mut self, iova: u64, size: u64) {
+        let (first, last) = match size.checked_sub(1) {
+            Some(more) => (iova, iova.saturating_add(more)),
+            None => (0, u64::MAX),
+        };
+        for index in 0..self.slots.len() {
+            let Some(ring) = &self.slots[index].ring else { continue };
+            let Ok(parts) = parts(self.features, ring) else { continue };
+            let lies = |&(iova, len, _): &(u64, u32, _)| {
+                iova <= last && iova.saturating_add(u64::from(len).saturating_sub(1)) >= first
+            };
+            if parts.iter().any(lies) && self.publish(index).is_err() {
+                self.park(index);
+            }
+        }
+    }
+
+    /// The guest's IOMMU refuses what its driver had a ring name.
+    fn deny(&mut self, index: usize) {
+        let counters = self.counters.get(index / 2).or(self.counters.first());
+        counters.inspect(|counters| {
+            counters.iotlb_faults.fetch_add(1, Relaxed);
+            add(&counters.faults, 1);
+        });
+        self.slots[index].state.fail(QueueError::Address);
+    }
+
+    /// What messages and workers left to be done: rings that can be placed now, queues that can go on, and
+    /// questions.
+    pub(in crate::vhost_user) fn look_around(&mut self) {
+        if self.iommu.is_none() {
+            return;
+        }
+        self.bell.get().map(|bell| bell.clear());
+        if std::mem::take(&mut self.stirred) {
+            self.go_on();
+        }
+        let now = Clock::new().now();
+        let heard = std::mem::take(&mut self.heard);
+        let ahead = std::mem::take(&mut self.ahead);
+        for index in 0..self.slots.len() {
+            if self.is_receiving(index) && (ahead || heard.contains(&index)) {
+                self.look_ahead(index);
+            }
+        }
+        let (Some(iommu), slots) = (&mut self.iommu, &self.slots) else { return };
+        for (index, slot) in slots.iter().enumerate() {
+            slot.board.take(|missed| iommu.miss(index, missed, now));
+        }
+        if let (Some(control), Some(ring)) = (&mut self.control, slots.len().checked_sub(1)) {
+            control.aside.missed().iter().for_each(|missed| iommu.miss(ring, *missed, now));
+            control.aside.forget_missed();
+        }
+        iommu.remind(now);
+        if let Some(channel) = &self.channel {
+            iommu.send(channel.as_fd());
+        }
+        if iommu.editor.retired().len() > RETIRED {
+            ringway_host::reclaim_all(std::mem::take(iommu.editor.retired()));
+        }
+    }
+
+    /// Has the session be at `now`.
+    #[cfg(test)]
+    pub(in crate::vhost_user) fn remind(&mut self, now: u64) {
+        let (Some(iommu), Some(channel)) = (&mut self.iommu, &self.channel) else { return };
+        iommu.remind(now);
+        iommu.send(channel.as_fd());
+    }
+
+    /// When this returns no worker uses what was taken back before.
+    pub(in crate::vhost_user) fn revoke(&mut self) {
+        match self.iommu.as_mut().map(|iommu| std::mem::take(iommu.editor.retired())) {
+            Some(retired) if !retired.is_empty() => ringway_host::reclaim_all(retired),
+            _ => ringway_host::grace(),
+        }
+    }
+
+    /// More is granted.
+    fn go_on(&mut self) {
+        for index in 0..self.slots.len() {
+            let slot = &self.slots[index];
+            let Some(ring) = slot.ring.clone().filter(|_| slot.is_waiting) else { continue };
+            if !self.is_granted(&ring) {
+                self.want_ring(index);
+            } else if self.begin(index, &ring).is_err() {
+                // It was granted, but is no ring.
+                self.slots[index].state.fail(QueueError::Address);
+            }
+        }
+        for index in (1..self.slots.len()).step_by(2) {
+            if self.slots[index].board.take_waiting() {
+                self.doorbell(index).inspect(|doorbell| doorbell.wake());
+            }
+        }
+    }
+
+    fn is_receiving(&self, index: usize) -> bool {
+        index.is_multiple_of(2) && self.control_ring() != Some(index)
+    }
+
+    /// Asks for the addresses of buffers that the driver has posted to receive, so that no frame waits for
+    /// them, and for a kick when there are more.
+    pub(super) fn look_ahead(&mut self, index: usize) {
+        let slot = &self.slots[index];
+        let Some(iommu) = &mut self.iommu else { return };
+        let described = slot.described.clone();
+        let Some(vring) = Option::as_ref(&described).filter(|vring| !vring.is_broken()) else { return };
+        let Some(ring) = vring.ring() else { return };
+        let aside = self.aside.get_or_insert_with(|| Box::new(Lookaside::default()));
+        let (mut at, now) = (vring.places().0, Clock::new().now());
+        // Attack: a driver that posts and posts, while nobody else gets a turn.
+        for _ in 0..usize::from(vring.size()).div_ceil(AHEAD) + 1 {
+            let before = at;
+            at = foresee(&ring, at, true, AHEAD, &mut Lookup::of(&iommu.editor, aside));
+            aside.missed().iter().for_each(|missed| iommu.miss(index, *missed, now));
+            aside.forget_missed();
+            if at != before {
+                continue;
+            }
+            ask_kick(&ring, at);
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+            if !is_available(&ring, at) {
+                break;
+            }
+        }
+    }
+
+    /// Has kicks for buffers to receive heard, where those are to be asked for ahead.
+    pub(super) fn listen_ahead(&mut self, index: usize, ring: &Ring) {
+        self.unlisten(index);
+        if self.iommu.is_none() || !self.is_receiving(index) {
+            return;
+        }
+        if let (Kick::Fd(kick), Some(ears)) = (&ring.kick, &self.ears)
+            // A front-end may have one for several rings; it is heard once then.
+            && ears.add_edge(kick.as_fd(), RECEIVES + index as u64).is_ok()
+        {
+            self.slots[index].kick = Some(kick.clone());
+        }
+        self.look_ahead(index);
+    }
+
+    /// Ends that.
+    pub(super) fn unlisten(&mut self, index: usize) {
+        if let (Some(kick), Some(ears)) = (self.slots[index].kick.take(), &self.ears) {
+            let _ = ears.delete(kick.as_fd());
+        }
+    }
+
+    /// Two bytes at an address of a ring.
+    pub(super) fn word(&self, address: u64) -> Option<u16> {
+        let mut bytes = [0; 2];
+        let read = match &self.iommu {
+            None => self.memory.user_span(address, 2)?.as_span().read(&mut bytes),
+            Some(iommu) => {
+                let kept = iommu.editor.keep(address, 2, ringway_mem::iotlb::Access::READ)?;
+                kept.span().as_span().read(&mut bytes)
+            }
+        };
+        (read == 2).then_some(u16::from_le_bytes(bytes))
+    }
+}
+
+/// Former maps that are kept until there is another reason to wait for all workers.
+const RETIRED: usize = 64;

@@ -1,0 +1,104 @@
+//! Where a queue's worker leaves what it lacks, and the session's thread finds it.
+
+use ringway_host::EventFd;
+use ringway_mem::iotlb::{Access, MISSED, Missed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Places; as many as one burst can note, twice.
+const PLACES: usize = 2 * MISSED;
+
+/// A ring's board. One thread at a time writes, one reads.
+#[derive(Debug)]
+pub(in crate::vhost_user) struct Board {
+    places: Box<[(AtomicU64, AtomicU8)]>,
+    /// Written so far, and read so far; each by its own side.
+    written: AtomicUsize,
+    read: AtomicUsize,
+    /// The queue sleeps until more is granted.
+    waiting: AtomicBool,
+    bell: Bell,
+}
+
+/// What the session's thread waits for, once there was a session.
+pub(in crate::vhost_user) type Bell = Arc<OnceLock<EventFd>>;
+
+impl Board {
+    /// A board of a session that waits for `bell`.
+    pub(in crate::vhost_user) fn new(bell: Bell) -> Board {
+        Board {
+            places: (0..PLACES).map(|_| Default::default()).collect(),
+            written: AtomicUsize::new(0),
+            read: AtomicUsize::new(0),
+            waiting: AtomicBool::new(false),
+            bell,
+        }
+    }
+
+    /// Leaves what was missed; whether there was room for all of it.
+    pub(super) fn post(&self, missed: &[Missed]) -> bool {
+        let written = self.written.load(Ordering::Relaxed);
+        let room = PLACES - written.wrapping_sub(self.read.load(Ordering::Acquire)).min(PLACES);
+        for (step, missed) in missed.iter().take(room).enumerate() {
+            let (iova, access) = &self.places[written.wrapping_add(step) % PLACES];
+            iova.store(missed.iova, Ordering::Relaxed);
+            access.store(missed.access.bits(), Ordering::Relaxed);
+        }
+        self.written.store(written.wrapping_add(missed.len().min(room)), Ordering::Release);
+        if let Some(bell) = self.bell.get() {
+            bell.signal();
+        }
+        missed.len() <= room
+    }
+
+    /// Takes what was left.
+    pub(in crate::vhost_user) fn take(&self, mut each: impl FnMut(Missed)) {
+        let (read, written) = (self.read.load(Ordering::Relaxed), self.written.load(Ordering::Acquire));
+        for step in 0..written.wrapping_sub(read).min(PLACES) {
+            let (iova, access) = &self.places[read.wrapping_add(step) % PLACES];
+            let iova = iova.load(Ordering::Relaxed);
+            if let Some(access) = Access::from_bits(access.load(Ordering::Relaxed)) {
+                each(Missed { iova, access });
+            }
+        }
+        self.read.store(written, Ordering::Release);
+    }
+
+    /// The queue will sleep, or does so no more.
+    pub(super) fn set_waiting(&self, waits: bool) {
+        self.waiting.store(waits, Ordering::SeqCst);
+    }
+
+    /// Whether the queue slept; it is to be woken then.
+    pub(in crate::vhost_user) fn take_waiting(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) && self.waiting.swap(false, Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_found_in_order_and_no_more_than_there_is_room_for() {
+        let bell: Bell = Arc::new(OnceLock::from(EventFd::new().unwrap()));
+        let board = Board::new(bell.clone());
+        let missed = |number: u64| Missed { iova: number << 12, access: Access::WRITE };
+        let found = |board: &Board| {
+            let mut found = Vec::new();
+            board.take(|missed| found.push(missed.iova >> 12));
+            found
+        };
+        for round in 0..5 {
+            let some: Vec<Missed> = (0..200).map(|number| missed(number + round)).collect();
+            assert!(board.post(&some));
+            assert!(bell.get().unwrap().clear());
+            assert_eq!(found(&board), (round..200 + round).collect::<Vec<_>>());
+        }
+        let many: Vec<Missed> = (0..PLACES as u64 + 1).map(missed).collect();
+        assert!(!board.post(&many));
+        assert!(!board.post(&many));
+        assert_eq!(found(&board).len(), PLACES);
+        assert!(found(&board).is_empty());
+    }
+}

@@ -1,0 +1,264 @@
+//! A guest behind an IOMMU and its front-end, for tests: it maps and unmaps as a driver does, and answers misses as
+//! QEMU does, a page at a time.
+
+use crate::vhost_user::State;
+use crate::vhost_user::test::Wire;
+use crate::vhost_user::{Backend, BackendError};
+use ringway_mem::{Hint, Memory, SpanMut};
+use ringway_vhost_user::feature::{protocol, virtio};
+use ringway_vhost_user::{
+    BackendRequest, Frontend, FrontendError, Header, Iotlb, MemoryRegion, Request, SharedRegion, Vring,
+    VringAddr,
+};
+use ringway_virtq::{Areas, Buffer, Driver, Indirect, Layout};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+pub(super) const SIZE: u64 = 8 << 20;
+/// The front-end's own address of the guest's memory.
+pub(super) const USER: u64 = 0x7f00_0000_0000;
+/// Where the rings lie: guest-physical, and as the device knows them.
+pub(super) const RINGS: u64 = 0x10_0000;
+pub(super) const RINGS_IOVA: u64 = 0xfff0_0000;
+/// Bytes of each ring's parts.
+pub(super) const PART: u64 = 0x2000;
+pub(super) const READ: u8 = 1;
+pub(super) const WRITE: u8 = 2;
+pub(super) const BOTH: u8 = 3;
+const HEADER: usize = 12;
+pub(super) const CHANNEL: u64 = protocol::BACKEND_REQ | protocol::REPLY_ACK;
+
+/// What a guest is like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kind {
+    pub packed: bool,
+    pub iommu: bool,
+    /// Bytes of a page of its IOMMU.
+    pub page: u64,
+}
+
+impl Kind {
+    /// Split and packed, with small and large pages.
+    pub(super) const ALL: [Kind; 4] = [
+        Kind { packed: false, iommu: true, page: 4096 },
+        Kind { packed: true, iommu: true, page: 4096 },
+        Kind { packed: false, iommu: true, page: 2 << 20 },
+        Kind { packed: true, iommu: true, page: 2 << 20 },
+    ];
+
+    pub(super) fn features(self) -> u64 {
+        let bits = |wanted, bits| if wanted { bits } else { 0 };
+        virtio::VERSION_1
+            | virtio::EVENT_IDX
+            | virtio::INDIRECT_DESC
+            | virtio::NET_MRG_RXBUF
+            | bits(self.packed, virtio::RING_PACKED)
+            | bits(self.iommu, virtio::ACCESS_PLATFORM)
+    }
+
+    pub(super) fn layout(self) -> Layout {
+        Layout { packed: self.packed, size: 256, event_idx: true, indirect: true }
+    }
+}
+
+/// A guest's memory.
+pub(super) struct Space {
+    file: OwnedFd,
+    pub memory: Memory,
+    kind: Kind,
+}
+
+impl Space {
+    pub(super) fn new(kind: Kind) -> Space {
+        let file = ringway_host::memfd("guest", SIZE as usize).unwrap();
+        let region = ringway_host::map_region(&file, 0, SIZE, 0, 0).unwrap();
+        Space { file, memory: Memory::new(vec![region]).unwrap(), kind }
+    }
+
+    pub(super) fn span(&self, at: u64, len: u32) -> SpanMut<'_> {
+        self.memory.span_mut(at, len, &mut Hint::default()).unwrap()
+    }
+
+    pub(super) fn bytes(&self, at: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.span(at, len as u32).as_span().read(&mut bytes);
+        bytes
+    }
+
+    pub(super) fn share(&self) -> SharedRegion {
+        let region = MemoryRegion { guest: 0, size: SIZE, user: USER, offset: 0 };
+        SharedRegion { region, fd: self.file.try_clone().unwrap() }
+    }
+
+    pub(super) fn driver(&self, ring: u32) -> Driver<'_> {
+        let layout = self.kind.layout();
+        let (at, lengths) = (RINGS + 3 * PART * u64::from(ring), layout.lengths().unwrap());
+        let areas = Areas {
+            descriptors: self.span(at, lengths.descriptors),
+            driver: self.span(at + PART, lengths.driver),
+            device: self.span(at + 2 * PART, lengths.device),
+        };
+        for part in [areas.descriptors, areas.driver, areas.device] {
+            part.write(&vec![0; part.len()]);
+        }
+        Driver::new(&layout, areas).unwrap()
+    }
+}
+
+/// Its front-end.
+pub(super) struct Monitor<'a> {
+    pub front: Frontend<Wire<'a>>,
+    channel: UnixStream,
+    kind: Kind,
+    /// Guest-physical page and permissions by page of IOVA.
+    pub pages: BTreeMap<u64, (u64, u8)>,
+    /// What it was asked since it last answered, and what it was told that was refused.
+    pub asked: Vec<Iotlb>,
+    /// Whether it answers.
+    pub answers: bool,
+    pub updates: usize,
+}
+
+impl<'a> Monitor<'a> {
+    /// Agrees, shares the memory and gives a channel.
+    pub(super) fn new(backend: &'a mut Backend, space: &Space) -> Monitor<'a> {
+        let kind = space.kind;
+        let mut front = Frontend::negotiate(Wire::new(backend), kind.features(), CHANNEL).unwrap();
+        assert_eq!(front.features() & virtio::ACCESS_PLATFORM != 0, kind.iommu);
+        let (channel, theirs) = UnixStream::pair().unwrap();
+        channel.set_nonblocking(true).unwrap();
+        front.set(Request::SetBackendReqFd(theirs.into())).unwrap();
+        front.set_memory(vec![space.share()]).unwrap();
+        let (pages, asked) = (BTreeMap::new(), Vec::new());
+        let mut monitor = Monitor { front, channel, kind, pages, asked, answers: true, updates: 0 };
+        // Rings are mapped for as long as the guest lives.
+        let page = kind.page.min(4096 * 64);
+        monitor.map(RINGS_IOVA, RINGS, page.max(0x4_0000), BOTH);
+        monitor
+    }
+
+    pub(super) fn vring(&self, index: u32, base: u32) -> Vring {
+        let at = 3 * PART * u64::from(index);
+        let at = if self.kind.iommu { RINGS_IOVA + at } else { USER + RINGS + at };
+        let (available, used) = (at + PART, at + 2 * PART);
+        let addresses = VringAddr { index, flags: 0, descriptors: at, available, used, log: 0 };
+        Vring { size: 256, addresses, base, kick: None, call: None }
+    }
+
+    /// Starts a ring at its beginning.
+    pub(super) fn start(&mut self, index: u32) {
+        let base = if self.kind.packed { 0x8000 } else { 0 };
+        let vring = self.vring(index, base);
+        self.front.start(vring).unwrap();
+        self.answer();
+    }
+
+    /// Has the IOMMU translate; it says nothing until it is asked.
+    pub(super) fn map(&mut self, iova: u64, guest: u64, len: u64, access: u8) {
+        for at in (0..len.div_ceil(4096)).map(|page| page * 4096) {
+            self.pages.insert((iova + at) >> 12, ((guest + at) >> 12, access));
+        }
+    }
+
+    /// Has it forget. When this returns nobody uses it.
+    pub(super) fn unmap(&mut self, iova: u64, len: u64) {
+        for page in iova >> 12..(iova + len).div_ceil(4096) {
+            self.pages.remove(&page);
+        }
+        self.tell(Iotlb::INVALIDATE, iova, len, 0, 0).unwrap();
+    }
+
+    /// Tells the back-end of a translation.
+    pub(super) fn tell(
+        &mut self,
+        kind: u8,
+        iova: u64,
+        size: u64,
+        user: u64,
+        permissions: u8,
+    ) -> Result<(), FrontendError> {
+        self.front.set(Request::IotlbMsg(Iotlb { iova, size, user, permissions, kind }))
+    }
+
+    /// Reads what was asked. Messages come whole: they are written at once.
+    pub(super) fn listen(&mut self) -> Vec<Iotlb> {
+        let (mut bytes, mut asked) = (vec![0; 44 * 1024], Vec::new());
+        while let Ok(count @ 1..) = self.channel.read(&mut bytes) {
+            assert!(count.is_multiple_of(44), "{count} bytes on the channel");
+            for message in bytes[..count].as_chunks::<44>().0 {
+                let header = Header::decode(message[..12].try_into().unwrap()).unwrap();
+                assert!(!header.need_reply);
+                match BackendRequest::decode(header.request, &message[12..], Vec::new()).unwrap() {
+                    BackendRequest::Iotlb(iotlb) => asked.push(iotlb),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        asked
+    }
+
+    /// Answers what was asked, a page at a time. Returns how many answers there were.
+    pub(super) fn answer(&mut self) -> usize {
+        let mut answers = 0;
+        loop {
+            self.front.transport().attend().unwrap();
+            let asked = self.listen();
+            if asked.is_empty() {
+                return answers;
+            }
+            for question in asked {
+                self.asked.push(question);
+                if question.kind != Iotlb::MISS || !self.answers {
+                    continue;
+                }
+                let first = question.iova >> 12;
+                let Some(&(guest, access)) = self.pages.get(&first) else { continue };
+                if access & question.permissions != question.permissions {
+                    continue;
+                }
+                // As much of a page as goes on in both.
+                let most = self.kind.page / 4096;
+                let begin = first - first % most;
+                let goes_on = |page: &u64| {
+                    self.pages.get(page) == Some(&(guest.wrapping_add(page.wrapping_sub(first)), access))
+                };
+                let from = (begin..=first).rev().take_while(goes_on).last().unwrap_or(first);
+                let to = (first..begin + most).take_while(goes_on).last().unwrap_or(first);
+                let user = USER + ((guest - (first - from)) << 12);
+                self.tell(Iotlb::UPDATE, from << 12, (to - from + 1) << 12, user, access).unwrap();
+                answers += 1;
+                self.updates += 1;
+            }
+        }
+    }
+
+    pub(super) fn state(&mut self) -> State {
+        self.front.transport().state()
+    }
+
+    pub(super) fn end(&mut self) -> Option<BackendError> {
+        self.front.transport().take_end()
+    }
+}
+
+/// Adds a buffer for the device to read or write.
+pub(super) fn add(driver: &mut Driver<'_>, iova: u64, len: usize, write: bool) -> u16 {
+    let id = driver.add(&[Buffer { address: iova, len: len as u32, write }], None::<Indirect<'_>>).unwrap();
+    driver.publish();
+    id
+}
+
+/// A frame with its header, its bytes by `seed`.
+pub(super) fn framed(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = vec![0; HEADER];
+    bytes.extend((0..len).map(|_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    }));
+    bytes
+}

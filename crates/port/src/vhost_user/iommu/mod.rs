@@ -1,0 +1,167 @@
+//! The IOMMU of a guest: what it granted, what is missing, and what is asked for.
+//!
+//! A queue that meets an address of which nothing is known notes all that its burst lacks on its ring's [`Board`] and
+//! rests; the session's thread asks the front-end for all of it at once, and wakes the queue when it is answered.
+//! Nothing is held meanwhile, and other queues go on.
+
+mod board;
+#[cfg(test)]
+mod guest;
+mod queue;
+#[cfg(test)]
+mod test;
+
+pub(super) use board::{Bell, Board};
+pub(super) use queue::{Seeker, through};
+
+use ringway_mem::Memory;
+use ringway_mem::iotlb::{Access, Change, ENTRIES, Editor, Iotlb, Missed};
+use ringway_vhost_user::{BackendRequest, Iotlb as Message};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Translations asked for and not answered, at most. Attack: a driver that names addresses without end.
+const PENDING: usize = 4096;
+/// Bytes of questions that wait for room on the channel, at most. Attack: a front-end that never reads them.
+const OUTBOX: usize = 1 << 16;
+/// Nanoseconds after which a question is asked again, and how often: it may have been lost.
+const AGAIN: u64 = 1_000_000_000;
+const TIMES: u8 = 8;
+/// A page, the least that an answer brings.
+const PAGE: u64 = 4096;
+
+/// What a ring needs to look addresses up, and to say what it lacks.
+#[derive(Clone, Debug)]
+pub(super) struct Granted {
+    pub(super) iotlb: Arc<Iotlb>,
+    pub(super) board: Arc<Board>,
+}
+
+/// A question that was not answered yet.
+#[derive(Clone, Copy)]
+struct Question {
+    iova: u64,
+    ring: usize,
+    asked: u64,
+    times: u8,
+}
+
+/// An access that the front-end has refused: it granted less than was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Denied {
+    pub(super) ring: usize,
+}
+
+/// The session's side of it.
+pub(super) struct Iommu {
+    pub(super) editor: Editor,
+    /// By page, and by what it is wanted for.
+    pending: BTreeMap<(u64, u8), Question>,
+    /// Whole messages, or what is left of them, that the channel had no room for yet.
+    outbox: Vec<u8>,
+    asked_again: u64,
+}
+
+impl Iommu {
+    /// Nothing is granted of this memory.
+    pub(super) fn new(memory: &Arc<Memory>) -> Iommu {
+        let editor = Editor::new(memory.clone(), ENTRIES);
+        Iommu { editor, pending: BTreeMap::new(), outbox: Vec::new(), asked_again: 0 }
+    }
+
+    /// What is granted is granted of this memory, where it lies in it; regions were added only.
+    pub(super) fn extend(&mut self, memory: &Arc<Memory>) {
+        let retired = std::mem::take(self.editor.retired());
+        self.editor = self.editor.moved(memory.clone());
+        ringway_host::reclaim_all(retired);
+    }
+
+    /// Ring `ring` lacks these.
+    pub(super) fn miss(&mut self, ring: usize, missed: Missed, now: u64) {
+        let Missed { iova, access } = missed;
+        if self.editor.grants(iova, access) == Some(true) {
+            return;
+        }
+        let key = (iova / PAGE, access.bits());
+        if self.pending.contains_key(&key) || self.pending.len() >= PENDING {
+            return;
+        }
+        self.pending.insert(key, Question { iova, ring, asked: now, times: 1 });
+        self.ask(Message::MISS, missed);
+    }
+
+    fn ask(&mut self, kind: u8, missed: Missed) {
+        let (iova, permissions) = (missed.iova, missed.access.bits());
+        let message = Message { iova, size: 0, user: 0, permissions, kind };
+        if self.outbox.len() < OUTBOX {
+            self.outbox.extend_from_slice(&BackendRequest::Iotlb(message).encode().bytes);
+        }
+    }
+
+    /// The front-end grants something. `Err`: it can't.
+    pub(super) fn update(&mut self, said: Message) -> Result<(Change, Option<Denied>), String> {
+        let access = Access::from_bits(said.permissions).ok_or("a translation grants nothing")?;
+        let change = self.editor.update(said.iova, said.size, said.user, access);
+        let change = change.map_err(|error| error.to_string())?;
+        let last = said.iova + (said.size - 1);
+        let range = (said.iova / PAGE, 0)..=(last / PAGE, u8::MAX);
+        let answered: Vec<_> = self.pending.range(range).map(|(key, asked)| (*key, *asked)).collect();
+        let mut denied = None;
+        for (key, Question { iova, ring, .. }) in answered {
+            let Some(access) = Access::from_bits(key.1) else { continue };
+            match self.editor.grants(iova, access) {
+                Some(true) => {}
+                // An answer, and it is no.
+                Some(false) => {
+                    self.ask(Message::ACCESS_FAIL, Missed { iova, access });
+                    denied = Some(Denied { ring });
+                }
+                None => continue,
+            }
+            self.pending.remove(&key);
+        }
+        Ok((change, denied))
+    }
+
+    /// The front-end takes something back. What was asked for before says nothing of what is there now.
+    pub(super) fn invalidate(&mut self, said: Message) {
+        self.editor.invalidate(said.iova, said.size);
+    }
+
+    /// Asks again for what was not answered for long.
+    pub(super) fn remind(&mut self, now: u64) {
+        if self.pending.is_empty() || now.saturating_sub(self.asked_again) < AGAIN / 2 {
+            return;
+        }
+        self.asked_again = now;
+        let mut again = Vec::new();
+        self.pending.retain(|key, question| {
+            if now.saturating_sub(question.asked) < AGAIN {
+                return true;
+            }
+            question.asked = now;
+            question.times += 1;
+            again.extend(Access::from_bits(key.1).map(|access| Missed { iova: question.iova, access }));
+            question.times <= TIMES
+        });
+        // Who still lacks what is given up here notes it anew.
+        self.editor.stir();
+        again.into_iter().for_each(|missed| self.ask(Message::MISS, missed));
+    }
+
+    /// Sends what the channel has room for.
+    pub(super) fn send(&mut self, channel: impl AsFd) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let sent = ringway_host::try_write(channel, &self.outbox).min(self.outbox.len());
+        self.outbox.drain(..sent);
+    }
+}
+
+impl Drop for Iommu {
+    fn drop(&mut self) {
+        ringway_host::reclaim_all(std::mem::take(self.editor.retired()));
+    }
+}
