@@ -30,8 +30,13 @@ pub struct Rig {
 impl Rig {
     /// Starts one with room for `queues` queues and a worker on each of `cores`.
     pub fn start(cores: &[usize], queues: usize, poll: Poll) -> Result<Rig, Failure> {
-        let worker =
-            |core: &usize| Worker { name: format!("bench-{core}"), core: Some(*core), poll, spin: SPIN };
+        let worker = |core: &usize| Worker {
+            name: format!("bench-{core}"),
+            core: Some(*core),
+            poll,
+            spin: SPIN,
+            hold: HOLD,
+        };
         let page: Arc<Vec<Counters>> = Arc::new((0..queues).map(|_| Counters::default()).collect());
         let workers: Vec<Worker> = cores.iter().map(worker).collect();
         let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?)?;
@@ -47,7 +52,15 @@ impl Rig {
     /// Adds a port.
     pub fn add_to(&mut self, name: &str, kind: Kind, to: To, worker: Option<String>) -> Result<(), Failure> {
         let queues = kind.queues();
-        let port = Port { name: name.into(), kind, to, worker, hold: HOLD, counters: self.next };
+        let port = Port {
+            name: name.into(),
+            kind,
+            to,
+            worker,
+            hold: Some(HOLD),
+            notify: Default::default(),
+            counters: self.next,
+        };
         self.fabric.add_port(port)?;
         self.next += u32::from(queues);
         Ok(())

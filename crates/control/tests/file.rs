@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use proptest::prelude::*;
-use ringway_control::file::{Host, Kind, Lookup, To, read};
+use ringway_control::file::{Host, Kind, Lookup, Notify, To, read};
 use std::path::{Path, PathBuf};
 
 fn host() -> Host {
@@ -67,15 +67,18 @@ fn a_file_says_what_it_means() {
         socket = "a.sock"
         switch = "main"
         hold = "1ms"
+        notify = { moderate = "50us", suppress = false }
         [port.b]
         kind = "null"
         [port.c]
         kind = "source"
+        rate = "2kpps"
         [patch.p]
         ports = ["b", "c"]
         [worker.w]
         core = 1
         ports = ["a"]
+        hold = "2ms"
         [guest.g]
         kind = "uml"
         port = "a"
@@ -88,8 +91,11 @@ fn a_file_says_what_it_means() {
     let a = fabric.port("a").unwrap();
     assert_eq!(
         (a.to.clone(), a.hold, a.worker.as_deref()),
-        (Some(To::Switch("main".into())), 1_000_000, Some("w"))
+        (Some(To::Switch("main".into())), Some(1_000_000), Some("w"))
     );
+    assert_eq!(a.notify, Notify { moderate: 50_000, suppress: false, ..Notify::default() });
+    assert_eq!((fabric.port("b").unwrap().hold, fabric.workers[0].hold), (None, 2_000_000));
+    assert!(matches!(fabric.port("c").unwrap().kind, Kind::Source { rate: Some(2000), .. }));
     assert_eq!(fabric.port("b").unwrap().to, Some(To::Patch("c".into())));
     assert_eq!(fabric.port("c").unwrap().to, Some(To::Patch("b".into())));
     assert_eq!(fabric.guests[0].memory, 64 << 20);

@@ -7,7 +7,7 @@ use ringway_port::ring::RingPort;
 use ringway_port::tap::{AttachError, Lost, TapPort};
 use ringway_port::vhost_user::{Backend, BackendError, State, Without};
 use ringway_port::{Doorbell, Queue, null, ring, source, tap, vhost_user};
-use ringway_ring::RingMemory;
+use ringway_ring::{Policy, RingMemory};
 use ringway_wire::MacAddress;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
@@ -120,14 +120,16 @@ impl Device {
                 let mac = mac.as_deref().map(parse_mac).transpose()?.map(|mac| mac.0);
                 let without = Without::named(without.iter().map(String::as_str));
                 let without = without.map_err(|name| DeviceError::Feature(name.into()))?;
-                let config = vhost_user::Config { mac, mtu: *mtu, queues: *queues, without };
+                let policy = spec.notify.into();
+                let config = vhost_user::Config { mac, mtu: *mtu, queues: *queues, without, policy };
                 let (backend, queues) = vhost_user::new(config, doorbells, counters.to_vec());
                 Ok((Device::VhostUser(Box::new(backend)), queues))
             }
-            Kind::Ring => Ok(ring_device(doorbells, counters, bell)),
+            Kind::Ring => Ok(ring_device(doorbells, counters, bell, spec.notify.into())),
             Kind::Null => Ok((Device::Lone, null::queues(&null::Config::default()))),
-            Kind::Source { size, to, from } => {
+            Kind::Source { size, to, from, rate } => {
                 let config = source::Config::new((*size).min(LARGEST), parse_mac(from)?, parse_mac(to)?);
+                let config = source::Config { rate: *rate, ..config };
                 Ok((Device::Lone, vec![source::queue(&config)?]))
             }
             Kind::Tap { mtu, offloads, .. } => {
@@ -243,6 +245,7 @@ fn ring_device(
     doorbells: Vec<Arc<dyn Doorbell>>,
     counters: &[CountersRef],
     bell: &Arc<EventFd>,
+    policy: Policy,
 ) -> (Device, Vec<Queue>) {
     let alarm = Alarm::new(bell);
     let told = alarm.clone();
@@ -250,7 +253,6 @@ fn ring_device(
     let counters = counters.first().cloned().unwrap_or_else(CountersRef::private);
     let silent: Arc<dyn Doorbell> = Arc::new(ringway_port::Silent);
     let doorbell = doorbells.into_iter().next().unwrap_or(silent);
-    let policy = ringway_ring::Policy::default();
     let config = ring::Config { counters, doorbell, broken: Arc::new(broken), policy };
     let (port, queues) = RingPort::new(config);
     (Device::Ring { port: Box::new(port), alarm, attached: false }, queues)

@@ -362,7 +362,7 @@ impl Fabric {
                 target,
                 first: world.rx.len() as u32,
                 queues: record.rx.len() as u32,
-                hold: record.spec.hold,
+                hold: record.spec.hold.unwrap_or_else(|| worker_hold(record, &self.crew)),
                 steer: record.steer.clone(),
             }));
             world.rx.extend(record.rx.iter().cloned());
@@ -434,6 +434,11 @@ fn engage(
     Ok(handle)
 }
 
+/// How long frames wait where the port doesn't say: as long as the worker of its first queue does.
+fn worker_hold(record: &Record, crew: &[Crew]) -> u64 {
+    record.seats.first().map_or(0, |seat| crew[seat.worker].spec.hold)
+}
+
 fn look_at(name: &str, record: &mut Record, crew: &[Crew]) -> Option<proto::Event> {
     if let Err(gone) = record.device.check() {
         record.said = record.device.state();
@@ -483,17 +488,32 @@ mod tests {
     #[test]
     fn a_worker_that_fails_is_replaced_and_its_ports_begin_anew() {
         let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
-        let worker =
-            |name: &str| proto::Worker { name: name.into(), core: None, poll: Poll::Adaptive, spin: 0 };
+        let worker = |name: &str| proto::Worker {
+            name: name.into(),
+            core: None,
+            poll: Poll::Adaptive,
+            spin: 0,
+            hold: 0,
+        };
         let mut fabric = Fabric::start(&[worker("w0"), worker("w1")], page.clone(), 7).unwrap();
         fabric.add_switch("s".into(), Lookup::Learning { ageing: 300, entries: 64 }).unwrap();
         let mut add = |name: &str, worker: &str, counters, kind| {
             let (name, worker) = (name.into(), Some(worker.into()));
             let to = To::Switch("s".into());
-            fabric.add_port(proto::Port { name, kind, to, worker, hold: 0, counters }).unwrap();
+            fabric
+                .add_port(proto::Port {
+                    name,
+                    kind,
+                    to,
+                    worker,
+                    hold: Some(0),
+                    notify: Default::default(),
+                    counters,
+                })
+                .unwrap();
         };
         let (to, from) = ("02:00:00:00:00:02".into(), "02:00:00:00:00:01".into());
-        add("a", "w0", 0, Kind::Source { size: 64, to, from });
+        add("a", "w0", 0, Kind::Source { size: 64, to, from, rate: None });
         add("b", "w1", 1, Kind::Null);
         add("c", "w0", 2, Kind::Null);
         let frames = || page[1].rx_frames.load(Relaxed);

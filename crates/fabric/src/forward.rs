@@ -60,6 +60,8 @@ pub struct Forwarder {
     hash: FlowHash,
     /// Receiving queues that hold a notification back, and until when.
     pub due: Vec<(u64, Arc<RxSlot>)>,
+    /// Of those, how many hold it back until the turn ends, at least.
+    combining: usize,
 }
 
 /// What is true of all frames of a burst.
@@ -133,12 +135,13 @@ impl<'w> Open<'w> {
     }
 
     #[inline]
-    fn publish(mut self, turn: &Turn<'_>, due: &mut Vec<(u64, Arc<RxSlot>)>) {
+    fn publish(mut self, turn: &Turn<'_>, due: &mut Vec<(u64, Arc<RxSlot>)>, combining: &mut usize) {
         self.queue.publish(turn);
-        if let Some(when) = self.queue.next_due()
-            && !due.iter().any(|(_, slot)| Arc::ptr_eq(slot, self.slot))
-        {
-            due.push((when, self.slot.clone()));
+        if let Some(when) = self.queue.next_due() {
+            *combining += usize::from(self.queue.combines());
+            if !due.iter().any(|(_, slot)| Arc::ptr_eq(slot, self.slot)) {
+                due.push((when, self.slot.clone()));
+            }
         }
     }
 }
@@ -202,12 +205,13 @@ impl Forwarder {
             completer: Completer::default(),
             hash,
             due: Vec::new(),
+            combining: 0,
         }
     }
 
     /// Takes one burst from `source` and delivers it.
     pub fn serve(&mut self, turn: &Turn<'_>, world: &World, source: &mut Source) -> Served {
-        let Forwarder { storage, verdicts, sorter, completer, hash, due } = self;
+        let Forwarder { storage, verdicts, sorter, completer, hash, due, combining } = self;
         let mut burst = Burst::begin(storage);
         source.tx.take(turn, &mut burst);
         let count = burst.len();
@@ -238,8 +242,18 @@ impl Forwarder {
         if let Some(steer) = &port.steer {
             (0..count).for_each(|frame| steer.note(hash.of(burst.head(frame)), source.queue));
         }
-        let mut delivery =
-            Delivery { turn, world, burst: &burst, verdicts, survey, source, port, hash: *hash, due };
+        let mut delivery = Delivery {
+            turn,
+            world,
+            burst: &burst,
+            verdicts,
+            survey,
+            source,
+            port,
+            hash: *hash,
+            due,
+            combining,
+        };
         let mut done = 0;
         while done < count {
             let (end, stop) = match Run::at(delivery.verdicts, done, count) {
@@ -263,10 +277,12 @@ impl Forwarder {
         Served::Waiting
     }
 
-    /// Publishes what destinations held back until now; returns when the next of them is due.
+    /// Publishes what destinations held back until now, or until the end of the turn, which this is; returns when the
+    /// next of them is due.
     pub fn publish_due(&mut self, turn: &Turn<'_>) -> Option<u64> {
+        let combining = std::mem::take(&mut self.combining) > 0;
         self.due.retain_mut(|(when, slot)| {
-            if *when > turn.now {
+            if *when > turn.now && !combining {
                 return true;
             }
             // A destination that another worker has is being published by it.
@@ -275,7 +291,11 @@ impl Forwarder {
                 Err(TryLockError::WouldBlock) => return true,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
-            queue.publish(turn);
+            if queue.combines() {
+                queue.turn_ends(turn);
+            } else {
+                queue.publish(turn);
+            }
             match queue.next_due() {
                 Some(next) => {
                     *when = next;
@@ -303,6 +323,7 @@ struct Delivery<'d, 'b, 't> {
     port: &'d Port,
     hash: FlowHash,
     due: &'d mut Vec<(u64, Arc<RxSlot>)>,
+    combining: &'d mut usize,
 }
 
 impl<'d> Delivery<'d, '_, '_> {
@@ -356,13 +377,13 @@ impl<'d> Delivery<'d, '_, '_> {
             to.fits = unsuited.whole.inputs;
             self.count_drops(lists, &open, Some(&to), start, cut.at);
             self.source.tx.release(turn, cut.at - start);
-            to.publish(turn, self.due);
+            to.publish(turn, self.due, self.combining);
         } else {
             self.count_drops(lists, &open, None, start, cut.at);
             self.source.tx.release(turn, cut.at - start);
         }
         for to in open {
-            to.publish(turn, self.due);
+            to.publish(turn, self.due, self.combining);
         }
         cut.at
     }

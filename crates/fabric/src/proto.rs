@@ -3,6 +3,7 @@
 //! `control` sends [`Call`]s and gets one [`Said::Reply`] for each, in order; `data` sends [`Said::Event`]s whenever
 //! something happens. Names were checked by `control`; `data` still refuses what it doesn't know.
 
+use ringway_ring::Policy;
 use serde::{Deserialize, Serialize};
 
 /// A request and its number.
@@ -79,6 +80,8 @@ pub struct Worker {
     pub poll: Poll,
     /// How long a queue stays polled after its last frame, in nanoseconds.
     pub spin: u64,
+    /// How long frames of its ports wait for a full destination, in nanoseconds, where a port doesn't say.
+    pub hold: u64,
 }
 
 /// When a worker sleeps.
@@ -130,10 +133,43 @@ pub struct Port {
     pub to: To,
     /// The worker that takes its frames; the one with the fewest queues if none.
     pub worker: Option<String>,
-    /// How long frames wait for a full destination before they are dropped, in nanoseconds.
-    pub hold: u64,
+    /// How long frames wait for a full destination before they are dropped, in nanoseconds; as long as its worker says
+    /// if none.
+    pub hold: Option<u64>,
+    /// When its peer is notified; for `vhost-user` and `ring`.
+    #[serde(default)]
+    pub notify: Notify,
     /// First entry of the counters page that is this port's; one entry a queue.
     pub counters: u32,
+}
+
+/// Which habits of not notifying are in use with a port's peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notify {
+    /// One notification a burst, not one a frame.
+    pub batch: bool,
+    /// Notifications of one turn wait for its end, and are one; for so many nanoseconds at most, 0: they don't.
+    pub combine: u64,
+    /// Nanoseconds that have one notification at most; 0: no such window.
+    pub moderate: u64,
+    /// None while the peer says that it needs none.
+    pub suppress: bool,
+    /// The peer is asked for its notifications only while its queue is not polled.
+    pub poll: bool,
+}
+
+impl Default for Notify {
+    fn default() -> Notify {
+        let Policy { batch, combine, moderate, suppress, poll } = Policy::default();
+        Notify { batch, combine, moderate, suppress, poll }
+    }
+}
+
+impl From<Notify> for Policy {
+    fn from(notify: Notify) -> Policy {
+        let Notify { batch, combine, moderate, suppress, poll } = notify;
+        Policy { batch, combine, moderate, suppress, poll }
+    }
 }
 
 /// Where a port's frames go.
@@ -182,6 +218,8 @@ pub enum Kind {
         to: String,
         /// Source address.
         from: String,
+        /// Frames a second; as many as go if none.
+        rate: Option<u64>,
     },
 }
 
@@ -320,7 +358,8 @@ mod tests {
                 },
                 to: To::Switch("s".into()),
                 worker: None,
-                hold: 100_000,
+                hold: Some(100_000),
+                notify: Notify { moderate: 50_000, ..Notify::default() },
                 counters: 4,
             }),
         };

@@ -23,6 +23,7 @@ impl Bench {
                 core: None,
                 poll: Poll::Adaptive,
                 spin: 20_000,
+                hold: 100_000,
             })
             .collect();
         let shared: Arc<dyn CountersPage> = page.clone();
@@ -35,7 +36,15 @@ impl Bench {
 
     fn port(&mut self, name: &str, kind: Kind, to: To) -> usize {
         let (counters, queues) = (self.next, u32::from(kind.queues()));
-        let port = Port { name: name.into(), kind, to, worker: None, hold: 100_000, counters };
+        let port = Port {
+            name: name.into(),
+            kind,
+            to,
+            worker: None,
+            hold: None,
+            notify: Default::default(),
+            counters,
+        };
         self.fabric.add_port(port).unwrap();
         self.next += queues;
         counters as usize
@@ -52,7 +61,7 @@ fn learning() -> Lookup {
 
 fn source(to: u8, from: u8) -> Kind {
     let mac = |last| format!("02:00:00:00:00:{last:02x}");
-    Kind::Source { size: 64, to: mac(to), from: mac(from) }
+    Kind::Source { size: 64, to: mac(to), from: mac(from), rate: None }
 }
 
 fn on(switch: &str) -> To {
@@ -130,7 +139,8 @@ fn wrong_changes_are_refused_and_change_nothing() {
         kind: Kind::Null,
         to,
         worker: None,
-        hold: 0,
+        hold: Some(0),
+        notify: Default::default(),
         counters: 9,
     };
     let fabric = &mut bench.fabric;

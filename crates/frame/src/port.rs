@@ -89,6 +89,14 @@ pub trait RxQueue: Send {
     /// Makes what was put visible to the peer, and notifies it if it wants that and no timer holds it back.
     fn publish(&mut self, turn: &Turn<'_>);
 
+    /// Whether a notification waits for the end of the turn, in which more may come.
+    fn combines(&self) -> bool {
+        false
+    }
+
+    /// The turn ends: what waited for that is notified, unless a timer still holds it back.
+    fn turn_ends(&mut self, _turn: &Turn<'_>) {}
+
     /// When `publish` is to be called again though nothing was put (a held-back notification), in nanoseconds of the
     /// turn's clock.
     fn next_due(&self) -> Option<u64> {

@@ -112,8 +112,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let without = Without::named(names).map_err(|name| format!("there is no feature `{name}`"))?;
     let queues = numbers.first().map_or(Ok(1), |number| number.parse())?;
     let mac = |last| Some([2, 0, 0, 0, 0x77, last]);
-    let (left, left_queues) = side(first, Config { mac: mac(1), mtu: None, queues, without })?;
-    let (right, right_queues) = side(second, Config { mac: mac(2), mtu: None, queues, without })?;
+    let plain = Config::default();
+    let (left, left_queues) = side(first, Config { mac: mac(1), queues, without, ..plain })?;
+    let (right, right_queues) = side(second, Config { mac: mac(2), queues, without, ..plain })?;
     std::thread::spawn(move || poll(left_queues, right_queues));
     let mut sides = [left, right];
     ringway_host::catch_sigbus()?;

@@ -118,6 +118,12 @@ impl Notifier {
         self.due(now, view)
     }
 
+    /// Whether something is held back until an answer comes.
+    #[inline]
+    pub fn waits_for_answer(&self) -> bool {
+        self.held && self.answer_until > 0
+    }
+
     /// When [`Notifier::due`] is to be called for what is held back.
     #[inline]
     pub fn next_due(&self) -> Option<u64> {

@@ -210,7 +210,7 @@ pub fn worker(worker: &file::Worker) -> proto::Worker {
         file::Poll::Always => proto::Poll::Always,
         file::Poll::Never => proto::Poll::Never,
     };
-    proto::Worker { name: worker.name.clone(), core: worker.core, poll, spin: worker.spin }
+    proto::Worker { name: worker.name.clone(), core: worker.core, poll, spin: worker.spin, hold: worker.hold }
 }
 
 /// The port as `data` is told it; none of a port that `data` has no part in.
@@ -230,10 +230,10 @@ fn known(port: &Port, counters: u32) -> Option<proto::Port> {
         Kind::Ring { .. } => proto::Kind::Ring,
         Kind::Pipe { .. } => return None,
         Kind::Null => proto::Kind::Null,
-        Kind::Source { size, to, from } => {
-            proto::Kind::Source { size: *size, to: to.to_string(), from: from.to_string() }
+        Kind::Source { size, to, from, rate } => {
+            proto::Kind::Source { size: *size, to: to.to_string(), from: from.to_string(), rate: *rate }
         }
     };
     let (name, worker) = (port.name.clone(), port.worker.clone());
-    Some(proto::Port { name, kind, to, worker, hold: port.hold, counters })
+    Some(proto::Port { name, kind, to, worker, hold: port.hold, notify: port.notify, counters })
 }

@@ -1,5 +1,6 @@
 //! What a fabric file asks for.
 
+pub use ringway_fabric::proto::Notify;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -82,8 +83,10 @@ pub struct Port {
     pub to: Option<To>,
     /// Name of the worker that takes its frames; any if none.
     pub worker: Option<String>,
-    /// How long its frames wait for a full destination, in nanoseconds.
-    pub hold: u64,
+    /// How long its frames wait for a full destination, in nanoseconds; as long as its worker says if none.
+    pub hold: Option<u64>,
+    /// When its peer is notified.
+    pub notify: Notify,
 }
 
 /// Where a port's frames go.
@@ -126,6 +129,8 @@ pub enum Kind {
         to: Mac,
         /// Its source.
         from: Mac,
+        /// Frames a second; as many as go if none.
+        rate: Option<u64>,
     },
 }
 
@@ -268,6 +273,8 @@ pub struct Worker {
     pub poll: Poll,
     /// How long a queue stays polled after its last frame, in nanoseconds.
     pub spin: u64,
+    /// How long frames of its ports wait for a full destination, in nanoseconds, where a port doesn't say.
+    pub hold: u64,
 }
 
 /// When a worker sleeps.

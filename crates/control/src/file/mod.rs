@@ -3,14 +3,15 @@
 mod cross;
 mod desired;
 mod guest;
+mod notify;
 mod port;
 mod problem;
 mod section;
 mod units;
 
 pub use desired::{
-    Cidr, Fabric, Guest, GuestKind, HugePages, Kind, Lookup, Mac, Poll, Port, Shape, Socket, Switch, Tap, To,
-    VhostUser, Worker,
+    Cidr, Fabric, Guest, GuestKind, HugePages, Kind, Lookup, Mac, Notify, Poll, Port, Shape, Socket, Switch,
+    Tap, To, VhostUser, Worker,
 };
 pub use problem::{Problem, Problems, nearest};
 pub use units::{show_duration, show_size};
@@ -92,7 +93,13 @@ fn whole(top: &DeTable<'_>, host: &Host, notes: &Notes) -> Fabric {
         worker(section, &mut fabric.workers, &mut assigned, notes);
     }
     if fabric.workers.is_empty() {
-        fabric.workers.push(Worker { name: "worker".into(), core: None, poll: Poll::Adaptive, spin: SPIN });
+        fabric.workers.push(Worker {
+            name: "worker".into(),
+            core: None,
+            poll: Poll::Adaptive,
+            spin: SPIN,
+            hold: HOLD,
+        });
     }
     let partial = cross::Partial { patches, assigned };
     cross::check(&mut fabric, partial, host, notes);
@@ -101,6 +108,10 @@ fn whole(top: &DeTable<'_>, host: &Host, notes: &Notes) -> Fabric {
 
 /// How long an adaptive worker polls a queue after its last frame, in nanoseconds.
 const SPIN: u64 = 50_000;
+/// How long frames wait for a full destination, in nanoseconds.
+const HOLD: u64 = 100_000;
+/// The longest that they may.
+const LONGEST_HOLD: u64 = 10_000_000_000;
 
 /// Whether `name` can stand in messages, file names and thread names.
 fn good_name(name: &str) -> bool {
@@ -294,6 +305,7 @@ fn worker(
     let words = [("adaptive", Poll::Adaptive), ("always", Poll::Always), ("never", Poll::Never)];
     let poll = section.word("poll", &words).unwrap_or_default();
     let spin = section.duration("spin", 0..=1_000_000_000, "50us").unwrap_or(SPIN);
+    let hold = section.duration("hold", 0..=LONGEST_HOLD, "100us").unwrap_or(HOLD);
     for (index, port) in section.strings("ports", "[\"a\"]").unwrap_or_default().into_iter().enumerate() {
         let place = format!("{}.ports.{index}", section.path);
         if let Some((_, other)) = assigned.get(&port) {
@@ -302,7 +314,7 @@ fn worker(
             assigned.insert(port, (place, name.clone()));
         }
     }
-    section.finish(|key| (key == "hold").then(|| "it belongs to a port".into()));
+    section.finish(|_| None);
     // Thread names have 15 bytes at most, but people and messages use the whole name.
-    list.push(Worker { name, core, poll, spin });
+    list.push(Worker { name, core, poll, spin, hold });
 }

@@ -1,23 +1,26 @@
 //! `[port.NAME]`.
 
 use super::desired::{Cidr, Kind, Mac, Port, Shape, Socket, Tap, To, VhostUser};
+use super::notify::notify;
 use super::section::{Notes, Section, either};
-use super::{MAC_FIX, SOCKET_PATH, nearest};
+use super::{LONGEST_HOLD, MAC_FIX, Notify, SOCKET_PATH, nearest};
+use ringway_frame::LARGEST;
+use ringway_port::source::SHORTEST;
 use ringway_port::vhost_user::{PAIRS, Without};
 use ringway_ring::{SLOTS_MAX, SLOTS_MIN};
 
 /// Kinds and the keys that each has besides those of all.
 const KINDS: [(&str, &[&str]); 6] = [
-    ("vhost-user", &["socket", "role", "queues", "mac", "mtu", "without", "owner", "group", "mode"]),
+    (
+        "vhost-user",
+        &["socket", "role", "queues", "mac", "mtu", "without", "notify", "owner", "group", "mode"],
+    ),
     ("tap", &["interface", "queues", "mac", "mtu", "offloads", "namespace", "address"]),
-    ("ring", &["socket", "slots", "slot-size", "owner", "group", "mode"]),
+    ("ring", &["socket", "slots", "slot-size", "notify", "owner", "group", "mode"]),
     ("pipe", &["socket", "slots", "slot-size", "owner", "group", "mode"]),
     ("null", &[]),
-    ("source", &["size", "to", "from"]),
+    ("source", &["size", "to", "from", "rate"]),
 ];
-
-/// How long frames wait for a full destination, in nanoseconds.
-const HOLD: u64 = 100_000;
 
 /// Reads a port.
 pub fn port(mut section: Section<'_>, notes: &Notes) -> Option<Port> {
@@ -29,14 +32,18 @@ pub fn port(mut section: Section<'_>, notes: &Notes) -> Option<Port> {
         section.missing("kind", &format!("add kind = \"...\": {list}"));
     }
     let to = section.string("switch", "main").map(To::Switch);
-    let hold = section.duration("hold", 0..=10_000_000_000, "100us").unwrap_or(HOLD);
+    let hold = section.duration("hold", 0..=LONGEST_HOLD, "100us");
     // Without its kind, the rest can't be judged; the port still stands, so that others may name it.
     let Some(word) = kind else {
         for (_, keys) in KINDS {
             section.accept(keys);
         }
         section.finish(|_| None);
-        return Some(Port { name, kind: Kind::Null, to, worker: None, hold });
+        return Some(Port { name, kind: Kind::Null, to, worker: None, hold, notify: Notify::default() });
+    };
+    let notify = match word {
+        "vhost-user" | "ring" => notify(&mut section),
+        _ => Notify::default(),
     };
     let kind = match word {
         "vhost-user" => vhost_user(&mut section, notes),
@@ -44,9 +51,10 @@ pub fn port(mut section: Section<'_>, notes: &Notes) -> Option<Port> {
         "ring" => Kind::Ring { socket: socket(&mut section, "socket"), shape: shape(&mut section) },
         "pipe" => Kind::Pipe { socket: socket(&mut section, "socket"), shape: shape(&mut section) },
         "source" => Kind::Source {
-            size: section.size("size", 14..=65_549).unwrap_or(60) as u32,
+            size: section.size("size", u64::from(SHORTEST)..=u64::from(LARGEST)).unwrap_or(60) as u32,
             to: mac(&mut section, "to").unwrap_or(Mac([2, 0, 0, 0, 0, 2])),
             from: mac(&mut section, "from").unwrap_or(Mac([2, 0, 0, 0, 0, 1])),
+            rate: section.rate("rate", 1..=100_000_000),
         },
         _ => Kind::Null,
     };
@@ -55,7 +63,7 @@ pub fn port(mut section: Section<'_>, notes: &Notes) -> Option<Port> {
             KINDS.iter().filter(|(_, keys)| keys.contains(&key)).map(|(kind, _)| *kind).collect();
         (!kinds.is_empty()).then(|| format!("kind \"{word}\" doesn't have it, only {}", kinds.join(" and ")))
     });
-    Some(Port { name, kind, to, worker: None, hold })
+    Some(Port { name, kind, to, worker: None, hold, notify })
 }
 
 fn vhost_user(section: &mut Section<'_>, notes: &Notes) -> Kind {

@@ -211,6 +211,16 @@ impl<'t> Section<'t> {
         read
     }
 
+    /// The table at `key`.
+    pub fn table(&mut self, key: &'static str, example: &str) -> Option<Section<'t>> {
+        let value = self.get(key)?;
+        let DeValue::Table(table) = value.get_ref() else {
+            self.not_a(key, value, "a table", example);
+            return None;
+        };
+        Some(Section::new(format!("{}.{key}", self.path), value.span(), table, self.notes))
+    }
+
     /// `true` or `false` at `key`.
     pub fn boolean(&mut self, key: &'static str) -> Option<bool> {
         let value = self.get(key)?;
@@ -256,6 +266,12 @@ impl<'t> Section<'t> {
     pub fn size(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         let (read, at) = self.with_unit(key, units::size, units::size_needs_unit, "2MB")?;
         self.limit(key, read, &at, &range, units::show_size)
+    }
+
+    /// The rate at `key` in frames a second, if it is in `range`.
+    pub fn rate(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        let (read, at) = self.with_unit(key, units::rate, units::rate_needs_unit, "10kpps")?;
+        self.limit(key, read, &at, &range, units::show_rate)
     }
 
     fn limit(

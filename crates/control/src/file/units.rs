@@ -30,6 +30,13 @@ const SIZE: Units = Units {
     ],
 };
 
+const RATE: Units = Units {
+    what: "a rate",
+    example: "1000pps",
+    list: "pps, kpps or Mpps",
+    factors: &[("pps", 1), ("kpps", 1_000), ("Mpps", 1_000_000)],
+};
+
 /// What is wrong, and what to do.
 pub type Wrong = (String, String);
 
@@ -41,6 +48,21 @@ pub fn duration(text: &str) -> Result<u64, Wrong> {
 /// Bytes of `64KB`, `256MB`, `1GB`; a KB has 1024.
 pub fn size(text: &str) -> Result<u64, Wrong> {
     SIZE.read(text)
+}
+
+/// Frames a second of `500pps`, `10kpps`, `1.5Mpps`.
+pub fn rate(text: &str) -> Result<u64, Wrong> {
+    RATE.read(text)
+}
+
+/// What to do about a number without a unit where a rate should be.
+pub fn rate_needs_unit(number: &str) -> Wrong {
+    RATE.without(number, RATE.example)
+}
+
+/// A rate in the largest unit that keeps it whole.
+pub fn show_rate(rate: u64) -> String {
+    RATE.show(rate)
 }
 
 /// What to do about a number without a unit where a duration such as `example` should be.

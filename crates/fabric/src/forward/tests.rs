@@ -30,6 +30,10 @@ struct Peer {
     room: usize,
     away: bool,
     published: usize,
+    /// It holds notifications back until the turn ends; whether it does now, and how often one ended.
+    can_hold: bool,
+    held: bool,
+    ended: usize,
     /// What each `put` says could not be delivered.
     lost: Lost,
     /// Metadata of what it sends.
@@ -83,7 +87,23 @@ impl RxQueue for Shared {
     }
 
     fn publish(&mut self, _turn: &Turn<'_>) {
-        self.0.lock().unwrap().published += 1;
+        let mut peer = self.0.lock().unwrap();
+        peer.published += 1;
+        peer.held = peer.can_hold;
+    }
+
+    fn combines(&self) -> bool {
+        self.0.lock().unwrap().held
+    }
+
+    fn turn_ends(&mut self, _turn: &Turn<'_>) {
+        let mut peer = self.0.lock().unwrap();
+        peer.held = false;
+        peer.ended += 1;
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        self.0.lock().unwrap().held.then_some(u64::MAX)
     }
 }
 
@@ -273,6 +293,22 @@ fn a_flood_of_much_to_many_is_done_in_several_turns() {
     assert_eq!(counts[0], taught);
     assert!(counts[1..].iter().all(|&count| count == taught + 4), "each has each frame once: {counts:?}");
     assert_eq!(bench.sources[0].counters.tx_frames.load(Relaxed), 5);
+}
+
+#[test]
+fn what_several_sources_bring_in_a_turn_is_notified_at_its_end() {
+    let mut bench = Bench::new(4);
+    bench.teach();
+    bench.peers[1].0.lock().unwrap().can_hold = true;
+    for port in [0, 2, 3] {
+        bench.send(port, &[frame(1, port as u8, 60)]);
+        bench.serve(port);
+    }
+    let ended = |bench: &Bench| bench.peers[1].0.lock().unwrap().ended;
+    assert_eq!((ended(&bench), bench.forwarder.due.len()), (0, 1));
+    let turn = bench.reader.turn(bench.now);
+    assert_eq!(bench.forwarder.publish_due(&turn), None);
+    assert_eq!((ended(&bench), bench.forwarder.due.len()), (1, 0));
 }
 
 #[test]

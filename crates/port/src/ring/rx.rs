@@ -196,10 +196,21 @@ impl RxQueue for RingRx {
         let shown = producer.show(&open.memory);
         let mut view = RxView { open, producer, shared: &self.shared };
         if shown {
+            self.notifier.expect_answer(turn.now);
             self.notifier.published(turn.now, &mut view);
         } else {
             self.notifier.due(turn.now, &mut view);
         }
+    }
+
+    fn combines(&self) -> bool {
+        self.notifier.waits_for_answer()
+    }
+
+    fn turn_ends(&mut self, turn: &Turn<'_>) {
+        let Some(open) = self.open(turn) else { return };
+        let Some(producer) = &mut self.producer else { return };
+        self.notifier.answered(turn.now, &mut RxView { open, producer, shared: &self.shared });
     }
 
     fn next_due(&self) -> Option<u64> {

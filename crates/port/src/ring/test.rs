@@ -341,6 +341,22 @@ fn only_a_program_that_asks_is_notified() {
 }
 
 #[test]
+fn notifications_of_one_turn_are_combined() {
+    let mut rig = rig_with(small(), Policy { combine: 1000, ..Policy::default() });
+    let one = [(frame(64, 0), Offload::default())];
+    let mut consumer = Consumer::new(&rig.theirs, RX);
+    assert_eq!(consumer.arm(&rig.theirs, 1), Ok(true));
+    for _ in 0..3 {
+        put(&mut rig, &one, 10);
+    }
+    assert!(!rig.call.clear() && rig.queue.rx.combines());
+    let turn = rig.reader.turn(10);
+    rig.queue.rx.turn_ends(&turn);
+    assert!(rig.call.clear() && !rig.queue.rx.combines());
+    assert_eq!((rig.counters.interrupts.load(Relaxed), rig.queue.rx.next_due()), (1, None));
+}
+
+#[test]
 fn an_armed_queue_is_kicked_and_one_with_frames_stays_awake() {
     let mut rig = rig();
     assert_eq!(rig.bell.woken.load(Relaxed), 1, "woken when the program came");

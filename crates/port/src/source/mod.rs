@@ -32,6 +32,8 @@ pub struct Config {
     pub source: MacAddress,
     /// How many flows they belong to, told apart by their source port.
     pub flows: u16,
+    /// Frames a second, at least 1; as many as go if none.
+    pub rate: Option<u64>,
     /// How many bytes of frames are cycled through, rounded up to whole frames: 1 MB or more.
     pub memory: usize,
 }
@@ -39,7 +41,7 @@ pub struct Config {
 impl Config {
     /// One flow of frames of one size, in 1 MB.
     pub fn new(size: u32, source: MacAddress, destination: MacAddress) -> Config {
-        Config { sizes: vec![size], destination, source, flows: 1, memory: 1 << 20 }
+        Config { sizes: vec![size], destination, source, flows: 1, rate: None, memory: 1 << 20 }
     }
 }
 
@@ -64,7 +66,7 @@ pub enum SourceError {
 pub fn queue(config: &Config) -> Result<Queue, SourceError> {
     let frames = Frames::new(config)?;
     let caps = Caps { offloads: Needs::ALL, largest: LARGEST };
-    let tx = SourceTx::new(Published::new(Arc::new(frames)));
+    let tx = SourceTx::new(Published::new(Arc::new(frames)), config.rate);
     Ok(Queue { tx: Box::new(tx), rx: Box::new(NullRx::new(caps)) })
 }
 
@@ -126,6 +128,45 @@ mod tests {
         assert_eq!((take(&mut tx), take(&mut tx)), (60, 60));
         tx.release(&turn, 1);
         assert_eq!(take(&mut tx), 1514);
+    }
+
+    #[test]
+    fn a_rate_is_kept_over_time_and_after_a_pause() {
+        let mut reader = Reader::register().unwrap();
+        let mut tx = queue(&Config { rate: Some(2_000_000), ..config() }).unwrap().tx;
+        let mut storage = Storage::default();
+        let (mut sent, mut now) = (0, 1_000_000);
+        for step in [0, 100, 499, 1, 5000, 700, 32_000, 32_000, 1, 400, 1_000_000_000, 0, 10] {
+            now += step;
+            let turn = reader.turn(now);
+            let mut burst = Burst::begin(&mut storage);
+            tx.take(&turn, &mut burst);
+            let count = burst.len();
+            tx.release(&turn, count);
+            sent += count;
+            let armed = tx.arm(&turn);
+            let due = tx.next_due();
+            match (now - 1_000_000, count) {
+                // After a second of silence only what a millisecond would have had comes, at once.
+                (1_000_000_000.., _) => assert!(count <= BURST),
+                (passed, _) => {
+                    assert_eq!(sent as u64, 1 + passed / 500, "{passed}");
+                    assert_eq!((armed, due), (true, Some(1_000_000 + (passed / 500 + 1) * 500)));
+                }
+            }
+        }
+        let turn = reader.turn(now);
+        let mut rest = 0;
+        loop {
+            let mut burst = Burst::begin(&mut storage);
+            tx.take(&turn, &mut burst);
+            if burst.is_empty() {
+                break;
+            }
+            rest += burst.len();
+            tx.release(&turn, burst.len());
+        }
+        assert!((1000..=2000).contains(&rest), "{rest}");
     }
 
     #[test]

@@ -345,6 +345,7 @@ impl Guest {
         // Pairs that the driver has not asked for get nothing (virtio 1.3, 5.1.6.5.6).
         ring.enabled &= !is_rx || self.is_wanted(index / 2);
         let vring = Vring::new(self.space(index), self.features, &ring, &slot.state)?;
+        let vring = vring.with_policy(self.config.policy);
         Ok(Some(match index {
             1 => vring.with_rarp(self.rarp),
             _ if is_rx => vring.with_mtu(self.mtu),

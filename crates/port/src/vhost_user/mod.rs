@@ -30,6 +30,7 @@ pub use offer::Without;
 
 use crate::{Doorbell, Queue};
 use ringway_frame::CountersRef;
+use ringway_ring::Policy;
 use std::sync::Arc;
 
 /// Queue pairs a port has at most: ring numbers have one byte in the messages about descriptors, and there
@@ -47,11 +48,13 @@ pub struct Config {
     pub queues: u16,
     /// Features that are not offered.
     pub without: Without,
+    /// How the guest is notified.
+    pub policy: Policy,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { mac: None, mtu: None, queues: 1, without: Without::default() }
+        Config { mac: None, mtu: None, queues: 1, without: Without::default(), policy: Policy::default() }
     }
 }
 

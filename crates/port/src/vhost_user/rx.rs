@@ -98,6 +98,7 @@ impl VringRx {
     fn show(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
         if self.device.publish(ring) {
             vring.note(self.device.position());
+            self.notifier.expect_answer(turn.now);
             self.notifier.published(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));
         } else {
             self.notifier.due(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));
@@ -160,6 +161,18 @@ impl RxQueue for VringRx {
             Some((vring, ring)) => self.show(turn, vring, &ring),
             // Attack: an interrupt held back for a guest that is gone would be due for ever, and nobody sleep.
             None => self.notifier = Notifier::new(self.notifier.policy()),
+        }
+    }
+
+    fn combines(&self) -> bool {
+        self.notifier.waits_for_answer()
+    }
+
+    fn turn_ends(&mut self, turn: &Turn<'_>) {
+        let vring = self.published.read(turn).as_ref();
+        let known = vring.filter(|vring| vring.generation == self.generation);
+        if let Some((vring, ring)) = known.and_then(|vring| Some((vring, vring.ring()?))) {
+            self.notifier.answered(turn.now, &mut vring.view(&ring, &mut self.device, &self.counters));
         }
     }
 

@@ -217,7 +217,6 @@ impl Vring {
     }
 
     /// The same ring with another policy of notifying.
-    #[cfg(test)]
     pub(super) fn with_policy(self, policy: Policy) -> Vring {
         Vring { policy, ..self }
     }

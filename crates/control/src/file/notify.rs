@@ -1,0 +1,22 @@
+//! `notify = { ... }` of a port.
+
+use super::Notify;
+use super::section::Section;
+
+/// The longest that a notification may be held back, in nanoseconds.
+const LONGEST: u64 = 1_000_000_000;
+
+/// Reads which habits of not notifying a port has.
+pub fn notify(section: &mut Section<'_>) -> Notify {
+    let usual = Notify::default();
+    let Some(mut table) = section.table("notify", "{ moderate = \"50us\" }") else { return usual };
+    let read = Notify {
+        batch: table.boolean("batch").unwrap_or(usual.batch),
+        combine: table.duration("combine", 0..=LONGEST, "20us").unwrap_or(usual.combine),
+        moderate: table.duration("moderate", 0..=LONGEST, "50us").unwrap_or(usual.moderate),
+        suppress: table.boolean("suppress").unwrap_or(usual.suppress),
+        poll: table.boolean("poll").unwrap_or(usual.poll),
+    };
+    table.finish(|_| None);
+    read
+}
