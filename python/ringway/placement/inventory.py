@@ -32,13 +32,13 @@ class Inventory:
         self._vm_fields: dict[str, dict[str, Any]] = {}
         self._building: Inventory | None = None
         self._version = 0
-        self._hosts: list[Host] | None = None
+        self._hosts: tuple[Host, ...] | None = None
 
     @property
-    def hosts(self) -> list[Host]:
-        """Every host, by slot. Don't change the list."""
+    def hosts(self) -> tuple[Host, ...]:
+        """Every host, by slot."""
         if self._hosts is None:
-            self._hosts = [host for host in self.slots if host is not None]
+            self._hosts = tuple(host for host in self.slots if host is not None)
         return self._hosts
 
     def host(self, id: str) -> Host | None:
@@ -49,7 +49,7 @@ class Inventory:
         """The VM of this id."""
         return self.vms.get(id)
 
-    def select(self, mask: str | None) -> list[Host]:
+    def select(self, mask: str | None) -> tuple[Host, ...]:
         """The hosts a mask names, by slot; all of them without one."""
         if mask is None:
             return self.hosts
@@ -58,7 +58,7 @@ class Inventory:
         if mask.count("1") == len(self.by_id) and len(self.slots) == len(self.by_id):
             if mask.rfind("1") < len(self.slots):
                 return self.hosts
-        chosen = list(compress(self.slots, mask.encode().translate(_BITS)))
+        chosen = tuple(compress(self.slots, mask.encode().translate(_BITS)))
         if None in chosen or mask.rfind("1") >= len(self.slots):
             raise Wrong("hosts: the mask names a slot without a host")
         return chosen  # type: ignore[return-value]

@@ -16,7 +16,7 @@ from ringway.placement.wire import Wrong, listed, mapped, text
 from . import ovirtsdk, printed, verdict
 from .capture import Capture
 from .clock import TimeIsUp, limited
-from .failure import LONGEST_SAID, Failure, cut, of_exception
+from .failure import LONGEST_SAID, Failure, cut, of_exception, place
 from .loader import KINDS, Loaded
 
 _MOST_PRINTED = 4 << 20
@@ -88,7 +88,7 @@ class Runner:
         if by_id:
             ids = [text(entry) for entry in listed(request["ids"])]
             known = [self._inventory.by_id.get(entry) for entry in ids]
-            hosts = [host for host in known if host is not None]
+            hosts = tuple(host for host in known if host is not None)
             unknown = [entry for entry, host in zip(ids, known) if host is None]
         else:
             mask = request.get("hosts")
@@ -115,8 +115,8 @@ class Runner:
                     call.said = capture.out.text() + capture.err.text()
                 else:
                     ok = self._printing(unit, call, capture)
-        except TimeIsUp:
-            failed = Failure("time", f"it took longer than {seconds:g} s")
+        except TimeIsUp as up:
+            failed = Failure("time", f"it took longer than {seconds:g} s", place(up, self._folder))
         except properties.WrongProperty as wrong:
             failed = Failure("property", str(wrong))
         except Failure as failure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 from ringway.placement.inventory import Inventory
 from ringway.placement.model import Host, Vm
@@ -68,7 +68,7 @@ _cache = _Cache()
 
 _Pair = tuple[Vm, Host | None]
 _Pairs = list[_Pair]
-_HostList = list[Host]
+_HostList = Sequence[Host]
 
 
 class _Hosts:

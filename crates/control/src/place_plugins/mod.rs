@@ -1,0 +1,304 @@
+//! Filters, weights and balancers from outside: Python plugins, each folder in a process of its own, and services in
+//! any language. The protocol is `python/PROTOCOL.md`.
+//!
+//! Nothing a plugin does fails a placement: whatever it answers is checked, every call ends in time, and what went
+//! wrong stands in the decision beside the unit's name. A plugin host that ends is started again, later each time in a
+//! row.
+//!
+//! Calls block until there is an answer; they belong on a thread that may wait.
+
+mod entry;
+mod link;
+mod options;
+mod picture;
+mod process;
+mod service;
+mod source;
+
+pub use options::{Folder, Options, Service};
+
+use link::Request;
+use picture::Picture;
+use ringway_place::unit::{
+    Delta, External, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, VmView,
+};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use source::Source;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// All units from outside.
+pub struct Plugins {
+    options: Options,
+    sources: Vec<Source>,
+    picture: Picture,
+}
+
+/// What is wrong with a source of units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The folder or the service.
+    pub source: String,
+    /// What is wrong, with its place.
+    pub what: String,
+}
+
+#[derive(Deserialize)]
+struct Accepted {
+    hosts: String,
+}
+
+#[derive(Deserialize)]
+struct Scores {
+    scores: Vec<Option<f64>>,
+}
+
+#[derive(Deserialize)]
+struct Action {
+    action: Option<String>,
+    vm: Option<String>,
+    #[serde(default)]
+    hosts: Vec<usize>,
+}
+
+impl Plugins {
+    /// Starts a host for each folder. What can't be started now is tried again when it is needed.
+    pub fn start(options: Options) -> Plugins {
+        let folders = options.folders.iter().cloned().map(Source::folder);
+        let sources = folders.chain(options.services.iter().cloned().map(Source::service)).collect();
+        let mut plugins = Plugins { options, sources, picture: Picture::default() };
+        plugins.units();
+        plugins
+    }
+
+    /// What is wrong with the sources: files that don't load, hosts that don't start, names that are taken.
+    pub fn problems(&mut self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut taken = BTreeSet::new();
+        for source in &mut self.sources {
+            let refreshed = source.refresh(&self.options);
+            let name = source.name();
+            let mut say = |what: String| problems.push(Problem { source: name.clone(), what });
+            source.problems.iter().cloned().for_each(&mut say);
+            if let Err(what) = refreshed {
+                say(what);
+            }
+            for unit in source.units.iter().filter(|unit| !taken.insert((unit.name.clone(), unit.kind))) {
+                say(format!("{} is in another folder or service already; this one isn't used", unit.name));
+            }
+        }
+        problems
+    }
+
+    /// The first source that has a unit.
+    fn source_of(&self, unit: &str, kind: ExternalKind) -> Option<usize> {
+        let has = |source: &Source| source.units.iter().any(|known| known.name == unit && known.kind == kind);
+        self.sources.iter().position(has)
+    }
+
+    /// Asks units, those of one source together.
+    fn ask<T: DeserializeOwned>(&mut self, question: &Question<'_>, units: &[&str]) -> Outcome<T> {
+        let mut outcome: Outcome<T> = BTreeMap::new();
+        let mut by_source: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        for unit in units {
+            match self.source_of(unit, question.kind) {
+                Some(source) => by_source.entry(source).or_default().push(unit),
+                None => drop(outcome.insert(unit.to_string(), Err(error(unit, "there is no such unit now")))),
+            }
+        }
+        for (place, units) in by_source {
+            for (unit, answer) in units.iter().zip(self.ask_source(place, question, &units)) {
+                outcome.insert(unit.to_string(), answer.map_err(|what| error(unit, &what)));
+            }
+        }
+        outcome
+    }
+
+    /// Asks units of one source; one answer each. Where a source is lost on the way, the rest has none.
+    fn ask_source<T: DeserializeOwned>(
+        &mut self,
+        place: usize,
+        question: &Question<'_>,
+        units: &[&str],
+    ) -> Vec<Result<T, String>> {
+        let source = &mut self.sources[place];
+        if let Err(what) = source.refresh(&self.options).and_then(|()| source.sync(&self.picture)) {
+            return units.iter().map(|_| Err(what.clone())).collect();
+        }
+        let limit = source.limit();
+        let stateless = source.is_stateless.then(|| self.picture.hosts(&question.mask));
+        let requests =
+            units.iter().map(|unit| question.request(unit, &self.picture, limit, stateless.as_deref()));
+        let mut answers = source.ask(requests.collect());
+        answers.resize_with(units.len(), || Err("not asked: its plugin host was lost before".into()));
+        answers
+    }
+}
+
+/// What is asked of several units.
+struct Question<'q> {
+    kind: ExternalKind,
+    mask: Vec<u8>,
+    vm: Option<&'q VmView>,
+    properties: &'q BTreeMap<String, String>,
+}
+
+impl Question<'_> {
+    fn request(&self, unit: &str, picture: &Picture, limit: Duration, hosts: Option<&[Value]>) -> Request {
+        let op = match self.kind {
+            ExternalKind::Filter => "filter",
+            ExternalKind::Score => "score",
+            ExternalKind::Balance => "balance",
+        };
+        let mut body = Map::from_iter([
+            ("unit".to_string(), json!(unit)),
+            ("hosts".to_string(), json!(String::from_utf8_lossy(&self.mask))),
+            ("properties".to_string(), json!(self.properties)),
+            ("limit_ms".to_string(), json!(limit.as_millis() as u64)),
+        ]);
+        if let Some(vm) = self.vm {
+            body.insert("vm".into(), picture.vm(vm));
+        }
+        match hosts {
+            Some(hosts) => body.insert("inventory".into(), json!(hosts)),
+            None => body.insert("revision".into(), json!(picture.revision)),
+        };
+        Request { op, body: Value::Object(body).to_string().into_bytes(), within: limit }
+    }
+}
+
+impl External for Plugins {
+    fn units(&mut self) -> Vec<ExternalUnit> {
+        let mut taken = BTreeSet::new();
+        let mut units = Vec::new();
+        for source in &mut self.sources {
+            // A source that is out of reach keeps its units: they fail, and their policies stay right.
+            let _ = source.refresh(&self.options);
+            let fresh = source.units.iter().filter(|unit| taken.insert((unit.name.clone(), unit.kind)));
+            units.extend(fresh.cloned());
+        }
+        units
+    }
+
+    fn snapshot(&mut self, hosts: Vec<HostView>, vms: Vec<VmView>) -> Result<(), ExternalError> {
+        self.picture.replace(hosts, vms);
+        for source in &mut self.sources {
+            // Who is out of reach now gets it when it is asked.
+            let _ = source.refresh(&self.options).and_then(|()| source.sync(&self.picture));
+        }
+        Ok(())
+    }
+
+    fn deltas(&mut self, deltas: Vec<Delta>) -> Result<(), ExternalError> {
+        let from = self.picture.revision;
+        let body = self.picture.change(deltas);
+        for source in &mut self.sources {
+            source.tell(from, self.picture.revision, &body);
+        }
+        Ok(())
+    }
+
+    fn filter(
+        &mut self,
+        units: &[String],
+        hosts: &[String],
+        vm: &VmView,
+        properties: &BTreeMap<String, String>,
+    ) -> Outcome<Vec<String>> {
+        let mask = self.picture.mask(hosts);
+        let question = Question { kind: ExternalKind::Filter, mask, vm: Some(vm), properties };
+        let names: Vec<&str> = units.iter().map(String::as_str).collect();
+        let answers = self.ask::<Accepted>(&question, &names);
+        let kept = |unit: &str, Accepted { hosts }: Accepted| {
+            let hosts = hosts.into_bytes();
+            let strange = |(slot, bit): (usize, &u8)| match bit {
+                b'0' => false,
+                b'1' => question.mask.get(slot) != Some(&b'1'),
+                _ => true,
+            };
+            if hosts.iter().enumerate().any(strange) {
+                return Err(error(unit, "result: it names hosts that are not candidates"));
+            }
+            let slots = hosts.iter().enumerate().filter(|(_, bit)| **bit == b'1').map(|(slot, _)| slot);
+            Ok(slots.filter_map(|slot| self.picture.name(slot).cloned()).collect())
+        };
+        answers.into_iter().map(|(unit, it)| (unit.clone(), it.and_then(|it| kept(&unit, it)))).collect()
+    }
+
+    fn score(
+        &mut self,
+        units: &[(String, u32)],
+        hosts: &[String],
+        vm: &VmView,
+        properties: &BTreeMap<String, String>,
+    ) -> Outcome<Vec<(String, i64)>> {
+        let mask = self.picture.mask(hosts);
+        let question = Question { kind: ExternalKind::Score, mask, vm: Some(vm), properties };
+        let names: Vec<&str> = units.iter().map(|(unit, _)| unit.as_str()).collect();
+        let answers = self.ask::<Scores>(&question, &names);
+        let slots: Vec<usize> =
+            (0..question.mask.len()).filter(|slot| question.mask[*slot] == b'1').collect();
+        let given = |unit: &str, Scores { scores }: Scores| {
+            if scores.len() != slots.len() {
+                let what = format!("result: {} numbers for {} hosts", scores.len(), slots.len());
+                return Err(error(unit, &what));
+            }
+            let whole = whole(&scores);
+            let pairs = slots.iter().zip(whole);
+            let named = pairs.filter_map(|(slot, score)| Some((self.picture.name(*slot)?.clone(), score?)));
+            Ok(named.collect())
+        };
+        answers.into_iter().map(|(unit, it)| (unit.clone(), it.and_then(|it| given(&unit, it)))).collect()
+    }
+
+    fn balance(
+        &mut self,
+        unit: &str,
+        hosts: &[String],
+        properties: &BTreeMap<String, String>,
+    ) -> Result<Option<(String, Vec<String>)>, ExternalError> {
+        let mask = self.picture.mask(hosts);
+        let question = Question { kind: ExternalKind::Balance, mask, vm: None, properties };
+        let answer = self.ask::<Action>(&question, &[unit]).remove(unit);
+        let action = answer.unwrap_or_else(|| Err(error(unit, "it gave no answer")))?;
+        let wrong = |what: &str| error(unit, &format!("result: {what}"));
+        match (action.action.as_deref(), action.vm) {
+            (None, _) => Ok(None),
+            (Some("migrate"), Some(vm)) if self.picture.has_vm(&vm) => {
+                let known = |slot: &usize| {
+                    let name = self.picture.name(*slot).filter(|_| question.mask.get(*slot) == Some(&b'1'));
+                    name.cloned().ok_or_else(|| wrong("it names hosts that are not candidates"))
+                };
+                Ok(Some((vm, action.hosts.iter().map(known).collect::<Result<_, _>>()?)))
+            }
+            (Some("migrate"), _) => Err(wrong("it moves what is no VM")),
+            (Some(other), _) => Err(wrong(&format!("there is no action {other}"))),
+        }
+    }
+}
+
+/// Whole numbers of the same order: fractions are kept to a thousandth.
+fn whole(scores: &[Option<f64>]) -> Vec<Option<i64>> {
+    let has_fractions = scores.iter().flatten().any(|score| score.fract() != 0.0);
+    let scale = if has_fractions { 1000.0 } else { 1.0 };
+    // The conversion saturates.
+    scores.iter().map(|score| score.map(|score| (score * scale).round() as i64)).collect()
+}
+
+fn error(unit: &str, what: &str) -> ExternalError {
+    ExternalError { unit: unit.into(), what: what.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_become_whole_numbers_of_the_same_order() {
+        assert_eq!(whole(&[Some(3.0), None, Some(-1.0)]), [Some(3), None, Some(-1)]);
+        assert_eq!(whole(&[Some(0.25), Some(3.0)]), [Some(250), Some(3000)]);
+        assert_eq!(whole(&[Some(1e300), Some(f64::NAN)]), [Some(i64::MAX), Some(0)]);
+    }
+}

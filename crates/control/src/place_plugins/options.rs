@@ -1,0 +1,83 @@
+//! Which plugins there are, and what they may.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where units from outside come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// The Python that runs plugin hosts, 3.11 or newer.
+    pub python: PathBuf,
+    /// The folder that has the Python package `ringway`, if it is not installed.
+    pub package: Option<PathBuf>,
+    /// Folders of Python plugins.
+    pub folders: Vec<Folder>,
+    /// Services in any language.
+    pub services: Vec<Service>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { python: "python3".into(), package: None, folders: Vec::new(), services: Vec::new() }
+    }
+}
+
+/// A folder of Python plugins. It has a process of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Folder {
+    /// The folder.
+    pub path: PathBuf,
+    /// How long a unit may take, in milliseconds.
+    #[serde(default = "limit")]
+    pub limit_ms: u32,
+    /// How much memory the units may take together, in MiB.
+    #[serde(default = "memory")]
+    pub memory_mb: u32,
+    /// Whether they may connect to others.
+    #[serde(default)]
+    pub network: bool,
+}
+
+impl Folder {
+    /// A folder with the limits that hold when none is given.
+    pub fn new(path: impl Into<PathBuf>) -> Folder {
+        Folder { path: path.into(), limit_ms: limit(), memory_mb: memory(), network: false }
+    }
+}
+
+/// A service that answers the calls of `python/PROTOCOL.md` over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// Where it answers: `http://HOST:PORT/PATH`.
+    pub url: String,
+    /// How long a unit may take, in milliseconds.
+    #[serde(default = "limit")]
+    pub limit_ms: u32,
+}
+
+impl Service {
+    /// A service with the limits that hold when none is given.
+    pub fn new(url: impl Into<String>) -> Service {
+        Service { url: url.into(), limit_ms: limit() }
+    }
+}
+
+/// The longest a unit may be given.
+const LONGEST: u32 = 30_000;
+
+fn limit() -> u32 {
+    1000
+}
+
+fn memory() -> u32 {
+    1024
+}
+
+/// A limit as the protocol takes it.
+pub(super) fn bounded(limit_ms: u32) -> Duration {
+    Duration::from_millis(limit_ms.clamp(1, LONGEST).into())
+}

@@ -1,0 +1,207 @@
+//! A plugin host's process: started with nothing it doesn't need, ended with all that it made.
+
+use super::link::{LONGEST, Link, LinkError, Request};
+use super::options::{Folder, Options};
+use serde::Deserialize;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How long a host may take to start: Python, and each file's five seconds.
+const START: Duration = Duration::from_secs(20);
+/// How long a host may take beyond a unit's limit: it ends a worker that hangs, and starts another one.
+const BEYOND: Duration = Duration::from_secs(10);
+/// How long a host may take to go when it is told to.
+const GOODBYE: Duration = Duration::from_millis(500);
+/// Attack: a log without end, a line at a time.
+const LONGEST_LOG: u64 = 4096;
+/// Lines read ahead.
+const AHEAD: usize = 16;
+
+/// A running plugin host.
+pub(super) struct Process {
+    child: Child,
+    socket: UnixStream,
+    lines: Receiver<Vec<u8>>,
+    changed: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+    id: u64,
+}
+
+/// What is looked at in a line before its content.
+#[derive(Deserialize)]
+struct Head {
+    id: Option<u64>,
+    event: Option<String>,
+}
+
+impl Process {
+    /// Starts the host of a folder and waits until its units are loaded.
+    pub fn start(options: &Options, folder: &Folder) -> Result<Process, LinkError> {
+        let gone = |what: &str, error: std::io::Error| LinkError::Gone(format!("{what}: {error}"));
+        let (ours, theirs) = UnixStream::pair().map_err(|error| gone("a socket pair", error))?;
+        let theirs = OwnedFd::from(theirs);
+        let output = theirs.try_clone().map_err(|error| gone("a socket pair", error))?;
+        let mut command = Command::new(&options.python);
+        command.args(["-P", "-m", "ringway.plugin_host"]).arg(&folder.path);
+        command.args(["--memory", &folder.memory_mb.max(16).to_string()]);
+        if folder.network {
+            command.arg("--network");
+        }
+        command.env_clear().current_dir("/").process_group(0);
+        for name in ["PATH", "HOME", "TZ"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        if let Some(package) = &options.package {
+            command.env("PYTHONPATH", package);
+        }
+        command.stdin(theirs).stdout(output).stderr(Stdio::piped());
+        let spawned = command.spawn();
+        drop(command);
+        let mut child = spawned.map_err(|error| gone(&options.python.display().to_string(), error))?;
+        let (changed, ended) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+        let (sender, lines) = sync_channel(AHEAD);
+        let reader = ours.try_clone().map_err(|error| gone("a socket pair", error));
+        let log = child.stderr.take();
+        let (marked, over) = (changed.clone(), ended.clone());
+        let path = folder.path.display().to_string();
+        let mut process = Process { child, socket: ours, lines, changed, ended, id: 0 };
+        let reader = reader?;
+        std::thread::spawn(move || read_lines(reader, &sender, &marked, &over));
+        std::thread::spawn(move || log.map(|log| read_log(log, &path)));
+        process.hello()?;
+        Ok(process)
+    }
+
+    fn hello(&mut self) -> Result<(), LinkError> {
+        #[derive(Deserialize)]
+        struct Hello {
+            ringway_plugin_host: u32,
+        }
+        let line = self.line(Instant::now() + START, START)?;
+        match serde_json::from_slice(&line) {
+            Ok(Hello { ringway_plugin_host: 1 }) => Ok(()),
+            _ => Err(LinkError::Gone("what was started is no plugin host of this version".into())),
+        }
+    }
+
+    fn line(&mut self, until: Instant, within: Duration) -> Result<Vec<u8>, LinkError> {
+        match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => Err(LinkError::Late(within)),
+            Err(RecvTimeoutError::Disconnected) => Err(LinkError::Gone(match self.child.try_wait() {
+                Ok(Some(status)) => format!("the plugin host ended ({status}); its log says why"),
+                _ => "the plugin host closed its socket".into(),
+            })),
+        }
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), LinkError> {
+        self.id += 1;
+        let head = format!("{{\"id\":{},\"op\":\"{}\"", self.id, request.op);
+        let rest = request.body.strip_prefix(b"{").unwrap_or(b"}");
+        let separator: &[u8] = if rest == b"}" { b"" } else { b"," };
+        let line = [head.as_bytes(), separator, rest, b"\n"].concat();
+        let limit = request.within + BEYOND;
+        self.socket.set_write_timeout(Some(limit)).map_err(|error| LinkError::Gone(error.to_string()))?;
+        self.socket.write_all(&line).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => LinkError::Late(limit),
+            _ => LinkError::Gone(format!("the plugin host: {error}")),
+        })
+    }
+
+    fn answer(&mut self, id: u64, within: Duration) -> Result<Vec<u8>, LinkError> {
+        let limit = within + BEYOND;
+        let line = self.line(Instant::now() + limit, limit)?;
+        match serde_json::from_slice::<Head>(&line) {
+            Ok(head) if head.id == Some(id) => Ok(line),
+            _ => Err(LinkError::Gone("the plugin host answered what was not asked".into())),
+        }
+    }
+}
+
+impl Link for Process {
+    fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>> {
+        let mut answers = Vec::new();
+        let first = self.id + 1;
+        // All at once, so that waiting for one answer is not waiting for the next.
+        let sent: Result<(), LinkError> = requests.iter().try_for_each(|request| self.send(request));
+        for (place, request) in requests.iter().enumerate() {
+            let answer = sent.clone().and_then(|()| self.answer(first + place as u64, request.within));
+            let is_over = answer.is_err();
+            answers.push(answer);
+            if is_over {
+                break;
+            }
+        }
+        answers
+    }
+
+    fn changed(&mut self) -> bool {
+        self.changed.swap(false, Ordering::AcqRel)
+    }
+
+    fn ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The end of its input ends a host that is well.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        let until = Instant::now() + GOODBYE;
+        while Instant::now() < until {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if let Some(group) = rustix::process::Pid::from_raw(self.child.id() as i32) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Passes lines on; events only set `changed`.
+fn read_lines(socket: UnixStream, lines: &SyncSender<Vec<u8>>, changed: &AtomicBool, ended: &AtomicBool) {
+    let mut reader = BufReader::with_capacity(1 << 18, socket);
+    loop {
+        let mut line = Vec::new();
+        let read = reader.by_ref().take(LONGEST as u64).read_until(b'\n', &mut line);
+        if !matches!(read, Ok(count) if count > 0) || line.last() != Some(&b'\n') {
+            break;
+        }
+        let is_event = line.starts_with(b"{\"event\"")
+            && serde_json::from_slice::<Head>(&line).is_ok_and(|head| head.event.is_some());
+        if is_event {
+            changed.store(true, Ordering::Release);
+        } else if lines.send(line).is_err() {
+            break;
+        }
+    }
+    ended.store(true, Ordering::Release);
+}
+
+/// Writes what a host says to our log.
+fn read_log(log: impl Read, folder: &str) {
+    let mut reader = BufReader::new(log);
+    loop {
+        let mut line = Vec::new();
+        match reader.by_ref().take(LONGEST_LOG).read_until(b'\n', &mut line) {
+            Ok(count) if count > 0 => {
+                tracing::warn!(folder, "{}", String::from_utf8_lossy(&line).trim_end());
+            }
+            _ => break,
+        }
+    }
+}

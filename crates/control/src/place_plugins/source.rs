@@ -1,0 +1,258 @@
+//! A source of units: a folder or a service, with what is known of it and when it may be tried again.
+
+use super::link::{Link, LinkError, Request};
+use super::options::{Folder, Options, Service, bounded};
+use super::picture::Picture;
+use super::process::Process;
+use super::service::Http;
+use ringway_place::unit::{ExternalKind, ExternalUnit};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long a source that failed is left alone, at first and at most.
+const FIRST_REST: Duration = Duration::from_millis(200);
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// How long a source may take for what is no verdict.
+const KEEPING: Duration = Duration::from_secs(5);
+/// Attack: units without end.
+const MOST_UNITS: usize = 1024;
+
+/// Where it is.
+enum Place {
+    Folder(Folder),
+    Service(Service),
+}
+
+/// A source.
+pub(super) struct Source {
+    place: Place,
+    link: Option<Box<dyn Link>>,
+    /// The revision it has.
+    has: Option<u64>,
+    /// Whether it wants the candidates with each call instead of an inventory.
+    pub is_stateless: bool,
+    pub units: Vec<ExternalUnit>,
+    /// What is wrong with its files.
+    pub problems: Vec<String>,
+    failures: u32,
+    rests_until: Option<Instant>,
+    /// Why it was last lost.
+    why: String,
+}
+
+/// An answer, or why a unit gave none.
+#[derive(Deserialize)]
+struct Answer<T> {
+    ok: Option<T>,
+    error: Option<Trouble>,
+    said: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Trouble {
+    kind: String,
+    text: String,
+    #[serde(default, rename = "where")]
+    place: String,
+}
+
+#[derive(Deserialize)]
+struct Discovered {
+    units: Vec<Unit>,
+    #[serde(default)]
+    problems: Vec<Wrong>,
+    #[serde(default)]
+    stateless: bool,
+}
+
+#[derive(Deserialize)]
+struct Unit {
+    name: String,
+    kinds: Vec<ExternalKind>,
+    #[serde(default)]
+    description: BTreeMap<ExternalKind, String>,
+    #[serde(default)]
+    properties: String,
+}
+
+#[derive(Deserialize)]
+struct Wrong {
+    file: String,
+    line: u64,
+    text: String,
+}
+
+impl Source {
+    pub fn folder(folder: Folder) -> Source {
+        Source::new(Place::Folder(folder))
+    }
+
+    pub fn service(service: Service) -> Source {
+        Source::new(Place::Service(service))
+    }
+
+    fn new(place: Place) -> Source {
+        Source {
+            place,
+            link: None,
+            has: None,
+            is_stateless: false,
+            units: Vec::new(),
+            problems: Vec::new(),
+            failures: 0,
+            rests_until: None,
+            why: String::new(),
+        }
+    }
+
+    /// Its folder or address.
+    pub fn name(&self) -> String {
+        match &self.place {
+            Place::Folder(folder) => folder.path.display().to_string(),
+            Place::Service(service) => service.url.clone(),
+        }
+    }
+
+    /// How long one of its units may take.
+    pub fn limit(&self) -> Duration {
+        bounded(match &self.place {
+            Place::Folder(folder) => folder.limit_ms,
+            Place::Service(service) => service.limit_ms,
+        })
+    }
+
+    /// Starts what isn't running, unless it failed a moment ago, and learns what units there are now.
+    pub fn refresh(&mut self, options: &Options) -> Result<(), String> {
+        if self.link.as_ref().is_some_and(|link| link.ended()) {
+            self.lose(&LinkError::Gone("it ended".into()));
+        }
+        if self.link.is_none() {
+            if self.rests_until.is_some_and(|until| Instant::now() < until) {
+                return Err(format!("it is tried again in a moment: {}", self.why));
+            }
+            let started = match &self.place {
+                Place::Folder(folder) => {
+                    Process::start(options, folder).map(|it| Box::new(it) as Box<dyn Link>)
+                }
+                Place::Service(service) => Http::new(service).map(|it| Box::new(it) as Box<dyn Link>),
+            };
+            match started {
+                Ok(link) => self.link = Some(link),
+                Err(error) => return Err(self.lose(&error)),
+            }
+        }
+        if self.link.as_mut().is_some_and(|link| link.changed()) {
+            self.discover()?;
+        }
+        Ok(())
+    }
+
+    fn discover(&mut self) -> Result<(), String> {
+        let request = Request { op: "discover", body: b"{}".to_vec(), within: KEEPING };
+        let found: Discovered = match self.ask(vec![request]).pop() {
+            Some(Ok(found)) => found,
+            Some(Err(what)) => {
+                self.lose(&LinkError::Gone(what.clone()));
+                return Err(what);
+            }
+            None => return Err("no answer".into()),
+        };
+        self.is_stateless = found.stateless;
+        let named = |wrong: Wrong| format!("{}:{}: {}", wrong.file, wrong.line, wrong.text);
+        self.problems = found.problems.into_iter().take(MOST_UNITS).map(named).collect();
+        self.units.clear();
+        for unit in found.units.into_iter().take(MOST_UNITS) {
+            for kind in unit.kinds {
+                self.units.push(ExternalUnit {
+                    name: unit.name.clone(),
+                    kind,
+                    description: unit.description.get(&kind).cloned().unwrap_or_default(),
+                    properties: unit.properties.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings its picture up to date.
+    pub fn sync(&mut self, picture: &Picture) -> Result<(), String> {
+        if self.is_stateless || self.has == Some(picture.revision) {
+            return Ok(());
+        }
+        let part = |body| Request { op: "snapshot", body, within: KEEPING };
+        let parts: Vec<Request> = picture.parts().into_iter().map(part).collect();
+        let asked = parts.len();
+        let answers = self.ask::<serde_json::Value>(parts);
+        if let Some(Err(what)) = answers.iter().find(|answer| answer.is_err()) {
+            return Err(format!("it did not take the inventory: {what}"));
+        }
+        if answers.len() < asked {
+            return Err("it did not take the inventory".into());
+        }
+        self.has = Some(picture.revision);
+        Ok(())
+    }
+
+    /// Tells what changed from one revision to the next, if it has the one before.
+    pub fn tell(&mut self, from: u64, revision: u64, body: &[u8]) {
+        if self.is_stateless || self.link.is_none() || self.has != Some(from) {
+            return;
+        }
+        let request = Request { op: "delta", body: body.to_vec(), within: KEEPING };
+        let answers = self.ask::<serde_json::Value>(vec![request]);
+        // Whoever did not take it gets everything before the next call.
+        self.has = matches!(answers.first(), Some(Ok(_))).then_some(revision);
+    }
+
+    /// Answers to requests; as many as there were, or fewer if it was lost.
+    pub fn ask<T: DeserializeOwned>(&mut self, requests: Vec<Request>) -> Vec<Result<T, String>> {
+        let Some(link) = &mut self.link else { return vec![Err(self.why.clone())] };
+        let raw = link.exchange(&requests);
+        let mut answers = Vec::new();
+        for answer in raw {
+            match answer {
+                Ok(line) => answers.push(self.read(&line)),
+                Err(error) => {
+                    answers.push(Err(self.lose(&error)));
+                    return answers;
+                }
+            }
+        }
+        self.failures = 0;
+        answers
+    }
+
+    fn read<T: DeserializeOwned>(&self, line: &[u8]) -> Result<T, String> {
+        let answer: Answer<T> =
+            serde_json::from_slice(line).map_err(|error| format!("an answer that can't be read: {error}"))?;
+        if let Some(said) = &answer.said {
+            tracing::debug!(source = self.name(), "a unit said: {said}");
+        }
+        match answer {
+            Answer { error: Some(error), .. } => Err(error.to_string()),
+            Answer { ok: Some(ok), .. } => Ok(ok),
+            _ => Err("an answer with neither ok nor error".into()),
+        }
+    }
+
+    /// Ends what is behind it; it rests longer each time in a row.
+    fn lose(&mut self, error: &LinkError) -> String {
+        self.link = None;
+        self.has = None;
+        let rest = FIRST_REST.saturating_mul(1 << self.failures.min(16)).min(LONGEST_REST);
+        self.failures = self.failures.saturating_add(1);
+        self.rests_until = Some(Instant::now() + rest);
+        self.why = error.to_string();
+        tracing::warn!(source = self.name(), "plugins are out of reach: {error}");
+        self.why.clone()
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = if self.place.is_empty() { String::new() } else { format!(" ({})", self.place) };
+        write!(f, "{}: {}{place}", self.kind, self.text)
+    }
+}
