@@ -74,6 +74,8 @@ struct Record {
 struct SwitchRecord {
     spec: proto::Lookup,
     learning: Option<Arc<Learning>>,
+    /// As it was last published.
+    made: Option<Arc<Switch>>,
 }
 
 /// A running fabric.
@@ -128,7 +130,7 @@ impl Fabric {
             }
             proto::Lookup::Hash { .. } => None,
         };
-        self.switches.insert(name, SwitchRecord { spec, learning });
+        self.switches.insert(name, SwitchRecord { spec, learning, made: None });
         Ok(())
     }
 
@@ -343,8 +345,7 @@ impl Fabric {
     /// Publishes the world as the records now describe it; when it returns no worker sees the former one.
     fn publish(&mut self) {
         let mut world = World::default();
-        let switches: BTreeMap<&str, Arc<Switch>> =
-            self.switches.iter().map(|(name, record)| (name.as_str(), self.switch(name, record))).collect();
+        let switches = self.members();
         for record in self.ports.values() {
             let target = match &record.spec.to {
                 To::Switch(name) => switches
@@ -370,26 +371,31 @@ impl Fabric {
         drop(ringway_host::reclaim(self.published.replace(Arc::new(world))));
     }
 
-    fn switch(&self, name: &str, record: &SwitchRecord) -> Arc<Switch> {
-        let on = |port: &&Record| port.spec.to == To::Switch(name.into());
-        let members = self.ports.values().filter(on).map(|port| port.id).collect();
-        let id = |port: &String| self.ports.get(port).map(|record| record.id);
-        let lookup: Arc<dyn Lookup> = match (&record.spec, &record.learning) {
-            (_, Some(learning)) => learning.clone(),
-            (proto::Lookup::Hash { members, uplink }, _) => {
-                let uplink = id(uplink).unwrap_or(ringway_switch::NOWHERE);
-                Arc::new(Hash::new(members.iter().filter_map(id).collect(), uplink, self.hash))
+    /// Every switch as it now is. One whose ports are the same stays what it was.
+    fn members(&mut self) -> BTreeMap<String, Arc<Switch>> {
+        let mut members: BTreeMap<&str, Vec<PortId>> = BTreeMap::new();
+        for port in self.ports.values() {
+            if let To::Switch(name) = &port.spec.to {
+                members.entry(name).or_default().push(port.id);
             }
-            (proto::Lookup::Static { entries }, _) => {
-                let known: Vec<(Mac, PortId)> = entries
-                    .iter()
-                    .filter_map(|(mac, port)| Some((parse_mac(mac).ok()?, id(port)?)))
-                    .collect();
-                Arc::new(Static::new(&known, PORTS, self.seed).0)
-            }
-            (proto::Lookup::Learning { .. }, None) => Arc::new(Static::new(&[], PORTS, self.seed).0),
-        };
-        Arc::new(Switch { lookup, members })
+        }
+        let mut switches = BTreeMap::new();
+        for (name, record) in &mut self.switches {
+            let members = members.remove(name.as_str()).unwrap_or_default();
+            let switch = match &record.made {
+                Some(made) if made.members == members => made.clone(),
+                _ => {
+                    let here = To::Switch(name.clone());
+                    let on = |port: &String| self.ports.get(port).filter(|port| port.spec.to == here);
+                    let id = |port: &String| on(port).map(|record| record.id);
+                    let lookup = lookup(name, record, id, self.hash, self.seed);
+                    Arc::new(Switch { lookup, members })
+                }
+            };
+            record.made = Some(switch.clone());
+            switches.insert(name.clone(), switch);
+        }
+        switches
     }
 
     /// What runs.
@@ -413,12 +419,43 @@ impl Fabric {
             let found = self.ports.iter().find(|(_, record)| record.id == id);
             found.map_or_else(|| format!("port {id}"), |(name, _)| name.clone())
         };
-        let entries = self.switch(switch, record).lookup.entries(self.clock.now());
+        let lookup = record.made.as_ref().map(|made| made.lookup.clone());
+        let entries = lookup.map_or_else(Vec::new, |lookup| lookup.entries(self.clock.now()));
         Ok(entries
             .into_iter()
             .map(|entry| TableEntry { mac: entry.mac.to_string(), port: name(entry.port), age: entry.age })
             .collect())
     }
+}
+
+/// What finds frames' ports on a switch whose ports changed.
+fn lookup(
+    name: &str,
+    record: &SwitchRecord,
+    id: impl Fn(&String) -> Option<PortId>,
+    hash: FlowHash,
+    seed: u64,
+) -> Arc<dyn Lookup> {
+    match (&record.spec, &record.learning) {
+        (_, Some(learning)) => learning.clone(),
+        (proto::Lookup::Hash { members, uplink }, _) => {
+            let uplink = id(uplink).unwrap_or(ringway_switch::NOWHERE);
+            Arc::new(Hash::new(members.iter().filter_map(id).collect(), uplink, hash))
+        }
+        (proto::Lookup::Static { entries }, _) => {
+            let known = entries.iter().filter_map(|(mac, port)| Some((parse_mac(mac).ok()?, id(port)?)));
+            Arc::new(fixed(name, &known.collect::<Vec<_>>(), seed))
+        }
+        (proto::Lookup::Learning { .. }, None) => Arc::new(fixed(name, &[], seed)),
+    }
+}
+
+fn fixed(name: &str, entries: &[(Mac, PortId)], seed: u64) -> Static {
+    let (table, left) = Static::new(entries, PORTS, seed);
+    for mac in left {
+        tracing::error!(switch = name, %mac, "the address found no room: frames for it are dropped");
+    }
+    table
 }
 
 /// Starts a worker.
@@ -483,6 +520,28 @@ mod tests {
         while !done() {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_change_leaves_other_switches_as_they_were() {
+        let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
+        let worker = proto::Worker { name: "w".into(), core: None, poll: Poll::Adaptive, spin: 0, hold: 0 };
+        let mut fabric = Fabric::start(&[worker], page, 7).unwrap();
+        let entries = vec![("02:00:00:00:00:01".into(), "a".into())];
+        fabric.add_switch("s".into(), Lookup::Static { entries }).unwrap();
+        fabric.add_switch("t".into(), Lookup::Learning { ageing: 300, entries: 64 }).unwrap();
+        let mut add = |name: &str, switch: &str, counters| {
+            let (name, to, kind) = (name.into(), To::Switch(switch.into()), Kind::Null);
+            let notify = Default::default();
+            fabric
+                .add_port(proto::Port { name, kind, to, worker: None, hold: None, notify, counters })
+                .unwrap();
+            fabric.switches["s"].made.clone()
+        };
+        let before = add("a", "s", 0).unwrap();
+        assert!(Arc::ptr_eq(&before, &add("b", "t", 1).unwrap()));
+        assert!(!Arc::ptr_eq(&before, &add("c", "s", 2).unwrap()));
+        assert_eq!(fabric.table("s").unwrap()[0].port, "a");
     }
 
     #[test]

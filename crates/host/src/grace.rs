@@ -2,6 +2,7 @@
 
 use ringway_mem::{Orphans, Retired, Snapshot};
 use rustix::thread::CpuSet;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -44,9 +45,19 @@ fn visit_cores() {
     let _ = rustix::thread::sched_setaffinity(None, &home);
 }
 
+thread_local! {
+    static GRACES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often this thread has waited for turns: what a change costs.
+pub fn graces() -> u64 {
+    GRACES.get()
+}
+
 /// Waits until every turn that was under way has ended. Not for a thread in a turn of its own: it would wait
 /// for itself.
 pub fn grace() {
+    GRACES.set(GRACES.get() + 1);
     let orphans = Orphans::take();
     barrier();
     let snapshot = Snapshot::take();

@@ -3,6 +3,10 @@
 use crate::{Entry, FLOOD, Lookup, Mac, NOWHERE, PortId, Table, Verdicts};
 use ringway_frame::Burst;
 
+/// Sizes of tables that are tried, as multiples of the addresses, and seeds for each.
+const SIZES: [u32; 4] = [2, 4, 8, 16];
+const SEEDS: u64 = 4;
+
 /// A bridge that learns nothing: known addresses go to their port, groups to all, others nowhere.
 #[derive(Debug)]
 pub struct Static {
@@ -10,13 +14,23 @@ pub struct Static {
 }
 
 impl Static {
-    /// Takes the addresses over; gives those back that found no room.
+    /// Takes the addresses over; gives those back that found no room, in a table of whatever size and seed.
     pub fn new(entries: &[(Mac, PortId)], ports: usize, seed: u64) -> (Static, Vec<Mac>) {
-        let count = u32::try_from(entries.len()).unwrap_or(u32::MAX).saturating_mul(2);
-        let table = Table::new(count, ports, 0, 0, seed);
-        let left =
-            entries.iter().filter(|(mac, port)| !table.fix(*mac, *port)).map(|(mac, _)| *mac).collect();
-        (Static { table }, left)
+        let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        let mut best: Option<(Static, Vec<Mac>)> = None;
+        for (size, number) in SIZES.iter().flat_map(|size| (0..SEEDS).map(move |number| (size, number))) {
+            let seed = seed.wrapping_add(2 * number);
+            let table = Table::new(count.saturating_mul(*size), ports, 0, 0, seed);
+            let lost = entries.iter().filter(|(mac, port)| !table.fix(*mac, *port));
+            let left: Vec<Mac> = lost.map(|(mac, _)| *mac).collect();
+            if best.as_ref().is_none_or(|(_, most)| left.len() < most.len()) {
+                best = Some((Static { table }, left));
+            }
+            if best.as_ref().is_some_and(|(_, left)| left.is_empty()) {
+                break;
+            }
+        }
+        best.unwrap_or_else(|| (Static { table: Table::new(0, ports, 0, 0, seed) }, Vec::new()))
     }
 }
 
@@ -38,5 +52,20 @@ impl Lookup for Static {
 
     fn entries(&self, _now: u64) -> Vec<Entry> {
         self.table.entries(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_all_find_room() {
+        for count in [0, 1, 100, 20_000_u32] {
+            let mac = |n: u32| Mac::new([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
+            let entries: Vec<_> = (0..count).map(|n| (mac(n), (n % 7) as PortId)).collect();
+            let (table, left) = Static::new(&entries, 8, 1);
+            assert_eq!((table.entries(0).len(), left.len()), (entries.len(), 0));
+        }
     }
 }

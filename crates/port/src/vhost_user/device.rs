@@ -13,7 +13,7 @@ use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
 use ringway_host::{Account, Epoll, EventFd, HostError, Sort};
 use ringway_mem::iotlb::Lookaside;
-use ringway_mem::{Memory, Published, Region};
+use ringway_mem::{Memory, Published, Region, Retired};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Device, Iotlb, Kick, MemoryRegion, Offer, Packet, Refused, Ring, SharedRegion};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,6 +68,8 @@ pub(super) struct Guest {
     table: Vec<Mapped>,
     /// What is mapped for it.
     account: Account,
+    /// Former descriptions of rings, while several are replaced together.
+    held: Option<Vec<Retired<Option<Vring>>>>,
     memory: Arc<Memory>,
     slots: Vec<Slot>,
     channel: Option<OwnedFd>,
@@ -128,6 +130,7 @@ impl Guest {
             features: 0,
             table: Vec::new(),
             account: Account::default(),
+            held: None,
             memory,
             slots,
             channel: None,
@@ -269,14 +272,20 @@ impl Guest {
     /// Publishes the receiving rings anew, since another number of them is in use, or frames have another
     /// limit.
     fn publish_receivers(&mut self) {
-        for index in (0..self.slots.len()).step_by(2) {
-            if self.slots[index].ring.is_some()
-                && self.control_ring() != Some(index)
-                && self.publish(index).is_err()
-            {
+        let control = self.control_ring();
+        self.publish_each((0..self.slots.len()).step_by(2).filter(|index| control != Some(*index)));
+    }
+
+    /// Publishes such of these rings as run. Attack: messages about every ring. All together wait for one turn.
+    fn publish_each(&mut self, indices: impl Iterator<Item = usize>) {
+        self.held = Some(Vec::new());
+        for index in indices {
+            // A ring outside the new memory rests until it is told to lie elsewhere.
+            if self.slots[index].ring.is_some() && self.publish(index).is_err() {
                 self.park(index);
             }
         }
+        ringway_host::reclaim_all(self.held.take().unwrap_or_default());
     }
 
     /// Whether a queue pair runs.
@@ -330,11 +339,16 @@ impl Guest {
         Ok(())
     }
 
-    /// Has workers see a ring like this; when this returns none sees it as it was before.
+    /// Has workers see a ring like this; when this returns none sees it as it was before, or when those that are held
+    /// are let go.
     fn show(&mut self, index: usize, vring: Option<Vring>) {
         let slot = &mut self.slots[index];
         slot.described = Arc::new(vring);
-        drop(ringway_host::reclaim(slot.published.replace(slot.described.clone())));
+        let former = slot.published.replace(slot.described.clone());
+        match &mut self.held {
+            Some(held) => held.push(former),
+            None => drop(ringway_host::reclaim(former)),
+        }
     }
 
     fn describe(&self, index: usize) -> Result<Option<Vring>, VringError> {
@@ -400,12 +414,7 @@ impl Guest {
         self.ahead = true;
         // The former memory goes when the last ring that was published with it is reclaimed.
         let former = std::mem::replace(&mut self.table, table);
-        for index in 0..self.slots.len() {
-            // A ring outside the new memory rests until it is told to lie elsewhere.
-            if self.slots[index].ring.is_some() && self.publish(index).is_err() {
-                self.park(index);
-            }
-        }
+        self.publish_each(0..self.slots.len());
         drop(former);
         Ok(())
     }

@@ -270,6 +270,20 @@ fn surplus_descriptors_end_the_session_and_are_closed() {
 }
 
 #[test]
+fn a_message_about_every_ring_waits_once() {
+    let (mut backend, _queues, _) = port();
+    let file = shared_file(SIZE);
+    let mut front = agree(&mut backend);
+    front.set_memory(vec![shared(&file, 0, SIZE, 0)]).unwrap();
+    front.start(vring(0, 0)).unwrap();
+    front.start(vring(1, 0x4000)).unwrap();
+    let before = ringway_host::graces();
+    front.set_memory(vec![shared(&file, 0, SIZE, 0)]).unwrap();
+    assert_eq!(ringway_host::graces(), before + 1);
+    assert_eq!(front.transport().backend.state(), State::Up);
+}
+
+#[test]
 fn rings_rest_from_the_moment_their_memory_is_lost() {
     ringway_host::catch_sigbus().unwrap();
     let (mut backend, mut queues, _) = port();
