@@ -94,6 +94,11 @@ pub struct Spec {
     pub script: Option<PathBuf>,
     /// Words to add to its kernel's command line.
     pub append: Vec<String>,
+    /// The program that runs QEMU, if not the one that is installed.
+    pub program: Option<PathBuf>,
+    /// Whether a QEMU guest has an IOMMU, which its interfaces are behind and which its kernel uses strictly: each
+    /// buffer is mapped when it is given to the device, and unmapped when it comes back.
+    pub iommu: bool,
 }
 
 impl Spec {
@@ -111,6 +116,8 @@ impl Spec {
             initrd: None,
             script: None,
             append: Vec::new(),
+            program: None,
+            iommu: false,
         }
     }
 }
@@ -275,7 +282,7 @@ impl Guest {
         &self.spec
     }
 
-    /// What really runs it: "User-Mode Linux", "QEMU with KVM", "QEMU with TCG".
+    /// What really runs it: "User-Mode Linux", "QEMU 7 with KVM", "QEMU 11 with TCG".
     pub fn note(&self) -> &str {
         &self.note
     }

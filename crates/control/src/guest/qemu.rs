@@ -9,22 +9,39 @@ use std::time::{Duration, Instant};
 const PROBE_ANSWER: &str = "ringway: guest code runs";
 const PROBE_BOUND: Duration = Duration::from_secs(8);
 
+/// An IOMMU that tells vhost-user's back-ends what the guest takes back. The machine has to leave interrupts to
+/// it.
+const IOMMU: [&str; 4] = [
+    "-machine",
+    "kernel-irqchip=split",
+    "-device",
+    "intel-iommu,intremap=on,device-iotlb=on,caching-mode=on",
+];
+
 /// The command line. Standard input and output are the agent's serial line, standard error is the console.
 pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
-    let program = image::program("qemu-system-x86_64")
-        .ok_or_else(|| image::Error::Missing("qemu-system-x86".into()))?;
-    let (kernel, initrd, words) = super::image(spec, folder, "ttyS1")?;
+    let program = spec.program.clone().or_else(|| image::program("qemu-system-x86_64"));
+    let program = program.ok_or_else(|| image::Error::Missing("qemu-system-x86".into()))?;
+    let (kernel, initrd, mut words) = super::image(spec, folder, "ttyS1")?;
     let kvm = kvm_works(&program, folder);
     let mut arguments = machine(kvm, spec.processors, spec.memory, spec.huge);
+    if spec.iommu {
+        arguments.extend(words_of(&IOMMU));
+        words.extend(words_of(&["intel_iommu=on", "iommu.strict=1", "iommu.passthrough=0"]));
+    }
     arguments.extend(words_of(&["-serial", "file:/dev/stderr", "-chardev", "stdio,id=agent,signal=off"]));
     arguments.extend(words_of(&["-serial", "chardev:agent"]));
     arguments.extend(boot(&kernel, &initrd, &words.join(" ")));
     let version = version(&program);
     for (index, interface) in spec.interfaces.iter().enumerate() {
-        arguments.extend(network(&format!("net{index}"), interface, version));
+        let mut interface = interface.clone();
+        if spec.iommu {
+            interface.options.extend(words_of(&["iommu_platform=on", "ats=on"]));
+        }
+        arguments.extend(network(&format!("net{index}"), &interface, version));
     }
-    let note = if kvm { "QEMU with KVM" } else { "QEMU with TCG" };
-    Ok(Launch { program, arguments, environment: Vec::new(), note: note.into() })
+    let note = format!("QEMU {version} with {}", if kvm { "KVM" } else { "TCG" });
+    Ok(Launch { program, arguments, environment: Vec::new(), note })
 }
 
 fn words_of(words: &[&str]) -> Vec<String> {
@@ -62,7 +79,11 @@ fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
         }
         Attachment::VhostUser { socket, listen } => {
             // QEMU as client connects again when the back-end was restarted; as server it waits for the back-end.
-            let role = if *listen { "server=on" } else { "reconnect=1" };
+            let role = match (*listen, version) {
+                (true, _) => "server=on",
+                (false, ..10) => "reconnect=1",
+                (false, _) => "reconnect-ms=1000",
+            };
             words.extend(["-chardev".into(), format!("socket,id={id},path={},{role}", socket.display())]);
             format!("vhost-user,id={id},chardev={id},queues={queues}")
         }
@@ -168,6 +189,7 @@ mod tests {
         assert!(old.contains("mac=02:00:00:00:00:01,vectors=0"), "{old}");
         let two = Interface { queues: 2, options: vec!["packed=on".into()], ..interface() };
         let new = network("n", &two, 11).join(" ");
+        assert!(new.contains("path=/run/a.sock,reconnect-ms=1000"), "{new}");
         assert!(new.contains("queues=2") && new.contains("mq=on,vectors=6,packed=on"), "{new}");
     }
 

@@ -124,13 +124,17 @@ pub(super) struct Monitor<'a> {
 impl<'a> Monitor<'a> {
     /// Agrees, shares the memory and gives a channel.
     pub(super) fn new(backend: &'a mut Backend, space: &Space) -> Monitor<'a> {
-        let kind = space.kind;
+        Monitor::sharing(backend, space.kind, space.share())
+    }
+
+    /// The same for other memory.
+    pub(super) fn sharing(backend: &'a mut Backend, kind: Kind, share: SharedRegion) -> Monitor<'a> {
         let mut front = Frontend::negotiate(Wire::new(backend), kind.features(), CHANNEL).unwrap();
         assert_eq!(front.features() & virtio::ACCESS_PLATFORM != 0, kind.iommu);
         let (channel, theirs) = UnixStream::pair().unwrap();
         channel.set_nonblocking(true).unwrap();
         front.set(Request::SetBackendReqFd(theirs.into())).unwrap();
-        front.set_memory(vec![space.share()]).unwrap();
+        front.set_memory(vec![share]).unwrap();
         let (pages, asked) = (BTreeMap::new(), Vec::new());
         let mut monitor = Monitor { front, channel, kind, pages, asked, answers: true, updates: 0 };
         // Rings are mapped for as long as the guest lives.

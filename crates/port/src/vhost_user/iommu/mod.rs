@@ -9,6 +9,8 @@ mod board;
 mod guest;
 mod queue;
 #[cfg(test)]
+mod random;
+#[cfg(test)]
 mod test;
 
 pub(super) use board::{Bell, Board};
