@@ -6,10 +6,10 @@ SETUP := ./scripts/setup.sh
 export GUEST ?= uml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo test bench soak fuzz build check fmt deny clean
+.PHONY: help setup demo test bench bench-click soak fuzz build check fmt deny clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what is missing: apt packages, the Rust toolchain
 	@$(SETUP)
@@ -22,6 +22,9 @@ test: setup ## everything that must hold: tidy, lints, unit tests, real guests a
 
 bench: setup ## measure every promise with a number, or those in KEYS; writes target/bench/fabric.json
 	@./scripts/bench.sh $(KEYS)
+
+bench-click: setup ## measure Click configurations; FASTCLICK=program or CLICK=program runs them there too
+	@./scripts/bench.sh --subject click $(KEYS)
 
 soak: setup ## the long tests: many kills, full matrices, licences and advisories of dependencies
 	@./scripts/soak.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures every promise with a number, beside a peer of the same run, and writes target/bench/fabric.json.
-# Arguments go to ringway-bench: keys, --seconds N, --list. A timing never fails it.
+# Measures every promise with a number, beside a peer of the same run, and writes target/bench/SUBJECT.json.
+# Arguments go to ringway-bench: --subject fabric (or click), keys, --seconds N, --list. A timing never fails it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --release -p ringway-bench

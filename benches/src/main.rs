@@ -4,6 +4,7 @@
 //! along; what outlives processes (the number of huge pages) is put back here.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod click;
 mod entry;
 mod huge;
 mod keys;
@@ -14,7 +15,7 @@ mod rig;
 mod run;
 
 use clap::Parser;
-use keys::{GROUPS, Group};
+use keys::{Group, SUBJECTS, Subject};
 use plan::Plan;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,10 +29,14 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
   ringway-bench                       everything, about six minutes
   ringway-bench vhost ring.64         keys, or all that begin so
   ringway-bench --seconds 20 vhost    longer, for steadier figures
+  ringway-bench --subject click       Click configurations instead of the fabric
   ringway-bench --list                every key, and what it measures")]
 struct Arguments {
     /// Keys, or what comes before a dot in them; everything if none.
     keys: Vec<String>,
+    /// What to measure: fabric or click.
+    #[arg(long, default_value = "fabric", value_parser = subject)]
+    subject: &'static str,
     /// Seconds to measure each key for.
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
@@ -41,9 +46,9 @@ struct Arguments {
     /// Print the report that is there as a table in Markdown; measure nothing.
     #[arg(long)]
     markdown: bool,
-    /// The report's file.
-    #[arg(long, default_value = "target/bench/fabric.json")]
-    report: PathBuf,
+    /// The report's file; target/bench/SUBJECT.json if none is given.
+    #[arg(long)]
+    report: Option<PathBuf>,
     /// Run one group in this process and write its rows to the report's file.
     #[arg(long, hide = true)]
     inside: Option<String>,
@@ -52,34 +57,44 @@ struct Arguments {
     relay: bool,
 }
 
+fn subject(name: &str) -> Result<&'static str, String> {
+    let names: Vec<&str> = SUBJECTS.iter().map(|subject| subject.name).collect();
+    let found = SUBJECTS.iter().find(|subject| subject.name == name);
+    found.map(|subject| subject.name).ok_or_else(|| format!("there are {}", names.join(", ")))
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let Some(subject) = SUBJECTS.iter().find(|subject| subject.name == arguments.subject) else {
+        return ExitCode::from(2);
+    };
+    let report = arguments.report.unwrap_or_else(|| format!("target/bench/{}.json", subject.name).into());
     if arguments.list {
-        list();
+        list(subject);
         return ExitCode::SUCCESS;
     }
     if arguments.relay {
         return ExitCode::from(u8::from(peer::relay::relay().is_err()));
     }
     if arguments.markdown {
-        print!("{}", report::markdown(&report::read(&arguments.report)));
+        print!("{}", report::markdown(&report::read(&report)));
         return ExitCode::SUCCESS;
     }
     let plan = Plan::new(arguments.seconds);
     if let Some(name) = &arguments.inside {
-        return match GROUPS.iter().find(|group| group.name == name) {
-            Some(group) => run::inside(group, &arguments.keys, &plan, &arguments.report),
+        return match subject.groups.iter().find(|group| group.name == name) {
+            Some(group) => run::inside(group, &arguments.keys, &plan, &report),
             None => ExitCode::from(2),
         };
     }
-    let chosen = match choose(&arguments.keys) {
+    let chosen = match choose(subject, &arguments.keys) {
         Ok(chosen) => chosen,
         Err(unknown) => {
             eprintln!("ringway-bench: there is no key `{unknown}`; --list shows them all");
             return ExitCode::from(2);
         }
     };
-    match measure(&chosen, &plan, &arguments.report, arguments.keys.is_empty()) {
+    match measure(subject, &chosen, &plan, &report, arguments.keys.is_empty()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ringway-bench: {error}");
@@ -88,8 +103,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn list() {
-    for (key, what) in GROUPS.iter().flat_map(|group| group.keys) {
+fn list(subject: &Subject) {
+    for (key, what) in subject.groups.iter().flat_map(|group| group.keys) {
         println!("{key:<24} {what}");
     }
 }
@@ -97,16 +112,16 @@ fn list() {
 /// Each group with those of its keys that are meant.
 type Chosen = Vec<(&'static Group, Vec<String>)>;
 
-fn choose(wanted: &[String]) -> Result<Chosen, String> {
+fn choose(subject: &Subject, wanted: &[String]) -> Result<Chosen, String> {
     let meant = |wanted: &str, key: &str| {
         let wanted = wanted.trim_end_matches(".*");
         key.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let all = || GROUPS.iter().flat_map(|group| group.keys);
+    let all = || subject.groups.iter().flat_map(|group| group.keys);
     if let Some(unknown) = wanted.iter().find(|wanted| !all().any(|(key, _)| meant(wanted, key))) {
         return Err(unknown.clone());
     }
-    let chosen = GROUPS.iter().map(|group| {
+    let chosen = subject.groups.iter().map(|group| {
         let keys = group.keys.iter().map(|(key, _)| *key);
         let keys = keys.filter(|key| wanted.is_empty() || wanted.iter().any(|wanted| meant(wanted, key)));
         (group, keys.map(String::from).collect::<Vec<_>>())
@@ -114,14 +129,20 @@ fn choose(wanted: &[String]) -> Result<Chosen, String> {
     Ok(chosen.filter(|(_, keys)| !keys.is_empty()).collect())
 }
 
-fn measure(chosen: &Chosen, plan: &Plan, path: &Path, everything: bool) -> Result<(), Failure> {
+fn measure(
+    subject: &Subject,
+    chosen: &Chosen,
+    plan: &Plan,
+    path: &Path,
+    everything: bool,
+) -> Result<(), Failure> {
     let pages = chosen.iter().map(|(group, _)| group.huge_pages).max().unwrap_or(0);
     let pages = huge::Pages::reserve(pages);
     let scratch = run::scratch()?;
     run::restore_on_signals(pages.clone(), scratch.clone())?;
     let mut report = if everything { report::Report::new() } else { report::read(path) };
     for (group, keys) in chosen {
-        report.extend(run::outside(group, keys, plan, &scratch));
+        report.extend(run::outside(subject, group, keys, plan, &scratch));
         report::write(path, &report)?;
     }
     pages.restore();
@@ -139,7 +160,8 @@ mod tests {
     fn keys_are_meant_by_name_or_by_what_they_begin_with() {
         let keys = |wanted: &[&str]| {
             let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-            choose(&wanted).map(|chosen| chosen.into_iter().flat_map(|(_, keys)| keys).collect::<Vec<_>>())
+            choose(&SUBJECTS[0], &wanted)
+                .map(|chosen| chosen.into_iter().flat_map(|(_, keys)| keys).collect::<Vec<_>>())
         };
         assert_eq!(keys(&["vhost.split"]).unwrap(), ["vhost.split.64", "vhost.split.1500"]);
         assert_eq!(keys(&["ring.64"]).unwrap(), ["ring.64"]);
@@ -149,10 +171,13 @@ mod tests {
 
     #[test]
     fn no_key_stands_twice() {
-        let mut keys: Vec<&str> = GROUPS.iter().flat_map(|group| group.keys).map(|(key, _)| *key).collect();
-        let count = keys.len();
-        keys.sort_unstable();
-        keys.dedup();
-        assert_eq!(keys.len(), count);
+        for subject in SUBJECTS {
+            let keys = subject.groups.iter().flat_map(|group| group.keys);
+            let mut keys: Vec<&str> = keys.map(|(key, _)| *key).collect();
+            let count = keys.len();
+            keys.sort_unstable();
+            keys.dedup();
+            assert_eq!(keys.len(), count, "{}", subject.name);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::entry::Entry;
 use crate::huge::Pages;
-use crate::keys::{self, Group};
+use crate::keys::{self, Group, Subject};
 use crate::plan::Plan;
 use crate::report::{self, Report};
 use rustix::process::{Pid, Signal};
@@ -97,15 +97,16 @@ pub fn inside(group: &Group, keys: &[String], plan: &Plan, path: &Path) -> ExitC
 }
 
 /// Runs a group in another process; its rows.
-pub fn outside(group: &Group, keys: &[String], plan: &Plan, scratch: &Path) -> Report {
+pub fn outside(subject: &Subject, group: &Group, keys: &[String], plan: &Plan, scratch: &Path) -> Report {
     let path = scratch.join(format!("{}.json", group.name));
     let limit = Duration::from_secs_f64(group.setup + 1.5 * plan.seconds * keys.len() as f64 * group.costs);
-    let why = match start(group, keys, plan, &path).and_then(|mut child| Ok(wait(&mut child, limit)?)) {
-        Ok(Some(status)) if status.success() => String::new(),
-        Ok(Some(status)) => format!("its process ended with {status}"),
-        Ok(None) => format!("it took longer than {:.0} s", limit.as_secs_f64()),
-        Err(error) => error.to_string(),
-    };
+    let why =
+        match start(subject, group, keys, plan, &path).and_then(|mut child| Ok(wait(&mut child, limit)?)) {
+            Ok(Some(status)) if status.success() => String::new(),
+            Ok(Some(status)) => format!("its process ended with {status}"),
+            Ok(None) => format!("it took longer than {:.0} s", limit.as_secs_f64()),
+            Err(error) => error.to_string(),
+        };
     let mut report = report::read(&path);
     for key in keys {
         report.entry(key.clone()).or_insert_with(|| {
@@ -116,7 +117,13 @@ pub fn outside(group: &Group, keys: &[String], plan: &Plan, scratch: &Path) -> R
     report
 }
 
-fn start(group: &Group, keys: &[String], plan: &Plan, path: &Path) -> Result<Child, Failure> {
+fn start(
+    subject: &Subject,
+    group: &Group,
+    keys: &[String],
+    plan: &Plan,
+    path: &Path,
+) -> Result<Child, Failure> {
     let me = std::env::current_exe()?;
     let mut command = if group.own_network {
         // Bridges and interfaces made here are seen by nobody else, and go with the process.
@@ -129,7 +136,15 @@ fn start(group: &Group, keys: &[String], plan: &Plan, path: &Path) -> Result<Chi
     } else {
         Command::new(me)
     };
-    command.args(["--inside", group.name, "--seconds", &plan.seconds.to_string(), "--report"]);
+    command.args([
+        "--subject",
+        subject.name,
+        "--inside",
+        group.name,
+        "--seconds",
+        &plan.seconds.to_string(),
+        "--report",
+    ]);
     command.arg(path).args(keys).stdin(Stdio::null());
     let child = command.spawn();
     child.map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()).into())

@@ -35,8 +35,19 @@ pub struct Group {
     pub run: fn(&Plan, &mut Output<'_>) -> Result<(), Failure>,
 }
 
+/// What has a report of its own.
+pub struct Subject {
+    /// Its name, and its report's: `target/bench/NAME.json`.
+    pub name: &'static str,
+    /// What there is to measure of it.
+    pub groups: &'static [Group],
+}
+
 /// All there is to measure.
-pub const GROUPS: &[Group] = &[
+pub const SUBJECTS: &[Subject] =
+    &[Subject { name: "fabric", groups: FABRIC }, Subject { name: "click", groups: crate::click::GROUPS }];
+
+const FABRIC: &[Group] = &[
     Group {
         name: "vhost",
         keys: &[
@@ -171,7 +182,7 @@ pub const GROUPS: &[Group] = &[
 const HUGE: u64 = 800;
 
 /// What most groups are like.
-const QUIET: Group = Group {
+pub const QUIET: Group = Group {
     name: "",
     keys: &[],
     huge_pages: 0,

@@ -1,0 +1,133 @@
+//! Click configurations in this process, from a source in memory to `Discard`, on one core.
+
+mod configuration;
+mod frames;
+mod peer;
+mod source;
+
+use crate::Failure;
+use crate::entry::{Better, Entry};
+use crate::keys::{Folder, Group, QUIET};
+use crate::plan::Plan;
+use crate::rig::{Pinned, WORKER};
+use crate::run::Output;
+use configuration::{CASES, Case};
+use frames::{Frames, Length};
+use ringway_click::{Clock, PACKETS, Router};
+use ringway_click_lang::Source;
+use ringway_function::click::{Host, Machine, Terminal, registry};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+const SLICE: Duration = Duration::from_millis(100);
+/// A peer's slice: its program starts anew each time.
+const PEER: Duration = Duration::from_millis(500);
+/// Lengths beside the key's own 64 bytes.
+const LENGTHS: [(&str, Length); 6] = [
+    ("128 B", Length::Fixed(128)),
+    ("256 B", Length::Fixed(256)),
+    ("512 B", Length::Fixed(512)),
+    ("1024 B", Length::Fixed(1024)),
+    ("1500 B", Length::Fixed(1500)),
+    ("IMIX", Length::Imix),
+];
+
+/// What there is to measure.
+pub const GROUPS: &[Group] = &[Group {
+    name: "click",
+    keys: &[
+        ("forward", "source to Discard, 64 B"),
+        ("mirror", "Ethernet addresses swapped"),
+        ("router", "RFC 1812 fast path, destinations uniform over 200,000 prefixes"),
+        ("firewall.10", "IPFilter with 10 rules, none of which matches, then allow; 100,000 flows"),
+        ("firewall.10000", "the same with 10,000 rules"),
+        ("nat", "IPRewriter, a pattern, 1,000,000 live flows, uniform"),
+    ],
+    setup: 120.0,
+    costs: 4.0,
+    run,
+    ..QUIET
+}];
+
+fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    let _pinned = Pinned::to(WORKER)?;
+    for case in CASES {
+        if output.wants(case.key) {
+            output.put(case.key, measure(plan, case));
+        }
+    }
+    Ok(())
+}
+
+fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
+    let frames = Rc::new((case.frames)(Length::Fixed(64)));
+    let mut ours = build(case, frames.clone())?;
+    let slices = match peer::program() {
+        None => plan.alone(SLICE, |time| rate(&mut ours, time))?,
+        Some(program) => {
+            let folder = Folder::new()?;
+            let path = folder.path().join("frames.pcap");
+            peer::capture(&path, &frames)?;
+            let source = format!("FromDump({}, STOP false) -> ReplayUnqueue(STOP -1)", path.display());
+            let text = (case.text)(&source, "count :: Counter -> Discard");
+            plan.pairs(SLICE, |time| rate(&mut ours, time), |_| peer::rate(&program, &text, PEER))?
+        }
+    };
+    drop(ours);
+    let mut entry = slices.entry("Mpps", Better::More).best_at_least(case.mark);
+    if case.ratio > 0.0 && entry.ratio.is_some() {
+        entry = entry.ratio_at_least(case.ratio);
+    }
+    let ticks = ringway_host::ticks_per_second();
+    let best = entry.best.unwrap_or(f64::NAN);
+    entry = entry.with("best, ticks a frame", ticks / best / 1e6);
+    for (name, length) in LENGTHS {
+        let frames = Rc::new((case.frames)(length));
+        let mut router = build(case, frames)?;
+        let slices = plan.part(0.1).alone(SLICE, |time| rate(&mut router, time))?;
+        let best = slices.entry("Mpps", Better::More).best.unwrap_or(f64::NAN);
+        entry = entry.step(name, &[("Mpps", best), ("ticks a frame", ticks / best / 1e6)]);
+    }
+    if entry.peer.is_none() {
+        entry = entry.note("no peer: name its program by FASTCLICK or CLICK (built with all elements)");
+    }
+    Ok(entry)
+}
+
+/// A router whose source has sent every frame once.
+fn build(case: &Case, frames: Rc<Frames>) -> Result<Router, Failure> {
+    let count = frames.len() as u64;
+    source::set(frames);
+    let mut registry = registry();
+    registry.add(&[&source::CLASS]);
+    let text = (case.text)("BenchmarkSource", "Discard");
+    let parsed = Source::new(&text, case.key).read(&mut Host::new(&registry));
+    if parsed.diagnostics.errors() > 0 {
+        return Err(parsed.diagnostics.to_string().into());
+    }
+    let options = ringway_click::Options {
+        burst: PACKETS,
+        clock: Clock::Real(Box::new(Machine::default())),
+        console: Box::new(Terminal),
+        seed: 1,
+        source: String::new(),
+    };
+    let mut router = Router::build(parsed.graph, &registry, options)?;
+    let end = source::sent() + count;
+    while source::sent() < end {
+        router.turn();
+    }
+    Ok(router)
+}
+
+/// Millions of packets a second.
+fn rate(router: &mut Router, time: Duration) -> Result<f64, Failure> {
+    let (begin, before) = (Instant::now(), source::sent());
+    loop {
+        router.turn();
+        let passed = begin.elapsed();
+        if passed >= time {
+            return Ok((source::sent() - before) as f64 / passed.as_secs_f64() / 1e6);
+        }
+    }
+}

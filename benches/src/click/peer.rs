@@ -1,0 +1,60 @@
+//! Click and FastClick, where their programs are named by the environment.
+
+use super::frames::Frames;
+use crate::Failure;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Click's program, or FastClick's, whichever is named; the latter first.
+pub fn program() -> Option<PathBuf> {
+    ["FASTCLICK", "CLICK"].iter().find_map(std::env::var_os).map(PathBuf::from)
+}
+
+/// Writes frames as a capture, for a source that reads them once and then sends them from memory.
+pub fn capture(path: &Path, frames: &Frames) -> Result<(), Failure> {
+    let header = ringway_wire::pcap::Header {
+        big_endian: false,
+        nanoseconds: false,
+        snap_len: 65_535,
+        link_type: ringway_wire::pcap::ETHERNET,
+    };
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    file.write_all(&header.to_bytes())?;
+    for number in 0..frames.len() {
+        let (head, length) = frames.get(number);
+        file.write_all(&header.record_header(1000 * number as u64, length as u32, length as u32))?;
+        file.write_all(&head[..head.len().min(length)])?;
+        file.write_all(&[0; 1600][..length.saturating_sub(head.len())])?;
+    }
+    Ok(file.flush()?)
+}
+
+/// Runs a configuration, whose packets `count :: Counter` counts; packets a second, in millions.
+pub fn rate(program: &Path, configuration: &str, time: Duration) -> Result<f64, Failure> {
+    let seconds = time.as_secs_f64();
+    let driver = format!(
+        "DriverManager(wait 0.3s, print $(count.count), wait {seconds}s, print $(count.count), stop);"
+    );
+    let mut child = Command::new("taskset")
+        .args(["-c", &crate::rig::WORKER.to_string()])
+        .arg(program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(input) = &mut child.stdin {
+        input.write_all(configuration.as_bytes())?;
+        input.write_all(driver.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let counts: Vec<f64> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    match counts[..] {
+        [before, after] => Ok((after - before) / seconds / 1e6),
+        _ => {
+            Err(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("it gave no counts").into())
+        }
+    }
+}
