@@ -3,6 +3,7 @@
 mod arguments;
 mod check;
 mod click;
+mod click_tools;
 mod client;
 mod doctor;
 mod fail;
@@ -23,6 +24,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if let Some(code) = click::called_so() {
+        return code;
+    }
+    if let Some(code) = click_tools::dispatch(std::env::args_os()) {
         return code;
     }
     let arguments = Arguments::parse();

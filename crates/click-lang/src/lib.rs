@@ -21,6 +21,7 @@ mod lexer;
 mod limits;
 mod parse;
 mod source;
+pub mod tools;
 mod tree;
 mod unparse;
 

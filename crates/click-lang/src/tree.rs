@@ -1,4 +1,5 @@
 use crate::Landmark;
+use crate::parse::Dialect;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::rc::Rc;
@@ -201,11 +202,14 @@ impl Compound {
         }
     }
 
-    /// What an overload looks like: keywords and numbers of ports.
-    pub fn signature(&self) -> String {
+    /// What an overload looks like: keywords and numbers of ports. Click's tools show values of `define` instead.
+    pub fn signature(&self, dialect: Dialect) -> String {
         let mut out = if self.name.is_empty() { "<anonymous>".to_string() } else { self.name.clone() };
-        if !self.formals.is_empty() {
-            let formals: Vec<&str> = self.formals.iter().map(|formal| formal.shown()).collect();
+        let formals: Vec<&str> = match dialect {
+            Dialect::Router => self.formals.iter().map(Formal::shown).collect(),
+            Dialect::Tools => self.defines.iter().map(|(_, value)| value.as_str()).collect(),
+        };
+        if !formals.is_empty() {
             out.push_str(&format!("({})", formals.join(", ")));
         }
         out.push_str(&format!("[{}]", ports(self.inputs, self.outputs)));

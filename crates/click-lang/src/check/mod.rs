@@ -17,6 +17,17 @@ pub struct Facts<'a> {
     pub processing: &'a str,
     /// Flow from inputs to outputs, such as `x/x`.
     pub flow: &'a str,
+    /// Flags for tools, such as `S1`: a source of packets; empty if there is nothing to say.
+    pub flags: &'a str,
+}
+
+impl Facts<'_> {
+    /// The number after a flag's letter: 1 without a number, `None` without the flag.
+    pub fn flag(&self, letter: char) -> Option<u32> {
+        let after = &self.flags[self.flags.find(letter)? + letter.len_utf8()..];
+        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        Some(after[..digits].parse().unwrap_or(1))
+    }
 }
 
 /// Where facts about classes come from.

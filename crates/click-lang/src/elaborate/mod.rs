@@ -3,6 +3,7 @@ mod overload;
 mod tunnel;
 
 use crate::config::{Budget, Scope, expand, split_arguments};
+use crate::parse::Dialect;
 use crate::tree::{Body, Compound, CompoundId, ERROR, ROOT, TUNNEL, Tree, Type, TypeId};
 use crate::{Connection, Diagnostics, Element, Graph, Landmark, Limits, Port};
 use alloc::collections::BTreeMap;
@@ -108,7 +109,8 @@ impl Elaborator<'_> {
         let ports = (self.flat.nodes[node].count(false), self.flat.nodes[node].count(true));
         let end = self.end.clone();
         let budget = &self.budget;
-        match choose(&self.types, &self.compounds, first, ports, arguments, &end, budget, self.diagnostics) {
+        let (types, compounds, router) = (&self.types, &self.compounds, Dialect::Router);
+        match choose(router, types, compounds, first, ports, arguments, &end, budget, self.diagnostics) {
             Choice::None => self.flat.nodes[node].class = ERROR,
             Choice::Class(class) => self.flat.nodes[node].class = class,
             Choice::Compound(id, arguments) => self.expand_compound(node, id, arguments, scope, depth),

@@ -1,4 +1,5 @@
 use crate::config::{Budget, assign_arguments};
+use crate::parse::Dialect;
 use crate::tree::{Body, Compound, CompoundId, Type, TypeId, use_signature};
 use crate::{Diagnostics, Landmark};
 use alloc::format;
@@ -19,6 +20,7 @@ pub(crate) enum Choice {
 /// that one: the errors that follow from it say more.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn choose(
+    dialect: Dialect,
     types: &[Type],
     compounds: &[Compound],
     first: CompoundId,
@@ -59,7 +61,7 @@ pub(crate) fn choose(
             if number == 0 {
                 diagnostics.note(compound.landmark.clone(), "candidates are:");
             }
-            diagnostics.note(compound.landmark.clone(), format!("  {}", compound.signature()));
+            diagnostics.note(compound.landmark.clone(), format!("  {}", compound.signature(dialect)));
         }
     }
     closest.map_or(Choice::None, |(id, values)| Choice::Compound(id, values))

@@ -1,0 +1,21 @@
+//! What tools know of element classes.
+use ringway_click::Registry;
+use ringway_click_lang::Element;
+use ringway_click_lang::check::{Classes, Facts};
+
+/// Facts about this program's classes.
+pub struct Known(Registry);
+
+impl Default for Known {
+    fn default() -> Self {
+        Self(ringway_function::click::registry())
+    }
+}
+
+impl Classes for Known {
+    fn facts(&self, element: &Element) -> Option<Facts<'_>> {
+        let class = self.0.find(&element.class)?;
+        let (ports, processing, flow, flags) = (class.ports, class.processing, class.flow, class.flags);
+        Some(Facts { ports, processing, flow, flags })
+    }
+}

@@ -1,0 +1,51 @@
+//! Click's tools. This program is each of them when it is called by its name, through a link, or as
+//! `ringway NAME`. Click's driver is in [`crate::click`].
+mod align;
+mod buildtool;
+mod combine;
+mod command;
+mod facts;
+mod files;
+mod flatten;
+mod options;
+mod uncombine;
+mod undead;
+mod xform;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// A tool. It takes its own name, for messages, and its arguments.
+type Program = fn(&str, Vec<String>) -> ExitCode;
+
+/// Click's tools by name.
+const PROGRAMS: &[(&str, Program)] = &[
+    ("click-align", align::run),
+    ("click-buildtool", buildtool::run),
+    ("click-combine", combine::run),
+    ("click-flatten", flatten::run),
+    ("click-uncombine", uncombine::run),
+    ("click-undead", undead::run),
+    ("click-xform", xform::run),
+];
+
+/// If a command line is for one of Click's tools, runs it.
+pub fn dispatch(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let mut arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+    let called = arguments.next()?;
+    let called = Path::new(&called).file_name()?.to_str()?.to_string();
+    let mut rest: Vec<String> = arguments.collect();
+    let name = if find(&called).is_some() {
+        called
+    } else if rest.first().is_some_and(|first| find(first).is_some()) {
+        rest.remove(0)
+    } else {
+        return None;
+    };
+    find(&name).map(|run| run(&name, rest))
+}
+
+fn find(name: &str) -> Option<Program> {
+    PROGRAMS.iter().find(|(other, _)| *other == name).map(|(_, run)| *run)
+}

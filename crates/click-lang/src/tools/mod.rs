@@ -1,0 +1,90 @@
+//! Click's tools: programs that read a configuration and write a changed one.
+pub mod align;
+mod aligner;
+mod alignment;
+pub mod combine;
+mod flatten;
+mod router;
+mod tunnel;
+pub mod undead;
+pub mod xform;
+
+pub use router::{Class, Router, RouterElement};
+
+use crate::archive::{self, Member};
+use crate::parse::{Dialect, parse};
+use crate::tree::{ROOT, Tree};
+use crate::{Diagnostics, Environment, Landmark, Limits};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// What a tool reads.
+#[derive(Clone, Debug)]
+pub struct ToolSource<'a> {
+    /// The file's bytes: a configuration, or an archive with one.
+    pub bytes: &'a [u8],
+    /// What errors call it.
+    pub file: &'a str,
+    /// Variables given on the command line.
+    pub variables: &'a [(String, String)],
+    /// Whether nothing at all is a configuration too.
+    pub may_be_empty: bool,
+    /// What it may cost.
+    pub limits: Limits,
+}
+
+/// A configuration as a tool first has it: compounds not yet expanded.
+pub struct Loaded {
+    tree: Tree,
+    archive: Vec<Member>,
+    variables: Vec<(String, String)>,
+    limits: Limits,
+}
+
+impl ToolSource<'_> {
+    /// Reads it as Click's tools do: every name can be a class.
+    pub fn load(&self, environment: &mut dyn Environment, diagnostics: &mut Diagnostics) -> Loaded {
+        let (config, archive) = self.members(diagnostics);
+        let text = String::from_utf8_lossy(&config);
+        if text.is_empty() && !self.may_be_empty {
+            diagnostics.warning(Landmark::new(self.file, 0), "empty configuration");
+        }
+        let tree = parse(&text, self.file, Dialect::Tools, false, environment, &self.limits, diagnostics);
+        Loaded { tree, archive, variables: self.variables.into(), limits: self.limits }
+    }
+
+    /// The configuration and what comes with it.
+    fn members(&self, diagnostics: &mut Diagnostics) -> (Vec<u8>, Vec<Member>) {
+        if !archive::is_archive(self.bytes) {
+            return (self.bytes.into(), Vec::new());
+        }
+        let mut members = match archive::parse(self.bytes) {
+            Ok(members) => members,
+            Err(error) => {
+                diagnostics.error(Landmark::new(self.file, 0), format!("{error}"));
+                return (Vec::new(), Vec::new());
+            }
+        };
+        match members.iter().position(|member| member.name == "config") {
+            Some(place) => (members.remove(place).data, members),
+            None => {
+                diagnostics.error(Landmark::new(self.file, 0), "archive has no 'config' section");
+                (Vec::new(), members)
+            }
+        }
+    }
+}
+
+impl Loaded {
+    /// The flat configuration. Variables of the file stay variables unless `expand_variables`.
+    pub fn flatten(&self, expand_variables: bool, diagnostics: &mut Diagnostics) -> Router {
+        let mut router = Router::of_compound(&self.tree, ROOT);
+        router.archive.clone_from(&self.archive);
+        for (name, value) in &self.variables {
+            router.define(name, value);
+        }
+        flatten::flatten(&mut router, &self.tree, expand_variables, &self.limits, diagnostics);
+        router
+    }
+}
