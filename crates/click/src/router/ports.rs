@@ -17,7 +17,7 @@ struct Known<'a>(&'a Router);
 impl Classes for Known<'_> {
     fn facts(&self, element: &Element) -> Option<Facts<'_>> {
         let class = self.0.class(self.0.names.find(&element.name, "")?);
-        Some(Facts { ports: class.ports, processing: class.processing, flow: class.flow })
+        Some(Facts { ports: class.ports, processing: class.processing, flow: class.flow, flags: class.flags })
     }
 }
 
