@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::place::arguments::Place;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -124,6 +125,8 @@ Examples:
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Decide which hosts run VMs and functions, and say why.
+    Place(Place),
     /// Look at this host: huge pages, limits, kernel features, cores, and what to do about each.
     #[command(after_help = "\
 The exit code is 1 if Ringway can't work here at all.

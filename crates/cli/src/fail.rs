@@ -13,6 +13,9 @@ pub enum Fail {
     /// A fabric file is wrong.
     #[error("{0}")]
     File(#[from] ringway_control::file::Problems),
+    /// An inventory or policy file is wrong.
+    #[error("{0}")]
+    Inventory(String),
     /// No fabric is up, or not the one that was asked for.
     #[error("{0}")]
     NotUp(String),
@@ -37,7 +40,7 @@ impl Fail {
     pub fn code(&self) -> u8 {
         match self {
             Fail::Failed(_) => 1,
-            Fail::File(_) => 3,
+            Fail::File(_) | Fail::Inventory(_) => 3,
             Fail::NotUp(_) => 4,
             Fail::Unknown(_) => 5,
             Fail::Late(_) => 6,
@@ -61,6 +64,7 @@ impl Fail {
                     );
                 }
             }
+            Fail::Inventory(lines) => eprintln!("{lines}"),
             Fail::Status(_) => {}
             _ => eprintln!("{}error:{:#} {self}", text::BAD, text::BAD),
         }

@@ -3,6 +3,7 @@
 use crate::api;
 use crate::engine::{Engine, EngineError, Inbox, Message};
 use crate::file::{Fabric, Host};
+use crate::place;
 use crate::run_dir::{RunDir, RunDirError, api_socket};
 use ringway_port::vhost_user::open::{Access, Listener, OpenError};
 use std::ffi::OsString;
@@ -55,6 +56,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let run = RunDir::take(&options.run)?;
     let folder = options.file.parent().map(PathBuf::from).unwrap_or_default();
     let fabric = options.fabric.resolve(run.path(), &folder);
+    let place = place::router(place::Place::at(run.path().join("placement.redb")));
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
     let listener = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;
     let (inbox, messages) = mpsc::unbounded_channel();
@@ -69,7 +71,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let socket = std::os::unix::net::UnixListener::from(listener.as_fd().try_clone_to_owned()?);
     let socket = tokio::net::UnixListener::from_std(socket)?;
     let (over, stopped) = oneshot::channel::<()>();
-    let served = axum::serve(socket, api::router(inbox)).with_graceful_shutdown(async {
+    let served = axum::serve(socket, api::router(inbox).merge(place)).with_graceful_shutdown(async {
         // An error as well means that the engine is done.
         let _ = stopped.await;
     });

@@ -5,14 +5,18 @@
 
 pub mod balancers;
 pub mod decide;
+pub mod engine;
 mod expression;
 pub mod filters;
 mod fit;
+pub mod inventory;
 pub mod model;
 pub mod object;
 mod os;
 pub mod policy;
 mod problem;
+pub mod simulate;
+pub mod store;
 pub mod unit;
 pub mod weights;
 

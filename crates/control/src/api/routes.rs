@@ -29,7 +29,9 @@ struct Description;
 
 /// The API's description.
 pub fn description() -> utoipa::openapi::OpenApi {
-    Description::openapi()
+    let mut all = Description::openapi();
+    all.merge(crate::place::description());
+    all
 }
 
 /// The API, which passes everything on to the engine behind `inbox`.

@@ -1,4 +1,17 @@
-//! Balancers, one a file.
+//! Balancers, one a file: which VM to move, and where it may go.
+
+mod cpu_and_memory;
+mod even_distribution;
+mod even_guest_distribution;
+mod ha_reservation;
+mod power_saving;
+
+pub use ha_reservation::unsafe_hosts;
+
+use crate::model::{ClusterState, Model, Row, VmId};
+use crate::object::{HostStatus, Migration, VmStatus};
+use crate::unit::describe;
+use std::collections::BTreeMap;
 
 /// Names of balancers that policies choose from.
 pub const NAMES: [&str; 5] = [
@@ -8,3 +21,107 @@ pub const NAMES: [&str; 5] = [
     "OptimalForPowerSaving",
     "OptimalForHaReservation",
 ];
+
+/// A VM that should move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// The VM.
+    pub vm: VmId,
+    /// Where it is.
+    pub from: Row,
+    /// Where it may go. To stay is always another choice.
+    pub to: Vec<Row>,
+    /// Whether it is worth it only if the fuller of both hosts becomes emptier.
+    pub evens: bool,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// A host to switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Power {
+    /// The host.
+    pub host: Row,
+    /// What it is to be.
+    pub to: HostStatus,
+}
+
+/// What a balancer sees of a cluster.
+pub struct Scene<'m> {
+    /// Everything there is.
+    pub model: &'m Model,
+    /// The cluster.
+    pub cluster: &'m ClusterState,
+    /// Hosts that are up, and that nothing is on its way to or from.
+    pub hosts: Vec<Row>,
+    /// The time, in milliseconds since 1970.
+    pub now: u64,
+    /// Custom properties: the policy's, then the cluster's.
+    pub properties: BTreeMap<String, String>,
+}
+
+impl<'m> Scene<'m> {
+    /// A cluster at a moment.
+    pub fn new(
+        model: &'m Model,
+        cluster: &'m ClusterState,
+        now: u64,
+        properties: BTreeMap<String, String>,
+    ) -> Scene<'m> {
+        let columns = &cluster.columns;
+        let quiet = |row: &Row| {
+            let at = *row as usize;
+            let moving = |vm: &VmId| {
+                let leaves = |slot: &crate::model::VmSlot| {
+                    slot.pending.is_some() || slot.vm.status == VmStatus::Migrating
+                };
+                model.vm_by(*vm).is_some_and(leaves)
+            };
+            let slot = cluster.slot(*row);
+            let usable = columns.up[at] && columns.pending[at] == 0 && now >= columns.barred[at];
+            usable && slot.is_some_and(|slot| !slot.running.iter().any(moving))
+        };
+        let mut hosts: Vec<Row> = (0..columns.len() as Row).filter(quiet).collect();
+        // The same order on every machine.
+        hosts.sort_by_key(|row| cluster.name(*row));
+        Scene { model, cluster, hosts, now, properties }
+    }
+
+    /// A custom property as a number, or its default, or else `or`.
+    pub fn number(&self, name: &str, or: f64) -> f64 {
+        let default = || describe(name).map(|parameter| parameter.default).filter(|text| !text.is_empty());
+        let given = self.properties.get(name).map(String::as_str);
+        given.or_else(default).and_then(|text| text.parse().ok()).unwrap_or(or)
+    }
+
+    /// VMs on a host that may be moved, least load first.
+    pub fn movable(&self, row: Row) -> Vec<VmId> {
+        let Some(slot) = self.cluster.slot(row) else { return Vec::new() };
+        let movable = |id: &VmId| {
+            let slot = self.model.vm_by(*id)?;
+            let moves = slot.vm.migration == Migration::Migratable && slot.vm.status == VmStatus::Up;
+            moves.then(|| (slot.need.load, slot.vm.name.clone(), *id))
+        };
+        let mut vms: Vec<_> = slot.running.iter().filter_map(movable).collect();
+        vms.sort();
+        vms.into_iter().map(|(_, _, id)| id).collect()
+    }
+
+    /// Load of a host's shared CPUs, in percent.
+    pub fn load(&self, row: Row) -> f64 {
+        let (columns, at) = (&self.cluster.columns, row as usize);
+        f64::from(columns.load[at]) / f64::from((columns.cpus[at] - columns.exclusive[at]).max(1))
+    }
+}
+
+/// What the balancer `name` wants, best first; none if there is no such balancer here.
+pub fn propose(name: &str, scene: &Scene<'_>) -> Option<(Vec<Proposal>, Option<Power>)> {
+    Some(match name {
+        "" | "None" => (Vec::new(), None),
+        "OptimalForEvenDistribution" => (even_distribution::propose(scene), None),
+        "OptimalForEvenGuestDistribution" => (even_guest_distribution::propose(scene), None),
+        "OptimalForPowerSaving" => (power_saving::propose(scene), power_saving::power(scene)),
+        "OptimalForHaReservation" => (ha_reservation::propose(scene), None),
+        _ => return None,
+    })
+}

@@ -17,6 +17,7 @@ use crate::object::Pending;
 use crate::policy::Policy;
 use crate::unit::{Context, Request};
 use judge::{Judged, judge};
+pub(crate) use select::mix;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

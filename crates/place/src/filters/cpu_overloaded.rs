@@ -20,14 +20,15 @@ impl Filter for CpuOverloaded {
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
-        let (high, since) = limits(context);
+        let (high, lasting) = limits(context);
+        let now = context.now;
         let columns = &context.cluster.columns;
         let rows = kept.len();
         let (over, load) = (&columns.over_since[..rows], &columns.load[..rows]);
         let (cpus, exclusive) = (&columns.cpus[..rows], &columns.exclusive[..rows]);
         kept.reject(|row| {
             let at = row as usize;
-            over[at] <= since && load[at] > high * (cpus[at] - exclusive[at])
+            now >= over[at].saturating_add(lasting) && load[at] > high * (cpus[at] - exclusive[at])
         });
     }
 
@@ -43,8 +44,8 @@ impl Filter for CpuOverloaded {
     }
 }
 
-/// The highest load, and the time since which it must have lasted.
+/// The highest load, and how long it must last, in milliseconds.
 fn limits(context: &Context<'_>) -> (i32, u64) {
     let minutes = context.number("CpuOverCommitDurationMinutes", 2.0) as u64;
-    (context.number("HighUtilization", 90.0) as i32, context.now.saturating_sub(minutes * 60_000))
+    (context.number("HighUtilization", 90.0) as i32, minutes * 60_000)
 }

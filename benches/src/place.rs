@@ -1,0 +1,244 @@
+//! Measures placement: decisions a second on thousands of hosts, side by side, and how well `packing` packs. Writes
+//! target/bench/place.json.
+
+#[path = "entry.rs"]
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
+mod entry;
+#[path = "report.rs"]
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
+mod report;
+
+use entry::{Better, Entry, Slices};
+use ringway_place::decide::Ask;
+use ringway_place::engine::{Engine, EngineError, Object};
+use ringway_place::object::{Vm, VmStatus};
+use ringway_place::policy::built_in;
+use ringway_place::simulate::{Baseline, Plan, Synthetic, hosts, packed_by, run};
+use ringway_place::store::{Embedded, Memory, Store};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+const KEYS: [&str; 4] = ["none.5k", "none.100k", "concurrent", "packing"];
+/// Slices of each benchmark.
+const SLICES: usize = 7;
+/// Requesters side by side.
+const REQUESTERS: usize = 8;
+
+fn main() -> ExitCode {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = wanted.iter().find(|key| !KEYS.contains(&key.as_str())) {
+        eprintln!("there is no key {unknown}; there are {}", KEYS.join(", "));
+        return ExitCode::from(2);
+    }
+    let path = PathBuf::from(std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into()))
+        .join("bench/place.json");
+    let mut rows = report::read(&path);
+    let chosen: Vec<String> = KEYS
+        .iter()
+        .filter(|key| wanted.is_empty() || wanted.iter().any(|w| w == *key))
+        .map(ToString::to_string)
+        .collect();
+    for key in &chosen {
+        let entry = match measure(key) {
+            Ok(entry) => entry,
+            Err(error) => Entry::skipped(error),
+        };
+        rows.insert(key.clone(), entry);
+    }
+    if let Err(error) = report::write(&path, &rows) {
+        eprintln!("{}: {error}", path.display());
+        return ExitCode::FAILURE;
+    }
+    println!("{}\nwritten to {}", report::table(&rows, &chosen), path.display());
+    ExitCode::SUCCESS
+}
+
+fn measure(key: &str) -> Result<Entry, Failure> {
+    match key {
+        "none.5k" => decisions(5_000, 5, 1_000, 5_000.0, Some(2.0)),
+        "none.100k" => decisions(100_000, 1, 60, 200.0, None),
+        "concurrent" => concurrent(),
+        _ => packing(),
+    }
+}
+
+/// Hosts that are half full, and VMs that wait.
+fn lab(store: Arc<dyn Store>, count: usize, each: usize, waiting: usize) -> Result<Engine, EngineError> {
+    let engine = Engine::open(store)?;
+    let hosts = hosts(count, 1);
+    let vm = |name: String, cores: u32, memory_mb: u64| Vm { name, cores, memory_mb, ..Vm::default() };
+    let mut objects: Vec<Object> = hosts.iter().map(|host| Object::Host(Box::new(host.clone()))).collect();
+    for (index, host) in hosts.iter().enumerate() {
+        for one in 0..each {
+            // Not all alike, so that ranks differ.
+            let percent = 20 + (index * 7 + one * 13) % 40;
+            let half = vm(format!("{}-{one}", host.name), 20 / each as u32, 48 * 1024 / each as u64);
+            let running = Vm {
+                status: VmStatus::Up,
+                host: Some(host.name.clone()),
+                cpu_percent: Some(percent as u32),
+                ..half
+            };
+            objects.push(Object::Vm(Box::new(running)));
+        }
+    }
+    for index in 0..waiting {
+        objects.push(Object::Vm(Box::new(vm(format!("new-{index}"), 1 + index as u32 % 4, 2048))));
+    }
+    engine.put(objects)?;
+    Ok(engine)
+}
+
+fn ask(index: usize) -> Ask {
+    Ask { vms: vec![format!("new-{index}")], seed: index as u64, now: 1, ..Ask::default() }
+}
+
+fn release(engine: &Engine, count: usize) -> Result<(), EngineError> {
+    (0..count).try_for_each(|index| match engine.release(&format!("new-{index}")) {
+        Ok(()) | Err(EngineError::NoPending(_)) => Ok(()),
+        Err(other) => Err(other),
+    })
+}
+
+/// Where stores of this run are.
+fn file() -> PathBuf {
+    std::env::temp_dir().join(format!("ringway-bench-place-{}.redb", std::process::id()))
+}
+
+/// Decisions a second, each reserved in a store on a file, one after the other.
+fn decisions(
+    hosts: usize,
+    each: usize,
+    slice: usize,
+    floor: f64,
+    p99: Option<f64>,
+) -> Result<Entry, Failure> {
+    let path = file();
+    let result = timed(&path, hosts, each, slice);
+    let _ = std::fs::remove_file(&path);
+    let (slices, mut times, acknowledged) = result?;
+    times.sort_unstable();
+    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
+    let mut entry = slices.entry("decisions/s", Better::More).best_at_least(floor);
+    entry = entry.with("p50 ms", at(0.5)).with("p99 ms", at(0.99)).with("acknowledged ms", acknowledged);
+    if let Some(most) = p99 {
+        let holds = at(0.99) <= most;
+        entry = entry.mark(format!("p99 <= {most} ms"), holds);
+    }
+    Ok(entry.note("whole `none` policy; kube-scheduler's published 680 to 810 a second include its API"))
+}
+
+type Timed = (Slices, Vec<Duration>, f64);
+
+fn timed(path: &Path, hosts: usize, each: usize, slice: usize) -> Result<Timed, Failure> {
+    let store: Arc<dyn Store> =
+        if hosts > 10_000 { Arc::new(Memory::default()) } else { Arc::new(Embedded::open(path, 1)?) };
+    let engine = lab(store, hosts, each, slice)?;
+    let (mut slices, mut times, mut acknowledged) = (Slices::default(), Vec::new(), Vec::new());
+    for round in 0..=SLICES {
+        let begin = Instant::now();
+        let mut last = 0;
+        for index in 0..slice {
+            let one = Instant::now();
+            let (decision, revision) = engine.begin(ask(index))?;
+            if round > 0 {
+                times.push(one.elapsed());
+            }
+            if !decision.placed() {
+                return Err("a VM found no host".into());
+            }
+            last = revision;
+        }
+        let rate = slice as f64 / begin.elapsed().as_secs_f64();
+        let wait = Instant::now();
+        engine.durable(last)?;
+        // The first round warms up.
+        if round > 0 {
+            slices.ours.push(rate);
+            acknowledged.push(wait.elapsed().as_secs_f64() * 1000.0);
+        }
+        release(&engine, slice)?;
+    }
+    Ok((slices, times, entry::median(&acknowledged).unwrap_or(0.0)))
+}
+
+/// The same requests by several requesters, beside one.
+fn concurrent() -> Result<Entry, Failure> {
+    const EACH: usize = 250;
+    let all = EACH * REQUESTERS;
+    let engine = lab(Arc::new(Memory::default()), 2_000, 5, all)?;
+    let mut slices = Slices::default();
+    for _ in 0..SLICES {
+        let begin = Instant::now();
+        for index in 0..all {
+            engine.begin(ask(index))?;
+        }
+        let serial = all as f64 / begin.elapsed().as_secs_f64();
+        release(&engine, all)?;
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            let work = |requester: usize| {
+                let engine = &engine;
+                move || (0..EACH).try_for_each(|n| engine.begin(ask(requester * EACH + n)).map(drop))
+            };
+            let threads: Vec<_> = (0..REQUESTERS).map(|requester| scope.spawn(work(requester))).collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().unwrap_or(Err(EngineError::InUse("it failed".into()))))
+        })?;
+        slices.ours.push(all as f64 / begin.elapsed().as_secs_f64());
+        slices.peer.push(serial);
+        let overbooked = engine.hosts(1)?.iter().filter(|host| host.schedulable_mb < 0).count();
+        if overbooked > 0 {
+            return Err(format!("{overbooked} hosts are overbooked").into());
+        }
+        release(&engine, all)?;
+    }
+    let entry = slices.entry("decisions/s", Better::More).ratio_at_least(0.9);
+    Ok(entry.note("8 requesters beside one, 2,000 hosts; no host overbooked"))
+}
+
+/// VMs placed before the first that finds no host.
+fn packing() -> Result<Entry, Failure> {
+    let policy = built_in().into_iter().find(|policy| policy.name == "packing").ok_or("no policy packing")?;
+    let hosts = hosts(100, 1);
+    let mut slices = Slices::default();
+    let mut entry = Entry::default();
+    let mut steps = Vec::new();
+    for mix in ["vmagent", "azure", "openb"] {
+        for seed in 1..=3 {
+            let trace =
+                Synthetic { mix: mix.into(), count: 20_000, lifetime: None, seed, ..Synthetic::default() };
+            let arrivals = trace.arrivals();
+            let plan = Plan {
+                hosts: hosts.clone(),
+                policy: policy.clone(),
+                interval: 0,
+                samples: 1,
+                until_full: true,
+                seed,
+            };
+            let ours = run(&plan, &arrivals)?.placed as f64;
+            let of = |how| packed_by(how, &hosts, &arrivals) as f64;
+            let best = of(Baseline::BestFit);
+            slices.ours.push(ours);
+            slices.peer.push(best);
+            let figures = [
+                ("packing", ours),
+                ("best", best),
+                ("first", of(Baseline::FirstFit)),
+                ("worst", of(Baseline::WorstFit)),
+            ];
+            steps.push((format!("{mix}, seed {seed}"), figures));
+        }
+    }
+    entry = Entry { ..slices.entry("VMs", Better::More) }.ratio_at_least(1.0).note(entry.note);
+    for (name, figures) in steps {
+        entry = entry.step(name, &figures);
+    }
+    Ok(entry.note("peer: best fit; 100 hosts"))
+}

@@ -1,0 +1,248 @@
+//! The command line of `ringway place`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// What to place where, and why.
+#[derive(Args)]
+pub struct Place {
+    /// Use the hosts and VMs of this file, and forget everything afterwards, instead of asking a running fabric.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub inventory: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: PlaceCommand,
+}
+
+/// VMs to place.
+#[derive(Args)]
+pub struct Vms {
+    /// The VMs: all of them are placed, or none.
+    #[arg(required = true, value_name = "VM")]
+    pub vms: Vec<String>,
+    /// Policy instead of theirs.
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Only these hosts.
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Not these hosts.
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub without: Vec<String>,
+    /// Settles ties; the same seed makes the same choice.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Virtual CPUs of VMs that are not known yet.
+    #[arg(long, value_name = "N")]
+    pub cpus: Option<u32>,
+    /// Memory of VMs that are not known yet, in MB.
+    #[arg(long, value_name = "MB")]
+    pub memory: Option<u64>,
+}
+
+/// What to do about placement.
+#[derive(Subcommand)]
+pub enum PlaceCommand {
+    /// Decide where VMs go, and reserve what they take there.
+    #[command(after_help = "\
+The reservation ends after a minute, unless the VM is confirmed to run.
+
+Examples:
+  ringway place run web-1
+  ringway place run fw nat dpi --policy chain_local
+  ringway place run big --cpus 8 --memory 16384")]
+    Run(Vms),
+    /// Decide where VMs would go, and reserve nothing.
+    #[command(after_help = "\
+Examples:
+  ringway place try web-1
+  ringway place --inventory examples/placement.toml try new --cpus 4 --memory 8192
+  ringway place try web-1 --policy packing --json")]
+    Try(Vms),
+    /// Say why a host would or would not run a VM.
+    #[command(after_help = "\
+Examples:
+  ringway place why-not web-1 node-07
+  ringway place --inventory examples/placement.toml why-not db-1 node-0")]
+    WhyNot {
+        /// The VM.
+        vm: String,
+        /// The host.
+        host: String,
+        /// Policy instead of the VM's.
+        #[arg(long, value_name = "NAME")]
+        policy: Option<String>,
+    },
+    /// Say everything about a decision: every host, every filter, every weight.
+    #[command(after_help = "\
+Examples:
+  ringway place explain 17
+  ringway place explain 17 --host node-07
+  ringway place explain 17 --json")]
+    Explain {
+        /// The decision's number.
+        id: u64,
+        /// Only this host.
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// List the newest decisions.
+    #[command(after_help = "\
+Examples:
+  ringway place decisions
+  ringway place decisions --count 100")]
+    Decisions {
+        /// How many.
+        #[arg(long, default_value_t = 20)]
+        count: usize,
+    },
+    /// Say that VMs run where they were placed.
+    #[command(after_help = "\
+Examples:
+  ringway place confirm web-1")]
+    Confirm {
+        /// The VMs.
+        #[arg(required = true)]
+        vms: Vec<String>,
+    },
+    /// Give back what was reserved for VMs.
+    #[command(after_help = "\
+Examples:
+  ringway place release web-1")]
+    Release {
+        /// The VMs.
+        #[arg(required = true)]
+        vms: Vec<String>,
+    },
+    /// Move VMs as the cluster's balancer wants, or say what it would do.
+    #[command(after_help = "\
+A round starts at most as many migrations as the cluster allows, one if nobody says otherwise.
+
+Examples:
+  ringway place balance --dry-run --rounds 10
+  ringway place --inventory examples/placement.toml balance --dry-run --rounds 5
+  ringway place balance --cluster night")]
+    Balance {
+        /// The cluster.
+        #[arg(long, default_value = "default")]
+        cluster: String,
+        /// Only say what would be done.
+        #[arg(long)]
+        dry_run: bool,
+        /// Rounds to look ahead, a minute apart.
+        #[arg(long, default_value_t = 1)]
+        rounds: usize,
+    },
+    /// List hosts with what is left of them.
+    #[command(after_help = "\
+Examples:
+  ringway place hosts
+  ringway place --inventory examples/placement.toml hosts")]
+    Hosts,
+    /// List policies, or the units they choose from.
+    #[command(after_help = "\
+Examples:
+  ringway place policies
+  ringway place policies --units")]
+    Policies {
+        /// List the units: filters, weights, balancers, their properties.
+        #[arg(long)]
+        units: bool,
+    },
+    /// Put in what an inventory file has: clusters, policies, hosts, VMs, groups.
+    #[command(after_help = "\
+All of it or nothing. What has the same name is replaced.
+
+Examples:
+  ringway place put examples/placement.toml")]
+    Put {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Push a figure about a host; the next decision sees it.
+    #[command(after_help = "\
+Examples:
+  ringway place fact node-07 temperature 71.5 --for 60
+  ringway place fact node-07 fan 1200")]
+    Fact {
+        /// The host.
+        host: String,
+        /// The figure's name.
+        name: String,
+        /// The figure.
+        value: f64,
+        /// Seconds after which it is stale.
+        #[arg(long = "for", value_name = "SECONDS")]
+        ttl: Option<u64>,
+    },
+    /// Run a trace of VMs against made-up or given hosts, in virtual time, and compare policies.
+    #[command(after_help = "\
+Examples:
+  ringway place simulate --hosts 200 --policy packing --policy none
+  ringway place simulate --hosts 50 --trace synthetic --mix azure --vms 5000 --until-full --policy packing
+  ringway place simulate --trace openb_pod_list_default.csv --format openb --hosts 1000 --policy none
+  ringway place simulate --hosts 100 --policy power_saving --csv run.csv --svg run.svg")]
+    Simulate(Simulate),
+}
+
+/// What to simulate.
+#[derive(Args)]
+pub struct Simulate {
+    /// Hosts: 40 CPUs and 98 GB each.
+    #[arg(long, default_value_t = 100)]
+    pub hosts: usize,
+    /// Hosts of a file instead: openb's list of nodes.
+    #[arg(long, value_name = "FILE")]
+    pub nodes: Option<PathBuf>,
+    /// A trace's file, or `synthetic`.
+    #[arg(long, default_value = "synthetic", value_name = "FILE")]
+    pub trace: PathBuf,
+    /// The trace's form.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Policies to compare.
+    #[arg(long = "policy", value_name = "NAME", default_value = "none")]
+    pub policies: Vec<String>,
+    /// A file of policies, beside those that are built in.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// VMs of a synthetic trace.
+    #[arg(long, default_value_t = 5000)]
+    pub vms: usize,
+    /// Sizes of a synthetic trace's VMs.
+    #[arg(long, default_value = "vmagent")]
+    pub mix: String,
+    /// Seconds between two arrivals of a synthetic trace, on average.
+    #[arg(long, default_value_t = 10)]
+    pub gap: u64,
+    /// Seconds that a VM of a synthetic trace runs on average; 0 for ever.
+    #[arg(long, default_value_t = 36_000)]
+    pub lifetime: u64,
+    /// Seconds between two rounds of balancing; 0 for none.
+    #[arg(long, default_value_t = 60)]
+    pub interval: u64,
+    /// Stop at the first VM that finds no host.
+    #[arg(long)]
+    pub until_full: bool,
+    /// Where everything made up follows from.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Write figures over time to this file.
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Draw them to this file.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+/// A trace's form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// VMAgent's CSV.
+    #[default]
+    Vmagent,
+    /// Alibaba's openb CSV.
+    Openb,
+    /// Azure's packing trace, its tables joined and exported as CSV.
+    Azure,
+}

@@ -1,0 +1,108 @@
+//! `ringway place`.
+
+pub mod arguments;
+mod simulate;
+mod source;
+mod tell;
+
+use crate::arguments::Target;
+use crate::fail::Fail;
+use crate::text;
+use arguments::{Place, PlaceCommand, Vms};
+use ringway_control::place::{BalanceRequest, FactPush, PlaceRequest, WhyNotRequest};
+use ringway_place::object::Vm;
+use source::Source;
+
+/// Does it.
+pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> {
+    if let PlaceCommand::Simulate(options) = &arguments.command {
+        return simulate::simulate(options, json);
+    }
+    let mut source = Source::of(target, arguments.inventory.as_deref(), &arguments.command)?;
+    match arguments.command {
+        PlaceCommand::Run(vms) => {
+            let request = request(&mut source, vms)?;
+            let decision = source.place(request)?;
+            tell::decision(&decision, json)
+        }
+        PlaceCommand::Try(vms) => {
+            let request = request(&mut source, vms)?;
+            let explained = source.attempt(request)?;
+            tell::attempt(&explained, json)
+        }
+        PlaceCommand::WhyNot { vm, host, policy } => {
+            let request = PlaceRequest { vms: vec![vm], policy, ..PlaceRequest::default() };
+            tell::why_not(&source.why_not(WhyNotRequest { host, request })?, json);
+            Ok(())
+        }
+        PlaceCommand::Explain { id, host } => tell::explain(&source.explain(id)?, host.as_deref(), json),
+        PlaceCommand::Decisions { count } => {
+            tell::decisions(&source.decisions(count)?, json);
+            Ok(())
+        }
+        PlaceCommand::Confirm { vms } => vms.iter().try_for_each(|vm| source.vm(vm, "confirm")),
+        PlaceCommand::Release { vms } => vms.iter().try_for_each(|vm| source.vm(vm, "release")),
+        PlaceCommand::Balance { cluster, dry_run, rounds } => {
+            let request = BalanceRequest { cluster, dry_run, rounds, ..BalanceRequest::default() };
+            tell::balance(&source.balance(request)?, dry_run, json);
+            Ok(())
+        }
+        PlaceCommand::Hosts => {
+            tell::hosts(&source.hosts()?, json);
+            Ok(())
+        }
+        PlaceCommand::Policies { units: true } => {
+            tell::units(&source.units()?, json);
+            Ok(())
+        }
+        PlaceCommand::Policies { units: false } => {
+            tell::policies(&source.policies()?, json);
+            Ok(())
+        }
+        PlaceCommand::Put { file } => {
+            let objects = source::read(&file)?;
+            let count = objects.len();
+            let revision = source.put(objects)?;
+            if json {
+                text::json(&revision);
+            } else {
+                anstream::println!("{count} objects are in, revision {}", revision.revision);
+            }
+            Ok(())
+        }
+        PlaceCommand::Fact { host, name, value, ttl } => {
+            let push = FactPush { host, name, value, ttl: ttl.map(|seconds| seconds.saturating_mul(1000)) };
+            source.facts(vec![push]).map(drop)
+        }
+        PlaceCommand::Simulate(_) => Ok(()),
+    }
+}
+
+/// The request; VMs that nobody knows are described by `--cpus` and `--memory`.
+fn request(source: &mut Source, vms: Vms) -> Result<PlaceRequest, Fail> {
+    let mut request = PlaceRequest {
+        policy: vms.policy,
+        only: vms.only.into_iter().collect(),
+        without: vms.without.into_iter().collect(),
+        seed: vms.seed,
+        ..PlaceRequest::default()
+    };
+    if vms.cpus.is_none() && vms.memory.is_none() {
+        request.vms = vms.vms;
+        return Ok(request);
+    }
+    let known: Vec<String> = source.vms()?.into_iter().map(|vm| vm.name).collect();
+    for name in vms.vms {
+        if known.contains(&name) {
+            return Err(Fail::Failed(format!("VM {name} is known; leave --cpus and --memory out")));
+        }
+        let standard = Vm::default();
+        request.new.push(Vm {
+            name,
+            cores: vms.cpus.unwrap_or(standard.cores),
+            memory_mb: vms.memory.unwrap_or(standard.memory_mb),
+            ..standard
+        });
+    }
+    Ok(request)
+}

@@ -1,0 +1,25 @@
+//! The time: the host's clock when we began, and what a clock that never jumps says has passed since.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Tells the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    began: u64,
+    since: Instant,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        let began =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64);
+        Clock { began, since: Instant::now() }
+    }
+}
+
+impl Clock {
+    /// Milliseconds since 1970.
+    pub fn now(&self) -> u64 {
+        self.began + self.since.elapsed().as_millis() as u64
+    }
+}

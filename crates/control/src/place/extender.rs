@@ -1,0 +1,329 @@
+//! The extender of kube-scheduler (k8s.io/kube-scheduler/extender/v1): filter, prioritize, bind; node names
+//! only, so it has
+//! to be configured with `nodeCacheCapable: true`.
+
+use super::routes::{body, work};
+use super::{Failed, Place, PlaceRequest, Service};
+use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use ringway_place::decide::Trace;
+use ringway_place::object::Vm;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use utoipa::ToSchema;
+
+/// The highest priority of a node.
+const HIGHEST: f64 = 10.0;
+
+/// A pod and nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct ExtenderArgs {
+    /// The pod, as Kubernetes has it.
+    #[schema(value_type = Object)]
+    pub pod: serde_json::Value,
+    /// Names of nodes.
+    pub node_names: Option<Vec<String>>,
+}
+
+/// The nodes that can take a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, rename_all = "PascalCase")]
+pub struct ExtenderFilterResult {
+    /// Nodes that can.
+    pub node_names: Option<Vec<String>>,
+    /// Nodes that can't, and why.
+    pub failed_nodes: BTreeMap<String, String>,
+    /// Nodes that can't, whoever were evicted, and why.
+    pub failed_and_unresolvable_nodes: BTreeMap<String, String>,
+    /// What went wrong; empty for nothing.
+    pub error: String,
+}
+
+/// A node's priority.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "PascalCase")]
+pub struct HostPriority {
+    /// The node.
+    pub host: String,
+    /// Its priority, 0 to 10; the most wins.
+    pub score: i64,
+}
+
+/// A pod and its node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ExtenderBindingArgs {
+    /// The pod.
+    #[serde(rename = "PodName")]
+    pub pod_name: String,
+    /// Its namespace.
+    #[serde(rename = "PodNamespace")]
+    pub pod_namespace: String,
+    /// Its UID.
+    #[serde(rename = "PodUID")]
+    pub pod_uid: String,
+    /// The node.
+    #[serde(rename = "Node")]
+    pub node: String,
+}
+
+/// Whether a pod was bound.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "PascalCase")]
+pub struct BindingResult {
+    /// What went wrong; empty for nothing.
+    pub error: String,
+}
+
+/// A quantity of Kubernetes in its unit: `500m`, `2`, `1Gi`, `1500M`.
+fn quantity(value: &serde_json::Value) -> Option<f64> {
+    let text = match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Number(number) => number.to_string(),
+        _ => return None,
+    };
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    let factor = match &text[end..] {
+        "m" => 1e-3,
+        "" => 1.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "Ki" => 1024.0,
+        "Mi" => 1_048_576.0,
+        "Gi" => 1_073_741_824.0,
+        "Ti" => 1_099_511_627_776.0,
+        _ => return None,
+    };
+    Some(number * factor)
+}
+
+/// The name of a pod's VM.
+fn vm_name(namespace: &str, name: &str) -> String {
+    let namespace = if namespace.is_empty() { "default" } else { namespace };
+    format!("{namespace}.{name}")
+}
+
+/// A pod as a VM: what its containers request, together. Annotations `ringway/policy` and `ringway/chain` are
+/// its policy
+/// and its chain.
+fn vm(pod: &serde_json::Value) -> Result<Vm, Failed> {
+    let text = |pointer: &str| pod.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default();
+    let name = text("/metadata/name");
+    if name.is_empty() {
+        return Err(Failed::Wrong("`Pod.metadata.name` is missing".into()));
+    }
+    let (mut cpus, mut bytes) = (0.0, 0.0);
+    let containers = pod.pointer("/spec/containers").and_then(|value| value.as_array());
+    for container in containers.into_iter().flatten() {
+        let request = |what: &str| {
+            let requests = container.pointer("/resources/requests");
+            match requests.and_then(|requests| requests.get(what)) {
+                Some(value) => quantity(value).ok_or_else(|| {
+                    Failed::Wrong(format!("`{value}` is not a quantity of {what} known here"))
+                }),
+                None => Ok(0.0),
+            }
+        };
+        cpus += request("cpu")?;
+        bytes += request("memory")?;
+    }
+    let annotation = |key: &str| {
+        let annotations = pod.pointer("/metadata/annotations");
+        annotations.and_then(|all| all.get(key)).and_then(|value| value.as_str()).map(str::to_string)
+    };
+    Ok(Vm {
+        name: vm_name(text("/metadata/namespace"), name),
+        kind: ringway_place::object::Kind::Function,
+        cores: (cpus.ceil() as u32).max(1),
+        memory_mb: ((bytes / 1_048_576.0).ceil() as u64).max(1),
+        policy: annotation("ringway/policy"),
+        chain: annotation("ringway/chain"),
+        ..Vm::default()
+    })
+}
+
+/// The pod's VM and the trace of a decision among nodes, with those that are not known.
+fn judge(service: &Service, args: ExtenderArgs) -> Result<(Trace, Vec<String>, Vec<String>), Failed> {
+    let nodes = args
+        .node_names
+        .ok_or_else(|| Failed::Wrong("`NodeNames` is missing; set nodeCacheCapable: true".into()))?;
+    let known = service.engine.view(|model| {
+        let cluster = |name: &String| {
+            let id = model.host(name)?;
+            Some(model.state(id.cluster).cluster.name.clone())
+        };
+        nodes.iter().map(|node| (node.clone(), cluster(node))).collect::<Vec<_>>()
+    })?;
+    let (there, missing): (Vec<_>, Vec<_>) = known.into_iter().partition(|(_, cluster)| cluster.is_some());
+    let missing = missing.into_iter().map(|(node, _)| node).collect();
+    let mut vm = vm(&args.pod)?;
+    let Some((_, Some(cluster))) = there.first() else { return Ok((Trace::default(), Vec::new(), missing)) };
+    vm.cluster.clone_from(cluster);
+    let nodes: Vec<String> = there.into_iter().map(|(node, _)| node).collect();
+    let only: BTreeSet<String> = nodes.iter().cloned().collect();
+    // The pod's own reservation from an earlier cycle must not be in its way.
+    let request = PlaceRequest { new: vec![vm], only, seed: Some(0), ..PlaceRequest::default() };
+    let explained = service.attempt(request)?;
+    Ok((explained.traces.into_iter().next().unwrap_or_default(), nodes, missing))
+}
+
+/// Filters nodes for kube-scheduler.
+#[utoipa::path(post, path = "/v1/place/extender/filter", request_body = ExtenderArgs,
+    responses((status = 200, body = ExtenderFilterResult)))]
+pub async fn filter(
+    State(place): State<Place>,
+    args: Result<Json<ExtenderArgs>, JsonRejection>,
+) -> Json<ExtenderFilterResult> {
+    let filtered = |service: &Service| {
+        let (trace, nodes, missing) = judge(service, body(args)?)?;
+        let mut result =
+            ExtenderFilterResult { node_names: Some(Vec::new()), ..ExtenderFilterResult::default() };
+        for host in trace.hosts.into_iter().filter(|host| nodes.contains(&host.host)) {
+            match host.rejected.first() {
+                None => result.node_names.get_or_insert_default().push(host.host),
+                Some(verdict) => {
+                    let why = format!("{}: {}", verdict.filter, verdict.reason);
+                    result.failed_nodes.insert(host.host, why);
+                }
+            }
+        }
+        for node in missing {
+            result.failed_and_unresolvable_nodes.insert(node, "Ringway does not know this node".into());
+        }
+        Ok(result)
+    };
+    match work(place, filtered).await {
+        Ok(result) => result,
+        Err(failed) => {
+            Json(ExtenderFilterResult { error: failed.to_string(), ..ExtenderFilterResult::default() })
+        }
+    }
+}
+
+/// Gives nodes priorities for kube-scheduler.
+#[utoipa::path(post, path = "/v1/place/extender/prioritize", request_body = ExtenderArgs,
+    responses((status = 200, body = Vec<HostPriority>)))]
+pub async fn prioritize(
+    State(place): State<Place>,
+    args: Result<Json<ExtenderArgs>, JsonRejection>,
+) -> Result<Json<Vec<HostPriority>>, Failed> {
+    work(place, |service| {
+        let (trace, nodes, missing) = judge(service, body(args)?)?;
+        let scores: BTreeMap<&str, f64> =
+            trace.hosts.iter().filter_map(|host| Some((host.host.as_str(), host.score?))).collect();
+        let least = scores.values().copied().fold(f64::MAX, f64::min);
+        let most = scores.values().copied().fold(f64::MIN, f64::max);
+        let priority = |node: &String| match scores.get(node.as_str()) {
+            Some(_) if most <= least => HIGHEST,
+            Some(score) => ((score - least) / (most - least) * HIGHEST).round(),
+            None => 0.0,
+        };
+        let all = nodes.iter().chain(&missing);
+        Ok(all.map(|node| HostPriority { host: node.clone(), score: priority(node) as i64 }).collect())
+    })
+    .await
+}
+
+/// Reserves a node for a pod that `filter` saw. The pod must have been put in as a VM, `NAMESPACE.NAME`, or it
+/// takes what
+/// the least VM does.
+#[utoipa::path(post, path = "/v1/place/extender/bind", request_body = ExtenderBindingArgs,
+    responses((status = 200, body = BindingResult)))]
+pub async fn bind(
+    State(place): State<Place>,
+    args: Result<Json<ExtenderBindingArgs>, JsonRejection>,
+) -> Json<BindingResult> {
+    let bound = |service: &Service| {
+        let args = body(args)?;
+        let name = vm_name(&args.pod_namespace, &args.pod_name);
+        let known = service.engine.view(|model| model.vm(&name).is_some())?;
+        let least = Vm {
+            name: name.clone(),
+            kind: ringway_place::object::Kind::Function,
+            memory_mb: 1,
+            ..Vm::default()
+        };
+        let request = PlaceRequest {
+            vms: vec![name],
+            new: if known { Vec::new() } else { vec![least] },
+            only: BTreeSet::from([args.node]),
+            stay: true,
+            ..PlaceRequest::default()
+        };
+        let decision = service.place(request)?;
+        let error = match decision.placed {
+            true => String::new(),
+            false => decision.choices.last().map(|choice| choice.why()).unwrap_or_default(),
+        };
+        Ok(BindingResult { error })
+    };
+    match work(place, bound).await {
+        Ok(result) => result,
+        Err(failed) => Json(BindingResult { error: failed.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_place::engine::Object;
+    use ringway_place::object::Host;
+    use serde_json::json;
+
+    fn service() -> Service {
+        let service = Service::in_memory().unwrap();
+        let host = |name: &str, cores, memory_mb| {
+            let host = Host { name: name.into(), cores, threads: cores, memory_mb, ..Host::default() };
+            Object::Host(Box::new(host))
+        };
+        service.put(vec![host("n1", 4, 2048), host("n2", 8, 16_384), host("n3", 8, 8192)]).unwrap();
+        service
+    }
+
+    fn args() -> ExtenderArgs {
+        let pod = json!({ "metadata": { "name": "web", "namespace": "shop" }, "spec": { "containers": [
+            { "resources": { "requests": { "cpu": "1500m", "memory": "2Gi" } } },
+            { "resources": { "requests": { "cpu": 1, "memory": "1500M" } } },
+            { "name": "without" }
+        ] } });
+        serde_json::from_value(json!({ "Pod": pod, "NodeNames": ["n1", "n2", "n3", "gone"] })).unwrap()
+    }
+
+    #[test]
+    fn a_pod_is_what_its_containers_request() {
+        let vm = vm(&args().pod).unwrap();
+        assert_eq!((vm.name.as_str(), vm.cores, vm.memory_mb), ("shop.web", 3, 3479));
+        assert_eq!(quantity(&json!("5e3")), None);
+    }
+
+    #[tokio::test]
+    async fn replies_have_the_shape_that_kubernetes_reads() {
+        let service = service();
+        let place = Place::on(service.clone());
+        let reply = filter(State(place.clone()), Ok(Json(args()))).await.0;
+        let reply = serde_json::to_value(reply).unwrap();
+        assert_eq!(reply["NodeNames"], json!(["n2", "n3"]));
+        assert_eq!(reply["FailedAndUnresolvableNodes"]["gone"], "Ringway does not know this node");
+        assert!(reply["FailedNodes"]["n1"].as_str().unwrap().starts_with("Memory: "), "{reply}");
+        assert_eq!(reply["Error"], "");
+        let Ok(Json(scores)) = prioritize(State(place.clone()), Ok(Json(args()))).await else { panic!() };
+        let scores = serde_json::to_value(scores).unwrap();
+        let of = |node: &str| {
+            scores.as_array().unwrap().iter().find(|s| s["Host"] == node).unwrap()["Score"].clone()
+        };
+        assert_eq!((of("n2"), of("n3"), of("n1"), of("gone")), (json!(10), json!(0), json!(0), json!(0)));
+        let binding = json!({ "PodName": "web", "PodNamespace": "shop", "PodUID": "u", "Node": "n2" });
+        let binding = serde_json::from_value(binding).unwrap();
+        let reply = bind(State(place.clone()), Ok(Json(binding))).await.0;
+        assert_eq!(serde_json::to_value(reply).unwrap(), json!({ "Error": "" }));
+        assert_eq!(service.hosts().unwrap()[1].pending, 1);
+        let missing = ExtenderArgs { node_names: None, ..args() };
+        let reply = filter(State(place), Ok(Json(missing))).await.0;
+        assert!(reply.error.contains("nodeCacheCapable"), "{reply:?}");
+    }
+}

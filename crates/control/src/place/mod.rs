@@ -1,0 +1,17 @@
+//! Placement in the control process: the engine on a file in the run directory, its paths of the API.
+
+mod clock;
+mod extender;
+mod opened;
+mod routes;
+mod service;
+mod this_host;
+mod view;
+
+pub use clock::Clock;
+pub use extender::{BindingResult, ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult, HostPriority};
+pub use opened::Place;
+pub use routes::{description, router};
+pub use service::{Failed, Service};
+pub use this_host::this_host;
+pub use view::*;

@@ -1,0 +1,237 @@
+//! The paths of the API that are about placement.
+
+use super::extender::{bind, filter, prioritize};
+use super::{
+    BalanceRequest, DecisionView, ExplainView, FactPush, Failed, Place, PlaceRequest, RevisionView, Service,
+    UnitView, WhyNotRequest,
+};
+use crate::api::Trouble;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::{Json, Router};
+use ringway_place::engine::{BalanceStep, HostRow, Object, WhyNot};
+use ringway_place::object::Vm;
+use ringway_place::policy::Policy;
+use serde::Deserialize;
+use utoipa::{IntoParams, OpenApi};
+
+/// Attack: a body without end.
+const LARGEST: usize = 64 << 20;
+
+#[derive(OpenApi)]
+#[openapi(paths(
+    hosts,
+    vms,
+    policies,
+    units,
+    objects,
+    remove,
+    facts,
+    decide,
+    attempt,
+    why_not,
+    decisions,
+    explain,
+    confirm,
+    release,
+    balance,
+    super::extender::filter,
+    super::extender::prioritize,
+    super::extender::bind
+))]
+struct Description;
+
+/// The description of these paths.
+pub fn description() -> utoipa::openapi::OpenApi {
+    Description::openapi()
+}
+
+/// These paths.
+pub fn router(place: Place) -> Router {
+    Router::new()
+        .route("/v1/place", post(decide))
+        .route("/v1/place/hosts", get(hosts))
+        .route("/v1/place/vms", get(vms))
+        .route("/v1/place/policies", get(policies))
+        .route("/v1/place/units", get(units))
+        .route("/v1/place/objects", post(objects))
+        .route("/v1/place/objects/{kind}/{name}", delete(remove))
+        .route("/v1/place/facts", post(facts))
+        .route("/v1/place/try", post(attempt))
+        .route("/v1/place/why-not", post(why_not))
+        .route("/v1/place/decisions", get(decisions))
+        .route("/v1/place/decisions/{id}", get(explain))
+        .route("/v1/place/vms/{name}/confirm", post(confirm))
+        .route("/v1/place/vms/{name}/release", post(release))
+        .route("/v1/place/balance", post(balance))
+        .route("/v1/place/extender/filter", post(filter))
+        .route("/v1/place/extender/prioritize", post(prioritize))
+        .route("/v1/place/extender/bind", post(bind))
+        .layer(DefaultBodyLimit::max(LARGEST))
+        .with_state(place)
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Failed::Unknown(_) => StatusCode::NOT_FOUND,
+            Failed::Wrong(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Failed::Conflict(_) => StatusCode::CONFLICT,
+        };
+        (status, Json(Trouble { error: self.to_string(), problems: Vec::new() })).into_response()
+    }
+}
+
+/// Does something that may take a while, off the thread that answers others.
+pub(super) async fn work<T: Send + 'static>(
+    place: Place,
+    what: impl FnOnce(&Service) -> Result<T, Failed> + Send + 'static,
+) -> Result<Json<T>, Failed> {
+    let done = tokio::task::spawn_blocking(move || what(&place.service()?)).await;
+    done.map_err(|error| Failed::Conflict(error.to_string()))?.map(Json)
+}
+
+pub(super) fn body<T>(json: Result<Json<T>, JsonRejection>) -> Result<T, Failed> {
+    json.map(|Json(body)| body).map_err(|rejection| Failed::Wrong(rejection.body_text()))
+}
+
+type Body<T> = Result<Json<T>, JsonRejection>;
+
+/// Every host, with what is left of it.
+#[utoipa::path(get, path = "/v1/place/hosts", responses((status = 200, body = Vec<HostRow>)))]
+async fn hosts(State(place): State<Place>) -> Result<Json<Vec<HostRow>>, Failed> {
+    work(place, Service::hosts).await
+}
+
+/// Every VM.
+#[utoipa::path(get, path = "/v1/place/vms", responses((status = 200, body = Vec<Vm>)))]
+async fn vms(State(place): State<Place>) -> Result<Json<Vec<Vm>>, Failed> {
+    work(place, Service::vms).await
+}
+
+/// Every policy.
+#[utoipa::path(get, path = "/v1/place/policies", responses((status = 200, body = Vec<Policy>)))]
+async fn policies(State(place): State<Place>) -> Result<Json<Vec<Policy>>, Failed> {
+    work(place, Service::policies).await
+}
+
+/// Every unit that policies choose from.
+#[utoipa::path(get, path = "/v1/place/units", responses((status = 200, body = Vec<UnitView>)))]
+async fn units(State(place): State<Place>) -> Result<Json<Vec<UnitView>>, Failed> {
+    work(place, |service| Ok(service.units())).await
+}
+
+/// Puts objects in, all or none: clusters, policies, hosts, loads, facts, blacklist entries, VMs, groups.
+#[utoipa::path(post, path = "/v1/place/objects", request_body = Vec<Object>,
+    responses((status = 200, body = RevisionView), (status = 422, body = Trouble)))]
+async fn objects(State(place): State<Place>, new: Body<Vec<Object>>) -> Result<Json<RevisionView>, Failed> {
+    let new = body(new)?;
+    work(place, |service| service.put(new)).await
+}
+
+/// Takes an object out.
+#[utoipa::path(delete, path = "/v1/place/objects/{kind}/{name}",
+    params(("kind" = String, Path, description = "`host`, `vm`, `group`, `policy`, `load` or `blacklist`"),
+        ("name" = String, Path, description = "Its name")),
+    responses((status = 204), (status = 409, body = Trouble, description = "It is in use")))]
+async fn remove(
+    State(place): State<Place>,
+    Path((kind, name)): Path<(String, String)>,
+) -> Result<StatusCode, Failed> {
+    work(place, move |service| service.remove(&kind, &name)).await.map(|_| StatusCode::NO_CONTENT)
+}
+
+/// Puts figures about hosts in. The next decision sees them.
+#[utoipa::path(post, path = "/v1/place/facts", request_body = Vec<FactPush>,
+    responses((status = 200, body = RevisionView), (status = 422, body = Trouble)))]
+async fn facts(State(place): State<Place>, facts: Body<Vec<FactPush>>) -> Result<Json<RevisionView>, Failed> {
+    let facts = body(facts)?;
+    work(place, |service| service.facts(facts)).await
+}
+
+/// Decides where VMs go, and reserves what they take there.
+#[utoipa::path(post, path = "/v1/place", request_body = PlaceRequest,
+    responses((status = 200, body = DecisionView), (status = 404, body = Trouble),
+        (status = 422, body = Trouble)))]
+async fn decide(
+    State(place): State<Place>,
+    request: Body<PlaceRequest>,
+) -> Result<Json<DecisionView>, Failed> {
+    let request = body(request)?;
+    work(place, |service| service.place(request)).await
+}
+
+/// Decides where VMs would go, with everything about it, and reserves nothing.
+#[utoipa::path(post, path = "/v1/place/try", request_body = PlaceRequest,
+    responses((status = 200, body = ExplainView), (status = 404, body = Trouble),
+        (status = 422, body = Trouble)))]
+async fn attempt(
+    State(place): State<Place>,
+    request: Body<PlaceRequest>,
+) -> Result<Json<ExplainView>, Failed> {
+    let request = body(request)?;
+    work(place, |service| service.attempt(request)).await
+}
+
+/// Why a host would or would not run VMs.
+#[utoipa::path(post, path = "/v1/place/why-not", request_body = WhyNotRequest,
+    responses((status = 200, body = WhyNot), (status = 404, body = Trouble)))]
+async fn why_not(State(place): State<Place>, request: Body<WhyNotRequest>) -> Result<Json<WhyNot>, Failed> {
+    let request = body(request)?;
+    work(place, |service| service.why_not(request)).await
+}
+
+/// How many.
+#[derive(Deserialize, IntoParams)]
+struct Count {
+    /// At most so many; 20 if left out.
+    count: Option<usize>,
+}
+
+/// The newest decisions, newest first.
+#[utoipa::path(get, path = "/v1/place/decisions", params(Count),
+    responses((status = 200, body = Vec<DecisionView>)))]
+async fn decisions(
+    State(place): State<Place>,
+    Query(count): Query<Count>,
+) -> Result<Json<Vec<DecisionView>>, Failed> {
+    work(place, move |service| service.decisions(count.count.unwrap_or(20))).await
+}
+
+/// Everything about a decision, made again from the revision it was made at.
+#[utoipa::path(get, path = "/v1/place/decisions/{id}",
+    params(("id" = u64, Path, description = "Its number")),
+    responses((status = 200, body = ExplainView), (status = 404, body = Trouble)))]
+async fn explain(State(place): State<Place>, Path(id): Path<u64>) -> Result<Json<ExplainView>, Failed> {
+    work(place, move |service| service.explain(id)).await
+}
+
+/// Says that a VM runs where it was placed.
+#[utoipa::path(post, path = "/v1/place/vms/{name}/confirm",
+    params(("name" = String, Path, description = "The VM")),
+    responses((status = 204), (status = 404, body = Trouble)))]
+async fn confirm(State(place): State<Place>, Path(name): Path<String>) -> Result<StatusCode, Failed> {
+    work(place, move |service| service.confirm(&name)).await.map(|_| StatusCode::NO_CONTENT)
+}
+
+/// Gives back what was reserved for a VM.
+#[utoipa::path(post, path = "/v1/place/vms/{name}/release",
+    params(("name" = String, Path, description = "The VM")),
+    responses((status = 204), (status = 404, body = Trouble)))]
+async fn release(State(place): State<Place>, Path(name): Path<String>) -> Result<StatusCode, Failed> {
+    work(place, move |service| service.release(&name)).await.map(|_| StatusCode::NO_CONTENT)
+}
+
+/// A round of balancing, or a preview of several.
+#[utoipa::path(post, path = "/v1/place/balance", request_body = BalanceRequest,
+    responses((status = 200, body = Vec<BalanceStep>), (status = 404, body = Trouble)))]
+async fn balance(
+    State(place): State<Place>,
+    request: Body<BalanceRequest>,
+) -> Result<Json<Vec<BalanceStep>>, Failed> {
+    let request = body(request)?;
+    work(place, |service| service.balance(request)).await
+}

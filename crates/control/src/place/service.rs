@@ -1,0 +1,190 @@
+//! What the paths of the API do, and commands without a fabric too.
+
+use super::{
+    BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, RevisionView, UnitView,
+    WhyNotRequest, units,
+};
+use ringway_place::engine::{BalanceStep, Engine, EngineError, HostRow, Object, WhyNot};
+use ringway_place::object::{Fact, Vm};
+use ringway_place::policy::Policy;
+use ringway_place::store::{Embedded, Memory, StoreError};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Attack: a request of a million VMs, a preview of a million rounds.
+const MOST: usize = 10_000;
+
+/// How something failed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Failed {
+    /// There is no such thing.
+    Unknown(String),
+    /// The request is wrong.
+    Wrong(String),
+    /// It can't be done now.
+    Conflict(String),
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Failed::Unknown(what) | Failed::Wrong(what) | Failed::Conflict(what)) = self;
+        f.write_str(what)
+    }
+}
+
+impl From<EngineError> for Failed {
+    fn from(error: EngineError) -> Failed {
+        let what = error.to_string();
+        match error {
+            EngineError::NoDecision(_) | EngineError::NoPending(_) | EngineError::Decide(_) => {
+                Failed::Unknown(what)
+            }
+            EngineError::Wrong(_) | EngineError::Policy(_) => Failed::Wrong(what),
+            EngineError::Store(_) | EngineError::InUse(_) => Failed::Conflict(what),
+        }
+    }
+}
+
+/// Placement.
+#[derive(Clone)]
+pub struct Service {
+    /// The engine.
+    pub engine: Arc<Engine>,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl Service {
+    /// Placement on the file at `path`, which is made if need be.
+    pub fn open(path: &Path) -> Result<Service, StoreError> {
+        let clock = Clock::default();
+        let store = Arc::new(Embedded::open(path, clock.now())?);
+        Service::on(Engine::open(store), clock)
+    }
+
+    /// Placement that forgets everything.
+    pub fn in_memory() -> Result<Service, StoreError> {
+        Service::on(Engine::open(Arc::new(Memory::default())), Clock::default())
+    }
+
+    fn on(engine: Result<Engine, EngineError>, clock: Clock) -> Result<Service, StoreError> {
+        match engine {
+            Ok(engine) => Ok(Service { engine: Arc::new(engine), clock }),
+            Err(EngineError::Store(error)) => Err(error),
+            Err(other) => Err(StoreError::File(other.to_string())),
+        }
+    }
+
+    /// All hosts.
+    pub fn hosts(&self) -> Result<Vec<HostRow>, Failed> {
+        Ok(self.engine.hosts(self.clock.now())?)
+    }
+
+    /// All VMs, by name.
+    pub fn vms(&self) -> Result<Vec<Vm>, Failed> {
+        let mut vms =
+            self.engine.view(|model| model.vm_slots().map(|slot| (*slot.vm).clone()).collect::<Vec<_>>())?;
+        vms.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(vms)
+    }
+
+    /// All policies, by name.
+    pub fn policies(&self) -> Result<Vec<Policy>, Failed> {
+        Ok(self.engine.view(|model| model.policies().values().map(|policy| (**policy).clone()).collect())?)
+    }
+
+    /// All units.
+    pub fn units(&self) -> Vec<UnitView> {
+        units(self.engine.external_units())
+    }
+
+    /// Puts objects in.
+    pub fn put(&self, objects: Vec<Object>) -> Result<RevisionView, Failed> {
+        Ok(RevisionView { revision: self.engine.put(objects)? })
+    }
+
+    /// Takes an object out.
+    pub fn remove(&self, kind: &str, name: &str) -> Result<(), Failed> {
+        Ok(self.engine.remove(kind, name)?)
+    }
+
+    /// Puts figures from outside in.
+    pub fn facts(&self, facts: Vec<FactPush>) -> Result<RevisionView, Failed> {
+        let now = self.clock.now();
+        let object = |push: FactPush| {
+            let until = push.ttl.map(|ttl| now.saturating_add(ttl));
+            Object::Fact(Fact { host: push.host, name: push.name, value: push.value, until })
+        };
+        self.put(facts.into_iter().map(object).collect())
+    }
+
+    fn check(request: &PlaceRequest) -> Result<(), Failed> {
+        match request.vms.len() + request.new.len() {
+            0 => Err(Failed::Wrong(
+                "no VM is named; `vms` names those that are known, `new` describes others".into(),
+            )),
+            1..=MOST => Ok(()),
+            many => Err(Failed::Wrong(format!("{many} VMs at once; {MOST} at most"))),
+        }
+    }
+
+    /// Decides and reserves.
+    pub fn place(&self, request: PlaceRequest) -> Result<DecisionView, Failed> {
+        Service::check(&request)?;
+        let ask = request.ask(self.clock.now());
+        if !request.new.is_empty() {
+            self.put(request.new.into_iter().map(|vm| Object::Vm(Box::new(vm))).collect())?;
+        }
+        Ok(self.engine.place(ask)?.into())
+    }
+
+    /// Decides, and reserves nothing.
+    pub fn attempt(&self, request: PlaceRequest) -> Result<ExplainView, Failed> {
+        Service::check(&request)?;
+        let ask = request.ask(self.clock.now());
+        let (at, seed) = (ask.now, ask.seed);
+        let (choices, traces) = self.engine.attempt(&ask, request.new)?;
+        let placed = choices.iter().all(|choice| choice.host.is_some());
+        let decision = DecisionView { at, seed, placed, choices, ..DecisionView::default() };
+        Ok(ExplainView { decision, traces, note: String::new() })
+    }
+
+    /// Why a host would or would not be chosen.
+    pub fn why_not(&self, request: WhyNotRequest) -> Result<WhyNot, Failed> {
+        Service::check(&request.request)?;
+        Ok(self.engine.why_not(&request.host, &request.request.ask(self.clock.now()))?)
+    }
+
+    /// The newest decisions.
+    pub fn decisions(&self, count: usize) -> Result<Vec<DecisionView>, Failed> {
+        let decisions = self.engine.decisions(count.min(MOST))?;
+        Ok(decisions.into_iter().map(DecisionView::from).collect())
+    }
+
+    /// Everything about a decision.
+    pub fn explain(&self, id: u64) -> Result<ExplainView, Failed> {
+        Ok(self.engine.explain(id)?.into())
+    }
+
+    /// Says that a VM runs where it was placed.
+    pub fn confirm(&self, vm: &str) -> Result<(), Failed> {
+        Ok(self.engine.confirm(vm, self.clock.now())?)
+    }
+
+    /// Gives back what was reserved for a VM.
+    pub fn release(&self, vm: &str) -> Result<(), Failed> {
+        Ok(self.engine.release(vm)?)
+    }
+
+    /// A round of balancing, or a preview.
+    pub fn balance(&self, request: BalanceRequest) -> Result<Vec<BalanceStep>, Failed> {
+        let now = self.clock.now();
+        match request.dry_run {
+            true => {
+                let rounds = request.rounds.clamp(1, 1000);
+                Ok(self.engine.preview(&request.cluster, now, rounds, request.interval)?)
+            }
+            false => Ok(vec![self.engine.balance(&request.cluster, now)?]),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What the API says about placement: shapes of its JSON. Times are in milliseconds since 1970.
+
+use ringway_place::decide::{Ask, Choice, Trace};
+use ringway_place::engine::{Decision, Explained};
+use ringway_place::filters::{MANDATORY, SELECTABLE};
+use ringway_place::object::Vm;
+use ringway_place::unit::{ExternalKind, ExternalUnit, Parameter, describe};
+use ringway_place::{balancers, weights};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use utoipa::ToSchema;
+
+/// VMs to place, all or none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PlaceRequest {
+    /// Names of VMs that are known.
+    pub vms: Vec<String>,
+    /// VMs that are not: put in first, or only tried.
+    pub new: Vec<Vm>,
+    /// Policy instead of theirs.
+    pub policy: Option<String>,
+    /// Hosts that alone may be chosen; none for all.
+    pub only: BTreeSet<String>,
+    /// Hosts that may not be chosen.
+    pub without: BTreeSet<String>,
+    /// Whether the host a VM runs on may be chosen.
+    pub stay: bool,
+    /// Settles ties; chosen if left out.
+    pub seed: Option<u64>,
+}
+
+impl PlaceRequest {
+    /// What it asks, at a time.
+    pub fn ask(&self, now: u64) -> Ask {
+        let new = self.new.iter().map(|vm| &vm.name).filter(|name| !self.vms.contains(name));
+        Ask {
+            vms: self.vms.iter().chain(new).cloned().collect(),
+            policy: self.policy.clone(),
+            only: self.only.clone(),
+            without: self.without.clone(),
+            stay: self.stay,
+            seed: self.seed.unwrap_or(now),
+            now,
+            waiting: 0,
+        }
+    }
+}
+
+/// A decision.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DecisionView {
+    /// Its number; 0 if nothing was decided.
+    pub id: u64,
+    /// The store's revision that it was made at.
+    pub revision: u64,
+    /// When.
+    pub at: u64,
+    /// What settled ties.
+    pub seed: u64,
+    /// Whether every VM has a host.
+    pub placed: bool,
+    /// What was chosen, for each group of VMs that go together.
+    pub choices: Vec<Choice>,
+}
+
+impl From<Decision> for DecisionView {
+    fn from(decision: Decision) -> DecisionView {
+        DecisionView {
+            id: decision.id,
+            revision: decision.revision,
+            at: decision.ask.now,
+            seed: decision.ask.seed,
+            placed: decision.placed(),
+            choices: decision.choices,
+        }
+    }
+}
+
+/// A decision with everything about it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExplainView {
+    /// The decision.
+    pub decision: DecisionView,
+    /// Every host, for each group of VMs.
+    pub traces: Vec<Trace>,
+    /// Why there is no more, if there isn't.
+    pub note: String,
+}
+
+impl From<Explained> for ExplainView {
+    fn from(explained: Explained) -> ExplainView {
+        ExplainView { decision: explained.decision.into(), traces: explained.traces, note: explained.note }
+    }
+}
+
+/// A VM and a host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WhyNotRequest {
+    /// The host.
+    pub host: String,
+    /// The VM.
+    pub request: PlaceRequest,
+}
+
+/// A round of balancing, or a preview of several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BalanceRequest {
+    /// The cluster.
+    pub cluster: String,
+    /// Whether it is only a preview.
+    pub dry_run: bool,
+    /// Rounds of a preview.
+    pub rounds: usize,
+    /// Milliseconds between two rounds of a preview.
+    pub interval: u64,
+}
+
+impl Default for BalanceRequest {
+    fn default() -> BalanceRequest {
+        BalanceRequest { cluster: "default".into(), dry_run: false, rounds: 1, interval: 60_000 }
+    }
+}
+
+/// A figure about a host, pushed from outside.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FactPush {
+    /// The host.
+    pub host: String,
+    /// Its name: a letter, then letters, digits and `_`.
+    pub name: String,
+    /// The figure.
+    pub value: f64,
+    /// Milliseconds after which it is stale; never if left out.
+    #[serde(default)]
+    pub ttl: Option<u64>,
+}
+
+/// A revision of the store.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RevisionView {
+    /// The revision.
+    pub revision: u64,
+}
+
+/// A custom property.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PropertyView {
+    /// Its name.
+    pub name: String,
+    /// What its value must match.
+    pub regex: String,
+    /// Its value if nobody gives one.
+    pub default: String,
+    /// What it is.
+    pub description: String,
+}
+
+impl From<&Parameter> for PropertyView {
+    fn from(parameter: &Parameter) -> PropertyView {
+        PropertyView {
+            name: parameter.name.into(),
+            regex: parameter.regex.into(),
+            default: parameter.default.into(),
+            description: parameter.describes.into(),
+        }
+    }
+}
+
+/// A unit that policies choose from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct UnitView {
+    /// Its name.
+    pub name: String,
+    /// `mandatory` (a filter that every policy has), `filter`, `weight` or `balancer`.
+    pub kind: String,
+    /// What it does.
+    pub description: String,
+    /// Properties it reads.
+    pub properties: Vec<PropertyView>,
+    /// Whether it comes from outside.
+    pub external: bool,
+}
+
+/// All units there are.
+pub fn units(external: Vec<ExternalUnit>) -> Vec<UnitView> {
+    let properties =
+        |names: &[&str]| names.iter().filter_map(|name| describe(name)).map(PropertyView::from).collect();
+    let unit = |name: &str, kind: &str, description: &str, parameters: &[&str]| UnitView {
+        name: name.into(),
+        kind: kind.into(),
+        description: description.into(),
+        properties: properties(parameters),
+        external: false,
+    };
+    let mandatory = MANDATORY.iter().map(|it| unit(it.name(), "mandatory", it.describes(), it.parameters()));
+    let filters = SELECTABLE.iter().map(|it| unit(it.name(), "filter", it.describes(), it.parameters()));
+    let weights = weights::ALL.iter().map(|it| unit(it.name(), "weight", it.describes(), it.parameters()));
+    let balancers = balancers::NAMES.iter().map(|name| unit(name, "balancer", "", &[]));
+    let outside = external.into_iter().map(|it| UnitView {
+        name: it.name,
+        kind: match it.kind {
+            ExternalKind::Filter => "filter",
+            ExternalKind::Score => "weight",
+            ExternalKind::Balance => "balancer",
+        }
+        .into(),
+        description: it.description,
+        properties: Vec::new(),
+        external: true,
+    });
+    mandatory.chain(filters).chain(weights).chain(balancers).chain(outside).collect()
+}

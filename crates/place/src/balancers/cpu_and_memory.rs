@@ -1,0 +1,91 @@
+//! What balancers by CPU load and memory share (oVirt's `CpuAndMemoryBalancingPolicyUnit`).
+
+use super::{Proposal, Scene};
+use crate::model::Row;
+
+/// Load in percent that one virtual CPU more may bring.
+const MARGIN: f64 = 10.0;
+
+/// The load below which a host may receive: well below `high`, so that it does not become a source itself.
+pub fn target(high: f64) -> f64 {
+    (0.8 * high).min(high - MARGIN)
+}
+
+/// Whether a load that began then has lasted long enough.
+fn lasts(scene: &Scene<'_>, since: u64) -> bool {
+    let minutes = scene.number("CpuOverCommitDurationMinutes", 2.0) as u64;
+    scene.now >= since.saturating_add(minutes * 60_000)
+}
+
+/// Whether a host's CPUs are loaded too much for too long, or full of virtual CPUs.
+pub fn is_over(scene: &Scene<'_>, row: Row, high: f64) -> bool {
+    let (columns, at) = (&scene.cluster.columns, row as usize);
+    let lasting = lasts(scene, columns.over_since[at]) && columns.vms[at] > 0;
+    let ratio = scene.number("VCpuToPhysicalCpuRatio", 0.0);
+    let cpus = f64::from((columns.cpus[at] - columns.exclusive[at]).max(1));
+    (lasting && scene.load(row).ceil() >= high)
+        || (ratio > 0.0 && f64::from(columns.vcpus[at]) / cpus >= ratio)
+}
+
+/// Whether a host's CPUs are loaded less than `low`, with `vms` at least.
+pub fn is_under(scene: &Scene<'_>, row: Row, low: f64, vms: i32) -> bool {
+    let (columns, at) = (&scene.cluster.columns, row as usize);
+    let calm = columns.over_since[at] == u64::MAX || lasts(scene, columns.over_since[at]);
+    scene.load(row).ceil() < low && calm && columns.vms[at] >= vms
+}
+
+/// Hosts by load, the most loaded first.
+pub fn hottest(scene: &Scene<'_>, mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_by(|a, b| scene.load(*b).total_cmp(&scene.load(*a)));
+    rows
+}
+
+/// Hosts of `scene` that may promise less memory than `limit`, with several VMs.
+pub fn short_of_memory(scene: &Scene<'_>, limit: f64) -> Vec<Row> {
+    let columns = &scene.cluster.columns;
+    let short = |row: &&Row| {
+        f64::from(columns.schedulable[**row as usize]) < limit && columns.vms[**row as usize] > 1
+    };
+    scene.hosts.iter().filter(short).copied().collect()
+}
+
+/// Hosts of `scene` that may promise more memory than `limit`, with `vms` at least.
+pub fn rich_in_memory(scene: &Scene<'_>, limit: f64, vms: i32) -> Vec<Row> {
+    let columns = &scene.cluster.columns;
+    let rich = |row: &&Row| {
+        f64::from(columns.schedulable[**row as usize]) > limit && columns.vms[**row as usize] >= vms
+    };
+    scene.hosts.iter().filter(rich).copied().collect()
+}
+
+/// For each movable VM of `sources`, the `destinations` that stay below `high` percent and above `memory` MB with it.
+pub fn moves(
+    scene: &Scene<'_>,
+    sources: &[Row],
+    destinations: &[Row],
+    high: f64,
+    memory: f64,
+    evens: bool,
+    reason: &'static str,
+) -> Vec<Proposal> {
+    let columns = &scene.cluster.columns;
+    let mut proposals = Vec::new();
+    for from in sources {
+        for vm in scene.movable(*from) {
+            let Some(slot) = scene.model.vm_by(vm) else { continue };
+            let need = slot.need;
+            let bears = |row: &&Row| {
+                let at = **row as usize;
+                let cpus = f64::from((columns.cpus[at] - columns.exclusive[at] - need.exclusive).max(1));
+                let load = f64::from(columns.load[at] + need.load) / cpus;
+                let left = f64::from(columns.schedulable[at] - need.committed);
+                *row != from && load <= high && left > memory
+            };
+            let to: Vec<Row> = destinations.iter().filter(bears).copied().collect();
+            if !to.is_empty() {
+                proposals.push(Proposal { vm, from: *from, to, evens, reason });
+            }
+        }
+    }
+    proposals
+}

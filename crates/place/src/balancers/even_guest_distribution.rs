@@ -1,0 +1,24 @@
+//! Keeps hosts' counts of VMs near each other.
+
+use super::cpu_and_memory::moves;
+use super::{Proposal, Scene};
+use crate::model::Row;
+
+/// What should move.
+pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
+    let grace = scene.number("SpmVmGrace", 5.0) as i32;
+    let slots = |row: Row| {
+        let manager = scene.cluster.slot(row).is_some_and(|slot| slot.host.spm);
+        scene.cluster.columns.vms[row as usize] + if manager { grace } else { 0 }
+    };
+    let Some(most) = scene.hosts.iter().map(|row| slots(*row)).max() else { return Vec::new() };
+    if scene.hosts.len() < 2 || most < scene.number("HighVmCount", 10.0) as i32 {
+        return Vec::new();
+    }
+    let threshold = scene.number("MigrationThreshold", 5.0) as i32;
+    let rows = || scene.hosts.iter().copied();
+    let full: Vec<Row> = rows().filter(|row| slots(*row) >= most).collect();
+    let less: Vec<Row> = rows().filter(|row| most - slots(*row) >= threshold).collect();
+    let high = scene.number("HighUtilization", 75.0);
+    moves(scene, &full, &less, high, 0.0, false, "count of VMs")
+}

@@ -1,0 +1,73 @@
+//! Gathers VMs on fewer hosts, and switches empty ones off, but for spares.
+
+use super::cpu_and_memory::{hottest, is_over, is_under, moves, rich_in_memory, short_of_memory, target};
+use super::{Power, Proposal, Scene};
+use crate::model::Row;
+use crate::object::HostStatus;
+
+/// What should move: off hosts that are loaded too much, then off those that are not worth their power.
+pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
+    if scene.hosts.len() < 2 {
+        return Vec::new();
+    }
+    let high = scene.number("HighUtilization", 75.0);
+    let low = scene.number("LowUtilization", 20.0);
+    let scarce = scene.number("MaxFreeMemoryForOverUtilized", 0.0);
+    let rows = || scene.hosts.iter().copied();
+    let calm: Vec<Row> = rows().filter(|row| !is_over(scene, *row, high)).collect();
+    let hot = hottest(scene, rows().filter(|row| is_over(scene, *row, target(high))).collect());
+    let mut proposals = moves(scene, &hot, &calm, target(high), scarce, true, "CPU load");
+    let mut cold = hottest(scene, rows().filter(|row| is_under(scene, *row, low, 1)).collect());
+    // The emptiest is emptied first; into one that is fuller, so that no two empty each other.
+    cold.reverse();
+    for from in cold {
+        let fuller: Vec<Row> =
+            calm.iter().filter(|row| order(scene, **row) > order(scene, from)).copied().collect();
+        proposals.extend(moves(scene, &[from], &fuller, target(high), scarce, false, "power"));
+    }
+    let short = short_of_memory(scene, scarce);
+    let rich = rich_in_memory(scene, scarce, 0);
+    proposals.extend(moves(scene, &short, &rich, high, scarce, false, "memory"));
+    proposals
+}
+
+/// How full a host is; no two are the same.
+fn order<'s>(scene: &'s Scene<'_>, row: Row) -> (i32, i64, &'s str) {
+    let vms = scene.cluster.columns.vms[row as usize];
+    ((vms > 0).into(), (scene.load(row) * 1000.0) as i64, scene.cluster.name(row))
+}
+
+/// A host to switch, one at a time: empty hosts that are more than the reserve go down by way of maintenance,
+/// of which
+/// one stays in between; when the reserve is short, hosts in maintenance come first.
+pub fn power(scene: &Scene<'_>) -> Option<Power> {
+    if scene.properties.get("EnableAutomaticHostPowerManagement").map(String::as_str) != Some("true") {
+        return None;
+    }
+    let reserve = scene.number("HostsInReserve", 0.0) as usize;
+    let state = scene.cluster;
+    let mut rows: Vec<Row> =
+        (0..state.columns.len() as Row).filter(|row| state.slot(*row).is_some()).collect();
+    rows.sort_by_key(|row| state.name(*row));
+    let (mut empty, mut resting, mut down) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows {
+        let Some(slot) = state.slot(row) else { continue };
+        match slot.host.status {
+            HostStatus::Up if slot.running.is_empty() && slot.pending.is_empty() => empty.push(row),
+            HostStatus::Maintenance if slot.host.power_managed => resting.push(row),
+            HostStatus::Down if slot.host.power_managed => down.push(row),
+            _ => {}
+        }
+    }
+    let switch = |row: Option<&Row>, to: HostStatus| row.map(|host| Power { host: *host, to });
+    match reserve.cmp(&empty.len()) {
+        std::cmp::Ordering::Less if resting.len() > 1 => switch(resting.first(), HostStatus::Down),
+        std::cmp::Ordering::Less => {
+            let may =
+                |row: &&Row| state.slot(**row).is_some_and(|slot| slot.host.power_managed && !slot.host.spm);
+            switch(empty.iter().find(may), HostStatus::Maintenance)
+        }
+        std::cmp::Ordering::Equal => switch(resting.first(), HostStatus::Down),
+        std::cmp::Ordering::Greater => switch(resting.first().or(down.first()), HostStatus::Up),
+    }
+}

@@ -1,0 +1,314 @@
+//! A round of balancing: at most so many migrations a cluster, each worth it, none that undoes another.
+
+use super::{Engine, EngineError, Inner};
+use crate::balancers::{self, Proposal, Scene, unsafe_hosts};
+use crate::decide::{Ask, Outside, Scratch, decide};
+use crate::model::{Change, Model, Row};
+use crate::object::{HostStatus, Load, Migration as Movable, VmStatus};
+use crate::store::Revision;
+use crate::unit::External;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use utoipa::ToSchema;
+
+/// A migration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Migration {
+    /// The VM.
+    pub vm: String,
+    /// Where it is.
+    pub from: String,
+    /// Where it goes.
+    pub to: String,
+    /// Why.
+    pub reason: String,
+    /// The decision that chose where; 0 in a preview.
+    pub decision: u64,
+}
+
+/// What a round of balancing did in a cluster, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BalanceStep {
+    /// The cluster.
+    pub cluster: String,
+    /// When, in milliseconds since 1970.
+    pub at: u64,
+    /// Migrations.
+    pub migrations: Vec<Migration>,
+    /// A host to switch, and what it is to be.
+    pub power: Option<(String, HostStatus)>,
+    /// Hosts whose failure would leave highly available VMs without a host.
+    pub unsafe_hosts: Vec<String>,
+    /// Balancers from outside that failed.
+    pub errors: Vec<String>,
+}
+
+/// When the balancer last moved, or tried to move, each VM.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    moved: HashMap<String, u64>,
+}
+
+/// Attack: a cluster where nothing may move, with a hundred thousand VMs. Proposals that a round looks at.
+const PROPOSALS: usize = 200;
+
+/// What a round needs to choose.
+struct Round<'r> {
+    model: &'r mut Model,
+    scratch: &'r mut Scratch,
+    moved: &'r HashMap<String, u64>,
+    now: u64,
+    seed: u64,
+}
+
+impl Round<'_> {
+    /// The first proposal that is worth it, and where it goes.
+    fn choose(&mut self, cluster: &str, proposals: Vec<Proposal>) -> Option<(Migration, Ask)> {
+        for proposal in proposals.into_iter().take(PROPOSALS) {
+            let Some((_, state)) = self.model.cluster(cluster) else { continue };
+            let Some(slot) = self.model.vm_by(proposal.vm) else { continue };
+            let cool_down = state.cluster.cool_down * 1000;
+            let name = slot.vm.name.clone();
+            let last = slot.vm.moved_at.max(self.moved.get(&name).copied());
+            if last.is_some_and(|last| self.now < last.saturating_add(cool_down)) {
+                continue;
+            }
+            let from = state.name(proposal.from).to_string();
+            let stay = proposal.reason != MAINTENANCE;
+            let own = stay.then_some(&proposal.from);
+            let hosts = proposal.to.iter().chain(own);
+            let only: BTreeSet<String> = hosts.map(|row| state.name(*row).to_string()).collect();
+            let ask =
+                Ask { vms: vec![name.clone()], only, stay, seed: self.seed, now: self.now, ..Ask::default() };
+            let Ok(choices) = decide(self.model, &ask, &mut Outside::None, self.scratch) else { continue };
+            self.model.apply(Change::NoPending(name.clone()));
+            let Some(to) = choices.first().and_then(|choice| choice.host.clone()) else { continue };
+            if to == from || (proposal.evens && !self.gains(&proposal, cluster, &to)) {
+                continue;
+            }
+            // What was weighed with the rest is committed with the chosen alone.
+            let ask = Ask { only: BTreeSet::from([to.clone()]), stay: false, ..ask };
+            let migration = Migration { vm: name, from, to, reason: proposal.reason.into(), decision: 0 };
+            return Some((migration, ask));
+        }
+        None
+    }
+
+    /// Whether the fuller of both hosts becomes emptier by enough.
+    fn gains(&self, proposal: &Proposal, cluster: &str, to: &str) -> bool {
+        let Some((_, state)) = self.model.cluster(cluster) else { return false };
+        let (Some(slot), Some(to)) = (self.model.vm_by(proposal.vm), self.model.host(to)) else {
+            return false;
+        };
+        let load = |row: Row, more: i32| {
+            let (columns, at) = (&state.columns, row as usize);
+            f64::from(columns.load[at] + more) / f64::from((columns.cpus[at] - columns.exclusive[at]).max(1))
+        };
+        let before = load(proposal.from, 0).max(load(to.row, 0));
+        let after = load(proposal.from, -slot.need.load).max(load(to.row, slot.need.load));
+        after < before && after <= before * (1.0 - f64::from(state.cluster.minimum_gain) / 100.0)
+    }
+}
+
+/// The reason of moves that empty a host.
+const MAINTENANCE: &str = "maintenance";
+
+/// VMs to move off hosts that are being emptied: host by host, highly available VMs first, then the largest.
+fn emptying(model: &Model, cluster: &str) -> Vec<Proposal> {
+    let Some((_, state)) = model.cluster(cluster) else { return Vec::new() };
+    let rows = 0..state.columns.len() as Row;
+    let mut leaving: Vec<Row> = rows
+        .clone()
+        .filter(|row| {
+            state.slot(*row).is_some_and(|slot| slot.host.status == HostStatus::PreparingForMaintenance)
+        })
+        .collect();
+    leaving.sort_by_key(|row| state.name(*row));
+    let to: Vec<Row> = rows.filter(|row| state.columns.up[*row as usize]).collect();
+    let mut proposals = Vec::new();
+    for from in leaving {
+        let slots = state.slot(from).into_iter().flat_map(|slot| &slot.running);
+        let mut vms: Vec<_> = slots.filter_map(|id| Some((*id, model.vm_by(*id)?))).collect();
+        vms.retain(|(_, slot)| {
+            let moves = slot.vm.migration != Movable::PinnedToHost && slot.vm.status == VmStatus::Up;
+            moves && slot.pending.is_none()
+        });
+        vms.sort_by_key(|(_, slot)| (!slot.vm.ha, -slot.need.committed, slot.vm.name.clone()));
+        for (vm, _) in vms {
+            proposals.push(Proposal { vm, from, to: to.clone(), evens: false, reason: MAINTENANCE });
+        }
+    }
+    proposals
+}
+
+/// What should move in a cluster, and what to switch.
+fn propose(
+    model: &Model,
+    cluster: &str,
+    now: u64,
+    external: Option<&mut dyn External>,
+    step: &mut BalanceStep,
+) -> Vec<Proposal> {
+    let Some((_, state)) = model.cluster(cluster) else { return Vec::new() };
+    let Some(policy) = model.policy(&state.cluster.policy) else { return Vec::new() };
+    let mut properties: BTreeMap<String, String> = policy.properties.clone();
+    properties.extend(state.cluster.properties.clone());
+    if state.cluster.ha_reservation {
+        step.unsafe_hosts = unsafe_hosts(model, state);
+    }
+    let mut proposals = emptying(model, cluster);
+    let scene = Scene::new(model, state, now, properties);
+    match (balancers::propose(&policy.balancer, &scene), external) {
+        (Some((more, power)), _) => {
+            proposals.extend(more);
+            step.power = power.map(|power| (state.name(power.host).to_string(), power.to));
+        }
+        (None, Some(external)) => {
+            let hosts: Vec<String> = scene.hosts.iter().map(|row| state.name(*row).to_string()).collect();
+            match external.balance(&policy.balancer, &hosts, &scene.properties) {
+                Ok(Some((vm, hosts))) => proposals.extend(from_outside(model, &scene, &vm, &hosts)),
+                Ok(None) => {}
+                Err(error) => step.errors.push(error.to_string()),
+            }
+        }
+        (None, None) => step.errors.push(format!("there is no balancer {} now", policy.balancer)),
+    }
+    proposals
+}
+
+fn from_outside(model: &Model, scene: &Scene<'_>, vm: &str, hosts: &[String]) -> Option<Proposal> {
+    let id = model.vm_id(vm)?;
+    let at = model.vm_by(id)?.at?;
+    if !scene.hosts.contains(&at.row) || !scene.movable(at.row).contains(&id) {
+        return None;
+    }
+    let to = hosts.iter().filter_map(|host| model.host(host)).filter(|host| host.cluster == at.cluster);
+    let to: Vec<Row> =
+        to.map(|host| host.row).filter(|row| scene.hosts.contains(row) && *row != at.row).collect();
+    Some(Proposal { vm: id, from: at.row, to, evens: false, reason: "a plugin" })
+}
+
+impl Engine {
+    /// A round in a cluster: reserves what its migrations take, to be confirmed or released by whoever moves the VMs.
+    pub fn balance(&self, cluster: &str, now: u64) -> Result<BalanceStep, EngineError> {
+        let mut inner = self.current()?;
+        inner.follow(now);
+        let (step, revision) = inner.balance(&*self.store, cluster, now)?;
+        drop(inner);
+        self.store.durable(revision)?;
+        Ok(step)
+    }
+
+    /// What the next `rounds` rounds, `interval` milliseconds apart, would do, if nothing else happened: each
+    /// migration
+    /// takes and gives back what it would.
+    pub fn preview(
+        &self,
+        cluster: &str,
+        now: u64,
+        rounds: usize,
+        interval: u64,
+    ) -> Result<Vec<BalanceStep>, EngineError> {
+        let (mut model, mut moved) = {
+            let inner = self.current()?;
+            (inner.model.clone(), inner.balance.moved.clone())
+        };
+        if model.cluster(cluster).is_none() {
+            return Err(crate::decide::DecideError::NoCluster(cluster.into()).into());
+        }
+        let mut scratch = Scratch::default();
+        let mut steps = Vec::new();
+        for round in 0..rounds {
+            let now = now + round as u64 * interval;
+            let mut step = BalanceStep { cluster: cluster.into(), at: now, ..BalanceStep::default() };
+            let most = model.cluster(cluster).map_or(0, |(_, state)| state.cluster.migrations);
+            for _ in 0..most {
+                let proposals = propose(&model, cluster, now, None, &mut step);
+                let seed = round as u64;
+                let mut choice = Round { model: &mut model, scratch: &mut scratch, moved: &moved, now, seed };
+                let Some((migration, _)) = choice.choose(cluster, proposals) else { break };
+                migrate(&mut model, &migration, now);
+                moved.insert(migration.vm.clone(), now);
+                step.migrations.push(migration);
+            }
+            let idle = step.migrations.is_empty();
+            if let Some((host, status)) = &step.power {
+                switch(&mut model, host, *status);
+            }
+            let done = idle && step.power.is_none();
+            steps.push(step);
+            if done {
+                break;
+            }
+        }
+        Ok(steps)
+    }
+}
+
+impl Inner {
+    fn balance(
+        &mut self,
+        store: &dyn crate::store::Store,
+        cluster: &str,
+        now: u64,
+    ) -> Result<(BalanceStep, Revision), EngineError> {
+        let mut step = BalanceStep { cluster: cluster.into(), at: now, ..BalanceStep::default() };
+        let most = match self.model.cluster(cluster) {
+            Some((_, state)) => state.cluster.migrations,
+            None => return Err(crate::decide::DecideError::NoCluster(cluster.into()).into()),
+        };
+        // What could not cool down yet need not be remembered for ever.
+        self.balance.moved.retain(|_, at| at.saturating_add(86_400_000) > now);
+        let mut revision = self.seen;
+        for _ in 0..most {
+            let Inner { model, scratch, balance, external, next, .. } = &mut *self;
+            let external = external.as_mut().map(super::external::Attached::unit);
+            let proposals = propose(model, cluster, now, external, &mut step);
+            let mut round = Round { model, scratch, moved: &balance.moved, now, seed: *next };
+            let Some((mut migration, ask)) = round.choose(cluster, proposals) else { break };
+            let (decision, at) = self.place(store, ask)?;
+            revision = at;
+            if !decision.placed() {
+                break;
+            }
+            migration.decision = decision.id;
+            self.balance.moved.insert(migration.vm.clone(), now);
+            step.migrations.push(migration);
+        }
+        if let Some((host, status)) = &step.power {
+            let slot = self.model.host(host).and_then(|id| self.model.slot(id));
+            if let Some(slot) = slot {
+                let host = crate::object::Host { status: *status, ..(*slot.host).clone() };
+                revision = self.change(store, &[Change::Host(host)])?;
+            }
+        }
+        Ok((step, revision))
+    }
+}
+
+/// Moves a VM, and the load it is the cause of where load was measured.
+pub(crate) fn migrate(model: &mut Model, migration: &Migration, now: u64) {
+    let Some(slot) = model.vm(&migration.vm) else { return };
+    let (need, mut vm) = (slot.need, (*slot.vm).clone());
+    for (host, sign) in [(&migration.from, -1), (&migration.to, 1)] {
+        let Some(slot) = model.host(host).and_then(|id| model.slot(id)) else { continue };
+        let Some(load) = &slot.load else { continue };
+        let cpus = i64::from(slot.host.cores.max(1));
+        let percent = load
+            .cpu_percent
+            .map(|percent| (i64::from(percent) + sign * i64::from(need.load) / cpus).clamp(0, 100) as u32);
+        let free = load.free_mb.map(|free| free.saturating_add_signed(-sign * i64::from(need.memory)));
+        let load = Load { cpu_percent: percent, free_mb: free, ..(**load).clone() };
+        model.apply(Change::Load(load));
+    }
+    vm.last_host = vm.host.replace(migration.to.clone());
+    vm.moved_at = Some(now);
+    model.apply(Change::NoPending(vm.name.clone()));
+    model.apply(Change::Vm(vm));
+}
+
+fn switch(model: &mut Model, host: &str, status: HostStatus) {
+    let Some(slot) = model.host(host).and_then(|id| model.slot(id)) else { return };
+    let host = crate::object::Host { status, ..(*slot.host).clone() };
+    model.apply(Change::Host(host));
+}

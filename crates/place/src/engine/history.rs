@@ -1,0 +1,239 @@
+//! Decisions that were made, and why.
+
+use super::{Engine, EngineError, Inner, build};
+use crate::decide::{
+    Answers, Ask, Choice, DecideError, HostTrace, Outside, Scratch, Trace, Verdict, WeightTrace, explain,
+};
+use crate::store::{Op, Revision, StoreError};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use utoipa::ToSchema;
+
+/// Decisions that can be explained in full.
+const FULL: usize = 1000;
+/// Decisions of which it is known what they chose.
+const KNOWN: usize = 10_000;
+/// Failures that can be explained in full, however old.
+const FAILURES: usize = 1000;
+/// How many decisions lie between two compactions of the store.
+const COMPACT: usize = 500;
+
+/// A decision as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Its number.
+    pub id: u64,
+    /// The store's revision that it was made at.
+    pub revision: Revision,
+    /// What was asked, with the time and the seed.
+    pub ask: Ask,
+    /// What was chosen.
+    pub choices: Vec<Choice>,
+    /// What units from outside answered.
+    #[serde(default, skip_serializing_if = "Answers::is_empty")]
+    pub answers: Answers,
+}
+
+impl Decision {
+    pub(super) fn new(
+        id: u64,
+        revision: Revision,
+        ask: Ask,
+        choices: Vec<Choice>,
+        answers: Answers,
+    ) -> Decision {
+        Decision { id, revision, ask, choices, answers }
+    }
+
+    /// Whether all VMs have a host.
+    pub fn placed(&self) -> bool {
+        !self.choices.is_empty() && self.choices.iter().all(|choice| choice.host.is_some())
+    }
+}
+
+/// A decision, with everything about it as far as it is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explained {
+    /// The decision.
+    pub decision: Decision,
+    /// Every host, for each group of VMs.
+    pub traces: Vec<Trace>,
+    /// Why there is no more, if there isn't.
+    pub note: String,
+}
+
+/// Why a host would or would not run a VM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct WhyNot {
+    /// The VM.
+    pub vm: String,
+    /// The host.
+    pub host: String,
+    /// Whether it would be chosen.
+    pub chosen: bool,
+    /// Filters that reject it.
+    pub rejected: Vec<Verdict>,
+    /// What weights make of it.
+    pub weights: Vec<WeightTrace>,
+    /// Its score.
+    pub score: Option<f64>,
+    /// Hosts that are better.
+    pub better: u32,
+    /// The host that would be chosen.
+    pub best: Option<String>,
+    /// Its score.
+    pub best_score: Option<f64>,
+}
+
+/// Which decisions the store has to keep.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    full: VecDeque<(u64, Revision)>,
+    known: VecDeque<u64>,
+    failures: VecDeque<u64>,
+    since: usize,
+}
+
+impl Recent {
+    pub(super) fn push(&mut self, id: u64, revision: Revision, placed: bool) {
+        if self.known.back().is_some_and(|last| *last >= id) {
+            return;
+        }
+        self.full.push_back((id, revision));
+        self.known.push_back(id);
+        self.since += 1;
+        if self.full.len() > FULL {
+            self.full.pop_front();
+        }
+        if !placed {
+            self.failures.push_back(id);
+        }
+    }
+
+    /// Removes what is too old.
+    pub(super) fn outdated(&mut self) -> Vec<Op> {
+        let mut ops = Vec::new();
+        while self.known.len() > KNOWN {
+            if let Some(id) = self.known.pop_front() {
+                ops.push(Op::Delete(format!("decision/{id:020}")));
+            }
+        }
+        while self.failures.len() > FAILURES {
+            if let Some(id) = self.failures.pop_front() {
+                ops.push(Op::Delete(format!("failure/{id:020}")));
+            }
+        }
+        ops
+    }
+
+    /// The revision before which the store may forget everything, now and then.
+    pub(super) fn compact(&mut self) -> Option<Revision> {
+        if self.since < COMPACT || self.full.len() < FULL {
+            return None;
+        }
+        self.since = 0;
+        self.full.front().map(|(_, revision)| *revision)
+    }
+}
+
+/// Attack: a failure in a cluster of a hundred thousand hosts, again and again. Hosts of which a failure's
+/// reasons are
+/// kept.
+const REASONS: usize = 10_000;
+
+impl Inner {
+    /// Everything about a decision that failed.
+    pub(super) fn detail(&mut self, decision: &Decision) -> Option<Vec<Trace>> {
+        let Inner { model, scratch, .. } = self;
+        let mut outside = Outside::Remember(&decision.answers, 0, 0);
+        let (_, mut traces) = explain(model, &decision.ask, &mut outside, scratch).ok()?;
+        for trace in &mut traces {
+            trace.hosts.truncate(REASONS);
+        }
+        Some(traces)
+    }
+}
+
+impl Engine {
+    /// The newest decisions, newest first.
+    pub fn decisions(&self, count: usize) -> Result<Vec<Decision>, EngineError> {
+        let newest: Vec<u64> = {
+            let inner = self.current()?;
+            inner.recent.known.iter().rev().take(count).copied().collect()
+        };
+        Ok(newest.into_iter().filter_map(|id| self.decision(id).ok()).collect())
+    }
+
+    /// A decision.
+    pub fn decision(&self, id: u64) -> Result<Decision, EngineError> {
+        let (_, entries) = self.store.range(&format!("decision/{id:020}"), None)?;
+        let entry = entries.first().ok_or(EngineError::NoDecision(id))?;
+        serde_json::from_slice(&entry.value).map_err(|_| EngineError::NoDecision(id))
+    }
+
+    /// Makes a decision again, on everything as it was, and says all about it.
+    pub fn explain(&self, id: u64) -> Result<Explained, EngineError> {
+        let decision = self.decision(id)?;
+        match self.store.range("", Some(decision.revision)) {
+            Ok((_, entries)) => {
+                let mut model = build(&entries);
+                let mut outside = Outside::Remember(&decision.answers, 0, 0);
+                let (choices, traces) =
+                    explain(&mut model, &decision.ask, &mut outside, &mut Scratch::default())?;
+                let same = choices == decision.choices;
+                let note = if same { "" } else { "made again, it differs: the program was changed since" };
+                Ok(Explained { decision, traces, note: note.into() })
+            }
+            Err(StoreError::Compacted { .. }) => {
+                let (_, entries) = self.store.range(&format!("failure/{id:020}"), None)?;
+                let kept = entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok());
+                let note = match kept {
+                    Some(_) => String::new(),
+                    None => format!(
+                        "only what was chosen is still known; the last {FULL} decisions are kept in full"
+                    ),
+                };
+                Ok(Explained { decision, traces: kept.unwrap_or_default(), note })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Why a host would or would not be chosen for a VM, now.
+    pub fn why_not(&self, host: &str, ask: &Ask) -> Result<WhyNot, EngineError> {
+        let mut inner = self.current()?;
+        inner.follow(ask.now);
+        if inner.model.host(host).is_none() {
+            return Err(DecideError::NoHost(host.into()).into());
+        }
+        let Inner { model, scratch, external, .. } = &mut *inner;
+        let mut answers = Answers::default();
+        let mut outside = super::external::outside(external, &mut answers);
+        let (choices, traces) = explain(model, ask, &mut outside, scratch)?;
+        let choice = choices.last().ok_or(DecideError::Nothing)?;
+        let trace = traces.last().ok_or(DecideError::Nothing)?;
+        let found = trace.hosts.iter().find(|row| row.host == host);
+        let elsewhere = || HostTrace {
+            host: host.into(),
+            removed_by: None,
+            rejected: vec![Verdict { filter: "Cluster".into(), reason: "it is in another cluster".into() }],
+            weights: Vec::new(),
+            score: None,
+        };
+        let row = found.cloned().unwrap_or_else(elsewhere);
+        let better =
+            |other: &&HostTrace| row.score.is_none_or(|score| other.score.is_some_and(|s| s > score));
+        let passed = trace.hosts.iter().filter(|other| other.score.is_some());
+        Ok(WhyNot {
+            vm: choice.vms.join(", "),
+            host: host.into(),
+            chosen: choice.host.as_deref() == Some(host),
+            better: passed.filter(better).count() as u32,
+            rejected: row.rejected,
+            weights: row.weights,
+            score: row.score,
+            best: choice.host.clone(),
+            best_score: choice.top.first().map(|best| best.score),
+        })
+    }
+}

@@ -1,0 +1,387 @@
+//! The engine: decides on a model that follows a store, and writes what it decides there.
+//!
+//! A decision is committed by comparing: nothing was promised of its hosts since it looked. So any number of
+//! engines may
+//! share a store and never promise the same twice.
+
+mod balance;
+mod external;
+mod history;
+mod objects;
+mod views;
+
+pub use balance::{BalanceStep, Migration};
+pub use history::{Decision, Explained, WhyNot};
+pub use objects::{Object, build};
+pub use views::HostRow;
+
+use crate::decide::{Answers, Ask, Choice, DecideError, Scratch, Trace, decide};
+use crate::model::{Change, Model};
+use crate::object::{Pending, Vm, VmStatus, Wrong};
+use crate::store::{Compare, LeaseId, Op, Revision, Store, StoreError, decode, encode};
+use crate::unit::External;
+use history::Recent;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How long a reservation lasts without anybody saying that the VM runs, in milliseconds.
+pub const LEASE: u64 = 60_000;
+
+/// How often a decision is made again because somebody else was faster.
+const ATTEMPTS: u32 = 16;
+
+/// Why the engine did not do it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum EngineError {
+    /// An object can't be used.
+    #[error(transparent)]
+    Wrong(#[from] Wrong),
+    /// A policy can't be used.
+    #[error("{0}")]
+    Policy(String),
+    /// The request can't be judged.
+    #[error(transparent)]
+    Decide(#[from] DecideError),
+    /// The store did not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no such decision.
+    #[error("there is no decision {0}; `ringway place decisions` lists those that are known")]
+    NoDecision(u64),
+    /// Nothing is reserved.
+    #[error("nothing is reserved for VM {0}")]
+    NoPending(String),
+    /// It is still in use.
+    #[error("{0}")]
+    InUse(String),
+}
+
+/// The engine.
+pub struct Engine {
+    store: Arc<dyn Store>,
+    inner: Mutex<Inner>,
+    waiting: AtomicU32,
+}
+
+pub(crate) struct Inner {
+    pub(crate) model: Model,
+    /// The store's revision that the model is of.
+    pub(crate) seen: Revision,
+    /// When something was last promised of each host.
+    claims: HashMap<String, Revision>,
+    /// When each VM's reservation was last changed.
+    pending: HashMap<String, Revision>,
+    next: u64,
+    scratch: Scratch,
+    recent: Recent,
+    external: Option<external::Attached>,
+    balance: balance::State,
+}
+
+impl Engine {
+    /// An engine on what `store` holds.
+    pub fn open(store: Arc<dyn Store>) -> Result<Engine, EngineError> {
+        let (seen, entries) = store.range("", None)?;
+        let mut inner = Inner {
+            model: build(&entries),
+            seen,
+            claims: HashMap::new(),
+            pending: HashMap::new(),
+            next: 1,
+            scratch: Scratch::default(),
+            recent: Recent::default(),
+            external: None,
+            balance: balance::State::default(),
+        };
+        for entry in &entries {
+            inner.note(&entry.key, entry.modified, Some(&entry.value));
+        }
+        Ok(Engine { store, inner: Mutex::new(inner), waiting: AtomicU32::new(0) })
+    }
+
+    /// Attaches units from outside; they replace those before.
+    pub fn attach(&self, external: Box<dyn External>) {
+        self.lock().external = Some(external::Attached::new(external));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing in here panics half way.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The engine's state, up to date with the store.
+    fn current(&self) -> Result<MutexGuard<'_, Inner>, EngineError> {
+        let mut inner = self.lock();
+        inner.sync(&*self.store)?;
+        Ok(inner)
+    }
+
+    /// Decides, and reserves what it takes on the hosts it chose, until the VMs run or a lease ends. Returns
+    /// when that
+    /// would survive a crash.
+    pub fn place(&self, ask: Ask) -> Result<Decision, EngineError> {
+        let (decision, revision) = self.begin(ask)?;
+        self.durable(revision)?;
+        Ok(decision)
+    }
+
+    /// Decides as [`Engine::place`] does, and returns at once. What was decided holds when [`Engine::durable`]
+    /// returned
+    /// for the revision.
+    pub fn begin(&self, mut ask: Ask) -> Result<(Decision, Revision), EngineError> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut inner = self.lock();
+        ask.waiting = self.waiting.fetch_sub(1, Ordering::Relaxed) - 1;
+        inner.place(&*self.store, ask)
+    }
+
+    /// Returns when everything up to a revision would survive a crash.
+    pub fn durable(&self, revision: Revision) -> Result<(), EngineError> {
+        Ok(self.store.durable(revision)?)
+    }
+
+    /// Decides as [`Engine::place`] would, and reserves nothing; with everything about it. `extra` are VMs that
+    /// need not
+    /// be there.
+    pub fn attempt(&self, ask: &Ask, extra: Vec<Vm>) -> Result<(Vec<Choice>, Vec<Trace>), EngineError> {
+        extra.iter().try_for_each(Vm::check)?;
+        let mut inner = self.current()?;
+        let before: Vec<Change> = extra
+            .iter()
+            .map(|vm| match inner.model.vm(&vm.name) {
+                Some(slot) => Change::Vm((*slot.vm).clone()),
+                None => Change::NoVm(vm.name.clone()),
+            })
+            .collect();
+        for vm in extra {
+            inner.model.apply(Change::Vm(vm));
+        }
+        inner.follow(ask.now);
+        let result = {
+            let Inner { model, scratch, external, .. } = &mut *inner;
+            let mut answers = Answers::default();
+            crate::decide::explain(model, ask, &mut external::outside(external, &mut answers), scratch)
+        };
+        for change in before {
+            inner.model.apply(change);
+        }
+        Ok(result?)
+    }
+
+    /// The units from outside that there are.
+    pub fn external_units(&self) -> Vec<crate::unit::ExternalUnit> {
+        self.lock().external_units()
+    }
+
+    /// Says that a VM runs on the host that was reserved for it.
+    pub fn confirm(&self, vm: &str, now: u64) -> Result<(), EngineError> {
+        let mut inner = self.current()?;
+        let pending = inner.model.pendings().get(vm).cloned();
+        let pending = pending.ok_or_else(|| EngineError::NoPending(vm.into()))?;
+        let slot = inner.model.vm(vm).ok_or_else(|| DecideError::NoVm(vm.into()))?;
+        let mut running = (*slot.vm).clone();
+        let moved = running.runs() && running.host.as_ref() != Some(&pending.host);
+        running.moved_at = if moved { Some(now) } else { running.moved_at };
+        running.last_host = running.host.take();
+        running.host = Some(pending.host.clone());
+        running.status = VmStatus::Up;
+        let revision = inner.change(&*self.store, &[Change::Vm(running), Change::NoPending(vm.into())])?;
+        drop(inner);
+        Ok(self.store.durable(revision)?)
+    }
+
+    /// Gives back what was reserved for a VM.
+    pub fn release(&self, vm: &str) -> Result<(), EngineError> {
+        let mut inner = self.current()?;
+        if !inner.model.pendings().contains_key(vm) {
+            return Err(EngineError::NoPending(vm.into()));
+        }
+        let revision = inner.change(&*self.store, &[Change::NoPending(vm.into())])?;
+        drop(inner);
+        Ok(self.store.durable(revision)?)
+    }
+
+    /// Ends leases whose time has come.
+    pub fn expire(&self, now: u64) -> Result<(), EngineError> {
+        self.store.expire(now)?;
+        self.current().map(drop)
+    }
+
+    /// Something of the model, up to date.
+    pub fn view<T>(&self, look: impl FnOnce(&Model) -> T) -> Result<T, EngineError> {
+        Ok(look(&self.current()?.model))
+    }
+}
+
+impl Inner {
+    /// Follows the store.
+    pub(crate) fn sync(&mut self, store: &dyn Store) -> Result<(), EngineError> {
+        match store.watch(self.seen) {
+            Ok(events) => {
+                for event in events {
+                    self.seen = event.revision;
+                    if let Some(change) = decode(&event.key, event.value.as_deref()) {
+                        self.model.apply(change);
+                    }
+                    self.note(&event.key, event.revision, event.value.as_deref());
+                }
+                Ok(())
+            }
+            // Too far behind: begin anew.
+            Err(StoreError::Compacted { .. }) => {
+                let (seen, entries) = store.range("", None)?;
+                self.model = build(&entries);
+                self.seen = seen;
+                self.claims.clear();
+                self.pending.clear();
+                for entry in &entries {
+                    self.note(&entry.key, entry.modified, Some(&entry.value));
+                }
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Notes what the model does not hold.
+    fn note(&mut self, key: &str, revision: Revision, value: Option<&[u8]>) {
+        let modified = if value.is_some() { revision } else { 0 };
+        if let Some(host) = key.strip_prefix("claim/") {
+            self.claims.insert(host.into(), modified);
+        } else if let Some(vm) = key.strip_prefix("pending/") {
+            self.pending.insert(vm.into(), modified);
+        } else if let Some(id) = key.strip_prefix("decision/") {
+            let Ok(id) = id.parse::<u64>() else { return };
+            self.next = self.next.max(id + 1);
+            if let Some(decision) = value.and_then(|value| serde_json::from_slice::<Decision>(value).ok()) {
+                self.recent.push(id, decision.revision, decision.placed());
+            }
+        }
+    }
+
+    fn place(&mut self, store: &dyn Store, ask: Ask) -> Result<(Decision, Revision), EngineError> {
+        for _ in 0..ATTEMPTS {
+            self.sync(store)?;
+            self.follow(ask.now);
+            let before: Vec<Option<Pending>> =
+                ask.vms.iter().map(|vm| self.model.pendings().get(vm).cloned()).collect();
+            let mut answers = Answers::default();
+            let result = {
+                let Inner { model, scratch, external, .. } = &mut *self;
+                decide(model, &ask, &mut external::outside(external, &mut answers), scratch)
+            };
+            let decision = Decision::new(self.next, self.seen, ask.clone(), result?, answers);
+            match self.commit(store, &decision) {
+                Ok(revision) => return Ok((decision, revision)),
+                Err(StoreError::Conflict(_)) => {
+                    for (vm, pending) in ask.vms.iter().zip(before) {
+                        self.model.apply(match pending {
+                            Some(pending) => Change::Pending(pending),
+                            None => Change::NoPending(vm.clone()),
+                        });
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(StoreError::Conflict("the cluster".into()).into())
+    }
+
+    /// Writes a decision and what it reserves.
+    fn commit(&mut self, store: &dyn Store, decision: &Decision) -> Result<Revision, StoreError> {
+        let key = format!("decision/{:020}", decision.id);
+        let mut compares = vec![Compare { key: key.clone(), modified: 0 }];
+        let mut ops = Vec::new();
+        let mut pendings = Vec::new();
+        if decision.placed() {
+            let lease = store.lease(LEASE, decision.ask.now)?;
+            for choice in &decision.choices {
+                self.reserve(choice, decision.id, lease, &mut compares, &mut ops, &mut pendings);
+            }
+        } else if let Some(detail) = self.detail(decision) {
+            ops.push(put(&format!("failure/{:020}", decision.id), &detail, None));
+        }
+        ops.push(put(&key, decision, None));
+        ops.extend(self.recent.outdated());
+        let revision = store.transact(&compares, ops)?;
+        // Nobody else changed anything in between: what comes by the watch is known.
+        if revision == self.seen + 1 {
+            self.seen = revision;
+            for compare in &compares {
+                if compare.key.starts_with("claim/") || compare.key.starts_with("pending/") {
+                    self.note(&compare.key, revision, Some(&[]));
+                }
+            }
+            self.next = decision.id + 1;
+            self.recent.push(decision.id, decision.revision, decision.placed());
+            for pending in pendings {
+                self.model.apply(Change::Pending(pending));
+            }
+        }
+        if let Some(before) = self.recent.compact() {
+            store.compact(before)?;
+        }
+        Ok(revision)
+    }
+
+    fn reserve(
+        &self,
+        choice: &Choice,
+        decision: u64,
+        lease: LeaseId,
+        compares: &mut Vec<Compare>,
+        ops: &mut Vec<Op>,
+        pendings: &mut Vec<Pending>,
+    ) {
+        let Some(host) = &choice.host else { return };
+        for vm in &choice.vms {
+            // A VM that stays where it is has nothing reserved.
+            if !self.model.pendings().contains_key(vm) {
+                continue;
+            }
+            let pending = Pending { vm: vm.clone(), host: host.clone(), decision };
+            let key = format!("pending/{vm}");
+            let modified = self.pending.get(vm).copied().unwrap_or(0);
+            compares.push(Compare { key: key.clone(), modified });
+            ops.push(put(&key, &pending, Some(lease)));
+            pendings.push(pending);
+        }
+        let key = format!("claim/{host}");
+        if !compares.iter().any(|compare| compare.key == key) {
+            let modified = self.claims.get(host).copied().unwrap_or(0);
+            compares.push(Compare { key: key.clone(), modified });
+            ops.push(put(&key, &decision, None));
+        }
+    }
+
+    /// Makes changes that are not decisions, here and in the store.
+    pub(crate) fn change(&mut self, store: &dyn Store, changes: &[Change]) -> Result<Revision, StoreError> {
+        let mut ops = Vec::new();
+        for change in changes {
+            let (key, value) = encode(change);
+            // Who starts to use a host makes it a claim, so that decisions on the way are made again.
+            if let Change::Vm(vm) = change
+                && let Some(host) = vm.host.as_ref().filter(|_| vm.runs())
+            {
+                ops.push(put(&format!("claim/{host}"), &0, None));
+            }
+            ops.push(match value {
+                Some(value) => Op::Put { key, value, lease: None },
+                None => Op::Delete(key),
+            });
+        }
+        let revision = store.transact(&[], ops)?;
+        // The watch brings it, with whatever else there is.
+        match self.sync(store) {
+            Ok(()) => Ok(revision),
+            Err(EngineError::Store(error)) => Err(error),
+            Err(other) => Err(StoreError::File(other.to_string())),
+        }
+    }
+}
+
+fn put<T: serde::Serialize>(key: &str, value: &T, lease: Option<LeaseId>) -> Op {
+    let value = serde_json::to_vec(value).unwrap_or_default();
+    Op::Put { key: key.into(), value: value.into(), lease }
+}

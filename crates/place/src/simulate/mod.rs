@@ -1,0 +1,238 @@
+//! The engine in virtual time: a trace of VMs that come and go, on hosts that are only figures.
+
+mod baseline;
+mod report;
+mod svg;
+mod synthetic;
+mod trace;
+
+pub use baseline::{Baseline, packed_by};
+pub use report::{Report, Sample, csv};
+pub use svg::svg;
+pub use synthetic::{MIXES, Mix, Synthetic, hosts};
+pub use trace::{Arrival, TraceError, TraceKind, read, read_nodes};
+
+use crate::decide::Ask;
+use crate::engine::{Engine, EngineError, Object};
+use crate::model::Model;
+use crate::object::{Cluster, Host, Load};
+use crate::policy::Policy;
+use crate::store::Memory;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The hosts, of one cluster.
+    pub hosts: Vec<Host>,
+    /// The policy.
+    pub policy: Policy,
+    /// Milliseconds between two rounds of balancing; 0 for none.
+    pub interval: u64,
+    /// Samples over the whole time.
+    pub samples: usize,
+    /// Whether to stop at the first VM that finds no host.
+    pub until_full: bool,
+    /// Settles ties.
+    pub seed: u64,
+}
+
+/// Load in percent from which a host counts as hot.
+const HOT: f64 = 75.0;
+
+/// Most events that are kept for later: departures.
+type Later = BinaryHeap<Reverse<(u64, String)>>;
+
+/// Runs a plan over arrivals, in the order of their times.
+pub fn run(plan: &Plan, arrivals: &[Arrival]) -> Result<Report, EngineError> {
+    let engine = Engine::open(Arc::new(Memory::default()))?;
+    let mut objects = Vec::new();
+    if !crate::policy::built_in().contains(&plan.policy) {
+        objects.push(Object::Policy(plan.policy.clone()));
+    }
+    engine.put(std::mem::take(&mut objects))?;
+    let cluster = plan.hosts.first().map_or("default", |host| &host.cluster).to_string();
+    let policy = plan.policy.name.clone();
+    objects.push(Object::Cluster(Cluster { name: cluster.clone(), policy, ..Cluster::default() }));
+    objects.extend(plan.hosts.iter().map(|host| Object::Host(Box::new(host.clone()))));
+    engine.put(objects)?;
+    let mut run = Run {
+        engine,
+        cluster,
+        report: Report::new(&plan.policy.name, plan.hosts.len()),
+        later: Later::new(),
+        hot: BTreeMap::new(),
+        now: arrivals.first().map_or(0, |arrival| arrival.at),
+    };
+    let end = arrivals.last().map_or(0, |arrival| arrival.at);
+    let begin = run.now;
+    let step = ((end - begin) / plan.samples.max(1) as u64).max(1);
+    let (mut next_sample, mut next_round) = (begin, begin + plan.interval);
+    for arrival in arrivals {
+        while plan.interval > 0 && next_round <= arrival.at {
+            run.depart(next_round)?;
+            run.round(next_round)?;
+            next_round += plan.interval;
+        }
+        run.depart(arrival.at)?;
+        while next_sample <= arrival.at {
+            run.sample(next_sample)?;
+            next_sample += step;
+        }
+        let placed = run.arrive(arrival, plan.seed)?;
+        if !placed && plan.until_full {
+            break;
+        }
+    }
+    run.sample(run.now)?;
+    Ok(run.report)
+}
+
+struct Run {
+    engine: Engine,
+    cluster: String,
+    report: Report,
+    later: Later,
+    /// Hosts that are hot, and since when.
+    hot: BTreeMap<String, u64>,
+    now: u64,
+}
+
+impl Run {
+    fn arrive(&mut self, arrival: &Arrival, seed: u64) -> Result<bool, EngineError> {
+        self.now = self.now.max(arrival.at);
+        let name = arrival.vm.name.clone();
+        let mut vm = arrival.vm.clone();
+        vm.cluster.clone_from(&self.cluster);
+        self.engine.put(vec![Object::Vm(Box::new(vm))])?;
+        let seed = seed ^ self.report.asked;
+        let ask = Ask { vms: vec![name.clone()], seed, now: self.now, ..Ask::default() };
+        self.report.asked += 1;
+        let decision = self.engine.place(ask)?;
+        if !decision.placed() {
+            self.report.reject(&decision);
+            self.engine.remove("vm", &name)?;
+            return Ok(false);
+        }
+        self.report.placed += 1;
+        self.engine.confirm(&name, self.now)?;
+        if let Some(lifetime) = arrival.lifetime {
+            self.later.push(Reverse((arrival.at.saturating_add(lifetime), name)));
+        }
+        Ok(true)
+    }
+
+    fn depart(&mut self, until: u64) -> Result<(), EngineError> {
+        while let Some(Reverse((at, _))) = self.later.peek() {
+            if *at > until {
+                break;
+            }
+            if let Some(Reverse((at, name))) = self.later.pop() {
+                self.now = self.now.max(at);
+                self.engine.remove("vm", &name)?;
+            }
+        }
+        self.now = self.now.max(until);
+        Ok(())
+    }
+
+    /// Says which hosts are hot, then balances.
+    fn round(&mut self, now: u64) -> Result<(), EngineError> {
+        let mut loads = Vec::new();
+        for host in self.engine.hosts(now)? {
+            let hot = host.load >= HOT;
+            if hot == self.hot.contains_key(&host.name) {
+                continue;
+            }
+            let over_since = hot.then_some(now);
+            match over_since {
+                Some(since) => drop(self.hot.insert(host.name.clone(), since)),
+                None => drop(self.hot.remove(&host.name)),
+            }
+            loads.push(Object::Load(Load { host: host.name, over_since, ..Load::default() }));
+        }
+        if !loads.is_empty() {
+            self.engine.put(loads)?;
+        }
+        let step = self.engine.balance(&self.cluster, now)?;
+        for migration in step.migrations {
+            self.engine.confirm(&migration.vm, now)?;
+            self.report.migrations += 1;
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, at: u64) -> Result<(), EngineError> {
+        let sample = self.engine.view(|model| sample(model, &self.cluster))?;
+        let Report { placed, rejected, migrations, .. } = self.report;
+        self.report.samples.push(Sample { at, placed, rejected, migrations, ..sample });
+        Ok(())
+    }
+}
+
+/// What a VM of the usual kind takes: 4 CPUs and 8 GB.
+const USUAL: (i32, i32) = (4, 8 * 1024 + 112);
+
+/// How full a cluster is.
+fn sample(model: &Model, cluster: &str) -> Sample {
+    let Some((_, state)) = model.cluster(cluster) else { return Sample::default() };
+    let columns = &state.columns;
+    let mut sample = Sample::default();
+    let (mut cpus, mut memory, mut free, mut stranded) = (0.0, 0.0, 0.0, 0.0);
+    for at in 0..columns.len() {
+        if !columns.present[at] {
+            continue;
+        }
+        let taken = columns.vcpus[at] + columns.exclusive[at];
+        let left = (columns.cpus[at] - taken).max(0);
+        cpus += f64::from(columns.cpus[at]);
+        memory += f64::from(columns.physical[at]);
+        sample.cpu += f64::from(taken);
+        sample.memory += f64::from(columns.physical[at] - columns.schedulable[at].max(0));
+        sample.used += u64::from(columns.vms[at] > 0);
+        sample.vms += columns.vms[at].max(0) as u64;
+        free += f64::from(left);
+        if left < USUAL.0 || columns.schedulable[at] < USUAL.1 {
+            stranded += f64::from(left);
+        }
+    }
+    sample.cpu /= f64::max(cpus, 1.0);
+    sample.memory /= f64::max(memory, 1.0);
+    sample.fragmentation = if free > 0.0 { stranded / free } else { 0.0 };
+    sample
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::built_in;
+
+    fn plan(policy: &str, until_full: bool, interval: u64) -> Plan {
+        let policy = built_in().into_iter().find(|known| known.name == policy).unwrap();
+        Plan { hosts: hosts(12, 1), policy, interval, samples: 10, until_full, seed: 1 }
+    }
+
+    #[test]
+    fn a_run_is_the_same_every_time_and_adds_up() {
+        let arrivals = Synthetic { count: 400, ..Synthetic::default() }.arrivals();
+        let first = run(&plan("packing", false, 60_000), &arrivals).unwrap();
+        assert_eq!(first, run(&plan("packing", false, 60_000), &arrivals).unwrap());
+        assert_eq!(first.placed + first.rejected, 400);
+        assert!(first.samples.len() >= 10);
+        assert!(first.samples.iter().all(|sample| (0.0..=1.0).contains(&sample.cpu)));
+        assert!(svg(std::slice::from_ref(&first)).contains("packing") && csv(&[first]).lines().count() > 10);
+    }
+
+    #[test]
+    fn packing_takes_at_least_as_much_as_best_fit() {
+        for seed in 1..4 {
+            let arrivals = Synthetic { count: 4000, seed, lifetime: None, ..Synthetic::default() }.arrivals();
+            let ours = run(&Plan { seed, ..plan("packing", true, 0) }, &arrivals).unwrap();
+            let best = packed_by(Baseline::BestFit, &hosts(12, 1), &arrivals);
+            let worst = packed_by(Baseline::WorstFit, &hosts(12, 1), &arrivals);
+            assert!(ours.placed >= best && best >= worst, "seed {seed}: {} {best} {worst}", ours.placed);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Readers of published traces, as CSV with a line of names.
+//!
+//! - `openb`: Alibaba's `openb_pod_list*.csv`: `name`, `cpu_milli`, `memory_mib`, `creation_time`, `deletion_time`.
+//!   Its nodes: `sn`, `cpu_milli`, `memory_mib`. GPUs are left out.
+//! - `vmagent`: `vmid`, `cpu`, `memory` (GB), `time` (seconds), `type` (0 comes, 1 goes).
+//! - `azure`: the packing trace's tables `vm` and `vmType`, joined: `vmId`, `core`, `memory` (parts of a
+//!   machine), `starttime`, `endtime` (days).
+
+use crate::object::{Host, Vm};
+use std::collections::HashMap;
+
+/// A VM that comes, and how long it stays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arrival {
+    /// When, in milliseconds from the trace's beginning.
+    pub at: u64,
+    /// The VM.
+    pub vm: Vm,
+    /// How long it stays, in milliseconds; none for ever.
+    pub lifetime: Option<u64>,
+}
+
+/// A trace's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceKind {
+    /// Alibaba's openb.
+    Openb,
+    /// VMAgent's.
+    Vmagent,
+    /// Azure's packing trace, exported.
+    Azure,
+}
+
+/// What is wrong with a trace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {what}")]
+pub struct TraceError {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Attack: a trace without end.
+const LINES: usize = 20_000_000;
+/// What a machine of the Azure trace is taken to have: it gives parts only.
+const AZURE: (f64, f64) = (40.0, 90.0 * 1024.0);
+
+/// A file of lines, by the names of its columns.
+struct Table<'t> {
+    file: &'t str,
+    names: HashMap<&'t str, usize>,
+    lines: Vec<(usize, Vec<&'t str>)>,
+}
+
+fn table<'t>(file: &'t str, text: &'t str) -> Result<Table<'t>, TraceError> {
+    let wrong = |line: usize, what: String| TraceError { file: file.into(), line, what };
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let (_, head) = lines.next().ok_or_else(|| wrong(1, "it is empty".into()))?;
+    let names: HashMap<&str, usize> =
+        head.split(',').enumerate().map(|(column, name)| (name.trim().trim_matches('"'), column)).collect();
+    let mut all = Vec::new();
+    for (number, line) in lines {
+        if all.len() == LINES {
+            return Err(wrong(number + 1, format!("more than {LINES} lines")));
+        }
+        all.push((number + 1, line.split(',').map(|cell| cell.trim().trim_matches('"')).collect()));
+    }
+    Ok(Table { file, names, lines: all })
+}
+
+impl<'t> Table<'t> {
+    fn wrong(&self, line: usize, what: String) -> TraceError {
+        TraceError { file: self.file.into(), line, what }
+    }
+
+    fn column(&self, name: &str) -> Result<usize, TraceError> {
+        self.names.get(name).copied().ok_or_else(|| {
+            let known: Vec<&str> = self.names.keys().copied().take(20).collect();
+            self.wrong(1, format!("there is no column `{name}` among {}", known.join(", ")))
+        })
+    }
+
+    fn cell(&self, line: usize, cells: &[&'t str], column: usize) -> Result<&'t str, TraceError> {
+        cells.get(column).copied().ok_or_else(|| self.wrong(line, format!("there is no cell {}", column + 1)))
+    }
+
+    fn number(&self, line: usize, cells: &[&'t str], column: usize) -> Result<f64, TraceError> {
+        let cell = self.cell(line, cells, column)?;
+        let number = cell.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= -1e15);
+        number.ok_or_else(|| self.wrong(line, format!("`{}` is not a number", cell.escape_debug())))
+    }
+
+    /// A cell that may be empty.
+    fn optional(&self, line: usize, cells: &[&'t str], column: usize) -> Result<Option<f64>, TraceError> {
+        match self.cell(line, cells, column)? {
+            "" | "NULL" | "null" | "nan" | "NaN" => Ok(None),
+            _ => self.number(line, cells, column).map(Some),
+        }
+    }
+}
+
+fn vm(name: &str, cpus: f64, memory_mb: f64) -> Vm {
+    let name: String =
+        name.chars().filter(|c| !c.is_whitespace() && *c != '/' && !c.is_control()).take(200).collect();
+    Vm {
+        name: format!("vm-{name}"),
+        cores: cpus.ceil().clamp(1.0, 65_536.0) as u32,
+        memory_mb: memory_mb.ceil().clamp(1.0, (1u64 << 30) as f64) as u64,
+        ..Vm::default()
+    }
+}
+
+/// Reads a trace; its arrivals are in the order of their times.
+pub fn read(kind: TraceKind, file: &str, text: &str) -> Result<Vec<Arrival>, TraceError> {
+    let table = table(file, text)?;
+    let mut arrivals = match kind {
+        TraceKind::Openb => openb(&table)?,
+        TraceKind::Vmagent => vmagent(&table)?,
+        TraceKind::Azure => azure(&table)?,
+    };
+    arrivals.sort_by(|a, b| a.at.cmp(&b.at).then_with(|| a.vm.name.cmp(&b.vm.name)));
+    arrivals.dedup_by(|a, b| a.vm.name == b.vm.name);
+    Ok(arrivals)
+}
+
+fn openb(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
+    let [name, cpu, memory] = ["name", "cpu_milli", "memory_mib"].map(|name| table.column(name));
+    let (name, cpu, memory) = (name?, cpu?, memory?);
+    let (begin, end) = (table.column("creation_time")?, table.column("deletion_time")?);
+    let line = |(line, cells): &(usize, Vec<&str>)| {
+        let at = (table.number(*line, cells, begin)? * 1000.0).max(0.0) as u64;
+        let gone = table.optional(*line, cells, end)?.map(|end| (end * 1000.0).max(0.0) as u64);
+        let cpus = table.number(*line, cells, cpu)? / 1000.0;
+        let vm = vm(table.cell(*line, cells, name)?, cpus, table.number(*line, cells, memory)?);
+        Ok(Arrival { at, vm, lifetime: gone.map(|gone| gone.saturating_sub(at).max(1)) })
+    };
+    table.lines.iter().map(line).collect()
+}
+
+fn vmagent(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
+    let [id, cpu, memory] = ["vmid", "cpu", "memory"].map(|name| table.column(name));
+    let (id, cpu, memory) = (id?, cpu?, memory?);
+    let (time, kind) = (table.column("time")?, table.column("type")?);
+    let mut arrivals: Vec<Arrival> = Vec::new();
+    let mut open: HashMap<&str, usize> = HashMap::new();
+    for (line, cells) in &table.lines {
+        let name = table.cell(*line, cells, id)?;
+        let at = (table.number(*line, cells, time)? * 1000.0).max(0.0) as u64;
+        if table.number(*line, cells, kind)? == 0.0 {
+            let memory = table.number(*line, cells, memory)? * 1024.0;
+            open.insert(name, arrivals.len());
+            let vm = vm(name, table.number(*line, cells, cpu)?, memory);
+            arrivals.push(Arrival { at, vm, lifetime: None });
+        } else if let Some(index) = open.remove(name) {
+            let arrival = &mut arrivals[index];
+            arrival.lifetime = Some(at.saturating_sub(arrival.at).max(1));
+        }
+    }
+    Ok(arrivals)
+}
+
+fn azure(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
+    let [id, core, memory] = ["vmId", "core", "memory"].map(|name| table.column(name));
+    let (id, core, memory) = (id?, core?, memory?);
+    let (begin, end) = (table.column("starttime")?, table.column("endtime")?);
+    const DAY: f64 = 86_400_000.0;
+    let line = |(line, cells): &(usize, Vec<&str>)| {
+        // What began before the trace did has a negative time.
+        let at = (table.number(*line, cells, begin)? * DAY).max(0.0) as u64;
+        let gone = table.optional(*line, cells, end)?.map(|end| (end * DAY).max(0.0) as u64);
+        let (cpus, mb) = (table.number(*line, cells, core)?, table.number(*line, cells, memory)?);
+        let vm = vm(table.cell(*line, cells, id)?, cpus * AZURE.0, mb * AZURE.1);
+        Ok(Arrival { at, vm, lifetime: gone.map(|gone| gone.saturating_sub(at).max(1)) })
+    };
+    table.lines.iter().map(line).collect()
+}
+
+/// Reads openb's list of nodes.
+pub fn read_nodes(file: &str, text: &str) -> Result<Vec<Host>, TraceError> {
+    let table = table(file, text)?;
+    let (name, cpu, memory) = (table.column("sn")?, table.column("cpu_milli")?, table.column("memory_mib")?);
+    let line = |(line, cells): &(usize, Vec<&str>)| {
+        let cores = (table.number(*line, cells, cpu)? / 1000.0).clamp(1.0, 65_536.0) as u32;
+        let memory_mb = table.number(*line, cells, memory)?.clamp(512.0, (1u64 << 30) as f64) as u64;
+        let name = table.cell(*line, cells, name)?.to_string();
+        let host = Host { name, cores, threads: cores, memory_mb, ..Host::default() };
+        host.check().map_err(|error| table.wrong(*line, error.to_string()))?;
+        Ok(host)
+    };
+    table.lines.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn traces_are_read() {
+        let openb = "name,cpu_milli,memory_mib,num_gpu,creation_time,deletion_time\n\
+            openb-pod-0001,12500,16384,1,10,20\nopenb-pod-0000,2000,4096,0,0,\n";
+        let read_openb = read(TraceKind::Openb, "o", openb).unwrap();
+        assert_eq!(read_openb[1].vm.cores, 13);
+        assert_eq!((read_openb[0].lifetime, read_openb[1].lifetime), (None, Some(10_000)));
+        let vmagent = "vmid,cpu,memory,time,type\n0,1,2,0,0\n1,4,8,5,0\n0,1,2,7,1\n";
+        let read_vmagent = read(TraceKind::Vmagent, "v", vmagent).unwrap();
+        assert_eq!(read_vmagent.iter().map(|a| a.lifetime).collect::<Vec<_>>(), [Some(7000), None]);
+        let azure = "vmId,core,memory,starttime,endtime\n7,0.05,0.1,-1.5,0.5\n8,0.1,0.1,0.25,\n";
+        let read_azure = read(TraceKind::Azure, "a", azure).unwrap();
+        assert_eq!(
+            (read_azure[0].vm.cores, read_azure[0].at, read_azure[0].lifetime),
+            (2, 0, Some(43_200_000))
+        );
+        let nodes = read_nodes("n", "sn,cpu_milli,memory_mib,gpu\nnode-1,64000,262144,2\n").unwrap();
+        assert_eq!((nodes[0].cores, nodes[0].memory_mb), (64, 262_144));
+    }
+
+    #[test]
+    fn mistakes_are_placed() {
+        let error = read(TraceKind::Vmagent, "v.csv", "vmid,cpu,memory,time,type\n0,x,2,0,0\n").unwrap_err();
+        assert_eq!(error.to_string(), "v.csv:2: `x` is not a number");
+        let error = read(TraceKind::Openb, "o.csv", "a\n1\n").unwrap_err().to_string();
+        assert_eq!(error, "o.csv:1: there is no column `name` among a");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_readers(text in "(vmid,cpu,memory,time,type\n)?[0-9,.\nxe-]{0,200}") {
+            for kind in [TraceKind::Openb, TraceKind::Vmagent, TraceKind::Azure] {
+                let _ = read(kind, "f", &text);
+            }
+            let _ = read_nodes("f", &text);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Balancing: what moves, what stays, and that nothing goes back and forth.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use ringway_place::engine::{Engine, Object};
+use ringway_place::object::*;
+use ringway_place::store::Memory;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+const MINUTE: u64 = 60_000;
+
+fn host(name: &str) -> Host {
+    Host {
+        name: name.into(),
+        cores: 8,
+        threads: 8,
+        memory_mb: 32_768,
+        power_managed: true,
+        ..Host::default()
+    }
+}
+
+fn vm(name: &str, on: &str, percent: u32) -> Vm {
+    Vm {
+        name: name.into(),
+        cores: 2,
+        memory_mb: 1024,
+        cpu_percent: Some(percent),
+        status: VmStatus::Up,
+        host: Some(on.into()),
+        ..Vm::default()
+    }
+}
+
+fn engine(policy: &str, properties: &[(&str, &str)], objects: Vec<Object>) -> Engine {
+    let engine = Engine::open(Arc::new(Memory::default())).unwrap();
+    let properties: BTreeMap<String, String> =
+        properties.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    let cluster = Cluster { policy: policy.into(), properties, ..Cluster::default() };
+    engine.put(vec![Object::Cluster(cluster)]).unwrap();
+    engine.put(objects).unwrap();
+    engine
+}
+
+fn load(host: &str, percent: u32, over_since: Option<u64>) -> Object {
+    Object::Load(Load { host: host.into(), cpu_percent: Some(percent), over_since, ..Load::default() })
+}
+
+#[test]
+fn a_host_that_is_hot_for_long_gives_its_smallest_vm_away() {
+    let objects = ["a", "b"].map(|name| Object::Host(Box::new(host(name))));
+    let engine = engine("evenly_distributed", &[], objects.to_vec());
+    let vms =
+        [("big", 90), ("small", 40)].map(|(name, percent)| Object::Vm(Box::new(vm(name, "a", percent))));
+    engine.put(vms.to_vec()).unwrap();
+    engine.put(vec![load("a", 90, Some(0)), load("b", 10, None)]).unwrap();
+    assert!(engine.balance("default", MINUTE).unwrap().migrations.is_empty(), "not for long enough");
+    let preview = engine.preview("default", 3 * MINUTE, 5, MINUTE).unwrap();
+    let step = engine.balance("default", 3 * MINUTE).unwrap();
+    let [migration] = step.migrations.as_slice() else { panic!("{step:?}") };
+    assert_eq!((migration.vm.as_str(), migration.to.as_str()), ("small", "b"));
+    assert_eq!(preview[0].migrations[0].vm, "small");
+    // Both hosts are busy with it: nothing else moves.
+    assert!(engine.balance("default", 4 * MINUTE).unwrap().migrations.is_empty());
+    engine.confirm("small", 4 * MINUTE).unwrap();
+    let explained = engine.explain(migration.decision).unwrap();
+    assert!(explained.decision.placed());
+}
+
+#[test]
+fn maintenance_empties_a_host_in_order() {
+    let leaving = Host { status: HostStatus::PreparingForMaintenance, ..host("a") };
+    let objects = vec![Object::Host(Box::new(leaving)), Object::Host(Box::new(host("b")))];
+    let engine = engine("none", &[], objects);
+    let ha = Vm { ha: true, ..vm("ha", "a", 10) };
+    let big = Vm { memory_mb: 4096, ..vm("big", "a", 10) };
+    engine.put([ha, big, vm("small", "a", 10)].map(|vm| Object::Vm(Box::new(vm))).to_vec()).unwrap();
+    let mut order = Vec::new();
+    for minute in 1..=4 {
+        let step = engine.balance("default", minute * MINUTE).unwrap();
+        for migration in step.migrations {
+            engine.confirm(&migration.vm, minute * MINUTE).unwrap();
+            order.push(migration.vm);
+        }
+    }
+    assert_eq!(order, ["ha", "big", "small"]);
+}
+
+#[test]
+fn power_is_saved_but_spares_stay() {
+    let objects = ["a", "b", "c", "d"].map(|name| Object::Host(Box::new(host(name))));
+    let on = [("EnableAutomaticHostPowerManagement", "true"), ("HostsInReserve", "1")];
+    let engine = engine("power_saving", &on, objects.to_vec());
+    engine.put([vm("one", "a", 10), vm("two", "b", 20)].map(|vm| Object::Vm(Box::new(vm))).to_vec()).unwrap();
+    let mut moved = 0;
+    for minute in 10..40 {
+        let step = engine.balance("default", minute * MINUTE).unwrap();
+        assert!(step.migrations.len() <= 1);
+        for migration in step.migrations {
+            engine.confirm(&migration.vm, minute * MINUTE).unwrap();
+            moved += 1;
+        }
+    }
+    let up = engine.hosts(0).unwrap().into_iter().filter(|host| host.status == HostStatus::Up);
+    let (empty, used): (Vec<_>, Vec<_>) = up.partition(|host| host.vms == 0);
+    assert_eq!((moved, used.len(), empty.len()), (1, 1, 1));
+}
+
+#[test]
+fn whose_failure_would_hurt_is_said() {
+    let small = Host { memory_mb: 2048, ..host("b") };
+    let objects = vec![Object::Host(Box::new(host("a"))), Object::Host(Box::new(small))];
+    let engine = engine("none", &[], objects);
+    engine.put(vec![Object::Cluster(Cluster { ha_reservation: true, ..Cluster::default() })]).unwrap();
+    let vm = Vm { ha: true, memory_mb: 8192, ..vm("big", "a", 10) };
+    engine.put(vec![Object::Vm(Box::new(vm))]).unwrap();
+    assert_eq!(engine.balance("default", 1).unwrap().unsafe_hosts, ["a"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Under any load, no VM moves twice in its cool-down, and no round moves more than one.
+    #[test]
+    fn no_storm(
+        policy in prop::sample::select(vec!["evenly_distributed", "power_saving", "vm_evenly_distributed"]),
+        loads in prop::collection::vec(prop::collection::vec(0u32..=100, 4), 40),
+    ) {
+        let names = ["a", "b", "c", "d"];
+        let properties = [("HighVmCount", "2"), ("MigrationThreshold", "2")];
+        let hosts = names.map(|name| Object::Host(Box::new(host(name))));
+        let engine = engine(policy, &properties, hosts.to_vec());
+        let vms = (0..12).map(|n| Object::Vm(Box::new(vm(&format!("v{n:02}"), names[n % 4], 5 * n as u32))));
+        engine.put(vms.collect()).unwrap();
+        let mut over: HashMap<&str, u64> = HashMap::new();
+        let mut last: HashMap<String, u64> = HashMap::new();
+        for (minute, loads) in loads.into_iter().enumerate() {
+            let now = (minute as u64 + 10) * MINUTE;
+            for (name, percent) in names.into_iter().zip(loads) {
+                if percent >= 75 { over.entry(name).or_insert(now - 5 * MINUTE); } else { over.remove(name); }
+                engine.put(vec![load(name, percent, over.get(name).copied())]).unwrap();
+            }
+            let step = engine.balance("default", now).unwrap();
+            prop_assert!(step.migrations.len() <= 1);
+            for migration in step.migrations {
+                let before = last.insert(migration.vm.clone(), now);
+                prop_assert!(before.is_none_or(|before| now - before >= 10 * MINUTE), "{:?}", migration);
+                // Some migrations fail; that is no reason to try again at once.
+                match minute % 3 {
+                    0 => engine.release(&migration.vm).unwrap(),
+                    _ => engine.confirm(&migration.vm, now).unwrap(),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The engine as a whole: decisions, reservations, explanations, balancing.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use ringway_place::decide::Ask;
+use ringway_place::engine::{Engine, EngineError, LEASE, Object};
+use ringway_place::object::*;
+use ringway_place::store::{Memory, Store};
+use ringway_place::unit::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn host(name: &str, cores: u32, memory_mb: u64) -> Object {
+    Object::Host(Box::new(Host { name: name.into(), cores, threads: cores, memory_mb, ..Host::default() }))
+}
+
+fn vm(name: &str, cores: u32, memory_mb: u64) -> Vm {
+    Vm { name: name.into(), cores, memory_mb, ..Vm::default() }
+}
+
+fn put(engine: &Engine, vm: Vm) {
+    engine.put(vec![Object::Vm(Box::new(vm))]).unwrap();
+}
+
+fn engine(objects: Vec<Object>) -> Engine {
+    let engine = Engine::open(Arc::new(Memory::default())).unwrap();
+    engine.put(objects).unwrap();
+    engine
+}
+
+fn ask(vms: &[&str], now: u64) -> Ask {
+    Ask { vms: vms.iter().map(ToString::to_string).collect(), now, seed: 7, ..Ask::default() }
+}
+
+fn chosen(engine: &Engine, ask: Ask) -> Vec<Option<String>> {
+    engine.place(ask).unwrap().choices.into_iter().map(|choice| choice.host).collect()
+}
+
+#[test]
+fn the_emptier_host_is_chosen_and_remembered() {
+    let engine = engine(vec![host("a", 4, 8192), host("b", 8, 16_384)]);
+    put(&engine, vm("one", 2, 2048));
+    assert_eq!(chosen(&engine, ask(&["one"], 1)), [Some("b".to_string())]);
+    let rows = engine.hosts(1).unwrap();
+    assert_eq!((rows[1].pending, rows[0].pending), (1, 0));
+    engine.confirm("one", 2).unwrap();
+    let rows = engine.hosts(2).unwrap();
+    assert_eq!((rows[1].pending, rows[1].vms), (0, 1));
+    assert!(matches!(engine.confirm("one", 3), Err(EngineError::NoPending(_))));
+}
+
+#[test]
+fn what_is_reserved_goes_with_its_lease_or_by_hand() {
+    let engine = engine(vec![host("a", 4, 4096)]);
+    put(&engine, vm("one", 1, 2048));
+    put(&engine, vm("two", 1, 2048));
+    assert!(engine.place(ask(&["one"], 1000)).unwrap().placed());
+    let full = engine.place(ask(&["two"], 1000)).unwrap();
+    assert!(!full.placed() && full.choices[0].may_wait);
+    assert!(full.choices[0].why().contains("Memory removed 1"), "{}", full.choices[0].why());
+    engine.expire(1000 + LEASE).unwrap();
+    assert!(engine.place(ask(&["two"], 2000)).unwrap().placed());
+    engine.release("two").unwrap();
+    assert!(engine.place(ask(&["one"], 3000)).unwrap().placed());
+}
+
+#[test]
+fn a_chain_is_placed_whole_or_not_at_all() {
+    let engine = engine(vec![host("a", 4, 4096), host("b", 4, 4096)]);
+    for name in ["f0", "f1", "f2"] {
+        put(&engine, vm(name, 1, 2500));
+    }
+    let decision = engine.place(ask(&["f0", "f1", "f2"], 1)).unwrap();
+    assert!(!decision.placed());
+    assert!(engine.view(|model| model.pendings().is_empty()).unwrap());
+    assert!(engine.place(ask(&["f0", "f1"], 1)).unwrap().placed());
+}
+
+#[test]
+fn groups_bind_and_part() {
+    let engine = engine(vec![host("a", 8, 16_384), host("b", 8, 16_384), host("c", 8, 16_384)]);
+    for name in ["x", "y", "z"] {
+        put(&engine, vm(name, 1, 1024));
+    }
+    let group = |name: &str, vms: &[&str], rule| {
+        Object::Group(AffinityGroup {
+            name: name.into(),
+            cluster: "default".into(),
+            vms: vms.iter().map(ToString::to_string).collect(),
+            vm_rule: rule,
+            vm_enforcing: true,
+            ..AffinityGroup::default()
+        })
+    };
+    engine
+        .put(vec![
+            group("together", &["x", "y"], Rule::Positive),
+            group("apart", &["y", "z"], Rule::Negative),
+        ])
+        .unwrap();
+    let decision = engine.place(ask(&["x", "z", "y"], 1)).unwrap();
+    assert_eq!(decision.choices[0].vms, ["x", "y"]);
+    assert_ne!(decision.choices[0].host, decision.choices[1].host);
+    // Groups that contradict each other are named, not looped over.
+    engine.release("x").unwrap();
+    engine.release("y").unwrap();
+    engine.put(vec![group("contra", &["x", "y"], Rule::Negative)]).unwrap();
+    let decision = engine.place(ask(&["x", "y"], 1)).unwrap();
+    assert!(!decision.placed());
+    let why = engine.why_not("a", &ask(&["x", "y"], 1)).unwrap();
+    assert!(why.rejected.iter().any(|verdict| verdict.reason.contains("group contra")), "{why:?}");
+}
+
+#[test]
+fn facts_show_in_the_next_decision_and_go_stale() {
+    let engine = engine(vec![host("a", 4, 8192), host("b", 4, 4096)]);
+    let policy = ringway_place::policy::read(
+        "p",
+        "[policy.cool]\nbase = \"packing\"\nproperties = { FactFilter = \"temperature < 70\" }",
+        &[],
+    );
+    engine.put(policy.unwrap().into_iter().map(Object::Policy).collect()).unwrap();
+    put(&engine, Vm { policy: Some("cool".into()), ..vm("one", 1, 512) });
+    let fact = |host: &str, value, until| {
+        let fact = Fact { host: host.into(), name: "temperature".into(), value, until };
+        engine.put(vec![Object::Fact(fact)]).unwrap();
+    };
+    assert!(!engine.place(ask(&["one"], 1)).unwrap().placed());
+    fact("a", 80.0, None);
+    fact("b", 50.0, Some(100));
+    assert_eq!(chosen(&engine, ask(&["one"], 1)), [Some("b".to_string())]);
+    assert!(!engine.place(ask(&["one"], 100)).unwrap().placed());
+    let why = engine.why_not("a", &ask(&["one"], 1)).unwrap();
+    assert!(why.rejected.iter().any(|verdict| verdict.reason == "temperature is 80"), "{why:?}");
+    let entry = Blacklist { host: "b".into(), reason: "fan".into(), until: None };
+    fact("a", 60.0, None);
+    engine.put(vec![Object::Blacklist(entry)]).unwrap();
+    assert_eq!(chosen(&engine, ask(&["one"], 1)), [Some("a".to_string())]);
+}
+
+#[test]
+fn absurd_figures_are_refused() {
+    let engine = engine(vec![]);
+    let absurd = engine.put(vec![host("a", 4, 1 << 40)]).unwrap_err().to_string();
+    assert_eq!(absurd, "host a: `memory_mb` is 1099511627776; 1 to 1073741824 will do");
+    let fact = Fact { host: "a".into(), name: "t".into(), value: f64::NAN, until: None };
+    assert!(engine.put(vec![Object::Fact(fact)]).is_err());
+    assert!(engine.hosts(0).unwrap().is_empty());
+    assert!(engine.remove("policy", "none").is_err());
+}
+
+#[test]
+fn a_decision_is_explained_from_its_revision() {
+    let engine = engine((0..30).map(|n| host(&format!("h{n:02}"), 4 + n % 3, 8192)).collect());
+    for n in 0..20u32 {
+        put(&engine, vm(&format!("v{n}"), 1 + n % 3, 1024));
+    }
+    let mut decisions = Vec::new();
+    for n in 0..20u32 {
+        let decision = engine.place(ask(&[&format!("v{n}")], u64::from(n))).unwrap();
+        if n % 2 == 0 {
+            engine.confirm(&format!("v{n}"), u64::from(n)).unwrap();
+        }
+        decisions.push(decision);
+    }
+    engine.remove("host", "h29").unwrap_err();
+    for decision in decisions {
+        let explained = engine.explain(decision.id).unwrap();
+        assert_eq!((explained.note.as_str(), &explained.decision), ("", &decision));
+        let choice = &decision.choices[0];
+        let trace = &explained.traces[0];
+        assert_eq!(trace.hosts.len(), 30);
+        let best = trace.hosts.iter().filter_map(|host| host.score).fold(f64::MIN, f64::max);
+        let host = trace.hosts.iter().find(|host| Some(&host.host) == choice.host.as_ref()).unwrap();
+        assert_eq!(host.score, Some(best));
+        for host in &trace.hosts {
+            let sum: f64 = host.weights.iter().map(|weight| f64::from(weight.factor) * weight.points).sum();
+            assert!(host.score.is_none_or(|score| (score - sum).abs() < 1e-6), "{host:?}");
+            assert_eq!(host.removed_by.is_none(), host.rejected.is_empty());
+        }
+    }
+}
+
+/// What hosts were promised never exceeds what they have.
+fn nothing_is_overbooked(engine: &Engine, memory: u64) -> bool {
+    let mut promised: BTreeMap<String, u64> = BTreeMap::new();
+    let places = engine.view(|model| {
+        let of = |slot: &ringway_place::model::VmSlot| {
+            let place = slot.place().and_then(|place| model.slot(place));
+            place.map(|host| (host.host.name.clone(), slot.need.committed as u64))
+        };
+        model.vm_slots().filter_map(of).collect::<Vec<_>>()
+    });
+    for (host, need) in places.unwrap() {
+        *promised.entry(host).or_default() += need;
+    }
+    promised.values().all(|promised| *promised <= memory)
+}
+
+#[test]
+fn requests_side_by_side_never_share_what_one_alone_can_have() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let engines: Vec<Engine> = (0..3).map(|_| Engine::open(store.clone()).unwrap()).collect();
+    engines[0].put((0..6).map(|n| host(&format!("h{n}"), 64, 8192)).collect()).unwrap();
+    for n in 0..60 {
+        put(&engines[0], vm(&format!("v{n}"), 1, 1500));
+    }
+    let placed: usize = std::thread::scope(|scope| {
+        let run = |index: usize| {
+            let engine = &engines[index % 3];
+            (0..10)
+                .filter(|n| {
+                    let name = format!("v{}", index * 10 + n);
+                    engine.place(ask(&[&name], 1)).is_ok_and(|decision| decision.placed())
+                })
+                .count()
+        };
+        let threads: Vec<_> = (0..6).map(|index| scope.spawn(move || run(index))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    // Five of 1500 MB and their costs fit each host.
+    assert_eq!(placed, 30);
+    for engine in &engines {
+        assert!(nothing_is_overbooked(engine, 8192));
+        assert_eq!(engine.view(|model| model.pendings().len()).unwrap(), 30);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Place(usize, usize),
+    Confirm(usize, usize),
+    Release(usize, usize),
+    Stop(usize, usize),
+    Expire(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (engine, vm) = (0..2usize, 0..12usize);
+    prop_oneof![
+        4 => (engine.clone(), vm.clone()).prop_map(|(e, v)| Step::Place(e, v)),
+        2 => (engine.clone(), vm.clone()).prop_map(|(e, v)| Step::Confirm(e, v)),
+        1 => (engine.clone(), vm.clone()).prop_map(|(e, v)| Step::Release(e, v)),
+        1 => (engine, vm).prop_map(|(e, v)| Step::Stop(e, v)),
+        1 => (1..LEASE).prop_map(Step::Expire),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever two engines on a store do, nothing is promised twice, nothing leaks, and both see the same.
+    #[test]
+    fn no_sequence_overbooks_or_leaks(steps in prop::collection::vec(step(), 1..60)) {
+        let store: Arc<dyn Store> = Arc::new(Memory::default());
+        let engines = [Engine::open(store.clone()).unwrap(), Engine::open(store.clone()).unwrap()];
+        engines[0].put(vec![host("a", 16, 4096), host("b", 16, 4096)]).unwrap();
+        for n in 0..12 {
+            put(&engines[0], vm(&format!("v{n}"), 1, 900));
+        }
+        let mut now = 0;
+        for step in steps {
+            match step {
+                Step::Place(e, v) => { let _ = engines[e].place(ask(&[&format!("v{v}")], now)); }
+                Step::Confirm(e, v) => { let _ = engines[e].confirm(&format!("v{v}"), now); }
+                Step::Release(e, v) => { let _ = engines[e].release(&format!("v{v}")); }
+                Step::Stop(e, v) => {
+                    let _ = engines[e].release(&format!("v{v}"));
+                    put(&engines[e], vm(&format!("v{v}"), 1, 900));
+                }
+                Step::Expire(ms) => { now += ms; engines[0].expire(now).unwrap(); }
+            }
+            prop_assert!(nothing_is_overbooked(&engines[0], 4096));
+        }
+        let rows = engines[0].hosts(now).unwrap();
+        prop_assert_eq!(&rows, &engines[1].hosts(now).unwrap());
+        prop_assert_eq!(&rows, &Engine::open(store.clone()).unwrap().hosts(now).unwrap());
+        engines[1].expire(now + LEASE).unwrap();
+        prop_assert!(engines[0].view(|model| model.pendings().is_empty()).unwrap());
+    }
+}
+
+/// Two filters, one of which hangs, and a weight that leaves a host out.
+struct Plugin;
+impl External for Plugin {
+    fn units(&mut self) -> Vec<ExternalUnit> {
+        let unit = |name: &str, kind| ExternalUnit {
+            name: name.into(),
+            kind,
+            description: String::new(),
+            properties: "most=[0-9]+".into(),
+        };
+        vec![
+            unit("only_b", ExternalKind::Filter),
+            unit("broken", ExternalKind::Filter),
+            unit("names", ExternalKind::Score),
+        ]
+    }
+    fn snapshot(&mut self, _: Vec<HostView>, _: Vec<VmView>) -> Result<(), ExternalError> {
+        Ok(())
+    }
+    fn deltas(&mut self, _: Vec<Delta>) -> Result<(), ExternalError> {
+        Ok(())
+    }
+    fn filter(
+        &mut self,
+        units: &[String],
+        hosts: &[String],
+        _: &VmView,
+        _: &BTreeMap<String, String>,
+    ) -> Outcome<Vec<String>> {
+        let answer = |unit: &String| match unit.as_str() {
+            "only_b" => {
+                Ok(hosts.iter().filter(|host| *host != "a").cloned().chain(["nobody".into()]).collect())
+            }
+            _ => Err(ExternalError { unit: unit.clone(), what: "it hangs".into() }),
+        };
+        units.iter().map(|unit| (unit.clone(), answer(unit))).collect()
+    }
+    fn score(
+        &mut self,
+        units: &[(String, u32)],
+        _: &[String],
+        _: &VmView,
+        _: &BTreeMap<String, String>,
+    ) -> Outcome<Vec<(String, i64)>> {
+        units
+            .iter()
+            .map(|(unit, _)| (unit.clone(), Ok(vec![("c".to_string(), 1), ("b".to_string(), 9)])))
+            .collect()
+    }
+    fn balance(
+        &mut self,
+        _: &str,
+        _: &[String],
+        _: &BTreeMap<String, String>,
+    ) -> Result<Option<(String, Vec<String>)>, ExternalError> {
+        Ok(None)
+    }
+}
+
+#[test]
+fn plugins_that_fail_are_left_out_unless_required() {
+    let engine = engine(vec![host("a", 8, 8192), host("b", 4, 4096), host("c", 4, 4096)]);
+    engine.attach(Box::new(Plugin));
+    let text = |required: &str| {
+        format!(
+            "[policy.p]\nfilters = [\"Memory\", \"only_b\", \"broken\"]\n\
+            weights = {{ names = 1 }}\n{required}"
+        )
+    };
+    let set = |required: &str| {
+        let policies = ringway_place::policy::read("p", &text(required), &Plugin.units()).unwrap();
+        engine.put(policies.into_iter().map(Object::Policy).collect()).unwrap();
+    };
+    set("");
+    put(&engine, Vm { policy: Some("p".into()), ..vm("one", 1, 512) });
+    let decision = engine.place(ask(&["one"], 1)).unwrap();
+    assert_eq!(decision.choices[0].host.as_deref(), Some("c"));
+    assert_eq!(decision.choices[0].errors, ["broken: it hangs"]);
+    let explained = engine.explain(decision.id).unwrap();
+    assert_eq!((explained.note.as_str(), explained.decision), ("", decision));
+    set("required = [\"broken\"]");
+    let error = engine.place(ask(&["one"], 1)).unwrap_err().to_string();
+    assert_eq!(error, "the policy requires a unit that failed: broken: it hangs");
+}
