@@ -18,6 +18,7 @@ mod handler;
 mod notifier;
 mod registry;
 mod router;
+pub mod summary;
 mod task;
 mod timer;
 

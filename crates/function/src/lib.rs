@@ -5,3 +5,4 @@
 
 pub mod click;
 pub mod elements;
+pub mod file;

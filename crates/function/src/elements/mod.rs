@@ -1,5 +1,8 @@
 //! Elements that need an operating system, a file each.
 use ringway_click::Class;
 
+pub mod from_ip_summary_dump;
+pub mod to_ip_summary_dump;
+
 /// This crate's classes, by name.
-pub const CLASSES: &[&Class] = &[];
+pub const CLASSES: &[&Class] = &[&from_ip_summary_dump::CLASS, &to_ip_summary_dump::CLASS];

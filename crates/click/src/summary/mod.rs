@@ -1,0 +1,43 @@
+//! Click's IP summary dumps: packets as lines of chosen fields, or packed. The format is told in the
+//! documentation of Click's ToIPSummaryDump.
+//!
+//! A [`Reader`] takes lines or packed records and makes packets of them; a [`Writer`] makes records of
+//! packets. Nothing here does I/O.
+mod field;
+mod ip_options;
+mod make;
+mod names;
+mod parse;
+mod read;
+mod scan;
+mod tcp_options;
+mod view;
+mod write;
+
+pub use field::Field;
+pub use read::{Flow, Item, Make, Reader, RecordLength, record_length};
+pub use write::Writer;
+
+use core::fmt;
+
+/// The version that is written.
+pub const BANNER: &str = "!IPSummaryDump 1.3";
+
+/// Nanoseconds that may be negative, as dumps print times: with six digits if that is exact, else nine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time(pub i64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, size) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
+        let (seconds, rest) = (size / 1_000_000_000, size % 1_000_000_000);
+        if rest % 1000 == 0 {
+            write!(f, "{sign}{seconds}.{:06}", rest / 1000)
+        } else {
+            write!(f, "{sign}{seconds}.{rest:09}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Names of ICMP types and codes (RFC 792, RFC 1191, RFC 1256, RFC 1812) and of IP protocols.
+
+/// ICMP types.
+const TYPES: &[(&str, u8)] = &[
+    ("echo-reply", 0),
+    ("unreachable", 3),
+    ("sourcequench", 4),
+    ("redirect", 5),
+    ("echo", 8),
+    ("routeradvert", 9),
+    ("routersolicit", 10),
+    ("timeexceeded", 11),
+    ("parameterproblem", 12),
+    ("timestamp", 13),
+    ("timestamp-reply", 14),
+    ("inforeq", 15),
+    ("inforeq-reply", 16),
+    ("maskreq", 17),
+    ("maskreq-reply", 18),
+];
+
+/// ICMP codes, by type.
+const CODES: &[(u8, &str, u8)] = &[
+    (3, "net", 0),
+    (3, "host", 1),
+    (3, "protocol", 2),
+    (3, "port", 3),
+    (3, "needfrag", 4),
+    (3, "srcroutefail", 5),
+    (3, "netunknown", 6),
+    (3, "hostunknown", 7),
+    (3, "hostisolated", 8),
+    (3, "netprohibited", 9),
+    (3, "hostprohibited", 10),
+    (3, "nettos", 11),
+    (3, "hosttos", 12),
+    (3, "filterprohibited", 13),
+    (3, "hostprecedence", 14),
+    (3, "cutoff", 15),
+    (5, "net", 0),
+    (5, "host", 1),
+    (5, "nettos", 2),
+    (5, "hosttos", 3),
+    (11, "transit", 0),
+    (11, "reassembly", 1),
+    (12, "erroratptr", 0),
+    (12, "missingopt", 1),
+    (12, "length", 2),
+];
+
+/// IP protocols.
+const PROTOCOLS: &[(&str, u8)] = &[
+    ("I", 1),
+    ("T", 6),
+    ("U", 17),
+    ("icmp", 1),
+    ("igmp", 2),
+    ("ipip", 4),
+    ("tcp", 6),
+    ("udp", 17),
+    ("dccp", 33),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmp6", 58),
+    ("sctp", 132),
+    ("udplite", 136),
+];
+
+fn number(text: &str) -> Option<u8> {
+    ringway_click_lang::config::integer(text).and_then(|number| u8::try_from(number).ok())
+}
+
+/// The ICMP type that a name or number means.
+pub(super) fn icmp_type(text: &str) -> Option<u8> {
+    let named = TYPES.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
+    named.or_else(|| number(text))
+}
+
+/// The name of an ICMP type.
+pub(super) fn icmp_type_name(number: u8) -> Option<&'static str> {
+    TYPES.iter().find(|(_, own)| *own == number).map(|(name, _)| *name)
+}
+
+/// The code of an ICMP type that a name or number means.
+pub(super) fn icmp_code(icmp_type: Option<u8>, text: &str) -> Option<u8> {
+    let named = CODES.iter().find(|(own, name, _)| Some(*own) == icmp_type && *name == text);
+    named.map(|(.., number)| *number).or_else(|| number(text))
+}
+
+/// The name of a code of an ICMP type.
+pub(super) fn icmp_code_name(icmp_type: u8, code: u8) -> Option<&'static str> {
+    CODES.iter().find(|(own, _, number)| (*own, *number) == (icmp_type, code)).map(|(_, name, _)| *name)
+}
+
+/// The IP protocol that a name, a letter or a number means.
+pub(super) fn protocol(text: &str) -> Option<u8> {
+    let named = PROTOCOLS.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
+    named.or_else(|| number(text))
+}

@@ -1,0 +1,400 @@
+//! `FromIPSummaryDump(FILENAME, [keywords])`: makes packets of the records of an IP summary dump.
+//!
+//! Ports: one output, push or pull.
+//!
+//! Arguments:
+//! - `FILENAME`: the file; `-` is standard input.
+//! - `DATA`: the dump itself, instead of a file.
+//! - `STOP`: whether the driver is stopped at the end.
+//! - `ACTIVE`: whether packets are emitted; true by default.
+//! - `TIMING`: keeps the packets' distances in time.
+//! - `CHECKSUM`: sets checksums, and makes packets as long as they say.
+//! - `ZERO`: accepted for Click's sake; bytes the dump does not set are always 0.
+//! - `PROTO`: the IP protocol of packets that don't say; 6 by default.
+//! - `MULTIPACKET`: a record that stands for several packets gives several.
+//! - `SAMPLE`: the probability with which a packet is emitted; 1 by default.
+//! - `FIELDS`: fields of a dump that has no `!data` line. `CONTENTS`, `DEFAULT_FIELDS` and
+//!   `DEFAULT_CONTENTS` are old names of it.
+//! - `FLOWID`: `SRC SPORT DST DPORT [PROTO]` of packets that don't say. `DEFAULT_FLOWID` is an old name of
+//!   it.
+//! - `ALLOW_NONEXISTENT`: a file that is missing is no error.
+//!
+//! Handlers: `sampling_prob`, `encap`, `filesize`, `filepos` (read); `active` (read, write); `stop` (write).
+use crate::file::{Input, reason};
+use ringway_click::arg::{Args, Filename, Fixed, Raw};
+use ringway_click::summary::{Item, Reader, record_length};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Note, NoteKind, Packet,
+    PacketBurst, Search, Task, Timer,
+};
+use std::io::ErrorKind;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("FromIPSummaryDump", || Box::<FromIpSummaryDump>::default()).ports("0/1");
+
+const CERTAIN: u32 = 1 << 28;
+
+/// A packet that stands for several, of which some are still to come.
+struct Several {
+    packet: Packet,
+    left: u32,
+    /// Bytes of each.
+    length: u32,
+    step: u64,
+    end: u64,
+}
+
+/// Reads a dump.
+#[derive(Default)]
+pub struct FromIpSummaryDump {
+    path: String,
+    data: Option<Vec<u8>>,
+    stop: bool,
+    active: bool,
+    timing: bool,
+    multipacket: bool,
+    allow_nonexistent: bool,
+    sample: u32,
+    reader: Reader,
+    input: Option<Input>,
+    binary: bool,
+    line: Vec<u8>,
+    /// A line that was looked at and is still to be read.
+    again: bool,
+    /// A packet whose time has not come.
+    waiting: Option<Packet>,
+    several: Option<Several>,
+    /// What is added to packets' times to get the steady clock's.
+    offset: Option<i64>,
+    task: Option<Task>,
+    timer: Option<Timer>,
+    note: Option<Note>,
+}
+
+impl FromIpSummaryDump {
+    /// Says what a line was, if it is worth it. The packet, if it was one.
+    fn take(&mut self, item: Item, cx: &mut Context<'_>) -> Option<Packet> {
+        let place = |input: &Option<Input>, binary: bool| {
+            let (name, line) = input.as_ref().map_or(("", 0), |input| (input.name.as_str(), input.line));
+            format!("{name}:{}{line}", if binary { "record " } else { "" })
+        };
+        match item {
+            Item::Packet(packet) => return Some(packet),
+            Item::Binary => {
+                self.binary = true;
+                if let Some(input) = &mut self.input {
+                    input.line = 0;
+                }
+            }
+            Item::Warning(text) => {
+                cx.chatter(format_args!("{}: warning: {text}", place(&self.input, self.binary)));
+            }
+            Item::Error(text) => cx.chatter(format_args!("{}: {text}", place(&self.input, self.binary))),
+            Item::Nothing => {}
+        }
+        None
+    }
+
+    fn open(&mut self) -> std::io::Result<Input> {
+        match self.data.take() {
+            Some(data) => Ok(Input::text(data)),
+            None => Input::open(&self.path),
+        }
+    }
+
+    /// Reads the next line or record. Nothing at the end, or after an error that was said.
+    fn read_item(&mut self, cx: &mut Context<'_>) -> Option<Item> {
+        let input = self.input.as_mut()?;
+        let make = &mut |length| cx.make_packet(HEADROOM, length, 0);
+        if !self.binary {
+            if !core::mem::take(&mut self.again) && !input.read_line(&mut self.line).ok()? {
+                return None;
+            }
+            let line = String::from_utf8_lossy(&self.line);
+            return Some(self.reader.line(&line, make));
+        }
+        if !input.read_bytes(4, &mut self.line).ok()? {
+            return None;
+        }
+        input.line += 1;
+        let length = match record_length(*self.line.first_chunk()?) {
+            Ok(length) => length,
+            Err(text) => {
+                cx.chatter(format_args!("{}:record {}: {text}", input.name, input.line));
+                return None;
+            }
+        };
+        if !input.read_bytes(length.bytes, &mut self.line).ok()? {
+            return None;
+        }
+        if length.text {
+            let line = String::from_utf8_lossy(&self.line);
+            return Some(self.reader.line(line.trim_end_matches(['\0', '\n']), make));
+        }
+        Some(self.reader.record(&self.line, make))
+    }
+
+    fn read_packet(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        loop {
+            let Some(item) = self.read_item(cx) else {
+                self.input = None;
+                return None;
+            };
+            if let Some(packet) = self.take(item, cx) {
+                return Some(packet);
+            }
+        }
+    }
+
+    /// The next packet, whose time may not have come.
+    fn following(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        if let Some(packet) = self.waiting.take().or_else(|| self.one_of_several()) {
+            return Some(packet);
+        }
+        let packet = self.read_packet(cx)?;
+        let extra = packet.notes().u32(Annotations::EXTRA_PACKETS);
+        if !self.multipacket || extra == 0 {
+            return Some(packet);
+        }
+        self.several = Some(Several::new(packet, extra.saturating_add(1)));
+        self.one_of_several()
+    }
+
+    fn one_of_several(&mut self) -> Option<Packet> {
+        let several = self.several.as_mut()?;
+        let packet = several.take();
+        if several.left == 0 {
+            self.several = None;
+        }
+        Some(packet)
+    }
+
+    /// Keeps a packet whose time has not come. Whether it may go.
+    fn is_due(&mut self, time: u64, cx: &mut Context<'_>) -> bool {
+        let (now, time) = (cx.steady() as i64, time as i64);
+        let offset = *self.offset.get_or_insert(now.wrapping_sub(time));
+        let due = time.wrapping_add(offset);
+        if now >= due {
+            return true;
+        }
+        if let Some(timer) = self.timer {
+            cx.set_timer(timer, due as u64);
+        }
+        if let Some(note) = self.note {
+            cx.sleep(note);
+        }
+        false
+    }
+
+    /// The next packet to emit. Nothing if its time has not come or there is none; at the end the driver is
+    /// stopped.
+    fn next_packet(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        loop {
+            let Some(packet) = self.following(cx) else {
+                if std::mem::take(&mut self.stop) {
+                    cx.stop();
+                }
+                return None;
+            };
+            if self.timing && !self.is_due(packet.notes().timestamp, cx) {
+                self.waiting = Some(packet);
+                return None;
+            }
+            if self.sample >= CERTAIN || cx.random() & (CERTAIN - 1) < self.sample {
+                return Some(packet);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.input.is_none() && self.waiting.is_none() && self.several.is_none()
+    }
+
+    fn set_active(&mut self, active: bool, cx: &mut Context<'_>) {
+        self.active = active;
+        match (self.task, self.note) {
+            (Some(task), _) if active => cx.reschedule(task),
+            (_, Some(note)) if active => cx.wake(note),
+            (_, Some(note)) => cx.sleep(note),
+            _ => {}
+        }
+    }
+}
+
+impl Several {
+    fn new(packet: Packet, count: u32) -> Self {
+        let mut packet = packet;
+        let notes = packet.notes();
+        let total = packet.len() as u64 + u64::from(notes.u32(Annotations::EXTRA_LENGTH));
+        let length = (total / u64::from(count)).max(packet.len() as u64);
+        let (first, end) = (notes.u64(Annotations::FIRST_TIMESTAMP), notes.timestamp);
+        let step = if first > 0 { end.saturating_sub(first) / u64::from(count - 1).max(1) } else { 0 };
+        if first > 0 {
+            packet.notes_mut().timestamp = first;
+        }
+        packet.notes_mut().set_u32(Annotations::EXTRA_PACKETS, 0);
+        Self { packet, left: count, length: length as u32, step, end }
+    }
+
+    fn take(&mut self) -> Packet {
+        let mut packet = self.packet.clone();
+        self.left -= 1;
+        if self.left == 0 {
+            packet.notes_mut().timestamp = self.end;
+        }
+        let time = self.packet.notes().timestamp.saturating_add(self.step);
+        self.packet.notes_mut().timestamp = time;
+        let extra = self.length.saturating_sub(packet.len() as u32);
+        packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, extra);
+        let length = (self.length.min(0xffff) as u16).to_be_bytes();
+        if let Some(place) = packet.network_data_mut().and_then(|ip| ip.get_mut(2..4)) {
+            place.copy_from_slice(&length);
+        }
+        packet
+    }
+}
+
+impl Element for FromIpSummaryDump {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut path, mut fields, mut flow) = (Filename::default(), Raw::default(), Raw::default());
+        let (mut zero, mut sample) = (true, Fixed::<28>(CERTAIN));
+        self.active = true;
+        args.read_p("FILENAME", &mut path);
+        args.read("STOP", &mut self.stop);
+        args.read("ACTIVE", &mut self.active);
+        args.read("ZERO", &mut zero);
+        args.read("TIMING", &mut self.timing);
+        args.read("CHECKSUM", &mut self.reader.checksums);
+        args.read("SAMPLE", &mut sample);
+        args.read("PROTO", &mut self.reader.protocol);
+        args.read("MULTIPACKET", &mut self.multipacket);
+        for name in ["DEFAULT_CONTENTS", "DEFAULT_FIELDS", "CONTENTS", "FIELDS"] {
+            args.read(name, &mut fields);
+        }
+        args.read("DEFAULT_FLOWID", &mut flow);
+        args.read("FLOWID", &mut flow);
+        args.read("ALLOW_NONEXISTENT", &mut self.allow_nonexistent);
+        args.read("DATA", &mut self.data);
+        args.complete()?;
+        self.sample = sample.0.min(CERTAIN);
+        match sample.0 {
+            0 => cx.warning("SAMPLE probability is 0; emitting no packets"),
+            CERTAIN.. if sample.0 > CERTAIN => cx.warning("SAMPLE probability reduced to 1"),
+            _ => {}
+        }
+        let chosen = (!fields.0.is_empty()).then(|| self.reader.set_fields(&fields.0));
+        let given = (!flow.0.is_empty()).then(|| self.reader.set_flow(&flow.0));
+        for item in chosen.into_iter().chain(given) {
+            match item {
+                Item::Error(text) => return Err(cx.error(text)),
+                Item::Warning(text) => cx.warning(text),
+                _ => {}
+            }
+        }
+        self.path = path.0;
+        match (&self.data, self.path.is_empty()) {
+            (Some(_), false) => Err(cx.error("FILENAME and DATA conflict")),
+            (None, true) => Err(cx.error("FILENAME: required argument missing")),
+            _ => {
+                self.note = Some(cx.new_note(NoteKind::Empty, Search::Stop));
+                Ok(())
+            }
+        }
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if cx.output_is_push(0) {
+            self.task = Some(cx.new_task(self.active));
+        }
+        self.timer = Some(cx.new_timer());
+        let mut input = match self.open() {
+            Ok(input) => input,
+            Err(error) if self.allow_nonexistent && error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(cx.error(format!("{}: {}", self.path, reason(&error)))),
+        };
+        let read = input.read_line(&mut self.line);
+        let read = read.map_err(|error| cx.error(format!("{}: {}", input.name, reason(&error))))?;
+        if !read && !self.allow_nonexistent {
+            return Err(cx.error(format!("{}: empty file", input.name)));
+        }
+        let (only, item) = self.reader.first_line(&String::from_utf8_lossy(&self.line));
+        self.again = read && !only;
+        if let Item::Warning(text) = item
+            && read
+        {
+            cx.warning(format!("{}:1: {text}", input.name));
+        }
+        self.input = Some(input);
+        Ok(())
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        if !self.active {
+            return false;
+        }
+        for _ in 0..cx.burst() {
+            let Some(packet) = self.next_packet(cx) else { return false };
+            cx.push(0, packet);
+        }
+        cx.reschedule(task);
+        true
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if self.active {
+            self.set_active(true, cx);
+        }
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if !self.active {
+            return;
+        }
+        for _ in 0..max {
+            let Some(packet) = self.next_packet(cx) else { break };
+            burst.push(packet);
+        }
+        if self.is_over()
+            && burst.is_empty()
+            && let Some(note) = self.note
+        {
+            cx.sleep(note);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        vec![
+            Handler::read("sampling_prob"),
+            Handler::both("active").checkbox(),
+            Handler::read("encap"),
+            Handler::write("stop").button(),
+            Handler::read("filesize"),
+            Handler::read("filepos"),
+        ]
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "sampling_prob" => (f64::from(self.sample) / f64::from(CERTAIN)).to_string(),
+            "active" => self.active.to_string(),
+            "encap" => "IP".to_string(),
+            "filesize" => {
+                let size = self.input.as_ref().and_then(|input| input.size);
+                size.map_or("-".to_string(), |size| size.to_string())
+            }
+            _ => self.input.as_ref().map_or(0, |input| input.position).to_string(),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if name == "stop" {
+            self.set_active(false, cx);
+            cx.stop();
+            return Ok(());
+        }
+        let active = cx.parse(value).map_err(|_| HandlerError::failed("type mismatch"))?;
+        self.set_active(active, cx);
+        Ok(())
+    }
+}
