@@ -112,6 +112,13 @@ class Down(Balancer):
         host = max(hosts, key=lambda host: host.cpu_load)
         return Migrate(host.vms[0], [other for other in hosts if other is not host]) if host.vms else None
 
+class Odd(Filter):
+    def do_filter(self, hosts, vm, args):
+        if int(self.now.timestamp()) == 7200:
+            self.random.shuffle(order := list(hosts))
+            return order[:1]
+        return hosts
+
 class Dies(Filter):
     def do_filter(self, hosts, vm, args):
         os._exit(9)
@@ -141,6 +148,14 @@ fn python_units_judge_and_fail_alone() {
     assert_eq!(filter(&mut plugins, "Few", &all, &[]), Ok(names(&["c"])));
     assert_eq!(filter(&mut plugins, "Few", &["b", "a"], &[("most", "2")]), Ok(names(&["b"])));
     assert_eq!(filter(&mut plugins, "Printed", &all, &[]), Ok(names(&["b", "c"])));
+    let mut odd = |now, seed| {
+        plugins.at(now, seed);
+        filter(&mut plugins, "Odd", &all, &[]).expect("hosts")
+    };
+    assert_eq!(odd(0, 1).len(), 3);
+    let chosen: Vec<_> = (0..20).map(|seed| odd(7_200_000, seed)).collect();
+    assert_eq!(chosen, (0..20).map(|seed| odd(7_200_000, seed)).collect::<Vec<_>>());
+    assert!(chosen.iter().any(|hosts| *hosts != chosen[0]), "another seed, another host");
     let asked = names(&["Hangs", "Dies", "Few", "Nobody"]);
     let outcome = plugins.filter(&asked, &names(&all), &vm("new", None), &BTreeMap::new());
     let what = |unit: &str| outcome[unit].clone().expect_err("a failure").what;
@@ -193,6 +208,27 @@ fn files_are_taken_over_when_they_change() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(filter(&mut plugins, "More", &["a"], &[]), Ok(Vec::new()));
+}
+
+#[test]
+fn a_host_that_is_killed_comes_back() {
+    let text = "import os\nclass Parent:\n  def do_filter(self, *_): raise ValueError(os.getppid())\n";
+    let folder = Plugin::new("killed", &[("units.py", UNITS), ("parent.py", text)]);
+    let mut plugins = told(folder.start());
+    let said = filter(&mut plugins, "Parent", &["a"], &[]).expect_err("its parent's number");
+    let number = said.strip_prefix("exception: ValueError: ").and_then(|said| said.split(' ').next());
+    let number = number.and_then(|text| text.parse().ok()).expect(&said);
+    let pid = rustix::process::Pid::from_raw(number).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is there");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let mut failures = 0;
+    while filter(&mut plugins, "Few", &["a", "b", "c"], &[]) != Ok(names(&["c"])) {
+        assert!(std::time::Instant::now() < until, "it does not come back");
+        assert!(plugins.units().iter().any(|unit| unit.name == "Few"), "its units stay known");
+        failures += 1;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(failures > 0, "whoever was killed answered");
 }
 
 #[test]

@@ -82,11 +82,10 @@ def _pairs(text: str) -> list[tuple[str, float]] | None:
     value = _literal(text)
     if not isinstance(value, (list, tuple)):
         return None
-    for pair in value:
-        if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not isinstance(pair[0], str):
-            return None
-        if isinstance(pair[1], bool) or not isinstance(pair[1], (int, float)):
-            return None
+    if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value):
+        return None
+    if any(type(id) is not str or type(number) not in (int, float) for id, number in value):
+        return None
     return [(id, number) for id, number in value]
 
 

@@ -54,7 +54,9 @@ def serve(
         request = json.loads(line)
         match request["op"]:
             case "snapshot":
-                kept.snapshot(request)
+                if kept.snapshot(request):
+                    # Thousands of objects that stay: not to be looked through again and again for garbage.
+                    gc.freeze()
             case "delta":
                 kept.delta(request)
             case _:
@@ -88,6 +90,7 @@ def _begin(
 ) -> None:
     # What was there before the fork is never collected; so its pages stay shared.
     gc.freeze()
+    gc.set_threshold(50_000)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -34,6 +34,8 @@ pub struct Plugins {
     options: Options,
     sources: Vec<Source>,
     picture: Picture,
+    /// The time in milliseconds since 1970, and the seed, if they were told.
+    at: Option<(u64, u64)>,
 }
 
 /// What is wrong with a source of units.
@@ -68,7 +70,7 @@ impl Plugins {
     pub fn start(options: Options) -> Plugins {
         let folders = options.folders.iter().cloned().map(Source::folder);
         let sources = folders.chain(options.services.iter().cloned().map(Source::service)).collect();
-        let mut plugins = Plugins { options, sources, picture: Picture::default() };
+        let mut plugins = Plugins { options, sources, picture: Picture::default(), at: None };
         plugins.units();
         plugins
     }
@@ -140,6 +142,7 @@ impl Plugins {
 /// What is asked of several units.
 struct Question<'q> {
     kind: ExternalKind,
+    at: Option<(u64, u64)>,
     mask: Vec<u8>,
     vm: Option<&'q VmView>,
     properties: &'q BTreeMap<String, String>,
@@ -161,6 +164,10 @@ impl Question<'_> {
         if let Some(vm) = self.vm {
             body.insert("vm".into(), picture.vm(vm));
         }
+        if let Some((now, seed)) = self.at {
+            body.insert("now".into(), json!(now as f64 / 1000.0));
+            body.insert("seed".into(), json!(seed));
+        }
         match hosts {
             Some(hosts) => body.insert("inventory".into(), json!(hosts)),
             None => body.insert("revision".into(), json!(picture.revision)),
@@ -180,6 +187,10 @@ impl External for Plugins {
             units.extend(fresh.cloned());
         }
         units
+    }
+
+    fn at(&mut self, now: u64, seed: u64) {
+        self.at = Some((now, seed));
     }
 
     fn snapshot(&mut self, hosts: Vec<HostView>, vms: Vec<VmView>) -> Result<(), ExternalError> {
@@ -208,7 +219,7 @@ impl External for Plugins {
         properties: &BTreeMap<String, String>,
     ) -> Outcome<Vec<String>> {
         let mask = self.picture.mask(hosts);
-        let question = Question { kind: ExternalKind::Filter, mask, vm: Some(vm), properties };
+        let question = Question { kind: ExternalKind::Filter, at: self.at, mask, vm: Some(vm), properties };
         let names: Vec<&str> = units.iter().map(String::as_str).collect();
         let answers = self.ask::<Accepted>(&question, &names);
         let kept = |unit: &str, Accepted { hosts }: Accepted| {
@@ -235,7 +246,7 @@ impl External for Plugins {
         properties: &BTreeMap<String, String>,
     ) -> Outcome<Vec<(String, i64)>> {
         let mask = self.picture.mask(hosts);
-        let question = Question { kind: ExternalKind::Score, mask, vm: Some(vm), properties };
+        let question = Question { kind: ExternalKind::Score, at: self.at, mask, vm: Some(vm), properties };
         let names: Vec<&str> = units.iter().map(|(unit, _)| unit.as_str()).collect();
         let answers = self.ask::<Scores>(&question, &names);
         let slots: Vec<usize> =
@@ -260,7 +271,7 @@ impl External for Plugins {
         properties: &BTreeMap<String, String>,
     ) -> Result<Option<(String, Vec<String>)>, ExternalError> {
         let mask = self.picture.mask(hosts);
-        let question = Question { kind: ExternalKind::Balance, mask, vm: None, properties };
+        let question = Question { kind: ExternalKind::Balance, at: self.at, mask, vm: None, properties };
         let answer = self.ask::<Action>(&question, &[unit]).remove(unit);
         let action = answer.unwrap_or_else(|| Err(error(unit, "it gave no answer")))?;
         let wrong = |what: &str| error(unit, &format!("result: {what}"));

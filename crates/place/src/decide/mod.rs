@@ -118,6 +118,7 @@ fn run(
     if ask.vms.is_empty() {
         return Err(DecideError::Nothing);
     }
+    outside.at(ask.now, ask.seed);
     let before: Vec<Option<Pending>> = ask.vms.iter().map(|vm| model.pendings().get(vm).cloned()).collect();
     // Old reservations of the same VMs are not in their own way.
     for (vm, pending) in ask.vms.iter().zip(&before) {

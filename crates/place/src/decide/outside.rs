@@ -33,6 +33,13 @@ pub enum Outside<'e> {
 }
 
 impl Outside<'_> {
+    /// Tells units the time of a decision, and the seed.
+    pub(super) fn at(&mut self, now: u64, seed: u64) {
+        if let Outside::Ask(external, _) = self {
+            external.at(now, seed);
+        }
+    }
+
     pub(super) fn filter(
         &mut self,
         units: &[String],

@@ -87,6 +87,12 @@ pub trait External: Send {
     /// The units there are now. It is cheap: asked before every use.
     fn units(&mut self) -> Vec<ExternalUnit>;
 
+    /// The time of the calls that follow, in milliseconds since 1970, and the seed of what they leave to chance. Before
+    /// it was told, both are its own.
+    fn at(&mut self, now: u64, seed: u64) {
+        let _ = (now, seed);
+    }
+
     /// Everything there is, instead of all that was said before.
     fn snapshot(&mut self, hosts: Vec<HostView>, vms: Vec<VmView>) -> Result<(), ExternalError>;
 

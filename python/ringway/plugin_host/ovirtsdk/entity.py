@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Mapping
 
 from ringway.placement.model import Host, Vm
@@ -56,6 +57,27 @@ def _statistic(name: str, unit: str, datum: float) -> Entity:
     return Entity(id=name, name=name, unit=unit, type_="GAUGE", values=values)
 
 
+class _Summary(Entity):
+    """What plugins ask most: made once a host, so nothing of it can be set."""
+
+    _host: Host
+
+    def __init__(self, host: Host) -> None:
+        self.__dict__["_host"] = host
+
+    @property
+    def active(self) -> int:
+        return self._host.vms_active
+
+    @property
+    def migrating(self) -> int:
+        return self._host.vms_migrating
+
+    @property
+    def total(self) -> int:
+        return self._host.vms_total
+
+
 class HostEntity(Entity):
     """A host as `/api/hosts` shows it."""
 
@@ -107,10 +129,9 @@ class HostEntity(Entity):
         left = host.memory - host.memory_committed - host.memory_pending
         return (host.max_scheduling_memory or max(left, 0)) * _MIB
 
-    @property
+    @cached_property
     def summary(self) -> Entity:
-        host = self._host
-        return Entity(active=host.vms_active, migrating=host.vms_migrating, total=host.vms_total)
+        return _Summary(self._host)
 
     @property
     def os(self) -> Entity:
