@@ -93,7 +93,7 @@ fn routed(length: Length) -> Frames {
     })
 }
 
-/// The standard router of Click's first paper (Kohler et al., TOCS 2000), its ARP queriers replaced by fixed addresses.
+/// The standard router of Click's first paper (Kohler et al., TOCS 2000), with fixed addresses instead of ARP.
 fn router(source: &str, sink: &str) -> String {
     let mut text = String::from("out :: Null -> ");
     let _ = writeln!(text, "{sink}; bad :: Discard;");
@@ -109,8 +109,9 @@ fn router(source: &str, sink: &str) -> String {
         let own = format!("10.1.{port}.1");
         let _ = writeln!(
             text,
-            "rt[{port}] -> DropBroadcasts -> tee{port} :: PaintTee({port}) -> options{port} :: IPGWOptions({own}) \
-             -> FixIPSrc({own}) -> ttl{port} :: DecIPTTL -> fragment{port} :: IPFragmenter(1500) \
+            "rt[{port}] -> DropBroadcasts -> tee{port} :: PaintTee({port}) \
+             -> options{port} :: IPGWOptions({own}) -> FixIPSrc({own}) \
+             -> ttl{port} :: DecIPTTL -> fragment{port} :: IPFragmenter(1500) \
              -> EtherEncap(0x0800, 02:00:00:00:01:0{port}, 02:00:00:00:02:0{port}) -> out; \
              tee{port}[1] -> bad; options{port}[1] -> bad; ttl{port}[1] -> bad; fragment{port}[1] -> bad;"
         );
@@ -152,8 +153,8 @@ fn translated(length: Length) -> Frames {
 
 fn nat(source: &str, sink: &str) -> String {
     format!(
-        "{source} -> Strip(14) -> CheckIPHeader -> nat :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, drop, \
-         MAPPING_CAPACITY 4000000, TCP_TIMEOUT 3600, TCP_NODATA_TIMEOUT 3600); \
+        "{source} -> Strip(14) -> CheckIPHeader -> nat :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, \
+         drop, MAPPING_CAPACITY 4000000, TCP_TIMEOUT 3600, TCP_NODATA_TIMEOUT 3600); \
          nat[0] -> Unstrip(14) -> {sink}; nat[1] -> Discard; Idle -> [1]nat;"
     )
 }
