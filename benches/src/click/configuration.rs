@@ -93,7 +93,7 @@ fn routed(length: Length) -> Frames {
     })
 }
 
-/// The standard router of Click's first paper (Kohler et al., TOCS 2000), with fixed addresses instead of ARP.
+/// Click's own router (Kohler et al., TOCS 2000), with fixed addresses instead of ARP.
 fn router(source: &str, sink: &str) -> String {
     let mut text = String::from("out :: Null -> ");
     let _ = writeln!(text, "{sink}; bad :: Discard;");
