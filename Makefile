@@ -6,7 +6,7 @@ SETUP := ./scripts/setup.sh
 export GUEST ?= uml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo test bench bench-click bench-place soak fuzz build check fmt deny clean
+.PHONY: help setup demo test bench bench-click bench-iommu bench-place soak fuzz build check fmt deny clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ bench-click: setup ## measure Click configurations; FASTCLICK=program or CLICK=p
 
 bench-place: setup ## measure placement; writes target/bench/place.json
 	@$(CARGO) run --release -p ringway-bench --bin ringway-bench-place -- $(KEYS)
+
+bench-iommu: setup ## measure what a guest's IOMMU costs; writes target/bench/iommu.json
+	@./scripts/bench.sh --subject iommu $(KEYS)
 
 soak: setup ## the long tests: many kills, full matrices, licences and advisories of dependencies
 	@./scripts/soak.sh

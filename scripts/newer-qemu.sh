@@ -8,7 +8,8 @@ root=${XDG_CACHE_HOME:-$HOME/.cache}/ringway/qemu-$suite
 program=$root/qemu-system-x86_64
 if [ -x "$program" ]; then echo "$program"; exit 0; fi
 command -v apt-get >/dev/null || { echo "newer-qemu: this system has no apt" >&2; exit 1; }
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' | grep -v security | head -n 1)
+repositories=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian')
+mirror=$(grep -v security <<<"$repositories" | head -n 1)
 [ -n "$mirror" ] || { echo "newer-qemu: apt here knows no mirror of Debian" >&2; exit 1; }
 
 # A package system of its own, in which nothing is installed yet.
@@ -18,7 +19,8 @@ mkdir -p "$new"/{files,apt/{lists,archives}/partial,apt/etc/{apt.conf.d,preferen
 : >"$new/apt/status"
 echo "deb $mirror $suite main" >"$new/apt/etc/sources.list"
 options=(
-  -o Dir::Etc="$new/apt/etc" -o Dir::Etc::trusted=/etc/apt/trusted.gpg -o Dir::Etc::trustedparts=/etc/apt/trusted.gpg.d
+  -o Dir::Etc="$new/apt/etc" -o Dir::Etc::trusted=/etc/apt/trusted.gpg
+  -o Dir::Etc::trustedparts=/etc/apt/trusted.gpg.d
   -o Dir::State="$new/apt" -o Dir::State::status="$new/apt/status" -o Dir::Cache="$new/apt"
   -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false -o Debug::NoLocking=true
 )

@@ -2,6 +2,7 @@
 
 mod fanout;
 mod guest;
+mod iommu;
 mod latency;
 mod notify;
 mod pipe;
@@ -44,8 +45,26 @@ pub struct Subject {
 }
 
 /// All there is to measure.
-pub const SUBJECTS: &[Subject] =
-    &[Subject { name: "fabric", groups: FABRIC }, Subject { name: "click", groups: crate::click::GROUPS }];
+pub const SUBJECTS: &[Subject] = &[
+    Subject { name: "fabric", groups: FABRIC },
+    Subject { name: "click", groups: crate::click::GROUPS },
+    Subject { name: "iommu", groups: IOMMU },
+];
+
+const IOMMU: &[Group] = &[Group {
+    name: "iommu",
+    keys: &[
+        ("static.2m", "two lean guests behind an IOMMU that maps pages of 2 MB; the same without one"),
+        ("static.1g", "the same with pages of 1 GB"),
+        ("static.4k", "the same with pages of 4 KB that don't touch"),
+        ("stale", "the same, and 2048 pages that are never used again; without those"),
+        ("micro.lookup", "a look-up, by how many pages are mapped"),
+    ],
+    setup: 30.0,
+    huge_pages: HUGE,
+    run: iommu::run,
+    ..QUIET
+}];
 
 const FABRIC: &[Group] = &[
     Group {

@@ -8,7 +8,7 @@ use crate::peer::testpmd::{self, Testpmd};
 use crate::plan::Plan;
 use crate::rig::fabric::{Rig, vhost_user};
 use crate::rig::front::{self, Connection};
-use crate::rig::guest::{Addresses, Guest, Pair, Shape, Wires};
+use crate::rig::guest::{Addresses, Guest, Iommu, Pair, Shape, Wires};
 use crate::rig::memory::GuestMemory;
 use crate::rig::{LOAD, Pinned, WORKER, returner, two_cores};
 use crate::run::Output;
@@ -25,10 +25,10 @@ const SLICE: Duration = Duration::from_millis(100);
 
 /// The keys, with what each shapes.
 const SHAPES: [(&str, Shape); 4] = [
-    ("vhost.split.64", Shape { packed: false, ring: RING, frame: 64 }),
-    ("vhost.packed.64", Shape { packed: true, ring: RING, frame: 64 }),
-    ("vhost.split.1500", Shape { packed: false, ring: RING, frame: 1500 }),
-    ("vhost.packed.1500", Shape { packed: true, ring: RING, frame: 1500 }),
+    ("vhost.split.64", Shape { packed: false, ring: RING, frame: 64, iommu: Iommu::Off }),
+    ("vhost.packed.64", Shape { packed: true, ring: RING, frame: 64, iommu: Iommu::Off }),
+    ("vhost.split.1500", Shape { packed: false, ring: RING, frame: 1500, iommu: Iommu::Off }),
+    ("vhost.packed.1500", Shape { packed: true, ring: RING, frame: 1500, iommu: Iommu::Off }),
 ];
 
 /// Runs the keys that are wanted.
@@ -43,13 +43,15 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 }
 
 /// The memory of two guests.
-type Memories = [(GuestMemory, Addresses); 2];
+pub type Memories = [(GuestMemory, Addresses); 2];
 
-fn memories(shape: &Shape) -> Result<Memories, Failure> {
+/// Memory for two guests.
+pub fn memories(shape: &Shape) -> Result<Memories, Failure> {
     Ok([Addresses::new(shape)?, Addresses::new(shape)?])
 }
 
-fn pair<'m>(memories: &'m Memories, shape: &Shape) -> Result<Pair<'m>, Failure> {
+/// Two guests in that memory.
+pub fn pair<'m>(memories: &'m Memories, shape: &Shape) -> Result<Pair<'m>, Failure> {
     let guest = |index: usize, own, other| {
         let (memory, addresses) = &memories[index];
         Guest::new(memory.memory(), addresses, shape, own, other)
@@ -157,7 +159,7 @@ fn measure(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
 }
 
 /// Frames both ways until the switch knows both addresses.
-fn learn(pair: &mut Pair<'_>, rig: &Rig) -> Result<(), Failure> {
+pub fn learn(pair: &mut Pair<'_>, rig: &Rig) -> Result<(), Failure> {
     let begin = Instant::now();
     while rig.fabric.table(crate::rig::fabric::SWITCH)?.len() < 2 {
         pair.run(Duration::from_millis(10))?;

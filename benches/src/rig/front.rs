@@ -1,17 +1,21 @@
 //! The front-end's end of a vhost-user socket.
 
 use crate::Failure;
-use crate::rig::guest::{Addresses, Shape, Wires};
+use crate::rig::guest::{Addresses, Iommu, Shape, Wires};
 use crate::rig::memory::{GUEST, GuestMemory, USER};
 use ringway_host::{receive_with, send_with};
 use ringway_vhost_user::feature::{protocol, virtio};
-use ringway_vhost_user::{Frontend, Packet, Transport, Vring, VringAddr};
+use ringway_vhost_user::{Frontend, Iotlb, Packet, Request, Transport, Vring, VringAddr};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 /// A blocking socket.
 pub struct Stream(UnixStream);
+
+/// Updates sent before their acknowledgements are read.
+const TOGETHER: usize = 64;
+const PAGE: u64 = 4096;
 
 impl Transport for Stream {
     fn send(&mut self, packet: Packet) -> io::Result<()> {
@@ -37,14 +41,19 @@ pub fn connect(
     shape: &Shape,
 ) -> Result<Connection, Failure> {
     let packed = if shape.packed { virtio::RING_PACKED } else { 0 };
-    let features = virtio::VERSION_1 | virtio::NET_MRG_RXBUF | packed;
-    let mut connection = Frontend::negotiate(Stream(socket), features, protocol::REPLY_ACK)?;
+    let is_translated = shape.iommu != Iommu::Off;
+    let platform = if is_translated { virtio::ACCESS_PLATFORM } else { 0 };
+    let features = virtio::VERSION_1 | virtio::NET_MRG_RXBUF | packed | platform;
+    let agreed = protocol::REPLY_ACK | if is_translated { protocol::BACKEND_REQ } else { 0 };
+    let mut connection = Frontend::negotiate(Stream(socket), features, agreed)?;
     let lacking = features & !connection.features();
     if lacking != 0 {
         return Err(format!("the back-end lacks features {lacking:#x}").into());
     }
     connection.set_memory(vec![memory.shared()?])?;
-    let user = |address: u64| address - GUEST + USER;
+    grant(&mut connection, memory, shape)?;
+    // Rings lie together, at addresses of their own.
+    let user = |address: u64| address - GUEST + if is_translated { RINGS } else { USER };
     for (index, ring) in addresses.rings.iter().enumerate() {
         let addresses = VringAddr {
             index: index as u32,
@@ -62,4 +71,40 @@ pub fn connect(
         connection.start(Vring { size, addresses, base, kick: Some(kick), call: Some(call) })?;
     }
     Ok(connection)
+}
+
+/// Where the device finds the memory once more, in one piece, for the rings.
+const RINGS: u64 = 0x100_0000_0000;
+
+/// Tells the back-end all that the guest's IOMMU maps, page by page, before it asks.
+fn grant(connection: &mut Connection, memory: &GuestMemory, shape: &Shape) -> Result<(), Failure> {
+    let page = match shape.iommu {
+        Iommu::Off => return Ok(()),
+        Iommu::Pages(page) => page.min(memory.size()),
+        Iommu::Fragments => PAGE,
+    };
+    let update =
+        |iova, offset, size| Iotlb { iova, size, user: USER + offset, permissions: 3, kind: Iotlb::UPDATE };
+    let pages = (0..memory.size() / page).map(|number| number * page);
+    let pages = pages.map(|offset| update(shape.iommu.address(GUEST + offset), offset, page));
+    let updates: Vec<Iotlb> = pages.chain([update(RINGS, 0, memory.size())]).collect();
+    for some in updates.chunks(TOGETHER) {
+        connection.set_all(some.iter().map(|update| Request::IotlbMsg(*update)).collect())?;
+    }
+    Ok(())
+}
+
+/// Tells the back-end of `count` pages that nobody will use.
+pub fn leave_stale(connection: &mut Connection, count: u64) -> Result<(), Failure> {
+    let stale = |number: u64| Iotlb {
+        iova: 0x200_0000_0000 + number * 2 * PAGE,
+        size: PAGE,
+        user: USER + number % 512 * PAGE,
+        permissions: 3,
+        kind: Iotlb::UPDATE,
+    };
+    for some in (0..count).collect::<Vec<_>>().chunks(TOGETHER) {
+        connection.set_all(some.iter().map(|number| Request::IotlbMsg(stale(*number))).collect())?;
+    }
+    Ok(())
 }

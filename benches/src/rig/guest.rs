@@ -33,6 +33,30 @@ pub struct Shape {
     pub ring: u16,
     /// Bytes of a frame.
     pub frame: u32,
+    /// The IOMMU that the guest is behind.
+    pub iommu: Iommu,
+}
+
+/// How a guest's IOMMU maps its memory; all of it, for as long as it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Iommu {
+    /// There is none.
+    Off,
+    /// In pages of so many bytes, one after the other in both address spaces.
+    Pages(u64),
+    /// In pages of 4 KB with a gap behind each, so that no two are one.
+    Fragments,
+}
+
+impl Iommu {
+    /// Where the device finds a guest-physical address.
+    #[inline]
+    pub fn address(self, guest: u64) -> u64 {
+        match self {
+            Iommu::Off | Iommu::Pages(_) => guest,
+            Iommu::Fragments => guest >> 12 << 13 | guest & 0xfff,
+        }
+    }
 }
 
 impl Shape {
@@ -97,6 +121,7 @@ struct Direction<'m> {
     buffers: u64,
     len: u32,
     write: bool,
+    iommu: Iommu,
     /// Buffer of each id.
     of: Vec<u16>,
     /// Buffers that are the driver's.
@@ -107,6 +132,7 @@ impl Direction<'_> {
     #[inline]
     fn add(&mut self, buffer: u16) -> Result<(), Failure> {
         let address = self.buffers + u64::from(buffer) * u64::from(BUFFER);
+        let address = self.iommu.address(address);
         let id = self.driver.add(&[Buffer { address, len: self.len, write: self.write }], None);
         let id = id.ok_or("the ring has no room for its own buffers")?;
         self.of[usize::from(id)] = buffer;
@@ -147,6 +173,7 @@ impl<'m> Guest<'m> {
             Ok(Direction {
                 driver: Driver::new(&shape.layout(), areas)?,
                 buffers: addresses.buffers[index],
+                iommu: shape.iommu,
                 len,
                 write: index == 0,
                 of: vec![0; usize::from(shape.ring)],

@@ -49,6 +49,11 @@ impl GuestMemory {
         &self.memory
     }
 
+    /// Its bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// What a back-end is told of it.
     pub fn shared(&self) -> Result<SharedRegion, Failure> {
         let region = MemoryRegion { guest: GUEST, size: self.size, user: USER, offset: 0 };

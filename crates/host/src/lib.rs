@@ -29,6 +29,6 @@ pub use memory::{Mapping, Pages, is_lost, map_region, map_region_for, memfd, mem
 pub use poll::{Wish, poll};
 pub use sandbox::{Confinement, confine_data};
 pub use signal::{Signal, Sort, signal_shared};
-pub use socket::{DESCRIPTORS, Peer, has_name, peer, receive_with, send_with, try_receive_with, try_write};
+pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};
 pub use thread::{allowed_cores, pin, random, spawn};

@@ -66,22 +66,24 @@ pub fn signal_shared(fd: BorrowedFd<'_>) {
 #[derive(Debug)]
 pub struct Signal {
     fd: Arc<OwnedFd>,
-    is_pipe: bool,
+    sort: Sort,
 }
 
 impl Signal {
-    /// `None` for what is neither an eventfd nor a pipe.
+    /// `None` for what is neither an eventfd, a pipe nor a socket, which User-Mode Linux calls a pipe.
     pub fn of(fd: Arc<OwnedFd>) -> Option<Signal> {
-        match Sort::of(fd.as_fd())? {
-            Sort::Counter => Some(Signal { fd, is_pipe: false }),
-            Sort::Pipe => Some(Signal { fd, is_pipe: true }),
-            Sort::Memory | Sort::Socket => None,
-        }
+        let sort = Sort::of(fd.as_fd()).filter(|sort| *sort != Sort::Memory)?;
+        Some(Signal { fd, sort })
     }
 
     /// Wakes the peer.
     pub fn send(&self) {
-        if self.is_pipe { signal_pipe(self.fd.as_fd()) } else { signal_shared(self.fd.as_fd()) }
+        let fd = self.fd.as_fd();
+        match self.sort {
+            Sort::Pipe => signal_pipe(fd),
+            Sort::Socket => crate::socket::signal_socket(fd, &ONE),
+            Sort::Counter | Sort::Memory => signal_shared(fd),
+        }
     }
 }
 

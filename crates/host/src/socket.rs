@@ -37,13 +37,35 @@ pub fn try_write(to: impl AsFd, bytes: &[u8]) -> usize {
 /// Whether a UNIX socket, or the one it is connected with, has a name: those of
 /// [`std::os::unix::net::UnixStream::pair`] have none, and one of every two that met by a listening socket
 /// has.
-pub fn has_name(socket: impl AsFd) -> bool {
+fn has_name(socket: impl AsFd) -> bool {
     // An address without a name ends behind its family (unix(7)).
     let has_name =
         |name: rustix::net::SocketAddrAny| name.addr_len() as usize > size_of::<libc::sa_family_t>();
     let socket = socket.as_fd();
     rustix::net::getsockname(socket).map_or(true, has_name)
         || rustix::net::getpeername(socket).is_ok_and(|name| name.is_some_and(has_name))
+}
+
+/// From now on nothing comes to us through this socket. `false`: it has a name, or is none, and is not to be kept.
+///
+/// Attack: a peer's own end of a session, given to us, or on its way through a socket that we hold and nobody reads,
+/// keeps that session open when the peer is gone.
+pub fn only_send(socket: impl AsFd) -> bool {
+    let socket = socket.as_fd();
+    if has_name(socket) || rustix::net::shutdown(socket, rustix::net::Shutdown::Read).is_err() {
+        return false;
+    }
+    // What came before; without room for descriptors, those are closed.
+    let mut bytes = [0; 4096];
+    let mut read = || matches!(try_receive_with(socket, &mut bytes, 0), Ok(Some((1.., _))));
+    // No socket's buffer has as much.
+    (0..1 << 16).all(|_| read());
+    true
+}
+
+/// Sends the eight bytes of a signal on a socket without waiting; a full one has been signalled already.
+pub(crate) fn signal_socket(socket: BorrowedFd<'_>, bytes: &[u8; 8]) {
+    let _ = rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
 fn send(
@@ -155,6 +177,9 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let (ours, _) = listener.accept().unwrap();
         assert!(has_name(&ours) && has_name(&theirs));
+        assert!(!only_send(&ours) && only_send(&one));
+        assert!(send_with(other.as_fd(), b"x", &[]).is_err(), "nothing can be sent to it");
+        assert!(send_with(one.as_fd(), b"x", &[]).is_ok());
     }
 
     #[test]

@@ -54,3 +54,8 @@ pub fn is_available(ring: &Ring<'_>, at: Cursor) -> bool {
 pub fn ask_kick(ring: &Ring<'_>, at: Cursor) {
     with!(ring, ring => ring.set_flag(at, true));
 }
+
+/// Tells the driver that nobody waits for what it makes available from `at` on.
+pub fn decline_kick(ring: &Ring<'_>, at: Cursor) {
+    with!(ring, ring => ring.set_flag(at, false));
+}

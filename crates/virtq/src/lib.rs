@@ -27,7 +27,7 @@ pub use command::CommandDevice;
 pub use descriptor::{INDIRECT, NEXT, WRITE};
 pub use driver::{Buffer, Driver, Indirect};
 pub use error::{LayoutError, QueueError};
-pub use foresight::{ask_kick, foresee, is_available};
+pub use foresight::{ask_kick, decline_kick, foresee, is_available};
 pub use format::{Cursor, Used};
 pub use layout::{Areas, LARGEST, Layout, Lengths, Ring};
 pub use packed::{PackedDriver, PackedRing};

@@ -19,9 +19,6 @@ const MESSAGES: usize = 64;
 /// which waits for the turns of all workers.
 pub(super) const SHARE: u64 = 10_000_000;
 
-/// VHOST_USER_SET_BACKEND_REQ_FD: the one message that may bring a socket.
-const CHANNEL: u32 = 21;
-
 /// Why a connection ended. The text is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
@@ -40,11 +37,9 @@ pub enum BackendError {
          nor an eventfd, a pipe or a UNIX socket"
     )]
     Descriptor,
-    /// It sent a socket that is no channel for our requests. Attack: its own end of the session, or a
-    /// socket on which that is on its way, and which nobody reads: it would never be seen to go.
-    #[error(
-        "the front-end sent a socket where none belongs; kicks need an eventfd, interrupts that or a pipe"
-    )]
+    /// It sent a socket by which it met somebody. Attack: its own end of the session: it would never be seen
+    /// to go.
+    #[error("the front-end sent a socket that has a name; requests and interrupts need a socket pair")]
     Socket,
     /// The last front-end's such descriptors are still being closed.
     #[error("descriptors of a former front-end can't be closed; this one may try again later")]
@@ -178,8 +173,7 @@ impl Backend {
                 Err(error) => return Err(error.into()),
             };
             let sorts = fds.iter().map(|fd| Sort::of(fd.as_fd()));
-            let socket = sorts.clone().any(|sort| sort == Some(Sort::Socket));
-            if sorts.clone().any(|sort| sort.is_none()) {
+            if sorts.into_iter().any(|sort| sort.is_none()) {
                 self.closer.close(fds);
                 return Err(BackendError::Descriptor);
             }
@@ -187,10 +181,11 @@ impl Backend {
                 inbox.ended().map_err(SessionError::from)?;
                 return Err(BackendError::Closed);
             }
-            let message = inbox.filled(count, fds).map_err(SessionError::from)?;
-            if socket && message.as_ref().is_none_or(|message| message.header.request != CHANNEL) {
+            let is_socket = |fd: &&OwnedFd| Sort::of(fd.as_fd()) == Some(Sort::Socket);
+            if !fds.iter().filter(is_socket).all(ringway_host::only_send) {
                 return Err(BackendError::Socket);
             }
+            let message = inbox.filled(count, fds).map_err(SessionError::from)?;
             let Some(message) = message else { continue };
             let outcome = session.handle(message, &mut self.device)?;
             revoked |= outcome.revoked;
@@ -209,7 +204,6 @@ impl Backend {
             send(stream, &held)?;
         }
         self.device.look_around();
-        self.device.empty_channel();
         self.device.serve_control(&self.counters);
         if self.device.take_news() {
             self.config_changed();

@@ -8,12 +8,14 @@ use ringway_host::Clock;
 use ringway_mem::iotlb::{Change, Lookaside, Lookup, Missed};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Iotlb, Kick, Refused, Ring};
-use ringway_virtq::{QueueError, ask_kick, foresee, is_available};
+use ringway_virtq::{QueueError, ask_kick, decline_kick, foresee, is_available};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Buffers that are looked at ahead together.
 const AHEAD: usize = 64;
+/// After so many looks that found every buffer known, the driver's mappings are static, and its kicks a waste.
+const KNOWN: u32 = 32;
 /// After more bytes than these were taken back, posted buffers are asked for again: a whole domain was flushed, not
 /// the buffer of one frame.
 const WIDE: u64 = 2 << 20;
@@ -54,7 +56,7 @@ impl Guest {
             iommu.editor.missing(iova, len, access, |iova| missing.push(Missed { iova, access }));
         }
         let now = Clock::new().now();
-        missing.into_iter().for_each(|missed| iommu.miss(index, missed, now));
+        missing.into_iter().for_each(|missed| _ = iommu.miss(index, missed, now));
     }
 
     /// A translation was granted or taken back. `true`: workers may use what was there until they end their turns.
@@ -124,12 +126,19 @@ impl Guest {
                 self.look_ahead(index);
             }
         }
-        let (Some(iommu), slots) = (&mut self.iommu, &self.slots) else { return };
-        for (index, slot) in slots.iter().enumerate() {
-            slot.board.take(|missed| iommu.miss(index, missed, now));
+        for index in 0..self.slots.len() {
+            let (Some(iommu), slot) = (&mut self.iommu, &self.slots[index]) else { return };
+            let mut lacks = false;
+            slot.board.take(|missed| lacks |= iommu.miss(index, missed, now));
+            if lacks && slot.known > 0 && self.is_receiving(index) {
+                // From now on they are looked at ahead again.
+                self.slots[index].known = 0;
+                self.look_ahead(index);
+            }
         }
+        let (Some(iommu), slots) = (&mut self.iommu, &self.slots) else { return };
         if let (Some(control), Some(ring)) = (&mut self.control, slots.len().checked_sub(1)) {
-            control.aside.missed().iter().for_each(|missed| iommu.miss(ring, *missed, now));
+            control.aside.missed().iter().for_each(|missed| _ = iommu.miss(ring, *missed, now));
             control.aside.forget_missed();
         }
         iommu.remind(now);
@@ -183,21 +192,26 @@ impl Guest {
     /// Asks for the addresses of buffers that the driver has posted to receive, so that no frame waits for
     /// them, and for a kick when there are more.
     pub(super) fn look_ahead(&mut self, index: usize) {
-        let slot = &self.slots[index];
+        let slot = &mut self.slots[index];
         let Some(iommu) = &mut self.iommu else { return };
         let described = slot.described.clone();
         let Some(vring) = Option::as_ref(&described).filter(|vring| !vring.is_broken()) else { return };
         let Some(ring) = vring.ring() else { return };
         let aside = self.aside.get_or_insert_with(|| Box::new(Lookaside::default()));
         let (mut at, now) = (vring.places().0, Clock::new().now());
+        let mut lacks = false;
         // Attack: a driver that posts and posts, while nobody else gets a turn.
         for _ in 0..usize::from(vring.size()).div_ceil(AHEAD) + 1 {
             let before = at;
             at = foresee(&ring, at, true, AHEAD, &mut Lookup::of(&iommu.editor, aside));
-            aside.missed().iter().for_each(|missed| iommu.miss(index, *missed, now));
+            aside.missed().iter().for_each(|missed| lacks |= iommu.miss(index, *missed, now));
             aside.forget_missed();
             if at != before {
                 continue;
+            }
+            slot.known = if lacks { 0 } else { slot.known.saturating_add(1) };
+            if slot.known > KNOWN {
+                return decline_kick(&ring, at);
             }
             ask_kick(&ring, at);
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);

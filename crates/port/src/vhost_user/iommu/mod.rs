@@ -79,18 +79,19 @@ impl Iommu {
         ringway_host::reclaim_all(retired);
     }
 
-    /// Ring `ring` lacks these.
-    pub(super) fn miss(&mut self, ring: usize, missed: Missed, now: u64) {
+    /// Ring `ring` lacks this. `true`: it was not known before that it does.
+    pub(super) fn miss(&mut self, ring: usize, missed: Missed, now: u64) -> bool {
         let Missed { iova, access } = missed;
         if self.editor.grants(iova, access) == Some(true) {
-            return;
+            return false;
         }
         let key = (iova / PAGE, access.bits());
         if self.pending.contains_key(&key) || self.pending.len() >= PENDING {
-            return;
+            return false;
         }
         self.pending.insert(key, Question { iova, ring, asked: now, times: 1 });
         self.ask(Message::MISS, missed);
+        true
     }
 
     fn ask(&mut self, kind: u8, missed: Missed) {
