@@ -90,6 +90,16 @@ fn mask(length: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - length).unwrap_or(0))
 }
 
+/// An address of a prefix without its last numbers, as the `18.26` of `18.26/16`.
+fn shortened(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    let mut places = octets.iter_mut();
+    for part in text.split('.') {
+        *places.next()? = part.parse().ok().filter(|_| part.bytes().all(|digit| digit.is_ascii_digit()))?;
+    }
+    Some(octets.into())
+}
+
 impl Arg for Prefix {
     fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
         let name = text.strip_suffix(":ipnet").unwrap_or(text);
@@ -98,7 +108,7 @@ impl Arg for Prefix {
             return Ok(Self { address: [a, b, c, d].into(), mask: [e, f, g, h].into() });
         }
         let (address, length) = text.rsplit_once('/').ok_or(ArgError::Parse)?;
-        let address = Ipv4Addr::parse(address, scope)?;
+        let address = Ipv4Addr::parse(address, scope).or_else(|error| shortened(address).ok_or(error))?;
         let mask = match length.parse::<u32>() {
             Ok(length @ 0..=32) => mask(length),
             _ => Ipv4Addr::parse(length, scope)?,

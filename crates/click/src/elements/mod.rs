@@ -1,9 +1,14 @@
 //! The elements, a file each, in groups; each group lists its classes.
 use crate::Class;
 
+mod check;
+pub mod ethernet;
+pub mod icmp;
 pub mod ip;
+mod packet;
 pub mod rate;
+mod stamp;
 pub mod standard;
 
 /// Every group's classes.
-pub const GROUPS: &[&[&Class]] = &[standard::CLASSES, ip::CLASSES];
+pub const GROUPS: &[&[&Class]] = &[standard::CLASSES, ethernet::CLASSES, ip::CLASSES, icmp::CLASSES];

@@ -1,0 +1,42 @@
+//! `DropBroadcasts`: drops packets that arrived as link-level broadcasts or multicasts.
+//!
+//! Ports: one input; one output, and optionally a push output for those packets.
+//!
+//! No arguments. Handlers: `drops` (read).
+use crate::elements::packet::divert;
+use crate::{Class, Context, Element, Handler, HandlerError, PacketBurst, PacketType};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("DropBroadcasts", || Box::<DropBroadcasts>::default()).ports("1/1-2").processing("a/ah");
+
+/// Drops broadcasts.
+#[derive(Debug, Default)]
+pub struct DropBroadcasts {
+    drops: u64,
+}
+
+impl Element for DropBroadcasts {
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        divert(burst, cx, |packet, cx| {
+            let group = matches!(packet.notes().packet_type, PacketType::Broadcast | PacketType::Multicast);
+            if group && self.drops == 0 {
+                let name = cx.declaration();
+                cx.chatter(format_args!("{name}: dropped a broadcast"));
+            }
+            self.drops += u64::from(group);
+            !group
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}

@@ -1,0 +1,12 @@
+//! `ICMPSendPings(SRC, DST, INTERVAL, IDENTIFIER, DATA, LIMIT, ACTIVE, VERBOSE, STOP)`: sends ICMP echo requests; an
+//! older name of ICMPPingSource, whose ports, arguments and handlers it has.
+use super::icmp_ping_source::IcmpPingSource;
+use crate::{Class, Metadata};
+use alloc::boxed::Box;
+
+/// Facts.
+pub static CLASS: Class = Class::new("ICMPSendPings", || Box::<IcmpPingSource>::default())
+    .ports("0-1/1")
+    .processing("h/a")
+    .flags("S1")
+    .metadata(Metadata::Ignores);

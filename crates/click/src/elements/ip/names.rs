@@ -1,0 +1,128 @@
+//! Names of protocols, ports, ICMP types and codes (the IANA's registries, in the spelling of Click's manual).
+use crate::arg::{Arg, ArgError, NameKind, Scope};
+
+/// TCP or UDP.
+pub(crate) const TCP_OR_UDP: u32 = 256;
+/// Any protocol with ports or the like.
+pub(crate) const TRANSPORT: u32 = 257;
+/// Whatever follows the IP header.
+pub(crate) const PAYLOAD: u32 = 258;
+
+const PROTOCOLS: &[(&str, u32)] = &[
+    ("icmp", 1),
+    ("igmp", 2),
+    ("ipip", 4),
+    ("tcp", 6),
+    ("udp", 17),
+    ("dccp", 33),
+    ("gre", 47),
+    ("sctp", 132),
+    ("tcpudp", TCP_OR_UDP),
+    ("transp", TRANSPORT),
+    ("payload", PAYLOAD),
+];
+
+const ICMP_TYPES: &[(&str, u8)] = &[
+    ("echo-reply", 0),
+    ("unreachable", 3),
+    ("sourcequench", 4),
+    ("redirect", 5),
+    ("echo", 8),
+    ("routeradvert", 9),
+    ("routersolicit", 10),
+    ("timeexceeded", 11),
+    ("parameterproblem", 12),
+    ("timestamp", 13),
+    ("timestamp-reply", 14),
+    ("inforeq", 15),
+    ("inforeq-reply", 16),
+    ("maskreq", 17),
+    ("maskreq-reply", 18),
+];
+
+const UNREACHABLE: &[(&str, u8)] = &[
+    ("net", 0),
+    ("host", 1),
+    ("protocol", 2),
+    ("port", 3),
+    ("needfrag", 4),
+    ("srcroutefail", 5),
+    ("netunknown", 6),
+    ("hostunknown", 7),
+    ("isolated", 8),
+    ("netprohibited", 9),
+    ("hostprohibited", 10),
+    ("tosnet", 11),
+    ("toshost", 12),
+    ("filterprohibited", 13),
+    ("hostprecedence", 14),
+    ("precedencecutoff", 15),
+];
+const REDIRECT: &[(&str, u8)] = &[("net", 0), ("host", 1), ("tosnet", 2), ("toshost", 3)];
+const TIME_EXCEEDED: &[(&str, u8)] = &[("transit", 0), ("reassembly", 1)];
+const PARAMETER_PROBLEM: &[(&str, u8)] = &[("erroratptr", 0), ("missingopt", 1), ("length", 2)];
+
+fn find<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
+    table.iter().find(|(own, _)| *own == name).map(|(_, value)| *value)
+}
+
+fn reverse<T: PartialEq>(table: &[(&'static str, T)], value: T) -> Option<&'static str> {
+    table.iter().find(|(_, own)| *own == value).map(|(name, _)| *name)
+}
+
+fn codes(kind: u8) -> &'static [(&'static str, u8)] {
+    match kind {
+        3 => UNREACHABLE,
+        5 => REDIRECT,
+        11 => TIME_EXCEEDED,
+        12 => PARAMETER_PROBLEM,
+        _ => &[],
+    }
+}
+
+/// The protocol of this name, or one of the groups above.
+pub(crate) fn protocol(name: &str, scope: &Scope) -> Option<u32> {
+    let defined = scope.names().value(NameKind::IpProtocol, name, scope.element_name());
+    match defined.as_deref() {
+        Some([number]) => Some(u32::from(*number)),
+        _ => find(PROTOCOLS, name),
+    }
+}
+
+/// The name of a protocol.
+pub(crate) fn protocol_name(number: u8) -> Option<&'static str> {
+    reverse(PROTOCOLS, u32::from(number))
+}
+
+/// The ICMP type of this name.
+pub(crate) fn icmp_type(name: &str) -> Option<u8> {
+    find(ICMP_TYPES, name)
+}
+
+/// The name of an ICMP type.
+pub(crate) fn icmp_type_name(kind: u8) -> Option<&'static str> {
+    reverse(ICMP_TYPES, kind)
+}
+
+/// The code of this name of an ICMP type.
+pub(crate) fn icmp_code(kind: u8, name: &str) -> Option<u8> {
+    find(codes(kind), name)
+}
+
+/// The name of a code of an ICMP type.
+pub(crate) fn icmp_code_name(kind: u8, code: u8) -> Option<&'static str> {
+    reverse(codes(kind), code)
+}
+
+/// Reads a protocol: its number or its name.
+pub(crate) fn parse_protocol(text: &str, scope: &Scope) -> Result<u8, ArgError> {
+    match protocol(text, scope).and_then(|number| u8::try_from(number).ok()) {
+        Some(number) => Ok(number),
+        None => u8::parse(text, scope),
+    }
+}
+
+/// Reads an ICMP type: its number or its name.
+pub(crate) fn parse_icmp_type(text: &str, scope: &Scope) -> Result<u8, ArgError> {
+    icmp_type(text).map_or_else(|| u8::parse(text, scope), Ok)
+}

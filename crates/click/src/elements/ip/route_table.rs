@@ -1,0 +1,251 @@
+//! The routing table behind all elements that look up IPv4 routes.
+use super::route_trie::RouteTrie;
+use super::{bare_prefix, prefix_text};
+use crate::arg::{Arg, Args, Prefix, Scope};
+use crate::{Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use ringway_click_lang::config;
+
+/// A route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Route {
+    prefix: Prefix,
+    length: u32,
+    gateway: Option<Ipv4Addr>,
+    port: usize,
+    /// When it was added, counted.
+    order: u64,
+}
+
+impl Route {
+    /// Reads `ADDR/MASK [GATEWAY] OUTPUT`; the output is missing only in what is to be removed.
+    fn parse(text: &str, scope: &Scope) -> Option<(Self, Option<i64>)> {
+        let words = config::split_words(text);
+        let (first, rest) = words.split_first()?;
+        let prefix = bare_prefix(first, scope).ok()?;
+        let length = prefix.length()?;
+        let address = Ipv4Addr::from_bits(prefix.address.to_bits() & prefix.mask.to_bits());
+        let gateway = |word: &str| match word {
+            "-" => Some(None),
+            _ => {
+                Ipv4Addr::parse(word, scope).ok().map(|gateway| Some(gateway).filter(|g| !g.is_unspecified()))
+            }
+        };
+        let (gateway, port) = match rest {
+            [] => (None, None),
+            [port] => match i64::parse(port, scope) {
+                Ok(port) => (None, Some(port)),
+                Err(_) => (gateway(port)?, None),
+            },
+            [way, port] => (gateway(way)?, Some(i64::parse(port, scope).ok()?)),
+            _ => return None,
+        };
+        let prefix = Prefix { address, ..prefix };
+        Some((Self { prefix, length, gateway, port: 0, order: 0 }, port))
+    }
+
+    /// As Click prints it; with tabs in tables.
+    fn text(&self, tabs: bool) -> String {
+        let gap = |text: &str, width: usize| match (tabs, text.len() < width) {
+            (false, _) => " ",
+            (true, false) => "\t",
+            (true, true) => "\t\t",
+        };
+        let prefix = prefix_text(&self.prefix);
+        let gateway = self.gateway.map_or_else(|| "-".to_string(), |gateway| gateway.to_string());
+        format!("{prefix}{}{gateway}{}{}", gap(&prefix, 16), gap(&gateway, 8), self.port)
+    }
+}
+
+/// What was done, to be undone if a later command of the same write fails.
+enum Undo {
+    Remove(Route),
+    Restore(Route),
+}
+
+/// Looks up routes.
+#[derive(Debug, Default)]
+pub struct RouteTable {
+    routes: RouteTrie<Route>,
+    orders: u64,
+    /// Routes can be changed by handlers.
+    changeable: bool,
+    unrouted: u64,
+}
+
+impl RouteTable {
+    /// An empty table, whose routes may be changed by handlers if `changeable`.
+    pub(super) fn new(changeable: bool) -> Self {
+        Self { changeable, ..Self::default() }
+    }
+
+    fn add(&mut self, mut route: Route) -> Result<(), HandlerError> {
+        self.orders += 1;
+        route.order = self.orders;
+        match self.routes.insert(route.prefix.address.to_bits(), route.length, route) {
+            true => Ok(()),
+            false => Err(HandlerError::failed(format!("no memory to store route '{}'", route.text(false)))),
+        }
+    }
+
+    /// Does what a command says; answers how to undo it.
+    fn command(&mut self, name: &str, text: &str, cx: &Context<'_>) -> Result<Undo, HandlerError> {
+        let remove = name == "remove";
+        let missing = if remove { " OUTPUT]" } else { "] OUTPUT" };
+        let expected = || HandlerError::failed(format!("expected 'ADDR/MASK [GATEWAY{missing}'"));
+        let (mut route, port) = Route::parse(text, &cx.scope()).ok_or_else(expected)?;
+        if let Some(port) = port {
+            let known = usize::try_from(port).ok().filter(|port| *port < cx.noutputs());
+            route.port = known.ok_or_else(|| HandlerError::failed("bad OUTPUT"))?;
+        } else if !remove {
+            return Err(expected());
+        }
+        let address = route.prefix.address.to_bits();
+        let old = self.routes.get(address, route.length).copied();
+        if remove {
+            let same = |old: &Route| {
+                port.is_none_or(|_| old.port == route.port)
+                    && (route.gateway.is_none() && port.is_none() || old.gateway == route.gateway)
+            };
+            let not_found = || HandlerError::failed(format!("route '{}' not found", route.text(false)));
+            let old = old.filter(same).ok_or_else(not_found)?;
+            self.routes.remove(address, route.length);
+            return Ok(Undo::Restore(old));
+        }
+        match old {
+            Some(old) if name == "add" => {
+                Err(HandlerError::failed(format!("conflict with existing route '{}'", old.text(false))))
+            }
+            Some(old) => self.add(route).map(|()| Undo::Restore(old)),
+            None => self.add(route).map(|()| Undo::Remove(route)),
+        }
+    }
+
+    /// Commands, a line each: all are done or none.
+    fn control(&mut self, text: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
+        let mut done = Vec::new();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let result = match name {
+                "add" | "set" | "remove" => self.command(name, rest, cx),
+                _ => Err(HandlerError::failed(format!("bad command '{name}'"))),
+            };
+            match result {
+                Ok(undo) => done.push(undo),
+                Err(error) => {
+                    self.undo(done);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn undo(&mut self, done: Vec<Undo>) {
+        for undo in done.into_iter().rev() {
+            match undo {
+                Undo::Remove(route) => {
+                    self.routes.remove(route.prefix.address.to_bits(), route.length);
+                }
+                Undo::Restore(route) => {
+                    self.routes.insert(route.prefix.address.to_bits(), route.length, route);
+                }
+            }
+        }
+    }
+
+    /// The output for a packet, whose next hop is noted.
+    #[inline]
+    fn route(&self, packet: &mut Packet) -> Option<usize> {
+        let destination = u32::from_be_bytes(packet.notes().dst_ip());
+        let route = self.routes.lookup(destination)?;
+        if let Some(gateway) = route.gateway {
+            packet.notes_mut().set_dst_ip(gateway.octets());
+        }
+        Some(route.port)
+    }
+}
+
+impl Element for RouteTable {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut replaced = 0;
+        for (index, argument) in args.take_rest().iter().enumerate() {
+            let Some((mut route, Some(port))) = Route::parse(argument, args.scope()) else {
+                args.error(format!("argument {} should be 'ADDR/MASK [GATEWAY] OUTPUT'", index + 1));
+                continue;
+            };
+            match usize::try_from(port) {
+                Ok(port) if port < cx.noutputs() => route.port = port,
+                _ => {
+                    args.error(format!("argument {} bad OUTPUT", index + 1));
+                    continue;
+                }
+            }
+            replaced += u64::from(self.routes.get(route.prefix.address.to_bits(), route.length).is_some());
+            if let Err(error) = self.add(route) {
+                args.error(error.to_string());
+            }
+        }
+        if replaced > 0 {
+            let routes = if replaced > 1 { "routes" } else { "route" };
+            cx.warning(format!("{replaced} {routes} replaced by later versions"));
+        }
+        args.complete()
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        burst.filter_map(|mut packet| match self.route(&mut packet) {
+            Some(port) => {
+                cx.push(port, packet);
+                None
+            }
+            None => {
+                self.unrouted += 1;
+                if self.unrouted <= 5 {
+                    let address = Ipv4Addr::from(packet.notes().dst_ip());
+                    cx.chatter(format_args!("IPRouteTable: no route for {address}"));
+                }
+                None
+            }
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let mut handlers =
+            Vec::from([Handler::read("table").expensive(), Handler::read("lookup").parameters()]);
+        if self.changeable {
+            handlers.extend(["add", "set", "remove", "ctrl"].map(Handler::write));
+            handlers.push(Handler::write("flush").button());
+        }
+        handlers
+    }
+
+    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        if name == "lookup" {
+            let address: Ipv4Addr =
+                cx.parse(parameter).map_err(|_| HandlerError::failed("expected IP address"))?;
+            return Ok(match self.routes.lookup(address.to_bits()) {
+                None => "-1".to_string(),
+                Some(Route { port, gateway: None, .. }) => port.to_string(),
+                Some(Route { port, gateway: Some(gateway), .. }) => format!("{port} {gateway}"),
+            });
+        }
+        let mut routes: Vec<&Route> = self.routes.iter().collect();
+        routes.sort_by_key(|route| route.order);
+        Ok(routes.iter().map(|route| route.text(true) + "\n").collect())
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        match name {
+            "ctrl" => self.control(value, cx),
+            "flush" => {
+                self.routes.clear();
+                Ok(())
+            }
+            _ => self.command(name, value, cx).map(|_| ()),
+        }
+    }
+}

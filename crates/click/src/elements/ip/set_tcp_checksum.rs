@@ -1,0 +1,56 @@
+//! `SetTCPChecksum(FIXOFF)`: computes the checksum of TCP over IPv4.
+//!
+//! Ports: one input, one output, push or pull. Fragments, truncated packets and those that are no TCP are dropped.
+//!
+//! Arguments:
+//! - `FIXOFF`: mends a data offset that is smaller than a header or larger than the packet; false by default.
+//!
+//! No handlers. The IPv4 header must be noted.
+use super::transport::Transport;
+use crate::arg::Args;
+use crate::elements::packet::put;
+use crate::{Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
+use alloc::boxed::Box;
+
+/// Facts.
+pub static CLASS: Class = Class::new("SetTCPChecksum", || Box::<SetTcpChecksum>::default())
+    .ports("1/1")
+    .metadata(Metadata::Resolve);
+
+/// Computes checksums.
+#[derive(Debug, Default)]
+pub struct SetTcpChecksum {
+    fix_offset: bool,
+}
+
+impl Element for SetTcpChecksum {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("FIXOFF", &mut self.fix_offset);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| self.set(packet).is_some());
+    }
+}
+
+impl SetTcpChecksum {
+    fn set(&self, packet: &mut Packet) -> Option<()> {
+        let transport = Transport::of_packet(packet).filter(|t| t.protocol == 6 && !t.later && !t.more)?;
+        let segment = transport.slice_mut(packet.network_data_mut()?)?;
+        let length = segment.len();
+        if length < 20 {
+            return None;
+        }
+        let offset = usize::from(segment[12] >> 4) * 4;
+        if self.fix_offset && (offset < 20 || offset > length) {
+            let words = if offset < 20 { 5 } else { (length / 4).min(15) as u8 };
+            segment[12] = segment[12] & 15 | words << 4;
+        }
+        put(segment, 16, [0, 0]);
+        let mut sum = transport.pseudo(length);
+        sum.add(segment);
+        put(segment, 16, sum.finish().to_be_bytes());
+        Some(())
+    }
+}

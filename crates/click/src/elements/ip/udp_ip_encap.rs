@@ -1,0 +1,83 @@
+//! `UDPIPEncap(SRC, SPORT, DST, DPORT, CHECKSUM)`: puts UDP and IPv4 headers before packets.
+//!
+//! Ports: one input, one output, push or pull. Packets that would be longer than 65535 bytes are dropped.
+//!
+//! Arguments:
+//! - `SRC`, `SPORT`: source address and port.
+//! - `DST`, `DPORT`: destination; DST may be `DST_ANNO` for the one that is noted.
+//! - `CHECKSUM`: whether UDP's is computed; true by default.
+//!
+//! Handlers: `src`, `sport`, `dst`, `dport` (read, write).
+use super::encap::{Destination, Encap};
+use crate::arg::{ArgError, Args, IpPort, MANDATORY_POSITIONAL};
+use crate::elements::packet::put;
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_wire::ip::Protocol;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("UDPIPEncap", || Box::<UdpIpEncap>::default()).ports("1/1").flags("A").live();
+
+/// Puts headers before packets.
+#[derive(Debug, Default)]
+pub struct UdpIpEncap {
+    encap: Encap,
+    source: IpPort,
+    destination: IpPort,
+    checksum: bool,
+}
+
+impl Element for UdpIpEncap {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.checksum = true;
+        self.encap.protocol = Protocol::UDP.0;
+        args.read_mp("SRC", &mut self.encap.source);
+        args.read_mp("SPORT", &mut self.source);
+        args.read_with("DST", MANDATORY_POSITIONAL, &mut self.encap.destination, Destination::parse);
+        args.read_mp("DPORT", &mut self.destination);
+        args.read_p("CHECKSUM", &mut self.checksum);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        let (source, destination, checksum) = (self.source.0, self.destination.0, self.checksum);
+        self.encap.wrap_all(burst, 8, |datagram, mut pseudo| {
+            let length = datagram.len() as u16;
+            put(datagram, 0, source.to_be_bytes());
+            put(datagram, 2, destination.to_be_bytes());
+            put(datagram, 4, length.to_be_bytes());
+            put(datagram, 6, [0, 0]);
+            if checksum {
+                pseudo.add(datagram);
+                put(datagram, 6, pseudo.finish_nonzero().to_be_bytes());
+            }
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["src", "sport", "dst", "dport"].map(Handler::both).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "src" => self.encap.source.to_string(),
+            "sport" => self.source.0.to_string(),
+            "dst" => self.encap.destination.text(),
+            _ => self.destination.0.to_string(),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        match name {
+            "src" => self.encap.source = cx.parse(value).map_err(wrong)?,
+            "sport" => self.source = cx.parse(value).map_err(wrong)?,
+            "dst" => self.encap.destination = cx.parse_with(value, Destination::parse).map_err(wrong)?,
+            _ => self.destination = cx.parse(value).map_err(wrong)?,
+        }
+        Ok(())
+    }
+}
