@@ -4,6 +4,7 @@
 
 pub mod fabric_file;
 pub mod headers;
+pub mod iotlb;
 pub mod offload;
 pub mod pcap;
 pub mod pcapng;
@@ -26,6 +27,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "fabric_file", run: fabric_file::run, seeds: fabric_file::seeds },
     Target { name: "headers", run: headers::run, seeds: headers::seeds },
+    Target { name: "iotlb", run: iotlb::run, seeds: iotlb::seeds },
     Target { name: "offload", run: offload::run, seeds: offload::seeds },
     Target { name: "pcap", run: pcap::run, seeds: pcap::seeds },
     Target { name: "pcapng", run: pcapng::run, seeds: pcapng::seeds },

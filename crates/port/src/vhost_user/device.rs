@@ -517,6 +517,8 @@ impl Device for Guest {
         if self.is_granted(ring) {
             return self.begin(index, ring);
         }
+        // Whatever a former driver did to it is over, though it is not yet known where the ring stands.
+        self.slots[index].state.restart(ring.base.unwrap_or(Ring::first(self.features)), self.features);
         self.slots[index].ring = Some(ring.clone());
         self.publish(index).inspect_err(|_| self.slots[index].ring = None)
     }

@@ -76,6 +76,12 @@ impl<'a> Wire<'a> {
         self.backend.readable()
     }
 
+    /// Has it look, and notes whether the session ended.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.end = self.end.take().or(self.backend.readable().err());
+        self.end.is_some()
+    }
+
     /// What ended the session, if it ended.
     pub(super) fn take_end(&mut self) -> Option<BackendError> {
         self.end.take()

@@ -205,9 +205,17 @@ impl<'a> Monitor<'a> {
 
     /// Answers what was asked, a page at a time. Returns how many answers there were.
     pub(super) fn answer(&mut self) -> usize {
+        self.front.transport().attend().unwrap();
+        self.answer_while()
+    }
+
+    /// The same, until the session ends.
+    pub(super) fn answer_while(&mut self) -> usize {
         let mut answers = 0;
         loop {
-            self.front.transport().attend().unwrap();
+            if self.front.transport().is_over() {
+                return answers;
+            }
             let asked = self.listen();
             if asked.is_empty() {
                 return answers;

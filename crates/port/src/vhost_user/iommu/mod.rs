@@ -4,6 +4,8 @@
 //! rests; the session's thread asks the front-end for all of it at once, and wakes the queue when it is answered.
 //! Nothing is held meanwhile, and other queues go on.
 
+#[cfg(test)]
+mod attack;
 mod board;
 #[cfg(test)]
 mod guest;

@@ -1,0 +1,288 @@
+//! Known attacks on back-ends by way of their rings, on split and packed ones, with and without an IOMMU: each row is
+//! one that a vhost back-end or a monitor fell to, and what it comes to here.
+
+use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, Space, add, framed};
+use super::test::reflect;
+use crate::vhost_user::BackendError;
+use crate::vhost_user::test::port;
+use ringway_frame::{CountersRef, Reason};
+use ringway_mem::Reader;
+use std::sync::atomic::Ordering::Relaxed;
+
+const DATA: u64 = 0x20_0000;
+const TABLE: u64 = 0x30_0000;
+/// Where what is granted ends; without an IOMMU all of the memory is.
+const IOVA: u64 = 0x4000_0000;
+const NEXT: u16 = 1;
+const WRITE: u16 = 2;
+const INDIRECT: u16 = 4;
+const TX: u64 = 1;
+const RX: u64 = 0;
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    /// The guest loses its port.
+    Lost,
+    /// The frame is dropped for this reason, and the port goes on.
+    Dropped(Reason),
+    /// The frame passes.
+    Passes,
+    /// A packed ring's guest loses its port; a split ring's frame is dropped, whose chain need not be followed to its
+    /// end.
+    LostIfPacked(Reason),
+    /// Nothing happens until the guest grants more; without an IOMMU it loses its port.
+    Waits,
+}
+
+/// A guest's rings, written to as no driver would.
+struct Raw<'a> {
+    space: &'a Space,
+    kind: Kind,
+}
+
+impl Raw<'_> {
+    /// What the device knows guest-physical `at` as.
+    fn address(&self, at: u64) -> u64 {
+        if self.kind.iommu { IOVA + at } else { at }
+    }
+
+    /// Descriptor `slot` of a ring; `other` is a split ring's next, a packed ring's id.
+    fn put(&self, ring: u64, slot: u16, address: u64, len: u32, flags: u16, other: u16) {
+        let available = if self.kind.packed { 1 << 7 } else { 0 };
+        self.put_at(RINGS + 3 * PART * ring + 16 * u64::from(slot), address, len, flags | available, other);
+    }
+
+    fn put_at(&self, at: u64, address: u64, len: u32, flags: u16, other: u16) {
+        let (low, high) = if self.kind.packed { (other, flags) } else { (flags, other) };
+        let rest = u64::from(len) | u64::from(low) << 32 | u64::from(high) << 48;
+        self.space.span(at, 8).write(&address.to_le_bytes());
+        self.space.span(at + 8, 8).write(&rest.to_le_bytes());
+    }
+
+    /// Makes what begins at descriptor 0 available; `index` is a split ring's available index.
+    fn publish(&self, ring: u64, index: u16) {
+        if !self.kind.packed {
+            self.space.span(RINGS + 3 * PART * ring + PART + 2, 2).write(&index.to_le_bytes());
+        }
+    }
+
+    /// One chain of these lengths, from `DATA` on.
+    fn chain(&self, ring: u64, flags: u16, lens: &[u32]) {
+        let mut at = DATA;
+        for (slot, &len) in (0..).zip(lens) {
+            let last = usize::from(slot) + 1 == lens.len();
+            let (more, other) = if last { (0, 0) } else { (NEXT, slot + 1) };
+            let other = if self.kind.packed { 0 } else { other };
+            self.put(ring, slot, self.address(at), len, flags | more, other);
+            at += u64::from(len);
+        }
+        self.publish(ring, 1);
+    }
+
+    /// A table at `TABLE` that descriptor 0 names.
+    fn table(&self, bytes: u32, flags: u16) {
+        self.put_at(TABLE, self.address(DATA), 112, flags, 0);
+        self.put(TX, 0, self.address(TABLE), bytes, INDIRECT, 0);
+        self.publish(TX, 1);
+    }
+}
+
+type Row = (&'static str, fn(&Raw<'_>), End);
+
+/// CVE numbers are those of DPDK's vhost and of QEMU's virtio-net.
+const ROWS: &[Row] = &[
+    (
+        "partly mapped, to be read (2018-1059)",
+        |raw| {
+            raw.put(TX, 0, raw.address(SIZE - 100), 200, 0, 0);
+            raw.publish(TX, 1);
+        },
+        End::Waits,
+    ),
+    (
+        "partly mapped, to be written (2018-1059)",
+        |raw| {
+            raw.put(RX, 0, raw.address(SIZE - 100), 2048, WRITE, 0);
+            raw.publish(RX, 1);
+            raw.chain(TX, 0, &[400]);
+        },
+        End::Waits,
+    ),
+    (
+        "of no bytes, at a bad address (2020-10725)",
+        |raw| {
+            raw.put(TX, 0, u64::MAX, 0, 0, 0);
+            raw.publish(TX, 1);
+        },
+        End::Lost,
+    ),
+    (
+        "of no bytes, to be written (2020-10725)",
+        |raw| {
+            raw.put(RX, 0, u64::MAX, 0, WRITE, 0);
+            raw.publish(RX, 1);
+            raw.chain(TX, 0, &[400]);
+        },
+        End::Lost,
+    ),
+    (
+        "at the end of all addresses",
+        |raw| {
+            raw.put(TX, 0, u64::MAX - 10, 400, 0, 0);
+            raw.publish(TX, 1);
+        },
+        End::Waits,
+    ),
+    (
+        "a chain shorter than a header (2022-2132)",
+        |raw| raw.chain(TX, 0, &[5, 6]),
+        End::Dropped(Reason::Short),
+    ),
+    ("a header in four descriptors (2022-2132)", |raw| raw.chain(TX, 0, &[1, 4, 5, 2, 100]), End::Passes),
+    (
+        "a checksum past the frame (2024-11614)",
+        |raw| {
+            raw.space.span(DATA, 10).write(&[1, 0, 0, 0, 0, 0, 0xf0, 0xff, 0xf0, 0xff]);
+            raw.chain(TX, 0, &[112]);
+        },
+        End::Dropped(Reason::BadOffload),
+    ),
+    (
+        "a segmentation that was not agreed",
+        |raw| {
+            raw.space.span(DATA, 10).write(&[1, 1, 54, 0, 1, 0, 34, 0, 16, 0]);
+            raw.chain(TX, 0, &[112]);
+        },
+        End::Dropped(Reason::BadOffload),
+    ),
+    (
+        "more made available than the ring has (2016-5403)",
+        |raw| {
+            raw.chain(TX, 0, &[112]);
+            raw.publish(TX, 300);
+            if raw.kind.packed {
+                raw.put(TX, 0, raw.address(DATA), 112, NEXT, 0);
+            }
+        },
+        End::Lost,
+    ),
+    (
+        "a chain that loops",
+        |raw| {
+            for slot in 0..256 {
+                raw.put(
+                    TX,
+                    slot,
+                    raw.address(DATA),
+                    1,
+                    NEXT,
+                    if raw.kind.packed { 0 } else { (slot + 1) % 2 },
+                );
+            }
+            raw.publish(TX, 1);
+        },
+        End::LostIfPacked(Reason::BadDescriptor),
+    ),
+    ("to be written where it is to be read", |raw| raw.chain(TX, WRITE, &[112]), End::Lost),
+    (
+        "to be read where it is to be written",
+        |raw| {
+            raw.chain(TX, 0, &[112]);
+            raw.put(RX, 0, raw.address(DATA), 2048, 0, 0);
+            raw.publish(RX, 1);
+        },
+        End::Lost,
+    ),
+    ("a table of no whole descriptors", |raw| raw.table(17, 0), End::Lost),
+    ("a table longer than the ring", |raw| raw.table(16 * 257, 0), End::Lost),
+    ("a table within a table", |raw| raw.table(16, INDIRECT), End::Lost),
+    (
+        "a table beside a chain",
+        |raw| {
+            raw.table(16, 0);
+            raw.put(TX, 0, raw.address(TABLE), 16, INDIRECT | NEXT, 1);
+        },
+        End::Lost,
+    ),
+    ("a frame of 4 GB", |raw| raw.put(TX, 0, raw.address(0), u32::MAX, 0, 0), End::Waits),
+];
+
+fn faults(counters: &CountersRef) -> u64 {
+    counters.faults.load(Relaxed)
+}
+
+fn run((name, attack, end): Row, kind: Kind) {
+    let what = format!("{name}, packed {}, IOMMU {}", kind.packed, kind.iommu);
+    let (mut backend, mut queues, counters) = port();
+    let space = Space::new(kind);
+    let mut drivers = [0, 1].map(|ring| space.driver(ring));
+    let mut monitor = Monitor::new(&mut backend, &space);
+    monitor.map(IOVA, 0, SIZE, BOTH);
+    monitor.start(0);
+    monitor.start(1);
+    space.span(DATA, 512).write(&framed(9, 500));
+    space.span(SIZE - 4096, 4096).write(&[0x77; 4096]);
+    let raw = Raw { space: &space, kind };
+    // A buffer to receive, unless the row brings its own.
+    if !name.contains("written (") && !name.contains("to be read where") {
+        add(&mut drivers[0], raw.address(DATA + 0x1000), 2048, true);
+    }
+    attack(&raw);
+    if name.contains("4 GB") {
+        raw.publish(TX, 1);
+    }
+    let mut reader = Reader::register().unwrap();
+    let mut passed = 0;
+    let mut ended = None;
+    for _ in 0..20 {
+        passed += reflect(&mut reader, &mut queues[0]);
+        if ended.is_none() {
+            monitor.answer_while();
+            ended = monitor.end();
+        }
+    }
+    let end = match end {
+        End::Waits if !kind.iommu => End::Lost,
+        End::LostIfPacked(_) if kind.packed => End::Lost,
+        End::LostIfPacked(reason) => End::Dropped(reason),
+        end => end,
+    };
+    let lost = matches!(ended, Some(BackendError::Ring { .. }));
+    assert_eq!(lost, end == End::Lost, "{what}: {ended:?}");
+    assert_eq!(faults(&counters) > 0, end == End::Lost, "{what}");
+    assert!(end == End::Lost || passed == usize::from(end == End::Passes), "{what}: {passed} passed");
+    if let End::Dropped(reason) = end {
+        assert_eq!(counters.tx_drops[reason as usize].load(Relaxed), 1, "{what}");
+    }
+    // A guest that loses its port may have had a part of its own memory written.
+    assert!(end == End::Lost || space.bytes(SIZE - 4096, 4096) == [0x77; 4096], "{what}");
+    // Whatever it was, the next guest on the port works.
+    drop((monitor, drivers));
+    backend.disconnect();
+    let space = Space::new(kind);
+    let (mut rx, mut tx) = (space.driver(0), space.driver(1));
+    let mut monitor = Monitor::new(&mut backend, &space);
+    monitor.map(IOVA, 0, SIZE, BOTH);
+    monitor.start(0);
+    monitor.start(1);
+    let raw = Raw { space: &space, kind };
+    space.span(DATA, 112).write(&framed(1, 100));
+    add(&mut rx, raw.address(DATA + 0x1000), 2048, true);
+    add(&mut tx, raw.address(DATA), 112, false);
+    let mut turn = |_| {
+        monitor.answer();
+        reflect(&mut reader, &mut queues[0])
+    };
+    let passed: usize = (0..20).map(&mut turn).sum();
+    assert_eq!(passed, 1, "after {what}");
+}
+
+#[test]
+fn known_attacks_come_to_nothing() {
+    for row in ROWS {
+        for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
+            run(*row, Kind { packed, iommu, page: 4096 });
+        }
+    }
+}
