@@ -218,6 +218,42 @@ fn qemu_with_two_queues_listens() {
     assert!(tcp.rate > 0.0);
 }
 
+/// Several queue pairs of a front-end that leaves the control queue to us.
+#[test]
+fn user_mode_linux_with_two_queues() {
+    let folder = Folder::new("umlmq").unwrap();
+    let ports = [port("left", "queues = 2"), port("right", "queues = 2")].concat();
+    let fabric = Fabric::up(folder.path(), "umlmq", &format!("[switch.main]\n{ports}")).unwrap();
+    let left = fabric.guest_with(Kind::Uml, "left", 1, |spec| spec.interfaces[0].queues = 2);
+    let right = fabric.guest_with(Kind::Uml, "right", 2, |spec| spec.interfaces[0].queues = 2);
+    for guest in [&left, &right] {
+        let channels = ran(guest, "ethtool -L eth0 combined 2; ethtool -l eth0");
+        assert!(channels.matches("Combined:\t2").count() == 2, "{channels}");
+    }
+    assert!(reaches(&left, "10.99.0.2"), "no ping");
+    let tcp = iperf(&left, "10.99.0.2", 2, "-P 4").unwrap_or_else(|error| panic!("TCP: {error}"));
+    assert!(tcp.rate > 0.0);
+}
+
+/// Several queue pairs of QEMU, which connects, on both sides.
+#[test]
+fn qemu_with_two_queues() {
+    let folder = Folder::new("qemumq").unwrap();
+    let ports = [port("left", "queues = 2"), port("right", "queues = 2")].concat();
+    let fabric = Fabric::up(folder.path(), "qemumq", &format!("[switch.main]\n{ports}")).unwrap();
+    let two = |spec: &mut Spec| {
+        spec.processors = 2;
+        spec.interfaces[0].queues = 2;
+    };
+    let left = fabric.guest_with(Kind::Qemu, "left", 1, two);
+    let _right = fabric.guest_with(Kind::Qemu, "right", 2, two);
+    assert!(reaches(&left, "10.99.0.2"), "no ping");
+    let channels = ran(&left, "ethtool -l eth0");
+    assert!(channels.matches('2').count() >= 2, "{channels}");
+    let tcp = iperf(&left, "10.99.0.2", 2, "-P 4").unwrap_or_else(|error| panic!("TCP: {error}"));
+    assert!(tcp.rate > 0.0);
+}
+
 /// Guests whose memory is huge pages, of either size.
 #[test]
 fn qemu_in_huge_pages() {

@@ -2,8 +2,10 @@
 
 use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
-use crate::file::{Fabric, Guest as Desired, GuestKind, Kind};
+use crate::file::{Fabric, Guest as Desired, GuestKind, HugePages, Kind};
 use crate::guest::{Attachment, Guest, Interface, Kind as Runner, Spec};
+use crate::pages;
+use ringway_host::HugePages as Free;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ enum Life {
 
 struct Record {
     spec: Spec,
+    /// What its memory is to consist of.
+    pages: HugePages,
     folder: PathBuf,
     ports: Vec<String>,
     life: Life,
@@ -79,6 +83,7 @@ impl Guests {
     pub fn add(&mut self, guest: &Desired, fabric: &Fabric, folder: PathBuf) {
         let record = Record {
             spec: spec(guest, fabric),
+            pages: fabric.huge_pages,
             folder,
             ports: guest.ports.clone(),
             life: Life::Stopped,
@@ -106,12 +111,21 @@ impl Guests {
             Life::Stopping(_) => return Err(GuestError::Already(name.into(), "stopping")),
         }
         self.turn += 1;
-        let (spec, folder, inbox) = (record.spec.clone(), record.folder.clone(), self.inbox.clone());
+        let (mut spec, folder, inbox) = (record.spec.clone(), record.folder.clone(), self.inbox.clone());
+        let pages = record.pages;
         let (name, turn, cancelled) = (name.to_string(), self.turn, Arc::new(AtomicBool::new(false)));
         tracing::info!(guest = name, "starting");
         let told = cancelled.clone();
         let task = tokio::task::spawn_blocking(move || {
-            let result = Guest::start(spec, &folder).map(Arc::new).map_err(|error| error.to_string());
+            // User-Mode Linux makes its memory itself, and knows no huge pages.
+            let huge = match spec.kind {
+                Runner::Qemu => pages::of_guest(pages, spec.memory, &Free::list()),
+                Runner::Uml => Ok(None),
+            };
+            let result = huge.and_then(|huge| {
+                spec.huge = huge;
+                Guest::start(spec, &folder).map(Arc::new).map_err(|error| error.to_string())
+            });
             // A guest that nobody takes ends here, when it is dropped.
             if !told.load(Ordering::Acquire) {
                 let _ = inbox.send(Message::Guest(GuestEvent { name, turn, result }));

@@ -9,6 +9,7 @@ pub mod file;
 pub mod guest;
 mod guests;
 mod open;
+mod pages;
 pub mod place;
 pub mod place_plugins;
 pub mod run_dir;

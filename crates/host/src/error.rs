@@ -34,6 +34,17 @@ pub enum HostError {
         /// Its length.
         len: u64,
     },
+    /// No huge pages are free.
+    #[error(
+        "no pages of {page} MB are free for {size} bytes; `ringway doctor` says how to get more, and \
+         huge-pages = \"auto\" does without"
+    )]
+    NoPages {
+        /// MB of one.
+        page: u64,
+        /// Bytes that were wanted.
+        size: usize,
+    },
     /// The memfd may still change its size.
     #[error("the shared memory isn't sealed against shrinking and growing")]
     NotSealed,

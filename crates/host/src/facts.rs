@@ -31,6 +31,13 @@ pub struct HugePages {
     pub free: u64,
 }
 
+impl HugePages {
+    /// Those of every size that the kernel has, smallest first.
+    pub fn list() -> Vec<HugePages> {
+        huge_pages(Path::new("/sys/kernel/mm/hugepages"))
+    }
+}
+
 /// A limit of this process; `None` where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -118,7 +125,7 @@ impl Facts {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             cores: cores(),
             memory: (meminfo(&memory, "MemTotal:"), meminfo(&memory, "MemAvailable:")),
-            huge_pages: huge_pages(Path::new("/sys/kernel/mm/hugepages")),
+            huge_pages: HugePages::list(),
             transparent: transparent(&thp.join("enabled")),
             transparent_shared: transparent(&thp.join("shmem_enabled")),
             memlock: limit(Resource::Memlock),

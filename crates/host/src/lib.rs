@@ -25,7 +25,9 @@ pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use facts::{Access, Cores, Facts, HugePages, Limit, Transparent};
 pub use fault::{catch_sigbus, losses};
 pub use grace::{grace, graces, reclaim, reclaim_all};
-pub use memory::{Mapping, Pages, is_lost, map_region, map_region_for, memfd, memfd_of};
+pub use memory::{
+    Mapping, PageChoice, Pages, is_lost, map_region, map_region_for, memfd, memfd_in, memfd_of,
+};
 pub use poll::{Wish, poll};
 pub use sandbox::{Confinement, confine_data};
 pub use signal::{Signal, Sort, signal_shared};

@@ -77,6 +77,30 @@ pub fn memfd_of(name: &str, size: usize, wanted: Pages) -> Result<(OwnedFd, Page
     }
 }
 
+/// Memory of fewer bytes is not worth huge pages.
+const SMALL: usize = 1 << 20;
+
+/// Which pages memory is to consist of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageChoice {
+    /// 2 MB pages where so many are free and it is large enough for them, ordinary ones otherwise.
+    Large,
+    /// These.
+    Only(Pages),
+}
+
+/// A new memfd like that of [`memfd`], of such pages.
+pub fn memfd_in(name: &str, size: usize, choice: PageChoice) -> Result<OwnedFd, HostError> {
+    match choice {
+        PageChoice::Large if size < SMALL => memfd(name, size),
+        PageChoice::Large => memfd_of(name, size, Pages::Large).map(|(file, _)| file),
+        PageChoice::Only(pages) => match memfd_of(name, size, pages)? {
+            (file, found) if found == pages => Ok(file),
+            _ => Err(HostError::NoPages { page: pages.bytes() >> 20, size }),
+        },
+    }
+}
+
 /// A shared mapping, unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapping {
@@ -271,6 +295,11 @@ mod tests {
             let stat = rustix::fs::fstat(&file).unwrap();
             assert_eq!(stat.st_blksize as u64, pages.bytes());
             assert!(stat.st_size as u64 >= 5000);
+            match memfd_in("test", 5000, PageChoice::Only(wanted)) {
+                Ok(_) => assert_eq!(pages, wanted),
+                Err(error) => assert!(matches!(error, HostError::NoPages { size: 5000, .. }), "{error}"),
+            }
+            memfd_in("test", 5 << 20, PageChoice::Large).unwrap();
             let mapping = Mapping::shared(&file, 4096, 904).unwrap();
             assert_eq!((mapping.len(), mapping.words().len()), (904, 113));
             mapping.words()[112].store(1, std::sync::atomic::Ordering::Relaxed);

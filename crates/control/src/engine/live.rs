@@ -72,7 +72,7 @@ impl Engine {
                 return Err(error);
             }
         }
-        match Opener::start(port, self.epoch, &self.inbox) {
+        match Opener::start(port, self.epoch, &self.inbox, self.fabric.huge_pages.into()) {
             Ok(opener) => live.opener = opener,
             Err(error) => {
                 if queues > 0 {

@@ -57,7 +57,7 @@ fn machine(kvm: bool, processors: u32, memory: u64, huge: Option<u64>) -> Vec<St
         &["-accel", "tcg,thread=multi"]
     }));
     words.extend(["-smp".into(), processors.to_string(), "-m".into(), format!("{memory}M")]);
-    let pages = huge.map(|size| format!(",hugetlb=on,hugetlbsize={size}K")).unwrap_or_default();
+    let pages = huge.map(|size| format!(",hugetlb=on,hugetlbsize={size}K,prealloc=on")).unwrap_or_default();
     let backend = format!("memory-backend-memfd,id=mem,size={memory}M,share=on{pages}");
     words.extend(["-object".into(), backend, "-numa".into(), "node,memdev=mem".into()]);
     words

@@ -11,6 +11,7 @@ mod watched;
 
 use crate::engine::{Inbox, Message};
 use crate::file::{Kind, Port, Socket};
+use ringway_host::PageChoice;
 use ringway_port::ring::open::RingListener;
 use ringway_port::vhost_user::open::{self, Listener};
 use std::io;
@@ -101,7 +102,13 @@ pub struct Opener {
 
 impl Opener {
     /// Opens a port. What can't work is said at once; `None` for kinds without peers.
-    pub fn start(port: &Port, epoch: u64, inbox: &Inbox) -> Result<Option<Opener>, OpenError> {
+    /// Memory that is made for them consists of `pages`.
+    pub fn start(
+        port: &Port,
+        epoch: u64,
+        inbox: &Inbox,
+        pages: PageChoice,
+    ) -> Result<Option<Opener>, OpenError> {
         let (done, watched) = watch::channel(0);
         let desk = Desk { port: port.name.clone(), epoch, inbox: inbox.clone(), serial: 0, done: watched };
         let task = match &port.kind {
@@ -112,11 +119,11 @@ impl Opener {
             Kind::VhostUser(vhost) => tokio::spawn(vhost_user::connect(desk, vhost.socket.path.clone())),
             Kind::Ring { socket, shape } => {
                 let door = desk.ring_door(socket)?;
-                tokio::spawn(ring::serve(desk, door, ring::geometry(*shape)))
+                tokio::spawn(ring::serve(desk, door, ring::geometry(*shape), pages))
             }
             Kind::Pipe { socket, shape } => {
                 let door = desk.ring_door(socket)?;
-                tokio::spawn(ring::join(desk, door, ring::geometry(*shape)))
+                tokio::spawn(ring::join(desk, door, ring::geometry(*shape), pages))
             }
             Kind::Tap(wanted) => {
                 let interface = tap::interface(wanted);

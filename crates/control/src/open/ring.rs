@@ -2,6 +2,7 @@
 
 use super::{Desk, Watched, What};
 use crate::file::Shape;
+use ringway_host::PageChoice;
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, Program, RingListener};
 use ringway_ring::{Geometry, Hello};
@@ -18,9 +19,9 @@ pub fn geometry(shape: Shape) -> Geometry {
 }
 
 /// A ring: one program after the other.
-pub async fn serve(mut desk: Desk, mut door: Watched<RingListener>, otherwise: Geometry) {
+pub async fn serve(mut desk: Desk, mut door: Watched<RingListener>, otherwise: Geometry, pages: PageChoice) {
     loop {
-        match next(&mut door, &otherwise).await {
+        match next(&mut door, &otherwise, pages).await {
             Ok((descriptors, mut program)) => {
                 desk.arrived(descriptors, true);
                 let serial = desk.serial;
@@ -42,11 +43,12 @@ pub async fn serve(mut desk: Desk, mut door: Watched<RingListener>, otherwise: G
 async fn next(
     door: &mut Watched<RingListener>,
     otherwise: &Geometry,
+    pages: PageChoice,
 ) -> io::Result<(Vec<OwnedFd>, Watched<Program>)> {
     loop {
         let newcomer = accept(door).await?;
         let welcomed = match greet(newcomer).await {
-            Ok((newcomer, hello)) => newcomer.welcome(&hello, otherwise).map_err(io::Error::other),
+            Ok((newcomer, hello)) => newcomer.welcome_in(pages, &hello, otherwise).map_err(io::Error::other),
             Err(error) => Err(error),
         };
         match welcomed {
@@ -56,7 +58,7 @@ async fn next(
                     descriptors.iter().map(BorrowedFd::try_clone_to_owned).collect();
                 return Ok((descriptors?, Watched::new(program)?));
             }
-            Err(error) => tracing::info!(%error, "a program gets no ring"),
+            Err(error) => tracing::warn!(%error, "a program gets no ring"),
         }
     }
 }
@@ -79,8 +81,8 @@ async fn hung_up(program: &mut Watched<Program>) {
 }
 
 /// A pipe: two programs at a time; `data` has no part in it.
-pub async fn join(desk: Desk, mut door: Watched<RingListener>, otherwise: Geometry) {
-    let mut pipe = Pipe::new(otherwise);
+pub async fn join(desk: Desk, mut door: Watched<RingListener>, otherwise: Geometry, pages: PageChoice) {
+    let mut pipe = Pipe::new(otherwise).in_pages(pages);
     loop {
         // Duplicates, since what watches a socket can't share it with the pipe.
         let watched: io::Result<Vec<_>> =

@@ -1,7 +1,7 @@
 //! The two ends of a pipe, as `control` sees them. Nothing here waits.
 
 use crate::ring::open::{GreetError, Made, Newcomer, hand_over, is_gone, say_no};
-use ringway_host::EventFd;
+use ringway_host::{EventFd, PageChoice, Pages};
 use ringway_ring::{Geometry, Hello, Kind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -40,6 +40,7 @@ impl Drop for Joined {
 #[derive(Debug)]
 pub struct Pipe {
     otherwise: Geometry,
+    pages: PageChoice,
     ends: [Option<End>; 2],
     joined: Option<Joined>,
 }
@@ -47,7 +48,12 @@ pub struct Pipe {
 impl Pipe {
     /// A pipe with nobody on it. `otherwise` has the sizes that programs leave open.
     pub fn new(otherwise: Geometry) -> Pipe {
-        Pipe { otherwise, ends: [None, None], joined: None }
+        Pipe { otherwise, pages: PageChoice::Only(Pages::Base), ends: [None, None], joined: None }
+    }
+
+    /// The same, its memory in such pages.
+    pub fn in_pages(self, pages: PageChoice) -> Pipe {
+        Pipe { pages, ..self }
     }
 
     /// Gives a newcomer, which said `hello`, the free end. With both there, both get their memory: the sizes are what
@@ -69,7 +75,7 @@ impl Pipe {
     fn connect(&mut self) -> Result<(), PipeError> {
         let [Some(first), Some(second)] = &self.ends else { return Ok(()) };
         let made = || -> Result<Joined, GreetError> {
-            let made = Made::new(&first.hello.geometry(Kind::Pipe, &self.otherwise))?;
+            let made = Made::new(&first.hello.geometry(Kind::Pipe, &self.otherwise), self.pages)?;
             Ok(Joined { made, signals: [EventFd::new()?, EventFd::new()?] })
         };
         let joined = match made() {

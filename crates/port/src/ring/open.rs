@@ -1,7 +1,7 @@
 //! What `control` does for programs: listen, make a ring for each, hand it over. Nothing here waits.
 
 use crate::vhost_user::open::{Access, Listener, OpenError};
-use ringway_host::{EventFd, HostError, Mapping, memfd, send_with, try_receive_with};
+use ringway_host::{EventFd, HostError, Mapping, PageChoice, Pages, memfd_in, send_with, try_receive_with};
 use ringway_ring::{Geometry, HandshakeError, Hello, Kind, LayoutError, RingMemory, Welcome};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -80,10 +80,20 @@ impl Newcomer {
         }
     }
 
-    /// Makes the ring that `hello` asks for and hands it over.
+    /// Makes the ring that `hello` asks for, in ordinary pages, and hands it over.
     pub fn welcome(self, hello: &Hello, otherwise: &Geometry) -> Result<Program, GreetError> {
+        self.welcome_in(PageChoice::Only(Pages::Base), hello, otherwise)
+    }
+
+    /// The same in such pages.
+    pub fn welcome_in(
+        self,
+        pages: PageChoice,
+        hello: &Hello,
+        otherwise: &Geometry,
+    ) -> Result<Program, GreetError> {
         let geometry = hello.geometry(Kind::Port, otherwise);
-        let made = match Made::new(&geometry) {
+        let made = match Made::new(&geometry, pages) {
             Ok(made) => made,
             Err(error) => return self.fail(error),
         };
@@ -157,9 +167,9 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    pub fn new(geometry: &Geometry) -> Result<Made, GreetError> {
+    pub fn new(geometry: &Geometry, pages: PageChoice) -> Result<Made, GreetError> {
         let header = geometry.header()?;
-        let file = memfd("ringway-ring", header.bytes as usize)?;
+        let file = memfd_in("ringway-ring", header.bytes as usize, pages)?;
         let memory = RingMemory::create(Mapping::sealed(&file)?.region(), geometry)?;
         Ok(Made { file, memory })
     }
