@@ -4,13 +4,15 @@
 #![allow(clippy::expect_used)] // What is expected here fails the test.
 
 use ringway_frame::{Burst, CountersRef, Storage};
-use ringway_host::{EventFd, catch_sigbus, confine_data, memfd, receive_with, send_with, wait_readable};
+use ringway_host::{
+    Clock, EventFd, catch_sigbus, confine_data, memfd, receive_with, send_with, wait_readable,
+};
 use ringway_mem::{Hint, Memory, Reader};
 use ringway_port::vhost_user::{BackendError, Config, State, new};
 use ringway_port::{Doorbell, Silent};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{
-    Frontend, MemoryRegion, Packet, Request, SharedRegion, Transport, Vring, VringAddr,
+    BackendRequest, Frontend, Iotlb, MemoryRegion, Packet, Request, SharedRegion, Transport, Vring, VringAddr,
 };
 use ringway_virtq::{Areas, Buffer, Driver, Layout};
 use std::io::{self, Read};
@@ -52,6 +54,7 @@ fn serve() {
     confine_data().expect("this kernel has seccomp");
     backend.connect(socket).expect("a session");
     let mut reader = Reader::register().expect("a place among the readers");
+    let clock = Clock::new();
     let (mut storage, mut taken, mut was_up) = (Storage::default(), 0, false);
     let end = loop {
         let Some(fd) = backend.fd() else { break None };
@@ -63,7 +66,7 @@ fn serve() {
             eprintln!("refused: {refused}");
         }
         was_up |= backend.state() == State::Up;
-        let turn = reader.turn(1);
+        let turn = reader.turn(clock.now());
         let mut burst = Burst::begin(&mut storage);
         queues[0].tx.take(&turn, &mut burst);
         taken += burst.len();
@@ -72,7 +75,7 @@ fn serve() {
     };
     assert!(matches!(end, Some(BackendError::Closed)), "{end:?}");
     assert!(was_up);
-    assert_eq!(taken, 2, "the guest's frame, and the one that announces it");
+    assert_eq!(taken, 3, "the guest's frames, and the one that announces it");
 }
 
 struct Wire(UnixStream);
@@ -113,7 +116,11 @@ fn used(driver: &mut Driver<'_>, call: &EventFd) -> u32 {
 
 /// The front-end and its guest.
 fn front(socket: UnixStream) {
-    let features = virtio::VERSION_1 | virtio::NET_CTRL_VQ | virtio::NET_STATUS | virtio::NET_GUEST_ANNOUNCE;
+    let features = virtio::VERSION_1
+        | virtio::ACCESS_PLATFORM
+        | virtio::NET_CTRL_VQ
+        | virtio::NET_STATUS
+        | virtio::NET_GUEST_ANNOUNCE;
     let agreed = protocol::REPLY_ACK
         | protocol::CONFIG
         | protocol::BACKEND_REQ
@@ -130,6 +137,11 @@ fn front(socket: UnixStream) {
     front.set_memory(vec![share()]).expect("memory");
     front.set(Request::RemMemReg(region)).expect("memory goes");
     front.set(Request::AddMemReg(share())).expect("memory comes");
+    let translation = |kind, iova, size| {
+        let permissions = 3;
+        Request::IotlbMsg(Iotlb { iova, size, user: iova, permissions, kind })
+    };
+    front.set(translation(Iotlb::UPDATE, 0, SIZE)).expect("a translation of all memory");
     front.set(Request::NetSetMtu(1500)).expect("an MTU");
     assert_eq!(front.config(0, 8).expect("a configuration")[..8], [2, 0, 0, 0, 0, 1, 1, 0]);
 
@@ -155,6 +167,17 @@ fn front(socket: UnixStream) {
     tx.publish();
     kicks[1].signal();
     assert_eq!(used(&mut tx, &calls[1]), 0);
+    // A page is taken back, asked for, and granted again.
+    front.set(translation(Iotlb::INVALIDATE, DATA, 4096)).expect("an invalidation");
+    tx.add(&[Buffer { address: DATA, len: 100, write: false }], None).expect("room");
+    tx.publish();
+    kicks[1].signal();
+    let mut miss = [0; 44];
+    told.read_exact(&mut miss).expect("a question");
+    let miss = BackendRequest::decode(1, &miss[12..], Vec::new()).expect("a question");
+    assert!(matches!(miss, BackendRequest::Iotlb(Iotlb { iova: DATA, kind: Iotlb::MISS, .. })), "{miss:?}");
+    front.set(translation(Iotlb::UPDATE, DATA, 4096)).expect("an answer");
+    assert_eq!(used(&mut tx, &calls[1]), 0);
     front.set(Request::SendRarp([2, 0, 0, 0, 0, 1])).expect("an announcement");
     let mut message = [0; 64];
     assert_eq!(told.read(&mut message).expect("a message on the channel"), 12);
@@ -167,7 +190,7 @@ fn front(socket: UnixStream) {
     kicks[2].signal();
     assert_eq!(used(&mut control, &calls[2]), 1);
     assert_eq!(front.config(6, 2).expect("a configuration"), [1, 0]);
-    for (ring, position) in [(0, 0), (1, 1), (2, 1)] {
+    for (ring, position) in [(0, 0), (1, 2), (2, 1)] {
         assert_eq!(front.stop(ring).expect("where it stood"), position);
     }
 }
