@@ -9,10 +9,11 @@ mod entry;
 mod report;
 
 use entry::{Better, Entry, Slices};
+use ringway_control::place_plugins::{Folder, Options, Plugins};
 use ringway_place::decide::Ask;
 use ringway_place::engine::{Engine, EngineError, Object};
 use ringway_place::object::{Vm, VmStatus};
-use ringway_place::policy::built_in;
+use ringway_place::policy::{FilterUse, Policy, WeightUse, built_in};
 use ringway_place::simulate::{Baseline, Plan, Synthetic, hosts, packed_by, run};
 use ringway_place::store::{Embedded, Memory, Store};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-const KEYS: [&str; 4] = ["none.5k", "none.100k", "concurrent", "packing"];
+const KEYS: [&str; 5] = ["none.5k", "none.100k", "plugin", "concurrent", "packing"];
 /// Slices of each benchmark.
 const SLICES: usize = 7;
 /// Requesters side by side.
@@ -61,6 +62,7 @@ fn measure(key: &str) -> Result<Entry, Failure> {
     match key {
         "none.5k" => decisions(5_000, 5, 1_000, 5_000.0, Some(2.0)),
         "none.100k" => decisions(100_000, 1, 60, 200.0, None),
+        "plugin" => plugin(),
         "concurrent" => concurrent(),
         _ => packing(),
     }
@@ -130,6 +132,88 @@ fn decisions(
         entry = entry.mark(format!("p99 <= {most} ms"), holds);
     }
     Ok(entry.note("whole `none` policy; kube-scheduler's published 680 to 810 a second include its API"))
+}
+
+/// A filter and a weight in the typed API, and in oVirt's style.
+const TYPED: &str = "from ringway.placement import Filter, Score
+
+class Few(Filter):
+    def do_filter(self, hosts, vm, args):
+        return [host for host in hosts if host.vms_active < 100]
+
+class Even(Score):
+    def do_score(self, hosts, vm, args):
+        return [host.vms_active for host in hosts]
+";
+const PRINTED: &str = "from ovirtsdk.api import API
+
+class Few:
+    def do_filter(self, hosts, vm, args):
+        found = API().hosts.list(query=' or '.join('id=%s' % id for id in hosts))
+        print([host.id for host in found if host.summary.active < 100])
+
+class Even:
+    def do_score(self, hosts, vm, args):
+        found = API().hosts.list(query=' or '.join('id=%s' % id for id in hosts))
+        print([(host.id, host.summary.active) for host in found])
+";
+
+/// Decisions in which a Python filter and a Python weight take part, beside the whole `none` policy.
+fn plugin() -> Result<Entry, Failure> {
+    let typed = with_units(TYPED, 100, SLICES)?;
+    let printed = with_units(PRINTED, 20, 3)?;
+    let rate = entry::median(&printed.ours).unwrap_or(0.0);
+    let entry = typed.entry("decisions/s", Better::More).best_at_least(200.0);
+    Ok(entry.with("printed decisions/s", rate).note("5,000 hosts, one Python filter and one score"))
+}
+
+fn with_units(text: &str, slice: usize, rounds: usize) -> Result<Slices, Failure> {
+    let folder = std::env::temp_dir().join(format!("ringway-bench-plugin-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    std::fs::write(folder.join("units.py"), text)?;
+    let path = file();
+    let result = asked(&folder, &path, slice, rounds);
+    let _ = std::fs::remove_file(&path);
+    let _ = std::fs::remove_dir_all(&folder);
+    result
+}
+
+fn asked(folder: &Path, path: &Path, slice: usize, rounds: usize) -> Result<Slices, Failure> {
+    let engine = lab(Arc::new(Embedded::open(path, 1)?), 5_000, 5, slice)?;
+    let package = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../python")).to_path_buf();
+    let folders = vec![Folder::new(folder)];
+    engine.attach(Box::new(Plugins::start(Options {
+        package: Some(package),
+        folders,
+        ..Options::default()
+    })));
+    let none = built_in().into_iter().find(|policy| policy.name == "none").ok_or("no policy none")?;
+    let mut policy = Policy { name: "plugin".into(), ..none };
+    policy.filters.push(FilterUse { name: "Few".into(), ..FilterUse::default() });
+    policy.weights.push(WeightUse { name: "Even".into(), factor: 1, ..WeightUse::default() });
+    engine.put(vec![Object::Policy(policy)])?;
+    let mut slices = Slices::default();
+    for round in 0..=rounds {
+        let begin = Instant::now();
+        let mut last = 0;
+        for index in 0..slice {
+            let (decision, revision) = engine.begin(Ask { policy: Some("plugin".into()), ..ask(index) })?;
+            if let Some(error) = decision.choices.iter().flat_map(|choice| &choice.errors).next() {
+                return Err(error.clone().into());
+            }
+            if !decision.placed() {
+                return Err("a VM found no host".into());
+            }
+            last = revision;
+        }
+        // The first round warms up.
+        if round > 0 {
+            slices.ours.push(slice as f64 / begin.elapsed().as_secs_f64());
+        }
+        engine.durable(last)?;
+        release(&engine, slice)?;
+    }
+    Ok(slices)
 }
 
 type Timed = (Slices, Vec<Duration>, f64);

@@ -5,7 +5,7 @@ use axum::routing::post;
 use axum::{Json, Router};
 use ringway_control::place_plugins::{Folder, Options, Plugins, Service};
 use ringway_place::object::{Host, Vm, VmStatus};
-use ringway_place::unit::{Delta, External, ExternalKind, HostView};
+use ringway_place::unit::{Delta, External, ExternalAction, ExternalError, ExternalKind, HostView};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -81,6 +81,10 @@ fn told(mut plugins: Plugins) -> Plugins {
     let vms = vec![vm("v", Some("a")), vm("w", Some("a")), vm("x", Some("b"))];
     plugins.snapshot(hosts, vms).expect("a picture");
     plugins
+}
+
+fn moved_to(vm: &str, to: &[&str]) -> Result<Option<ExternalAction>, ExternalError> {
+    Ok(Some(ExternalAction::Move { vm: vm.into(), to: names(to) }))
 }
 
 fn filter(
@@ -169,7 +173,7 @@ fn python_units_judge_and_fail_alone() {
     let scores = plugins.score(&[("Cool".into(), 2)], &names(&all), &vm("new", None), &BTreeMap::new());
     assert_eq!(scores["Cool"], Ok(vec![("a".into(), 4000), ("b".into(), 3875)]), "c is left out");
     let moved = plugins.balance("Down", &names(&all), &BTreeMap::new());
-    assert_eq!(moved, Ok(Some(("v".into(), names(&["b", "c"])))));
+    assert_eq!(moved, moved_to("v", &["b", "c"]));
     assert_eq!(plugins.balance("Down", &names(&["c"]), &BTreeMap::new()), Ok(None));
 }
 
@@ -193,7 +197,7 @@ fn changes_reach_the_units() {
         .deltas(vec![Delta::Host(Box::new(host("e", &[]))), Delta::Vm(Box::new(vm("y", Some("e"))))])
         .expect("more");
     let moved = plugins.balance("Down", &names(&["e", "c"]), &BTreeMap::new());
-    assert_eq!(moved, Ok(Some(("y".into(), names(&["c"])))), "e has the slot that b had");
+    assert_eq!(moved, moved_to("y", &["c"]), "e has the slot that b had");
 }
 
 #[test]
@@ -293,6 +297,9 @@ fn a_service_over_http_is_believed_as_little() {
         plugins.balance("Far", &names(&all), &properties).map_err(|error| error.what)
     };
     assert_eq!(balance(r#"{"ok": {"action": null}}"#), Ok(None));
+    let off = ExternalAction::Power { host: "b".into(), on: false };
+    assert_eq!(balance(r#"{"ok": {"action": "sleep", "host": 1}}"#), Ok(Some(off)));
+    assert!(balance(r#"{"ok": {"action": "wake", "host": 9}}"#).is_err());
     assert!(balance(r#"{"ok": {"action": "migrate", "vm": "nobody", "hosts": [0]}}"#).is_err());
     assert!(balance(r#"{"ok": {"action": "migrate", "vm": "v", "hosts": [77]}}"#).is_err());
     assert_eq!(balance(r#"{"error": {"kind": "exception", "text": "no"}}"#), Err("exception: no".into()));

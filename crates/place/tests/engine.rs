@@ -334,7 +334,7 @@ impl External for Plugin {
         _: &str,
         _: &[String],
         _: &BTreeMap<String, String>,
-    ) -> Result<Option<(String, Vec<String>)>, ExternalError> {
+    ) -> Result<Option<ExternalAction>, ExternalError> {
         Ok(None)
     }
 }

@@ -20,7 +20,7 @@ pub use options::{Folder, Options, Service};
 use link::Request;
 use picture::Picture;
 use ringway_place::unit::{
-    Delta, External, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, VmView,
+    Delta, External, ExternalAction, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, VmView,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -61,6 +61,7 @@ struct Scores {
 struct Action {
     action: Option<String>,
     vm: Option<String>,
+    host: Option<usize>,
     #[serde(default)]
     hosts: Vec<usize>,
 }
@@ -269,12 +270,13 @@ impl External for Plugins {
         unit: &str,
         hosts: &[String],
         properties: &BTreeMap<String, String>,
-    ) -> Result<Option<(String, Vec<String>)>, ExternalError> {
+    ) -> Result<Option<ExternalAction>, ExternalError> {
         let mask = self.picture.mask(hosts);
         let question = Question { kind: ExternalKind::Balance, at: self.at, mask, vm: None, properties };
         let answer = self.ask::<Action>(&question, &[unit]).remove(unit);
         let action = answer.unwrap_or_else(|| Err(error(unit, "it gave no answer")))?;
         let wrong = |what: &str| error(unit, &format!("result: {what}"));
+        let on = action.action.as_deref() == Some("wake");
         match (action.action.as_deref(), action.vm) {
             (None, _) => Ok(None),
             (Some("migrate"), Some(vm)) if self.picture.has_vm(&vm) => {
@@ -282,7 +284,13 @@ impl External for Plugins {
                     let name = self.picture.name(*slot).filter(|_| question.mask.get(*slot) == Some(&b'1'));
                     name.cloned().ok_or_else(|| wrong("it names hosts that are not candidates"))
                 };
-                Ok(Some((vm, action.hosts.iter().map(known).collect::<Result<_, _>>()?)))
+                let to = action.hosts.iter().map(known).collect::<Result<_, _>>()?;
+                Ok(Some(ExternalAction::Move { vm, to }))
+            }
+            (Some("sleep" | "wake"), _) => {
+                let host = action.host.and_then(|slot| self.picture.name(slot).cloned());
+                let host = host.ok_or_else(|| wrong("it switches what is no host"))?;
+                Ok(Some(ExternalAction::Power { host, on }))
             }
             (Some("migrate"), _) => Err(wrong("it moves what is no VM")),
             (Some(other), _) => Err(wrong(&format!("there is no action {other}"))),

@@ -10,7 +10,8 @@ use std::time::Duration;
 pub struct Options {
     /// The Python that runs plugin hosts, 3.11 or newer.
     pub python: PathBuf,
-    /// The folder that has the Python package `ringway`, if it is not installed.
+    /// The folder that has the Python package `ringway`, if it is not installed; else what the environment's
+    /// `RINGWAY_PYTHON` says.
     pub package: Option<PathBuf>,
     /// Folders of Python plugins.
     pub folders: Vec<Folder>,

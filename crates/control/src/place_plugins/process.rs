@@ -60,7 +60,8 @@ impl Process {
                 command.env(name, value);
             }
         }
-        if let Some(package) = &options.package {
+        let package = options.package.clone().map(Into::into).or_else(|| std::env::var_os("RINGWAY_PYTHON"));
+        if let Some(package) = package {
             command.env("PYTHONPATH", package);
         }
         command.stdin(theirs).stdout(output).stderr(Stdio::piped());
@@ -77,7 +78,10 @@ impl Process {
         let reader = reader?;
         std::thread::spawn(move || read_lines(reader, &sender, &marked, &over));
         std::thread::spawn(move || log.map(|log| read_log(log, &path)));
-        process.hello()?;
+        process.hello().map_err(|error| {
+            let hint = "`pip install` the folder python/, or name it in RINGWAY_PYTHON";
+            LinkError::Gone(format!("{error}; if Python has no package ringway: {hint}"))
+        })?;
         Ok(process)
     }
 

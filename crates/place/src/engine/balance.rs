@@ -6,7 +6,7 @@ use crate::decide::{Ask, Outside, Scratch, decide};
 use crate::model::{Change, Model, Row};
 use crate::object::{HostStatus, Load, Migration as Movable, VmStatus};
 use crate::store::Revision;
-use crate::unit::External;
+use crate::unit::{External, ExternalAction};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use utoipa::ToSchema;
@@ -165,8 +165,15 @@ fn propose(
         }
         (None, Some(external)) => {
             let hosts: Vec<String> = scene.hosts.iter().map(|row| state.name(*row).to_string()).collect();
+            external.at(now, 0);
             match external.balance(&policy.balancer, &hosts, &scene.properties) {
-                Ok(Some((vm, hosts))) => proposals.extend(from_outside(model, &scene, &vm, &hosts)),
+                Ok(Some(ExternalAction::Move { vm, to })) => {
+                    proposals.extend(from_outside(model, &scene, &vm, &to));
+                }
+                Ok(Some(ExternalAction::Power { host, on })) => match power_from_outside(&scene, &host, on) {
+                    Ok(power) => step.power = Some(power),
+                    Err(why) => step.errors.push(format!("{}: {host}: {why}", policy.balancer)),
+                },
                 Ok(None) => {}
                 Err(error) => step.errors.push(error.to_string()),
             }
@@ -186,6 +193,22 @@ fn from_outside(model: &Model, scene: &Scene<'_>, vm: &str, hosts: &[String]) ->
     let to: Vec<Row> =
         to.map(|host| host.row).filter(|row| scene.hosts.contains(row) && *row != at.row).collect();
     Some(Proposal { vm: id, from: at.row, to, evens: false, reason: "a plugin" })
+}
+
+/// What a balancer may switch: an empty host that is on, or one that is off, if that can be done at all.
+fn power_from_outside(scene: &Scene<'_>, host: &str, on: bool) -> Result<(String, HostStatus), &'static str> {
+    let slot = scene.cluster.hosts.iter().flatten().find(|slot| slot.host.name == host);
+    let slot = slot.ok_or("is no host of this cluster")?;
+    let status = slot.host.status;
+    let is_empty = slot.running.is_empty() && slot.pending.is_empty();
+    match on {
+        _ if !slot.host.power_managed => Err("can't be switched on and off"),
+        true if status != HostStatus::Down => Err("is not switched off"),
+        false if !matches!(status, HostStatus::Up | HostStatus::Maintenance) => Err("is not up"),
+        false if !is_empty => Err("is not empty"),
+        true => Ok((host.into(), HostStatus::Up)),
+        false => Ok((host.into(), HostStatus::Down)),
+    }
 }
 
 impl Engine {

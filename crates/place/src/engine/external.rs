@@ -2,30 +2,43 @@
 
 use super::Inner;
 use crate::decide::{Answers, Outside};
-use crate::model::{HostSlot, Model};
-use crate::object::Vm;
+use crate::model::{ClusterState, HostSlot, Model, Row, VmId};
+use crate::object::{Host, Vm};
 use crate::unit::{Delta, External, ExternalUnit, HostView};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Units from outside, and what they were told.
 pub(crate) struct Attached {
     external: Box<dyn External>,
-    told: Option<Told>,
+    told: Told,
     /// Whether they follow: if not, they are told everything next time.
     behind: bool,
 }
 
+/// What was told, as far as it takes to see what changed since: there are thousands of hosts, and a decision changes
+/// one.
 #[derive(Default)]
 struct Told {
-    hosts: HashMap<String, HostView>,
-    vms: HashMap<String, Arc<Vm>>,
+    /// By cluster, by row.
+    hosts: Vec<Vec<Option<Mark>>>,
+    /// By place.
+    vms: Vec<Option<Arc<Vm>>>,
     revision: u64,
+}
+
+/// What a host's view was made of.
+struct Mark {
+    host: Arc<Host>,
+    figures: [i32; 4],
+    running: Vec<VmId>,
+    pending: Vec<VmId>,
+    facts: Vec<Option<f64>>,
 }
 
 impl Attached {
     pub(crate) fn new(external: Box<dyn External>) -> Attached {
-        Attached { external, told: None, behind: true }
+        Attached { external, told: Told::default(), behind: true }
     }
 }
 
@@ -83,46 +96,94 @@ impl Inner {
     pub(crate) fn follow(&mut self, now: u64) {
         let Inner { model, external, seen, .. } = self;
         let Some(attached) = external else { return };
-        let fresh = attached.told.as_ref().is_some_and(|told| told.revision == *seen) && !attached.behind;
-        if fresh || attached.external.units().is_empty() {
+        if (!attached.behind && attached.told.revision == *seen) || attached.external.units().is_empty() {
             return;
         }
-        let hosts: HashMap<String, HostView> = model
-            .clusters()
-            .iter()
-            .flat_map(|state| state.hosts.iter().flatten())
-            .map(|slot| (slot.host.name.clone(), host_view(model, slot, now)))
-            .collect();
-        let vms: HashMap<String, Arc<Vm>> =
-            model.vm_slots().map(|slot| (slot.vm.name.clone(), slot.vm.clone())).collect();
-        let said = match attached.told.as_ref().filter(|_| !attached.behind) {
-            None => attached
-                .external
-                .snapshot(hosts.values().cloned().collect(), vms.values().map(|vm| (**vm).clone()).collect()),
-            Some(told) => attached.external.deltas(deltas(told, &hosts, &vms)),
+        let said = if attached.behind {
+            attached.told = Told::default();
+            let (mut hosts, mut vms) = (Vec::new(), Vec::new());
+            for delta in attached.told.changes(model, now) {
+                match delta {
+                    Delta::Host(host) => hosts.push(*host),
+                    Delta::Vm(vm) => vms.push(*vm),
+                    // There was nothing before.
+                    Delta::NoHost(_) | Delta::NoVm(_) => {}
+                }
+            }
+            attached.external.snapshot(hosts, vms)
+        } else {
+            attached.external.deltas(attached.told.changes(model, now))
         };
         attached.behind = said.is_err();
-        attached.told = Some(Told { hosts, vms, revision: *seen });
+        attached.told.revision = *seen;
     }
 }
 
-fn deltas(told: &Told, hosts: &HashMap<String, HostView>, vms: &HashMap<String, Arc<Vm>>) -> Vec<Delta> {
-    let mut deltas = Vec::new();
-    for (name, host) in hosts {
-        if told.hosts.get(name) != Some(host) {
-            deltas.push(Delta::Host(Box::new(host.clone())));
+impl Told {
+    /// What is no longer as it was told; from now on it is told. What is gone comes first, since its place may be
+    /// another's by now.
+    fn changes(&mut self, model: &Model, now: u64) -> Vec<Delta> {
+        let (mut gone, mut changed) = (Vec::new(), Vec::new());
+        self.hosts.resize_with(model.clusters().len(), Vec::new);
+        for (state, told) in model.clusters().iter().zip(&mut self.hosts) {
+            told.resize_with(state.hosts.len(), || None);
+            for (row, (slot, mark)) in state.hosts.iter().zip(told).enumerate() {
+                let Some(slot) = slot else {
+                    gone.extend(mark.take().map(|mark| Delta::NoHost(mark.host.name.clone())));
+                    continue;
+                };
+                if mark.as_ref().is_some_and(|mark| mark.is_of(state, slot, row, now)) {
+                    continue;
+                }
+                if let Some(old) = mark.as_ref().filter(|old| old.host.name != slot.host.name) {
+                    gone.push(Delta::NoHost(old.host.name.clone()));
+                }
+                *mark = Some(Mark::of(state, slot, row, now));
+                changed.push(Delta::Host(Box::new(host_view(model, slot, now))));
+            }
+        }
+        self.vms.resize_with(model.vm_places(), || None);
+        for (id, told) in (0..).zip(&mut self.vms) {
+            let vm = model.vm_by(id).map(|slot| &slot.vm);
+            if told.as_ref().map(Arc::as_ptr) == vm.map(Arc::as_ptr) {
+                continue;
+            }
+            if let Some(old) = told.as_ref().filter(|old| vm.is_none_or(|vm| vm.name != old.name)) {
+                gone.push(Delta::NoVm(old.name.clone()));
+            }
+            changed.extend(vm.map(|vm| Delta::Vm(Box::new((**vm).clone()))));
+            *told = vm.cloned();
+        }
+        gone.append(&mut changed);
+        gone
+    }
+}
+
+impl Mark {
+    fn of(state: &ClusterState, slot: &HostSlot, row: usize, now: u64) -> Mark {
+        Mark {
+            host: slot.host.clone(),
+            figures: figures(state, row),
+            running: slot.running.clone(),
+            pending: slot.pending.clone(),
+            facts: facts(state, row, now).collect(),
         }
     }
-    for name in told.hosts.keys().filter(|name| !hosts.contains_key(*name)) {
-        deltas.push(Delta::NoHost(name.clone()));
+
+    fn is_of(&self, state: &ClusterState, slot: &HostSlot, row: usize, now: u64) -> bool {
+        Arc::ptr_eq(&self.host, &slot.host)
+            && self.figures == figures(state, row)
+            && self.running == slot.running
+            && self.pending == slot.pending
+            && facts(state, row, now).eq(self.facts.iter().copied())
     }
-    for (name, vm) in vms {
-        if !told.vms.get(name).is_some_and(|old| Arc::ptr_eq(old, vm) || old == vm) {
-            deltas.push(Delta::Vm(Box::new((**vm).clone())));
-        }
-    }
-    for name in told.vms.keys().filter(|name| !vms.contains_key(*name)) {
-        deltas.push(Delta::NoVm(name.clone()));
-    }
-    deltas
+}
+
+fn figures(state: &ClusterState, row: usize) -> [i32; 4] {
+    let columns = &state.columns;
+    [columns.load[row], columns.pending_load[row], columns.free[row], columns.schedulable[row]]
+}
+
+fn facts(state: &ClusterState, row: usize, now: u64) -> impl Iterator<Item = Option<f64>> {
+    state.facts.values().map(move |column| column.get(row as Row, now))
 }

@@ -123,6 +123,11 @@ impl Model {
         self.slots.get(id as usize)?.as_ref()
     }
 
+    /// How many places VMs have, free ones included.
+    pub fn vm_places(&self) -> usize {
+        self.slots.len()
+    }
+
     /// All VMs, in no order that means anything.
     pub fn vm_slots(&self) -> impl Iterator<Item = &VmSlot> {
         self.slots.iter().flatten()

@@ -78,6 +78,25 @@ pub struct ExternalError {
     pub what: String,
 }
 
+/// What a balancer from outside wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExternalAction {
+    /// A VM is to move.
+    Move {
+        /// The VM.
+        vm: String,
+        /// Where it may go, best first.
+        to: Vec<String>,
+    },
+    /// A host is to be switched on or off.
+    Power {
+        /// The host.
+        host: String,
+        /// Whether it is to be on.
+        on: bool,
+    },
+}
+
 /// Answers of several units: each by name, or why there is none.
 pub type Outcome<T> = BTreeMap<String, Result<T, ExternalError>>;
 
@@ -117,11 +136,11 @@ pub trait External: Send {
         properties: &BTreeMap<String, String>,
     ) -> Outcome<Vec<(String, i64)>>;
 
-    /// A VM to move, and where it may go, best first; none to leave everything.
+    /// What a balancer wants done; none to leave everything.
     fn balance(
         &mut self,
         unit: &str,
         hosts: &[String],
         properties: &BTreeMap<String, String>,
-    ) -> Result<Option<(String, Vec<String>)>, ExternalError>;
+    ) -> Result<Option<ExternalAction>, ExternalError>;
 }

@@ -8,7 +8,9 @@ mod parameter;
 pub(crate) use parameter::whole;
 
 pub use context::{Context, Request};
-pub use external::{Delta, External, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, VmView};
+pub use external::{
+    Delta, External, ExternalAction, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, VmView,
+};
 pub use kept::Kept;
 pub use parameter::{PARAMETERS, Parameter, allowed, describe};
 

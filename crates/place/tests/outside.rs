@@ -1,0 +1,176 @@
+//! What units from outside are told, and what their balancers may do.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use ringway_place::decide::Ask;
+use ringway_place::engine::{Engine, Object};
+use ringway_place::object::*;
+use ringway_place::policy::Policy;
+use ringway_place::store::{Memory, Store};
+use ringway_place::unit::*;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Everything that was told, and what its balancer is to want.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Heard {
+    hosts: BTreeMap<String, HostView>,
+    vms: BTreeMap<String, Vm>,
+    at: u64,
+    /// How many objects the last call told of.
+    last: usize,
+    wants: Option<(String, bool)>,
+}
+
+#[derive(Clone, Default)]
+struct Listener(Arc<Mutex<Heard>>);
+
+impl Listener {
+    fn put(&self, delta: Delta) {
+        let mut heard = self.0.lock().unwrap();
+        match delta {
+            Delta::Host(mut view) => {
+                // In no order.
+                view.vms.sort();
+                view.pending_vms.sort();
+                heard.hosts.insert(view.host.name.clone(), *view);
+            }
+            Delta::NoHost(name) => assert!(heard.hosts.remove(&name).is_some(), "{name} was never told"),
+            Delta::Vm(vm) => drop(heard.vms.insert(vm.name.clone(), *vm)),
+            Delta::NoVm(name) => assert!(heard.vms.remove(&name).is_some(), "{name} was never told"),
+        }
+    }
+
+    fn heard(&self) -> (BTreeMap<String, HostView>, BTreeMap<String, Vm>) {
+        let heard = self.0.lock().unwrap();
+        (heard.hosts.clone(), heard.vms.clone())
+    }
+}
+
+impl External for Listener {
+    fn units(&mut self) -> Vec<ExternalUnit> {
+        let (description, properties) = (String::new(), String::new());
+        vec![ExternalUnit { name: "Power".into(), kind: ExternalKind::Balance, description, properties }]
+    }
+    fn at(&mut self, now: u64, _: u64) {
+        self.0.lock().unwrap().at = now;
+    }
+    fn snapshot(&mut self, hosts: Vec<HostView>, vms: Vec<VmView>) -> Result<(), ExternalError> {
+        let wants = self.0.lock().unwrap().wants.take();
+        *self.0.lock().unwrap() = Heard { wants, ..Heard::default() };
+        hosts.into_iter().for_each(|host| self.put(Delta::Host(Box::new(host))));
+        vms.into_iter().for_each(|vm| self.put(Delta::Vm(Box::new(vm))));
+        Ok(())
+    }
+    fn deltas(&mut self, deltas: Vec<Delta>) -> Result<(), ExternalError> {
+        self.0.lock().unwrap().last = deltas.len();
+        deltas.into_iter().for_each(|delta| self.put(delta));
+        Ok(())
+    }
+    fn filter(&mut self, _: &[String], _: &[String], _: &VmView, _: &Given) -> Outcome<Vec<String>> {
+        Outcome::new()
+    }
+    fn score(
+        &mut self,
+        _: &[(String, u32)],
+        _: &[String],
+        _: &VmView,
+        _: &Given,
+    ) -> Outcome<Vec<(String, i64)>> {
+        Outcome::new()
+    }
+    fn balance(&mut self, _: &str, _: &[String], _: &Given) -> Result<Option<ExternalAction>, ExternalError> {
+        let wants = self.0.lock().unwrap().wants.clone();
+        Ok(wants.map(|(host, on)| ExternalAction::Power { host, on }))
+    }
+}
+
+type Given = BTreeMap<String, String>;
+
+fn host(name: String, status: HostStatus) -> Object {
+    let power_managed = name != "h3";
+    let size = Host { cores: 8, threads: 8, memory_mb: 8192, ..Host::default() };
+    Object::Host(Box::new(Host { name, status, power_managed, ..size }))
+}
+
+fn vm(name: String, host: Option<String>) -> Object {
+    let status = if host.is_some() { VmStatus::Up } else { VmStatus::Down };
+    Object::Vm(Box::new(Vm { name, host, status, ..Vm::default() }))
+}
+
+fn ask(vm: &str, now: u64) -> Ask {
+    Ask { vms: vec![vm.into()], now, ..Ask::default() }
+}
+
+fn listening(store: &Arc<dyn Store>) -> (Engine, Listener) {
+    let (engine, listener) = (Engine::open(store.clone()).unwrap(), Listener::default());
+    engine.attach(Box::new(listener.clone()));
+    (engine, listener)
+}
+
+proptest! {
+    #[test]
+    fn whoever_follows_knows_what_whoever_comes_later_is_told(
+        steps in prop::collection::vec((0_u8..6, 0_u8..4, 0_u8..6), 1..30),
+    ) {
+        let store: Arc<dyn Store> = Arc::new(Memory::default());
+        let (engine, follower) = listening(&store);
+        engine.put(vec![host("h9".into(), HostStatus::Up), vm("v9".into(), None)]).unwrap();
+        for (step, (what, h, v)) in steps.into_iter().enumerate() {
+            let (now, h, v) = (step as u64 + 1, format!("h{h}"), format!("v{v}"));
+            // What can't be done changes nothing.
+            let _ = match what {
+                0 => engine.put(vec![host(h, HostStatus::Up)]).map(drop),
+                1 => engine.remove("host", &h).map(drop),
+                2 => engine.put(vec![vm(v, Some(h))]).map(drop),
+                3 => engine.remove("vm", &v).map(drop),
+                4 => engine.put(vec![vm(v.clone(), None)]).and_then(|_| engine.place(ask(&v, now))).map(drop),
+                _ => engine.put(vec![Object::Fact(Fact { host: h, name: "heat".into(), value: 1.0, until: None })])
+                    .map(drop),
+            };
+            engine.attempt(&ask("v9", now), Vec::new()).unwrap();
+            let (later, listener) = listening(&store);
+            later.attempt(&ask("v9", now), Vec::new()).unwrap();
+            prop_assert_eq!(follower.heard(), listener.heard());
+        }
+    }
+}
+
+#[test]
+fn a_decision_tells_of_what_it_changed_alone() {
+    let (engine, listener) = listening(&(Arc::new(Memory::default()) as Arc<dyn Store>));
+    engine.put((0..100).map(|index| host(format!("n{index}"), HostStatus::Up)).collect()).unwrap();
+    engine.put(vec![vm("one".into(), None), vm("two".into(), None)]).unwrap();
+    engine.place(ask("one", 5)).unwrap();
+    engine.place(ask("two", 6)).unwrap();
+    let heard = listener.0.lock().unwrap();
+    assert_eq!((heard.last, heard.at), (1, 6), "the host that one was promised");
+    assert_eq!((heard.hosts.len(), heard.vms.len()), (100, 2));
+}
+
+#[test]
+fn balancers_switch_empty_hosts_only() {
+    let (engine, listener) = listening(&(Arc::new(Memory::default()) as Arc<dyn Store>));
+    let policy = Policy { name: "night".into(), balancer: "Power".into(), ..Policy::default() };
+    let cluster = Cluster { policy: "night".into(), ..Cluster::default() };
+    engine.put(vec![Object::Policy(policy)]).unwrap();
+    engine.put(vec![Object::Cluster(cluster)]).unwrap();
+    engine.put((0..4).map(|index| host(format!("h{index}"), HostStatus::Up)).collect()).unwrap();
+    engine.put(vec![host("h2".into(), HostStatus::Down), vm("v".into(), Some("h0".into()))]).unwrap();
+    let wants = |host: &str, on: bool| {
+        listener.0.lock().unwrap().wants = Some((host.into(), on));
+        let step = engine.balance("default", 1).unwrap();
+        step.power.ok_or(step.errors.join("; "))
+    };
+    assert_eq!(wants("h1", false), Ok(("h1".into(), HostStatus::Down)));
+    assert_eq!(wants("h2", true), Ok(("h2".into(), HostStatus::Up)));
+    for (host, on, why) in [
+        ("h0", false, "Power: h0: is not empty"),
+        ("h0", true, "Power: h0: is not switched off"),
+        ("h1", false, "Power: h1: is not up"),
+        ("h3", false, "Power: h3: can't be switched on and off"),
+        ("nobody", true, "Power: nobody: is no host of this cluster"),
+    ] {
+        assert_eq!(wants(host, on), Err(why.to_string()));
+    }
+}
