@@ -114,6 +114,30 @@ fn used(driver: &mut Driver<'_>, call: &EventFd) -> u32 {
     }
 }
 
+/// What the guest's IOMMU grants or takes back; addresses are the same in all spaces.
+fn translation(kind: u8, iova: u64, size: u64) -> Request {
+    Request::IotlbMsg(Iotlb { iova, size, user: iova, permissions: 3, kind })
+}
+
+/// A page is taken back, asked for, and granted again.
+fn ask_again(
+    front: &mut Frontend<Wire>,
+    tx: &mut Driver<'_>,
+    (kick, call): (&EventFd, &EventFd),
+    told: &mut impl Read,
+) {
+    front.set(translation(Iotlb::INVALIDATE, DATA, 4096)).expect("an invalidation");
+    tx.add(&[Buffer { address: DATA, len: 100, write: false }], None).expect("room");
+    tx.publish();
+    kick.signal();
+    let mut miss = [0; 44];
+    told.read_exact(&mut miss).expect("a question");
+    let miss = BackendRequest::decode(1, &miss[12..], Vec::new()).expect("a question");
+    assert!(matches!(miss, BackendRequest::Iotlb(Iotlb { iova: DATA, kind: Iotlb::MISS, .. })), "{miss:?}");
+    front.set(translation(Iotlb::UPDATE, DATA, 4096)).expect("an answer");
+    assert_eq!(used(tx, call), 0);
+}
+
 /// The front-end and its guest.
 fn front(socket: UnixStream) {
     let features = virtio::VERSION_1
@@ -137,10 +161,6 @@ fn front(socket: UnixStream) {
     front.set_memory(vec![share()]).expect("memory");
     front.set(Request::RemMemReg(region)).expect("memory goes");
     front.set(Request::AddMemReg(share())).expect("memory comes");
-    let translation = |kind, iova, size| {
-        let permissions = 3;
-        Request::IotlbMsg(Iotlb { iova, size, user: iova, permissions, kind })
-    };
     front.set(translation(Iotlb::UPDATE, 0, SIZE)).expect("a translation of all memory");
     front.set(Request::NetSetMtu(1500)).expect("an MTU");
     assert_eq!(front.config(0, 8).expect("a configuration")[..8], [2, 0, 0, 0, 0, 1, 1, 0]);
@@ -167,17 +187,7 @@ fn front(socket: UnixStream) {
     tx.publish();
     kicks[1].signal();
     assert_eq!(used(&mut tx, &calls[1]), 0);
-    // A page is taken back, asked for, and granted again.
-    front.set(translation(Iotlb::INVALIDATE, DATA, 4096)).expect("an invalidation");
-    tx.add(&[Buffer { address: DATA, len: 100, write: false }], None).expect("room");
-    tx.publish();
-    kicks[1].signal();
-    let mut miss = [0; 44];
-    told.read_exact(&mut miss).expect("a question");
-    let miss = BackendRequest::decode(1, &miss[12..], Vec::new()).expect("a question");
-    assert!(matches!(miss, BackendRequest::Iotlb(Iotlb { iova: DATA, kind: Iotlb::MISS, .. })), "{miss:?}");
-    front.set(translation(Iotlb::UPDATE, DATA, 4096)).expect("an answer");
-    assert_eq!(used(&mut tx, &calls[1]), 0);
+    ask_again(&mut front, &mut tx, (&kicks[1], &calls[1]), &mut told);
     front.set(Request::SendRarp([2, 0, 0, 0, 0, 1])).expect("an announcement");
     let mut message = [0; 64];
     assert_eq!(told.read(&mut message).expect("a message on the channel"), 12);
