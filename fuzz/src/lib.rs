@@ -2,6 +2,7 @@
 //! something that must hold doesn't. `fuzz_targets` hands them to libFuzzer; `tests/mutations.rs` runs them
 //! on mutated seeds with a stable compiler.
 
+pub mod click_language;
 pub mod fabric_file;
 pub mod headers;
 pub mod iotlb;
@@ -25,6 +26,7 @@ pub struct Target {
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
+    Target { name: "click_language", run: click_language::run, seeds: click_language::seeds },
     Target { name: "fabric_file", run: fabric_file::run, seeds: fabric_file::seeds },
     Target { name: "headers", run: headers::run, seeds: headers::seeds },
     Target { name: "iotlb", run: iotlb::run, seeds: iotlb::seeds },

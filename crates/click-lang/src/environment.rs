@@ -13,13 +13,13 @@ pub trait Environment {
     fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)>;
 }
 
-/// Surroundings without a runtime: every name with a capital is a class, every package is there, no library.
+/// Surroundings without a runtime: every plain name with a capital is a class, every package is there, no library.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anything;
 
 impl Environment for Anything {
     fn has_class(&self, name: &str) -> bool {
-        name.starts_with(|first: char| first.is_ascii_uppercase())
+        name.starts_with(|first: char| first.is_ascii_uppercase()) && !name.contains(['@', '/'])
     }
 
     fn has_package(&mut self, _: &str) -> bool {

@@ -1,0 +1,137 @@
+//! Configurations and what they come to, one readable file each in `tests/golden`.
+//!
+//! A file says what it shows, then has sections: `--- input`, and what must come of it: `--- flat` and `--- errors`
+//! of the reader for runtimes, `--- tool` and `--- tool errors` of the tools' reader, and with `--- classes`, lines of
+//! `NAME PORTS PROCESSING FLOW`, `--- check`: errors of the graph, or the processing of each element's ports.
+//! `UPDATE_GOLDEN=1` writes what comes of the inputs into the files; look at the difference before you keep it.
+use ringway_click_lang::check::{Classes, ElementPorts, Facts, PortKind, check};
+use ringway_click_lang::tools::ToolSource;
+use ringway_click_lang::{Anything, Diagnostics, Element, Graph, Limits, Severity, Source};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+/// A golden file: the words before its sections, and the sections.
+struct Golden {
+    about: String,
+    sections: Vec<(String, String)>,
+}
+
+impl Golden {
+    fn parse(text: &str) -> Self {
+        let mut golden = Golden { about: String::new(), sections: Vec::new() };
+        for line in text.split_inclusive('\n') {
+            match line.strip_prefix("--- ") {
+                Some(name) => golden.sections.push((name.trim().to_string(), String::new())),
+                None => golden.sections.last_mut().map_or(&mut golden.about, |(_, text)| text).push_str(line),
+            }
+        }
+        golden
+    }
+
+    fn section(&self, name: &str) -> Option<&str> {
+        self.sections.iter().find(|(other, _)| other == name).map(|(_, text)| text.as_str())
+    }
+
+    fn unparse(&self) -> String {
+        let section = |(name, text): &(String, String)| format!("--- {name}\n{text}");
+        self.about.clone() + &self.sections.iter().map(section).collect::<String>()
+    }
+
+    /// What the sections should say.
+    fn run(&self) -> Vec<(String, String)> {
+        let input = self.section("input").expect("a golden file has an input");
+        let source = Source::new(input, "f");
+        let read = source.read(&mut Anything);
+        let limits = Limits::default();
+        let mut diagnostics = Diagnostics::new(limits.diagnostics);
+        let tool =
+            ToolSource { bytes: input.as_bytes(), file: "f", variables: &[], may_be_empty: true, limits };
+        let router = tool.load(&mut Anything, &mut diagnostics).flatten(false, &mut diagnostics);
+        let flat = |graph: &Graph, diagnostics: &Diagnostics| match diagnostics.errors() {
+            0 => graph.unparse(),
+            _ => String::new(),
+        };
+        let mut results = vec![
+            ("flat", flat(&read.graph, &read.diagnostics)),
+            ("errors", shown(&read.diagnostics)),
+            ("tool", flat(&router.graph(), &diagnostics)),
+            ("tool errors", shown(&diagnostics)),
+        ];
+        if let Some(classes) = self.section("classes") {
+            results.push(("check", checked(&read.graph, classes)));
+        }
+        results.into_iter().map(|(name, text)| (name.to_string(), text)).collect()
+    }
+}
+
+fn shown(diagnostics: &Diagnostics) -> String {
+    let mut out = String::new();
+    for diagnostic in diagnostics {
+        let place = diagnostic.landmark.as_ref().map(|at| format!("{}:{}:{}: ", at.file, at.line, at.column));
+        let warning = if diagnostic.severity == Severity::Warning { "warning: " } else { "" };
+        for line in diagnostic.text.lines() {
+            writeln!(out, "{}{warning}{line}", place.as_deref().unwrap_or_default()).unwrap();
+        }
+    }
+    out
+}
+
+/// Facts as a golden file lists them.
+struct Listed<'a>(BTreeMap<&'a str, [&'a str; 3]>);
+
+impl Classes for Listed<'_> {
+    fn facts(&self, element: &Element) -> Option<Facts<'_>> {
+        let [ports, processing, flow] = *self.0.get(element.class.as_str())?;
+        Some(Facts { ports, processing, flow, flags: "" })
+    }
+}
+
+fn checked(graph: &Graph, classes: &str) -> String {
+    let class = |line| {
+        let words: Vec<&str> = str::split_whitespace(line).collect();
+        (words[0], [words[1], words[2], words[3]])
+    };
+    let classes = Listed(classes.lines().map(class).collect());
+    let mut diagnostics = Diagnostics::new(100);
+    let Some(ports) = check(graph, &classes, &Limits::default(), &mut diagnostics) else {
+        return diagnostics.to_string();
+    };
+    let letter = |kind: &PortKind| match (kind.pull, kind.agnostic) {
+        (false, false) => 'h',
+        (false, true) => 'H',
+        (true, false) => 'l',
+        (true, true) => 'L',
+    };
+    let letters = |kinds: &[PortKind]| kinds.iter().map(letter).collect::<String>();
+    let line = |(element, ports): (&Element, &ElementPorts)| {
+        format!("{} {}/{}\n", element.name, letters(&ports.inputs), letters(&ports.outputs))
+    };
+    graph.elements.iter().zip(&ports).map(line).collect()
+}
+
+#[test]
+fn golden_files() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() > 10, "the golden files are there");
+    let mut wrong = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut golden = Golden::parse(&text);
+        let mut kept: Vec<(String, String)> = golden.sections.clone();
+        kept.retain(|(name, _)| matches!(name.as_str(), "input" | "classes"));
+        kept.extend(golden.run().into_iter().filter(|(_, text)| !text.is_empty()));
+        golden.sections = kept;
+        let now = golden.unparse();
+        if now != text {
+            if update {
+                std::fs::write(&path, &now).unwrap();
+            }
+            wrong.push(format!("{}:\n{now}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty() || update, "not as the files say:\n{}", wrong.join("\n"));
+}

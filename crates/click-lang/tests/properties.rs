@@ -1,0 +1,173 @@
+//! What holds for every text.
+use proptest::collection::vec;
+use proptest::prelude::*;
+use ringway_click_lang::config::{quote, split_arguments, split_words, uncomment, unquote};
+use ringway_click_lang::tools::ToolSource;
+use ringway_click_lang::{Anything, Connection, Diagnostics, Element, Graph, Landmark, Limits, Port, Source};
+
+/// Small enough to be quick, large enough to be met seldom.
+fn limits() -> Limits {
+    Limits { elements: 2000, connections: 5000, ports: 100, expansion: 1 << 20, ..Limits::default() }
+}
+
+fn read(text: &str) -> (Graph, usize) {
+    let parsed = Source { limits: limits(), ..Source::new(text, "f") }.read(&mut Anything);
+    (parsed.graph, parsed.diagnostics.errors())
+}
+
+/// The graph without the places in the text.
+fn bare(mut graph: Graph) -> Graph {
+    let nowhere = Landmark::new("", 0);
+    graph.elements.iter_mut().for_each(|element| element.landmark = nowhere.clone());
+    graph.connections.iter_mut().for_each(|connection| connection.landmark = nowhere.clone());
+    graph
+}
+
+/// Bits of the language, in any order.
+fn text() -> impl Strategy<Value = String> {
+    let words = "a b Foo Bar Idle@3 elementclass define require input output -> => :: ; , ( ) [ ] { } | || ... $x $y \
+                 ${x[1]-z} 0 1 0-3 -2 __REST__ KEY // /* */ \" ' \\< > \\ # #line é compact_config package";
+    let words: Vec<&'static str> = words.split(' ').collect();
+    let gap = prop::sample::select(vec![" ", " ", "\n", "", "\r\n"]);
+    vec((prop::sample::select(words), gap), 0..80)
+        .prop_map(|items| items.into_iter().map(|(word, gap)| format!("{word}{gap}")).collect())
+}
+
+/// Statements that mostly go well together.
+fn statements() -> impl Strategy<Value = String> {
+    let statements = [
+        "a -> b;",
+        "a [1] -> Null -> [2] c;",
+        "a [0-2] => b, [3] c, b;",
+        "b => ( -> Foo(1, \"x)\") -> ) => [2,] c;",
+        "elementclass C { input -> Bar -> output || input => Null => output; input[1] -> Null }",
+        "a -> C -> b;",
+        "x :: { a :: Idle -> Foo -> output; [1] input -> a; input -> a };",
+        "elementclass D { elementclass C { input -> Inner -> output } input -> C -> C -> output }",
+        "a -> D -> D -> c;",
+        "elementclass C { input => Other => output; || ... }",
+        "Foo, Bar, Foo(2 /* , */ 3);",
+        "require(package foo, compact_config);",
+        "Foo@3 :: Foo;",
+        "{ Null -> Idle };",
+    ];
+    vec(prop::sample::select(statements.to_vec()), 0..12)
+        .prop_map(|statements| String::from("a, b, c :: Idle;\n") + &statements.join("\n"))
+}
+
+/// A flat graph.
+fn graph() -> impl Strategy<Value = Graph> {
+    let configuration =
+        prop::sample::select(vec!["", "1, 2", "\"a)\" /* ( */", "\\<00 > , X 'y'", "(x), [1]", "a // b\n"]);
+    let element = (0..4usize, configuration);
+    let link = (any::<(prop::sample::Index, prop::sample::Index)>(), 0..4usize, 0..4usize);
+    (vec(element, 1..20), vec(link, 0..40)).prop_map(|(elements, links)| {
+        let count = elements.len();
+        let nowhere = Landmark::new("", 0);
+        let element = |(number, (class, configuration)): (usize, (usize, &str))| Element {
+            name: format!("part/e{number}@{number}"),
+            class: ["Foo", "Bar", "Null", "Idle"][class].into(),
+            configuration: configuration.into(),
+            landmark: nowhere.clone(),
+        };
+        let connection =
+            |((from, to), out, into): ((prop::sample::Index, prop::sample::Index), usize, usize)| {
+                Connection {
+                    from: Port { element: from.index(count), port: out },
+                    to: Port { element: to.index(count), port: into },
+                    landmark: nowhere.clone(),
+                }
+            };
+        let mut graph = Graph {
+            elements: elements.into_iter().enumerate().map(element).collect(),
+            connections: links.into_iter().map(connection).collect(),
+            ..Graph::default()
+        };
+        graph.connections.sort_by_key(|connection| (connection.to, connection.from));
+        graph.connections.dedup_by_key(|connection| (connection.to, connection.from));
+        graph
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever stands in a text, both readers come to an end.
+    #[test]
+    fn no_text_breaks_the_readers(text in text()) {
+        read(&text);
+        let mut diagnostics = Diagnostics::new(100);
+        let source = ToolSource { bytes: text.as_bytes(), file: "f", variables: &[], may_be_empty: true, limits: limits() };
+        let loaded = source.load(&mut Anything, &mut diagnostics);
+        loaded.flatten(false, &mut diagnostics).graph().unparse_for_tools();
+        loaded.flatten(true, &mut diagnostics);
+    }
+
+    /// A flat configuration reads as what it was written from.
+    #[test]
+    fn flat_text_reads_back(graph in graph()) {
+        let (again, errors) = read(&graph.unparse());
+        prop_assert_eq!(errors, 0);
+        prop_assert_eq!(bare(again), graph);
+    }
+
+    /// What the reader accepts, it accepts flattened, and it means the same.
+    #[test]
+    fn flattening_changes_nothing(text in statements()) {
+        let (graph, errors) = read(&text);
+        prop_assume!(errors == 0);
+        let (again, errors) = read(&graph.unparse());
+        prop_assert_eq!(errors, 0, "{}", graph.unparse());
+        prop_assert_eq!(bare(again), bare(graph));
+    }
+
+    /// Quoting is undone by unquoting; splitting loses nothing that is quoted.
+    #[test]
+    fn quoting_keeps_bytes(parts in vec(vec(any::<u8>(), 0..20), 1..6)) {
+        let quoted: Vec<String> = parts.iter().map(|part| quote(part)).collect();
+        for (separator, split) in [(", ", split_arguments as fn(&str) -> Vec<String>), (" ", split_words)] {
+            let again: Vec<Vec<u8>> = split(&quoted.join(separator)).iter().map(|part| unquote(part)).collect();
+            prop_assert_eq!(&again, &parts);
+        }
+    }
+
+    /// Comments are gone after one pass.
+    #[test]
+    fn uncommented_text_has_no_comments(text in text()) {
+        let once = uncomment(&text);
+        prop_assert_eq!(uncomment(&once), once);
+    }
+}
+
+#[test]
+fn hostile_texts_end_soon() {
+    let chain = |count: usize| {
+        let mut text = String::from("elementclass C0 { Idle; Idle }\n");
+        for level in 1..count {
+            text += &format!("elementclass C{level} {{ C{}; C{} }}\n", level - 1, level - 1);
+        }
+        text + &format!("C{};", count - 1)
+    };
+    let pass =
+        "elementclass P { input -> output } a :: Idle -> ".to_string() + &"P -> ".repeat(5000) + "b :: Idle;";
+    let texts = [
+        chain(40),
+        chain(2000),
+        "{".repeat(100_000),
+        "(".repeat(100_000),
+        "a :: Idle; ".to_string() + &"a [0-65535] => [0-65535] a; ".repeat(2000),
+        format!("define($x {}); Idle({})", "$y".repeat(1000), "$x".repeat(1000))
+            + &format!("define($y {})", "$x".repeat(1000)),
+        pass,
+        "[".repeat(100_000),
+        "a ".repeat(100_000),
+        "# x\n".repeat(50_000),
+    ];
+    for text in texts {
+        read(&text);
+        let bytes = text.as_bytes();
+        let source = ToolSource { bytes, file: "f", variables: &[], may_be_empty: true, limits: limits() };
+        let mut diagnostics = Diagnostics::new(100);
+        source.load(&mut Anything, &mut diagnostics).flatten(false, &mut diagnostics);
+    }
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Lays out, in a folder, links to the release program under the names of Click's programs: click-tools.sh FOLDER
+# Click's own tests then run against it: perl test/clicktest -p FOLDER FILE, from its source tree.
+set -euo pipefail
+(($# == 1)) && [[ -n $1 ]] || { echo "usage: make click-tools DIR=folder" >&2; exit 2; }
+target=${CARGO_TARGET_DIR:-$(cd "$(dirname "$0")/.." && pwd)/target}
+program=$(cd "$target/release" && pwd)/ringway
+[[ -x $program ]] || { echo "click-tools: $program is missing; make build" >&2; exit 1; }
+mkdir -p "$1"
+for name in click click-align click-buildtool click-combine click-flatten click-uncombine click-undead click-xform; do
+  ln -sfn "$program" "$1/$name"
+done
+echo "$1: links to $program"
