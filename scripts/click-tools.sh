@@ -7,7 +7,7 @@ target=${CARGO_TARGET_DIR:-$(cd "$(dirname "$0")/.." && pwd)/target}
 program=$(cd "$target/release" && pwd)/ringway
 [[ -x $program ]] || { echo "click-tools: $program is missing; make build" >&2; exit 1; }
 mkdir -p "$1"
-for name in click click-align click-buildtool click-combine click-flatten click-uncombine click-undead click-xform; do
-  ln -sfn "$program" "$1/$name"
+for name in '' -align -buildtool -combine -flatten -uncombine -undead -xform; do
+  ln -sfn "$program" "$1/click$name"
 done
 echo "$1: links to $program"

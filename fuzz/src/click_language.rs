@@ -98,8 +98,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
          elementclass C { $a, KEY $k, __REST__ $r | input -> Foo($a, \"$k\", ${r[1]}) -> output || ... }\n\
          a, b :: Idle; a [0,2-3] => [1,] b; C(1, KEY 2) -> ( -> Null -> ) -> { [0] -> [0] } -> b;\n",
         "# 7 \"x.click\"\nFoo(\\<00 11 /* a */>, 'q', \"\\x41\\n\") // end\n -> Bar@4 :: Bar;\r\n",
-        "elementclass P { input -> Foo($x) -> output } elementclass P_Replacement { input -> Bar($x) -> output }\n\
-         Idle -> Foo(1) -> s :: StaticSwitch(1) -> Idle; s [1] -> Queue -> RoundRobinSched -> Align(4, 2) -> ToDump;\n",
+        "elementclass P { input -> Foo($x) -> output }\n\
+         elementclass P_Replacement { input -> Bar($x) -> output }\n\
+         Idle -> Foo(1) -> s :: StaticSwitch(1) -> Idle; \
+         s [1] -> Queue -> RoundRobinSched -> Align(4, 2) -> ToDump;\n",
     ];
     let archived = archive::Member { name: "config".into(), data: texts[0].into(), ..Default::default() };
     let mut seeds: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();

@@ -123,10 +123,15 @@ pub fn unparse(members: &[Member]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     for member in members {
         let name = member.name.split('/').next().unwrap_or_default();
-        let long = name.len() > NAME - 2 || name.starts_with("#1/") || name.contains(char::is_whitespace);
+        let long = name.len() > NAME - 2
+            || name.is_empty()
+            || name.starts_with("#1/")
+            || !name.bytes().all(|byte| byte.is_ascii_graphic());
         let field = if long { format!("#1/{}", name.len()) } else { name.into() };
         let size = member.data.len() + if long { name.len() } else { 0 };
-        let Member { date, uid, gid, mode, .. } = member;
+        // What its field can't hold is cut to the highest number that it can.
+        let (date, mode) = (member.date.min(999_999_999_999), member.mode.min(0o77_777_777));
+        let (uid, gid) = (member.uid.min(999_999), member.gid.min(999_999));
         out.extend(format!("{field:<16}{date:<12}{uid:<6}{gid:<6}{mode:<8o}{size:<10}`\n").bytes());
         if long {
             out.extend(name.bytes());

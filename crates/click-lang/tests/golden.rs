@@ -8,7 +8,6 @@ use ringway_click_lang::check::{Classes, ElementPorts, Facts, PortKind, check};
 use ringway_click_lang::tools::ToolSource;
 use ringway_click_lang::{Anything, Diagnostics, Element, Graph, Limits, Severity, Source};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::Path;
 
 /// A golden file: the words before its sections, and the sections.
@@ -71,7 +70,7 @@ fn shown(diagnostics: &Diagnostics) -> String {
         let place = diagnostic.landmark.as_ref().map(|at| format!("{}:{}:{}: ", at.file, at.line, at.column));
         let warning = if diagnostic.severity == Severity::Warning { "warning: " } else { "" };
         for line in diagnostic.text.lines() {
-            writeln!(out, "{}{warning}{line}", place.as_deref().unwrap_or_default()).unwrap();
+            out += &format!("{}{warning}{line}\n", place.as_deref().unwrap_or_default());
         }
     }
     out

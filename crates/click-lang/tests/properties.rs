@@ -25,7 +25,8 @@ fn bare(mut graph: Graph) -> Graph {
 
 /// Bits of the language, in any order.
 fn text() -> impl Strategy<Value = String> {
-    let words = "a b Foo Bar Idle@3 elementclass define require input output -> => :: ; , ( ) [ ] { } | || ... $x $y \
+    let words = "a b Foo Bar Idle@3 elementclass define require input output -> => :: ; , ( ) [ ] { } | || \
+                 ... $x $y \
                  ${x[1]-z} 0 1 0-3 -2 __REST__ KEY // /* */ \" ' \\< > \\ # #line é compact_config package";
     let words: Vec<&'static str> = words.split(' ').collect();
     let gap = prop::sample::select(vec![" ", " ", "\n", "", "\r\n"]);
@@ -97,7 +98,8 @@ proptest! {
     fn no_text_breaks_the_readers(text in text()) {
         read(&text);
         let mut diagnostics = Diagnostics::new(100);
-        let source = ToolSource { bytes: text.as_bytes(), file: "f", variables: &[], may_be_empty: true, limits: limits() };
+        let bytes = text.as_bytes();
+        let source = ToolSource { bytes, file: "f", variables: &[], may_be_empty: true, limits: limits() };
         let loaded = source.load(&mut Anything, &mut diagnostics);
         loaded.flatten(false, &mut diagnostics).graph().unparse_for_tools();
         loaded.flatten(true, &mut diagnostics);
@@ -126,7 +128,8 @@ proptest! {
     fn quoting_keeps_bytes(parts in vec(vec(any::<u8>(), 0..20), 1..6)) {
         let quoted: Vec<String> = parts.iter().map(|part| quote(part)).collect();
         for (separator, split) in [(", ", split_arguments as fn(&str) -> Vec<String>), (" ", split_words)] {
-            let again: Vec<Vec<u8>> = split(&quoted.join(separator)).iter().map(|part| unquote(part)).collect();
+            let joined = quoted.join(separator);
+            let again: Vec<Vec<u8>> = split(&joined).iter().map(|part| unquote(part)).collect();
             prop_assert_eq!(&again, &parts);
         }
     }
