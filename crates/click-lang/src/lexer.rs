@@ -61,6 +61,8 @@ pub(crate) struct Reader {
     /// Where the last token began; the column of errors.
     token_start: usize,
     ignore_line_directives: bool,
+    /// Whether a `$` alone is a variable without a name, as Click's router parser has it.
+    bare_dollar: bool,
     /// Where line directives stood that were not understood, until asked for.
     bad_directives: Vec<Landmark>,
 }
@@ -77,8 +79,15 @@ impl Reader {
             line_start: 0,
             token_start: 0,
             ignore_line_directives,
+            bare_dollar: false,
             bad_directives: Vec::new(),
         }
+    }
+
+    /// Takes a `$` alone for a variable without a name.
+    pub fn with_bare_dollar(mut self, bare_dollar: bool) -> Self {
+        self.bare_dollar = bare_dollar;
+        self
     }
 
     /// Where line directives stood that were not understood, since last asked.
@@ -270,7 +279,7 @@ impl Reader {
         if first == '$' {
             let name =
                 rest[1..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
-            if name > 0 {
+            if name > 0 || self.bare_dollar {
                 return (Token::Variable, 1 + name);
             }
         }

@@ -202,13 +202,15 @@ impl Compound {
         }
     }
 
-    /// What an overload looks like: keywords and numbers of ports. Click's tools show values of `define` instead.
+    /// What an overload looks like: keywords and numbers of ports. As in Click, values of `define` stand with the
+    /// keywords, and for tools alone.
     pub fn signature(&self, dialect: Dialect) -> String {
         let mut out = if self.name.is_empty() { "<anonymous>".to_string() } else { self.name.clone() };
-        let formals: Vec<&str> = match dialect {
-            Dialect::Router => self.formals.iter().map(Formal::shown).collect(),
-            Dialect::Tools => self.defines.iter().map(|(_, value)| value.as_str()).collect(),
-        };
+        let mut formals: Vec<&str> = Vec::new();
+        if dialect == Dialect::Router {
+            formals.extend(self.formals.iter().map(Formal::shown));
+        }
+        formals.extend(self.defines.iter().map(|(_, value)| value.as_str()));
         if !formals.is_empty() {
             out.push_str(&format!("({})", formals.join(", ")));
         }

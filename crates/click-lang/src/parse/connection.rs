@@ -4,6 +4,14 @@ use crate::lexer::Token;
 use alloc::format;
 use alloc::vec::Vec;
 
+/// What follows a set of elements.
+enum Next {
+    Connector(Token),
+    End,
+    /// Something that can't; it was said. Click's tools then say nothing more of the chain.
+    Error,
+}
+
 impl Parser<'_> {
     /// A chain of element sets, or a single one.
     pub(super) fn connection(&mut self) {
@@ -17,8 +25,10 @@ impl Parser<'_> {
             }
             previous = items;
             match self.connector() {
-                Some(token) => connector = token,
-                None => break,
+                Next::Connector(token) => connector = token,
+                Next::End => break,
+                Next::Error if self.is_tool() => return,
+                Next::Error => break,
             }
         }
         self.check_useless(&previous, true);
@@ -30,7 +40,7 @@ impl Parser<'_> {
     }
 
     /// The arrow that goes on with the chain; takes the semicolon that ends it.
-    fn connector(&mut self) -> Option<Token> {
+    fn connector(&mut self) -> Next {
         loop {
             let lexeme = self.lex();
             match lexeme.token {
@@ -38,8 +48,8 @@ impl Parser<'_> {
                     self.error(format!("syntax error before '{}'", lexeme.text));
                 }
                 Token::Char(',') | Token::DoubleColon => self.syntax_error(&lexeme),
-                token if token.is_connector() => return Some(token),
-                Token::Char(';') | Token::End => return None,
+                token if token.is_connector() => return Next::Connector(token),
+                Token::Char(';') | Token::End => return Next::End,
                 Token::Identifier
                 | Token::Char('{' | '}' | '[' | ')')
                 | Token::DoubleBar
@@ -48,14 +58,14 @@ impl Parser<'_> {
                 | Token::Provide
                 | Token::Define => {
                     self.unlex(lexeme);
-                    return None;
+                    return Next::End;
                 }
                 token => {
                     self.syntax_error(&lexeme);
                     if !matches!(token, Token::Char(_)) {
                         self.unlex(lexeme);
                     }
-                    return None;
+                    return Next::Error;
                 }
             }
         }

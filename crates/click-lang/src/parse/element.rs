@@ -60,7 +60,10 @@ impl Parser<'_> {
                 if set.written.is_empty() {
                     return None;
                 }
-                break;
+                // Click's router parser has dropped what could not begin an element, and goes on after it.
+                if self.is_tool() {
+                    break;
+                }
             }
             let lexeme = self.lex();
             if lexeme.token != Token::Char(',') {

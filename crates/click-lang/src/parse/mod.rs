@@ -34,7 +34,7 @@ pub(crate) fn parse(
     limits: &Limits,
     diagnostics: &mut Diagnostics,
 ) -> Tree {
-    let reader = Reader::new(text, file, ignore_line_directives);
+    let reader = Reader::new(text, file, ignore_line_directives).with_bare_dollar(dialect == Dialect::Router);
     let mut parser = Parser::new(reader, dialect, environment, limits, diagnostics);
     parser.ignore_line_directives = ignore_line_directives;
     if parser.take_text(text.len()) {

@@ -91,6 +91,7 @@ impl Parser<'_> {
             return;
         }
         let reader = Reader::new(text, path, self.ignore_line_directives);
+        let reader = reader.with_bare_dollar(!self.is_tool());
         let before = core::mem::replace(&mut self.reader, reader);
         self.depth += 1;
         self.statements(Within::File);
