@@ -28,6 +28,8 @@ pub enum NameKind {
     Annotation,
     /// An IP protocol: 1 byte.
     IpProtocol,
+    /// A pattern of rewriters, as text.
+    Pattern,
 }
 
 /// The names of a configuration.

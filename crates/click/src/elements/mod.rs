@@ -7,8 +7,10 @@ pub mod icmp;
 pub mod ip;
 mod packet;
 pub mod rate;
+pub mod rewriter;
 mod stamp;
 pub mod standard;
 
 /// Every group's classes.
-pub const GROUPS: &[&[&Class]] = &[standard::CLASSES, ethernet::CLASSES, ip::CLASSES, icmp::CLASSES];
+pub const GROUPS: &[&[&Class]] =
+    &[standard::CLASSES, ethernet::CLASSES, ip::CLASSES, icmp::CLASSES, rewriter::CLASSES];

@@ -54,6 +54,8 @@ fn md5_is_written_both_ways() {
 fn what_a_packet_lacks_is_a_dash() {
     assert_eq!(through("!proto I\n!data ip_src\n1.0.0.1\n", "sport tcp_seq src"), "- - 1.0.0.1\n");
     let dump = "!flowid 1.0.0.1 10 2.0.0.2 20 U\n!data ip_id sport\n5 -\n6 7\n";
+    let expected = "5 1.0.0.1 10 2.0.0.2 20 U\n6 1.0.0.1 7 2.0.0.2 20 U\n";
+    assert_eq!(through(dump, "ip_id src sport dst dport p"), expected);
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Fields {
                 message.get(..8)?;
                 let number = |at| {
                     let number = u16_at(message, at);
-                    if self.swap { number.swap_bytes() } else { number }
+                    if self.swap { number } else { number.swap_bytes() }
                 };
                 let _ = write!(line, "({}, {})", number(4), number(6));
             }

@@ -10,8 +10,8 @@
 //! - `MAXLENGTH`: bytes of that at most; 1500 by default, all if negative.
 //! - `TIMESTAMP`: prints the time; true by default.
 //! - `ID`, `TTL`, `TOS`, `LENGTH`, `PAINT`, `AGGREGATE`: print those too; false by default.
-//! - `SWAP`: whether identifiers of ICMP echoes are printed with their bytes swapped, as they often stand there in a
-//!   little-endian host's order; true by default.
+//! - `SWAP`: whether identifiers of ICMP echoes are printed in network order; else with their bytes
+//!   swapped; true by default.
 //! - `ACTIVE`: whether it prints; true by default.
 //!
 //! Handlers: `active` (read, write).
