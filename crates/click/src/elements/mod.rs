@@ -5,6 +5,7 @@ mod check;
 pub mod ethernet;
 pub mod icmp;
 pub mod ip;
+pub mod ip6;
 mod packet;
 pub mod rate;
 pub mod rewriter;
@@ -13,4 +14,7 @@ pub mod standard;
 
 /// Every group's classes.
 pub const GROUPS: &[&[&Class]] =
-    &[standard::CLASSES, ethernet::CLASSES, ip::CLASSES, icmp::CLASSES, rewriter::CLASSES];
+    &[standard::CLASSES, ethernet::CLASSES, ip::CLASSES, icmp::CLASSES, ip6::CLASSES, rewriter::CLASSES];
+
+#[cfg(test)]
+mod tests;

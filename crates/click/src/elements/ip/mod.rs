@@ -11,9 +11,12 @@ pub mod check_udp_header;
 pub mod dec_ip_ttl;
 pub mod direct_ip_lookup;
 pub(crate) mod encap;
+mod filter;
 pub mod fix_ip_src;
 pub mod get_ip_address;
+pub mod ip_classifier;
 pub mod ip_encap;
+pub mod ip_filter;
 pub mod ip_fragmenter;
 pub mod ip_gw_options;
 pub mod ip_input_combo;
@@ -57,7 +60,9 @@ pub const CLASSES: &[&Class] = &[
     &direct_ip_lookup::CLASS,
     &fix_ip_src::CLASS,
     &get_ip_address::CLASS,
+    &ip_classifier::CLASS,
     &ip_encap::CLASS,
+    &ip_filter::CLASS,
     &ip_fragmenter::CLASS,
     &ip_gw_options::CLASS,
     &ip_input_combo::CLASS,

@@ -22,6 +22,44 @@ const PROTOCOLS: &[(&str, u32)] = &[
     ("payload", PAYLOAD),
 ];
 
+const PORTS: &[(&str, u16)] = &[
+    ("echo", 7),
+    ("discard", 9),
+    ("daytime", 13),
+    ("chargen", 19),
+    ("ftp-data", 20),
+    ("ftp", 21),
+    ("ssh", 22),
+    ("telnet", 23),
+    ("smtp", 25),
+    ("dns", 53),
+    ("domain", 53),
+    ("bootps", 67),
+    ("bootpc", 68),
+    ("tftp", 69),
+    ("finger", 79),
+    ("www", 80),
+    ("http", 80),
+    ("pop3", 110),
+    ("sunrpc", 111),
+    ("auth", 113),
+    ("nntp", 119),
+    ("ntp", 123),
+    ("netbios-ns", 137),
+    ("netbios-dgm", 138),
+    ("netbios-ssn", 139),
+    ("snmp", 161),
+    ("snmp-trap", 162),
+    ("irc", 194),
+    ("imap3", 220),
+    ("https", 443),
+    ("rip", 520),
+    ("route", 520),
+    ("imaps", 993),
+    ("pop3s", 995),
+    ("pptp", 1723),
+];
+
 const ICMP_TYPES: &[(&str, u8)] = &[
     ("echo-reply", 0),
     ("unreachable", 3),
@@ -92,6 +130,15 @@ pub(crate) fn protocol(name: &str, scope: &Scope) -> Option<u32> {
 /// The name of a protocol.
 pub(crate) fn protocol_name(number: u8) -> Option<&'static str> {
     reverse(PROTOCOLS, u32::from(number))
+}
+
+/// The port of this name; `kind` says of which protocol.
+pub(crate) fn port(name: &str, kind: NameKind, scope: &Scope) -> Option<u16> {
+    let defined = scope.names().value(kind, name, scope.element_name());
+    match defined.as_deref() {
+        Some([high, low]) => Some(u16::from_be_bytes([*high, *low])),
+        _ => find(PORTS, name),
+    }
 }
 
 /// The ICMP type of this name.

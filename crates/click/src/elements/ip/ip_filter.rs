@@ -1,0 +1,48 @@
+//! `IPFilter(ACTION PATTERN, ...)`: filters IPv4 packets by their contents.
+//!
+//! Ports: one push input; any number of push outputs.
+//!
+//! Arguments: each a rule; the first whose pattern matches a packet counts, and without one it is dropped.
+//! - `ACTION`: an output's number; `allow`, which is output 0; `deny` or `drop`.
+//! - `PATTERN`: as IPClassifier's.
+//!
+//! Handlers: `program` (read): the decision program, a test of four bytes a line. The IPv4 header must be noted.
+use super::filter::Filter;
+use crate::arg::Args;
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("IPFilter", || Box::<IpFilter>::default()).ports("1/-").processing("h").live();
+
+/// Filters packets.
+#[derive(Debug, Default)]
+pub struct IpFilter {
+    filter: Filter,
+}
+
+impl Element for IpFilter {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let rules = args.take_rest();
+        match Filter::compile(&rules, cx.noutputs(), args.scope()) {
+            Ok(filter) => self.filter = filter,
+            Err(errors) => errors.into_iter().for_each(|error| args.error(error)),
+        }
+        args.complete()
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        self.filter.push(burst, cx);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("program")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.filter.text())
+    }
+}

@@ -1,0 +1,30 @@
+//! Elements that read and write IPv6 headers and neighbor discovery.
+use crate::Class;
+
+pub mod check_ip6_header;
+pub mod dec_ip6_hlim;
+pub mod get_ip6_address;
+pub mod icmp6_error;
+pub mod ip6_mirror;
+pub mod ip6_nd_advertiser;
+pub mod ip6_nd_solicitor;
+pub mod ip6_print;
+pub mod lookup_ip6_route;
+pub mod mark_ip6_header;
+mod neighbor;
+pub mod set_ip6_address;
+
+/// This group's classes, by name.
+pub const CLASSES: &[&Class] = &[
+    &check_ip6_header::CLASS,
+    &dec_ip6_hlim::CLASS,
+    &get_ip6_address::CLASS,
+    &icmp6_error::CLASS,
+    &ip6_mirror::CLASS,
+    &ip6_nd_advertiser::CLASS,
+    &ip6_nd_solicitor::CLASS,
+    &ip6_print::CLASS,
+    &lookup_ip6_route::CLASS,
+    &mark_ip6_header::CLASS,
+    &set_ip6_address::CLASS,
+];

@@ -1,0 +1,178 @@
+use crate::{Clock, Options, Recorder, Registry, Router, Turn};
+use proptest::prelude::*;
+use ringway_click_lang::{Anything, Source};
+use std::fmt::Write;
+
+/// Elements for frames that begin with an Ethernet header.
+const ETHERNET: &[&str] = &[
+    "EtherRewrite(1:1:1:1:1:1, 2:2:2:2:2:2)",
+    "EtherMirror",
+    "EnsureEther",
+    "VLANEncap(5)",
+    "VLANDecap",
+    "EtherVLANEncap(0x800, 1:1:1:1:1:1, 2:2:2:2:2:2, 7)",
+    "StripEtherVLANHeader(-1)",
+    "HostEtherFilter(2:2:2:2:2:2, true, true)",
+    "GetEtherAddress(0, src)",
+    "StoreEtherAddress(3:3:3:3:3:3, dst)",
+    "CheckARPHeader(14)",
+    "ARPPrint(x, ETHER true)",
+    "ARPResponder(0/0 1:1:1:1:1:1)",
+    "IPInputCombo(1)",
+    "CheckIPHeader(14)",
+    "CheckIP6Header(OFFSET 14)",
+    "IP6NDAdvertiser(::/0 1:1:1:1:1:1)",
+    "StripToNetworkHeader",
+];
+
+/// Elements for packets whose IPv4 header is noted, though it may be anything.
+const IP: &[&str] = &[
+    "IPPrint(x, PAYLOAD hex)",
+    "IPMirror",
+    "DecIPTTL",
+    "FixIPSrc(1.2.3.4)",
+    "GetIPAddress(16)",
+    "GetIPAddress(IP dst)",
+    "StoreIPAddress(1.2.3.4, dst)",
+    "StoreIPAddress(1.2.3.4, src)",
+    "SetIPDSCP(5)",
+    "SetIPECN(ce)",
+    "MarkIPCE(true)",
+    "SetIPChecksum",
+    "IPGWOptions(1.2.3.4)",
+    "IPReassembler",
+    "TruncateIPPayload(3, true)",
+    "StripIPHeader -> UnstripIPHeader",
+    "CheckUDPHeader(DETAILS true)",
+    "CheckTCPHeader",
+    "CheckICMPHeader",
+    "SetUDPChecksum",
+    "SetTCPChecksum(true)",
+    "ICMPPingResponder",
+    "ICMPError(1.2.3.4, unreachable, needfrag)",
+    "ICMPError(1.2.3.4, parameterproblem)",
+    "IP6Mirror",
+    "IP6Print(x, CONTENTS true)",
+    "DecIP6HLIM",
+    "ICMP6Error(::1, 1, 0)",
+    "EnsureEther",
+    "IPEncap(4, 1.2.3.4, DST_ANNO)",
+    "UDPIPEncap(1.2.3.4, 1, 5.6.7.8, 2)",
+    "ICMPPingEncap(1.2.3.4, 5.6.7.8)",
+];
+
+/// The same, of elements that must be pushed to.
+const PUSHED: &[&str] = &[
+    "IPFragmenter(68, false)",
+    "RadixIPLookup(0/0 0, 10/8 1.2.3.4 0)",
+    "IPClassifier(tcp and dst port > 1000 or ip[6:2] & 0x1fff = 0 or udp[20:4] = 3)",
+    "IPFilter(allow icmp type echo || src host 10.0.0.1, allow ip frag)",
+];
+
+fn configuration(frame: &[u8], at: usize) -> String {
+    let mut text = String::from("s :: InfiniteSource(LIMIT 3, STOP true, DATA \\<");
+    for byte in frame {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push_str(">) -> t :: Tee;\n");
+    let mut port = 0;
+    let mut branch = |before: &str, element: &str| {
+        let _ = writeln!(text, "t[{port}] {before} -> {element} -> Discard;");
+        port += 1;
+    };
+    let mark = format!("-> MarkIPHeader({at})");
+    ETHERNET.iter().for_each(|element| branch("", element));
+    ETHERNET.iter().for_each(|element| branch(&mark, element));
+    IP.iter().chain(PUSHED).for_each(|element| branch(&mark, element));
+    IP.iter().chain(PUSHED).for_each(|element| branch(&format!("{mark} -> Strip({at})"), element));
+    IP.iter().chain(PUSHED).for_each(|element| branch("", element));
+    let _ = writeln!(text, "t[{port}] {mark} -> q :: ARPQuerier(1.2.3.4/8, 1:1:1:1:1:1) -> Discard;");
+    let _ = writeln!(text, "t[{}] -> [1] q; q[1] -> Discard;", port + 1);
+    let _ = writeln!(text, "t[{}] {mark} -> n :: IP6NDSolicitor(::1, 1:1:1:1:1:1) -> Discard;", port + 2);
+    let _ = writeln!(text, "t[{}] -> [1] n; n[1] -> Discard;", port + 3);
+    let _ = writeln!(
+        text,
+        "t[{}] {mark} -> o :: IPOutputCombo(0, 1.2.3.4, 60) => Discard, Discard, Discard,",
+        port + 4
+    );
+    text.push_str("Discard, Discard;");
+    text
+}
+
+fn run(text: &str, burst: usize) -> Router {
+    let parsed = Source::new(text, "config").read(&mut Anything);
+    assert_eq!(parsed.diagnostics.to_string(), "");
+    let console = Box::new(Recorder::default());
+    let options = Options { burst, clock: Clock::simulated(), console, seed: 1, source: String::new() };
+    let built = Router::build(parsed.graph, &Registry::default(), options);
+    let mut router = built.unwrap_or_else(|errors| panic!("{errors}"));
+    while !matches!(router.turn(), Turn::Stopped | Turn::Idle) {}
+    router
+}
+
+/// A sound frame to begin with: UDP, TCP with options, ICMP, a fragment, ARP or IPv6.
+fn seeds() -> impl Strategy<Value = Vec<u8>> {
+    let ether = [2u8, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1];
+    let ip = |head: [u8; 10], rest: &[u8]| {
+        [&ether[..], &[8, 0], &head, &[0, 0, 10, 0, 0, 1, 10, 0, 0, 2], rest].concat()
+    };
+    let options = [0x44, 8, 5, 0, 0, 0, 0, 0, 7, 7, 4, 0, 0, 0, 0, 0];
+    prop_oneof![
+        Just(ip([0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17], &[0, 9, 0, 9, 0, 12, 0, 0, 1, 2, 3, 4])),
+        Just(ip([0x49, 0, 0, 60, 0, 1, 0, 0, 64, 6], &[&options[..], &[0x50; 24]].concat())),
+        Just(ip([0x45, 0, 0, 200, 0, 1, 0x20, 0, 1, 1], &[8; 180])),
+        Just([&ether[..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[7; 20]].concat()),
+        Just([&ether[..], &[0x81, 0, 0, 5, 8, 0, 0x45], &[1; 40]].concat()),
+        Just([&ether[..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, 58, 255], &[3; 32], &[135; 24]].concat()),
+        prop::collection::vec(any::<u8>(), 0..100),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn lying_and_truncated_headers_harm_no_element(
+        mut frame in seeds(),
+        cut in 0usize..260,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        at in prop_oneof![Just(14usize), 0usize..40],
+        burst in prop_oneof![Just(1usize), Just(3)],
+    ) {
+        frame.truncate(cut.max(1));
+        for (index, byte) in changes {
+            let index = index.index(frame.len());
+            frame[index] = byte;
+        }
+        let mut router = run(&configuration(&frame, at), burst);
+        prop_assert_eq!(router.read("s.count").unwrap(), "3");
+    }
+}
+
+#[test]
+fn a_filter_sorts_as_its_patterns_say() {
+    let frame = "4500001d 00000000 40110000 0a000001 0a000002 04000050 00090000 00";
+    let cases = [
+        ("udp", true),
+        ("tcp", false),
+        ("src port 1024 and dst port www", true),
+        ("src port > 1024", false),
+        ("src port >= 1024", true),
+        ("dst port < 80 or 443", false),
+        ("src host 10.0.0.1 && dst net 10.0.0.0/24", true),
+        ("host 10.0.0.3", false),
+        ("not (src 10.0.0.1 and udp)", false),
+        ("ip len = 29 && ip ttl > 63 && ip unfrag", true),
+        ("udp[2:2] & 0xfff0 = 0x50", true),
+        ("tcp ? false : udp ? true : false", true),
+        ("udp[12:4] = 0", false),
+        ("ip proto 17 and ! frag", true),
+    ];
+    for (pattern, expected) in cases {
+        let text = format!(
+            "InfiniteSource(LIMIT 1, STOP true, DATA \\<{frame}>) -> MarkIPHeader
+                -> c :: IPClassifier({pattern}, -) -> yes :: Discard; c[1] -> Discard;"
+        );
+        let count = run(&text, 1).read("yes.count").unwrap();
+        assert_eq!(count, if expected { "1" } else { "0" }, "{pattern}");
+    }
+}
