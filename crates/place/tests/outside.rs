@@ -125,8 +125,10 @@ proptest! {
                 2 => engine.put(vec![vm(v, Some(h))]).map(drop),
                 3 => engine.remove("vm", &v).map(drop),
                 4 => engine.put(vec![vm(v.clone(), None)]).and_then(|_| engine.place(ask(&v, now))).map(drop),
-                _ => engine.put(vec![Object::Fact(Fact { host: h, name: "heat".into(), value: 1.0, until: None })])
-                    .map(drop),
+                _ => {
+                    let fact = Fact { host: h, name: "heat".into(), value: 1.0, until: None };
+                    engine.put(vec![Object::Fact(fact)]).map(drop)
+                }
             };
             engine.attempt(&ask("v9", now), Vec::new()).unwrap();
             let (later, listener) = listening(&store);
