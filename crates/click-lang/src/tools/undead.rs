@@ -215,6 +215,16 @@ impl<'a> Liveness<'a> {
         }
     }
 
+    /// How packets go through an element. With the flag `L2`, what comes by any input matters to any output.
+    fn flow(&self, place: usize) -> Flow {
+        let facts = self.facts(place);
+        let answers = facts.and_then(|facts| facts.flag('L')) == Some(2);
+        match facts.map(|facts| facts.flow) {
+            Some(flow) if !answers && !self.router.element(place).is("ARPQuerier") => Flow::parse(flow),
+            _ => Flow::parse("x/x"),
+        }
+    }
+
     /// Elements whose inputs are reached from those given, following flow inside of elements; or backwards,
     /// elements whose outputs reach them.
     fn reached(&self, ends: &BTreeSet<usize>, forward: bool) -> BTreeSet<usize> {
@@ -231,8 +241,7 @@ impl<'a> Liveness<'a> {
                 continue;
             }
             let place = port.element;
-            let parse = || Flow::parse(self.facts(place).map_or("x/x", |facts| facts.flow));
-            let flow = flows.entry(place).or_insert_with(parse);
+            let flow = flows.entry(place).or_insert_with(|| self.flow(place));
             for other in 0..self.router.ports(place, forward) {
                 let (input, output) = if forward { (port.port, other) } else { (other, port.port) };
                 if flow.joins(input, output) {
