@@ -243,9 +243,15 @@ fn a_file_that_is_wrong_is_said_to_be() {
 fn the_api_is_described() {
     let lab = Lab::new("openapi", "");
     let api = lab.json(&["openapi"]);
-    for path in
-        ["/v1/fabric", "/v1/ports", "/v1/stats", "/v1/switches/{name}/table", "/v1/guests", "/v1/shutdown"]
-    {
+    for path in [
+        "/v1/fabric",
+        "/v1/ports",
+        "/v1/stats",
+        "/v1/switches/{name}/table",
+        "/v1/guests",
+        "/v1/shutdown",
+        "/v1/place",
+    ] {
         assert!(api["paths"][path].is_object(), "{path}");
     }
     assert!(api["components"]["schemas"]["PortStats"].is_object());

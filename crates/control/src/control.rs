@@ -56,11 +56,13 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let run = RunDir::take(&options.run)?;
     let folder = options.file.parent().map(PathBuf::from).unwrap_or_default();
     let fabric = options.fabric.resolve(run.path(), &folder);
-    let place = place::router(place::Place::at(run.path().join("placement.redb")));
+    let file_of_places = run.path().join("placement.redb");
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
     let listener = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;
     let (inbox, messages) = mpsc::unbounded_channel();
     signals(&inbox)?;
+    let link = place::Link::new(inbox.clone(), fabric.guests.clone());
+    let place = place::router(place::Place::at(file_of_places, fabric.policies.clone(), link));
     let file = options.file.display().to_string();
     let mut engine = Engine::start(&fabric, file, options.host, run, options.data, inbox.clone()).await?;
     if let Err(error) = engine.move_to(&fabric).await {

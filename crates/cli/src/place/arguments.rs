@@ -9,6 +9,9 @@ pub struct Place {
     /// Use the hosts and VMs of this file, and forget everything afterwards, instead of asking a running fabric.
     #[arg(long, global = true, value_name = "FILE")]
     pub inventory: Option<PathBuf>,
+    /// Folders of Python plugins, with `--inventory`.
+    #[arg(long, global = true, value_name = "DIR", requires = "inventory")]
+    pub plugins: Vec<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: PlaceCommand,
@@ -96,6 +99,14 @@ Examples:
         #[arg(long, default_value_t = 20)]
         count: usize,
     },
+    /// Place a guest of the fabric's file, and start it.
+    #[command(after_help = "\
+Examples:
+  ringway place start left")]
+    Start {
+        /// The guest.
+        guest: String,
+    },
     /// Say that VMs run where they were placed.
     #[command(after_help = "\
 Examples:
@@ -158,6 +169,15 @@ Examples:
     Put {
         /// The file.
         file: PathBuf,
+    },
+    /// Attach folders of Python plugins to the running fabric, instead of those before.
+    #[command(after_help = "\
+Examples:
+  ringway place plugins /etc/ringway/plugins
+  ringway place plugins ./plugins ./more --json")]
+    Plugins {
+        /// The folders.
+        folders: Vec<PathBuf>,
     },
     /// Push a figure about a host; the next decision sees it.
     #[command(after_help = "\

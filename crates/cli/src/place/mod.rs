@@ -18,7 +18,8 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
     if let PlaceCommand::Simulate(options) = &arguments.command {
         return simulate::simulate(options, json);
     }
-    let mut source = Source::of(target, arguments.inventory.as_deref(), &arguments.command)?;
+    let mut source =
+        Source::of(target, arguments.inventory.as_deref(), &arguments.plugins, &arguments.command)?;
     match arguments.command {
         PlaceCommand::Run(vms) => {
             let request = request(&mut source, vms)?;
@@ -40,6 +41,7 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
             tell::decisions(&source.decisions(count)?, json);
             Ok(())
         }
+        PlaceCommand::Start { guest } => tell::decision(&source.start(&guest)?, json),
         PlaceCommand::Confirm { vms } => vms.iter().try_for_each(|vm| source.vm(vm, "confirm")),
         PlaceCommand::Release { vms } => vms.iter().try_for_each(|vm| source.vm(vm, "release")),
         PlaceCommand::Balance { cluster, dry_run, rounds } => {
@@ -60,7 +62,7 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
             Ok(())
         }
         PlaceCommand::Put { file } => {
-            let objects = source::read(&file)?;
+            let objects = source::read(&file, &source.external()?)?;
             let count = objects.len();
             let revision = source.put(objects)?;
             if json {
@@ -68,6 +70,10 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
             } else {
                 anstream::println!("{count} objects are in, revision {}", revision.revision);
             }
+            Ok(())
+        }
+        PlaceCommand::Plugins { folders } => {
+            tell::units(&source.plugins(source::options(&folders))?, json);
             Ok(())
         }
         PlaceCommand::Fact { host, name, value, ttl } => {

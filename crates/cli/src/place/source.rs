@@ -8,11 +8,13 @@ use ringway_control::place::{
     BalanceRequest, DecisionView, ExplainView, FactPush, Failed, PlaceRequest, RevisionView, Service,
     UnitView, WhyNotRequest,
 };
+use ringway_control::place_plugins::{Folder, Options};
 use ringway_place::engine::{BalanceStep, HostRow, Object, WhyNot};
 use ringway_place::inventory;
 use ringway_place::object::Vm;
 use ringway_place::policy::Policy;
-use std::path::Path;
+use ringway_place::unit::{ExternalKind, ExternalUnit};
+use std::path::{Path, PathBuf};
 
 /// Where placement is.
 pub enum Source {
@@ -23,12 +25,27 @@ pub enum Source {
 }
 
 /// Reads an inventory file.
-pub fn read(file: &Path) -> Result<Vec<Object>, Fail> {
+pub fn read(file: &Path, external: &[ExternalUnit]) -> Result<Vec<Object>, Fail> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Fail::Failed(format!("{}: {error}; give the path of an inventory file", file.display()))
     })?;
-    inventory::read(&file.display().to_string(), &text, &[])
+    inventory::read(&file.display().to_string(), &text, external)
         .map_err(|problems| Fail::Inventory(problems.to_string()))
+}
+
+/// Plugins of these folders, with the limits that hold when none is given.
+pub fn options(folders: &[PathBuf]) -> Options {
+    let absolute =
+        |folder: &PathBuf| Folder::new(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
+    Options { folders: folders.iter().map(absolute).collect(), ..Options::default() }
+}
+
+/// Attack: a name that is more than a name in a path.
+fn named(name: &str) -> Result<(), Fail> {
+    match !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+        true => Ok(()),
+        false => Err(Fail::Unknown(format!("there is no VM \"{}\"", name.escape_debug()))),
+    }
 }
 
 fn here(failed: Failed) -> Fail {
@@ -50,11 +67,19 @@ macro_rules! either {
 
 impl Source {
     /// The file's if there is one. What policies and units there are needs no fabric.
-    pub fn of(target: &Target, file: Option<&Path>, command: &PlaceCommand) -> Result<Source, Fail> {
+    pub fn of(
+        target: &Target,
+        file: Option<&Path>,
+        plugins: &[PathBuf],
+        command: &PlaceCommand,
+    ) -> Result<Source, Fail> {
         let empty = || Service::in_memory().map_err(Fail::because);
         if let Some(file) = file {
             let service = empty()?;
-            service.put(read(file)?).map_err(here)?;
+            if !plugins.is_empty() {
+                service.plugins(options(plugins));
+            }
+            service.put(read(file, &service.engine.external_units())?).map_err(here)?;
             return Ok(Source::Here(service));
         }
         match Client::connect(target) {
@@ -88,15 +113,21 @@ impl Source {
 
     /// Confirms or releases a VM.
     pub fn vm(&mut self, vm: &str, what: &str) -> Result<(), Fail> {
-        // Attack: a name that is more than a name in a path.
-        if vm.is_empty() || !vm.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
-            return Err(Fail::Unknown(format!("there is no VM \"{}\"", vm.escape_debug())));
-        }
+        named(vm)?;
         let done = |service: &Service| match what {
             "confirm" => service.confirm(vm),
             _ => service.release(vm),
         };
         either!(self, |service| done(service), |client| client.post(&format!("/v1/place/vms/{vm}/{what}")))
+    }
+
+    /// Places and starts a guest.
+    pub fn start(&mut self, guest: &str) -> Result<DecisionView, Fail> {
+        named(guest)?;
+        match self {
+            Source::Here(_) => Err(Fail::Failed("an inventory has no guests; leave --inventory out".into())),
+            Source::Fabric(client) => client.ask(&format!("/v1/place/guests/{guest}/start"), &()),
+        }
     }
 
     pub fn balance(&mut self, request: BalanceRequest) -> Result<Vec<BalanceStep>, Fail> {
@@ -119,6 +150,37 @@ impl Source {
         match self {
             Source::Here(service) => Ok(service.units()),
             Source::Fabric(client) => client.get("/v1/place/units"),
+        }
+    }
+
+    /// Units from outside, as policies are checked against them.
+    pub fn external(&mut self) -> Result<Vec<ExternalUnit>, Fail> {
+        let outside = self.units()?.into_iter().filter(|unit| unit.external);
+        let unit = |unit: UnitView| ExternalUnit {
+            kind: match unit.kind.as_str() {
+                "filter" => ExternalKind::Filter,
+                "weight" => ExternalKind::Score,
+                _ => ExternalKind::Balance,
+            },
+            properties: unit
+                .properties
+                .iter()
+                .map(|it| format!("{}={}", it.name, it.regex))
+                .collect::<Vec<_>>()
+                .join(";"),
+            name: unit.name,
+            description: unit.description,
+        };
+        Ok(outside.map(unit).collect())
+    }
+
+    pub fn plugins(&mut self, options: Options) -> Result<Vec<UnitView>, Fail> {
+        match self {
+            Source::Here(service) => {
+                service.plugins(options);
+                Ok(service.units())
+            }
+            Source::Fabric(client) => client.put("/v1/place/plugins", &options),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a fabric file asks for.
 
 pub use ringway_fabric::proto::Notify;
+use ringway_place::policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub struct Fabric {
     pub ports: Vec<Port>,
     /// Guests.
     pub guests: Vec<Guest>,
+    /// Policies of placement.
+    pub policies: Vec<Policy>,
     /// Workers, at least one.
     pub workers: Vec<Worker>,
 }

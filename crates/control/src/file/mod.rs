@@ -62,7 +62,7 @@ pub fn read(file: &str, text: &str, host: &Host) -> Result<Fabric, Problems> {
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 6] = ["fabric", "switch", "port", "patch", "guest", "worker"];
+const TABLES: [&str; 7] = ["fabric", "switch", "port", "patch", "guest", "worker", "policy"];
 
 fn whole(top: &DeTable<'_>, host: &Host, notes: &Notes) -> Fabric {
     for (key, _) in top.iter() {
@@ -88,6 +88,7 @@ fn whole(top: &DeTable<'_>, host: &Host, notes: &Notes) -> Fabric {
     for section in named(top, "guest", notes) {
         fabric.guests.extend(guest::guest(section));
     }
+    fabric.policies = policies(top, notes);
     let mut assigned = BTreeMap::new();
     for section in named(top, "worker", notes) {
         worker(section, &mut fabric.workers, &mut assigned, notes);
@@ -104,6 +105,21 @@ fn whole(top: &DeTable<'_>, host: &Host, notes: &Notes) -> Fabric {
     let partial = cross::Partial { patches, assigned };
     cross::check(&mut fabric, partial, host, notes);
     fabric
+}
+
+/// The tables `[policy.NAME]`. Units from outside are not known here.
+fn policies(top: &DeTable<'_>, notes: &Notes) -> Vec<ringway_place::policy::Policy> {
+    let Some((key, value)) = top.get_key_value("policy") else { return Vec::new() };
+    let DeValue::Table(tables) = value.get_ref() else {
+        notes.wrong(&key.span(), "`policy` is not a table", "write [policy.NAME]");
+        return Vec::new();
+    };
+    let mut problems = Vec::new();
+    let policies = ringway_place::policy::read_table(tables, &[], &mut problems);
+    for problem in problems {
+        notes.wrong(&problem.at, problem.what, problem.fix);
+    }
+    policies
 }
 
 /// How long an adaptive worker polls a queue after its last frame, in nanoseconds.
@@ -170,6 +186,7 @@ fn head(top: &DeTable<'_>, notes: &Notes) -> Fabric {
         switches: Vec::new(),
         ports: Vec::new(),
         guests: Vec::new(),
+        policies: Vec::new(),
         workers: Vec::new(),
     };
     let Some((key, value)) = top.get_key_value("fabric") else { return fabric };

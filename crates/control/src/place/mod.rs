@@ -2,6 +2,7 @@
 
 mod clock;
 mod extender;
+mod fabric;
 mod opened;
 mod routes;
 mod service;
@@ -10,6 +11,7 @@ mod view;
 
 pub use clock::Clock;
 pub use extender::{BindingResult, ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult, HostPriority};
+pub(crate) use fabric::Link;
 pub use opened::Place;
 pub use routes::{description, router};
 pub use service::{Failed, Service};

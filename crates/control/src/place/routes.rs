@@ -10,7 +10,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
 use ringway_place::engine::{BalanceStep, HostRow, Object, WhyNot};
 use ringway_place::object::Vm;
@@ -31,6 +31,7 @@ const LARGEST: usize = 64 << 20;
     remove,
     facts,
     decide,
+    start_guest,
     attempt,
     why_not,
     decisions,
@@ -57,6 +58,7 @@ pub fn router(place: Place) -> Router {
         .route("/v1/place/vms", get(vms))
         .route("/v1/place/policies", get(policies))
         .route("/v1/place/units", get(units))
+        .route("/v1/place/plugins", put(plugins))
         .route("/v1/place/objects", post(objects))
         .route("/v1/place/objects/{kind}/{name}", delete(remove))
         .route("/v1/place/facts", post(facts))
@@ -64,6 +66,7 @@ pub fn router(place: Place) -> Router {
         .route("/v1/place/why-not", post(why_not))
         .route("/v1/place/decisions", get(decisions))
         .route("/v1/place/decisions/{id}", get(explain))
+        .route("/v1/place/guests/{name}/start", post(start_guest))
         .route("/v1/place/vms/{name}/confirm", post(confirm))
         .route("/v1/place/vms/{name}/release", post(release))
         .route("/v1/place/balance", post(balance))
@@ -122,6 +125,21 @@ async fn policies(State(place): State<Place>) -> Result<Json<Vec<Policy>>, Faile
 #[utoipa::path(get, path = "/v1/place/units", responses((status = 200, body = Vec<UnitView>)))]
 async fn units(State(place): State<Place>) -> Result<Json<Vec<UnitView>>, Failed> {
     work(place, |service| Ok(service.units())).await
+}
+
+/// Attaches units from outside, instead of those before: folders of Python plugins, services in any language.
+#[utoipa::path(put, path = "/v1/place/plugins", request_body = serde_json::Value,
+    responses((status = 200, body = Vec<UnitView>)))]
+async fn plugins(
+    State(place): State<Place>,
+    options: Body<crate::place_plugins::Options>,
+) -> Result<Json<Vec<UnitView>>, Failed> {
+    let options = body(options)?;
+    work(place, |service| {
+        service.plugins(options);
+        Ok(service.units())
+    })
+    .await
 }
 
 /// Puts objects in, all or none: clusters, policies, hosts, loads, facts, blacklist entries, VMs, groups.
@@ -207,6 +225,18 @@ async fn decisions(
     responses((status = 200, body = ExplainView), (status = 404, body = Trouble)))]
 async fn explain(State(place): State<Place>, Path(id): Path<u64>) -> Result<Json<ExplainView>, Failed> {
     work(place, move |service| service.explain(id)).await
+}
+
+/// Places a guest of the fabric's file on this host, and starts it.
+#[utoipa::path(post, path = "/v1/place/guests/{name}/start",
+    params(("name" = String, Path, description = "The guest")),
+    responses((status = 200, body = DecisionView), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
+async fn start_guest(
+    State(place): State<Place>,
+    Path(name): Path<String>,
+) -> Result<Json<DecisionView>, Failed> {
+    let done = tokio::task::spawn_blocking(move || place.start_guest(&name)).await;
+    done.map_err(|error| Failed::Conflict(error.to_string()))?.map(Json)
 }
 
 /// Says that a VM runs where it was placed.

@@ -4,6 +4,7 @@ use super::{
     BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, RevisionView, UnitView,
     WhyNotRequest, units,
 };
+use crate::place_plugins::{Options, Plugins};
 use ringway_place::engine::{BalanceStep, Engine, EngineError, HostRow, Object, WhyNot};
 use ringway_place::object::{Fact, Vm};
 use ringway_place::policy::Policy;
@@ -96,6 +97,11 @@ impl Service {
     /// All units.
     pub fn units(&self) -> Vec<UnitView> {
         units(self.engine.external_units())
+    }
+
+    /// Attaches units from outside instead of those before.
+    pub fn plugins(&self, options: Options) {
+        self.engine.attach(Box::new(Plugins::start(options)));
     }
 
     /// Puts objects in.

@@ -185,6 +185,17 @@ pub struct UnitView {
     pub external: bool,
 }
 
+/// Properties of a unit from outside, `key=regex;key=regex`.
+fn outside_properties(text: &str) -> Vec<PropertyView> {
+    let pairs = text.split(';').filter_map(|part| part.split_once('='));
+    let view = |(name, regex): (&str, &str)| PropertyView {
+        name: name.trim().into(),
+        regex: regex.into(),
+        ..PropertyView::default()
+    };
+    pairs.map(view).collect()
+}
+
 /// All units there are.
 pub fn units(external: Vec<ExternalUnit>) -> Vec<UnitView> {
     let properties =
@@ -209,7 +220,7 @@ pub fn units(external: Vec<ExternalUnit>) -> Vec<UnitView> {
         }
         .into(),
         description: it.description,
-        properties: Vec::new(),
+        properties: outside_properties(&it.properties),
         external: true,
     });
     mandatory.chain(filters).chain(weights).chain(balancers).chain(outside).collect()

@@ -47,7 +47,8 @@ pub enum Optimise {
     None,
     /// Weighing, when more than ten requests wait: any host that passes is taken.
     Speed,
-    /// Waiting for each other: requests decide side by side, and one whose host was changed meanwhile decides again.
+    /// Nothing: accepted for policies of oVirt. Requests don't wait for each other's disk, and are checked when they
+    /// commit.
     Overbooking,
 }
 
@@ -79,7 +80,7 @@ pub struct WeightUse {
 }
 
 /// A policy.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
     /// Its name.
