@@ -10,9 +10,9 @@ struct Lab(PathBuf);
 impl Lab {
     fn new(name: &str) -> Lab {
         let folder = std::env::temp_dir().join(format!("ringway-place-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("examples")).unwrap();
-        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/placement.toml");
-        std::fs::copy(example, folder.join("examples/placement.toml")).unwrap();
+        std::fs::create_dir_all(folder.join("examples/placement")).unwrap();
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/placement/inventory.toml");
+        std::fs::copy(example, folder.join("examples/placement/inventory.toml")).unwrap();
         Lab(folder)
     }
 
@@ -59,8 +59,11 @@ fn shown_commands_work() {
 fn reasons_are_said_and_exit_codes_tell() {
     let lab = Lab::new("reasons");
     let on = |words: &[&str]| {
-        let all: Vec<&str> =
-            ["place", "--inventory", "examples/placement.toml"].iter().chain(words).copied().collect();
+        let all: Vec<&str> = ["place", "--inventory", "examples/placement/inventory.toml"]
+            .iter()
+            .chain(words)
+            .copied()
+            .collect();
         lab.run(&all)
     };
     let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();

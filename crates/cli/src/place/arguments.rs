@@ -59,14 +59,14 @@ Examples:
     #[command(after_help = "\
 Examples:
   ringway place try web-1
-  ringway place --inventory examples/placement.toml try new --cpus 4 --memory 8192
+  ringway place --inventory examples/placement/inventory.toml try new --cpus 4 --memory 8192
   ringway place try web-1 --policy packing --json")]
     Try(Vms),
     /// Say why a host would or would not run a VM.
     #[command(after_help = "\
 Examples:
   ringway place why-not web-1 node-07
-  ringway place --inventory examples/placement.toml why-not db-1 node-0")]
+  ringway place --inventory examples/placement/inventory.toml why-not db-1 node-0")]
     WhyNot {
         /// The VM.
         vm: String,
@@ -131,7 +131,7 @@ A round starts at most as many migrations as the cluster allows, one if nobody s
 
 Examples:
   ringway place balance --dry-run --rounds 10
-  ringway place --inventory examples/placement.toml balance --dry-run --rounds 5
+  ringway place --inventory examples/placement/inventory.toml balance --dry-run --rounds 5
   ringway place balance --cluster night")]
     Balance {
         /// The cluster.
@@ -148,7 +148,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   ringway place hosts
-  ringway place --inventory examples/placement.toml hosts")]
+  ringway place --inventory examples/placement/inventory.toml hosts")]
     Hosts,
     /// List policies, or the units they choose from.
     #[command(after_help = "\
@@ -165,7 +165,7 @@ Examples:
 All of it or nothing. What has the same name is replaced.
 
 Examples:
-  ringway place put examples/placement.toml")]
+  ringway place put examples/placement/inventory.toml")]
     Put {
         /// The file.
         file: PathBuf,

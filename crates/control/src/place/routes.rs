@@ -230,7 +230,8 @@ async fn explain(State(place): State<Place>, Path(id): Path<u64>) -> Result<Json
 /// Places a guest of the fabric's file on this host, and starts it.
 #[utoipa::path(post, path = "/v1/place/guests/{name}/start",
     params(("name" = String, Path, description = "The guest")),
-    responses((status = 200, body = DecisionView), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
+    responses((status = 200, body = DecisionView), (status = 404, body = Trouble),
+        (status = 409, body = Trouble)))]
 async fn start_guest(
     State(place): State<Place>,
     Path(name): Path<String>,
