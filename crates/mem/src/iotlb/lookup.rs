@@ -124,7 +124,7 @@ impl Lookaside {
 #[inline]
 fn place(iova: u64) -> usize {
     let page = (iova / PAGE) as usize;
-    (page ^ page / PAGES) % PAGES
+    (page ^ (page / PAGES)) % PAGES
 }
 
 /// A way from IOVAs to our addresses, for one burst.
