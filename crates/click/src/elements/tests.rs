@@ -55,6 +55,8 @@ const IP: &[&str] = &[
     "IP6Print(x, CONTENTS true)",
     "DecIP6HLIM",
     "ICMP6Error(::1, 1, 0)",
+    "IP6Encap(udp, ::1, ::2)",
+    "SetIP6DSCP(5)",
     "EnsureEther",
     "IPEncap(4, 1.2.3.4, DST_ANNO)",
     "UDPIPEncap(1.2.3.4, 1, 5.6.7.8, 2)",
@@ -95,7 +97,14 @@ fn configuration(frame: &[u8], at: usize) -> String {
         "t[{}] {mark} -> o :: IPOutputCombo(0, 1.2.3.4, 60) => Discard, Discard, Discard,",
         port + 4
     );
-    text.push_str("Discard, Discard;");
+    text.push_str("Discard, Discard;\n");
+    let _ = writeln!(
+        text,
+        "t[{}] -> e :: EtherSwitch -> Discard; t[{}] -> [1] e; e[1] -> Discard;",
+        port + 5,
+        port + 6
+    );
+    let _ = writeln!(text, "t[{}] -> l :: ListenEtherSwitch -> Discard; l[1] -> Discard;", port + 7);
     text
 }
 

@@ -15,9 +15,11 @@ pub mod ensure_ether;
 pub mod ether_encap;
 pub mod ether_mirror;
 pub mod ether_rewrite;
+pub mod ether_switch;
 pub mod ether_vlan_encap;
 pub mod get_ether_address;
 pub mod host_ether_filter;
+pub mod listen_ether_switch;
 pub mod mark_mac_header;
 pub mod set_ether_address;
 pub mod set_vlan_anno;
@@ -40,9 +42,11 @@ pub const CLASSES: &[&Class] = &[
     &ether_encap::CLASS,
     &ether_mirror::CLASS,
     &ether_rewrite::CLASS,
+    &ether_switch::CLASS,
     &ether_vlan_encap::CLASS,
     &get_ether_address::CLASS,
     &host_ether_filter::CLASS,
+    &listen_ether_switch::CLASS,
     &mark_mac_header::CLASS,
     &set_ether_address::CLASS,
     &set_vlan_anno::CLASS,

@@ -5,6 +5,7 @@ pub mod check_ip6_header;
 pub mod dec_ip6_hlim;
 pub mod get_ip6_address;
 pub mod icmp6_error;
+pub mod ip6_encap;
 pub mod ip6_mirror;
 pub mod ip6_nd_advertiser;
 pub mod ip6_nd_solicitor;
@@ -13,6 +14,7 @@ pub mod lookup_ip6_route;
 pub mod mark_ip6_header;
 mod neighbor;
 pub mod set_ip6_address;
+pub mod set_ip6_dscp;
 
 /// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
@@ -20,6 +22,7 @@ pub const CLASSES: &[&Class] = &[
     &dec_ip6_hlim::CLASS,
     &get_ip6_address::CLASS,
     &icmp6_error::CLASS,
+    &ip6_encap::CLASS,
     &ip6_mirror::CLASS,
     &ip6_nd_advertiser::CLASS,
     &ip6_nd_solicitor::CLASS,
@@ -27,4 +30,5 @@ pub const CLASSES: &[&Class] = &[
     &lookup_ip6_route::CLASS,
     &mark_ip6_header::CLASS,
     &set_ip6_address::CLASS,
+    &set_ip6_dscp::CLASS,
 ];
