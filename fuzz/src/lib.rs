@@ -10,6 +10,7 @@ pub mod offload;
 pub mod pcap;
 pub mod pcapng;
 pub mod ring;
+pub mod summary_dump;
 pub mod vhost_user;
 pub mod virtq;
 
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "pcap", run: pcap::run, seeds: pcap::seeds },
     Target { name: "pcapng", run: pcapng::run, seeds: pcapng::seeds },
     Target { name: "ring", run: ring::run, seeds: ring::seeds },
+    Target { name: "summary_dump", run: summary_dump::run, seeds: summary_dump::seeds },
     Target { name: "vhost_user", run: vhost_user::run, seeds: vhost_user::seeds },
     Target { name: "virtq", run: virtq::run, seeds: virtq::seeds },
 ];
