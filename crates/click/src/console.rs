@@ -1,6 +1,8 @@
 //! Where elements print.
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 
 /// A terminal, or what stands for one.
@@ -9,6 +11,34 @@ pub trait Console {
     fn chatter(&mut self, line: &str);
     /// Bytes for standard output.
     fn output(&mut self, bytes: &[u8]);
+
+    /// Reads a file, whole.
+    ///
+    /// # Errors
+    /// A text for people; always, where there are no files.
+    fn read_file(&mut self, name: &str) -> Result<Vec<u8>, String> {
+        Err(format!("{name}: no files here"))
+    }
+
+    /// Writes a file, or adds to it.
+    ///
+    /// # Errors
+    /// As for [`Console::read_file`].
+    fn write_file(&mut self, name: &str, bytes: &[u8], append: bool) -> Result<(), String> {
+        let _ = (bytes, append);
+        Err(format!("{name}: no files here"))
+    }
+
+    /// Sends a signal to a process. Whether that was possible.
+    fn kill(&mut self, signal: i32, process: i32) -> bool {
+        let _ = (signal, process);
+        false
+    }
+
+    /// The number of the process that runs the router; 0 where there are none.
+    fn process(&self) -> u32 {
+        0
+    }
 }
 
 /// A console that remembers, for tests: clones share what was printed.

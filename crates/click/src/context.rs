@@ -3,8 +3,8 @@ use crate::arg::{Arg, ArgError, Scope};
 use crate::notifier::{Listener, NoteState};
 use crate::router::Emission;
 use crate::{
-    Element, ElementId, Failed, HandlerCall, HandlerError, Note, NoteKind, Packet, PacketBurst, Router,
-    Search, Signal, Task, Timer,
+    Console, Element, ElementId, Failed, HandlerCall, HandlerError, Note, NoteKind, Packet, PacketBurst,
+    Router, Search, Signal, Task, Timer,
 };
 use alloc::string::String;
 use core::any::Any;
@@ -338,6 +338,20 @@ impl<'a> Context<'a> {
     /// Asks to be told by [`Element::selected`] when a descriptor is ready; with neither, no longer.
     pub fn select(&mut self, descriptor: i32, readable: bool, writable: bool) {
         self.router.set_interest(self.id, descriptor, readable, writable);
+    }
+
+    /// Asks to be told by [`Element::signalled`] when the process gets a signal, or no longer.
+    pub fn catch_signal(&mut self, signal: i32, catch: bool) {
+        let wish = (self.id, signal);
+        self.router.signals.retain(|own| *own != wish);
+        if catch {
+            self.router.signals.push(wish);
+        }
+    }
+
+    /// Files, processes and the terminal.
+    pub fn console(&mut self) -> &mut dyn Console {
+        &mut *self.router.console
     }
 
     /// The element of this name, looked up from this one's compound outwards.

@@ -140,6 +140,11 @@ pub trait Element: Any {
         let _ = (descriptor, readable, writable, cx);
     }
 
+    /// Takes note that the process got a signal it asked about.
+    fn signalled(&mut self, signal: i32, cx: &mut Context<'_>) {
+        let _ = (signal, cx);
+    }
+
     /// Its handlers, besides those every element has. Asked once, after it is configured.
     fn handlers(&self) -> Vec<Handler> {
         Vec::new()

@@ -1,5 +1,8 @@
 //! Notifiers: who has packets, or room for them, says so, and who waits for that sleeps meanwhile.
 use crate::{Router, Task};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// What a notifier tells.
@@ -73,6 +76,31 @@ impl Router {
                 Listener::Note(note) => self.set_note(note, true),
             }
         }
+    }
+
+    /// A signal in words, 32 notifiers of a kind to a word.
+    pub(crate) fn signal_text(&self, signal: &Signal) -> String {
+        let notes = match signal {
+            Signal::Busy => return "busy*".into(),
+            Signal::Idle => return "idle".into(),
+            Signal::Notes(notes) => notes,
+        };
+        let mut words: BTreeMap<(&str, usize), (u32, u32)> = BTreeMap::new();
+        for note in notes {
+            let Some(state) = self.notes.get(note.0 as usize) else { continue };
+            let before = self.notes.iter().take(note.0 as usize).filter(|own| own.kind == state.kind).count();
+            let kind = if state.kind == NoteKind::Empty { "empty" } else { "full" };
+            let (mask, value) = words.entry((kind, before / 32)).or_default();
+            *mask |= 1 << (before % 32);
+            *value |= u32::from(state.active) << (before % 32);
+        }
+        let words: Vec<String> = words
+            .into_iter()
+            .map(|((kind, word), (mask, value))| {
+                format!("{kind}.{word}/{mask:x}:{value:x}{}", if value == 0 { "" } else { "*" })
+            })
+            .collect();
+        words.join("+")
     }
 
     #[inline]

@@ -2,19 +2,33 @@
 use crate::Class;
 
 mod check;
+pub mod control;
 pub mod ethernet;
 pub mod icmp;
+pub mod information;
 pub mod ip;
 pub mod ip6;
 mod packet;
 pub mod rate;
 pub mod rewriter;
+mod shape;
 mod stamp;
 pub mod standard;
+pub mod threads;
+mod token_bucket;
 
 /// Every group's classes.
-pub const GROUPS: &[&[&Class]] =
-    &[standard::CLASSES, ethernet::CLASSES, ip::CLASSES, icmp::CLASSES, ip6::CLASSES, rewriter::CLASSES];
+pub const GROUPS: &[&[&Class]] = &[
+    control::CLASSES,
+    information::CLASSES,
+    threads::CLASSES,
+    standard::CLASSES,
+    ethernet::CLASSES,
+    ip::CLASSES,
+    icmp::CLASSES,
+    ip6::CLASSES,
+    rewriter::CLASSES,
+];
 
 #[cfg(test)]
 mod tests;

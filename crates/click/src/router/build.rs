@@ -63,6 +63,7 @@ impl Router {
             timers: Default::default(),
             notes: Vec::new(),
             interests: Vec::new(),
+            signals: Vec::new(),
             emitted: Vec::new(),
             spare: Vec::new(),
             work: Vec::new(),

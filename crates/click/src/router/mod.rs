@@ -89,6 +89,8 @@ pub struct Router {
     pub(crate) timers: Timers,
     pub(crate) notes: Vec<NoteState>,
     interests: Vec<Interest>,
+    /// Signals of the process that elements ask about.
+    pub(crate) signals: Vec<(ElementId, i32)>,
     pub(crate) emitted: Vec<Emission>,
     pub(crate) spare: Vec<Box<PacketBurst>>,
     work: Vec<Work>,
@@ -255,6 +257,29 @@ impl Router {
     /// is.
     pub fn manage_stop(&mut self, id: ElementId) -> bool {
         *self.stop_element.get_or_insert(id) == id
+    }
+
+    /// The element of this name, or those in the compound of this name, looked up from `context` outwards.
+    pub(crate) fn under(&self, name: &str, context: ElementId) -> Vec<ElementId> {
+        let context = self.name(context);
+        if let Some(id) = self.names.find(name, context) {
+            return alloc::vec![id];
+        }
+        let around = context.rfind('/').map_or("", |slash| &context[..=slash]);
+        let prefix = format!("{around}{name}/");
+        self.ids().filter(|id| self.name(*id).starts_with(&prefix)).collect()
+    }
+
+    /// Which thread the tasks that an element makes later belong to.
+    pub(crate) fn set_thread(&mut self, id: ElementId, thread: i32) {
+        self.info_mut(id).thread = thread;
+    }
+
+    /// How much of the time an element's tasks get.
+    pub(crate) fn set_tickets(&mut self, id: ElementId, tickets: u32) {
+        for task in self.info(id).tasks.clone() {
+            self.tasks.set_tickets(task, tickets);
+        }
     }
 
     /// Packets dropped because they went round in circles.

@@ -1,6 +1,7 @@
 //! Handing packets on, and turns.
 use super::{Emission, Router, Work};
 use crate::{Context, ElementId, PacketBurst};
+use alloc::vec::Vec;
 
 /// How many bursts a turn's task, timer or handler may hand over. Attack: push outputs joined in a circle.
 const BUDGET: u32 = 1 << 20;
@@ -164,6 +165,22 @@ impl Router {
             self.enter(id, |element, cx| element.selected(descriptor, readable, writable, cx));
             self.settle();
         }
+    }
+
+    /// Signals that elements ask about.
+    pub fn caught_signals(&self) -> impl Iterator<Item = i32> + '_ {
+        self.signals.iter().map(|(_, signal)| *signal)
+    }
+
+    /// Tells elements that the process got a signal. Whether any asked about it.
+    pub fn signal_arrived(&mut self, signal: i32) -> bool {
+        let asked: Vec<ElementId> =
+            self.signals.iter().filter(|(_, own)| *own == signal).map(|(id, _)| *id).collect();
+        for id in &asked {
+            self.enter(*id, |element, cx| element.signalled(signal, cx));
+            self.settle();
+        }
+        !asked.is_empty()
     }
 
     /// A round of tasks and expired timers. A simulation's clock jumps to the next timer when there is nothing else.

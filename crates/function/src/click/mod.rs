@@ -1,14 +1,18 @@
 //! The driver: reads a configuration, runs it, reads handlers in the end.
+mod hosted;
 mod options;
+mod signals;
 mod surroundings;
 mod terminal;
 
+use hosted::Hosted;
 pub use options::{Options, Usage};
 pub use surroundings::{Host, Machine};
 pub use terminal::Terminal;
 
 use ringway_click::{Clock, Console, Registry, Router, Turn};
 use ringway_click_lang::Source;
+use signals::Signals;
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -23,7 +27,9 @@ pub fn registry() -> Registry {
 pub fn run(arguments: &[String], console: impl Console + Clone + 'static) -> u8 {
     let mut console = console;
     match Options::parse(arguments) {
-        Ok(options) => Driver { options, console: &mut console.clone(), own: Box::new(console) }.run(),
+        Ok(options) => {
+            Driver { options, console: &mut console.clone(), own: Box::new(Hosted(console)) }.run()
+        }
         Err(Usage::Help) => {
             console.output(options::HELP.as_bytes());
             0
@@ -238,7 +244,9 @@ impl Driver<'_> {
 
 /// Runs a router until it has stopped.
 pub fn drive(router: &mut Router) {
+    let mut signals = Signals::default();
     loop {
+        signals.look(router);
         let sleep = match router.turn() {
             Turn::Stopped => return,
             Turn::Busy => continue,

@@ -31,7 +31,7 @@ pub static CLASS: Class = Class::new("InfiniteSource", || Box::<InfiniteSource>:
 pub(super) const DEFAULT_DATA: &str =
     "Some bytes to fill a packet that is not meant to say anything: here they are.";
 /// The largest packet. Attack: a configuration that asks for more than there is.
-const LARGEST: usize = 1 << 20;
+pub(super) const LARGEST: usize = 1 << 20;
 
 /// Makes packets.
 #[derive(Debug, Default)]

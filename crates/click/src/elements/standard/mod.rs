@@ -1,33 +1,126 @@
 //! Sources, sinks, queues, schedulers and other elements that don't look into packets.
 use crate::Class;
 
+pub mod bandwidth_rated_splitter;
+pub mod bandwidth_rated_unqueue;
+pub mod bandwidth_shaper;
+pub mod bypass;
+pub mod check_length;
+pub mod check_paint;
+pub mod classifier;
+pub mod clipboard;
 pub mod counter;
+pub mod delay_shaper;
+pub mod delay_unqueue;
 pub mod discard;
+pub mod front_drop_queue;
+pub mod full_note_queue;
+mod gap;
+pub mod hub;
 pub mod idle;
 pub mod infinite_source;
+pub mod input_switch;
+pub mod link_unqueue;
+pub mod mixed_queue;
+pub mod ms_queue;
+pub mod notifier_debug;
+pub mod notifier_queue;
 pub mod null;
+pub mod number_packet;
+pub mod pad;
+pub mod paint;
+pub mod paint_switch;
+pub mod paint_tee;
 pub mod print;
+pub mod prio_sched;
+pub mod pull_null;
+pub mod pull_switch;
+pub mod push_null;
 pub mod queue;
+pub mod quick_note_queue;
+mod rated_pull;
+pub mod rated_source;
+pub mod rated_splitter;
+pub mod rated_unqueue;
+pub mod resize;
 pub mod round_robin_sched;
+pub mod set_timestamp;
+pub mod set_timestamp_delta;
+pub mod shaper;
+pub mod simple_pull_switch;
+pub mod simple_queue;
+mod splitter;
+pub mod store_data;
+pub mod stride_sched;
 pub mod strip;
 pub mod switch;
 pub mod tee;
+pub mod thread_safe_queue;
+pub mod time_sorted_sched;
+pub mod timed_sink;
+pub mod timed_source;
+pub mod truncate;
 pub mod unqueue;
 pub mod unstrip;
 
 /// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
+    &bandwidth_rated_splitter::CLASS,
+    &bandwidth_rated_unqueue::CLASS,
+    &bandwidth_shaper::CLASS,
+    &bypass::CLASS,
+    &check_length::CLASS,
+    &check_paint::CLASS,
+    &classifier::CLASS,
+    &clipboard::CLASS,
     &counter::CLASS,
+    &delay_shaper::CLASS,
+    &delay_unqueue::CLASS,
     &discard::CLASS,
+    &front_drop_queue::CLASS,
+    &full_note_queue::CLASS,
+    &hub::CLASS,
     &idle::CLASS,
     &infinite_source::CLASS,
+    &input_switch::CLASS,
+    &link_unqueue::CLASS,
+    &mixed_queue::CLASS,
+    &ms_queue::CLASS,
+    &notifier_debug::CLASS,
+    &notifier_queue::CLASS,
     &null::CLASS,
+    &number_packet::CLASS,
+    &pad::CLASS,
+    &paint::CLASS,
+    &paint_switch::CLASS,
+    &paint_tee::CLASS,
     &print::CLASS,
+    &prio_sched::CLASS,
+    &pull_null::CLASS,
+    &pull_switch::CLASS,
+    &push_null::CLASS,
     &queue::CLASS,
+    &quick_note_queue::CLASS,
+    &rated_source::CLASS,
+    &rated_splitter::CLASS,
+    &rated_unqueue::CLASS,
+    &resize::CLASS,
     &round_robin_sched::CLASS,
+    &set_timestamp::CLASS,
+    &set_timestamp_delta::CLASS,
+    &shaper::CLASS,
+    &simple_pull_switch::CLASS,
+    &simple_queue::CLASS,
+    &store_data::CLASS,
+    &stride_sched::CLASS,
     &strip::CLASS,
     &switch::CLASS,
     &tee::CLASS,
+    &thread_safe_queue::CLASS,
+    &time_sorted_sched::CLASS,
+    &timed_sink::CLASS,
+    &timed_source::CLASS,
+    &truncate::CLASS,
     &unqueue::CLASS,
     &unstrip::CLASS,
 ];

@@ -20,6 +20,27 @@ use alloc::vec::Vec;
 pub static CLASS: Class =
     Class::new("Queue", || Box::<Queue>::default()).ports("1/1-2").processing("h/lh").live();
 
+/// What a queue tells, and what it does when it is full.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mode {
+    /// It says when it is empty, after so many pulls in vain.
+    pub(super) patience: Option<u32>,
+    /// It says when it is full.
+    pub(super) says_full: bool,
+    /// When it is full, the oldest packet makes room.
+    pub(super) drops_front: bool,
+}
+
+impl Mode {
+    pub(super) const FULL_NOTE: Self = Self { patience: Some(PATIENCE), says_full: true, drops_front: false };
+}
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self::FULL_NOTE
+    }
+}
+
 /// Pulls in vain before those who pull are put to sleep.
 const PATIENCE: u32 = 9;
 /// The largest capacity. Attack: a configuration that would hold all memory.
@@ -28,6 +49,7 @@ const LARGEST: u32 = 1 << 24;
 /// Keeps packets.
 #[derive(Debug, Default)]
 pub struct Queue {
+    mode: Mode,
     packets: VecDeque<Packet>,
     capacity: usize,
     highest: usize,
@@ -38,6 +60,45 @@ pub struct Queue {
 }
 
 impl Queue {
+    pub(super) fn of(mode: Mode) -> Self {
+        Self { mode, ..Self::default() }
+    }
+
+    /// Drops a packet, or emits it from output 1.
+    fn drop_one(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        if self.drops == 0 && self.capacity > 0 {
+            let name = cx.declaration();
+            cx.chatter(format_args!("{name}: overflow"));
+        }
+        self.drops += 1;
+        cx.push(1, packet);
+    }
+
+    /// Takes a packet at the back, or, with `first`, at the front.
+    fn take_in(&mut self, packet: Packet, first: bool, cx: &mut Context<'_>) {
+        if self.packets.len() < self.capacity {
+            if first {
+                self.packets.push_front(packet);
+            } else {
+                self.packets.push_back(packet);
+            }
+            return;
+        }
+        let room = match (self.capacity, first, self.mode.drops_front) {
+            (0, ..) => None,
+            (_, true, _) => self.packets.pop_back(),
+            (.., true) => self.packets.pop_front(),
+            _ => None,
+        };
+        let Some(old) = room else { return self.drop_one(packet, cx) };
+        if first {
+            self.packets.push_front(packet);
+        } else {
+            self.packets.push_back(packet);
+        }
+        self.drop_one(old, cx);
+    }
+
     fn set(&self, note: Option<Note>, active: bool, cx: &mut Context<'_>) {
         match note {
             Some(note) if active => cx.wake(note),
@@ -62,23 +123,18 @@ impl Element for Queue {
             return Err(cx.error(alloc::format!("CAPACITY too large, bound {LARGEST}")));
         }
         self.capacity = capacity as usize;
-        self.nonempty = Some(cx.new_note(NoteKind::Empty, Search::Stop));
-        self.nonfull = Some(cx.new_note(NoteKind::Full, Search::Stop));
+        if self.mode.patience.is_some() {
+            self.nonempty = Some(cx.new_note(NoteKind::Empty, Search::Stop));
+        }
+        if self.mode.says_full {
+            self.nonfull = Some(cx.new_note(NoteKind::Full, Search::Stop));
+        }
         Ok(())
     }
 
-    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.drain() {
-            if self.packets.len() < self.capacity {
-                self.packets.push_back(packet);
-                continue;
-            }
-            if self.drops == 0 && self.capacity > 0 {
-                let name = cx.declaration();
-                cx.chatter(format_args!("{name}: overflow"));
-            }
-            self.drops += 1;
-            cx.push(1, packet);
+            self.take_in(packet, port == 1, cx);
         }
         self.highest = self.highest.max(self.packets.len());
         if !self.packets.is_empty() {
@@ -92,7 +148,7 @@ impl Element for Queue {
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         if self.packets.is_empty() {
             self.in_vain += 1;
-            if self.in_vain > PATIENCE {
+            if self.mode.patience.is_some_and(|patience| self.in_vain > patience) {
                 self.set(self.nonempty, false, cx);
             }
             return;
@@ -132,7 +188,7 @@ impl Element for Queue {
                 let capacity: u32 =
                     cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
                 self.resize(capacity.min(LARGEST) as usize, cx);
-                cx.set_configuration(&capacity.to_string());
+                cx.set_configuration(&alloc::format!("CAPACITY {capacity}"));
             }
             "reset_counts" => (self.drops, self.highest) = (0, self.packets.len()),
             _ => {

@@ -1,0 +1,20 @@
+//! `ClickyInfo(...)`: tells how the program Clicky draws a configuration; it does nothing here.
+//!
+//! Ports: none. Arguments: any.
+use crate::arg::Args;
+use crate::{Class, Context, Element, Failed};
+use alloc::boxed::Box;
+
+/// Facts.
+pub static CLASS: Class = Class::new("ClickyInfo", || Box::new(ClickyInfo));
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct ClickyInfo;
+
+impl Element for ClickyInfo {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.take_rest();
+        args.complete()
+    }
+}

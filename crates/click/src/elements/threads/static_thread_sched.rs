@@ -1,0 +1,40 @@
+//! `StaticThreadSched(ELEMENT THREAD, ...)`: which thread elements' tasks belong to.
+//!
+//! Ports: none.
+//!
+//! Arguments:
+//! - `ELEMENT THREAD`: an element, or a compound for all in it, and a thread's number. What is said nearer to an
+//!   element counts more.
+use crate::arg::Args;
+use crate::{Class, Context, Element, Failed};
+use alloc::boxed::Box;
+use alloc::format;
+use ringway_click_lang::config;
+
+/// Facts.
+pub static CLASS: Class = Class::new("StaticThreadSched", || Box::new(StaticThreadSched));
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct StaticThreadSched;
+
+impl Element for StaticThreadSched {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        for text in args.take_rest() {
+            let (name, thread) = config::shift_word(&text);
+            let Ok(thread) = cx.parse::<i32>(thread) else {
+                return Err(cx.error(format!("expected 'ELEMENT THREAD', not '{text}'")));
+            };
+            let own = cx.id();
+            let found = cx.router().under(name, own);
+            if found.is_empty() {
+                return Err(cx.error(format!("no element named '{name}'")));
+            }
+            // Compounds' elements stand after those around them, so what is said within comes last.
+            for id in found {
+                cx.router().set_thread(id, thread);
+            }
+        }
+        args.complete()
+    }
+}

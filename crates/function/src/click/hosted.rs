@@ -1,0 +1,44 @@
+//! A console with the files and processes of the machine.
+use ringway_click::Console;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
+
+/// The largest file that a handler reads. Attack: a script told to read a device.
+const LARGEST: u64 = 1 << 24;
+
+/// A console that can also read and write files and send signals.
+pub(super) struct Hosted<C>(pub(super) C);
+
+impl<C: Console> Console for Hosted<C> {
+    fn chatter(&mut self, line: &str) {
+        self.0.chatter(line);
+    }
+
+    fn output(&mut self, bytes: &[u8]) {
+        self.0.output(bytes);
+    }
+
+    fn read_file(&mut self, name: &str) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        let read = std::fs::File::open(name).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes));
+        read.map(|_| bytes).map_err(|error| format!("{name}: {error}"))
+    }
+
+    fn write_file(&mut self, name: &str, bytes: &[u8], append: bool) -> Result<(), String> {
+        let mut options = std::fs::OpenOptions::new();
+        options.create(true).write(true).append(append).truncate(!append);
+        let written = options.open(name).and_then(|mut file| file.write_all(bytes));
+        written.map_err(|error| format!("{name}: {error}"))
+    }
+
+    fn kill(&mut self, signal: i32, process: i32) -> bool {
+        let (Some(signal), Some(process)) = (Signal::from_named_raw(signal), Pid::from_raw(process)) else {
+            return false;
+        };
+        kill_process(process, signal).is_ok()
+    }
+
+    fn process(&self) -> u32 {
+        std::process::id()
+    }
+}
