@@ -33,6 +33,8 @@ pub struct Class {
     pub metadata: Metadata,
     /// Whether its `config` handler may be written while it runs.
     pub live: bool,
+    /// An output and an input: who pulls at the one gets what is at the other, even while the element runs.
+    pub relay: Option<(usize, usize)>,
     /// Makes one, not configured yet.
     pub make: fn() -> Box<dyn Element>,
 }
@@ -58,6 +60,7 @@ impl Class {
             phase: Self::DEFAULT,
             metadata: Metadata::Keeps,
             live: false,
+            relay: None,
             make,
         }
     }
@@ -102,6 +105,12 @@ impl Class {
     /// state comes from the old by [`Element::take_state`].
     pub const fn live(mut self) -> Self {
         self.live = true;
+        self
+    }
+
+    /// Pulls at this output are led to this input without asking the element.
+    pub const fn relay(mut self, output: usize, input: usize) -> Self {
+        self.relay = Some((output, input));
         self
     }
 

@@ -74,11 +74,6 @@ impl TokenBucket {
             a_tick => Some(wanted.div_ceil(a_tick) * TICK),
         }
     }
-
-    /// Tokens a second.
-    pub fn rate(&self) -> u32 {
-        u32::try_from((self.a_tick * FREQUENCY + self.a_tick / 2) / self.scale).unwrap_or(u32::MAX)
-    }
 }
 
 #[cfg(test)]
@@ -95,7 +90,6 @@ mod tests {
         assert!((10 * TICK..=11 * TICK).contains(&wait));
         bucket.refill(SECOND + wait);
         assert!(bucket.remove_if(1) && !bucket.remove_if(1));
-        assert_eq!(bucket.rate(), 100);
     }
 
     #[test]

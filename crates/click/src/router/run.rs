@@ -93,11 +93,25 @@ impl Router {
         self.spare.push(work.burst);
     }
 
+    /// Whom a pull at an input asks, relays passed by.
+    fn puller_of(&self, id: ElementId, port: usize) -> Option<(ElementId, usize)> {
+        let peer = |id: ElementId, port: usize| {
+            self.info(id).inputs.get(port).filter(|port| port.pull).and_then(|port| port.peer)
+        };
+        let mut found = peer(id, port)?;
+        // Attack: relays joined in a circle.
+        for _ in 0..self.infos.len() {
+            match self.class(found.0).relay {
+                Some((output, input)) if output == found.1 => found = peer(found.0, input)?,
+                _ => return Some(found),
+            }
+        }
+        None
+    }
+
     /// Asks upstream of an input.
     pub(crate) fn pull(&mut self, id: ElementId, port: usize, max: usize, burst: &mut PacketBurst) {
-        let peer =
-            self.infos[id.index()].inputs.get(port).filter(|port| port.pull).and_then(|port| port.peer);
-        let Some((from, port)) = peer else { return };
+        let Some((from, port)) = self.puller_of(id, port) else { return };
         let max = max.min(self.burst).min(crate::PACKETS - burst.len());
         if burst.is_empty() {
             self.enter(from, |element, cx| element.pull(port, max, burst, cx));

@@ -15,7 +15,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("Bypass", || Box::<Bypass>::default()).ports("1-2/1-2").flow("xy/[xy]x");
+pub static CLASS: Class =
+    Class::new("Bypass", || Box::<Bypass>::default()).ports("1-2/1-2").flow("xy/[xy]x").relay(1, 0);
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -1,4 +1,5 @@
-//! `CheckPaint(COLOR, ANNO)`: sends packets that have another paint annotation to output 1, or drops them if there is none.
+//! `CheckPaint(COLOR, ANNO)`: sends packets with another paint annotation to output 1, or
+//! drops them.
 //!
 //! Ports: one input; one output, push or pull, and optionally a push output.
 //!

@@ -1,4 +1,5 @@
-//! `MixedQueue(CAPACITY)`: keeps packets; those of input 0 go out last, those of input 1 first, and for these the last makes room.
+//! `MixedQueue(CAPACITY)`: keeps packets; those of input 0 go out last, those of input 1 first, and for
+//! these the last makes room.
 //!
 //! Ports: two push inputs; one pull output, and optionally a push output for packets dropped.
 //!

@@ -23,7 +23,7 @@ pub static CLASS: Class =
 /// What a queue tells, and what it does when it is full.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
-    /// It says when it is empty, after so many pulls in vain.
+    /// It says when it is empty, after more than so many pulls in vain; with 0 as soon as it is.
     pub(super) patience: Option<u32>,
     /// It says when it is full.
     pub(super) says_full: bool,
@@ -158,6 +158,9 @@ impl Element for Queue {
             burst.push(packet);
         }
         self.set(self.nonfull, true, cx);
+        if self.packets.is_empty() && self.mode.patience == Some(0) {
+            self.set(self.nonempty, false, cx);
+        }
     }
 
     fn handlers(&self) -> Vec<Handler> {

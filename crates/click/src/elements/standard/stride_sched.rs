@@ -70,23 +70,21 @@ impl StrideSched {
             }
             tried += 1;
         }
-        for _ in 0..tried {
-            // The rest stays in order; those tried find their places among it one after another.
-            let input = self.order[0];
-            self.order.remove(0);
-            self.place(input, &mut tried);
+        // The rest stays in order; those tried find their places in it one after another.
+        for waiting in (0..tried).rev() {
+            let input = self.order.remove(0);
+            self.place(input, waiting);
         }
         burst.len() > before
     }
 
     /// Puts an input back behind those yet to be placed.
-    fn place(&mut self, input: usize, waiting: &mut usize) {
-        *waiting -= 1;
+    fn place(&mut self, input: usize, waiting: usize) {
         let pass = self.clients[input].pass;
         let later = |own: &usize| pass.wrapping_sub(self.clients[*own].pass) as i32 <= 0;
-        let behind = &self.order[*waiting..];
+        let behind = &self.order[waiting..];
         let at = behind.iter().position(later).unwrap_or(behind.len());
-        self.order.insert(*waiting + at, input);
+        self.order.insert(waiting + at, input);
     }
 }
 

@@ -1,0 +1,165 @@
+//! Every element is given random frames and mutated headers: none may panic, and none that has one input and one
+//! output may give more packets than it got.
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use ringway_click::{Class, Clock, Options, Recorder, Registry, Router, Turn};
+use ringway_click_lang::{Anything, Source};
+use std::fmt::Write;
+
+/// Arguments for elements that need some; those that can't be built with these or none are left out.
+const ARGUMENTS: &[(&str, &str)] = &[
+    ("BandwidthRatedSplitter", "1MBps"),
+    ("BandwidthRatedUnqueue", "1MBps"),
+    ("BandwidthShaper", "1MBps"),
+    ("CheckLength", "60"),
+    ("CheckPaint", "1"),
+    ("Classifier", "12/0800"),
+    ("Clipboard", "3/4, 60/9"),
+    ("DelayShaper", "1ms"),
+    ("DelayUnqueue", "1ms"),
+    ("EtherEncap", "0x800, 1:1:1:1:1:1, 2:2:2:2:2:2"),
+    ("IPEncap", "6, 1.2.3.4, 5.6.7.8"),
+    ("ICMPError", "1.2.3.4, 11, 0"),
+    ("IPFragmenter", "40"),
+    ("LinkUnqueue", "1ms, 1MBps"),
+    ("Paint", "1"),
+    ("PaintTee", "1"),
+    ("RatedSplitter", "1000"),
+    ("RatedUnqueue", "1000"),
+    ("Resize", "4, -8"),
+    ("Shaper", "1000"),
+    ("StoreData", "9, \\<010203>"),
+    ("StrideSched", "3"),
+    ("Strip", "14"),
+    ("Truncate", "30"),
+    ("Unstrip", "14"),
+    ("UDPIPEncap", "1.2.3.4, 5, 6.7.8.9, 10"),
+];
+
+/// Elements that make several packets of one, or packets by themselves.
+const MULTIPLY: &[&str] =
+    &["IPFragmenter", "ICMPSendPings", "ICMPPingSource", "ARPFaker", "ARPQuerier", "ARPTable"];
+
+/// Frames each begin with one of these and are changed from there.
+fn frames() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let arp = "ffffffffffff0200000000010806000108000604000102000000000101020304000000000000050607080000";
+    let udp = "0200000000020200000000010800450000200001000040110000010203040506070800050006000c\
+        00000102030405060708";
+    let tcp = "02000000000202000000000108004600003000012000400600000102030405060708010101000050\
+        0051000000010000000250020000000000000102";
+    let six = "02000000000202000000000186dd6000000000083a40fe8000000000000000000000000000012001\
+        0db80000000000000000000000018000000000010001";
+    let tag = "02000000000202000000000181000005080045000020000100004001000001020304050607080000\
+        0000000c0000";
+    let seeds: Vec<Vec<u8>> = [arp, udp, tcp, six, tag].iter().map(|text| bytes(text)).collect();
+    let seed = prop_oneof![prop::sample::select(seeds), prop::collection::vec(any::<u8>(), 0..120),];
+    let changed =
+        (seed, prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), any::<u8>());
+    let changed = changed.prop_map(|(mut frame, changes, cut)| {
+        for (at, byte) in changes {
+            if !frame.is_empty() {
+                let at = at.index(frame.len());
+                frame[at] = byte;
+            }
+        }
+        if cut < 80 {
+            frame.truncate(cut.into());
+        }
+        frame
+    });
+    prop::collection::vec(changed, 1..8)
+}
+
+fn bytes(text: &str) -> Vec<u8> {
+    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
+}
+
+/// How many ports of a side a class needs at least.
+fn least(code: &str) -> usize {
+    code.trim_matches(['=', '+']).split('-').next().and_then(|number| number.parse().ok()).unwrap_or(1)
+}
+
+/// A configuration in which frames go through one element.
+fn configuration(class: &Class, pull: bool, frames: &[Vec<u8>]) -> String {
+    let arguments = ARGUMENTS.iter().find(|(name, _)| *name == class.name).map_or("", |(_, text)| text);
+    let (inputs, outputs) = class.ports.split_once('/').unwrap_or((class.ports, class.ports));
+    let (inputs, outputs) = (least(inputs), if outputs == "=" { least(inputs) } else { least(outputs) });
+    let mut text = format!("e :: {}({arguments});\n", class.name);
+    for input in 0..inputs {
+        let _ = writeln!(
+            text,
+            "in{input} :: Counter -> {} [{input}] e;",
+            if pull { "q :: Queue ->".replace('q', &format!("q{input}")) } else { String::new() }
+        );
+        for frame in frames {
+            let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
+            let _ =
+                writeln!(text, "InfiniteSource(DATA \\<{hex}>, LIMIT 1) -> MarkIPHeader(14) -> in{input};");
+        }
+    }
+    for output in 0..outputs {
+        let _ = writeln!(text, "e [{output}] -> out{output} :: Counter -> Discard;");
+    }
+    text
+}
+
+fn build(text: &str, burst: usize) -> Option<Router> {
+    let parsed = Source::new(text, "config").read(&mut Anything);
+    let options = Options {
+        burst,
+        clock: Clock::simulated(),
+        console: Box::new(Recorder::default()),
+        seed: 1,
+        source: text.to_string(),
+    };
+    Router::build(parsed.graph, &Registry::default(), options).ok()
+}
+
+/// Runs it for a while; false if it could not be built.
+fn run(class: &Class, pull: bool, burst: usize, frames: &[Vec<u8>]) -> bool {
+    let Some(mut router) = build(&configuration(class, pull, frames), burst) else { return false };
+    for _ in 0..200 {
+        if matches!(router.turn(), Turn::Stopped | Turn::Idle) {
+            break;
+        }
+    }
+    let id = router.find("e").unwrap();
+    for handler in router.handlers(Some(id)) {
+        if handler.readable && !handler.read_private {
+            let _ = router.read(&format!("e.{}", handler.name));
+        }
+        if handler.writable && !handler.write_private {
+            let _ = router.write(&format!("e.{} -1", handler.name));
+        }
+    }
+    if class.ports == "1/1" && !MULTIPLY.contains(&class.name) {
+        let count =
+            |router: &mut Router, name: &str| router.read(name).unwrap().trim().parse::<u64>().unwrap();
+        let (got, gave) = (count(&mut router, "in0.count"), count(&mut router, "out0.count"));
+        assert!(gave <= got, "{}: {gave} packets of {got}", class.name);
+    }
+    true
+}
+
+#[test]
+fn most_elements_can_be_built_for_this() {
+    let registry = Registry::default();
+    let frames = [vec![0; 60]];
+    let built = registry.iter().filter(|class| run(class, false, 1, &frames) || run(class, true, 1, &frames));
+    let (built, all) = (built.count(), registry.iter().count());
+    assert!(built * 3 > all * 2, "{built} of {all}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_frame_breaks_an_element(frames in frames(), burst in prop::sample::select(vec![1usize, 7, 64])) {
+        for class in Registry::default().iter() {
+            if !run(class, false, burst, &frames) {
+                run(class, true, burst, &frames);
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! `ControlSocket(TYPE, PORT, READONLY, VERBOSE, LOCALHOST)`: lets programs read and write handlers over a connection.
+//!
+//! Ports: none.
+//!
+//! Arguments:
+//! - `TYPE`: `TCP`, or `UNIX`.
+//! - `PORT` (or `FILENAME`): a port, with `+` behind it that or a later one that is free; or a socket's file.
+//! - `READONLY`: whether writing is refused; false by default.
+//! - `VERBOSE`: whether it tells of connections; false by default.
+//! - `LOCALHOST`: whether only programs of this machine may connect; true by default.
+//!
+//! The protocol is Click's, version 1.3: `READ`, `READDATA`, `READUNTIL`, `WRITE`, `WRITEDATA`, `WRITEUNTIL`,
+//! `CHECKREAD`, `CHECKWRITE`, `HELP`, `QUIT`.
+//!
+//! Handlers: `port` (read).
+mod session;
+
+pub use session::{Failure, Handlers, Session};
+
+use ringway_click::arg::{Args, Raw, Word};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+/// Facts.
+pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::default());
+
+/// Connections at a time. Attack: connections without end.
+const MOST: usize = 64;
+/// Ports tried where a `+` allows it.
+const TRIES: u16 = 1000;
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, String),
+}
+
+trait Stream: Read + Write {
+    fn descriptor(&self) -> i32;
+}
+
+impl Stream for TcpStream {
+    fn descriptor(&self) -> i32 {
+        self.as_raw_fd()
+    }
+}
+
+impl Stream for UnixStream {
+    fn descriptor(&self) -> i32 {
+        self.as_raw_fd()
+    }
+}
+
+struct Connection {
+    stream: Box<dyn Stream>,
+    session: Session,
+    ended: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct ControlSocket {
+    unix: bool,
+    place: String,
+    read_only: bool,
+    verbose: bool,
+    localhost: bool,
+    listener: Option<Listener>,
+    connections: Vec<Connection>,
+}
+
+/// The router's handlers, as a session calls them.
+struct Router<'a, 'b> {
+    cx: &'a mut Context<'b>,
+    read_only: bool,
+}
+
+impl Router<'_, '_> {
+    fn find(&mut self, name: &str, write: bool) -> Result<HandlerCall, Failure> {
+        let none = || Failure::new(511, format!("No handler named '{name}'"));
+        if write && self.read_only {
+            return Err(Failure::new(530, format!("Permission denied for '{name}'")));
+        }
+        let router = self.cx.router();
+        let call = match router.parse_call(name, "") {
+            Ok(call) => call,
+            Err(HandlerError::NoElement(element)) => {
+                return Err(Failure::new(510, format!("No element named '{element}'")));
+            }
+            Err(_) => return Err(none()),
+        };
+        let bare = HandlerCall { value: String::new(), ..call };
+        match router.check_call(&bare, write) {
+            Ok(handler) if if write { handler.write_visible() } else { handler.read_visible() } => Ok(bare),
+            Ok(_) => Err(none()),
+            Err(_) => match router.check_call(&bare, !write) {
+                Ok(_) if write => Err(Failure::new(530, format!("Handler '{name}' read-only"))),
+                Ok(_) => Err(Failure::new(530, format!("Handler '{name}' write-only"))),
+                Err(_) => Err(none()),
+            },
+        }
+    }
+}
+
+impl Handlers for Router<'_, '_> {
+    fn read(&mut self, name: &str, parameters: &str) -> Result<String, Failure> {
+        let call = HandlerCall { value: parameters.into(), ..self.find(name, false)? };
+        self.cx
+            .read(&call)
+            .map_err(|error| Failure::new(520, format!("Read handler '{name}' error:\n{error}")))
+    }
+
+    fn write(&mut self, name: &str, value: &str) -> Result<(), Failure> {
+        let call = HandlerCall { value: value.into(), ..self.find(name, true)? };
+        self.cx
+            .write(&call)
+            .map_err(|error| Failure::new(520, format!("Write handler '{name}' error:\n{error}")))
+    }
+
+    fn check(&mut self, name: &str, write: bool) -> Result<(), Failure> {
+        self.find(name, write).map(drop)
+    }
+}
+
+impl ControlSocket {
+    fn listen(&mut self) -> std::io::Result<i32> {
+        if self.unix {
+            let listener = UnixListener::bind(&self.place)?;
+            listener.set_nonblocking(true)?;
+            let descriptor = listener.as_raw_fd();
+            self.listener = Some(Listener::Unix(listener, self.place.clone()));
+            return Ok(descriptor);
+        }
+        let address = if self.localhost { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
+        let (first, more) = match self.place.strip_suffix('+') {
+            Some(first) => (first, TRIES),
+            None => (self.place.as_str(), 0),
+        };
+        let wrong = |_| std::io::Error::new(ErrorKind::InvalidInput, "bad port");
+        let first: u16 = first.trim().parse().map_err(wrong)?;
+        let mut port = first;
+        let listener = loop {
+            match TcpListener::bind((address, port)) {
+                Err(error)
+                    if error.kind() == ErrorKind::AddrInUse && port - first < more && port < u16::MAX =>
+                {
+                    port += 1
+                }
+                result => break result?,
+            }
+        };
+        listener.set_nonblocking(true)?;
+        let descriptor = listener.as_raw_fd();
+        self.listener = Some(Listener::Tcp(listener));
+        Ok(descriptor)
+    }
+
+    fn accept(&mut self, cx: &mut Context<'_>) {
+        loop {
+            let accepted: std::io::Result<Box<dyn Stream>> = match &self.listener {
+                None => return,
+                Some(Listener::Tcp(listener)) => listener.accept().and_then(|(stream, _)| {
+                    stream.set_nonblocking(true)?;
+                    Ok(Box::new(stream) as Box<dyn Stream>)
+                }),
+                Some(Listener::Unix(listener, _)) => listener.accept().and_then(|(stream, _)| {
+                    stream.set_nonblocking(true)?;
+                    Ok(Box::new(stream) as Box<dyn Stream>)
+                }),
+            };
+            let Ok(stream) = accepted else { return };
+            if self.connections.len() >= MOST {
+                continue;
+            }
+            if self.verbose {
+                let name = cx.declaration();
+                cx.chatter(format_args!("{name}: opened connection {}", stream.descriptor()));
+            }
+            cx.select(stream.descriptor(), true, true);
+            self.connections.push(Connection { stream, session: Session::default(), ended: false });
+        }
+    }
+
+    fn serve(&mut self, at: usize, readable: bool, cx: &mut Context<'_>) {
+        let read_only = self.read_only;
+        let connection = &mut self.connections[at];
+        let mut buffer = [0; 4096];
+        while readable && !connection.ended && connection.session.wants_input() {
+            match connection.stream.read(&mut buffer) {
+                Ok(0) => connection.ended = true,
+                Ok(bytes) => connection.session.give(&buffer[..bytes]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    connection.ended = error.kind() != ErrorKind::WouldBlock;
+                    break;
+                }
+            }
+        }
+        connection.session.run(connection.ended, &mut Router { cx, read_only });
+        let mut broken = false;
+        while !connection.session.output().is_empty() {
+            match connection.stream.write(connection.session.output()) {
+                Ok(bytes) if bytes > 0 => connection.session.sent(bytes),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                _ => {
+                    broken = true;
+                    break;
+                }
+            }
+        }
+        let waiting = !connection.session.output().is_empty();
+        let descriptor = connection.stream.descriptor();
+        if broken || connection.session.is_closed() && !waiting {
+            cx.select(descriptor, false, false);
+            self.connections.swap_remove(at);
+        } else {
+            cx.select(descriptor, connection.session.wants_input() && !connection.ended, waiting);
+        }
+    }
+}
+
+impl Element for ControlSocket {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.localhost = true;
+        let (mut kind, mut place, mut ignored) = (Word::default(), Raw::default(), Raw::default());
+        args.read_mp("TYPE", &mut kind);
+        let named = if args.has("FILENAME") { "FILENAME" } else { "PORT" };
+        args.read_mp(named, &mut place);
+        args.read("READONLY", &mut self.read_only);
+        args.read("VERBOSE", &mut self.verbose);
+        args.read("LOCALHOST", &mut self.localhost);
+        args.read("RETRIES", &mut ignored);
+        args.read("RETRY_WARNINGS", &mut ignored);
+        args.complete()?;
+        self.unix = match kind.0.to_uppercase().as_str() {
+            "TCP" => false,
+            "UNIX" => true,
+            _ => return Err(cx.error("unknown socket type")),
+        };
+        self.place = ringway_click_lang::config::unquote_text(&place.0);
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        match self.listen() {
+            Ok(descriptor) => {
+                cx.select(descriptor, true, false);
+                Ok(())
+            }
+            Err(error) => Err(cx.error(format!("{}: {error}", self.place))),
+        }
+    }
+
+    fn selected(&mut self, descriptor: i32, readable: bool, _: bool, cx: &mut Context<'_>) {
+        match self.connections.iter().position(|connection| connection.stream.descriptor() == descriptor) {
+            Some(at) => self.serve(at, readable, cx),
+            None => self.accept(cx),
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        vec![Handler::read("port")]
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match &self.listener {
+            Some(Listener::Tcp(listener)) => {
+                listener.local_addr().map_or(0, |address| address.port()).to_string()
+            }
+            _ => self.place.clone(),
+        })
+    }
+
+    fn cleanup(&mut self, _: &mut Context<'_>) {
+        // What was done last may still have to be answered: as far as it goes out at once.
+        for connection in &mut self.connections {
+            let _ = connection.stream.write(connection.session.output());
+        }
+        if let Some(Listener::Unix(_, path)) = self.listener.take() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The line protocol of Click's ControlSocket, version 1.3: bytes in, bytes out.
+
+/// The longest line. Attack: a peer that never ends one.
+const LONGEST_LINE: usize = 1 << 16;
+/// The largest value that may be written.
+const LARGEST_VALUE: usize = 1 << 24;
+/// Answers that wait for a peer, in bytes; more commands wait meanwhile. Attack: a peer that asks and never reads.
+const MOST_OUTPUT: usize = 1 << 20;
+
+/// What a session calls.
+pub trait Handlers {
+    /// Reads a handler; else the code and text of what is wrong.
+    fn read(&mut self, name: &str, parameters: &str) -> Result<String, Failure>;
+    /// Writes one.
+    fn write(&mut self, name: &str, value: &str) -> Result<(), Failure>;
+    /// Whether it can be read, or written.
+    fn check(&mut self, name: &str, write: bool) -> Result<(), Failure>;
+}
+
+/// Code and text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// 500 to 599.
+    pub code: u16,
+    /// For people; several lines are allowed.
+    pub text: String,
+}
+
+impl Failure {
+    /// One of them.
+    pub fn new(code: u16, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    write: bool,
+    name: String,
+    data: Data,
+}
+
+#[derive(Clone, Debug)]
+enum Data {
+    Length(usize),
+    /// Lines until this one.
+    Until(String),
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Session {
+    input: Vec<u8>,
+    output: Vec<u8>,
+    pending: Option<Pending>,
+    closed: bool,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        let output = b"Click::ControlSocket/1.3\r\n".to_vec();
+        Self { input: Vec::new(), output, pending: None, closed: false }
+    }
+}
+
+impl Session {
+    /// What is to be sent.
+    pub fn output(&self) -> &[u8] {
+        &self.output
+    }
+
+    /// So many bytes of it have been.
+    pub fn sent(&mut self, bytes: usize) {
+        self.output.drain(..bytes.min(self.output.len()));
+    }
+
+    /// Whether it has ended: nothing more is read.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether more may be given to it.
+    pub fn wants_input(&self) -> bool {
+        !self.closed && self.output.len() < MOST_OUTPUT && self.input.len() < LARGEST_VALUE + LONGEST_LINE
+    }
+
+    /// Takes bytes.
+    pub fn give(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Does what can be done. With `end`, the peer sends nothing more: an unended line is one.
+    pub fn run(&mut self, end: bool, handlers: &mut impl Handlers) {
+        while !self.closed && self.output.len() < MOST_OUTPUT {
+            let went_on = match self.pending.take() {
+                Some(pending) => self.collect(pending, handlers),
+                None => self.next_line(end).is_some_and(|line| {
+                    self.command(&line, handlers);
+                    true
+                }),
+            };
+            if !went_on {
+                break;
+            }
+        }
+        if end && self.output.len() < MOST_OUTPUT {
+            self.closed = true;
+        }
+    }
+
+    fn next_line(&mut self, end: bool) -> Option<String> {
+        let Some(length) = self.input.iter().position(|byte| *byte == b'\n') else {
+            if self.input.len() > LONGEST_LINE {
+                self.answer(500, "Syntax error: line too long");
+                self.closed = true;
+            }
+            if end && !self.input.is_empty() {
+                let bytes = std::mem::take(&mut self.input);
+                return Some(String::from_utf8_lossy(&bytes).into_owned());
+            }
+            return None;
+        };
+        let line: Vec<u8> = self.input.drain(..=length).collect();
+        let line = line.strip_suffix(b"\n").unwrap_or(&line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        Some(String::from_utf8_lossy(line).into_owned())
+    }
+
+    fn answer(&mut self, code: u16, text: &str) {
+        let lines: Vec<&str> = text.trim_end().lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let mark = if index + 1 < lines.len() { '-' } else { ' ' };
+            self.output.extend_from_slice(format!("{code}{mark}{line}\r\n").as_bytes());
+        }
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        self.answer(failure.code, &failure.text);
+    }
+
+    fn command(&mut self, line: &str, handlers: &mut impl Handlers) {
+        let (word, rest) = split(line);
+        let (name, value) = split(rest);
+        let word = word.to_ascii_uppercase();
+        match word.as_str() {
+            "" => {}
+            "READ" | "GET" if !name.is_empty() => self.read(name, value, handlers),
+            "WRITE" | "SET" if !name.is_empty() => self.write(name, value, handlers),
+            "READDATA" | "WRITEDATA" => match value.trim().parse::<usize>() {
+                Ok(length) if length <= LARGEST_VALUE && !name.is_empty() => {
+                    let write = word == "WRITEDATA";
+                    self.pending = Some(Pending { write, name: name.into(), data: Data::Length(length) });
+                }
+                _ => self.answer(500, &format!("Syntax error in '{word}'")),
+            },
+            "READUNTIL" | "WRITEUNTIL" if !name.is_empty() => {
+                let (write, until) = (word == "WRITEUNTIL", value.trim().to_string());
+                self.pending = Some(Pending { write, name: name.into(), data: Data::Until(until) });
+            }
+            "CHECKREAD" | "CHECKWRITE" if !name.is_empty() => {
+                let write = word == "CHECKWRITE";
+                let way = if write { "Write" } else { "Read" };
+                match handlers.check(name, write) {
+                    Ok(()) => self.answer(200, &format!("{way} handler '{name}' OK")),
+                    Err(failure) => self.fail(&failure),
+                }
+            }
+            "LLRPC" => self.answer(501, "LLRPCs are not known here"),
+            "QUIT" | "CLOSE" | "BYE" => {
+                self.answer(200, "Goodbye!");
+                self.closed = true;
+            }
+            "HELP" => self.help(),
+            "READ" | "GET" | "WRITE" | "SET" | "READUNTIL" | "WRITEUNTIL" | "CHECKREAD" | "CHECKWRITE" => {
+                self.answer(500, &format!("Wrong number of arguments to '{word}'"));
+            }
+            _ => self.answer(501, &format!("Unimplemented command '{word}'")),
+        }
+    }
+
+    fn help(&mut self) {
+        self.answer(
+            200,
+            "Commands supported:\n\
+             READ handler [arg...]   call read handler, return result\n\
+             READDATA handler len    call read handler with len data bytes\n\
+             READUNTIL handler term  call read handler with data until term\n\
+             WRITE handler [arg...]  call write handler\n\
+             WRITEDATA handler len   call write handler with len data bytes\n\
+             WRITEUNTIL handler term call write handler with data until term\n\
+             CHECKREAD handler       check if read handler exists\n\
+             CHECKWRITE handler      check if write handler exists\n\
+             QUIT                    close connection",
+        );
+    }
+
+    /// Gathers the data of a command; false if there is more to come.
+    fn collect(&mut self, pending: Pending, handlers: &mut impl Handlers) -> bool {
+        let data: Vec<u8> = match &pending.data {
+            Data::Length(length) => {
+                if self.input.len() < *length {
+                    self.pending = Some(pending);
+                    return false;
+                }
+                self.input.drain(..*length).collect()
+            }
+            Data::Until(until) => {
+                let mut at = 0;
+                let found = self.input.split_inclusive(|byte| *byte == b'\n').find_map(|line| {
+                    let start = at;
+                    at += line.len();
+                    let bare = line.strip_suffix(b"\n")?;
+                    (bare.trim_ascii() == until.as_bytes()).then_some((start, at))
+                });
+                let Some((length, behind)) = found else {
+                    if self.input.len() > LARGEST_VALUE {
+                        self.answer(500, "Syntax error: data too long");
+                        self.closed = true;
+                    }
+                    self.pending = Some(pending);
+                    return false;
+                };
+                let data = self.input[..length].to_vec();
+                self.input.drain(..behind);
+                data
+            }
+        };
+        let data = String::from_utf8_lossy(&data);
+        if pending.write {
+            self.write(&pending.name, &data, handlers);
+        } else {
+            self.read(&pending.name, &data, handlers);
+        }
+        true
+    }
+
+    fn read(&mut self, name: &str, parameters: &str, handlers: &mut impl Handlers) {
+        match handlers.read(name, parameters) {
+            Ok(value) => {
+                self.answer(200, &format!("Read handler '{name}' OK"));
+                self.output.extend_from_slice(format!("DATA {}\r\n", value.len()).as_bytes());
+                self.output.extend_from_slice(value.as_bytes());
+            }
+            Err(failure) => self.fail(&failure),
+        }
+    }
+
+    fn write(&mut self, name: &str, value: &str, handlers: &mut impl Handlers) {
+        match handlers.write(name, value) {
+            Ok(()) => self.answer(200, &format!("Write handler '{name}' OK")),
+            Err(failure) => self.fail(&failure),
+        }
+    }
+}
+
+/// The first word and what follows it.
+fn split(line: &str) -> (&str, &str) {
+    let line = line.trim_start_matches([' ', '\t']);
+    line.split_once([' ', '\t'])
+        .map_or((line, ""), |(word, rest)| (word, rest.trim_start_matches([' ', '\t'])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct One(String);
+
+    impl Handlers for One {
+        fn read(&mut self, name: &str, parameters: &str) -> Result<String, Failure> {
+            self.check(name, false).map(|()| format!("{}{parameters}", self.0))
+        }
+
+        fn write(&mut self, name: &str, value: &str) -> Result<(), Failure> {
+            self.check(name, true)?;
+            self.0 = value.into();
+            Ok(())
+        }
+
+        fn check(&mut self, name: &str, _: bool) -> Result<(), Failure> {
+            if name == "a.b" { Ok(()) } else { Err(Failure::new(511, format!("No handler named '{name}'"))) }
+        }
+    }
+
+    fn talk(input: &str, bytes: usize) -> String {
+        let mut session = Session::default();
+        let mut one = One("x".into());
+        for part in input.as_bytes().chunks(bytes) {
+            session.give(part);
+            session.run(false, &mut one);
+        }
+        session.run(true, &mut one);
+        let text = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
+        text.strip_prefix("Click::ControlSocket/1.3|").unwrap_or_default().to_string()
+    }
+
+    #[test]
+    fn known_talks_however_they_are_cut() {
+        let input = "read a.b\r\nwrite a.b 1 2\nREADDATA a.b 3\nabcWRITEUNTIL a.b .\nl\n.\n\
+            read a.b\nread c\nfoo\nquit\n";
+        let expected = "200 Read handler 'a.b' OK|DATA 1|x200 Write handler 'a.b' OK|\
+            200 Read handler 'a.b' OK|DATA 6|1 2abc200 Write handler 'a.b' OK|\
+            200 Read handler 'a.b' OK|DATA 2|l\n511 No handler named 'c'|501 Unimplemented command 'FOO'|\
+            200 Goodbye!|";
+        for bytes in [1, 2, 5, 7, 1000] {
+            assert_eq!(talk(input, bytes), expected, "{bytes} at a time");
+        }
+    }
+
+    #[test]
+    fn wrong_and_endless_ones() {
+        assert!(talk("READDATA a.b 99999999999\n", 100).starts_with("500 "));
+        assert!(talk("WRITE\n", 100).starts_with("500 "));
+        assert!(talk(&"x".repeat(LONGEST_LINE + 2), 4096).starts_with("500 "));
+        assert_eq!(talk("read a.b", 3), "200 Read handler 'a.b' OK|DATA 1|x");
+    }
+}
