@@ -133,7 +133,7 @@ fn seeds() -> impl Strategy<Value = Vec<u8>> {
         Just([&ether[..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[7; 20]].concat()),
         Just([&ether[..], &[0x81, 0, 0, 5, 8, 0, 0x45], &[1; 40]].concat()),
         Just([&ether[..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, 58, 255], &[3; 32], &[135; 24]].concat()),
-        prop::collection::vec(any::<u8>(), 0..100),
+        prop::collection::vec(any::<u8>(), 1..100),
     ]
 }
 
