@@ -126,7 +126,7 @@ Examples:
         arguments: Vec<String>,
     },
     /// Decide which hosts run VMs and functions, and say why.
-    Place(Place),
+    Place(Box<Place>),
     /// Look at this host: huge pages, limits, kernel features, cores, and what to do about each.
     #[command(after_help = "\
 The exit code is 1 if Ringway can't work here at all.

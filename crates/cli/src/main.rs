@@ -60,7 +60,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
             GuestCommand::Wait { names, timeout } => guest::wait(&target, json, &names, timeout),
         },
         Command::Click { arguments } => click::run(&arguments),
-        Command::Place(arguments) => place::place(&target, json, arguments),
+        Command::Place(arguments) => place::place(&target, json, *arguments),
         Command::Doctor => doctor::doctor(json),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "ringway", &mut std::io::stdout());
