@@ -83,3 +83,47 @@ fn every_command_in_the_documentation_exists() {
     }
     assert!(wrong.is_empty(), "no such command:\n{}", wrong.join("\n"));
 }
+
+/// A `console` block is commands after `$ `, each followed by what it prints; without that it is only shown.
+#[test]
+fn consoles_show_what_commands_print() {
+    let folder = Path::new(env!("CARGO_BIN_EXE_ringway")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut count = 0;
+    for page in pages() {
+        for (line, text) in blocks(&page, "console") {
+            for shown in format!("\n{text}").split("\n$ ").skip(1) {
+                let Some((command, expected)) = shown.split_once('\n').filter(|(_, text)| !text.is_empty())
+                else {
+                    continue;
+                };
+                let output = Command::new("sh").args(["-c", command]).env("PATH", &path).output().unwrap();
+                let printed = String::from_utf8_lossy(&output.stdout);
+                assert_eq!(printed.trim_end(), expected.trim_end(), "{}:{line}: {command}", page.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 0, "no page shows a command with what it prints");
+}
+
+/// Every Click configuration that is shown can be built.
+#[test]
+fn every_click_configuration_in_the_documentation_is_right() {
+    let folder = std::env::temp_dir().join(format!("rw-docs-click-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let capture = folder.join("in.pcap");
+    // The classic format's header, little-endian, Ethernet, no packet.
+    let header = [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 65_535, 1];
+    std::fs::write(&capture, header.map(u32::to_le_bytes).concat()).unwrap();
+    let arguments = [format!("IN={}", capture.display()), format!("OUT={}", folder.join("out").display())];
+    for page in pages() {
+        for (line, text) in blocks(&page, "click") {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_ringway"));
+            let output = program.args(["click", "-q", "-e", &text]).args(&arguments).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}:{line}: {said}", page.display());
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
