@@ -11,7 +11,7 @@ pub use surroundings::{Host, Machine};
 pub use terminal::Terminal;
 
 use ringway_click::{Clock, Console, Registry, Router, Turn};
-use ringway_click_lang::Source;
+use ringway_click_lang::{Source, archive};
 use signals::Signals;
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -95,6 +95,7 @@ impl Driver<'_> {
                 path.to_string()
             }
         };
+        let bytes = configuration(bytes).map_err(|error| format!("{name}: {error}"))?;
         Ok((String::from_utf8_lossy(&bytes).into_owned(), name))
     }
 
@@ -242,6 +243,16 @@ impl Driver<'_> {
     }
 }
 
+/// The configuration among what Click's tools write: an archive keeps it as its member `config`.
+fn configuration(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    if !archive::is_archive(&bytes) {
+        return Ok(bytes);
+    }
+    let members = archive::parse(&bytes).map_err(|error| error.to_string())?;
+    let config = members.into_iter().find(|member| member.name == "config");
+    config.map(|member| member.data).ok_or_else(|| "archive has no 'config' section".into())
+}
+
 /// Runs a router until it has stopped.
 pub fn drive(router: &mut Router) {
     let mut signals = Signals::default();
@@ -257,5 +268,28 @@ pub fn drive(router: &mut Router) {
             Turn::Idle => None,
         };
         surroundings::wait(router, sleep);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_click_lang::archive::Member;
+
+    #[test]
+    fn an_archive_holds_its_configuration_as_config() {
+        let member = |name: &str, data: &str| Member {
+            name: name.into(),
+            date: 0,
+            uid: 0,
+            gid: 0,
+            mode: 0o644,
+            data: data.into(),
+        };
+        let both = archive::unparse(&[member("notes", "x"), member("config", "Idle -> Discard;")]);
+        assert_eq!(configuration(both).as_deref(), Ok(b"Idle -> Discard;".as_slice()));
+        assert!(configuration(archive::unparse(&[member("notes", "x")])).is_err());
+        assert!(configuration(b"!<arch>\nshort".to_vec()).is_err());
+        assert_eq!(configuration(b"Idle;".to_vec()).as_deref(), Ok(b"Idle;".as_slice()));
     }
 }
