@@ -210,6 +210,11 @@ impl<'a> Context<'a> {
         self.router.report_error(text.into())
     }
 
+    /// Says something likewise that is neither an error nor a warning.
+    pub fn message(&mut self, text: impl Into<String>) {
+        self.router.report_message(text.into());
+    }
+
     /// Reports a warning likewise.
     pub fn warning(&mut self, text: impl Into<String>) {
         self.router.report_warning(text.into());

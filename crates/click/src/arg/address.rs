@@ -9,9 +9,24 @@ fn named<const N: usize>(text: &str, kind: NameKind, scope: &Scope) -> Option<[u
     scope.names().value(kind, text, scope.element_name())?.try_into().ok()
 }
 
+/// An address that a named prefix has by a rule: with `:bcast` its last, with `:gw` its first host.
+fn derived(text: &str, scope: &Scope) -> Option<Ipv4Addr> {
+    let (name, suffix) = text.rsplit_once(':')?;
+    let [a, b, c, d, mask @ ..] = named::<8>(name, NameKind::Ipv4Prefix, scope)?;
+    let (network, mask) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes(mask));
+    match suffix {
+        "bcast" => Some(Ipv4Addr::from_bits(network | !mask)),
+        "gw" => Some(Ipv4Addr::from_bits(network & mask | 1)),
+        _ => None,
+    }
+}
+
 /// An IPv4 address, or a name of one.
 impl Arg for Ipv4Addr {
     fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
+        if let Some(address) = derived(text, scope) {
+            return Ok(address);
+        }
         let name = text.strip_suffix(":ip").unwrap_or(text);
         if let Some(address) = named::<4>(name, NameKind::Ipv4, scope) {
             return Ok(address.into());

@@ -185,3 +185,89 @@ fn a_filter_sorts_as_its_patterns_say() {
         assert_eq!(count, if expected { "1" } else { "0" }, "{pattern}");
     }
 }
+
+/// The counts of three sinks behind an element that gets six packets of an address and a port each.
+fn shares(element: &str) -> [String; 3] {
+    let text = format!(
+        "InfiniteSource(LIMIT 6, STOP true, DATA \\<0102>) -> s :: {element} -> a :: Counter -> d :: Discard;
+            s[1] -> b :: Counter -> d; s[2] -> c :: Counter -> d;"
+    );
+    let mut router = run(&text, 2);
+    ["a.count", "b.count", "c.count"].map(|name| router.read(name).unwrap())
+}
+
+#[test]
+fn switches_choose_the_output_they_should() {
+    assert_eq!(shares("RoundRobinSwitch"), ["2", "2", "2"]);
+    assert_eq!(shares("StaticSwitch(1)"), ["0", "6", "0"]);
+    assert_eq!(shares("StaticSwitch(-1)"), ["0", "0", "0"]);
+    assert_eq!(shares("HashSwitch(1, 2)"), ["6", "0", "0"]);
+    assert_eq!(shares("HashSwitch(0, 2)").iter().filter(|count| *count == "6").count(), 1);
+    let random = shares("RandomSwitch").iter().map(|count| count.parse::<u32>().unwrap()).sum::<u32>();
+    assert_eq!(random, 6);
+}
+
+#[test]
+fn a_sample_takes_its_share() {
+    let text = "InfiniteSource(LIMIT 10000, STOP true) -> r :: RandomSample(DROP 0.25) -> Discard;
+        r[1] -> d :: Counter -> Discard;";
+    let mut router = run(text, 4);
+    let drops: u32 = router.read("r.drops").unwrap().parse().unwrap();
+    assert!((2000..3000).contains(&drops), "{drops}");
+    assert_eq!(router.read("d.count").unwrap(), drops.to_string());
+    assert_eq!(router.read("r.sampling_prob").unwrap(), "0.75");
+    router.write("r.sampling_prob 0.5").unwrap();
+    assert_eq!(router.read("r.drop_prob").unwrap(), "0.5");
+    assert!(router.write("r.drop_prob 1.5").is_err());
+}
+
+#[test]
+fn names_mean_what_their_place_asks_for() {
+    let text = "AddressInfo(foo 1.2.3.4/20 1:2:3:4:5:6 fe80::1/64, net 10.0.0.0/8);
+        i :: Idle -> l :: LinearIPLookup(foo 0, foo:ipnet 0, foo:bcast 0, foo:gw 0, net 0) -> Idle;
+        i[1] -> e :: EtherEncap(0x800, foo, foo:eth) -> Idle;
+        i[2] -> h :: UDPIPEncap(foo, web, foo:ip, ssh) -> Idle;
+        PortInfo(web 81/udp www2 # not this, www3 82)";
+    let mut router = run(text, 1);
+    let table = router.read("l.table").unwrap();
+    let routes: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(routes, ["1.2.3.4/32", "1.2.0.0/20", "1.2.15.255/32", "1.2.0.1/32", "10.0.0.0/8"]);
+    assert_eq!(router.read("e.src").unwrap(), "01-02-03-04-05-06");
+    assert_eq!(
+        (router.read("h.sport").unwrap(), router.read("h.dport").unwrap()),
+        ("81".into(), "22".into())
+    );
+}
+
+#[test]
+fn a_suppressed_port_lets_nothing_pass() {
+    let text =
+        "x :: InfiniteSource(LIMIT 4, ACTIVE false) -> s :: Suppressor -> a :: AverageCounter -> Discard;
+        y :: InfiniteSource(LIMIT 4, ACTIVE false) -> [1] s; s[1] -> b :: Counter -> Discard;
+        Script(write s.active1 false, write x.active true, write y.active true)";
+    let mut router = run(text, 1);
+    assert_eq!(router.read("s.active0").unwrap(), "true");
+    assert_eq!(router.read("s.active1").unwrap(), "false");
+    assert_eq!((router.read("a.count").unwrap(), router.read("b.count").unwrap()), ("4".into(), "0".into()));
+    router.write("s.reset").unwrap();
+    assert_eq!(router.read("s.active1").unwrap(), "true");
+}
+
+#[test]
+fn an_error_keeps_the_router_from_being_built() {
+    for (text, expected) in [
+        ("Idle -> Error(what, EVER 1) -> Idle", "Error"),
+        ("Message(stop here, ERROR)", "stop here"),
+        ("AddressInfo(a 1.2.3.400)", "a: '1.2.3.400' is not an address"),
+        ("PortInfo(a 70000)", "a: '70000' is not a port"),
+        ("Idle -> StaticSwitch(1) -> Idle", "output must be < 1"),
+        ("Idle -> RandomSample(0.5, DROP 0.5) -> Idle", "exactly one"),
+    ] {
+        let parsed = Source::new(text, "config").read(&mut Anything);
+        let console = Box::new(Recorder::default());
+        let options =
+            Options { burst: 1, clock: Clock::simulated(), console, seed: 1, source: String::new() };
+        let error = Router::build(parsed.graph, &Registry::default(), options).err().unwrap().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}

@@ -52,6 +52,11 @@ impl Report {
         Failed
     }
 
+    pub(crate) fn message(&mut self, text: &str) {
+        self.lead();
+        self.diagnostics.note(None, indented(text));
+    }
+
     pub(crate) fn warning(&mut self, text: &str) {
         self.lead();
         self.diagnostics.note(None, indented(&format!("warning: {text}")));
@@ -74,6 +79,14 @@ impl Router {
         }
         self.console.chatter(&text);
         Failed
+    }
+
+    pub(crate) fn report_message(&mut self, text: String) {
+        if self.building {
+            self.report.borrow_mut().message(&text);
+        } else {
+            self.console.chatter(&text);
+        }
     }
 
     pub(crate) fn report_warning(&mut self, text: String) {

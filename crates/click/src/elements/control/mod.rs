@@ -2,7 +2,11 @@
 use crate::Class;
 
 pub mod driver_manager;
+pub mod error;
+pub mod message;
+pub mod random_seed;
 pub mod script;
 
 /// This group's classes, by name.
-pub const CLASSES: &[&Class] = &[&driver_manager::CLASS, &script::CLASS];
+pub const CLASSES: &[&Class] =
+    &[&driver_manager::CLASS, &error::CLASS, &message::CLASS, &random_seed::CLASS, &script::CLASS];

@@ -141,6 +141,11 @@ pub(crate) fn port(name: &str, kind: NameKind, scope: &Scope) -> Option<u16> {
     }
 }
 
+/// Reads a port: its number or its name; `kind` says of which protocol.
+pub(crate) fn parse_port(kind: NameKind) -> impl FnOnce(&str, &Scope) -> Result<u16, ArgError> {
+    move |text, scope| port(text, kind, scope).map_or_else(|| u16::parse(text, scope), Ok)
+}
+
 /// The ICMP type of this name.
 pub(crate) fn icmp_type(name: &str) -> Option<u8> {
     find(ICMP_TYPES, name)

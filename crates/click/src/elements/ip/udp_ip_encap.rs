@@ -9,13 +9,16 @@
 //!
 //! Handlers: `src`, `sport`, `dst`, `dport` (read, write).
 use super::encap::{Destination, Encap};
-use crate::arg::{ArgError, Args, IpPort, MANDATORY_POSITIONAL};
+use super::names::parse_port;
+use crate::arg::{ArgError, Args, MANDATORY_POSITIONAL, NameKind};
 use crate::elements::packet::put;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_wire::ip::Protocol;
+
+const UDP: NameKind = NameKind::UdpPort;
 
 /// Facts.
 pub static CLASS: Class =
@@ -25,8 +28,8 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct UdpIpEncap {
     encap: Encap,
-    source: IpPort,
-    destination: IpPort,
+    source: u16,
+    destination: u16,
     checksum: bool,
 }
 
@@ -35,15 +38,15 @@ impl Element for UdpIpEncap {
         self.checksum = true;
         self.encap.protocol = Protocol::UDP.0;
         args.read_mp("SRC", &mut self.encap.source);
-        args.read_mp("SPORT", &mut self.source);
+        args.read_with("SPORT", MANDATORY_POSITIONAL, &mut self.source, parse_port(UDP));
         args.read_with("DST", MANDATORY_POSITIONAL, &mut self.encap.destination, Destination::parse);
-        args.read_mp("DPORT", &mut self.destination);
+        args.read_with("DPORT", MANDATORY_POSITIONAL, &mut self.destination, parse_port(UDP));
         args.read_p("CHECKSUM", &mut self.checksum);
         args.complete()
     }
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        let (source, destination, checksum) = (self.source.0, self.destination.0, self.checksum);
+        let (source, destination, checksum) = (self.source, self.destination, self.checksum);
         self.encap.wrap_all(burst, 8, |datagram, mut pseudo| {
             let length = datagram.len() as u16;
             put(datagram, 0, source.to_be_bytes());
@@ -64,9 +67,9 @@ impl Element for UdpIpEncap {
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(match name {
             "src" => self.encap.source.to_string(),
-            "sport" => self.source.0.to_string(),
+            "sport" => self.source.to_string(),
             "dst" => self.encap.destination.text(),
-            _ => self.destination.0.to_string(),
+            _ => self.destination.to_string(),
         })
     }
 
@@ -74,9 +77,9 @@ impl Element for UdpIpEncap {
         let wrong = |error: ArgError| HandlerError::failed(error.to_string());
         match name {
             "src" => self.encap.source = cx.parse(value).map_err(wrong)?,
-            "sport" => self.source = cx.parse(value).map_err(wrong)?,
+            "sport" => self.source = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
             "dst" => self.encap.destination = cx.parse_with(value, Destination::parse).map_err(wrong)?,
-            _ => self.destination = cx.parse(value).map_err(wrong)?,
+            _ => self.destination = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
         }
         Ok(())
     }

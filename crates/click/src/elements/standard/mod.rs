@@ -1,6 +1,7 @@
 //! Sources, sinks, queues, schedulers and other elements that don't look into packets.
 use crate::Class;
 
+pub mod average_counter;
 pub mod bandwidth_rated_splitter;
 pub mod bandwidth_rated_unqueue;
 pub mod bandwidth_shaper;
@@ -16,6 +17,7 @@ pub mod discard;
 pub mod front_drop_queue;
 pub mod full_note_queue;
 mod gap;
+pub mod hash_switch;
 pub mod hub;
 pub mod idle;
 pub mod infinite_source;
@@ -38,33 +40,42 @@ pub mod pull_switch;
 pub mod push_null;
 pub mod queue;
 pub mod quick_note_queue;
+pub mod random_sample;
+pub mod random_switch;
 mod rated_pull;
 pub mod rated_source;
 pub mod rated_splitter;
 pub mod rated_unqueue;
 pub mod resize;
 pub mod round_robin_sched;
+pub mod round_robin_switch;
 pub mod set_timestamp;
 pub mod set_timestamp_delta;
 pub mod shaper;
+pub mod simple_idle;
 pub mod simple_pull_switch;
 pub mod simple_queue;
 mod splitter;
+pub mod static_pull_switch;
+pub mod static_switch;
 pub mod store_data;
 pub mod stride_sched;
 pub mod strip;
+pub mod suppressor;
 pub mod switch;
 pub mod tee;
 pub mod thread_safe_queue;
 pub mod time_sorted_sched;
 pub mod timed_sink;
 pub mod timed_source;
+pub mod timestamp_accum;
 pub mod truncate;
 pub mod unqueue;
 pub mod unstrip;
 
 /// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
+    &average_counter::CLASS,
     &bandwidth_rated_splitter::CLASS,
     &bandwidth_rated_unqueue::CLASS,
     &bandwidth_shaper::CLASS,
@@ -79,6 +90,7 @@ pub const CLASSES: &[&Class] = &[
     &discard::CLASS,
     &front_drop_queue::CLASS,
     &full_note_queue::CLASS,
+    &hash_switch::CLASS,
     &hub::CLASS,
     &idle::CLASS,
     &infinite_source::CLASS,
@@ -101,25 +113,33 @@ pub const CLASSES: &[&Class] = &[
     &push_null::CLASS,
     &queue::CLASS,
     &quick_note_queue::CLASS,
+    &random_sample::CLASS,
+    &random_switch::CLASS,
     &rated_source::CLASS,
     &rated_splitter::CLASS,
     &rated_unqueue::CLASS,
     &resize::CLASS,
     &round_robin_sched::CLASS,
+    &round_robin_switch::CLASS,
     &set_timestamp::CLASS,
     &set_timestamp_delta::CLASS,
     &shaper::CLASS,
+    &simple_idle::CLASS,
     &simple_pull_switch::CLASS,
     &simple_queue::CLASS,
+    &static_pull_switch::CLASS,
+    &static_switch::CLASS,
     &store_data::CLASS,
     &stride_sched::CLASS,
     &strip::CLASS,
+    &suppressor::CLASS,
     &switch::CLASS,
     &tee::CLASS,
     &thread_safe_queue::CLASS,
     &time_sorted_sched::CLASS,
     &timed_sink::CLASS,
     &timed_source::CLASS,
+    &timestamp_accum::CLASS,
     &truncate::CLASS,
     &unqueue::CLASS,
     &unstrip::CLASS,

@@ -1,0 +1,46 @@
+//! `RandomSeed(SEED)`: chooses what random numbers the router's elements get.
+//!
+//! No ports.
+//!
+//! Arguments:
+//! - `SEED`: the same numbers follow the same seed; without it they differ from run to run.
+//!
+//! Handlers: `seed` (write): the same; empty for other numbers each time.
+use crate::arg::Args;
+use crate::{Class, Context, Element, Failed, Handler, HandlerError};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Facts.
+pub static CLASS: Class = Class::new("RandomSeed", || Box::<RandomSeed>::default()).phase(Class::INFO).live();
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct RandomSeed;
+
+impl Element for RandomSeed {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut seed = 0u32;
+        let given = args.read_p("SEED", &mut seed);
+        args.complete()?;
+        if given {
+            cx.router().seed(seed.into());
+        }
+        Ok(())
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::write("seed")].into()
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let seed = if value.trim_ascii().is_empty() {
+            cx.now() ^ u64::from(cx.random())
+        } else {
+            let seed: u32 = cx.parse(value).map_err(|_| HandlerError::failed("seed must be a number"))?;
+            seed.into()
+        };
+        cx.router().seed(seed);
+        Ok(())
+    }
+}

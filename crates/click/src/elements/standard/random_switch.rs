@@ -1,0 +1,22 @@
+//! `RandomSwitch`: sends each packet to an output chosen at random, all as likely.
+//!
+//! Ports: one push input, one or more push outputs. No arguments, no handlers.
+use crate::{Class, Context, Element, PacketBurst};
+use alloc::boxed::Box;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("RandomSwitch", || Box::<RandomSwitch>::default()).ports("1/1-").processing("h");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct RandomSwitch;
+
+impl Element for RandomSwitch {
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            let output = (u64::from(cx.random()) * cx.noutputs() as u64) >> 32;
+            cx.push(output as usize, packet);
+        }
+    }
+}
