@@ -102,6 +102,14 @@ impl Driver<'_> {
     fn build(&mut self, text: &str, file: &str) -> Option<Router> {
         let registry = registry();
         let mut host = Host::new(&registry);
+        if let Some(path) = &self.options.path {
+            host = host.first(path);
+        }
+        let mut text = text.to_string();
+        for (number, socket) in self.options.sockets.iter().enumerate() {
+            text.push_str(&format!("\nControlSocket@@{} :: ControlSocket({socket});", number + 1));
+        }
+        let text = text.as_str();
         let source = Source { variables: &self.options.variables, ..Source::new(text, file) };
         let parsed = source.read(&mut host);
         self.say(&parsed.diagnostics.to_string());

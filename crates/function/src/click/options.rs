@@ -13,6 +13,9 @@ Options:
   -h, --handler ELEMENT.H     Read handler H when the driver has stopped and print it.
   -x, --exit-handler ELEMENT.H  The exit status is what handler H says.
   -o, --output FILE           Write the flat configuration to FILE; - is standard output.
+  -p, --port PORT             Let programs read and write handlers by TCP; see ControlSocket.
+  -u, --unix-socket FILE      The same by a UNIX socket.
+  -C, --clickpath PATH        Look for what is required there too.
   -q, --quit                  Do not run the driver.
   -w, --no-warnings           Print no warnings.
       --simtime[=SECONDS]     Simulate time.
@@ -36,6 +39,10 @@ pub struct Options {
     pub exit_handler: Option<String>,
     /// Where the flat configuration goes.
     pub output: Option<String>,
+    /// Arguments of a ControlSocket each, which is added to the configuration.
+    pub sockets: Vec<String>,
+    /// Where required files are looked for, besides where the environment says.
+    pub path: Option<String>,
     /// The driver is not run.
     pub quit: bool,
     /// Warnings are printed.
@@ -69,6 +76,8 @@ const VALUES: &[(char, &str)] = &[
     ('o', "output"),
     ('j', "threads"),
     ('C', "clickpath"),
+    ('p', "port"),
+    ('u', "unix-socket"),
     ('\0', "burst"),
 ];
 /// Options whose value may be left out.
@@ -85,6 +94,8 @@ impl Default for Options {
             handlers: Vec::new(),
             exit_handler: None,
             output: None,
+            sockets: Vec::new(),
+            path: None,
             quit: false,
             warnings: true,
             simulated: None,
@@ -177,6 +188,15 @@ impl Options {
             "exit-handler" => self.exit_handler = Some(needed()?),
             "output" if self.output.is_some() => return wrong("output file specified twice".into()),
             "output" => self.output = Some(needed()?),
+            "port" => match needed()?.parse::<u16>() {
+                Ok(port) if port > 0 => self.sockets.push(format!("TCP, {port}")),
+                _ => return wrong("'--port' takes a port number".into()),
+            },
+            "unix-socket" => {
+                let file = ringway_click_lang::config::quote(needed()?.as_bytes());
+                self.sockets.push(format!("UNIX, {file}"));
+            }
+            "clickpath" => self.path = Some(needed()?),
             "simtime" => self.simulated = Some(simulation(value.as_deref())?),
             "burst" => match needed()?.parse() {
                 Ok(burst @ 1..=64) => self.burst = burst,
@@ -271,6 +291,14 @@ mod tests {
             assert!(matches!(parse(line), Err(Usage::Wrong(_))), "{line}");
         }
         assert_eq!(parse("--help"), Err(Usage::Help));
+    }
+
+    #[test]
+    fn sockets_become_arguments() {
+        let options = parse("-p 7777 -u a,b -C lib").unwrap();
+        assert_eq!(options.sockets, ["TCP, 7777", "UNIX, \"a,b\""]);
+        assert_eq!(options.path.as_deref(), Some("lib"));
+        assert!(parse("-p many").is_err());
     }
 
     #[test]

@@ -33,12 +33,19 @@ const PACKAGES: &[&str] = &["userlevel", "click", "int64", "umultithread", "mult
 /// Element classes, packages, and libraries on Click's path.
 pub struct Host<'a> {
     registry: &'a Registry,
+    path: String,
 }
 
 impl<'a> Host<'a> {
     /// With these classes.
     pub fn new(registry: &'a Registry) -> Self {
-        Self { registry }
+        Self { registry, path: std::env::var("CLICKPATH").unwrap_or_default() }
+    }
+
+    /// The same; files are looked for along this path first, directories separated by colons.
+    pub fn first(mut self, path: &str) -> Self {
+        self.path.insert_str(0, &format!("{path}:"));
+        self
     }
 }
 
@@ -52,9 +59,8 @@ impl Environment for Host<'_> {
     }
 
     fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)> {
-        let path = std::env::var("CLICKPATH").unwrap_or_default();
         let shared =
-            path.split(':').filter(|part| !part.is_empty()).map(|part| format!("{part}/share/click"));
+            self.path.split(':').filter(|part| !part.is_empty()).map(|part| format!("{part}/share/click"));
         let places = std::iter::once(directory.to_string()).chain(shared);
         for place in places {
             for file in [name.to_string(), format!("{name}.click")] {
