@@ -174,6 +174,11 @@ impl<'a> Context<'a> {
         self.router.info(self.id).inputs.len()
     }
 
+    /// How many outputs another element has.
+    pub fn outputs_of(&self, id: ElementId) -> usize {
+        self.router.info(id).outputs.len()
+    }
+
     /// How many outputs it has.
     #[inline]
     pub fn noutputs(&self) -> usize {
@@ -412,6 +417,11 @@ impl<'a> Context<'a> {
     /// [`HandlerError`].
     pub fn write(&mut self, call: &HandlerCall) -> Result<(), HandlerError> {
         self.router.call_write(call)
+    }
+
+    /// Takes the first write to this element that waits for it to return, for one that wants it at once.
+    pub fn own_write(&mut self) -> Option<HandlerCall> {
+        self.router.take_deferred(self.id)
     }
 
     /// Asks the driver to stop, as the router's `stop` handler does.

@@ -1,6 +1,7 @@
 //! The elements, a file each, in groups; each group lists its classes.
 use crate::Class;
 
+pub mod analysis;
 mod check;
 pub mod control;
 pub mod ethernet;
@@ -28,6 +29,7 @@ pub const GROUPS: &[&[&Class]] = &[
     icmp::CLASSES,
     ip6::CLASSES,
     rewriter::CLASSES,
+    analysis::CLASSES,
 ];
 
 #[cfg(test)]

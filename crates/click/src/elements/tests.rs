@@ -49,6 +49,7 @@ const IP: &[&str] = &[
     "SetUDPChecksum",
     "SetTCPChecksum(true)",
     "ICMPPingResponder",
+    "AggregateIPFlows(ICMP true)",
     "ICMPError(1.2.3.4, unreachable, needfrag)",
     "ICMPError(1.2.3.4, parameterproblem)",
     "IP6Mirror",
@@ -65,6 +66,12 @@ const IP: &[&str] = &[
 
 /// The same, of elements that must be pushed to.
 const PUSHED: &[&str] = &[
+    "{ input -> r :: UDPRewriter(pattern 1.2.3.4 1-99 - - 0 0) \
+     -> ICMPError(5.5.5.5, unreachable) -> ICMPRewriter(r) -> output }",
+    "{ input -> p :: ICMPPingRewriter(pattern 1.2.3.4 - 1-99 0 0) \
+     -> ICMPError(5.5.5.5, unreachable) -> ICMPRewriter(p) -> output }",
+    "{ input -> a :: IPAddrRewriter(pattern 1.2.3.4 - 0 0) \
+     -> ICMPError(5.5.5.5, unreachable) -> ICMPRewriter(a) -> output }",
     "IPFragmenter(68, false)",
     "RadixIPLookup(0/0 0, 10/8 1.2.3.4 0)",
     "IPClassifier(tcp and dst port > 1000 or ip[6:2] & 0x1fff = 0 or udp[20:4] = 3)",
@@ -108,7 +115,7 @@ fn configuration(frame: &[u8], at: usize) -> String {
     text
 }
 
-fn run(text: &str, burst: usize) -> Router {
+pub(super) fn run(text: &str, burst: usize) -> Router {
     let parsed = Source::new(text, "config").read(&mut Anything);
     assert_eq!(parsed.diagnostics.to_string(), "");
     let console = Box::new(Recorder::default());

@@ -146,6 +146,12 @@ impl Router {
         }
     }
 
+    /// Takes the first write that waits for an element.
+    pub(crate) fn take_deferred(&mut self, id: ElementId) -> Option<HandlerCall> {
+        let at = self.deferred.iter().position(|call| call.element == Some(id))?;
+        self.deferred.remove(at)
+    }
+
     /// Reads `element.handler parameters` from outside, and does what waited meanwhile.
     ///
     /// # Errors

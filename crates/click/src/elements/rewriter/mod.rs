@@ -5,6 +5,7 @@ pub mod base;
 mod change;
 pub mod ftp_port_mapper;
 pub mod icmp_ping_rewriter;
+pub mod icmp_rewriter;
 pub mod ip_addr_pair_rewriter;
 pub mod ip_addr_rewriter;
 pub mod ip_rewriter;
@@ -23,6 +24,7 @@ pub mod udp_rewriter;
 pub const CLASSES: &[&Class] = &[
     &ftp_port_mapper::CLASS,
     &icmp_ping_rewriter::CLASS,
+    &icmp_rewriter::CLASS,
     &ip_addr_pair_rewriter::CLASS,
     &ip_addr_rewriter::CLASS,
     &ip_rewriter::CLASS,
