@@ -222,7 +222,8 @@ impl<'a> Context<'a> {
 
     /// Reports a warning likewise.
     pub fn warning(&mut self, text: impl Into<String>) {
-        self.router.report_warning(text.into());
+        let declaration = self.declaration();
+        self.router.report_warning(&declaration, &text.into());
     }
 
     /// Makes a task. In [`Element::initialize`].

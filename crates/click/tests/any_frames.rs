@@ -38,8 +38,15 @@ const ARGUMENTS: &[(&str, &str)] = &[
 ];
 
 /// Elements that make several packets of one, or packets by themselves.
-const MULTIPLY: &[&str] =
-    &["IPFragmenter", "ICMPSendPings", "ICMPPingSource", "ARPFaker", "ARPQuerier", "ARPTable"];
+const MULTIPLY: &[&str] = &[
+    "IPFragmenter",
+    "ICMPSendPings",
+    "ICMPPingSource",
+    "ARPFaker",
+    "ARPQuerier",
+    "ARPTable",
+    "ReplayUnqueue",
+];
 
 /// Frames each begin with one of these and are changed from there.
 fn frames() -> impl Strategy<Value = Vec<Vec<u8>>> {

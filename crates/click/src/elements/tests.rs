@@ -278,3 +278,42 @@ fn an_error_keeps_the_router_from_being_built() {
         assert!(error.contains(expected), "{text}: {error}");
     }
 }
+
+#[test]
+fn a_replay_sends_all_again_until_it_stops() {
+    for burst in [1, 2, 8] {
+        let text = "InfiniteSource(LIMIT 5) -> Queue(8) -> r :: ReplayUnqueue(STOP 3)
+            -> StoreData(0, x) -> c :: Counter -> Discard;
+            Idle -> b :: Block(5) -> Discard; b[1] -> Discard";
+        let mut router = run(text, burst);
+        assert_eq!(router.read("c.count").unwrap(), (5 * 3).to_string());
+        assert_eq!(
+            (router.read("r.count").unwrap(), router.read("r.loops").unwrap()),
+            ("5".into(), "3".into())
+        );
+    }
+}
+
+#[test]
+fn bursts_leave_at_intervals() {
+    let text = "InfiniteSource(LIMIT 20) -> Queue(20) -> b :: Burster(1, 8) -> c :: Counter -> Discard;
+        s :: Script(export first, export second, wait 0.5, set first $(c.count), wait 1,
+            set second $(c.count), wait 1, stop)";
+    let mut router = run(text, 1);
+    let counts = ["s.first", "s.second", "c.count"].map(|name| router.read(name).unwrap());
+    assert_eq!(counts, ["8", "16", "20"]);
+}
+
+#[test]
+fn times_are_adjusted_either_way() {
+    let text =
+        "InfiniteSource(LIMIT 1) -> SetTimestamp(5) -> AdjustTimestamp(-6.5) -> t :: AdjustTimestamp(+2.25)
+        -> d :: SetTimestampDelta -> AdjustTimestamp(3) -> e :: SetTimestampDelta
+        -> AdjustTimestamp(3, ALL true) -> f :: SetTimestampDelta -> Discard;";
+    let mut router = run(text, 1);
+    let times = ["d.first", "e.first", "f.first"].map(|name| router.read(name).unwrap());
+    assert_eq!(times, ["0.750000000", "0.000000000", "3.000000000"]);
+    assert_eq!(router.read("t.time").unwrap(), "2.250000000");
+    router.write("t.time -2").unwrap();
+    assert_eq!(router.read("t.time").unwrap(), "-2.000000000");
+}

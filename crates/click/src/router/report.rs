@@ -89,11 +89,13 @@ impl Router {
         }
     }
 
-    pub(crate) fn report_warning(&mut self, text: String) {
+    /// `declaration` is whose warning it is, for those that come while the router runs.
+    pub(crate) fn report_warning(&mut self, declaration: &str, text: &str) {
         if self.building {
-            self.report.borrow_mut().warning(&text);
+            self.report.borrow_mut().warning(text);
         } else {
-            self.console.chatter(&format!("warning: {text}"));
+            let text = indented(&format!("warning: {text}"));
+            self.console.chatter(&format!("While running '{declaration}':\n{text}"));
         }
     }
 }

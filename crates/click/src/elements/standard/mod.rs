@@ -1,10 +1,13 @@
 //! Sources, sinks, queues, schedulers and other elements that don't look into packets.
 use crate::Class;
 
+pub mod adjust_timestamp;
 pub mod average_counter;
 pub mod bandwidth_rated_splitter;
 pub mod bandwidth_rated_unqueue;
 pub mod bandwidth_shaper;
+pub mod block;
+pub mod burster;
 pub mod bypass;
 pub mod check_length;
 pub mod check_paint;
@@ -46,6 +49,7 @@ mod rated_pull;
 pub mod rated_source;
 pub mod rated_splitter;
 pub mod rated_unqueue;
+pub mod replay_unqueue;
 pub mod resize;
 pub mod round_robin_sched;
 pub mod round_robin_switch;
@@ -66,8 +70,10 @@ pub mod switch;
 pub mod tee;
 pub mod thread_safe_queue;
 pub mod time_sorted_sched;
+mod timed_pull;
 pub mod timed_sink;
 pub mod timed_source;
+pub mod timed_unqueue;
 pub mod timestamp_accum;
 pub mod truncate;
 pub mod unqueue;
@@ -75,10 +81,13 @@ pub mod unstrip;
 
 /// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
+    &adjust_timestamp::CLASS,
     &average_counter::CLASS,
     &bandwidth_rated_splitter::CLASS,
     &bandwidth_rated_unqueue::CLASS,
     &bandwidth_shaper::CLASS,
+    &block::CLASS,
+    &burster::CLASS,
     &bypass::CLASS,
     &check_length::CLASS,
     &check_paint::CLASS,
@@ -118,6 +127,7 @@ pub const CLASSES: &[&Class] = &[
     &rated_source::CLASS,
     &rated_splitter::CLASS,
     &rated_unqueue::CLASS,
+    &replay_unqueue::CLASS,
     &resize::CLASS,
     &round_robin_sched::CLASS,
     &round_robin_switch::CLASS,
@@ -139,6 +149,7 @@ pub const CLASSES: &[&Class] = &[
     &time_sorted_sched::CLASS,
     &timed_sink::CLASS,
     &timed_source::CLASS,
+    &timed_unqueue::CLASS,
     &timestamp_accum::CLASS,
     &truncate::CLASS,
     &unqueue::CLASS,
