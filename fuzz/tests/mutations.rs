@@ -96,4 +96,4 @@ macro_rules! targets {
     };
 }
 
-targets! { click_language fabric_file headers offload pcap pcapng ring summary_dump vhost_user virtq }
+targets! { click_language fabric_file headers iotlb offload pcap pcapng ring summary_dump vhost_user virtq }

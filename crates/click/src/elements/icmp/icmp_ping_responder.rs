@@ -7,6 +7,7 @@ use crate::elements::ip::transport::Transport;
 use crate::elements::packet::{change_u16, divert, put, u16_at};
 use crate::{Class, Context, Element, Metadata, Packet, PacketBurst, PacketType};
 use alloc::boxed::Box;
+use ringway_wire::checksum::checksum;
 
 /// Facts.
 pub static CLASS: Class = Class::new("ICMPPingResponder", || Box::<IcmpPingResponder>::default())
@@ -39,6 +40,11 @@ fn answer(packet: &mut Packet) -> Option<()> {
     let code = u16::from(message[1]);
     change_u16(message, 0, code, 2);
     put(message, 0, [0]);
+    if u16_at(message, 2) == 0 {
+        // Of nothing but zeros the checksum is 0xffff, which an update can't tell from 0 (RFC 1624).
+        let sum = checksum(message);
+        put(message, 2, sum.to_be_bytes());
+    }
     packet.notes_mut().set_dst_ip(transport.source.to_be_bytes());
     packet.notes_mut().packet_type = PacketType::Host;
     Some(())

@@ -99,7 +99,14 @@ pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: K
     }
     match kind {
         Kind::Address | Kind::Pair => {}
-        Kind::Ping => transport.set16(4, if reply { to.destination_port } else { to.source_port }),
+        Kind::Ping => {
+            transport.set16(4, if reply { to.destination_port } else { to.source_port });
+            let message = transport.bytes.get(..total.saturating_sub(header)).unwrap_or(&[]);
+            if message.iter().all(|byte| *byte == 0) {
+                // Of nothing but zeros the checksum is 0xffff, which an update can't tell from 0.
+                transport.adjust(|_| u16::MAX);
+            }
+        }
         _ => {
             transport.set16(0, to.source_port);
             transport.set16(2, to.destination_port);
