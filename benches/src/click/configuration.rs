@@ -97,7 +97,6 @@ fn routed(length: Length) -> Frames {
 fn router(source: &str, sink: &str) -> String {
     let mut text = String::from("out :: Null -> ");
     let _ = writeln!(text, "{sink}; bad :: Discard;");
-    let _ = writeln!(text, "{source} -> Paint({PORTS}) -> Strip(14) -> CheckIPHeader -> rt;");
     text.push_str("rt :: RadixIPLookup(");
     for number in 0..PREFIXES {
         let (network, bits) = prefix(number);
@@ -105,6 +104,7 @@ fn router(source: &str, sink: &str) -> String {
         let _ = write!(text, "{}/{bits} 10.1.{port}.2 {port}, ", Ipv4Addr::from(network));
     }
     text.push_str("0.0.0.0/0 10.1.0.2 0);\n");
+    let _ = writeln!(text, "{source} -> Paint({PORTS}) -> Strip(14) -> CheckIPHeader -> rt;");
     for port in 0..PORTS {
         let own = format!("10.1.{port}.1");
         let _ = writeln!(
