@@ -145,6 +145,13 @@ fn newer_qemu() -> Option<PathBuf> {
     (output.status.success() && path.is_file()).then_some(path)
 }
 
+/// The major version of the QEMU that is installed.
+fn installed_qemu() -> Option<u32> {
+    let output = Command::new("qemu-system-x86_64").arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split("version ").nth(1)?.split('.').next()?.parse().ok()
+}
+
 /// A sum over all queues of port `name`.
 fn counted(fabric: &Fabric, name: &str, counter: &str) -> u64 {
     let stats = fabric.ask(&["stats", "--json"]).unwrap();
@@ -158,6 +165,11 @@ fn qemu_behind_an_iommu() {
     let folder = Folder::new("iommu").unwrap();
     let fabric = Fabric::up(folder.path(), "iommu", &two_ports()).unwrap();
     let program = newer_qemu();
+    if program.is_none() && installed_qemu().is_none_or(|major| major < 8) {
+        // Its own guests crash it then, whatever the back-end; the port's own tests have the rest.
+        eprintln!("guests behind an IOMMU left out: there is no QEMU 8 or newer");
+        return;
+    }
     let guest = |name: &str, host: u8, options: &[&str]| {
         fabric.guest_with(Kind::Qemu, name, host, |spec| {
             (spec.program, spec.iommu, spec.memory) = (program.clone(), true, 256);
