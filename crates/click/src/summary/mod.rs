@@ -6,7 +6,7 @@
 mod field;
 mod ip_options;
 mod make;
-mod names;
+pub(crate) mod names;
 mod parse;
 mod read;
 mod scan;

@@ -1,7 +1,7 @@
 //! Names of ICMP types and codes (RFC 792, RFC 1191, RFC 1256, RFC 1812) and of IP protocols.
 
 /// ICMP types.
-const TYPES: &[(&str, u8)] = &[
+pub(crate) const ICMP_TYPES: &[(&str, u8)] = &[
     ("echo-reply", 0),
     ("unreachable", 3),
     ("sourcequench", 4),
@@ -73,13 +73,13 @@ fn number(text: &str) -> Option<u8> {
 
 /// The ICMP type that a name or number means.
 pub(super) fn icmp_type(text: &str) -> Option<u8> {
-    let named = TYPES.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
+    let named = ICMP_TYPES.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
     named.or_else(|| number(text))
 }
 
 /// The name of an ICMP type.
 pub(super) fn icmp_type_name(number: u8) -> Option<&'static str> {
-    TYPES.iter().find(|(_, own)| *own == number).map(|(name, _)| *name)
+    ICMP_TYPES.iter().find(|(_, own)| *own == number).map(|(name, _)| *name)
 }
 
 /// The code of an ICMP type that a name or number means.

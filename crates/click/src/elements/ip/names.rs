@@ -1,5 +1,6 @@
 //! Names of protocols, ports, ICMP types and codes (the IANA's registries, in the spelling of Click's manual).
 use crate::arg::{Arg, ArgError, NameKind, Scope};
+use crate::summary::names::ICMP_TYPES;
 
 /// TCP or UDP.
 pub(crate) const TCP_OR_UDP: u32 = 256;
@@ -58,24 +59,6 @@ const PORTS: &[(&str, u16)] = &[
     ("imaps", 993),
     ("pop3s", 995),
     ("pptp", 1723),
-];
-
-const ICMP_TYPES: &[(&str, u8)] = &[
-    ("echo-reply", 0),
-    ("unreachable", 3),
-    ("sourcequench", 4),
-    ("redirect", 5),
-    ("echo", 8),
-    ("routeradvert", 9),
-    ("routersolicit", 10),
-    ("timeexceeded", 11),
-    ("parameterproblem", 12),
-    ("timestamp", 13),
-    ("timestamp-reply", 14),
-    ("inforeq", 15),
-    ("inforeq-reply", 16),
-    ("maskreq", 17),
-    ("maskreq-reply", 18),
 ];
 
 const UNREACHABLE: &[(&str, u8)] = &[
