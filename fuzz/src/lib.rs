@@ -3,9 +3,11 @@
 //! on mutated seeds with a stable compiler.
 
 pub mod click_language;
+pub mod control_socket;
 pub mod fabric_file;
 pub mod headers;
 pub mod iotlb;
+pub mod ip_filter;
 pub mod offload;
 pub mod pcap;
 pub mod pcapng;
@@ -28,9 +30,11 @@ pub struct Target {
 /// Every target.
 pub const TARGETS: &[Target] = &[
     Target { name: "click_language", run: click_language::run, seeds: click_language::seeds },
+    Target { name: "control_socket", run: control_socket::run, seeds: control_socket::seeds },
     Target { name: "fabric_file", run: fabric_file::run, seeds: fabric_file::seeds },
     Target { name: "headers", run: headers::run, seeds: headers::seeds },
     Target { name: "iotlb", run: iotlb::run, seeds: iotlb::seeds },
+    Target { name: "ip_filter", run: ip_filter::run, seeds: ip_filter::seeds },
     Target { name: "offload", run: offload::run, seeds: offload::seeds },
     Target { name: "pcap", run: pcap::run, seeds: pcap::seeds },
     Target { name: "pcapng", run: pcapng::run, seeds: pcapng::seeds },

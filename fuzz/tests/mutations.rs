@@ -96,4 +96,7 @@ macro_rules! targets {
     };
 }
 
-targets! { click_language fabric_file headers iotlb offload pcap pcapng ring summary_dump vhost_user virtq }
+targets! {
+    click_language control_socket fabric_file headers iotlb ip_filter offload pcap pcapng ring summary_dump
+    vhost_user virtq
+}

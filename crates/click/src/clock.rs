@@ -13,6 +13,40 @@ pub trait Time {
     fn wall(&mut self) -> u64;
     /// Nanoseconds since some moment; never goes back.
     fn steady(&mut self) -> u64;
+    /// Another view of the same time.
+    fn fork(&self) -> Box<dyn Time>;
+}
+
+/// Time that passes faster or slower than the machine's.
+pub struct Warped {
+    time: Box<dyn Time>,
+    speed: f64,
+    /// The machine's clocks when it began.
+    since: Moment,
+    /// What they were taken for then.
+    shown: Moment,
+}
+
+#[derive(Clone, Copy)]
+struct Moment {
+    wall: u64,
+    steady: u64,
+}
+
+impl Warped {
+    fn scaled(&self, passed: u64) -> u64 {
+        (passed as f64 * self.speed) as u64
+    }
+
+    fn wall(&mut self) -> u64 {
+        let passed = self.time.wall().saturating_sub(self.since.wall);
+        self.shown.wall.saturating_add(self.scaled(passed))
+    }
+
+    fn steady(&mut self) -> u64 {
+        let passed = self.time.steady().saturating_sub(self.since.steady);
+        self.shown.steady.saturating_add(self.scaled(passed))
+    }
 }
 
 /// The clock of a router.
@@ -22,6 +56,8 @@ pub enum Clock {
     Simulated(u64),
     /// The machine's.
     Real(Box<dyn Time>),
+    /// The machine's, faster or slower.
+    Warped(Box<Warped>),
 }
 
 impl Clock {
@@ -39,6 +75,7 @@ impl Clock {
                 *now - 1
             }
             Self::Real(time) => time.wall(),
+            Self::Warped(time) => time.wall(),
         }
     }
 
@@ -48,6 +85,7 @@ impl Clock {
         match self {
             Self::Simulated(_) => self.wall(),
             Self::Real(time) => time.steady(),
+            Self::Warped(time) => time.steady(),
         }
     }
 
@@ -55,7 +93,48 @@ impl Clock {
     pub(crate) fn glance(&mut self) -> u64 {
         match self {
             Self::Simulated(now) => *now,
-            Self::Real(time) => time.steady(),
+            _ => self.steady(),
+        }
+    }
+
+    /// Another clock that shows the same.
+    pub fn fork(&self) -> Self {
+        match self {
+            Self::Simulated(now) => Self::Simulated(*now),
+            Self::Real(time) => Self::Real(time.fork()),
+            Self::Warped(own) => Self::Warped(Box::new(Warped { time: own.time.fork(), ..**own })),
+        }
+    }
+
+    /// How fast time passes, 1 as a rule; nothing if it is simulated.
+    pub fn speed(&self) -> Option<f64> {
+        match self {
+            Self::Simulated(_) => None,
+            Self::Real(_) => Some(1.0),
+            Self::Warped(time) => Some(time.speed),
+        }
+    }
+
+    /// Lets time pass faster or slower from now on. A simulation stays one.
+    pub(crate) fn set_speed(&mut self, speed: f64) {
+        if self.is_simulated() {
+            return;
+        }
+        let shown = Moment { wall: self.wall(), steady: self.steady() };
+        let mut time = match self {
+            Self::Simulated(_) => return,
+            Self::Real(time) => time.fork(),
+            Self::Warped(own) => own.time.fork(),
+        };
+        let since = Moment { wall: time.wall(), steady: time.steady() };
+        *self = Self::Warped(Box::new(Warped { time, speed, since, shown }));
+    }
+
+    /// How long the machine takes for a time of this clock.
+    pub fn machine_time(&self, nanoseconds: u64) -> u64 {
+        match self {
+            Self::Warped(time) => (nanoseconds as f64 / time.speed) as u64,
+            _ => nanoseconds,
         }
     }
 
@@ -79,5 +158,44 @@ pub struct Timestamp(pub u64);
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09}", self.0 / SECOND, self.0 % SECOND)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::rc::Rc;
+    use core::cell::Cell;
+
+    struct Hand(Rc<Cell<u64>>);
+
+    impl Time for Hand {
+        fn wall(&mut self) -> u64 {
+            self.0.get() + SIMULATION_START
+        }
+
+        fn steady(&mut self) -> u64 {
+            self.0.get()
+        }
+
+        fn fork(&self) -> Box<dyn Time> {
+            Box::new(Self(self.0.clone()))
+        }
+    }
+
+    #[test]
+    fn a_warped_clock_does_not_jump() {
+        let hand = Rc::new(Cell::new(100));
+        let mut clock = Clock::Real(Box::new(Hand(hand.clone())));
+        clock.set_speed(2.0);
+        assert_eq!(clock.steady(), 100);
+        hand.set(150);
+        assert_eq!((clock.steady(), clock.wall()), (200, SIMULATION_START + 200));
+        assert_eq!(clock.machine_time(100), 50);
+        let mut other = clock.fork();
+        clock.set_speed(0.5);
+        hand.set(250);
+        assert_eq!((clock.steady(), other.steady()), (250, 400));
+        assert_eq!(clock.speed(), Some(0.5));
     }
 }

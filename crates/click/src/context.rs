@@ -365,6 +365,18 @@ impl<'a> Context<'a> {
         &mut *self.router.console
     }
 
+    /// While the router is built to take the place of one that runs: whether there is an element of the same name and
+    /// class there. [`Element::take_state`] will be called then, so what the other holds (a socket, a file) need not
+    /// be opened, and can't be yet.
+    pub fn has_predecessor(&self) -> bool {
+        self.router.has_predecessor(self.id)
+    }
+
+    /// Whether another configuration is about to replace this one, so that nothing should begin any more.
+    pub fn is_replaced(&self) -> bool {
+        self.router.is_replaced()
+    }
+
     /// The element of this name, looked up from this one's compound outwards.
     pub fn find(&self, name: &str) -> Option<ElementId> {
         self.router.names.find(name, self.name())

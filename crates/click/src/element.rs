@@ -168,6 +168,16 @@ pub trait Element: Any {
         Err(HandlerError::missing(name))
     }
 
+    /// Answers a low-level remote procedure call, by Click's number for it; numbers in the data are in the machine's
+    /// order.
+    ///
+    /// # Errors
+    /// [`HandlerError`], by default for every command.
+    fn llrpc(&mut self, command: u32, data: &[u8], cx: &mut Context<'_>) -> Result<Vec<u8>, HandlerError> {
+        let _ = (command, data, cx);
+        Err(HandlerError::failed("Invalid argument"))
+    }
+
     /// Takes over what an element of the same name learned, when a new configuration replaces one that runs.
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let _ = (from, cx);

@@ -23,14 +23,14 @@ mod task;
 mod timer;
 
 pub use class::{Class, Metadata};
-pub use clock::{Clock, SECOND, SIMULATION_START, Time, Timestamp};
+pub use clock::{Clock, SECOND, SIMULATION_START, Time, Timestamp, Warped};
 pub use console::{Console, Recorder};
 pub use context::Context;
 pub use element::{Element, ElementId, Failed};
 pub use handler::{Handler, HandlerCall, HandlerError};
 pub use notifier::{Note, NoteKind, Search, Signal};
-pub use registry::Registry;
+pub use registry::{Documentation, Registry};
 pub use ringway_frame::packet::{Annotations, HEADROOM, PACKETS, Packet, PacketBurst, PacketType, Pool};
-pub use router::{BuildError, Interest, Options, Router, Turn};
+pub use router::{BuildError, Interest, Options, Rebuild, Router, Turn};
 pub use task::Task;
 pub use timer::Timer;

@@ -2,10 +2,18 @@
 use crate::{Class, elements};
 use alloc::collections::BTreeMap;
 
+/// What each class of a crate is told to be: its name, and its documentation in Markdown. A crate with elements
+/// collects it by a build script such as this one's.
+pub type Documentation = &'static [(&'static str, &'static str)];
+
+/// This crate's.
+const DOCUMENTATION: Documentation = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));
+
 /// Element classes by name.
 #[derive(Clone, Debug)]
 pub struct Registry {
     classes: BTreeMap<&'static str, &'static Class>,
+    documentation: BTreeMap<&'static str, &'static str>,
 }
 
 impl Default for Registry {
@@ -15,6 +23,7 @@ impl Default for Registry {
         for group in elements::GROUPS {
             registry.add(group);
         }
+        registry.document(DOCUMENTATION);
         registry
     }
 }
@@ -22,12 +31,23 @@ impl Default for Registry {
 impl Registry {
     /// No class at all.
     pub fn empty() -> Self {
-        Self { classes: BTreeMap::new() }
+        Self { classes: BTreeMap::new(), documentation: BTreeMap::new() }
     }
 
     /// Adds classes; one that has the name of an earlier one takes its place.
     pub fn add(&mut self, classes: &[&'static Class]) {
         self.classes.extend(classes.iter().map(|class| (class.name, *class)));
+    }
+
+    /// Adds documentation of classes.
+    pub fn document(&mut self, documentation: Documentation) {
+        self.documentation.extend(documentation.iter().copied());
+    }
+
+    /// What a class is told to be, in Markdown: a line with its arguments and what it does, ports, arguments,
+    /// handlers.
+    pub fn documentation(&self, class: &str) -> Option<&'static str> {
+        self.documentation.get(class).copied()
     }
 
     /// The class of this name.

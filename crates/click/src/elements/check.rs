@@ -21,11 +21,15 @@ pub(crate) struct Check {
 impl Check {
     /// Reads VERBOSE and DETAILS; `what` is the header's name.
     pub(crate) fn read(args: &mut Args, what: &'static str, reasons: &'static [&'static str]) -> Self {
-        let named = matches!(what, "TCP" | "ICMP");
-        let mut check = Self { what, named, reasons, by_reason: vec![0; reasons.len()], ..Self::default() };
+        let mut check = Self { what, reasons, by_reason: vec![0; reasons.len()], ..Self::default() };
         args.read("VERBOSE", &mut check.verbose);
         args.read("DETAILS", &mut check.details);
         check
+    }
+
+    /// The same; what it says about packets begins with the element's name.
+    pub(crate) fn named(self) -> Self {
+        Self { named: true, ..self }
     }
 
     /// Sends those of which `check` gives a reason, as an index, out of output 1.

@@ -48,6 +48,11 @@ impl Router {
     /// # Errors
     /// [`BuildError`] with everything that is wrong.
     pub fn build(graph: Graph, registry: &Registry, options: Options) -> Result<Self, BuildError> {
+        Self::unbuilt(graph, options).complete(registry)
+    }
+
+    /// A router without elements.
+    pub(super) fn unbuilt(graph: Graph, options: Options) -> Self {
         let names = Rc::new(Names::new(&graph));
         let mut router = Self {
             elements: Vec::new(),
@@ -78,8 +83,17 @@ impl Router {
             random: 1,
             turn_began: 0,
             turn_wall: None,
+            rebuild: None,
+            successor: None,
+            predecessors: Default::default(),
         };
         router.seed(options.seed);
+        router
+    }
+
+    /// Makes its elements.
+    pub(super) fn complete(self, registry: &Registry) -> Result<Self, BuildError> {
+        let mut router = self;
         let built = router.make_elements(registry) && router.check_graph() && router.configure();
         let built = built && router.initialize();
         router.building = false;

@@ -24,6 +24,10 @@ const GLOBAL: &[Handler] = &[
     Handler::read("active_ports"),
 ];
 
+/// Those that depend on the router: what replaces its configuration, how fast its time passes.
+const HOTCONFIG: Handler = Handler::write("hotconfig").raw();
+const TIMEWARP: &str = "timewarp";
+
 /// What every element has.
 const COMMON: &[Handler] = &[
     Handler::read("name").calm(),
@@ -62,10 +66,19 @@ impl Router {
 
     /// The handlers of an element; of the router with none.
     pub fn handlers(&self, element: Option<ElementId>) -> Vec<Handler> {
-        let Some(id) = element else { return GLOBAL.to_vec() };
+        let Some(id) = element else { return self.own_handlers() };
         let info = self.info(id);
         let tasks = if info.tasks.is_empty() { &[] } else { TASK };
         info.handlers.iter().chain(tasks).cloned().collect()
+    }
+
+    fn own_handlers(&self) -> Vec<Handler> {
+        let warp = match self.clock.speed() {
+            Some(_) => Handler::both(TIMEWARP),
+            None => Handler::read(TIMEWARP),
+        };
+        let hotconfig = self.rebuild.is_some().then_some(HOTCONFIG);
+        GLOBAL.iter().cloned().chain([warp]).chain(hotconfig).collect()
     }
 
     fn full_name(&self, call: &HandlerCall) -> String {
@@ -146,6 +159,15 @@ impl Router {
         }
     }
 
+    /// Makes a low-level remote procedure call to an element.
+    ///
+    /// # Errors
+    /// [`HandlerError`].
+    pub fn call_llrpc(&mut self, id: ElementId, command: u32, data: &[u8]) -> Result<Vec<u8>, HandlerError> {
+        let answer = self.enter(id, |element, cx| element.llrpc(command, data, cx));
+        answer.unwrap_or_else(|| Err(HandlerError::Busy(self.name(id).to_string())))
+    }
+
     /// Takes the first write that waits for an element.
     pub(crate) fn take_deferred(&mut self, id: ElementId) -> Option<HandlerCall> {
         let at = self.deferred.iter().position(|call| call.element == Some(id))?;
@@ -181,7 +203,8 @@ impl Router {
             "config" => self.configuration(),
             "flatconfig" => self.flat_configuration(),
             "requirements" => self.requirements(),
-            "handlers" => GLOBAL.iter().map(Handler::line).collect(),
+            "handlers" => self.own_handlers().iter().map(Handler::line).collect(),
+            TIMEWARP => self.clock.speed().map_or("simulation".into(), |speed| speed.to_string()),
             "list" => self.list(),
             "active_ports" => self.active_ports(),
             _ => return Err(HandlerError::missing(name)),
@@ -189,10 +212,21 @@ impl Router {
     }
 
     fn write_global(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
-        if name != "stop" {
-            return Err(HandlerError::missing(name));
+        match name {
+            "stop" => self.adjust_runcount(-config::integer(value.trim()).unwrap_or(1)),
+            "hotconfig" => return self.hotconfig(value),
+            TIMEWARP => return self.set_speed(value.trim()),
+            _ => return Err(HandlerError::missing(name)),
         }
-        self.adjust_runcount(-config::integer(value.trim()).unwrap_or(1));
+        Ok(())
+    }
+
+    fn set_speed(&mut self, value: &str) -> Result<(), HandlerError> {
+        match value.parse::<f64>() {
+            Ok(speed) if speed > 0.0 && speed.is_finite() => self.clock.set_speed(speed),
+            Ok(_) => return Err(HandlerError::failed("timefactor must be > 0")),
+            Err(_) => return Err(HandlerError::failed("expected double")),
+        }
         Ok(())
     }
 

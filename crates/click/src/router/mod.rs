@@ -6,12 +6,14 @@ mod report;
 mod run;
 mod search;
 mod select;
+mod swap;
 mod text;
 
 pub use build::{BuildError, Options};
 pub(crate) use report::Report;
 pub use run::Turn;
 pub use select::Interest;
+pub use swap::Rebuild;
 
 use crate::arg::Names;
 use crate::notifier::NoteState;
@@ -21,7 +23,7 @@ use crate::{
     Class, Clock, Console, Context, Element, ElementId, Handler, HandlerCall, Packet, PacketBurst, Pool, Task,
 };
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -111,6 +113,11 @@ pub struct Router {
     pub(crate) turn_began: u64,
     /// The same since 1970, once somebody asked.
     turn_wall: Option<u64>,
+    rebuild: Option<Box<dyn Rebuild>>,
+    /// What will take its place.
+    successor: Option<Box<Router>>,
+    /// Names and classes of the elements whose place its own will take.
+    predecessors: BTreeMap<String, &'static str>,
 }
 
 impl Router {

@@ -57,14 +57,19 @@ impl Router {
         }
     }
 
-    /// A pull that goes round in circles or through too many elements could not end well.
+    /// A pull that goes round in circles or through too many elements could not end well. Relays are passed by, as
+    /// pulls pass them by.
     fn pulled_too_far(&self) -> Option<(ElementId, String)> {
         let mut depth: Vec<usize> = vec![0; self.infos.len()];
         for _ in 0..=DEEPEST_PULL {
             let mut deeper = false;
             for (element, info) in self.infos.iter().enumerate() {
-                let above = info.inputs.iter().filter(|_| info.outputs.iter().any(|port| port.pull));
-                let above = above.filter_map(|port| port.peer).map(|(id, _)| depth[id.index()] + 1).max();
+                if !info.outputs.iter().any(|port| port.pull) {
+                    continue;
+                }
+                let inputs = 0..info.inputs.len();
+                let above = inputs.filter_map(|port| self.puller_of(ElementId(element as u32), port));
+                let above = above.map(|(id, _)| depth[id.index()] + 1).max();
                 if let Some(above) = above.filter(|above| *above > depth[element]) {
                     depth[element] = above;
                     deeper = true;

@@ -94,7 +94,7 @@ impl Router {
     }
 
     /// Whom a pull at an input asks, relays passed by.
-    fn puller_of(&self, id: ElementId, port: usize) -> Option<(ElementId, usize)> {
+    pub(super) fn puller_of(&self, id: ElementId, port: usize) -> Option<(ElementId, usize)> {
         let peer = |id: ElementId, port: usize| {
             self.info(id).inputs.get(port).filter(|port| port.pull).and_then(|port| port.peer)
         };
@@ -147,7 +147,7 @@ impl Router {
 
     fn run_tasks(&mut self) {
         for _ in 0..=TASKS {
-            if self.runcount <= 0 {
+            if self.runcount <= 0 || self.is_replaced() {
                 return;
             }
             let Some(task) = self.tasks.next() else { return };
@@ -163,7 +163,7 @@ impl Router {
     fn run_timers(&mut self) {
         let now = self.clock.steady();
         for _ in 0..TIMERS {
-            if self.runcount <= 0 {
+            if self.runcount <= 0 || self.is_replaced() {
                 return;
             }
             let Some(timer) = self.timers.take(now) else { return };
@@ -227,7 +227,7 @@ impl Router {
                 crate::HandlerCall { element: Some(id), handler: "step".into(), value: "router".into() };
             let result = self.call_write(&call);
             self.settle();
-            if result.is_err() || self.runcount > 0 {
+            if result.is_err() || self.runcount > 0 || self.is_replaced() {
                 break;
             }
         }

@@ -1,4 +1,4 @@
-use crate::{Clock, Options, Recorder, Registry, Router, Turn};
+use crate::{Clock, Options, Rebuild, Recorder, Registry, Router, Turn};
 use ringway_click_lang::{Anything, Source};
 
 fn build(text: &str, burst: usize) -> (Result<Router, String>, Recorder) {
@@ -144,4 +144,50 @@ fn handlers() {
     assert_eq!(router.read("q.capacity").unwrap(), "7");
     let flat = "i :: Idle;\nq :: Queue(7);\nDiscard@3 :: Discard;\n\ni -> q\n    -> Discard@3;\n";
     assert_eq!(router.read("flatconfig").unwrap(), flat);
+}
+
+#[test]
+fn a_pull_may_lead_through_a_bypass_twice() {
+    let text =
+        "InfiniteSource(LIMIT 2, STOP true) -> PullNull -> b :: Bypass(ACTIVE true) -> Print(a) -> Discard;
+        b[1] -> Print(b) -> [1]b;";
+    let (mut router, console) = router(text, 1);
+    run(&mut router);
+    let order: String = console.chatter().lines().filter_map(|line| line.chars().next()).collect();
+    assert_eq!(order, "baba");
+}
+
+struct Again;
+
+impl Rebuild for Again {
+    fn rebuild(&mut self, text: &str, running: &mut Router) -> Result<Router, String> {
+        let graph = Source::new(text, "config").read(&mut Anything).graph;
+        let options = Options {
+            burst: 1,
+            clock: Clock::simulated(),
+            console: Box::new(Recorder::default()),
+            seed: 1,
+            source: text.to_string(),
+        };
+        running.build_successor(graph, &Registry::default(), options).map_err(|error| error.to_string())
+    }
+}
+
+#[test]
+fn another_configuration_takes_its_place_and_what_it_knows() {
+    let text = "InfiniteSource(LIMIT 5, STOP true) -> c :: Counter -> q :: Queue -> Discard(ACTIVE false);";
+    let (mut router, _) = router(text, 1);
+    assert!(router.write("hotconfig Idle -> Discard").is_err());
+    router.allow_reconfigure(Box::new(Again));
+    run(&mut router);
+    assert!(router.write("hotconfig Print").unwrap_err().to_string().contains("input 0 unused"));
+    assert!(router.successor().is_none());
+    let time = router.clock().wall();
+    router.write("hotconfig Idle -> c :: Counter -> Discard; Idle -> q :: Queue -> d :: Discard").unwrap();
+    let mut next = router.successor().unwrap();
+    assert!(next.clock().wall() > time && router.successor().is_none());
+    run(&mut next);
+    assert_eq!(next.read("c.count").unwrap(), "5");
+    assert_eq!(next.read("d.count").unwrap(), "5");
+    assert!(next.read("handlers").unwrap().contains("hotconfig\tw"));
 }

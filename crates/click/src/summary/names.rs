@@ -19,34 +19,38 @@ pub(crate) const ICMP_TYPES: &[(&str, u8)] = &[
     ("maskreq-reply", 18),
 ];
 
-/// ICMP codes, by type.
-const CODES: &[(u8, &str, u8)] = &[
-    (3, "net", 0),
-    (3, "host", 1),
-    (3, "protocol", 2),
-    (3, "port", 3),
-    (3, "needfrag", 4),
-    (3, "srcroutefail", 5),
-    (3, "netunknown", 6),
-    (3, "hostunknown", 7),
-    (3, "hostisolated", 8),
-    (3, "netprohibited", 9),
-    (3, "hostprohibited", 10),
-    (3, "nettos", 11),
-    (3, "hosttos", 12),
-    (3, "filterprohibited", 13),
-    (3, "hostprecedence", 14),
-    (3, "cutoff", 15),
-    (5, "net", 0),
-    (5, "host", 1),
-    (5, "nettos", 2),
-    (5, "hosttos", 3),
-    (11, "transit", 0),
-    (11, "reassembly", 1),
-    (12, "erroratptr", 0),
-    (12, "missingopt", 1),
-    (12, "length", 2),
+/// Codes of each ICMP type that has names for them.
+const ICMP_CODES: &[(u8, &[(&str, u8)])] = &[
+    (
+        3,
+        &[
+            ("net", 0),
+            ("host", 1),
+            ("protocol", 2),
+            ("port", 3),
+            ("needfrag", 4),
+            ("srcroutefail", 5),
+            ("netunknown", 6),
+            ("hostunknown", 7),
+            ("isolated", 8),
+            ("netprohibited", 9),
+            ("hostprohibited", 10),
+            ("tosnet", 11),
+            ("toshost", 12),
+            ("filterprohibited", 13),
+            ("hostprecedence", 14),
+            ("precedencecutoff", 15),
+        ],
+    ),
+    (5, &[("net", 0), ("host", 1), ("tosnet", 2), ("toshost", 3)]),
+    (11, &[("transit", 0), ("reassembly", 1)]),
+    (12, &[("erroratptr", 0), ("missingopt", 1), ("length", 2)]),
 ];
+
+/// The codes of an ICMP type, by name.
+pub(crate) fn icmp_codes(icmp_type: u8) -> &'static [(&'static str, u8)] {
+    ICMP_CODES.iter().find(|(own, _)| *own == icmp_type).map_or(&[], |(_, codes)| codes)
+}
 
 /// IP protocols.
 const PROTOCOLS: &[(&str, u8)] = &[
@@ -84,13 +88,13 @@ pub(super) fn icmp_type_name(number: u8) -> Option<&'static str> {
 
 /// The code of an ICMP type that a name or number means.
 pub(super) fn icmp_code(icmp_type: Option<u8>, text: &str) -> Option<u8> {
-    let named = CODES.iter().find(|(own, name, _)| Some(*own) == icmp_type && *name == text);
-    named.map(|(.., number)| *number).or_else(|| number(text))
+    let named = icmp_type.into_iter().flat_map(icmp_codes).find(|(name, _)| *name == text);
+    named.map(|(_, number)| *number).or_else(|| number(text))
 }
 
 /// The name of a code of an ICMP type.
 pub(super) fn icmp_code_name(icmp_type: u8, code: u8) -> Option<&'static str> {
-    CODES.iter().find(|(own, _, number)| (*own, *number) == (icmp_type, code)).map(|(_, name, _)| *name)
+    icmp_codes(icmp_type).iter().find(|(_, own)| *own == code).map(|(name, _)| *name)
 }
 
 /// The IP protocol that a name, a letter or a number means.

@@ -1,25 +1,31 @@
 //! The driver: reads a configuration, runs it, reads handlers in the end.
+mod builder;
 mod hosted;
 mod options;
+pub mod reference;
 mod signals;
+mod stopwatch;
 mod surroundings;
 mod terminal;
 
+use builder::Builder;
 use hosted::Hosted;
 pub use options::{Options, Usage};
 pub use surroundings::{Host, Machine};
 pub use terminal::Terminal;
 
 use ringway_click::{Clock, Console, Registry, Router, Turn};
-use ringway_click_lang::{Source, archive};
+use ringway_click_lang::archive;
 use signals::Signals;
 use std::io::{Read, Write};
 use std::time::Duration;
+use stopwatch::Stopwatch;
 
 /// Every element class there is.
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
     registry.add(crate::elements::CLASSES);
+    registry.document(crate::elements::DOCUMENTATION);
     registry
 }
 
@@ -28,7 +34,12 @@ pub fn run(arguments: &[String], console: impl Console + Clone + 'static) -> u8 
     let mut console = console;
     match Options::parse(arguments) {
         Ok(options) => {
-            Driver { options, console: &mut console.clone(), own: Box::new(Hosted(console)) }.run()
+            if let Some(classes) = &options.elements {
+                return reference::print(classes, &mut console);
+            }
+            let own = console.clone();
+            let own = Box::new(move || Box::new(Hosted(own.clone())) as Box<dyn Console>);
+            Driver { options, console: &mut console, own }.run()
         }
         Err(Usage::Help) => {
             console.output(options::HELP.as_bytes());
@@ -50,7 +61,7 @@ struct Driver<'a> {
     options: Options,
     console: &'a mut dyn Console,
     /// The router's.
-    own: Box<dyn Console>,
+    own: Box<dyn Fn() -> Box<dyn Console>>,
 }
 
 impl Driver<'_> {
@@ -62,15 +73,19 @@ impl Driver<'_> {
                 return 1;
             }
         };
-        let Some(mut router) = self.build(&text, &file) else { return 1 };
+        let Some(mut router) = self.build(text, &file) else { return 1 };
         let mut status = 0;
         if let Some(path) = self.options.output.take() {
             status |= u8::from(!self.write_out(&path, &router.flat_configuration()));
         }
+        let stopwatch = Stopwatch::default();
         if !self.options.quit && !router.is_empty() {
             drive(&mut router);
         } else if !self.options.quit && self.options.warnings {
             self.console.chatter(&format!("warning: {file}: configuration has no elements, exiting"));
+        }
+        if self.options.time {
+            self.console.output(stopwatch.line().as_bytes());
         }
         status |= u8::from(!self.read_handlers(&mut router));
         match self.options.exit_handler.take() {
@@ -99,40 +114,30 @@ impl Driver<'_> {
         Ok((String::from_utf8_lossy(&bytes).into_owned(), name))
     }
 
-    fn build(&mut self, text: &str, file: &str) -> Option<Router> {
-        let registry = registry();
-        let mut host = Host::new(&registry);
-        if let Some(path) = &self.options.path {
-            host = host.first(path);
-        }
-        let mut text = text.to_string();
-        for (number, socket) in self.options.sockets.iter().enumerate() {
-            text.push_str(&format!("\nControlSocket@@{} :: ControlSocket({socket});", number + 1));
-        }
-        let text = text.as_str();
-        let source = Source { variables: &self.options.variables, ..Source::new(text, file) };
-        let parsed = source.read(&mut host);
-        self.say(&parsed.diagnostics.to_string());
-        if parsed.diagnostics.errors() > 0 {
-            return None;
-        }
-        let clock = match self.options.simulated {
+    fn build(&mut self, text: String, file: &str) -> Option<Router> {
+        let options = &self.options;
+        let builder = Builder {
+            registry: registry(),
+            variables: options.variables.clone(),
+            path: options.path.clone(),
+            sockets: options.sockets.clone(),
+            burst: options.burst,
+            console: std::mem::replace(&mut self.own, Box::new(|| Box::new(Terminal))),
+        };
+        let clock = match options.simulated {
             Some(start) => Clock::Simulated(start),
             None => Clock::Real(Box::new(Machine::default())),
         };
-        let console = std::mem::replace(&mut self.own, Box::new(Terminal));
-        let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
-        let options = ringway_click::Options {
-            burst: self.options.burst,
-            clock,
-            console,
-            seed,
-            source: text.to_string(),
-        };
-        match Router::build(parsed.graph, &registry, options) {
-            Ok(router) => {
+        let (graph, said) = builder.parse(&text, file);
+        self.say(&said);
+        let options = builder.options(clock, text);
+        match Router::build(graph?, &builder.registry, options) {
+            Ok(mut router) => {
                 if self.options.warnings {
                     self.say(&router.diagnostics().to_string());
+                }
+                if self.options.reconfigure {
+                    router.allow_reconfigure(Box::new(builder));
                 }
                 Some(router)
             }
@@ -261,17 +266,22 @@ fn configuration(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     config.map(|member| member.data).ok_or_else(|| "archive has no 'config' section".into())
 }
 
-/// Runs a router until it has stopped.
+/// Runs a router until it has stopped; one that replaces it takes its place.
 pub fn drive(router: &mut Router) {
     let mut signals = Signals::default();
     loop {
         signals.look(router);
-        let sleep = match router.turn() {
+        let turn = router.turn();
+        if let Some(successor) = router.successor() {
+            *router = successor;
+            continue;
+        }
+        let sleep = match turn {
             Turn::Stopped => return,
             Turn::Busy => continue,
             Turn::IdleUntil(when) => {
                 let now = router.clock().steady();
-                Some(Duration::from_nanos(when.saturating_sub(now)))
+                Some(Duration::from_nanos(router.clock().machine_time(when.saturating_sub(now))))
             }
             Turn::Idle => None,
         };

@@ -16,9 +16,12 @@ Options:
   -p, --port PORT             Let programs read and write handlers by TCP; see ControlSocket.
   -u, --unix-socket FILE      The same by a UNIX socket.
   -C, --clickpath PATH        Look for what is required there too.
+  -R, --allow-reconfigure     Let the handler 'hotconfig' replace the configuration while it runs.
   -q, --quit                  Do not run the driver.
+  -t, --time                  Print how long the driver took.
   -w, --no-warnings           Print no warnings.
       --simtime[=SECONDS]     Simulate time.
+      --elements [NAME]...    Print what elements there are, or what those of these names do.
       --burst N               Handle up to N packets at once, 1 to 64; 1 keeps Click's order exactly.
       --help                  Print this.
   -v, --version               Print the version.
@@ -51,6 +54,12 @@ pub struct Options {
     pub simulated: Option<u64>,
     /// How many packets are handled at once.
     pub burst: usize,
+    /// The `hotconfig` handler replaces the configuration.
+    pub reconfigure: bool,
+    /// It is printed how long the driver took.
+    pub time: bool,
+    /// Nothing is run: documentation of these element classes is printed, or a list of all.
+    pub elements: Option<Vec<String>>,
 }
 
 /// Why a command line does not run anything.
@@ -83,7 +92,8 @@ const VALUES: &[(char, &str)] = &[
 /// Options whose value may be left out.
 const OPTIONAL: &[(char, &str)] = &[('\0', "simtime"), ('a', "affinity"), ('\0', "cpu")];
 /// Long options that stand by themselves.
-const BARE: &[&str] = &["help", "warnings", "no-affinity", "no-cpu"];
+const BARE: &[&str] =
+    &["help", "warnings", "no-affinity", "no-cpu", "no-allow-reconfigure", "simulation-time", "elements"];
 
 impl Default for Options {
     fn default() -> Self {
@@ -100,6 +110,9 @@ impl Default for Options {
             warnings: true,
             simulated: None,
             burst: 1,
+            reconfigure: false,
+            time: false,
+            elements: None,
         }
     }
 }
@@ -152,6 +165,10 @@ impl Options {
 
     /// `NAME=VALUE`, or the configuration's file.
     fn word(&mut self, word: &str) -> Result<(), Usage> {
+        if let Some(elements) = &mut self.elements {
+            elements.push(word.to_string());
+            return Ok(());
+        }
         let is_name = |name: &str| {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
@@ -188,16 +205,23 @@ impl Options {
             "exit-handler" => self.exit_handler = Some(needed()?),
             "output" if self.output.is_some() => return wrong("output file specified twice".into()),
             "output" => self.output = Some(needed()?),
-            "port" => match needed()?.parse::<u16>() {
-                Ok(port) if port > 0 => self.sockets.push(format!("TCP, {port}")),
-                _ => return wrong("'--port' takes a port number".into()),
-            },
+            "port" => {
+                let text = needed()?;
+                match text.strip_suffix('+').unwrap_or(&text).parse::<u16>() {
+                    Ok(port) if port > 0 => self.sockets.push(format!("TCP, {text}")),
+                    _ => return wrong("'--port' takes a port number".into()),
+                }
+            }
             "unix-socket" => {
                 let file = ringway_click_lang::config::quote(needed()?.as_bytes());
                 self.sockets.push(format!("UNIX, {file}"));
             }
             "clickpath" => self.path = Some(needed()?),
-            "simtime" => self.simulated = Some(simulation(value.as_deref())?),
+            "allow-reconfigure" => self.reconfigure = true,
+            "no-allow-reconfigure" => self.reconfigure = false,
+            "time" => self.time = true,
+            "elements" => self.elements = Some(value.into_iter().collect()),
+            "simtime" | "simulation-time" => self.simulated = Some(simulation(value.as_deref())?),
             "burst" => match needed()?.parse() {
                 Ok(burst @ 1..=64) => self.burst = burst,
                 _ => return wrong("'--burst' takes a number from 1 to 64".into()),
@@ -287,6 +311,9 @@ mod tests {
 
     #[test]
     fn wrong_ones_are_refused() {
+        let options = parse("-Rt --elements Strip Print").unwrap();
+        assert!(options.reconfigure && options.time);
+        assert_eq!(options.elements, Some(vec!["Strip".to_string(), "Print".to_string()]));
         for line in ["-e a -e b", "--foo", "-h", "A=1 A=2", "--burst 0", "-Z"] {
             assert!(matches!(parse(line), Err(Usage::Wrong(_))), "{line}");
         }
@@ -295,8 +322,8 @@ mod tests {
 
     #[test]
     fn sockets_become_arguments() {
-        let options = parse("-p 7777 -u a,b -C lib").unwrap();
-        assert_eq!(options.sockets, ["TCP, 7777", "UNIX, \"a,b\""]);
+        let options = parse("-p 7777+ -u a,b -C lib").unwrap();
+        assert_eq!(options.sockets, ["TCP, 7777+", "UNIX, \"a,b\""]);
         assert_eq!(options.path.as_deref(), Some("lib"));
         assert!(parse("-p many").is_err());
     }

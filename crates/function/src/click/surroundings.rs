@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The machine's clocks.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Machine {
     start: Instant,
 }
@@ -24,6 +24,10 @@ impl Time for Machine {
 
     fn steady(&mut self) -> u64 {
         self.start.elapsed().as_nanos() as u64
+    }
+
+    fn fork(&self) -> Box<dyn Time> {
+        Box::new(self.clone())
     }
 }
 

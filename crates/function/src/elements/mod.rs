@@ -1,19 +1,26 @@
 //! Elements that need an operating system, a file each.
-use ringway_click::Class;
+use ringway_click::{Class, Documentation};
 
 pub mod aggregate_counter;
+pub mod block_thread;
 pub mod control_socket;
 pub mod from_dump;
 pub mod from_ip_summary_dump;
+pub mod mcast_socket;
 pub mod to_dump;
 pub mod to_ip_summary_dump;
 
 /// This crate's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &aggregate_counter::CLASS,
+    &block_thread::CLASS,
     &control_socket::CLASS,
     &from_dump::CLASS,
     &from_ip_summary_dump::CLASS,
+    &mcast_socket::CLASS,
     &to_dump::CLASS,
     &to_ip_summary_dump::CLASS,
 ];
+
+/// Their documentation.
+pub const DOCUMENTATION: Documentation = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));

@@ -32,7 +32,7 @@ pub struct CheckIcmpHeader {
 
 impl Element for CheckIcmpHeader {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        self.check = Check::read(args, "ICMP", REASONS);
+        self.check = Check::read(args, "ICMP", REASONS).named();
         args.complete()
     }
 

@@ -32,7 +32,7 @@ pub struct CheckTcpHeader {
 
 impl Element for CheckTcpHeader {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        self.check = Check::read(args, "TCP", REASONS);
+        self.check = Check::read(args, "TCP", REASONS).named();
         args.complete()
     }
 

@@ -1,6 +1,6 @@
 //! Names of protocols, ports, ICMP types and codes (the IANA's registries, in the spelling of Click's manual).
 use crate::arg::{Arg, ArgError, NameKind, Scope};
-use crate::summary::names::ICMP_TYPES;
+use crate::summary::names::{ICMP_TYPES, icmp_codes};
 
 /// TCP or UDP.
 pub(crate) const TCP_OR_UDP: u32 = 256;
@@ -61,44 +61,12 @@ const PORTS: &[(&str, u16)] = &[
     ("pptp", 1723),
 ];
 
-const UNREACHABLE: &[(&str, u8)] = &[
-    ("net", 0),
-    ("host", 1),
-    ("protocol", 2),
-    ("port", 3),
-    ("needfrag", 4),
-    ("srcroutefail", 5),
-    ("netunknown", 6),
-    ("hostunknown", 7),
-    ("isolated", 8),
-    ("netprohibited", 9),
-    ("hostprohibited", 10),
-    ("tosnet", 11),
-    ("toshost", 12),
-    ("filterprohibited", 13),
-    ("hostprecedence", 14),
-    ("precedencecutoff", 15),
-];
-const REDIRECT: &[(&str, u8)] = &[("net", 0), ("host", 1), ("tosnet", 2), ("toshost", 3)];
-const TIME_EXCEEDED: &[(&str, u8)] = &[("transit", 0), ("reassembly", 1)];
-const PARAMETER_PROBLEM: &[(&str, u8)] = &[("erroratptr", 0), ("missingopt", 1), ("length", 2)];
-
 fn find<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
     table.iter().find(|(own, _)| *own == name).map(|(_, value)| *value)
 }
 
 fn reverse<T: PartialEq>(table: &[(&'static str, T)], value: T) -> Option<&'static str> {
     table.iter().find(|(_, own)| *own == value).map(|(name, _)| *name)
-}
-
-fn codes(kind: u8) -> &'static [(&'static str, u8)] {
-    match kind {
-        3 => UNREACHABLE,
-        5 => REDIRECT,
-        11 => TIME_EXCEEDED,
-        12 => PARAMETER_PROBLEM,
-        _ => &[],
-    }
 }
 
 /// The protocol of this name, or one of the groups above.
@@ -141,12 +109,12 @@ pub(crate) fn icmp_type_name(kind: u8) -> Option<&'static str> {
 
 /// The code of this name of an ICMP type.
 pub(crate) fn icmp_code(kind: u8, name: &str) -> Option<u8> {
-    find(codes(kind), name)
+    find(icmp_codes(kind), name)
 }
 
 /// The name of a code of an ICMP type.
 pub(crate) fn icmp_code_name(kind: u8, code: u8) -> Option<&'static str> {
-    reverse(codes(kind), code)
+    reverse(icmp_codes(kind), code)
 }
 
 /// Reads a protocol: its number or its name.

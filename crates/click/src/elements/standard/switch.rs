@@ -5,7 +5,7 @@
 //! Arguments:
 //! - `OUTPUT`: the output; 0 by default, negative to drop packets.
 //!
-//! Handlers: `switch` (read, write), `config` (read): the output.
+//! Handlers: `switch` (read, write), `config` (read): the output. LLRPCs: 5 reads it, 6 writes it.
 use crate::arg::Args;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use alloc::boxed::Box;
@@ -14,6 +14,10 @@ use alloc::vec::Vec;
 
 /// Facts.
 pub static CLASS: Class = Class::new("Switch", || Box::<Switch>::default()).ports("1/-").processing("h");
+
+/// LLRPCs: an `int` comes out, safe; an `int` goes in. Click's numbers.
+const GET_SWITCH: u32 = 0x4004_c005;
+const SET_SWITCH: u32 = 0x8004_4006;
 
 /// Sends packets to one output.
 #[derive(Debug, Default)]
@@ -53,5 +57,20 @@ impl Element for Switch {
         let there = usize::try_from(output).is_ok_and(|output| output < cx.noutputs());
         self.output = if there { output } else { -1 };
         Ok(())
+    }
+
+    fn llrpc(&mut self, command: u32, data: &[u8], cx: &mut Context<'_>) -> Result<Vec<u8>, HandlerError> {
+        match (command, data.first_chunk()) {
+            (GET_SWITCH, _) => Ok(self.output.to_ne_bytes().into()),
+            (SET_SWITCH, Some(output)) => {
+                let output = i32::from_ne_bytes(*output);
+                if usize::try_from(output).is_ok_and(|output| output >= cx.noutputs()) {
+                    return Err(HandlerError::failed("Invalid argument"));
+                }
+                self.output = output;
+                Ok(Vec::new())
+            }
+            _ => Err(HandlerError::failed("Invalid argument")),
+        }
     }
 }

@@ -10,7 +10,8 @@
 //! - `LOCALHOST`: whether only programs of this machine may connect; true by default.
 //!
 //! The protocol is Click's, version 1.3: `READ`, `READDATA`, `READUNTIL`, `WRITE`, `WRITEDATA`, `WRITEUNTIL`,
-//! `CHECKREAD`, `CHECKWRITE`, `HELP`, `QUIT`.
+//! `CHECKREAD`, `CHECKWRITE`, `LLRPC`, `HELP`, `QUIT`. When another configuration with the same ControlSocket replaces
+//! this one, its connections go on there.
 //!
 //! Handlers: `port` (read).
 mod session;
@@ -18,7 +19,8 @@ mod session;
 pub use session::{Failure, Handlers, Session};
 
 use ringway_click::arg::{Args, Raw, Word};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Timer};
+use std::any::Any;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -35,6 +37,15 @@ const TRIES: u16 = 1000;
 enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, String),
+}
+
+impl Listener {
+    fn descriptor(&self) -> i32 {
+        match self {
+            Self::Tcp(listener) => listener.as_raw_fd(),
+            Self::Unix(listener, _) => listener.as_raw_fd(),
+        }
+    }
 }
 
 trait Stream: Read + Write {
@@ -69,6 +80,8 @@ pub struct ControlSocket {
     localhost: bool,
     listener: Option<Listener>,
     connections: Vec<Connection>,
+    /// For commands that waited for this configuration.
+    timer: Option<Timer>,
 }
 
 /// The router's handlers, as a session calls them.
@@ -122,9 +135,35 @@ impl Handlers for Router<'_, '_> {
     fn check(&mut self, name: &str, write: bool) -> Result<(), Failure> {
         self.find(name, write).map(drop)
     }
+
+    fn llrpc(&mut self, name: &str, element: &str, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
+        if self.read_only {
+            // Nothing says of a call that it only reads.
+            return Err(Failure::new(530, format!("Permission denied for '{name}'")));
+        }
+        let router = self.cx.router();
+        let id =
+            router.find(element).ok_or_else(|| Failure::new(510, format!("No element named '{element}'")))?;
+        let answer = router.call_llrpc(id, command, data);
+        answer.map_err(|error| Failure::new(540, format!("LLRPC '{name}' error: {error}")))
+    }
+
+    fn is_replaced(&self) -> bool {
+        self.cx.is_replaced()
+    }
 }
 
 impl ControlSocket {
+    fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        match self.listen() {
+            Ok(descriptor) => {
+                cx.select(descriptor, true, false);
+                Ok(())
+            }
+            Err(error) => Err(cx.error(format!("{}: {error}", self.place))),
+        }
+    }
+
     fn listen(&mut self) -> std::io::Result<i32> {
         if self.unix {
             let listener = UnixListener::bind(&self.place)?;
@@ -245,12 +284,35 @@ impl Element for ControlSocket {
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        match self.listen() {
-            Ok(descriptor) => {
-                cx.select(descriptor, true, false);
-                Ok(())
-            }
-            Err(error) => Err(cx.error(format!("{}: {error}", self.place))),
+        self.timer = Some(cx.new_timer());
+        if cx.has_predecessor() {
+            return Ok(());
+        }
+        self.open(cx)
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        for at in (0..self.connections.len()).rev() {
+            self.serve(at, false, cx);
+        }
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        let same =
+            from.downcast_mut::<Self>().filter(|old| (old.unix, &old.place) == (self.unix, &self.place));
+        let Some(from) = same else {
+            // What is wrong has been said.
+            let _ = self.open(cx);
+            return;
+        };
+        self.listener = from.listener.take();
+        self.connections = std::mem::take(&mut from.connections);
+        if let Some(listener) = &self.listener {
+            cx.select(listener.descriptor(), true, false);
+        }
+        if let Some(timer) = self.timer {
+            cx.set_timer_after(timer, 0);
         }
     }
 

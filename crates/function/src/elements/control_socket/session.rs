@@ -4,6 +4,12 @@
 const LONGEST_LINE: usize = 1 << 16;
 /// The largest value that may be written.
 const LARGEST_VALUE: usize = 1 << 24;
+/// The most data of an LLRPC: what its number can say.
+const LARGEST_CALL: usize = 0xfff;
+/// Bits of an LLRPC's number: data come out, go in, and hold no pointers.
+const CALL_OUT: u32 = 0x4000_0000;
+const CALL_IN: u32 = 0x8000_0000;
+const CALL_FLAT: u32 = 0x4000;
 /// Answers that wait for a peer, in bytes; more commands wait meanwhile. Attack: a peer that asks and never reads.
 const MOST_OUTPUT: usize = 1 << 20;
 
@@ -15,6 +21,12 @@ pub trait Handlers {
     fn write(&mut self, name: &str, value: &str) -> Result<(), Failure>;
     /// Whether it can be read, or written.
     fn check(&mut self, name: &str, write: bool) -> Result<(), Failure>;
+    /// Calls an element's LLRPC, which is called `name` in what is wrong.
+    fn llrpc(&mut self, name: &str, element: &str, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure>;
+    /// Whether the configuration is being replaced, so that commands must wait for the next.
+    fn is_replaced(&self) -> bool {
+        false
+    }
 }
 
 /// Code and text.
@@ -33,9 +45,17 @@ impl Failure {
     }
 }
 
+/// What is to be done with data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Write,
+    Call,
+}
+
 #[derive(Clone, Debug)]
 struct Pending {
-    write: bool,
+    purpose: Purpose,
     name: String,
     data: Data,
 }
@@ -91,7 +111,7 @@ impl Session {
 
     /// Does what can be done. With `end`, the peer sends nothing more: an unended line is one.
     pub fn run(&mut self, end: bool, handlers: &mut impl Handlers) {
-        while !self.closed && self.output.len() < MOST_OUTPUT {
+        while !self.closed && self.output.len() < MOST_OUTPUT && !handlers.is_replaced() {
             let went_on = match self.pending.take() {
                 Some(pending) => self.collect(pending, handlers),
                 None => self.next_line(end).is_some_and(|line| {
@@ -103,7 +123,7 @@ impl Session {
                 break;
             }
         }
-        if end && self.output.len() < MOST_OUTPUT {
+        if end && self.output.len() < MOST_OUTPUT && !handlers.is_replaced() {
             self.closed = true;
         }
     }
@@ -148,14 +168,15 @@ impl Session {
             "WRITE" | "SET" if !name.is_empty() => self.write(name, value, handlers),
             "READDATA" | "WRITEDATA" => match value.trim().parse::<usize>() {
                 Ok(length) if length <= LARGEST_VALUE && !name.is_empty() => {
-                    let write = word == "WRITEDATA";
-                    self.pending = Some(Pending { write, name: name.into(), data: Data::Length(length) });
+                    let purpose = if word == "WRITEDATA" { Purpose::Write } else { Purpose::Read };
+                    self.pending = Some(Pending { purpose, name: name.into(), data: Data::Length(length) });
                 }
                 _ => self.answer(500, &format!("Syntax error in '{word}'")),
             },
             "READUNTIL" | "WRITEUNTIL" if !name.is_empty() => {
-                let (write, until) = (word == "WRITEUNTIL", value.trim().to_string());
-                self.pending = Some(Pending { write, name: name.into(), data: Data::Until(until) });
+                let purpose = if word == "WRITEUNTIL" { Purpose::Write } else { Purpose::Read };
+                let data = Data::Until(value.trim().to_string());
+                self.pending = Some(Pending { purpose, name: name.into(), data });
             }
             "CHECKREAD" | "CHECKWRITE" if !name.is_empty() => {
                 let write = word == "CHECKWRITE";
@@ -165,13 +186,23 @@ impl Session {
                     Err(failure) => self.fail(&failure),
                 }
             }
-            "LLRPC" => self.answer(501, "LLRPCs are not known here"),
+            "LLRPC" if name.contains('#') => match value.trim() {
+                "" => self.llrpc(name, &[], handlers),
+                length => match length.parse::<usize>() {
+                    Ok(length) if length <= LARGEST_CALL => {
+                        let (name, data) = (name.into(), Data::Length(length));
+                        self.pending = Some(Pending { purpose: Purpose::Call, name, data });
+                    }
+                    _ => self.answer(500, "Syntax error in 'LLRPC'"),
+                },
+            },
             "QUIT" | "CLOSE" | "BYE" => {
                 self.answer(200, "Goodbye!");
                 self.closed = true;
             }
             "HELP" => self.help(),
-            "READ" | "GET" | "WRITE" | "SET" | "READUNTIL" | "WRITEUNTIL" | "CHECKREAD" | "CHECKWRITE" => {
+            "READ" | "GET" | "WRITE" | "SET" | "READUNTIL" | "WRITEUNTIL" | "CHECKREAD" | "CHECKWRITE"
+            | "LLRPC" => {
                 self.answer(500, &format!("Wrong number of arguments to '{word}'"));
             }
             _ => self.answer(501, &format!("Unimplemented command '{word}'")),
@@ -190,6 +221,7 @@ impl Session {
              WRITEUNTIL handler term call write handler with data until term\n\
              CHECKREAD handler       check if read handler exists\n\
              CHECKWRITE handler      check if write handler exists\n\
+             LLRPC elt#number [len]  call LLRPC, perhaps with len data bytes\n\
              QUIT                    close connection",
         );
     }
@@ -225,11 +257,11 @@ impl Session {
                 data
             }
         };
-        let data = String::from_utf8_lossy(&data);
-        if pending.write {
-            self.write(&pending.name, &data, handlers);
-        } else {
-            self.read(&pending.name, &data, handlers);
+        let text = String::from_utf8_lossy(&data);
+        match pending.purpose {
+            Purpose::Write => self.write(&pending.name, &text, handlers),
+            Purpose::Read => self.read(&pending.name, &text, handlers),
+            Purpose::Call => self.llrpc(&pending.name, &data, handlers),
         }
         true
     }
@@ -240,6 +272,34 @@ impl Session {
                 self.answer(200, &format!("Read handler '{name}' OK"));
                 self.output.extend_from_slice(format!("DATA {}\r\n", value.len()).as_bytes());
                 self.output.extend_from_slice(value.as_bytes());
+            }
+            Err(failure) => self.fail(&failure),
+        }
+    }
+
+    /// A call's number says, besides which it is, how many bytes go in or come out, and whether other programs can
+    /// make it at all: its data must hold no pointers.
+    fn llrpc(&mut self, name: &str, data: &[u8], handlers: &mut impl Handlers) {
+        let (element, number) = name.rsplit_once('#').unwrap_or((name, ""));
+        let Ok(command) = u32::from_str_radix(number, 16) else {
+            return self.answer(500, &format!("Syntax error in LLRPC name '{name}'"));
+        };
+        if let Err(failure) = handlers.check(&format!("{element}.name"), false) {
+            return self.fail(&failure);
+        }
+        let size = (command >> 16 & 0xfff) as usize;
+        if size == 0 || command & (CALL_IN | CALL_OUT) == 0 || command & CALL_FLAT == 0 {
+            return self.answer(501, &format!("Cannot call LLRPC '{name}' remotely"));
+        }
+        if command & CALL_IN != 0 && data.len() != size {
+            return self.answer(540, &format!("LLRPC '{name}' requires {size} bytes input data"));
+        }
+        match handlers.llrpc(name, element, command, data) {
+            Ok(result) => {
+                self.answer(200, &format!("LLRPC '{name}' OK"));
+                let result = if command & CALL_OUT != 0 { &result[..] } else { &[] };
+                self.output.extend_from_slice(format!("DATA {}\r\n", result.len()).as_bytes());
+                self.output.extend_from_slice(result);
             }
             Err(failure) => self.fail(&failure),
         }
@@ -278,7 +338,15 @@ mod tests {
         }
 
         fn check(&mut self, name: &str, _: bool) -> Result<(), Failure> {
-            if name == "a.b" { Ok(()) } else { Err(Failure::new(511, format!("No handler named '{name}'"))) }
+            if name == "a.b" || name == "a.name" {
+                Ok(())
+            } else {
+                Err(Failure::new(511, format!("No handler named '{name}'")))
+            }
+        }
+
+        fn llrpc(&mut self, _: &str, _: &str, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
+            Ok(format!("{:02x}{}", command & 0xff, data.len()).into())
         }
     }
 
@@ -303,6 +371,18 @@ mod tests {
             200 Read handler 'a.b' OK|DATA 2|l\n511 No handler named 'c'|501 Unimplemented command 'FOO'|\
             200 Goodbye!|";
         for bytes in [1, 2, 5, 7, 1000] {
+            assert_eq!(talk(input, bytes), expected, "{bytes} at a time");
+        }
+    }
+
+    #[test]
+    fn calls_say_how_long_their_data_are() {
+        let input =
+            "llrpc a#4004C005\nLLRPC a#80044006 4\n\0\n\0\0llrpc a#80044006\nllrpc a#80040006 0\nllrpc a\n";
+        let expected = "200 LLRPC 'a#4004C005' OK|DATA 3|050200 LLRPC 'a#80044006' OK|DATA 0|\
+            540 LLRPC 'a#80044006' requires 4 bytes input data|\
+            501 Cannot call LLRPC 'a#80040006' remotely|500 Wrong number of arguments to 'LLRPC'|";
+        for bytes in [1, 3, 1000] {
             assert_eq!(talk(input, bytes), expected, "{bytes} at a time");
         }
     }

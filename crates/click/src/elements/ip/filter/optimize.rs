@@ -217,7 +217,7 @@ fn without_difference(step: &Step, behind: &Step) -> Option<u32> {
 }
 
 /// Drops steps that decide nothing and those that nobody reaches; answers where everything goes if none is left.
-fn sweep(steps: &mut Vec<Step>) -> Option<Jump> {
+pub(super) fn sweep(steps: &mut Vec<Step>) -> Option<Jump> {
     let mut target: Vec<Jump> = vec![Jump::Drop; steps.len()];
     for index in (0..steps.len()).rev() {
         let mut step = steps[index];
