@@ -6,6 +6,7 @@ pub mod dpdk;
 pub mod fabric;
 pub mod folder;
 pub mod pages;
+pub mod sleeper;
 pub mod traffic;
 
 use std::time::{Duration, Instant};

@@ -1,0 +1,87 @@
+//! Drivers that sleep until they are told: a notification that is lost has them sleep for ever.
+// A test that can't go on ends.
+#![allow(clippy::unwrap_used, clippy::panic)]
+use ringway_tests::fabric::{Fabric, port};
+use ringway_tests::folder::Folder;
+use ringway_tests::sleeper::{Failure, Machine};
+use ringway_tests::{eventually, rounds};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longer than any notification takes.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// Frames of a round, and for how long there is nothing to do after it, so that everybody is met awake, asleep, and in
+/// between.
+fn round(number: usize) -> (u32, Duration) {
+    let frames = [1, 1, 2, 1, 3, 24, 1, 7][number % 8];
+    (frames, Duration::from_micros((number % 13) as u64 * 7))
+}
+
+fn ask(machine: &Machine, rounds: usize) -> Result<(), Failure> {
+    let mut driver = machine.start(1)?;
+    for number in 0..rounds {
+        let (frames, pause) = round(number);
+        for _ in 0..frames {
+            driver.send(2, BOUND)?;
+        }
+        let mut left = frames;
+        while left > 0 {
+            let count = driver.receive(BOUND).map_err(|error| format!("round {number}, {left} left: {error}"))?;
+            left = left.checked_sub(count).ok_or("more answers than questions")?;
+        }
+        let until = Instant::now() + pause;
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+    }
+    Ok(())
+}
+
+/// What it sent last must still be taken: it stays until all is `over`.
+fn answer(machine: &Machine, rounds: usize, over: &AtomicBool) -> Result<(), Failure> {
+    let mut driver = machine.start(2)?;
+    let mut left = (0..rounds).map(|number| round(number).0).sum::<u32>();
+    while left > 0 {
+        let count = driver.receive(BOUND)?;
+        for _ in 0..count {
+            driver.send(1, BOUND)?;
+        }
+        left = left.checked_sub(count).ok_or("more questions than were asked")?;
+    }
+    eventually(2 * BOUND, || over.load(Ordering::Relaxed));
+    Ok(())
+}
+
+fn none_is_lost(name: &str, packed: [bool; 2]) {
+    let folder = Folder::new(name).unwrap();
+    let text = format!("[switch.main]\n{}{}", port("left", ""), port("right", ""));
+    let fabric = Fabric::up(folder.path(), name, &text).unwrap();
+    let (rounds, over) = (rounds(10_000), AtomicBool::new(false));
+    let left = Machine::connect(&fabric.socket("left.sock"), packed[0]).unwrap();
+    let right = Machine::connect(&fabric.socket("right.sock"), packed[1]).unwrap();
+    let results = std::thread::scope(|scope| {
+        let answers = scope.spawn(|| answer(&right, rounds, &over));
+        let asked = ask(&left, rounds);
+        over.store(true, Ordering::Relaxed);
+        [asked, answers.join().unwrap()]
+    });
+    for (who, result) in ["left", "right"].into_iter().zip(results) {
+        result.unwrap_or_else(|error| panic!("{who}: {error}"));
+    }
+}
+
+#[test]
+fn none_is_lost_between_split_rings() {
+    none_is_lost("split", [false, false]);
+}
+
+#[test]
+fn none_is_lost_between_packed_rings() {
+    none_is_lost("packed", [true, true]);
+}
+
+#[test]
+fn none_is_lost_between_one_of_each() {
+    none_is_lost("mixed", [false, true]);
+}
