@@ -97,12 +97,15 @@ pub struct Used {
     pub(crate) published: Cursor,
     /// Packed: what is still to be stored at `published`, the first buffer of those not visible yet.
     pub(crate) first: u64,
+    /// Packed: places published since the driver was last looked at, whether it wants an interrupt. Between two such
+    /// looks the ring may go round any number of times, which two places alone don't tell.
+    pub(crate) untold: u32,
 }
 
 impl Used {
     /// A device that has used everything up to `at`.
     pub fn new(at: Cursor) -> Used {
-        Used { at, published: at, first: 0 }
+        Used { at, published: at, first: 0, untold: 0 }
     }
 
     /// Where the next used buffer is written.

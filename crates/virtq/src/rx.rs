@@ -327,7 +327,9 @@ impl RxDevice {
 impl Signals for RxDevice {
     fn wants_interrupt(&mut self, ring: &Ring<'_>) -> bool {
         let since = core::mem::replace(&mut self.signalled, self.used.published);
-        with!(ring, ring => ring.wants_interrupt(since, &self.used))
+        let wanted = with!(ring, ring => ring.wants_interrupt(since, &self.used));
+        self.used.untold = 0;
+        wanted
     }
 
     fn pending(&self, ring: &Ring<'_>) -> bool {

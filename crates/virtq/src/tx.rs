@@ -239,7 +239,9 @@ impl TxDevice {
 impl Signals for TxDevice {
     fn wants_interrupt(&mut self, ring: &Ring<'_>) -> bool {
         let since = core::mem::replace(&mut self.signalled, self.used.published);
-        with!(ring, ring => ring.wants_interrupt(since, &self.used))
+        let wanted = with!(ring, ring => ring.wants_interrupt(since, &self.used));
+        self.used.untold = 0;
+        wanted
     }
 
     fn pending(&self, ring: &Ring<'_>) -> bool {

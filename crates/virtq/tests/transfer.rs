@@ -78,6 +78,36 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..400)
 }
 
+/// A device that asks only now and then what the driver wants, as one that holds interrupts back does.
+#[test]
+fn an_interrupt_is_wanted_however_often_the_ring_went_round_meanwhile() {
+    for (packed, rounds) in
+        [true, false].into_iter().flat_map(|packed| (1..6).map(move |rounds| (packed, rounds)))
+    {
+        let layout = Layout { packed, size: 4, event_idx: true, indirect: false };
+        let guest = Guest::new();
+        let ring = guest.ring(&layout, BASE);
+        let mut driver = Driver::new(&layout, guest.areas(&layout, BASE)).unwrap();
+        let mut device = TxDevice::new(start(&layout), start(&layout));
+        let mut hint = Hint::default();
+        for round in 1..=rounds {
+            for _ in 0..4 {
+                driver.add(&[Buffer { address: BUFFERS, len: 1, write: false }], None).unwrap();
+            }
+            driver.publish();
+            if round == rounds {
+                // It waits for the first of this round.
+                driver.set_flag(true);
+            }
+            device.peek(&ring, &mut guest.direct(&mut hint), 4, |_| Verdict::Take).unwrap();
+            assert_eq!(device.release(&ring, 4), 4);
+            while round < rounds && driver.take_used().unwrap().is_some() {}
+        }
+        assert!(device.wants_interrupt(&ring), "packed {packed}, {rounds} rounds");
+        assert!(!device.wants_interrupt(&ring), "nothing was used since");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

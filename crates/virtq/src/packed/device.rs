@@ -102,6 +102,7 @@ impl<'t> Format<'t> for PackedRing<'t> {
     fn publish(&self, used: &mut Used) {
         if !used.is_published() {
             self.store(used.published, used.first);
+            used.untold = used.untold.saturating_add(self.distance(used.published, used.at));
             used.published = used.at;
         }
     }
@@ -121,7 +122,9 @@ impl<'t> Format<'t> for PackedRing<'t> {
     fn wants_interrupt(&self, signalled: Cursor, used: &Used) -> bool {
         match self.driver.load_acquire(FLAGS) & 3 {
             DISABLE => false,
-            DESC if self.event_idx => self.passes(self.driver.load(PLACE), signalled, used.published),
+            DESC if self.event_idx && used.untold <= u32::from(self.size) => {
+                self.passes(self.driver.load(PLACE), signalled, used.published)
+            }
             _ => true,
         }
     }

@@ -57,7 +57,14 @@ impl<'t> PackedRing<'t> {
         }
     }
 
-    /// Whether going from `old` to `new` passes the place that an event names. Places are less than one round apart.
+    /// How many places `to` is beyond `from`, one round at most.
+    #[inline]
+    pub(super) fn distance(&self, from: Cursor, to: Cursor) -> u32 {
+        let round = if from.wrap == to.wrap { 0 } else { u32::from(self.size) };
+        (u32::from(to.index) + round).wrapping_sub(u32::from(from.index))
+    }
+
+    /// Whether going from `old` to `new` passes the place that an event names. Places are one round apart at most.
     pub(super) fn passes(&self, event: u16, old: Cursor, new: Cursor) -> bool {
         let wrap = event & 0x8000 != 0;
         let size = u32::from(self.size);
