@@ -4,7 +4,7 @@ use super::iommu::{Seeker, through};
 use super::vring::Vring;
 use ringway_frame::{Burst, Caps, Counters, CountersRef, FrameReader, Lost, Needs, Offload, Reason, RxQueue};
 use ringway_mem::{Hint, Published, Span, SpanMut, Turn, copy};
-use ringway_ring::{Notifier, Policy};
+use ringway_ring::{Notifier, Policy, View};
 use ringway_virtq::{Cursor, Fill, QueueError, Ring, RxDevice};
 use std::sync::Arc;
 
@@ -56,6 +56,9 @@ impl VringRx {
         self.generation = vring.generation;
         self.hint = Hint::default();
         self.seeker.restart();
+        // A front-end that exchanges the call descriptor may have looked at the former one for the last time before it
+        // was interrupted there.
+        vring.view(ring, &mut self.device, &self.counters).notify(false);
         // Nobody waits for the driver to post buffers: who has frames for it looks at the ring. Where addresses are to
         // be asked for ahead, the session's thread does.
         if vring.iommu.is_none() {

@@ -29,8 +29,6 @@ pub(super) struct VringTx {
     announced: u64,
     /// The burst in hand is an announcement, not the guest's.
     own: bool,
-    /// An interrupt was held back when the ring went; it is sent if the ring comes back.
-    owed: bool,
 }
 
 impl VringTx {
@@ -47,7 +45,6 @@ impl VringTx {
             skips: Skips::default(),
             announced: 0,
             own: false,
-            owed: false,
         }
     }
 
@@ -68,8 +65,6 @@ impl VringTx {
     #[cold]
     fn adopt(&mut self, vring: &Vring) {
         let (at, used) = vring.places();
-        // What was held back under the former description the driver may be waiting for.
-        let held = std::mem::take(&mut self.owed) || self.notifier.next_due().is_some();
         self.device = TxDevice::new(at, used);
         let moderate = vring.policy.moderate.max(COMPLETION);
         self.notifier = Notifier::new(Policy { moderate, ..vring.policy });
@@ -77,7 +72,9 @@ impl VringTx {
         self.hint = Hint::default();
         self.seeker.restart();
         self.skips = Skips::default();
-        if let Some(ring) = vring.ring().filter(|_| held) {
+        // What was held back under the former description the driver may be waiting for; and a front-end that exchanges
+        // the call descriptor may have looked at the former one for the last time before it was interrupted there.
+        if let Some(ring) = vring.ring() {
             vring.view(&ring, &mut self.device, &self.counters).notify(false);
         }
     }
@@ -171,7 +168,6 @@ impl TxQueue for VringTx {
     fn arm(&mut self, turn: &Turn<'_>) -> bool {
         let Some((vring, ring)) = self.vring(turn) else {
             // Attack: an interrupt held back for a guest that is gone would be due for ever, and nobody sleep.
-            self.owed |= self.notifier.next_due().is_some();
             self.notifier = Notifier::new(self.notifier.policy());
             return true;
         };

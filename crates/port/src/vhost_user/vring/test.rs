@@ -399,6 +399,10 @@ fn a_driver_is_interrupted_when_it_asks_and_not_otherwise() {
                 assert_eq!(give(&mut rx, &[(&bytes, Offload::default())]), 1);
                 assert_eq!(bench.call.clear(), wanted, "packed {packed:#x} event {event_idx:#x}");
             };
+            driver.set_flag(false);
+            // Once for a ring that is new, whose call descriptor may stand for another.
+            deliver(true);
+            while let Ok(Some(_)) = driver.take_used() {}
             driver.set_flag(true);
             deliver(true);
             driver.set_flag(false);
@@ -407,7 +411,7 @@ fn a_driver_is_interrupted_when_it_asks_and_not_otherwise() {
             while let Ok(Some(_)) = driver.take_used() {}
             driver.set_flag(true);
             deliver(true);
-            assert_eq!(bench.counters.interrupts.load(Ordering::Relaxed), 2);
+            assert_eq!(bench.counters.interrupts.load(Ordering::Relaxed), 3);
         }
     }
 }
