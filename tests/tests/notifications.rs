@@ -27,7 +27,8 @@ fn ask(machine: &Machine, rounds: usize) -> Result<(), Failure> {
         }
         let mut left = frames;
         while left > 0 {
-            let count = driver.receive(BOUND).map_err(|error| format!("round {number}, {left} left: {error}"))?;
+            let count =
+                driver.receive(BOUND).map_err(|error| format!("round {number}, {left} left: {error}"))?;
             left = left.checked_sub(count).ok_or("more answers than questions")?;
         }
         let until = Instant::now() + pause;

@@ -1,4 +1,4 @@
-//! Talking to a guest's first process over its serial line; `init.sh` is the other end.
+//! Talking to a guest's first process over its serial line; `agent.sh` is the other end.
 use std::io::{self, BufRead, Read};
 
 /// Attack: a guest may write on its serial line what it likes. Longer answers and lines are cut.
@@ -47,6 +47,11 @@ pub fn request(id: u64, seconds: u64, command: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufReader, Write};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
 
     fn all(mut bytes: &[u8]) -> Vec<Message> {
         std::iter::from_fn(|| read(&mut bytes).unwrap()).collect()
@@ -79,5 +84,35 @@ mod tests {
         assert_eq!(request(3, 5, "ls /").as_deref(), Some("3 5 ls /\n"));
         assert_eq!(request(3, 5, "a\nb"), None);
         assert_eq!(request(3, 5, &"a".repeat(4000)), None);
+    }
+
+    /// The other end, with its files in `folder`.
+    fn agent(folder: &std::path::Path, line: UnixStream) -> Child {
+        let script = format!("run={}; exec 3<&0 </dev/null\n{}", folder.display(), include_str!("agent.sh"));
+        let mut command = Command::new("busybox");
+        command.args(["sh", "-c", &script]).stdin(OwnedFd::from(line)).process_group(0).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_command_that_comes_in_pieces_while_another_ends_is_understood() {
+        let folder = std::env::temp_dir().join(format!("ringway-agent-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let mut child = agent(&folder, theirs);
+        let mut answers = BufReader::new(ours.try_clone().unwrap());
+        let mut next = || read(&mut answers).unwrap().unwrap();
+        assert!(matches!(next(), Message::Answer(0, 0, _)));
+        for id in 1..20 {
+            ours.write_all(format!("{id} 9 true\n{} 9 ec", id + 20).as_bytes()).unwrap();
+            assert_eq!(next(), Message::Answer(id, 0, String::new()));
+            // What ran it ends right after it answered.
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            ours.write_all(b"ho whole\n").unwrap();
+            assert_eq!(next(), Message::Answer(id + 20, 0, "whole\n".into()));
+        }
+        let group = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        child.wait().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

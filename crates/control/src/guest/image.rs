@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The first process of a guest.
-const INIT: &str = include_str!("init.sh");
+const INIT: &str = concat!(include_str!("init.sh"), include_str!("agent.sh"));
 /// Modules a network guest needs, in the order they load. One that is not there is taken as built in.
 const MODULES: &[&str] = &[
     "virtio_ring",

@@ -1,7 +1,5 @@
 #!/bin/busybox sh
-# The first process of a guest: brings the network up, then answers commands on a serial line.
-#   in   ID SECONDS COMMAND          one line
-#   out  =ringway ID STATUS BYTES    one line, then BYTES of what the command printed; ID 0 says that the guest is ready
+# The first process of a guest: brings the network up; then agent.sh, which follows, answers commands.
 /bin/busybox mkdir -p /proc /sys /dev /run /tmp /root /bin /sbin /usr/bin /usr/sbin
 /bin/busybox --install -s /bin
 export PATH=/bin:/usr/bin:/sbin:/usr/sbin HOME=/root
@@ -48,19 +46,4 @@ done
 
 [ -e /script ] && sh /script &
 
-mkfifo /run/finished
-exec 4<>/run/finished
-# One process writes, so that answers do not mix.
-while read -r id status <&4; do
-  printf '=ringway %s %s %s\n' "$id" "$status" "$(wc -c </run/out."$id")" >&3
-  cat /run/out."$id" >&3
-  rm -f /run/out."$id"
-done &
-uname -r >/run/out.0
-echo "0 0" >&4
-while read -r id seconds command <&3; do
-  (
-    timeout "$seconds" sh -c "$command" </dev/null >/run/out."$id" 2>&1 3<&- 4<&-
-    echo "$id $?" >&4
-  ) &
-done
+run=/run
