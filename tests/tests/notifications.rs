@@ -58,7 +58,7 @@ fn none_is_lost(name: &str, packed: [bool; 2]) {
     let folder = Folder::new(name).unwrap();
     let text = format!("[switch.main]\n{}{}", port("left", ""), port("right", ""));
     let fabric = Fabric::up(folder.path(), name, &text).unwrap();
-    let (rounds, over) = (rounds(10_000), AtomicBool::new(false));
+    let (rounds, over) = (10_000 * rounds(1), AtomicBool::new(false));
     let left = Machine::connect(&fabric.socket("left.sock"), packed[0]).unwrap();
     let right = Machine::connect(&fabric.socket("right.sock"), packed[1]).unwrap();
     let results = std::thread::scope(|scope| {
