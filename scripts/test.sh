@@ -24,6 +24,8 @@ step "build" cargo build --release -p ringway-cli
 step "unit and property tests" cargo test --workspace --exclude ringway-tests --no-fail-fast
 step "Python" env -C python python3 -m tests
 step "fuzz targets, mutated seeds" env CARGO_TARGET_DIR="$target" cargo test --manifest-path fuzz/Cargo.toml
+step "an element of one's own" env CARGO_TARGET_DIR="$target" \
+  cargo test --manifest-path examples/click-element/Cargo.toml
 step "real peers" cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
 # The closing lines of cargo and of the Python tests: "test result: ok. 12 passed; 0 failed; ..."
 read -r passed broken < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$log")

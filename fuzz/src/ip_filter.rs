@@ -5,9 +5,10 @@ use ringway_click_lang::{Anything, Source};
 
 /// Packets each filter gets: TCP, a fragment, ICMP cut short.
 const CONFIGURATION: &str = "f :: IPFilter(allow all) -> Discard;
-InfiniteSource(DATA \\<45000028000040004006000001020304 05060708 005001bb 00000000 00000000 50020000 00000000>,
-    LIMIT 1) -> MarkIPHeader -> f;
-InfiniteSource(DATA \\<45000028000020014011000001020304 05060708 0050 01bb 0008 0000>, LIMIT 1) -> MarkIPHeader -> f;
+InfiniteSource(DATA \\<450000280000400040060000 01020304 05060708 005001bb 0000000000000000
+    50020000 00000000>, LIMIT 1) -> MarkIPHeader -> f;
+InfiniteSource(DATA \\<45000028000020014011000001020304 05060708 005001bb 00080000>, LIMIT 1)
+    -> MarkIPHeader -> f;
 InfiniteSource(DATA \\<45000028000000004001000001020304 05060708 03>, LIMIT 1) -> MarkIPHeader -> f;";
 
 /// Takes `data` as the rules of a filter. A wrong one is refused and changes nothing; a good one runs.
@@ -42,7 +43,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "allow src host 1.2.3.4 and tcp dst port 80, deny all",
         "deny (icmp type echo or echo-reply) and not net 10.0.0.0/8 mask 255.0.0.0, 0 -",
         "allow ip[0:4] & 0xF0 > 3 ? tcp opt syn : udp && port >= 1024, deny frag || ip ttl < 5",
-        "0 src and dst ether host 1:2:3:4:5:6, deny dst tcp port != domain & 0xff, 0 ip proto 89 || tcp win 5",
+        "0 src and dst ether host 1:2:3:4:5:6, deny dst tcp port != domain & 0xff, 0 ip proto 89 || win 5",
     ];
     rules.iter().map(|rule| rule.as_bytes().to_vec()).collect()
 }

@@ -1,4 +1,5 @@
 //! `click-buildtool provides`: says whether this Click has what tests and configurations require.
+use ringway_function::click::PROVIDED;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -13,10 +14,6 @@ Options:
   -l, --print               Print 1 or 0 too.
   -h, --help                Print this message.
 ";
-
-/// What this program provides: its kind of driver, wide integers, and groups of elements.
-const PROVIDED: &[&str] =
-    &["userlevel", "int64", "pcap", "analysis", "umultithread", "linux", "ip6", std::env::consts::ARCH];
 
 /// Runs it.
 pub fn run(program: &str, arguments: Vec<String>) -> ExitCode {

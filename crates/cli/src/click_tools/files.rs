@@ -1,6 +1,7 @@
 //! Configurations in files and out of them.
 use ringway_click_lang::tools::{Loaded, Router, ToolSource};
 use ringway_click_lang::{Diagnostics, Environment, Limits, archive};
+use ringway_function::click::clickpath;
 use std::io::{Read, Write};
 
 /// Options that all tools share, as they are met on a command line.
@@ -167,28 +168,8 @@ impl Environment for Surroundings {
     }
 
     fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)> {
-        let path = find_on_clickpath(self.click_path.as_deref(), name, "conf", directory)?;
+        let path = clickpath::find(self.click_path.as_deref(), name, "conf", directory)?;
         let text = bytes_of(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         Some((path, text.map_err(|error| reason(&error))))
     }
-}
-
-/// Looks a file up in `given`, else in `CLICKPATH`: in each of its directories under `kind` and directly; an
-/// empty one, or none at all, stands for `default`.
-pub fn find_on_clickpath(given: Option<&str>, name: &str, kind: &str, default: &str) -> Option<String> {
-    if name.starts_with('/') {
-        return Some(name.into());
-    }
-    let path = given.map(String::from).or_else(|| std::env::var("CLICKPATH").ok());
-    let path = path.unwrap_or_else(|| ":".into());
-    path.split(':').find_map(|directory| {
-        let places = if directory.is_empty() {
-            vec![format!("{default}/{name}")]
-        } else {
-            let directory = directory.trim_end_matches('/');
-            let in_kind = |inner: &str| format!("{directory}/{kind}/{inner}{name}");
-            vec![in_kind("click/"), in_kind(""), format!("{directory}/{name}")]
-        };
-        places.into_iter().find(|place| std::path::Path::new(place).exists())
-    })
 }

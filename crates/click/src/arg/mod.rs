@@ -94,6 +94,15 @@ impl Args {
         rest
     }
 
+    /// Forgets what was read, so that the places of what is left count from the first again.
+    pub fn consume(&mut self) {
+        let read = core::mem::take(&mut self.states);
+        let left = |state: &State| matches!(state, State::Keyword(_) | State::Plain);
+        let arguments = core::mem::take(&mut self.arguments);
+        (self.arguments, self.states) =
+            arguments.into_iter().zip(read).filter(|(_, state)| left(state)).unzip();
+    }
+
     /// What names mean where the element stands.
     pub fn scope(&self) -> &Scope {
         &self.scope

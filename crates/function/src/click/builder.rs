@@ -7,7 +7,7 @@ use ringway_click_lang::{Element, Graph, Landmark, Source};
 pub(super) struct Builder {
     pub(super) registry: Registry,
     pub(super) variables: Vec<(String, String)>,
-    /// Where required files are looked for, besides where the environment says.
+    /// Where required files are looked for, instead of where the environment says.
     pub(super) path: Option<String>,
     /// Arguments of a ControlSocket each, which is added to the configuration.
     pub(super) sockets: Vec<String>,
@@ -18,10 +18,7 @@ pub(super) struct Builder {
 impl Builder {
     /// Reads a configuration: the graph, if it can be used, and what is to be said of it.
     pub(super) fn parse(&self, text: &str, file: &str) -> (Option<Graph>, String) {
-        let mut host = Host::new(&self.registry);
-        if let Some(path) = &self.path {
-            host = host.first(path);
-        }
+        let mut host = Host::new(&self.registry).along(self.path.clone());
         let source = Source { variables: &self.variables, ..Source::new(text, file) };
         let mut parsed = source.read(&mut host);
         for (number, socket) in self.sockets.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! The driver: reads a configuration, runs it, reads handlers in the end.
 mod builder;
+pub mod clickpath;
 mod hosted;
 mod options;
 pub mod reference;
@@ -11,7 +12,7 @@ mod terminal;
 use builder::Builder;
 use hosted::Hosted;
 pub use options::{Options, Usage};
-pub use surroundings::{Host, Machine};
+pub use surroundings::{Host, Machine, PROVIDED};
 pub use terminal::Terminal;
 
 use ringway_click::{Clock, Console, Registry, Router, Turn};
@@ -31,15 +32,20 @@ pub fn registry() -> Registry {
 
 /// Runs as Click's program does with these arguments, the program's name excepted. Answers its exit status.
 pub fn run(arguments: &[String], console: impl Console + Clone + 'static) -> u8 {
+    run_with(registry(), arguments, console)
+}
+
+/// The same with other element classes: for programs with elements of their own.
+pub fn run_with(registry: Registry, arguments: &[String], console: impl Console + Clone + 'static) -> u8 {
     let mut console = console;
     match Options::parse(arguments) {
         Ok(options) => {
             if let Some(classes) = &options.elements {
-                return reference::print(classes, &mut console);
+                return reference::print(&registry, classes, &mut console);
             }
             let own = console.clone();
             let own = Box::new(move || Box::new(Hosted(own.clone())) as Box<dyn Console>);
-            Driver { options, console: &mut console, own }.run()
+            Driver { options, registry, console: &mut console, own }.run()
         }
         Err(Usage::Help) => {
             console.output(options::HELP.as_bytes());
@@ -59,6 +65,7 @@ pub fn run(arguments: &[String], console: impl Console + Clone + 'static) -> u8 
 
 struct Driver<'a> {
     options: Options,
+    registry: Registry,
     console: &'a mut dyn Console,
     /// The router's.
     own: Box<dyn Fn() -> Box<dyn Console>>,
@@ -117,7 +124,7 @@ impl Driver<'_> {
     fn build(&mut self, text: String, file: &str) -> Option<Router> {
         let options = &self.options;
         let builder = Builder {
-            registry: registry(),
+            registry: std::mem::replace(&mut self.registry, Registry::empty()),
             variables: options.variables.clone(),
             path: options.path.clone(),
             sockets: options.sockets.clone(),

@@ -15,7 +15,7 @@ Options:
   -o, --output FILE           Write the flat configuration to FILE; - is standard output.
   -p, --port PORT             Let programs read and write handlers by TCP; see ControlSocket.
   -u, --unix-socket FILE      The same by a UNIX socket.
-  -C, --clickpath PATH        Look for what is required there too.
+  -C, --clickpath PATH        Look for what is required there, not along CLICKPATH.
   -R, --allow-reconfigure     Let the handler 'hotconfig' replace the configuration while it runs.
   -q, --quit                  Do not run the driver.
   -t, --time                  Print how long the driver took.
@@ -44,7 +44,7 @@ pub struct Options {
     pub output: Option<String>,
     /// Arguments of a ControlSocket each, which is added to the configuration.
     pub sockets: Vec<String>,
-    /// Where required files are looked for, besides where the environment says.
+    /// Where required files are looked for, instead of where the environment says.
     pub path: Option<String>,
     /// The driver is not run.
     pub quit: bool,

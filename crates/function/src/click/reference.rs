@@ -6,20 +6,19 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Elements
 
-Every element class that `ringway click` knows, by name. This page is made of the elements' own documentation, which
-`ringway click --elements NAME` prints too; a test keeps it so.
+Every element class that `ringway click` knows, by name. This page is made of the elements' own
+documentation, which `ringway click --elements NAME` prints too; a test keeps it so.
 
-An argument is given by its place or by its name (`Queue(CAPACITY 10)`), those behind the ones in parentheses by name
-only. Codes are Click's: how many inputs and outputs there are; whether they push (`h`), pull (`l`) or follow their
-surroundings (`a`); and, if not every input may lead to every output, which do. Handlers that every element has:
-`name`, `class`, `config`, `ports`, `handlers`; with a task also `scheduled`, `tickets`, `home_thread`.
+An argument is given by its place or by its name (`Queue(CAPACITY 10)`). Codes are Click's: how many
+inputs and outputs there are; whether they push (`h`), pull (`l`) or follow their surroundings (`a`);
+and, if not every input may lead to every output, which do. Handlers that every element has: `name`,
+`class`, `config`, `ports`, `handlers`; with a task also `scheduled`, `tickets`, `home_thread`.
 ";
 
 /// Prints a list of all classes, or the documentation of some. Answers the exit status.
-pub(super) fn print(classes: &[String], console: &mut impl Console) -> u8 {
-    let registry = registry();
+pub(super) fn print(registry: &Registry, classes: &[String], console: &mut impl Console) -> u8 {
     if classes.is_empty() {
-        console.output(list(&registry).as_bytes());
+        console.output(list(registry).as_bytes());
         return 0;
     }
     let mut status = 0;
@@ -27,7 +26,7 @@ pub(super) fn print(classes: &[String], console: &mut impl Console) -> u8 {
         match registry.find(name) {
             Some(class) => {
                 let between = if index > 0 { "\n" } else { "" };
-                console.output(format!("{between}{}", entry(&registry, class)).as_bytes());
+                console.output(format!("{between}{}", entry(registry, class)).as_bytes());
             }
             None => {
                 console.chatter(&format!("unknown element class '{name}'; --elements alone lists all"));

@@ -1,8 +1,9 @@
 //! What the driver takes from the operating system: time, libraries, waiting.
+use super::clickpath;
+use crate::file::reason;
 use ringway_click::{Registry, Router, Time};
 use ringway_click_lang::Environment;
 use ringway_host::{Wish, poll};
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The machine's clocks.
@@ -31,25 +32,36 @@ impl Time for Machine {
     }
 }
 
-/// Packages that are always there.
-const PACKAGES: &[&str] = &["userlevel", "click", "int64", "umultithread", "multithread", "ip6", "analysis"];
+/// What is always there for who requires it: this kind of driver, wide integers, groups of elements.
+pub const PROVIDED: &[&str] = &[
+    "userlevel",
+    "click",
+    "int64",
+    "pcap",
+    "analysis",
+    "umultithread",
+    "multithread",
+    "linux",
+    "ip6",
+    std::env::consts::ARCH,
+];
 
 /// Element classes, packages, and libraries on Click's path.
 pub struct Host<'a> {
     registry: &'a Registry,
-    path: String,
+    /// Used instead of `CLICKPATH` of the environment.
+    path: Option<String>,
 }
 
 impl<'a> Host<'a> {
     /// With these classes.
     pub fn new(registry: &'a Registry) -> Self {
-        Self { registry, path: std::env::var("CLICKPATH").unwrap_or_default() }
+        Self { registry, path: None }
     }
 
-    /// The same; files are looked for along this path first, directories separated by colons.
-    pub fn first(mut self, path: &str) -> Self {
-        self.path.insert_str(0, &format!("{path}:"));
-        self
+    /// The same; files are looked for along this path instead of `CLICKPATH`.
+    pub fn along(self, path: Option<String>) -> Self {
+        Self { path, ..self }
     }
 }
 
@@ -59,24 +71,13 @@ impl Environment for Host<'_> {
     }
 
     fn has_package(&mut self, name: &str) -> bool {
-        PACKAGES.contains(&name) || self.registry.find(name).is_some()
+        PROVIDED.contains(&name) || self.registry.find(name).is_some()
     }
 
     fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)> {
-        let shared =
-            self.path.split(':').filter(|part| !part.is_empty()).map(|part| format!("{part}/share/click"));
-        let places = std::iter::once(directory.to_string()).chain(shared);
-        for place in places {
-            for file in [name.to_string(), format!("{name}.click")] {
-                let path = Path::new(&place).join(file);
-                if path.is_file() {
-                    let text = std::fs::read(&path).map_err(|error| error.to_string());
-                    let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-                    return Some((path.to_string_lossy().into_owned(), text));
-                }
-            }
-        }
-        None
+        let path = clickpath::find(self.path.as_deref(), name, "conf", directory)?;
+        let text = std::fs::read(&path).map_err(|error| reason(&error));
+        Some((path, text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())))
     }
 }
 

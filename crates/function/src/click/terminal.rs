@@ -8,8 +8,8 @@ pub struct Terminal;
 
 impl Console for Terminal {
     fn chatter(&mut self, line: &str) {
-        // A closed terminal is nobody's loss.
-        let _ = writeln!(std::io::stderr(), "{line}");
+        // At once, so that lines of several programs stay apart. A closed terminal is nobody's loss.
+        let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
     }
 
     fn output(&mut self, bytes: &[u8]) {

@@ -20,6 +20,9 @@ const INTERVAL: u64 = 100;
 const LONG_INTERVAL: u64 = 2000;
 const PATIENCE: u8 = 10;
 
+/// Where the order of entries that were learned at the same time begins: there is room before it.
+const FIRST_ORDER: u64 = 1 << 63;
+
 #[derive(Debug)]
 struct Entry {
     ether: Option<MacAddress>,
@@ -73,7 +76,7 @@ impl Default for ArpEntries {
         Self {
             entries: BTreeMap::new(),
             ages: BTreeMap::new(),
-            orders: 0,
+            orders: FIRST_ORDER,
             packets: 0,
             entry_capacity: 0,
             capacity: 2048,
@@ -154,10 +157,23 @@ impl ArpEntries {
     /// Makes an entry the youngest of those learned at `live`.
     fn revive(&mut self, ip: u32, live: u64) {
         self.orders += 1;
+        self.place(ip, live, self.orders);
+    }
+
+    /// Makes it the oldest of them.
+    fn keep(&mut self, ip: u32, live: u64) {
+        let first = self.ages.range((live, 0)..).next().map(|(key, _)| *key);
+        match first.filter(|key| key.0 == live) {
+            Some((_, order)) => self.place(ip, live, order - 1),
+            None => self.revive(ip, live),
+        }
+    }
+
+    fn place(&mut self, ip: u32, live: u64, order: u64) {
         if let Some(entry) = self.entries.get_mut(&ip) {
             self.ages.remove(&(entry.live, entry.order));
-            (entry.live, entry.order) = (live, self.orders);
-            self.ages.insert((live, self.orders), ip);
+            (entry.live, entry.order) = (live, order);
+            self.ages.insert((live, order), ip);
         }
     }
 
@@ -180,7 +196,7 @@ impl ArpEntries {
         let (live, waiting) = (entry.live, entry.waiting.len());
         // An entry that is asked for stays just this side of expiring, so that it is not removed below.
         if self.expired(live, now) {
-            self.revive(ip, now - self.timeout);
+            self.keep(ip, now - self.timeout);
         }
         if self.entry_packet_capacity > 0 && waiting >= self.entry_packet_capacity as usize {
             self.drops += 1;

@@ -83,6 +83,7 @@ impl Element for ArpQuerier {
         args.read("TABLE", &mut self.table);
         args.read("POLL_TIMEOUT", &mut poll);
         args.read("BROADCAST_POLL", &mut self.broadcast_poll);
+        args.consume();
         self.poll = jiffies(poll.0);
         let mut prefix = Prefix { address: Ipv4Addr::UNSPECIFIED, mask: Ipv4Addr::BROADCAST };
         if args.rest().len() == 1 {

@@ -8,8 +8,8 @@
 //! Handlers: `delay` (read, write).
 use crate::arg::{Args, Nanoseconds};
 use crate::{
-    Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search,
-    Signal, Timer, Timestamp,
+    Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, SECOND,
+    Search, Signal, Timer, Timestamp,
 };
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -53,7 +53,8 @@ impl Element for DelayShaper {
         if self.held.is_none() {
             self.held = cx.pull_one(0).map(|packet| {
                 let stamp = packet.notes().timestamp;
-                let began = if stamp == 0 { now } else { stamp };
+                // As for Click, a time in the first second is none.
+                let began = if stamp < SECOND { now } else { stamp };
                 (began.saturating_add(self.delay), packet)
             });
         }

@@ -7,7 +7,9 @@
 //!
 //! Handlers: `delay` (read, write); those of its task.
 use crate::arg::{Args, Nanoseconds};
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, Packet, Signal, Task, Timer, Timestamp};
+use crate::{
+    Class, Context, Element, Failed, Handler, HandlerError, Packet, SECOND, Signal, Task, Timer, Timestamp,
+};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -48,7 +50,8 @@ impl Element for DelayUnqueue {
                 self.held = cx.pull_one(0);
                 if let Some(packet) = &mut self.held {
                     let stamp = packet.notes().timestamp;
-                    let began = if stamp == 0 { cx.now() } else { stamp };
+                    // As for Click, a time in the first second is none.
+                    let began = if stamp < SECOND { cx.now() } else { stamp };
                     packet.notes_mut().timestamp = began.saturating_add(self.delay);
                 }
             }

@@ -1,0 +1,53 @@
+//! `SizeHistogram(LEAST)`: counts packets by their lengths.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `LEAST`: shorter packets are not counted; 0 by default.
+//!
+//! Handlers: `histogram` (read): a line for each power of two that there were packets below, with their number;
+//! `reset` (write).
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("SizeHistogram", || Box::<SizeHistogram>::default()).ports("1/1");
+
+/// Counts packets.
+#[derive(Debug, Default)]
+pub struct SizeHistogram {
+    least: u32,
+    /// How many packets had lengths of so many bits.
+    counts: [u64; 32],
+}
+
+impl Element for SizeHistogram {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("LEAST", &mut self.least);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        for packet in burst.iter_mut() {
+            let length = packet.len() as u32;
+            if length >= self.least {
+                let bits = (u32::BITS - length.leading_zeros()) as usize;
+                self.counts[bits.min(31)] += 1;
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        vec![Handler::read("histogram"), Handler::write("reset").button()]
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        Ok(counted.map(|(bits, count)| format!("<{} {count}\n", 1u64 << bits)).collect())
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.counts = [0; 32];
+        Ok(())
+    }
+}
