@@ -16,6 +16,9 @@ pub struct Entry {
     pub ratio: Option<f64>,
     /// What `ours`, `best` and `peer` are measured in.
     pub unit: String,
+    /// Bounds of `ratio` that hold with 95% confidence, by the order of the ratios; none of few slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
     /// Slices of ours.
     pub runs: usize,
     /// Difference of our highest and lowest slice, as a part of the median.
@@ -79,6 +82,21 @@ pub fn median(figures: &[f64]) -> Option<f64> {
     Some((upper + lower) / 2.0)
 }
 
+/// Bounds that the median of what these are drawn from lies within with 95% confidence: as many of them are below it as
+/// heads come of so many tosses. None where there are too few to say.
+pub fn interval(figures: &[f64]) -> Option<[f64; 2]> {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len() as f64;
+    // The binomial distribution by the normal one, half a toss to the safe side.
+    let low = (count / 2.0 - 0.98 * count.sqrt() - 0.5).floor();
+    if count < 10.0 || low < 0.0 {
+        return None;
+    }
+    let low = low as usize;
+    Some([*sorted.get(low)?, *sorted.get(sorted.len() - 1 - low)?])
+}
+
 impl Slices {
     /// The row that these slices make.
     pub fn entry(&self, unit: &str, better: Better) -> Entry {
@@ -95,6 +113,7 @@ impl Slices {
             best: if better == Better::More { highest } else { lowest },
             peer: median(&self.peer),
             ratio: median(&ratios),
+            interval: interval(&ratios),
             unit: unit.into(),
             runs: self.ours.len(),
             spread,
@@ -112,6 +131,12 @@ impl Entry {
     /// Promises that the ratio reaches `bound`.
     pub fn ratio_at_least(self, bound: f64) -> Entry {
         let holds = self.ratio.is_some_and(|ratio| ratio >= bound);
+        self.mark(format!("ratio >= {bound}"), holds)
+    }
+
+    /// Promises that the interval of the ratio reaches `bound`.
+    pub fn interval_reaches(self, bound: f64) -> Entry {
+        let holds = self.interval.map(|[_, high]| high).or(self.ratio).is_some_and(|high| high >= bound);
         self.mark(format!("ratio >= {bound}"), holds)
     }
 
@@ -173,6 +198,21 @@ mod tests {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn the_interval_of_few_is_wide_and_of_many_narrow() {
+        assert_eq!(interval(&[1.0; 9]), None);
+        let figures =
+            |count: u32| (0..count).map(|figure| f64::from(figure) / f64::from(count)).collect::<Vec<_>>();
+        // Ranks 40 and 61 of 100 (Conover, Practical Nonparametric Statistics, table of the binomial).
+        let [low, high] = interval(&figures(100)).unwrap();
+        assert!((0.38..=0.4).contains(&low) && (0.59..=0.62).contains(&high), "{low} {high}");
+        let [low, high] = interval(&figures(10_000)).unwrap();
+        assert!(low > 0.489 && high < 0.511);
+        let entry = Slices { ours: figures(100), peer: vec![1.0; 100] }.entry("Mpps", Better::More);
+        assert!(entry.clone().interval_reaches(0.55).marks[0].holds);
+        assert!(!entry.interval_reaches(0.65).marks[0].holds);
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub fn table(report: &Report, keys: &[String]) -> String {
     line(&mut out, &COLUMNS.map(String::from), &widths);
     for (entry, row) in &rows {
         line(&mut out, row, &widths);
+        if let Some([low, high]) = entry.interval {
+            let _ = writeln!(out, "    95% interval of the ratio: {} to {}", figure_of(low), figure_of(high));
+        }
         for (name, figure) in &entry.more {
             let _ = writeln!(out, "    {name}: {}", figure_of(*figure));
         }

@@ -58,9 +58,19 @@ const IOMMU: &[Group] = &[Group {
         ("static.1g", "the same with pages of 1 GB"),
         ("static.4k", "the same with pages of 4 KB that don't touch"),
         ("stale", "the same, and 2048 pages that are never used again; without those"),
+        ("dynamic", "two lean guests that map each buffer alone, for one frame; DPDK's vhost"),
+        (
+            "pvp.2m",
+            "frames into a guest that sends them back, pages of 2 MB; without an IOMMU, and DPDK's vhost",
+        ),
+        ("pvp.1g", "the same with pages of 1 GB"),
+        ("micro.in", "frames into a guest, pages of 2 MB; the same"),
+        ("micro.out", "frames out of a guest; the same"),
+        ("micro.loop", "a guest's frames back to itself; the same"),
         ("micro.lookup", "a look-up, by how many pages are mapped"),
     ],
-    setup: 30.0,
+    // At least 100 pairs of slices a key, or 100 times four.
+    setup: 480.0,
     huge_pages: HUGE,
     run: iommu::run,
     ..QUIET

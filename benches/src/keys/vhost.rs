@@ -8,7 +8,7 @@ use crate::peer::testpmd::{self, Testpmd};
 use crate::plan::Plan;
 use crate::rig::fabric::{Rig, vhost_user};
 use crate::rig::front::{self, Connection};
-use crate::rig::guest::{Addresses, Guest, Iommu, Pair, Shape, Wires};
+use crate::rig::guest::{Addresses, Busy, Guest, Iommu, Pair, Shape, Wires};
 use crate::rig::memory::GuestMemory;
 use crate::rig::{LOAD, Pinned, WORKER, returner, two_cores};
 use crate::run::Output;
@@ -56,7 +56,7 @@ pub fn pair<'m>(memories: &'m Memories, shape: &Shape) -> Result<Pair<'m>, Failu
         let (memory, addresses) = &memories[index];
         Guest::new(memory.memory(), addresses, shape, own, other)
     };
-    Ok(Pair { guests: [guest(0, 1, 2)?, guest(1, 2, 1)?], lost: 0 })
+    Ok(Pair { guests: [guest(0, 1, 2)?, guest(1, 2, 1)?], lost: 0, busy: Busy::default() })
 }
 
 fn connect(

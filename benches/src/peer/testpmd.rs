@@ -83,11 +83,31 @@ impl Testpmd {
         Ok(numbers.take(2).sum())
     }
 
+    /// Ticks that its forwarding core has spent on bursts with frames so far.
+    pub fn busy(&mut self) -> Result<u64, Failure> {
+        const WORD: &str = "(total cycles=";
+        const END: &str = "Accumulated forward statistics";
+        let before = self.text().matches(END).count();
+        self.command("show fwd stats all")?;
+        self.wait_for(END, before + 1, Duration::from_secs(5))?;
+        let text = self.text();
+        let last = text.rsplit(WORD).next().filter(|_| text.contains(WORD));
+        Ok(last.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0))
+    }
+
     /// Lets it run, or not.
     pub fn run(&self, on: bool) -> Result<(), Failure> {
         let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("no process")?;
         rustix::process::kill_process(process, if on { Signal::CONT } else { Signal::STOP })?;
         Ok(())
+    }
+
+    /// The last lines that it has said, for an error.
+    pub fn last(&self) -> String {
+        let text = self.text();
+        let mut last: Vec<&str> = text.lines().rev().take(6).collect();
+        last.reverse();
+        last.join(" / ")
     }
 
     /// What it has said.
@@ -100,7 +120,8 @@ impl Testpmd {
         self.wait_with(word, times, bound, &mut || Ok(()))
     }
 
-    fn wait_with(
+    /// The same, with something to do meanwhile.
+    pub fn wait_with(
         &mut self,
         word: &str,
         times: usize,
@@ -111,10 +132,7 @@ impl Testpmd {
         while self.text().matches(word).count() < times {
             let ended = self.child.try_wait()?.is_some();
             if ended || Instant::now() > end {
-                let text = self.text();
-                let mut last: Vec<&str> = text.lines().rev().take(6).collect();
-                last.reverse();
-                return Err(format!("testpmd said no `{word}`, but: {}", last.join(" / ")).into());
+                return Err(format!("testpmd said no `{word}`, but: {}", self.last()).into());
             }
             meanwhile()?;
             std::thread::sleep(Duration::from_millis(1));
@@ -134,15 +152,23 @@ impl Drop for Testpmd {
 /// The net_vhost back-end on two sockets, forwarding between them on `core`.
 pub fn back_end(folder: &Path, sockets: [&Path; 2], core: usize) -> Result<Testpmd, Failure> {
     let device = |index: usize| format!("net_vhost{index},iface={}", sockets[index].display());
+    forwarding(folder, "back", vec![device(0), device(1)], core, &[])
+}
+
+/// These devices, forwarding from the first to the second and back on `core`; one alone to itself.
+pub fn forwarding(
+    folder: &Path,
+    name: &str,
+    devices: Vec<String>,
+    core: usize,
+    more: &[&str],
+) -> Result<Testpmd, Failure> {
     let arguments = ["--forward-mode=io", "--no-lsc-interrupt", "--burst=64", "--txd=1024", "--rxd=1024"];
-    let task = Task {
-        name: "back",
-        core,
-        devices: vec![device(0), device(1)],
-        arguments: arguments.map(String::from).to_vec(),
-        environment: &[],
-    };
+    let arguments = arguments.iter().chain(more).map(ToString::to_string).collect();
+    let task = Task { name, core, devices, arguments, environment: &[] };
     let mut testpmd = Testpmd::start(folder, &task, &mut || Ok(()))?;
+    // Before forwarding begins, or the first count is of all time.
+    testpmd.command("set record-core-cycles on")?;
     testpmd.command("start")?;
     testpmd.wait_for("io packet forwarding - ports", 1, Duration::from_secs(5))?;
     Ok(testpmd)

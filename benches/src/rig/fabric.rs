@@ -76,6 +76,11 @@ impl Rig {
         self.sum(|counters| counters.interrupts.load(Relaxed) + counters.kicks.load(Relaxed))
     }
 
+    /// Nanoseconds that its workers spent on turns in which frames moved.
+    pub fn busy(&self) -> u64 {
+        self.fabric.state().workers.iter().map(|worker| worker.busy).sum()
+    }
+
     /// Serves the fabric's sessions while `work` runs on a thread of its own.
     pub fn serve_while<T: Send>(
         &mut self,

@@ -32,7 +32,14 @@ impl Transport for Stream {
 /// A connection that keeps the back-end at work.
 pub type Connection = Frontend<Stream>;
 
-/// Describes a guest to the back-end at the other end of `socket`, and starts its rings.
+impl From<UnixStream> for Stream {
+    fn from(socket: UnixStream) -> Stream {
+        Stream(socket)
+    }
+}
+
+/// Describes a guest to the back-end at the other end of `socket`, tells it all that the guest's IOMMU maps, and starts
+/// its rings.
 pub fn connect(
     socket: UnixStream,
     memory: &GuestMemory,
@@ -40,20 +47,42 @@ pub fn connect(
     wires: &Wires,
     shape: &Shape,
 ) -> Result<Connection, Failure> {
+    let mut connection = negotiate(Stream(socket), memory, shape)?;
+    grant(&mut connection, memory, shape)?;
+    start(&mut connection, addresses, wires, shape)?;
+    Ok(connection)
+}
+
+/// Agrees with the back-end and shares the guest's memory.
+pub fn negotiate<T: Transport>(
+    transport: T,
+    memory: &GuestMemory,
+    shape: &Shape,
+) -> Result<Frontend<T>, Failure> {
     let packed = if shape.packed { virtio::RING_PACKED } else { 0 };
     let is_translated = shape.iommu != Iommu::Off;
     let platform = if is_translated { virtio::ACCESS_PLATFORM } else { 0 };
     let features = virtio::VERSION_1 | virtio::NET_MRG_RXBUF | packed | platform;
     let agreed = protocol::REPLY_ACK | if is_translated { protocol::BACKEND_REQ } else { 0 };
-    let mut connection = Frontend::negotiate(Stream(socket), features, agreed)?;
+    let mut connection = Frontend::negotiate(transport, features, agreed)?;
     let lacking = features & !connection.features();
     if lacking != 0 {
         return Err(format!("the back-end lacks features {lacking:#x}").into());
     }
     connection.set_memory(vec![memory.shared()?])?;
-    grant(&mut connection, memory, shape)?;
+    Ok(connection)
+}
+
+/// Starts a guest's rings.
+pub fn start<T: Transport>(
+    connection: &mut Frontend<T>,
+    addresses: &Addresses,
+    wires: &Wires,
+    shape: &Shape,
+) -> Result<(), Failure> {
     // Rings lie together, at addresses of their own.
-    let user = |address: u64| address - GUEST + if is_translated { RINGS } else { USER };
+    let begin = if shape.iommu == Iommu::Off { USER } else { RINGS };
+    let user = |address: u64| address - GUEST + begin;
     for (index, ring) in addresses.rings.iter().enumerate() {
         let addresses = VringAddr {
             index: index as u32,
@@ -70,11 +99,11 @@ pub fn connect(
         let size = shape.ring;
         connection.start(Vring { size, addresses, base, kick: Some(kick), call: Some(call) })?;
     }
-    Ok(connection)
+    Ok(())
 }
 
 /// Where the device finds the memory once more, in one piece, for the rings.
-const RINGS: u64 = 0x100_0000_0000;
+pub const RINGS: u64 = 0x100_0000_0000;
 
 /// Tells the back-end all that the guest's IOMMU maps, page by page, before it asks.
 fn grant(connection: &mut Connection, memory: &GuestMemory, shape: &Shape) -> Result<(), Failure> {

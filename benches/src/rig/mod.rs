@@ -1,9 +1,13 @@
 //! What benchmarks are made of: a fabric in this process, and what is attached to its ports.
 
+pub mod bare;
 pub mod fabric;
 pub mod front;
 pub mod guest;
+pub mod mapper;
 pub mod memory;
+pub mod monitor;
+pub mod passing;
 pub mod program;
 pub mod returner;
 pub mod stream;

@@ -1,8 +1,8 @@
 //! A back-end that only returns descriptors: what the load could reach by itself.
 
 use crate::Failure;
-use crate::rig::guest::{Addresses, Shape};
-use ringway_mem::{Direct, Hint, Memory, SpanMut};
+use crate::rig::guest::{Addresses, Iommu, Shape};
+use ringway_mem::{Direct, Fault, Hint, Memory, Span, SpanMut, Translate};
 use ringway_virtq::{Cursor, Demand, Fill, Ring, RxDevice, Signals, TxDevice, Verdict};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,6 +25,32 @@ impl Fill for Nothing {
     fn lost(&mut self, _: usize) {}
 }
 
+/// A guest's memory by the addresses that its descriptors have.
+struct Seen<'t, 'h> {
+    direct: Direct<'t, 'h>,
+    iommu: Iommu,
+}
+
+impl Seen<'_, '_> {
+    /// The guest-physical address again.
+    fn guest(&self, address: u64) -> u64 {
+        match self.iommu {
+            Iommu::Fragments => address >> 13 << 12 | address & 0xfff,
+            Iommu::Off | Iommu::Pages(_) => address,
+        }
+    }
+}
+
+impl<'t> Translate<'t> for Seen<'t, '_> {
+    fn read(&mut self, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+        self.direct.read(self.guest(address), len)
+    }
+
+    fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        self.direct.write(self.guest(address), len)
+    }
+}
+
 /// Joins two ports until `stop`: for each descriptor that one sent by, one that the other receives by is used.
 pub fn run(ports: [(&Memory, &Addresses); 2], shape: &Shape, stop: &AtomicBool) -> Result<(), Failure> {
     let start = Cursor { index: 0, wrap: true };
@@ -42,16 +68,18 @@ pub fn run(ports: [(&Memory, &Addresses); 2], shape: &Shape, stop: &AtomicBool) 
         port.tx.1.set_flag(&port.tx.0, false);
     }
     while !stop.load(Ordering::Relaxed) {
-        pass(&mut left, &mut right, shape.frame)?;
-        pass(&mut right, &mut left, shape.frame)?;
+        pass(&mut left, &mut right, shape)?;
+        pass(&mut right, &mut left, shape)?;
     }
     Ok(())
 }
 
-fn pass(from: &mut Port<'_>, to: &mut Port<'_>, frame: u32) -> Result<(), Failure> {
+fn pass(from: &mut Port<'_>, to: &mut Port<'_>, shape: &Shape) -> Result<(), Failure> {
     let (ring, device) = &mut from.tx;
     let mut count = 0;
-    device.peek(ring, &mut Direct::new(from.memory, &mut Hint::default()), BURST, |_| {
+    let (mut from_hint, mut to_hint) = (Hint::default(), Hint::default());
+    let mut seen = Seen { direct: Direct::new(from.memory, &mut from_hint), iommu: shape.iommu };
+    device.peek(ring, &mut seen, BURST, |_| {
         count += 1;
         Verdict::Take
     })?;
@@ -59,10 +87,9 @@ fn pass(from: &mut Port<'_>, to: &mut Port<'_>, frame: u32) -> Result<(), Failur
         return Ok(());
     }
     let (rx_ring, rx) = &mut to.rx;
-    let hint = &mut Hint::default();
-    let mut translate = Direct::new(to.memory, hint);
+    let mut translate = Seen { direct: Direct::new(to.memory, &mut to_hint), iommu: shape.iommu };
     let demand = Demand { mergeable: true, header: 12 };
-    let (fits, result) = rx.reserve(rx_ring, &mut translate, demand, std::iter::repeat_n(frame, count));
+    let (fits, result) = rx.reserve(rx_ring, &mut translate, demand, std::iter::repeat_n(shape.frame, count));
     result?;
     rx.put(rx_ring, &mut translate, fits, &mut Nothing).1?;
     device.release(ring, fits);

@@ -85,21 +85,20 @@ fn reasons(dropped: &BTreeMap<String, u64>) -> String {
     words.join(", ")
 }
 
+const TOTALS: [&str; 8] =
+    ["PORT", ">TX FRAMES", ">TX BYTES", ">RX FRAMES", ">RX BYTES", ">KICKS", ">INTERRUPTS", ">FAULTS"];
+/// Shown where a guest is, or was, behind an IOMMU.
+const IOTLB: [&str; 4] = [">IOTLB HITS", ">MISSES", ">INVALIDATIONS", ">REFUSED"];
+
 fn totals(view: &StatsView) -> Table {
-    let mut table = Table::new(&[
-        "PORT",
-        ">TX FRAMES",
-        ">TX BYTES",
-        ">RX FRAMES",
-        ">RX BYTES",
-        ">KICKS",
-        ">INTERRUPTS",
-        ">FAULTS",
-        ">DROPS",
-        "REASONS",
-    ]);
+    let iotlb = |total: &Counts| {
+        [total.iotlb_hits, total.iotlb_misses, total.iotlb_invalidations, total.iotlb_faults]
+    };
+    let is_translated = view.ports.iter().any(|port| iotlb(&port.total).iter().any(|&count| count > 0));
+    let translated: &[&str] = if is_translated { &IOTLB } else { &[] };
+    let mut table = Table::new(&[&TOTALS[..], translated, &[">DROPS", "REASONS"]].concat());
     for PortStats { name, total, .. } in &view.ports {
-        table.row(vec![
+        let mut row = vec![
             cell(name),
             cell(total.tx_frames),
             cell(total.tx_bytes),
@@ -108,9 +107,15 @@ fn totals(view: &StatsView) -> Table {
             cell(total.kicks),
             cell(total.interrupts),
             (total.faults.to_string(), alarm(total.faults > 0)),
-            (total.drops().to_string(), alarm(total.drops() > 0)),
-            cell(reasons(&dropped(total))),
-        ]);
+        ];
+        if is_translated {
+            let [known @ .., refused] = iotlb(total);
+            row.extend(known.map(cell));
+            row.push((refused.to_string(), alarm(refused > 0)));
+        }
+        row.push((total.drops().to_string(), alarm(total.drops() > 0)));
+        row.push(cell(reasons(&dropped(total))));
+        table.row(row);
     }
     table
 }
@@ -175,6 +180,17 @@ fn shown(rates: &Rates) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_iommu_has_columns_where_there_is_one() {
+        let view = |hits, misses| {
+            let total = Counts { tx_frames: 7, iotlb_hits: hits, iotlb_misses: misses, ..Counts::default() };
+            StatsView { at: 1, ports: vec![PortStats { name: "a".into(), total, queues: Vec::new() }] }
+        };
+        assert!(!totals(&view(0, 0)).render().contains("IOTLB"));
+        let text = totals(&view(51, 42)).render();
+        assert!(text.contains("IOTLB HITS") && text.contains("51") && text.contains("42"), "{text}");
+    }
 
     #[test]
     fn rates_are_differences_over_time() {

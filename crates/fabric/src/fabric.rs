@@ -406,6 +406,7 @@ impl Fabric {
             active: crew.handle.gauges.active.load(Relaxed) as usize,
             turns: crew.handle.gauges.turns.load(Relaxed),
             sleeps: crew.handle.gauges.sleeps.load(Relaxed),
+            busy: crew.handle.gauges.busy.load(Relaxed),
         });
         let ports = self.ports.iter().map(|(name, record)| port_state(name, record, &self.crew));
         State { ports: ports.collect(), workers: workers.collect() }

@@ -327,6 +327,9 @@ pub struct WorkerState {
     pub turns: u64,
     /// Times it went to sleep.
     pub sleeps: u64,
+    /// Nanoseconds of turns in which frames moved.
+    #[serde(default)]
+    pub busy: u64,
 }
 
 /// An address that a switch knows.

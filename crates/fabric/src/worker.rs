@@ -48,6 +48,8 @@ pub struct Gauges {
     pub turns: AtomicU64,
     /// Times it went to sleep.
     pub sleeps: AtomicU64,
+    /// Nanoseconds of turns in which frames moved.
+    pub busy: AtomicU64,
     /// Queues it polls now.
     pub active: AtomicU64,
     /// Queues it has.
@@ -142,6 +144,8 @@ pub struct Worker {
     queues: usize,
     /// When to look for kicks of armed queues next, while others are active.
     next_look: u64,
+    /// When the last turn began, if frames moved in it.
+    moved: Option<u64>,
     /// Mappings that had been lost when the last turn ended.
     losses: u64,
     /// Rung when ports are to be looked at.
@@ -185,6 +189,7 @@ impl Worker {
             timed,
             queues: 0,
             next_look: 0,
+            moved: None,
             losses: losses(),
             alarm,
         };
@@ -247,6 +252,9 @@ impl Worker {
         let turn = reader.turn(now);
         let world = world.read(&turn);
         add(&gauges.turns, 1);
+        if let Some(began) = self.moved.take() {
+            add(&gauges.busy, now.saturating_sub(began));
+        }
         let mut moved = false;
         let mut next = 0;
         while let Some(&bit) = active.get(next) {
@@ -282,6 +290,7 @@ impl Worker {
             next += 1;
         }
         gauges.active.store(active.len() as u64, Relaxed);
+        self.moved = moved.then_some(now);
         if !moved {
             std::hint::spin_loop();
         }

@@ -75,21 +75,23 @@ pub struct Counters {
     pub tx_drops: [AtomicU64; 12],
     /// Frames for this queue that were dropped, by [`Reason`].
     pub rx_drops: [AtomicU64; 12],
-    /// Addresses that the guest's IOMMU was known to grant. These four are added to by several threads.
+    /// Addresses of frames that entered here that the guest's IOMMU was known to grant.
     pub iotlb_hits: AtomicU64,
-    /// Addresses that had to be asked for.
+    /// Addresses that had to be asked for. This and the next two are added to by several threads.
     pub iotlb_misses: AtomicU64,
     /// Times that the front-end took something back.
     pub iotlb_invalidations: AtomicU64,
     /// Accesses that the guest's IOMMU refused.
     pub iotlb_faults: AtomicU64,
+    /// Addresses of frames that left here that the guest's IOMMU was known to grant.
+    pub iotlb_rx_hits: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; 12],
+    pub spare: [AtomicU64; 11],
 }
 
 const _: () = assert!(Reason::ALL.len() == 12);
 // No padding: every byte is a word of a counter.
-const _: () = assert!(size_of::<Counters>() == (8 + 12 + 12 + 4 + 12) * 8);
+const _: () = assert!(size_of::<Counters>() == (8 + 12 + 12 + 5 + 11) * 8);
 
 /// Adds to a counter that this thread alone writes: no locked instruction.
 #[inline]

@@ -34,6 +34,9 @@ pub enum HostError {
         /// Its length.
         len: u64,
     },
+    /// Parts of memory that can't be mapped one behind the other.
+    #[error("its parts lie scattered in the guest's memory, and not each in whole pages of it")]
+    Scattered,
     /// No huge pages are free.
     #[error(
         "no pages of {page} MB are free for {size} bytes; `ringway doctor` says how to get more, and \

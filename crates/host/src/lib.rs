@@ -26,7 +26,7 @@ pub use facts::{Access, Cores, Facts, HugePages, Limit, Transparent};
 pub use fault::{catch_sigbus, losses};
 pub use grace::{grace, graces, reclaim, reclaim_all};
 pub use memory::{
-    Mapping, PageChoice, Pages, is_lost, map_region, map_region_for, memfd, memfd_in, memfd_of,
+    Keep, Mapping, PageChoice, Pages, is_lost, map_region, map_region_for, memfd, memfd_in, memfd_of, stitch,
 };
 pub use poll::{Wish, poll};
 pub use sandbox::{Confinement, confine_data};

@@ -9,7 +9,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// `f_type` of hugetlbfs (statfs(2)).
 const HUGETLBFS: u64 = 0x958_458f6;
@@ -101,40 +101,134 @@ pub fn memfd_in(name: &str, size: usize, choice: PageChoice) -> Result<OwnedFd, 
     }
 }
 
+/// Addresses that are ours: a page that nobody may touch, what is mapped, and another such page. Whoever
+/// passes the end of a peer's memory by a mistake of ours meets a fault there, not another peer's memory.
+#[derive(Debug)]
+struct Place {
+    whole: NonNull<u8>,
+    len: usize,
+    /// Where a mapping begins.
+    base: NonNull<u8>,
+    is_guarded: bool,
+}
+
+// SAFETY: an address range; nothing is touched through it here.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
+/// Places with guards. Each takes two entries more of the kernel's list of mappings (`vm.max_map_count`,
+/// 65,530), which must have room for every peer's regions.
+static GUARDED: AtomicUsize = AtomicUsize::new(0);
+const MOST_GUARDED: usize = 4096;
+
+impl Place {
+    /// A place for `mapped` bytes in pages of `page` bytes.
+    fn new(mapped: usize, page: usize) -> Result<Place, HostError> {
+        let impossible = || HostError::Impossible { offset: 0, len: mapped as u64 };
+        let is_guarded = GUARDED.fetch_add(1, Ordering::Relaxed) < MOST_GUARDED;
+        if !is_guarded {
+            GUARDED.fetch_sub(1, Ordering::Relaxed);
+        }
+        let guard = if is_guarded { page } else { 0 };
+        // The kernel aligns to its own pages only.
+        let slack = page - PAGE as usize;
+        let len = guard.checked_mul(2).and_then(|guards| mapped.checked_add(guards)?.checked_add(slack));
+        let len = len.ok_or_else(impossible);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let whole = len.and_then(|len| {
+            let none = std::ptr::null_mut();
+            // SAFETY: a new mapping at a place that the kernel chooses replaces nothing.
+            let whole = unsafe { rustix::mm::mmap_anonymous(none, len, ProtFlags::empty(), flags) };
+            let whole = NonNull::new(whole.named("mmap of addresses")?.cast::<u8>());
+            Ok((whole.ok_or_else(impossible)?, len))
+        });
+        let (whole, len) = whole.inspect_err(|_| release(is_guarded))?;
+        let skip = (whole.addr().get() + guard).next_multiple_of(page) - whole.addr().get();
+        // SAFETY: at most `guard + slack`, and so within the place.
+        let base = unsafe { whole.add(skip) };
+        Ok(Place { whole, len, base, is_guarded })
+    }
+
+    /// Maps `len` bytes of `file` from `offset` on, `at` bytes behind the beginning.
+    fn map(&self, at: usize, len: usize, file: BorrowedFd<'_>, offset: u64) -> Result<(), HostError> {
+        let end = self.whole.addr().get() + self.len;
+        let begin = self.base.addr().get() + at;
+        if begin > end || end - begin < len {
+            return Err(HostError::Impossible { offset, len: len as u64 });
+        }
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: it replaces addresses of this place only (checked), which nobody uses yet.
+        let base = unsafe {
+            rustix::mm::mmap(self.base.as_ptr().add(at).cast(), len, protection, flags, file, offset)
+        };
+        base.named("mmap of shared memory").map(drop)
+    }
+}
+
+fn release(is_guarded: bool) {
+    if is_guarded {
+        GUARDED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us, and nobody has a pointer into it any more: spans borrow the keeper.
+        let _ = unsafe { rustix::mm::munmap(self.whole.as_ptr().cast(), self.len) };
+        release(self.is_guarded);
+    }
+}
+
+/// Whether a mapping's file is kept, so that parts of it can be mapped once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// No: a descriptor less.
+    No,
+    /// Yes.
+    File,
+}
+
+/// What a mapping of a file was made of, to map parts of it once more.
+#[derive(Debug)]
+struct Origin {
+    file: OwnedFd,
+    /// Where in the file the mapping begins.
+    begin: u64,
+    page: u64,
+}
+
 /// A shared mapping, unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapping {
-    base: NonNull<u8>,
-    mapped: usize,
-    /// From the mapping's begin to the first byte asked for.
+    /// From the place's base to the first byte asked for.
     skip: usize,
     len: usize,
+    origin: Option<Origin>,
+    /// Forgotten before the range is unmapped.
     watched: Watched,
+    place: Place,
     /// Dropped after the range was unmapped.
     _share: Share,
 }
-
-// SAFETY: a mapping is an address range; what it allows is the same on every thread.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; it hands out atomics and spans only.
-unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes of `file` from `offset` on, readable and writable; neither need lie on a page. The
     /// file must be long enough, and be memory: a file on a disk could block whoever reads it.
     pub fn shared(file: impl AsFd, offset: u64, len: usize) -> Result<Mapping, HostError> {
-        Mapping::counted(file.as_fd(), offset, len, &Account::default())
+        Mapping::counted(file.as_fd(), (offset, len), &Account::default(), Keep::No)
     }
 
     /// The same, of a peer whose port has `account`.
     fn counted(
         file: BorrowedFd<'_>,
-        offset: u64,
-        len: usize,
+        (offset, len): (u64, usize),
         account: &Account,
+        keep: Keep,
     ) -> Result<Mapping, HostError> {
-        // Attack: a file on a file system of the peer's own, which answers questions when it likes. Only the two that
-        // are memory know seals, and the kernel asks no other's.
+        // Attack: a file on a file system of the peer's own, which answers questions when it likes. Only
+        // the two that are memory know seals, and the kernel asks no other's.
         rustix::fs::fcntl_get_seals(file).map_err(|_| HostError::NotMemory)?;
         let kind = rustix::fs::fstatfs(file).named("fstatfs of shared memory")?.f_type as u64;
         let stat = rustix::fs::fstat(file).named("fstat of shared memory")?;
@@ -151,21 +245,51 @@ impl Mapping {
         let mapped = (end - begin).checked_next_multiple_of(page).ok_or(impossible)?;
         let share = account.take(mapped)?;
         let mapped = mapped as usize;
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place that the kernel chooses replaces nothing.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), mapped, protection, flags, file, begin) };
-        let base = base.named("mmap of shared memory")?;
-        let base = NonNull::new(base.cast()).ok_or(HostError::Impossible { offset, len: len as u64 })?;
-        let skip = (offset - begin) as usize;
-        match Watched::new(base.addr().get(), mapped) {
-            Some(watched) => Ok(Mapping { base, mapped, skip, len, watched, _share: share }),
-            None => {
-                // SAFETY: mapped just now, and nobody has seen the address.
-                let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), mapped) };
-                Err(HostError::TooManyMappings)
+        let place = Place::new(mapped, page as usize)?;
+        place.map(0, mapped, file, begin)?;
+        let watched = Watched::new(place.base.addr().get(), mapped).ok_or(HostError::TooManyMappings)?;
+        let origin = match keep {
+            Keep::No => None,
+            Keep::File => {
+                let file = rustix::io::fcntl_dupfd_cloexec(file, 3).named("keeping shared memory")?;
+                Some(Origin { file, begin, page })
             }
+        };
+        Ok(Mapping { skip: (offset - begin) as usize, len, origin, watched, place, _share: share })
+    }
+
+    /// Maps parts of files that are mapped already once more, one behind the other: each the `len` bytes
+    /// from `offset` on of such a mapping. All but the first begin on a page, and all but the last end on
+    /// one.
+    fn stitched(account: &Account, parts: &[(&Mapping, u64, u64)]) -> Result<Mapping, HostError> {
+        let (mut at, mut skip, mut len) = (0u64, 0, 0u64);
+        let mut pages = Vec::with_capacity(parts.len());
+        for (index, (mapping, offset, count)) in parts.iter().enumerate() {
+            let origin = mapping.origin.as_ref().ok_or(HostError::Scattered)?;
+            // Each within its mapping, whose sums were checked.
+            let from = origin.begin + mapping.skip as u64 + offset;
+            let (before, end) = (from % origin.page, from + count);
+            let is_last = index + 1 == parts.len();
+            if index > 0 && before != 0 || !is_last && end % origin.page != 0 {
+                return Err(HostError::Scattered);
+            }
+            skip += before;
+            let whole = end.next_multiple_of(origin.page) - (from - before);
+            pages.push((origin, from - before, at, whole));
+            at += whole;
+            len += count;
         }
+        let (Ok(mapped), Ok(len)) = (usize::try_from(at), usize::try_from(len)) else {
+            return Err(HostError::Scattered);
+        };
+        let share = account.take(at)?;
+        let page = pages.iter().map(|(origin, ..)| origin.page).max().unwrap_or(PAGE);
+        let place = Place::new(mapped, page as usize)?;
+        for (origin, offset, at, len) in pages {
+            place.map(at as usize, len as usize, origin.file.as_fd(), offset)?;
+        }
+        let watched = Watched::new(place.base.addr().get(), mapped).ok_or(HostError::TooManyMappings)?;
+        Ok(Mapping { skip: skip as usize, len, origin: None, watched, place, _share: share })
     }
 
     /// New memory of our own, all zeros.
@@ -177,14 +301,9 @@ impl Mapping {
         // SAFETY: a new mapping at a place that the kernel chooses replaces nothing.
         let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) };
         let base = NonNull::new(base.named("mmap of memory")?.cast()).ok_or_else(impossible)?;
-        Ok(Arc::new(Mapping {
-            base,
-            mapped,
-            skip: 0,
-            len,
-            watched: Watched::nothing(),
-            _share: Share::nothing(),
-        }))
+        let place = Place { whole: base, len: mapped, base, is_guarded: false };
+        let (watched, share) = (Watched::nothing(), Share::nothing());
+        Ok(Arc::new(Mapping { skip: 0, len, origin: None, watched, place, _share: share }))
     }
 
     /// Maps a whole memfd that is sealed against shrinking and growing.
@@ -219,13 +338,13 @@ impl Mapping {
             return &[];
         }
         // SAFETY: the range is mapped while `self` lives, aligned (checked), and touched as atomics only.
-        unsafe { std::slice::from_raw_parts(self.base.add(self.skip).cast().as_ptr(), self.len / 8) }
+        unsafe { std::slice::from_raw_parts(self.place.base.add(self.skip).cast().as_ptr(), self.len / 8) }
     }
 
     /// The mapping as a region of a peer's memory, which keeps it mapped.
     pub fn region_at(self: Arc<Mapping>, guest: u64, user: u64) -> Region {
         // SAFETY: `skip..skip + len` lies within the mapping, which the region keeps.
-        unsafe { Region::new(guest, user, self.len as u64, self.base.add(self.skip), self) }
+        unsafe { Region::new(guest, user, self.len as u64, self.place.base.add(self.skip), self) }
     }
 
     /// The mapping as a region whose addresses are offsets into it.
@@ -236,10 +355,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // A fault between the two would be nobody's, and there can be none: nobody uses the range any more.
+        // A fault between this and unmapping would be nobody's, and there can be none: nobody uses the
+        // range any more.
         self.watched.forget();
-        // SAFETY: mapped by us, and nobody has a pointer into it any more: spans borrow the keeper.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }
 
@@ -251,21 +369,33 @@ pub fn map_region(
     guest: u64,
     user: u64,
 ) -> Result<Region, HostError> {
-    map_region_for(&Account::default(), file, offset, len, (guest, user))
+    map_region_for(&Account::default(), file, (offset, len), (guest, user), Keep::No)
 }
 
 /// The same, of a peer whose port has `account`.
 pub fn map_region_for(
     account: &Account,
     file: impl AsFd,
-    offset: u64,
-    len: u64,
+    (offset, len): (u64, u64),
     (guest, user): (u64, u64),
+    keep: Keep,
 ) -> Result<Region, HostError> {
     let size = usize::try_from(len).ok().filter(|&size| size <= isize::MAX as usize);
     let size = size.ok_or(HostError::Impossible { offset, len })?;
-    let mapping = Mapping::counted(file.as_fd(), offset, size, account)?;
+    let mapping = Mapping::counted(file.as_fd(), (offset, size), account, keep)?;
     Ok(Arc::new(mapping).region_at(guest, user))
+}
+
+/// Maps parts of regions that were mapped here once more, as one region at address 0: of each the `len`
+/// bytes from `offset` on. For rings that lie together by their guest's addresses, but not in its memory.
+pub fn stitch(account: &Account, parts: &[(&Region, u64, u64)]) -> Result<Region, HostError> {
+    let mut mapped = Vec::with_capacity(parts.len());
+    for &(region, offset, len) in parts {
+        let mapping = region.keeper().downcast_ref::<Mapping>().ok_or(HostError::Scattered)?;
+        let fits = offset.checked_add(len).is_some_and(|end| len > 0 && end <= mapping.len as u64);
+        mapped.push(fits.then_some((mapping, offset, len)).ok_or(HostError::Scattered)?);
+    }
+    Ok(Arc::new(Mapping::stitched(account, &mapped)?).region_at(0, 0))
 }
 
 /// Whether the file behind a region that was mapped here shrank under it.
@@ -310,6 +440,54 @@ mod tests {
     fn a_file_on_a_disk_is_no_memory() {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         assert!(matches!(Mapping::shared(&file, 0, 10), Err(HostError::NotMemory)));
+    }
+
+    #[test]
+    fn parts_of_memory_are_one_where_they_are_mapped_once_more() {
+        use ringway_mem::{Hint, Memory};
+        let file = memfd("test", 16 * 4096).unwrap();
+        let account = Account::default();
+        let region = map_region_for(&account, &file, (512, 15 * 4096), (0, 0), Keep::File).unwrap();
+        let whole = Memory::new(vec![region.clone()]).unwrap();
+        // In the file: the end of page 5, page 2, and the beginning of page 9.
+        let at = |page: u64| page * 4096 - 512;
+        let parts = [(&region, at(6) - 100, 100), (&region, at(2), 4096), (&region, at(9), 50)];
+        let stitched = Memory::new(vec![stitch(&account, &parts).unwrap()]).unwrap();
+        let span = |at, len| stitched.span_mut(at, len, &mut Hint::default()).unwrap();
+        assert_eq!(stitched.regions()[0].len, 4246);
+        span(98, 4).write(b"abcd");
+        span(4194, 4).write(b"efgh");
+        let read = |at| whole.span(at, 2, &mut Hint::default()).unwrap().read_array::<2>().unwrap();
+        assert_eq!(
+            [read(at(6) - 2), read(at(2)), read(at(3) - 2), read(at(9))],
+            [*b"ab", *b"cd", *b"ef", *b"gh"]
+        );
+        for wrong in [
+            [(&region, at(2), 100), (&region, at(3), 100)],
+            [(&region, at(2), 4096), (&region, at(3) + 16, 100)],
+            [(&region, at(2), 4096), (&region, 15 * 4096 - 10, 11)],
+            [(&region, at(2), 4096), (&region, at(3), 0)],
+        ] {
+            assert!(matches!(stitch(&account, &wrong), Err(HostError::Scattered)));
+        }
+    }
+
+    #[test]
+    fn nobody_may_touch_what_lies_around_a_mapping() {
+        let file = memfd("test", 3 * 4096).unwrap();
+        let mapping = Mapping::shared(&file, 0, 3 * 4096).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let base = mapping.place.base.addr().get();
+        for page in [base - 4096, base + 3 * 4096] {
+            let holds = |line: &&str| {
+                let (begin, rest) = line.split_once('-').unwrap();
+                let end = rest.split(' ').next().unwrap();
+                let number = |text| usize::from_str_radix(text, 16).unwrap();
+                (number(begin)..number(end)).contains(&page)
+            };
+            let line = maps.lines().find(holds).unwrap();
+            assert!(line.contains(" ---p "), "{line}");
+        }
     }
 
     #[test]

@@ -25,7 +25,8 @@ impl core::fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
-/// How the other side broke a ring's rules. All but [`QueueError::Miss`] leave it useless until it is set up anew.
+/// How the other side broke a ring's rules. All but [`QueueError::Miss`] leave it useless until it is set
+/// up anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum QueueError {
@@ -47,11 +48,13 @@ pub enum QueueError {
     Address,
     /// An address whose translation is not known yet; the chain is to be looked at again later.
     Miss,
+    /// The ring itself lies where it can't be used.
+    Place,
 }
 
 impl QueueError {
     /// Every kind.
-    pub const ALL: [QueueError; 9] = [
+    pub const ALL: [QueueError; 10] = [
         QueueError::Index,
         QueueError::Descriptor,
         QueueError::Chain,
@@ -61,6 +64,7 @@ impl QueueError {
         QueueError::Direction,
         QueueError::Address,
         QueueError::Miss,
+        QueueError::Place,
     ];
 
     /// The kind of this number, `kind as u8`.
@@ -97,6 +101,10 @@ impl core::fmt::Display for QueueError {
             }
             QueueError::Address => "a descriptor's address is outside the memory that was shared",
             QueueError::Miss => "the translation of an address is not known yet",
+            QueueError::Place => {
+                "the ring's parts are not aligned, or lie scattered in the guest's memory and not in whole \
+                 pages of it: a ring of 256 descriptors does with pages of 4 KB"
+            }
         })
     }
 }

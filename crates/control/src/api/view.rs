@@ -59,6 +59,8 @@ pub struct WorkerView {
     pub turns: u64,
     /// Times it went to sleep.
     pub sleeps: u64,
+    /// Nanoseconds of turns in which frames moved.
+    pub busy: u64,
 }
 
 /// A port.

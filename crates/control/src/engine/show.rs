@@ -25,6 +25,7 @@ impl Engine {
             active: worker.active,
             turns: worker.turns,
             sleeps: worker.sleeps,
+            busy: worker.busy,
         };
         FabricView {
             name: self.fabric.name.clone(),
@@ -141,7 +142,7 @@ fn counts(words: &[u64; Counters::WORDS]) -> Counts {
         faults: *faults,
         tx_drops: named(tx),
         rx_drops: named(rx),
-        iotlb_hits: iotlb[0],
+        iotlb_hits: iotlb[0].wrapping_add(iotlb[4]),
         iotlb_misses: iotlb[1],
         iotlb_invalidations: iotlb[2],
         iotlb_faults: iotlb[3],
@@ -159,6 +160,8 @@ mod tests {
         let counters = Counters::default();
         add(&counters.rx_bytes, 1500);
         add(&counters.faults, 2);
+        add(&counters.iotlb_hits, 7);
+        add(&counters.iotlb_rx_hits, 8);
         add(&counters.iotlb_misses, 5);
         add(&counters.iotlb_faults, 6);
         counters.drop_tx(Reason::Short, 3);
@@ -166,14 +169,15 @@ mod tests {
         let Counters { tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, .. } =
             &counters;
         let head = [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults];
-        let Counters { iotlb_hits, iotlb_misses, iotlb_invalidations, iotlb_faults, .. } = &counters;
-        let tail = [iotlb_hits, iotlb_misses, iotlb_invalidations, iotlb_faults];
+        let Counters { iotlb_hits, iotlb_misses, iotlb_invalidations, iotlb_faults, iotlb_rx_hits, .. } =
+            &counters;
+        let tail = [iotlb_hits, iotlb_misses, iotlb_invalidations, iotlb_faults, iotlb_rx_hits];
         let all = head.into_iter().chain(&counters.tx_drops).chain(&counters.rx_drops).chain(tail);
         let mut words = [0; Counters::WORDS];
         words.iter_mut().zip(all).for_each(|(word, counter)| *word = counter.load(Relaxed));
         let counts = counts(&words);
         assert_eq!((counts.rx_bytes, counts.faults, counts.drops()), (1500, 2, 7));
-        assert_eq!((counts.iotlb_hits, counts.iotlb_misses, counts.iotlb_faults), (0, 5, 6));
+        assert_eq!((counts.iotlb_hits, counts.iotlb_misses, counts.iotlb_faults), (15, 5, 6));
         assert_eq!(counts.tx_drops, BTreeMap::from([("short".to_string(), 3)]));
         assert_eq!(counts.rx_drops, BTreeMap::from([("bad-source".to_string(), 4)]));
     }

@@ -2,7 +2,7 @@
 
 use super::map::{Entry, Map};
 use super::{Access, Iotlb};
-use crate::memory::{Kept, Memory};
+use crate::memory::{Kept, Memory, Region};
 use crate::turn::{Published, Retired};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -38,8 +38,8 @@ pub enum Change {
     None,
     /// More is granted.
     Granted,
-    /// Something that was granted leads elsewhere now, or is granted otherwise: what held before is over only after a
-    /// turn of every worker.
+    /// Something that was granted leads elsewhere now, or is granted otherwise: what held before is over
+    /// only after a turn of every worker.
     Altered,
 }
 
@@ -69,7 +69,8 @@ impl Editor {
         Editor { shared, map, most: most.max(1), random, retired: Vec::new() }
     }
 
-    /// The same grants in other memory, as far as their addresses of the front-end's lie in it. They are as many.
+    /// The same grants in other memory, as far as their addresses of the front-end's lie in it. They are as
+    /// many.
     pub fn moved(&self, memory: Arc<Memory>) -> Editor {
         let mut moved = Editor::new(memory, self.most);
         let mut map = Map::default();
@@ -95,8 +96,8 @@ impl Editor {
         &self.map
     }
 
-    /// Grants `size` bytes at `iova`, which lie at the front-end's own address `user`. What was granted there before
-    /// is over.
+    /// Grants `size` bytes at `iova`, which lie at the front-end's own address `user`. What was granted
+    /// there before is over.
     pub fn update(&mut self, iova: u64, size: u64, user: u64, access: Access) -> Result<Change, UpdateError> {
         let last = size.checked_sub(1).ok_or(UpdateError::Empty)?;
         let last = iova.checked_add(last).ok_or(UpdateError::Wraps)?;
@@ -123,9 +124,9 @@ impl Editor {
         Ok(if altered { Change::Altered } else { Change::Granted })
     }
 
-    /// Takes `size` bytes at `iova` back; all there are where `size` is 0, which is what is left of 2^64 bytes. What
-    /// is behind the end of the addresses counts for nothing. It is over after a turn of every worker, also where
-    /// nothing was known: it may have been evicted in a turn that is still under way.
+    /// Takes `size` bytes at `iova` back; all there are where `size` is 0, which is what is left of 2^64
+    /// bytes. What is behind the end of the addresses counts for nothing. It is over after a turn of every
+    /// worker, also where nothing was known: it may have been evicted in a turn that is still under way.
     pub fn invalidate(&mut self, iova: u64, size: u64) {
         let (first, last) = match size.checked_sub(1) {
             Some(more) => (iova, iova.saturating_add(more)),
@@ -141,9 +142,9 @@ impl Editor {
         self.shared.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Takes one entry away, but not that of `keep`. Attack: whichever rule says which goes, a guest can bring about
-    /// that it is always one that is needed next; so chance does. Queues forget it too: an update that puts something
-    /// else in its place would not be seen to alter anything.
+    /// Takes one entry away, but not that of `keep`. Attack: whichever rule says which goes, a guest can
+    /// bring about that it is always one that is needed next; so chance does. Queues forget it too: an
+    /// update that puts something else in its place would not be seen to alter anything.
     fn evict(&mut self, keep: Option<u64>) {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -165,8 +166,8 @@ impl Editor {
         self.retired.push(self.shared.map.replace(self.map.clone()));
     }
 
-    /// `len` bytes at `iova` for as long as the caller likes, if all of them are granted and lie together. Whoever
-    /// asks sees to it that they are not used after they were taken back.
+    /// `len` bytes at `iova` for as long as the caller likes, if all of them are granted and lie together.
+    /// Whoever asks sees to it that they are not used after they were taken back.
     pub fn keep(&self, iova: u64, len: u32, access: Access) -> Option<Kept> {
         let last = iova.checked_add(u64::from(len).checked_sub(1)?)?;
         let first = self.map.get(iova)?;
@@ -189,8 +190,30 @@ impl Editor {
         None
     }
 
-    /// The parts of `len` bytes at `iova` that are not granted, as their first addresses. A part ends where the next
-    /// page of 4 KB begins, which is as much as one answer brings at least.
+    /// Where `len` bytes at `iova` lie, in order, if all of them are granted: parts of regions, each as its
+    /// region, where it begins there, and how long it is.
+    pub fn parts(&self, iova: u64, len: u32, access: Access) -> Option<Vec<(&Region, u64, u64)>> {
+        let last = iova.checked_add(u64::from(len).checked_sub(1)?)?;
+        let mut next = Some(iova);
+        let mut parts = Vec::new();
+        for entry in self.map.overlapping(iova, last) {
+            let first = next?;
+            if entry.first > first || !entry.access.covers(access) {
+                return None;
+            }
+            let region = self.shared.memory.regions().get(usize::from(entry.region))?;
+            let end = entry.last.min(last);
+            parts.push((region, entry.offset + (first - entry.first), end - first + 1));
+            next = entry.last.checked_add(1);
+            if entry.last >= last {
+                return Some(parts);
+            }
+        }
+        None
+    }
+
+    /// The parts of `len` bytes at `iova` that are not granted, as their first addresses. A part ends where
+    /// the next page of 4 KB begins, which is as much as one answer brings at least.
     pub fn missing(&self, iova: u64, len: u32, access: Access, mut each: impl FnMut(u64)) {
         let mut at = iova;
         let end = iova.saturating_add(u64::from(len));

@@ -1,5 +1,6 @@
 //! Looking addresses up.
 
+use super::map::Entry;
 use super::{Access, Iotlb, Map};
 use crate::span::{Span, SpanMut};
 use crate::translate::{Fault, Translate};
@@ -8,28 +9,47 @@ use alloc::boxed::Box;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
-/// Ranges that a queue remembers, by the page that was looked up.
-const PAGES: usize = 512;
+/// Pages that a queue remembers: as many as a ring of 1024 buffers of a page each.
+const PAGES: usize = 1024;
+/// Larger blocks that it remembers.
+const BLOCKS: usize = 64;
+const PAGE: u64 = 4096;
+/// A block that lies in one range takes one place instead of 512.
+const BLOCK: u64 = 2 << 20;
 /// Misses that one burst can note.
 pub const MISSED: usize = 256;
-const PAGE: u64 = 4096;
 
-/// A range that was looked up.
+/// A page or a block that lies in one range.
 #[derive(Clone, Copy, Debug)]
 struct Hit {
-    first: u64,
-    /// Bytes; 0: nothing is remembered here.
-    len: u64,
+    /// Its address; below that, in bits 2 to 11, the generation that it is of, and in bits 0 and 1 what is
+    /// granted: nothing where nothing is remembered.
+    tag: u64,
     host: NonNull<u8>,
-    /// The lower half of the epoch that it is of.
-    epoch: u32,
-    access: Access,
+    /// Bytes from its begin to the end of the range, if they are that few.
+    room: u32,
 }
 
 // SAFETY: the pointer is only an address here; it is used by a `Lookup` into the IOTLB that it came from.
 unsafe impl Send for Hit {}
 
-const NOTHING: Hit = Hit { first: 0, len: 0, host: NonNull::dangling(), epoch: 0, access: Access::READ };
+const NOTHING: Hit = Hit { tag: 0, host: NonNull::dangling(), room: 0 };
+/// Generations that a tag tells apart.
+const GENERATIONS: u64 = 1 << 10;
+
+impl Hit {
+    /// The unit of `size` bytes that holds `iova`, if the range `entry` at `host` holds all of it.
+    fn of(entry: &Entry, host: NonNull<u8>, iova: u64, size: u64, generation: u64) -> Option<Hit> {
+        let first = iova & !(size - 1);
+        if first < entry.first || (first | (size - 1)) > entry.last {
+            return None;
+        }
+        // SAFETY: `first` lies within the range, whose bytes are all at `host` (`find_range`).
+        let host = unsafe { host.add((first - entry.first) as usize) };
+        let room = u32::try_from(entry.last - first).map_or(u32::MAX, |more| more.saturating_add(1));
+        Some(Hit { tag: first | (generation << 2) | u64::from(entry.access.bits()), host, room })
+    }
+}
 
 /// An address whose translation is to be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +68,35 @@ pub struct Lookaside {
     epoch: u64,
     turn: u64,
     version: u64,
-    last: Hit,
-    pages: Box<[Hit; PAGES]>,
+    generation: u64,
+    known: Box<Known>,
     missed: Box<[Missed; MISSED]>,
     misses: usize,
     /// Look-ups that found a grant since they were last counted.
     pub hits: u64,
+}
+
+/// Each at the one place that its address says.
+#[derive(Debug)]
+struct Known {
+    blocks: [Hit; BLOCKS],
+    pages: [Hit; PAGES],
+}
+
+impl Known {
+    const NOTHING: Known = Known { blocks: [NOTHING; BLOCKS], pages: [NOTHING; PAGES] };
+
+    #[inline]
+    fn block(&mut self, iova: u64) -> &mut Hit {
+        &mut self.blocks[(iova / BLOCK) as usize % BLOCKS]
+    }
+
+    /// Neighbours have places of their own, also where every other page is a gap.
+    #[inline]
+    fn page(&mut self, iova: u64) -> &mut Hit {
+        let page = (iova / PAGE) as usize;
+        &mut self.pages[(page ^ (page / PAGES)) % PAGES]
+    }
 }
 
 impl Default for Lookaside {
@@ -63,8 +106,8 @@ impl Default for Lookaside {
             epoch: 0,
             turn: 0,
             version: 0,
-            last: NOTHING,
-            pages: Box::new([NOTHING; PAGES]),
+            generation: 0,
+            known: Box::new(Known::NOTHING),
             missed: Box::new([Missed { iova: 0, access: Access::READ }; MISSED]),
             misses: 0,
             hits: 0,
@@ -93,38 +136,34 @@ impl Lookaside {
     fn renew(&mut self, iotlb: &Iotlb, turn: u64) {
         self.version = iotlb.version.load(Ordering::Acquire);
         let epoch = iotlb.epoch.load(Ordering::Acquire);
-        if self.id != iotlb.id {
-            // What is remembered leads into memory that may be gone.
-            (self.id, self.last) = (iotlb.id, NOTHING);
-            self.pages.fill(NOTHING);
-        } else if turn != 0 && turn == self.turn {
-            // What held when the turn began holds until it ends: who takes it back waits for that.
-            return;
-        } else if epoch != self.epoch {
-            self.last = NOTHING;
-            if (epoch ^ self.epoch) >> 32 != 0 {
-                self.pages.fill(NOTHING);
-            }
+        // What held when the turn began holds until it ends: who takes it back waits for that.
+        let is_same_turn = turn != 0 && turn == self.turn;
+        if self.id != iotlb.id || epoch != self.epoch && !is_same_turn {
+            self.forget(iotlb.id, epoch);
         }
-        (self.epoch, self.turn) = (epoch, turn);
+        self.turn = turn;
+    }
+
+    /// What is remembered holds no more, and may lead into memory that is gone.
+    #[cold]
+    fn forget(&mut self, id: u64, epoch: u64) {
+        (self.id, self.epoch) = (id, epoch);
+        self.generation = (self.generation + 1) % GENERATIONS;
+        if self.generation == 0 {
+            *self.known = Known::NOTHING;
+        }
     }
 
     #[cold]
     fn note(&mut self, iova: u64, access: Access) {
         let missed = Missed { iova, access };
-        // Attack: a buffer of 4 GB of which nothing is granted. What finds no room is noted when it is met again.
+        // Attack: a buffer of 4 GB of which nothing is granted. What finds no room is noted when it is met
+        // again.
         if let Some(place) = self.missed.get_mut(self.misses) {
             *place = missed;
             self.misses += 1;
         }
     }
-}
-
-/// Where a page's range is remembered. Neighbours have places of their own, also where every other page is a gap.
-#[inline]
-fn place(iova: u64) -> usize {
-    let page = (iova / PAGE) as usize;
-    (page ^ (page / PAGES)) % PAGES
 }
 
 /// A way from IOVAs to our addresses, for one burst.
@@ -151,59 +190,58 @@ impl<'t, 'q> Lookup<'t, 'q> {
 
     #[inline]
     fn find(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
-        let hit = &self.aside.last;
-        let offset = iova.wrapping_sub(hit.first);
-        if offset < hit.len && hit.len - offset >= u64::from(len) && hit.access.covers(need) && len != 0 {
-            self.aside.hits += 1;
-            // SAFETY: as in `span`; the whole length is there.
-            return Ok(unsafe { SpanMut::new(hit.host.add(offset as usize), len) });
+        let Lookaside { known, generation, hits, .. } = &mut *self.aside;
+        let key = (*generation << 2) | u64::from(need.bits());
+        let mut hit: &Hit = known.block(iova);
+        let mut found = hold(hit, BLOCK, iova, len, key);
+        if found.is_none() {
+            hit = known.page(iova);
+            found = hold(hit, PAGE, iova, len, key);
         }
-        let hit = &self.aside.pages[place(iova)];
-        let offset = iova.wrapping_sub(hit.first);
-        if hit.epoch == self.aside.epoch as u32
-            && offset < hit.len
-            && hit.len - offset >= u64::from(len)
-            && hit.access.covers(need)
-            && len != 0
-        {
-            self.aside.hits += 1;
-            // SAFETY: as in `span`; the whole length is there.
-            return Ok(unsafe { SpanMut::new(hit.host.add(offset as usize), len) });
-        }
-        self.find_page(iova, len, need)
+        let Some(offset) = found else { return self.find_range(iova, len, need) };
+        *hits += 1;
+        // SAFETY: the unit lies in a range of one region of this IOTLB's memory (`renew` forgets those of
+        // others), whose length was checked against the region's when it was found, and `offset + len` is
+        // at most what the range has from the unit's begin on. The memory is never changed, and stays for
+        // as long as the borrow of the IOTLB.
+        Ok(unsafe { SpanMut::new(hit.host.add(offset as usize), len) })
     }
 
     #[inline(never)]
-    fn find_page(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
+    fn find_range(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
         if len == 0 {
             return Err(Fault::Outside);
         }
-        let memory = self.iotlb.memory();
         let found = self.map.get(iova).filter(|entry| entry.access.covers(need));
         let found = found.and_then(|entry| {
             let len = (entry.last - entry.first).saturating_add(1);
-            let host = memory.base_at(entry.region, entry.offset, len)?;
-            let epoch = self.aside.epoch as u32;
-            Some(Hit { first: entry.first, len, host, epoch, access: entry.access })
+            Some((entry, self.iotlb.memory().base_at(entry.region, entry.offset, len)?))
         });
-        let Some(hit) = found else {
+        let Some((entry, host)) = found else {
             self.aside.note(iova, need);
             return Err(Fault::Miss);
         };
-        (self.aside.last, self.aside.pages[place(iova)]) = (hit, hit);
-        Ok(self.span(&hit, iova, len))
+        let Lookaside { known, generation, hits, .. } = &mut *self.aside;
+        *hits += 1;
+        if let Some(block) = Hit::of(entry, host, iova, BLOCK, *generation) {
+            *known.block(iova) = block;
+        } else if let Some(page) = Hit::of(entry, host, iova, PAGE, *generation) {
+            *known.page(iova) = page;
+        }
+        let len = u64::from(len - 1).min(entry.last - iova) as u32 + 1;
+        // SAFETY: as in `find`; `iova` lies within the range, and `len` ends there at the latest.
+        Ok(unsafe { SpanMut::new(host.add((iova - entry.first) as usize), len) })
     }
+}
 
-    /// The part of `len` bytes at `iova` that lies in `hit`, which holds `iova`.
-    fn span(&mut self, hit: &Hit, iova: u64, len: u32) -> SpanMut<'t> {
-        self.aside.hits += 1;
-        let offset = iova.wrapping_sub(hit.first);
-        let len = u64::from(len).min(hit.len - offset) as u32;
-        // SAFETY: `hit` is a range of one region of this IOTLB's memory (`renew` forgets those of others), whose length
-        // was checked against the region's when it was found, and `offset` and `len` lie within it. The memory is
-        // never changed, and stays for as long as the borrow of the IOTLB.
-        unsafe { SpanMut::new(hit.host.add(offset as usize), len) }
-    }
+/// Where in `hit`, a unit of `size` bytes, `iova` lies, if it is there and `len` bytes follow, granted as
+/// `key` has it.
+#[inline(always)]
+fn hold(hit: &Hit, size: u64, iova: u64, len: u32, key: u64) -> Option<u64> {
+    let offset = iova & (size - 1);
+    let is_it = (hit.tag ^ ((iova - offset) | key)) & !(!key & 3) == 0;
+    // No bytes count as very many.
+    (is_it && offset + u64::from(len.wrapping_sub(1)) < u64::from(hit.room)).then_some(offset)
 }
 
 impl<'t> Translate<'t> for Lookup<'t, '_> {

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use proptest::prelude::*;
+use std::sync::OnceLock;
 
 struct Bytes(Box<[UnsafeCell<u8>]>);
 // SAFETY: touched through spans only.
@@ -200,6 +201,37 @@ proptest! {
     }
 
     #[test]
+    fn what_a_queue_remembers_is_what_holds(
+        steps in proptest::collection::vec((step(), 0..SPACE, 0u32..9, any::<bool>()), 1..60),
+        is_large in any::<bool>(),
+    ) {
+        // Halves of pages, or eighths of blocks, so that some are whole and some are not.
+        let unit: u64 = if is_large { 1 << 18 } else { 2048 };
+        static MEMORIES: [OnceLock<Arc<Memory>>; 2] = [OnceLock::new(), OnceLock::new()];
+        let memory = MEMORIES[usize::from(is_large)]
+            .get_or_init(|| memory(&[40 * unit as usize, 70 * unit as usize], true));
+        let mut editor = Editor::new(memory.clone(), 1 << 16);
+        let mut aside = Lookaside::default();
+        for (step, at, len, write) in steps {
+            match step {
+                Step::Update { iova, size, user, access } => {
+                    let user = USER + (user - USER) * unit;
+                    let access = Access::from_bits(access).unwrap();
+                    let _ = editor.update((iova % SPACE) * unit, size * unit, user, access);
+                }
+                Step::Invalidate { iova, size } => {
+                    editor.invalidate((iova % SPACE) * unit, size.saturating_mul(unit));
+                }
+            }
+            for at in (at..at + 16).map(|at| at % SPACE) {
+                let (iova, len) = (at * unit + u64::from(len), len * 1500);
+                let known = found(&editor, &mut aside, iova, len, write);
+                prop_assert_eq!(known, found(&editor, &mut Lookaside::default(), iova, len, write));
+            }
+        }
+    }
+
+    #[test]
     fn vm_memory_says_the_same(steps in proptest::collection::vec(step(), 1..40)) {
         use vm_memory::{GuestAddress, Permissions};
         use vm_memory::iommu::Iotlb;
@@ -254,6 +286,15 @@ proptest! {
                 _ => false,
             });
             prop_assert_eq!(editor.keep(at, len, Access::BOTH).is_some(), together);
+            let parts = editor.parts(at, len, Access::BOTH);
+            prop_assert_eq!(parts.is_some(), rows.iter().all(|row| matches!(row, Some((_, 3)))));
+            let bytes = parts.iter().flatten();
+            let bytes = bytes.flat_map(|(region, offset, len)| {
+                let first = region.user + offset;
+                first..first + len
+            });
+            let users = rows.iter().filter_map(|row| row.map(|(user, _)| user)).filter(|_| parts.is_some());
+            prop_assert!(bytes.eq(users));
             let mut missing = Vec::new();
             editor.missing(at, len, Access::BOTH, |at| missing.push(at));
             prop_assert_eq!(missing.is_empty(), rows.iter().all(|row| matches!(row, Some((_, 3)))));

@@ -11,7 +11,7 @@ use super::vring::{Vring, VringError, VringState};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
-use ringway_host::{Account, Epoll, EventFd, HostError, Sort};
+use ringway_host::{Account, Epoll, EventFd, HostError, Keep, Sort};
 use ringway_mem::iotlb::Lookaside;
 use ringway_mem::{Memory, Published, Region, Retired};
 use ringway_vhost_user::feature::virtio;
@@ -308,6 +308,11 @@ impl Guest {
         self.memory.regions().iter().any(ringway_host::is_lost)
     }
 
+    /// Rings of a guest behind an IOMMU may lie scattered, and are mapped once more then.
+    fn keep(&self) -> Keep {
+        if self.iommu.is_some() { Keep::File } else { Keep::No }
+    }
+
     /// Sends a request of ours, which may be lost: the front-end's channel may be full.
     pub(super) fn tell(&self, packet: &Packet) {
         if let Some(channel) = &self.channel {
@@ -466,9 +471,13 @@ fn check_kick(ring: &Ring) -> Result<(), Refused> {
 }
 
 /// Maps a region; nothing of it is used if the file isn't what it should be.
-fn map(account: &Account, SharedRegion { region: said, fd }: SharedRegion) -> Result<Mapped, Refused> {
+fn map(
+    account: &Account,
+    SharedRegion { region: said, fd }: SharedRegion,
+    keep: Keep,
+) -> Result<Mapped, Refused> {
     let at = (said.guest, said.user);
-    let region = ringway_host::map_region_for(account, &fd, said.offset, said.size, at);
+    let region = ringway_host::map_region_for(account, &fd, (said.offset, said.size), at, keep);
     let region = region.map_err(|error| Refused(format!("region at {:#x}: {error}", said.guest)))?;
     Ok(Mapped { said, region })
 }
@@ -487,12 +496,14 @@ impl Device for Guest {
     }
 
     fn set_memory(&mut self, table: Vec<SharedRegion>) -> Result<(), Refused> {
-        let table = table.into_iter().map(|region| map(&self.account, region)).collect::<Result<_, _>>()?;
+        let keep = self.keep();
+        let table = table.into_iter().map(|region| map(&self.account, region, keep));
+        let table = table.collect::<Result<_, _>>()?;
         self.set_table(table, false)
     }
 
     fn add_region(&mut self, region: SharedRegion) -> Result<(), Refused> {
-        let new = map(&self.account, region)?;
+        let new = map(&self.account, region, self.keep())?;
         // QEMU before 8.0 tells each region once a queue pair, and takes it back as often.
         let said = new.said;
         let present = self.table.iter().filter(|mapped| mapped.said != said).map(Mapped::again);

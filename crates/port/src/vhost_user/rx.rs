@@ -30,7 +30,7 @@ impl VringRx {
             notifier: Notifier::new(Policy::default()),
             generation: 0,
             hint: Hint::default(),
-            seeker: Seeker::default(),
+            seeker: Seeker::receiving(),
         }
     }
 

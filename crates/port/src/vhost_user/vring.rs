@@ -6,9 +6,9 @@ mod test;
 use super::iommu::Granted;
 use super::rarp::Rarp;
 use ringway_frame::{Caps, Counters, LARGEST, Needs, Reason, add};
-use ringway_host::Signal;
+use ringway_host::{Account, Signal};
 use ringway_mem::iotlb::{Access, Editor};
-use ringway_mem::{Kept, Memory};
+use ringway_mem::{Kept, Memory, Region};
 use ringway_ring::{Policy, View};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Kick, Ring as Said};
@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 const LEGACY_HEADER: u32 = 10;
 /// With it.
 const HEADER: u32 = 12;
-/// A frame of 1500 bytes, its Ethernet header and a VLAN tag: what a driver has buffers for if nothing else was
-/// agreed (virtio 1.3, 5.1.6.3.1).
+/// A frame of 1500 bytes, its Ethernet header and a VLAN tag: what a driver has buffers for if nothing else
+/// was agreed (virtio 1.3, 5.1.6.3.1).
 const PLAIN: u32 = 1518;
 /// Bytes of an Ethernet header and a VLAN tag.
 const LINK: u32 = 18;
@@ -41,6 +41,9 @@ pub(super) enum VringError {
     /// What it says of interrupts or errors is no way to tell anybody.
     #[error("a descriptor for interrupts or errors is neither an eventfd nor a pipe")]
     Signal,
+    /// Its parts lie where they can't be mapped as one.
+    #[error("it lies scattered in the guest's memory, and not in whole pages of it")]
+    Scattered,
     /// Its parts don't make a ring.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -126,7 +129,7 @@ pub(super) enum Space<'a> {
     /// A ring lies at the front-end's own addresses, buffers at guest-physical ones.
     Direct(&'a Arc<Memory>),
     /// Both at addresses that the guest's IOMMU translates.
-    Granted(&'a Editor, Granted),
+    Granted(&'a Editor, Granted, &'a Account),
 }
 
 /// The parts of a ring: their addresses, their lengths, and what is done with them.
@@ -163,12 +166,26 @@ impl Space<'_> {
                 };
                 Ok(Some([keep(0)?, keep(1)?, keep(2)?]))
             }
-            Space::Granted(editor, _) => {
-                let [first, second, third] = parts.map(|(iova, len, access)| editor.keep(iova, len, access));
-                Ok(first.zip(second).zip(third).map(|((first, second), third)| [first, second, third]))
+            Space::Granted(editor, _, account) => {
+                let mut kept = Vec::with_capacity(parts.len());
+                for (iova, len, access) in parts {
+                    let Some(parts) = editor.parts(iova, len, access) else { return Ok(None) };
+                    let whole = editor.keep(iova, len, access);
+                    kept.push(whole.map_or_else(|| gathered(account, &parts, len), Ok)?);
+                }
+                Ok(kept.try_into().ok())
             }
         }
     }
+}
+
+/// A part of a ring that lies together by its guest's addresses, but not in its memory: mapped once more,
+/// so that whoever uses it need not know.
+#[cold]
+fn gathered(account: &Account, parts: &[(&Region, u64, u64)], len: u32) -> Result<Kept, VringError> {
+    let region = ringway_host::stitch(account, parts).map_err(|_| VringError::Scattered)?;
+    let memory = Memory::new(vec![region]).map_err(|_| VringError::Scattered)?;
+    Arc::new(memory).keep_user(0, len).ok_or(VringError::Scattered)
 }
 
 impl Vring {
@@ -184,7 +201,7 @@ impl Vring {
         let areas = space.areas(parts(features, said)?)?;
         let (memory, iommu) = match space {
             Space::Direct(memory) => (memory.clone(), None),
-            Space::Granted(editor, granted) => (editor.shared().memory().clone(), Some(granted)),
+            Space::Granted(editor, granted, _) => (editor.shared().memory().clone(), Some(granted)),
         };
         // Attack: a full pipe or counter would have the worker wait for the peer.
         let signal = |fd: &Option<Arc<OwnedFd>>| match fd {
@@ -245,7 +262,8 @@ impl Vring {
         self.areas.is_some()
     }
 
-    /// The ring in that memory; there if it is known where it lies, since it was looked for when this was made.
+    /// The ring in that memory; there if it is known where it lies, since it was looked for when this was
+    /// made.
     #[inline]
     pub(super) fn ring(&self) -> Option<Ring<'_>> {
         let [descriptors, driver, device] = self.areas.as_ref()?.each_ref().map(Kept::span);
@@ -290,12 +308,13 @@ impl Vring {
             || (self.state.losses.load(Ordering::Relaxed) != ringway_host::losses() && self.is_lost())
     }
 
-    /// Whether a file behind the guest's memory shrank. Attack: what is there instead is memory of ours, and frames
-    /// for the guest would go on filling it.
+    /// Whether a file behind the guest's memory shrank. Attack: what is there instead is memory of ours,
+    /// and frames for the guest would go on filling it.
     #[cold]
     fn is_lost(&self) -> bool {
         let losses = ringway_host::losses();
-        let is_lost = self.memory.regions().iter().any(ringway_host::is_lost);
+        let areas = self.areas.iter().flatten().flat_map(|area| area.memory().regions());
+        let is_lost = self.memory.regions().iter().chain(areas).any(ringway_host::is_lost);
         if !is_lost {
             self.state.losses.store(losses, Ordering::Relaxed);
         }

@@ -36,7 +36,7 @@ impl Guest {
             Some(iommu) => {
                 let board = self.slots[index].board.clone();
                 let granted = Granted { iotlb: iommu.editor.shared().clone(), board };
-                Space::Granted(&iommu.editor, granted)
+                Space::Granted(&iommu.editor, granted, &self.account)
             }
         }
     }
@@ -44,7 +44,7 @@ impl Guest {
     /// Whether the guest's IOMMU grants all of a ring; always without one.
     pub(super) fn is_granted(&self, ring: &Ring) -> bool {
         let (Some(iommu), Ok(parts)) = (&self.iommu, parts(self.features, ring)) else { return true };
-        parts.iter().all(|&(iova, len, access)| iommu.editor.keep(iova, len, access).is_some())
+        parts.iter().all(|&(iova, len, access)| iommu.editor.parts(iova, len, access).is_some())
     }
 
     /// Asks for what is lacking of a ring's own place.
@@ -175,7 +175,7 @@ impl Guest {
                 self.want_ring(index);
             } else if self.begin(index, &ring).is_err() {
                 // It was granted, but is no ring.
-                self.slots[index].state.fail(QueueError::Address);
+                self.slots[index].state.fail(QueueError::Place);
             }
         }
         for index in (1..self.slots.len()).step_by(2) {

@@ -1,13 +1,15 @@
 //! A queue's side of its guest's IOMMU.
 
 use super::Granted;
-use ringway_frame::Counters;
+use ringway_frame::{Counters, add};
 use ringway_mem::iotlb::Lookaside;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a queue remembers of its guest's IOMMU.
 #[derive(Default)]
 pub(in crate::vhost_user) struct Seeker {
+    /// Frames leave here; the two sides of a queue count apart, since two threads may have them.
+    receives: bool,
     /// Only where there is one.
     aside: Option<Box<Lookaside>>,
     /// The version of the IOTLB at which it lacks what it wants next.
@@ -15,6 +17,11 @@ pub(in crate::vhost_user) struct Seeker {
 }
 
 impl Seeker {
+    /// That of a queue where frames leave.
+    pub(in crate::vhost_user) fn receiving() -> Seeker {
+        Seeker { receives: true, ..Seeker::default() }
+    }
+
     /// The ring was described anew.
     pub(in crate::vhost_user) fn restart(&mut self) {
         self.blocked = None;
@@ -51,7 +58,8 @@ impl Seeker {
     pub(in crate::vhost_user) fn report(&mut self, granted: &Granted, counters: &Counters) {
         let Some(aside) = &mut self.aside else { return };
         if aside.hits > 0 {
-            counters.iotlb_hits.fetch_add(std::mem::take(&mut aside.hits), Relaxed);
+            let hits = if self.receives { &counters.iotlb_rx_hits } else { &counters.iotlb_hits };
+            add(hits, std::mem::take(&mut aside.hits));
         }
         if !aside.missed().is_empty() {
             self.lack(granted, counters);

@@ -55,7 +55,7 @@ fn take_all(driver: &mut Driver<'_>) -> Vec<(u16, u32)> {
 fn counted(counters: &CountersRef) -> (u64, u64, u64, u64, u64) {
     let drops = counters.tx_drops.iter().chain(&counters.rx_drops).map(|count| count.load(Relaxed)).sum();
     (
-        counters.iotlb_hits.load(Relaxed),
+        counters.iotlb_hits.load(Relaxed) + counters.iotlb_rx_hits.load(Relaxed),
         counters.iotlb_misses.load(Relaxed),
         counters.iotlb_invalidations.load(Relaxed),
         counters.iotlb_faults.load(Relaxed),

@@ -1,0 +1,205 @@
+//! Guest to guest with every buffer mapped alone, for one frame: ours against DPDK's.
+
+use crate::Failure;
+use crate::entry::{Better, Entry};
+use crate::keys::Folder;
+use crate::keys::iommu::{SLICE, enough};
+use crate::peer::testpmd::{self, Testpmd};
+use crate::plan::Plan;
+use crate::rig::fabric::{Rig, vhost_user};
+use crate::rig::guest::{Addresses, Iommu, Shape};
+use crate::rig::mapper::{Mapper, Mappers};
+use crate::rig::memory::GuestMemory;
+use crate::rig::{LOAD, Pinned, WORKER, returner};
+use ringway_fabric::proto::Poll;
+use ringway_frame::Counters;
+use ringway_vhost_user::{HEADER, Header, PAYLOAD, Reply};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Rings with a page for each of their buffers.
+const SHAPE: Shape = Shape { packed: false, ring: 256, frame: 64, iommu: Iommu::Fragments };
+const APART: u32 = 4096;
+/// How long a back-end may take to find its rings, asking for each part.
+const START: Duration = Duration::from_secs(10);
+
+type Homes = [(GuestMemory, Addresses); 2];
+
+fn homes() -> Result<Homes, Failure> {
+    Ok([Addresses::spaced(&SHAPE, APART)?, Addresses::spaced(&SHAPE, APART)?])
+}
+
+fn guests<'m>(sockets: [UnixStream; 2], homes: &'m Homes, tells: bool) -> Result<Mappers<'m>, Failure> {
+    let [left, right] = sockets;
+    let one = |socket, index: usize, names| Mapper::new(socket, &homes[index], &SHAPE, names, tells);
+    Ok(Mappers::new([one(left, 0, (1, 2))?, one(right, 1, (2, 1))?]))
+}
+
+/// DPDK's back-end, its guests at work, stopped.
+fn dpdk<'m>(folder: &Path, homes: &'m Homes) -> Result<(Testpmd, Mappers<'m>), Failure> {
+    let paths = [folder.join("left"), folder.join("right")];
+    let device = |index: usize| format!("net_vhost{index},iface={},iommu-support=1", paths[index].display());
+    let mut testpmd = testpmd::forwarding(folder, "back", vec![device(0), device(1)], WORKER, &[])?;
+    let sockets = [UnixStream::connect(&paths[0])?, UnixStream::connect(&paths[1])?];
+    let mut guests = guests(sockets, homes, false)?;
+    guests.begin(START).map_err(|error| format!("{error}; testpmd said {}", testpmd.last()))?;
+    testpmd.busy()?;
+    testpmd.run(false)?;
+    Ok((testpmd, guests))
+}
+
+/// One side's guests, and the time that they had.
+struct Side<'m> {
+    guests: Mappers<'m>,
+    wall: Duration,
+}
+
+impl<'m> Side<'m> {
+    fn new(mut guests: Mappers<'m>) -> Side<'m> {
+        guests.forget();
+        Side { guests, wall: Duration::ZERO }
+    }
+
+    fn slice(&mut self, time: Duration) -> Result<f64, Failure> {
+        let begin = Instant::now();
+        let rate = self.guests.rate(time);
+        self.wall += begin.elapsed();
+        rate
+    }
+
+    /// Its figures; `worker`: seconds that the back-end's forwarding core was at work.
+    fn figures(&self, worker: f64) -> [(&'static str, f64); 5] {
+        let (sent, came) = self.guests.frames;
+        let seconds = self.wall.as_secs_f64();
+        [
+            ("kpps", came as f64 / seconds / 1e3),
+            ("questions a frame", self.guests.answers() as f64 / came.max(1) as f64),
+            ("lost", 1.0 - came.min(sent) as f64 / sent.max(1) as f64),
+            ("busy, worker", worker / seconds),
+            ("busy, front-end", self.guests.busy.share()),
+        ]
+    }
+}
+
+/// Ours over DPDK's, in turn; and what the front-end reaches by itself.
+pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
+    let folder = Folder::new()?;
+    let (our_homes, their_homes) = (homes()?, homes()?);
+    // Started before this thread is kept on a core, which it would inherit.
+    let peer = dpdk(folder.path(), &their_homes);
+    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+    let mut sockets = Vec::new();
+    for port in ["left", "right"] {
+        let (near, far) = UnixStream::pair()?;
+        rig.add(port, vhost_user(1))?;
+        rig.attach(port, vec![far.into()])?;
+        sockets.push(near);
+    }
+    let sockets = <[UnixStream; 2]>::try_from(sockets).map_err(|_| "two sockets")?;
+    // DPDK keeps its session's thread on the core that does not forward; so do we.
+    let pinned = Pinned::to(LOAD)?;
+    let before = rig.busy();
+    let (entry, ours) = rig.serve_while(|| turns(plan, guests(sockets, &our_homes, false)?, peer))?;
+    drop(pinned);
+    let entry = entry.step("ours", &ours.figures((rig.busy() - before) as f64 / 1e9));
+    let drops = |counters: &Counters| {
+        counters.tx_drops.iter().chain(&counters.rx_drops).map(|count| count.load(Relaxed)).sum()
+    };
+    let entry = entry.with("drops", rig.sum(drops) as f64);
+    drop(rig);
+    let floor = floor(&plan.part(0.2))?;
+    Ok(entry
+        .with("floor, kpps", floor)
+        .note("64 frames in flight a guest, a page each, unmapped on completion"))
+}
+
+fn turns<'m>(
+    plan: &Plan,
+    mut ours: Mappers<'m>,
+    peer: Result<(Testpmd, Mappers<'_>), Failure>,
+) -> Result<(Entry, Side<'m>), Failure> {
+    ours.begin(START)?;
+    let mut ours = Side::new(ours);
+    let (mut testpmd, guests) = match peer {
+        Ok(peer) => peer,
+        Err(error) => {
+            let slices = plan.alone(SLICE, |time| ours.slice(time))?;
+            return Ok((slices.entry("kpps", Better::More).note(format!("no peer: {error}")), ours));
+        }
+    };
+    let mut theirs = Side::new(guests);
+    let before = stopped(&mut testpmd)?;
+    let slices = enough(plan).pairs(
+        SLICE,
+        |time| ours.slice(time),
+        |time| {
+            testpmd.run(true)?;
+            let rate = theirs.slice(time);
+            testpmd.run(false)?;
+            rate
+        },
+    )?;
+    let ticks = stopped(&mut testpmd)?.saturating_sub(before) as f64;
+    let entry = slices.entry("kpps", Better::More).interval_reaches(2.0);
+    let entry = entry.step("DPDK's", &theirs.figures(ticks / ringway_host::ticks_per_second()));
+    Ok((entry.note("peer: DPDK testpmd, net_vhost with iommu-support=1"), ours))
+}
+
+/// What a testpmd that is stopped has done so far.
+fn stopped(testpmd: &mut Testpmd) -> Result<u64, Failure> {
+    testpmd.run(true)?;
+    let busy = testpmd.busy();
+    testpmd.run(false)?;
+    busy
+}
+
+/// What the front-end reaches with a back-end that acknowledges every message at once and only returns descriptors.
+fn floor(plan: &Plan) -> Result<f64, Failure> {
+    let homes = homes()?;
+    let stop = AtomicBool::new(false);
+    let (mut near, mut far) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let (one, other) = UnixStream::pair()?;
+        near.push(one);
+        far.push(other);
+    }
+    let near = <[UnixStream; 2]>::try_from(near).map_err(|_| "two sockets")?;
+    std::thread::scope(|scope| {
+        let returner = scope.spawn(|| -> Result<(), Failure> {
+            ringway_host::pin(WORKER)?;
+            let [left, right] = &homes;
+            returner::run([(left.0.memory(), &left.1), (right.0.memory(), &right.1)], &SHAPE, &stop)
+        });
+        let pinned = Pinned::to(LOAD)?;
+        far.into_iter().for_each(|socket| drop(scope.spawn(|| acknowledge(socket))));
+        let rate = guests(near, &homes, true).and_then(|mut guests| {
+            let slices = plan.alone(SLICE, |time| guests.rate(time))?;
+            Ok(slices.entry("kpps", Better::More).ours.unwrap_or(0.0))
+        });
+        drop(pinned);
+        stop.store(true, Relaxed);
+        returner.join().map_err(|_| "the returning back-end failed")??;
+        rate
+    })
+}
+
+/// Answers whatever comes with success, or with all features there are, until the other end closes.
+fn acknowledge(mut socket: UnixStream) -> Result<(), Failure> {
+    loop {
+        let (mut header, mut payload) = ([0; HEADER], [0; PAYLOAD]);
+        // The descriptors that come along are closed by the kernel, since nobody takes them.
+        if socket.read_exact(&mut header).is_err() {
+            return Ok(());
+        }
+        let message = Header::decode(&header)?;
+        socket.read_exact(&mut payload[..message.size as usize])?;
+        let asks = [1, 15].contains(&message.request);
+        if message.need_reply || asks {
+            let value = if asks { u64::MAX } else { 0 };
+            socket.write_all(&Reply::Number(value).encode(message.request).bytes)?;
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A guest alone on a port, with a back-end that gives it frames, takes its own, or both: behind an IOMMU and not, ours
+//! and DPDK's.
+
+use crate::Failure;
+use crate::entry::{Better, Entry, Slices, median};
+use crate::keys::Folder;
+use crate::keys::iommu::{SLICE, SLICES};
+use crate::peer::testpmd::{self, Testpmd};
+use crate::plan::Plan;
+use crate::rig::bare::{Bare, Work};
+use crate::rig::front::Stream;
+use crate::rig::guest::{Addresses, Iommu, Shape};
+use crate::rig::memory::GuestMemory;
+use crate::rig::monitor::Inline;
+use crate::rig::passing::Passing;
+use crate::rig::{LOAD, Pinned, WORKER};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Where a guest lives.
+type Home = (GuestMemory, Addresses);
+
+/// One back-end with its guest.
+trait Side {
+    /// Millions of frames a second in a slice, which is this side's alone.
+    fn slice(&mut self, time: Duration) -> Result<f64, Failure>;
+
+    /// The share of their time in which the back-end and the guest did something.
+    fn busy(&mut self) -> Result<[f64; 2], Failure>;
+}
+
+struct Ours<'m> {
+    bare: Bare,
+    guest: Passing<'m, Inline>,
+}
+
+impl<'m> Ours<'m> {
+    fn new(home: &'m Home, shape: &Shape, work: Work) -> Result<Ours<'m>, Failure> {
+        let (bare, wire) = Bare::start(work, shape.frame)?;
+        let guest = Passing::new(wire, home, shape, work)?;
+        Ok(Ours { bare, guest })
+    }
+}
+
+impl Side for Ours<'_> {
+    fn slice(&mut self, time: Duration) -> Result<f64, Failure> {
+        self.bare.run(true);
+        let rate = self.guest.rate(time);
+        self.bare.run(false);
+        rate
+    }
+
+    fn busy(&mut self) -> Result<[f64; 2], Failure> {
+        Ok([self.bare.busy().share(), self.guest.busy.share()])
+    }
+}
+
+struct Theirs<'m> {
+    testpmd: Testpmd,
+    guest: Passing<'m, Stream>,
+    wall: Duration,
+    before: u64,
+}
+
+impl<'m> Theirs<'m> {
+    fn new(folder: &Path, home: &'m Home, shape: &Shape, work: Work) -> Result<Theirs<'m>, Failure> {
+        let name = if shape.iommu == Iommu::Off { "off" } else { "on" };
+        let path = folder.join(name);
+        let support = if shape.iommu == Iommu::Off { 0 } else { 1 };
+        let mut devices = vec![format!("net_vhost0,iface={},iommu-support={support}", path.display())];
+        // A device that gives frames without end and swallows what it gets; or only the latter.
+        match work {
+            Work::In | Work::Through => devices.push(format!("net_null0,size={}", shape.frame)),
+            Work::Out => devices.push("net_null0,no-rx=1".into()),
+            Work::Loop => {}
+        }
+        let more: &[&str] = if work == Work::Loop { &["--port-topology=loop"] } else { &[] };
+        let mut testpmd = testpmd::forwarding(folder, name, devices, WORKER, more)?;
+        let mut guest = Passing::new(Stream::from(UnixStream::connect(&path)?), home, shape, work)?;
+        let word = "now ready for processing";
+        testpmd.wait_with(word, 1, Duration::from_secs(5), &mut || guest.monitor.answer().map(drop))?;
+        guest.run(SLICE)?;
+        let before = testpmd.busy()?;
+        testpmd.run(false)?;
+        Ok(Theirs { testpmd, guest, wall: Duration::ZERO, before })
+    }
+}
+
+impl Side for Theirs<'_> {
+    fn slice(&mut self, time: Duration) -> Result<f64, Failure> {
+        let begin = Instant::now();
+        self.testpmd.run(true)?;
+        let rate = self.guest.rate(time);
+        self.testpmd.run(false)?;
+        self.wall += begin.elapsed();
+        rate.map_err(|error| format!("{error}; testpmd said {}", self.testpmd.last()).into())
+    }
+
+    fn busy(&mut self) -> Result<[f64; 2], Failure> {
+        self.testpmd.run(true)?;
+        let ticks = self.testpmd.busy()?.saturating_sub(self.before) as f64;
+        self.testpmd.run(false)?;
+        let all = self.wall.as_secs_f64() * ringway_host::ticks_per_second();
+        Ok([ticks / all, self.guest.busy.share()])
+    }
+}
+
+/// The four in turn.
+pub fn measure(plan: &Plan, work: Work, on: &Shape) -> Result<Entry, Failure> {
+    let folder = Folder::new()?;
+    let off = Shape { iommu: Iommu::Off, ..*on };
+    let homes = [Addresses::new(on)?, Addresses::new(&off)?, Addresses::new(on)?, Addresses::new(&off)?];
+    // Started before this thread is kept on a core, which they would inherit.
+    let theirs = Theirs::new(folder.path(), &homes[2], on, work)
+        .and_then(|with| Ok([with, Theirs::new(folder.path(), &homes[3], &off, work)?]));
+    let mut sides: Vec<(&str, Box<dyn Side + '_>)> = vec![
+        ("ours, on", Box::new(Ours::new(&homes[0], on, work)?)),
+        ("ours, off", Box::new(Ours::new(&homes[1], &off, work)?)),
+    ];
+    let missing = match theirs {
+        Ok([with, without]) => {
+            sides.push(("DPDK's, on", Box::new(with)));
+            sides.push(("DPDK's, off", Box::new(without)));
+            None
+        }
+        Err(error) => Some(format!("no peer: {error}")),
+    };
+    let pinned = Pinned::to(LOAD)?;
+    let count = plan.slices(SLICE * sides.len() as u32).max(SLICES);
+    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); sides.len()];
+    for _ in 0..count {
+        for ((name, side), rates) in sides.iter_mut().zip(&mut rates) {
+            rates.push(side.slice(SLICE).map_err(|error| format!("{name}: {error}"))?);
+        }
+    }
+    drop(pinned);
+    let mut entry = Slices { ours: rates[0].clone(), peer: rates[1].clone() }.entry("Mpps", Better::More);
+    for ((name, side), rates) in sides.iter_mut().zip(&rates) {
+        let [back, guest] = side.busy()?;
+        let rate = median(rates).unwrap_or(f64::NAN);
+        let figures = [("Mpps", rate), ("busy, back-end", back), ("busy, guest", guest)];
+        entry = entry.step(*name, &figures);
+    }
+    if let [ours, _, on, off] = &rates[..] {
+        let theirs = Slices { ours: on.clone(), peer: off.clone() }.entry("Mpps", Better::More);
+        let both = Slices { ours: ours.clone(), peer: on.clone() }.entry("Mpps", Better::More);
+        entry = entry.with("DPDK's, on over off", theirs.ratio.unwrap_or(f64::NAN));
+        entry = entry.with("ours over DPDK's, both on", both.ratio.unwrap_or(f64::NAN));
+    }
+    let entry = entry.note("on over off, ours; a port alone, without a switch");
+    Ok(match missing {
+        Some(missing) => entry.note(missing),
+        None => entry,
+    })
+}
