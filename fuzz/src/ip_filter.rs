@@ -41,9 +41,9 @@ pub fn run(data: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let rules = [
         "allow src host 1.2.3.4 and tcp dst port 80, deny all",
-        "deny (icmp type echo or echo-reply) and not net 10.0.0.0/8 mask 255.0.0.0, 0 -",
+        "deny (icmp type echo or echo-reply) and not net 10.0.0.0 mask 255.0.0.0, 0 -",
         "allow ip[0:4] & 0xF0 > 3 ? tcp opt syn : udp && port >= 1024, deny frag || ip ttl < 5",
-        "0 src and dst ether host 1:2:3:4:5:6, deny dst tcp port != domain & 0xff, 0 ip proto 89 || win 5",
+        "0 src and dst ether host 1:2:3:4:5:6, deny dst tcp port & 0xff != 53, 0 ip proto 89 || win 5",
     ];
     rules.iter().map(|rule| rule.as_bytes().to_vec()).collect()
 }

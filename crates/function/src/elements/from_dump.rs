@@ -10,11 +10,11 @@
 //! - `FORCE_IP`: emits IP packets only, with the place of their IP header noted.
 //!
 //! Handlers: `encap`, `filesize`, `filepos`, `count` (read); `active` (read, write); `stop` (write).
+use super::replay::{Records, Replay};
 use crate::file::{Input, reason};
 use ringway_click::arg::{Args, Filename};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst,
-    Search, Task, Timer,
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Task, Timer,
 };
 use ringway_wire::pcap::{HEADER_LEN, Header, RECORD_LEN};
 
@@ -28,21 +28,20 @@ const RAW: [u16; 3] = [101, 12, 14];
 /// Reads a capture file.
 #[derive(Default)]
 pub struct FromDump {
+    capture: Capture,
+    replay: Replay,
+    count: u64,
+}
+
+/// The file, and what of it is wanted.
+#[derive(Default)]
+struct Capture {
     path: String,
-    stop: bool,
-    timing: bool,
-    active: bool,
     force_ip: bool,
     input: Option<Input>,
     header: Option<Header>,
     record: Vec<u8>,
     body: Vec<u8>,
-    waiting: Option<Packet>,
-    offset: Option<i64>,
-    count: u64,
-    task: Option<Task>,
-    timer: Option<Timer>,
-    note: Option<Note>,
 }
 
 /// Notes where the IP header is. False if it is no IP packet.
@@ -66,7 +65,24 @@ fn note_ip(packet: &mut Packet, link: u16) -> bool {
     true
 }
 
-impl FromDump {
+impl Capture {
+    fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut input = Input::open(&self.path)
+            .map_err(|error| cx.error(format!("{}: {}", self.path, reason(&error))))?;
+        let read = input.read_bytes(HEADER_LEN, &mut self.record);
+        let header = match (read, Header::parse(&self.record)) {
+            (Ok(true), Ok(Some(header))) => header,
+            (_, Err(error)) => return Err(cx.error(format!("{}: {error}", input.name))),
+            _ => return Err(cx.error(format!("{}: not a tcpdump file (too short)", input.name))),
+        };
+        if self.force_ip && header.link_type != ETHERNET && !RAW.contains(&header.link_type) {
+            let text = format!("{}: unknown linktype {}", input.name, header.link_type);
+            return Err(cx.error(text));
+        }
+        (self.header, self.input) = (Some(header), Some(input));
+        Ok(())
+    }
+
     /// Reads the next record. Nothing at the end, or after an error that was said.
     fn read_packet(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
         let (input, header) = (self.input.as_mut()?, self.header?);
@@ -98,109 +114,55 @@ impl FromDump {
             }
         }
     }
+}
 
-    fn next_packet(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
-        let Some(packet) = self.waiting.take().or_else(|| self.read_packet(cx)) else {
+impl Records for Capture {
+    fn next_record(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        let packet = self.read_packet(cx);
+        if packet.is_none() {
             self.input = None;
-            if std::mem::take(&mut self.stop) {
-                cx.stop();
-            }
-            return None;
-        };
-        if self.timing && !self.is_due(packet.notes().timestamp, cx) {
-            self.waiting = Some(packet);
-            return None;
         }
-        self.count += 1;
-        Some(packet)
-    }
-
-    fn is_due(&mut self, time: u64, cx: &mut Context<'_>) -> bool {
-        let (now, time) = (cx.steady() as i64, time as i64);
-        let offset = *self.offset.get_or_insert(now.wrapping_sub(time));
-        let due = time.wrapping_add(offset);
-        if now < due
-            && let Some(timer) = self.timer
-        {
-            cx.set_timer(timer, due as u64);
-        }
-        now >= due
-    }
-
-    fn set_active(&mut self, active: bool, cx: &mut Context<'_>) {
-        self.active = active;
-        match (self.task, self.note) {
-            (Some(task), _) if active => cx.reschedule(task),
-            (_, Some(note)) if active => cx.wake(note),
-            (_, Some(note)) => cx.sleep(note),
-            _ => {}
-        }
+        packet
     }
 }
 
 impl Element for FromDump {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut path = Filename::default();
-        self.active = true;
+        self.replay.active = true;
         args.read_mp("FILENAME", &mut path);
-        args.read_p("TIMING", &mut self.timing);
-        args.read("STOP", &mut self.stop);
-        args.read("ACTIVE", &mut self.active);
-        args.read("FORCE_IP", &mut self.force_ip);
-        self.path = path.0;
-        self.note = Some(cx.new_note(NoteKind::Empty, Search::Stop));
+        args.read_p("TIMING", &mut self.replay.timing);
+        args.read("STOP", &mut self.replay.stop);
+        args.read("ACTIVE", &mut self.replay.active);
+        args.read("FORCE_IP", &mut self.capture.force_ip);
+        self.capture.path = path.0;
+        self.replay.configure(cx);
         args.complete()
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let mut input = Input::open(&self.path)
-            .map_err(|error| cx.error(format!("{}: {}", self.path, reason(&error))))?;
-        let read = input.read_bytes(HEADER_LEN, &mut self.record);
-        let header = match (read, Header::parse(&self.record)) {
-            (Ok(true), Ok(Some(header))) => header,
-            (_, Err(error)) => return Err(cx.error(format!("{}: {error}", input.name))),
-            _ => return Err(cx.error(format!("{}: not a tcpdump file (too short)", input.name))),
-        };
-        if self.force_ip && header.link_type != ETHERNET && !RAW.contains(&header.link_type) {
-            let text = format!("{}: unknown linktype {}", input.name, header.link_type);
-            return Err(cx.error(text));
-        }
-        (self.header, self.input) = (Some(header), Some(input));
-        if cx.output_is_push(0) {
-            self.task = Some(cx.new_task(self.active));
-        }
-        self.timer = Some(cx.new_timer());
+        self.capture.open(cx)?;
+        self.replay.initialize(cx);
         Ok(())
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        if !self.active {
-            return false;
-        }
-        for _ in 0..cx.burst() {
-            let Some(packet) = self.next_packet(cx) else { return false };
-            cx.push(0, packet);
-        }
-        cx.reschedule(task);
-        true
+        let Self { capture, replay, count } = self;
+        replay.run_task(task, cx, |replay, cx| {
+            let packet = replay.next(capture, cx);
+            *count += u64::from(packet.is_some());
+            packet
+        })
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
-        if self.active {
-            self.set_active(true, cx);
-        }
+        self.replay.run_timer(cx);
     }
 
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        for _ in 0..if self.active { max } else { 0 } {
-            let Some(packet) = self.next_packet(cx) else { break };
-            burst.push(packet);
-        }
-        if burst.is_empty()
-            && let Some(note) = self.note
-        {
-            cx.sleep(note);
-        }
+        let Self { capture, replay, count } = self;
+        replay.pull(max, burst, cx, |replay, cx| replay.next(capture, cx));
+        *count += burst.len() as u64;
     }
 
     fn handlers(&self) -> Vec<Handler> {
@@ -211,27 +173,27 @@ impl Element for FromDump {
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let input = self.input.as_ref();
+        let input = self.capture.input.as_ref();
         Ok(match name {
-            "encap" => match self.header {
+            "encap" => match self.capture.header {
                 Some(header) if RAW.contains(&header.link_type) => "IP".to_string(),
                 _ => "ETHER".to_string(),
             },
             "filesize" => input.and_then(|input| input.size).map_or("-".into(), |size| size.to_string()),
             "filepos" => input.map_or(0, |input| input.position).to_string(),
             "count" => self.count.to_string(),
-            _ => self.active.to_string(),
+            _ => self.replay.active.to_string(),
         })
     }
 
     fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         if name == "stop" {
-            self.set_active(false, cx);
+            self.replay.set_active(false, cx);
             cx.stop();
             return Ok(());
         }
         let active = cx.parse(value).map_err(|_| HandlerError::failed("type mismatch"))?;
-        self.set_active(active, cx);
+        self.replay.set_active(active, cx);
         Ok(())
     }
 }

@@ -20,12 +20,13 @@
 //! - `ALLOW_NONEXISTENT`: a file that is missing is no error.
 //!
 //! Handlers: `sampling_prob`, `encap`, `filesize`, `filepos` (read); `active` (read, write); `stop` (write).
+use super::replay::{Records, Replay};
 use crate::file::{Input, reason};
 use ringway_click::arg::{Args, Filename, Fixed, Raw};
 use ringway_click::summary::{Item, Reader, record_length};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Note, NoteKind, Packet,
-    PacketBurst, Search, Task, Timer,
+    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Packet, PacketBurst, Task,
+    Timer,
 };
 use std::io::ErrorKind;
 
@@ -48,31 +49,29 @@ struct Several {
 /// Reads a dump.
 #[derive(Default)]
 pub struct FromIpSummaryDump {
+    dump: Dump,
+    replay: Replay,
+    /// The probability with which a packet is emitted, in 28 bits.
+    sample: u32,
+}
+
+/// The dump itself.
+#[derive(Default)]
+struct Dump {
     path: String,
     data: Option<Vec<u8>>,
-    stop: bool,
-    active: bool,
-    timing: bool,
     multipacket: bool,
     allow_nonexistent: bool,
-    sample: u32,
     reader: Reader,
     input: Option<Input>,
     binary: bool,
     line: Vec<u8>,
     /// A line that was looked at and is still to be read.
     again: bool,
-    /// A packet whose time has not come.
-    waiting: Option<Packet>,
     several: Option<Several>,
-    /// What is added to packets' times to get the steady clock's.
-    offset: Option<i64>,
-    task: Option<Task>,
-    timer: Option<Timer>,
-    note: Option<Note>,
 }
 
-impl FromIpSummaryDump {
+impl Dump {
     /// Says what a line was, if it is worth it. The packet, if it was one.
     fn take(&mut self, item: Item, cx: &mut Context<'_>) -> Option<Packet> {
         let place = |input: &Option<Input>, binary: bool| {
@@ -147,9 +146,19 @@ impl FromIpSummaryDump {
         }
     }
 
-    /// The next packet, whose time may not have come.
-    fn following(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
-        if let Some(packet) = self.waiting.take().or_else(|| self.one_of_several()) {
+    fn one_of_several(&mut self) -> Option<Packet> {
+        let several = self.several.as_mut()?;
+        let packet = several.take();
+        if several.left == 0 {
+            self.several = None;
+        }
+        Some(packet)
+    }
+}
+
+impl Records for Dump {
+    fn next_record(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        if let Some(packet) = self.one_of_several() {
             return Some(packet);
         }
         let packet = self.read_packet(cx)?;
@@ -160,64 +169,16 @@ impl FromIpSummaryDump {
         self.several = Some(Several::new(packet, extra.saturating_add(1)));
         self.one_of_several()
     }
+}
 
-    fn one_of_several(&mut self) -> Option<Packet> {
-        let several = self.several.as_mut()?;
-        let packet = several.take();
-        if several.left == 0 {
-            self.several = None;
-        }
-        Some(packet)
-    }
-
-    /// Keeps a packet whose time has not come. Whether it may go.
-    fn is_due(&mut self, time: u64, cx: &mut Context<'_>) -> bool {
-        let (now, time) = (cx.steady() as i64, time as i64);
-        let offset = *self.offset.get_or_insert(now.wrapping_sub(time));
-        let due = time.wrapping_add(offset);
-        if now >= due {
-            return true;
-        }
-        if let Some(timer) = self.timer {
-            cx.set_timer(timer, due as u64);
-        }
-        if let Some(note) = self.note {
-            cx.sleep(note);
-        }
-        false
-    }
-
-    /// The next packet to emit. Nothing if its time has not come or there is none; at the end the driver is
-    /// stopped.
-    fn next_packet(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+impl FromIpSummaryDump {
+    /// The next packet to emit.
+    fn next(dump: &mut Dump, replay: &mut Replay, sample: u32, cx: &mut Context<'_>) -> Option<Packet> {
         loop {
-            let Some(packet) = self.following(cx) else {
-                if std::mem::take(&mut self.stop) {
-                    cx.stop();
-                }
-                return None;
-            };
-            if self.timing && !self.is_due(packet.notes().timestamp, cx) {
-                self.waiting = Some(packet);
-                return None;
-            }
-            if self.sample >= CERTAIN || cx.random() & (CERTAIN - 1) < self.sample {
+            let packet = replay.next(dump, cx)?;
+            if sample >= CERTAIN || cx.random() & (CERTAIN - 1) < sample {
                 return Some(packet);
             }
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.input.is_none() && self.waiting.is_none() && self.several.is_none()
-    }
-
-    fn set_active(&mut self, active: bool, cx: &mut Context<'_>) {
-        self.active = active;
-        match (self.task, self.note) {
-            (Some(task), _) if active => cx.reschedule(task),
-            (_, Some(note)) if active => cx.wake(note),
-            (_, Some(note)) => cx.sleep(note),
-            _ => {}
         }
     }
 }
@@ -259,23 +220,23 @@ impl Element for FromIpSummaryDump {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let (mut path, mut fields, mut flow) = (Filename::default(), Raw::default(), Raw::default());
         let (mut zero, mut sample) = (true, Fixed::<28>(CERTAIN));
-        self.active = true;
+        self.replay.active = true;
         args.read_p("FILENAME", &mut path);
-        args.read("STOP", &mut self.stop);
-        args.read("ACTIVE", &mut self.active);
+        args.read("STOP", &mut self.replay.stop);
+        args.read("ACTIVE", &mut self.replay.active);
         args.read("ZERO", &mut zero);
-        args.read("TIMING", &mut self.timing);
-        args.read("CHECKSUM", &mut self.reader.checksums);
+        args.read("TIMING", &mut self.replay.timing);
+        args.read("CHECKSUM", &mut self.dump.reader.checksums);
         args.read("SAMPLE", &mut sample);
-        args.read("PROTO", &mut self.reader.protocol);
-        args.read("MULTIPACKET", &mut self.multipacket);
+        args.read("PROTO", &mut self.dump.reader.protocol);
+        args.read("MULTIPACKET", &mut self.dump.multipacket);
         for name in ["DEFAULT_CONTENTS", "DEFAULT_FIELDS", "CONTENTS", "FIELDS"] {
             args.read(name, &mut fields);
         }
         args.read("DEFAULT_FLOWID", &mut flow);
         args.read("FLOWID", &mut flow);
-        args.read("ALLOW_NONEXISTENT", &mut self.allow_nonexistent);
-        args.read("DATA", &mut self.data);
+        args.read("ALLOW_NONEXISTENT", &mut self.dump.allow_nonexistent);
+        args.read("DATA", &mut self.dump.data);
         args.complete()?;
         self.sample = sample.0.min(CERTAIN);
         match sample.0 {
@@ -283,8 +244,8 @@ impl Element for FromIpSummaryDump {
             CERTAIN.. if sample.0 > CERTAIN => cx.warning("SAMPLE probability reduced to 1"),
             _ => {}
         }
-        let chosen = (!fields.0.is_empty()).then(|| self.reader.set_fields(&fields.0));
-        let given = (!flow.0.is_empty()).then(|| self.reader.set_flow(&flow.0));
+        let chosen = (!fields.0.is_empty()).then(|| self.dump.reader.set_fields(&fields.0));
+        let given = (!flow.0.is_empty()).then(|| self.dump.reader.set_flow(&flow.0));
         for item in chosen.into_iter().chain(given) {
             match item {
                 Item::Error(text) => return Err(cx.error(text)),
@@ -292,75 +253,52 @@ impl Element for FromIpSummaryDump {
                 _ => {}
             }
         }
-        self.path = path.0;
-        match (&self.data, self.path.is_empty()) {
+        self.dump.path = path.0;
+        match (&self.dump.data, self.dump.path.is_empty()) {
             (Some(_), false) => Err(cx.error("FILENAME and DATA conflict")),
             (None, true) => Err(cx.error("FILENAME: required argument missing")),
             _ => {
-                self.note = Some(cx.new_note(NoteKind::Empty, Search::Stop));
+                self.replay.configure(cx);
                 Ok(())
             }
         }
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        if cx.output_is_push(0) {
-            self.task = Some(cx.new_task(self.active));
-        }
-        self.timer = Some(cx.new_timer());
-        let mut input = match self.open() {
+        self.replay.initialize(cx);
+        let mut input = match self.dump.open() {
             Ok(input) => input,
-            Err(error) if self.allow_nonexistent && error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(cx.error(format!("{}: {}", self.path, reason(&error)))),
+            Err(error) if self.dump.allow_nonexistent && error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(cx.error(format!("{}: {}", self.dump.path, reason(&error)))),
         };
-        let read = input.read_line(&mut self.line);
+        let read = input.read_line(&mut self.dump.line);
         let read = read.map_err(|error| cx.error(format!("{}: {}", input.name, reason(&error))))?;
-        if !read && !self.allow_nonexistent {
+        if !read && !self.dump.allow_nonexistent {
             return Err(cx.error(format!("{}: empty file", input.name)));
         }
-        let (only, item) = self.reader.first_line(&String::from_utf8_lossy(&self.line));
-        self.again = read && !only;
+        let (only, item) = self.dump.reader.first_line(&String::from_utf8_lossy(&self.dump.line));
+        self.dump.again = read && !only;
         if let Item::Warning(text) = item
             && read
         {
             cx.warning(format!("{}:1: {text}", input.name));
         }
-        self.input = Some(input);
+        self.dump.input = Some(input);
         Ok(())
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        if !self.active {
-            return false;
-        }
-        for _ in 0..cx.burst() {
-            let Some(packet) = self.next_packet(cx) else { return false };
-            cx.push(0, packet);
-        }
-        cx.reschedule(task);
-        true
+        let Self { dump, replay, sample } = self;
+        replay.run_task(task, cx, |replay, cx| Self::next(dump, replay, *sample, cx))
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
-        if self.active {
-            self.set_active(true, cx);
-        }
+        self.replay.run_timer(cx);
     }
 
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        if !self.active {
-            return;
-        }
-        for _ in 0..max {
-            let Some(packet) = self.next_packet(cx) else { break };
-            burst.push(packet);
-        }
-        if self.is_over()
-            && burst.is_empty()
-            && let Some(note) = self.note
-        {
-            cx.sleep(note);
-        }
+        let Self { dump, replay, sample } = self;
+        replay.pull(max, burst, cx, |replay, cx| Self::next(dump, replay, *sample, cx));
     }
 
     fn handlers(&self) -> Vec<Handler> {
@@ -377,24 +315,24 @@ impl Element for FromIpSummaryDump {
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(match name {
             "sampling_prob" => (f64::from(self.sample) / f64::from(CERTAIN)).to_string(),
-            "active" => self.active.to_string(),
+            "active" => self.replay.active.to_string(),
             "encap" => "IP".to_string(),
             "filesize" => {
-                let size = self.input.as_ref().and_then(|input| input.size);
+                let size = self.dump.input.as_ref().and_then(|input| input.size);
                 size.map_or("-".to_string(), |size| size.to_string())
             }
-            _ => self.input.as_ref().map_or(0, |input| input.position).to_string(),
+            _ => self.dump.input.as_ref().map_or(0, |input| input.position).to_string(),
         })
     }
 
     fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         if name == "stop" {
-            self.set_active(false, cx);
+            self.replay.set_active(false, cx);
             cx.stop();
             return Ok(());
         }
         let active = cx.parse(value).map_err(|_| HandlerError::failed("type mismatch"))?;
-        self.set_active(active, cx);
+        self.replay.set_active(active, cx);
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ pub mod control_socket;
 pub mod from_dump;
 pub mod from_ip_summary_dump;
 pub mod mcast_socket;
+mod replay;
 pub mod to_dump;
 pub mod to_ip_summary_dump;
 

@@ -96,13 +96,21 @@ impl Element for StrideSched {
             return Err(cx.error(format!("need {} arguments, one per input port", cx.ninputs())));
         }
         for text in tickets {
-            let number = cx.parse::<u32>(&text).ok().filter(|number| *number <= MOST);
-            let Some(number) = number else {
-                return Err(cx.error(format!("argument {} should be number of tickets", self.clients.len())));
+            let input = self.clients.len();
+            let tickets = match cx.parse::<i32>(&text).map(u32::try_from) {
+                Ok(Ok(number)) => number.min(MOST),
+                Ok(Err(_)) => {
+                    return Err(cx.error(format!("argument {input} (number of tickets) must be >= 0")));
+                }
+                Err(_) => {
+                    let text = format!("argument {input} should be number of tickets (integer)");
+                    return Err(cx.error(text));
+                }
             };
-            self.clients.push(Client::default());
-            let input = self.clients.len() - 1;
-            self.clients[input].tickets = number;
+            if text.parse().is_ok_and(|given: u32| given > tickets) {
+                cx.warning(format!("input {input} tickets reduced to {MOST}"));
+            }
+            self.clients.push(Client { tickets, ..Client::default() });
         }
         for input in 0..self.clients.len() {
             let client = &mut self.clients[input];

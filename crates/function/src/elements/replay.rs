@@ -1,0 +1,128 @@
+//! What elements that replay a file have in common: when its packets go out.
+use ringway_click::{Context, Note, NoteKind, Packet, PacketBurst, Search, Task, Timer};
+
+/// Where packets come from.
+pub(super) trait Records {
+    /// The next packet, whose time may not have come; nothing at the end.
+    fn next_record(&mut self, cx: &mut Context<'_>) -> Option<Packet>;
+}
+
+/// Lets packets out, at their times if it is to keep them.
+#[derive(Default)]
+pub(super) struct Replay {
+    /// Packets are emitted.
+    pub(super) active: bool,
+    /// They keep their distances in time.
+    pub(super) timing: bool,
+    /// The driver is stopped at the end.
+    pub(super) stop: bool,
+    /// A packet whose time has not come.
+    waiting: Option<Packet>,
+    /// What is added to packets' times to get the steady clock's.
+    offset: Option<i64>,
+    task: Option<Task>,
+    timer: Option<Timer>,
+    note: Option<Note>,
+}
+
+impl Replay {
+    /// In the element's `configure`.
+    pub(super) fn configure(&mut self, cx: &mut Context<'_>) {
+        self.note = Some(cx.new_note(NoteKind::Empty, Search::Stop));
+    }
+
+    /// In its `initialize`.
+    pub(super) fn initialize(&mut self, cx: &mut Context<'_>) {
+        if cx.output_is_push(0) {
+            self.task = Some(cx.new_task(self.active));
+        }
+        self.timer = Some(cx.new_timer());
+    }
+
+    /// The next packet to emit. Nothing if its time has not come, or there is none: then whoever pulls may sleep.
+    pub(super) fn next(&mut self, records: &mut impl Records, cx: &mut Context<'_>) -> Option<Packet> {
+        let packet = self.waiting.take().or_else(|| records.next_record(cx));
+        let Some(packet) = packet else {
+            self.sleep(cx);
+            if std::mem::take(&mut self.stop) {
+                cx.stop();
+            }
+            return None;
+        };
+        if self.timing && !self.is_due(packet.notes().timestamp, cx) {
+            self.waiting = Some(packet);
+            return None;
+        }
+        Some(packet)
+    }
+
+    /// Whether a packet may go. If not, the timer wakes who waits for it.
+    fn is_due(&mut self, time: u64, cx: &mut Context<'_>) -> bool {
+        let (now, time) = (cx.steady() as i64, time as i64);
+        let offset = *self.offset.get_or_insert(now.wrapping_sub(time));
+        let due = time.wrapping_add(offset);
+        if now >= due {
+            return true;
+        }
+        if let Some(timer) = self.timer {
+            cx.set_timer(timer, due as u64);
+        }
+        self.sleep(cx);
+        false
+    }
+
+    fn sleep(&self, cx: &mut Context<'_>) {
+        if let Some(note) = self.note {
+            cx.sleep(note);
+        }
+    }
+
+    /// Begins or ceases to emit.
+    pub(super) fn set_active(&mut self, active: bool, cx: &mut Context<'_>) {
+        self.active = active;
+        match (self.task, self.note) {
+            (Some(task), _) if active => cx.reschedule(task),
+            (_, Some(note)) if active => cx.wake(note),
+            _ => self.sleep(cx),
+        }
+    }
+
+    /// Goes on once a packet's time has come.
+    pub(super) fn run_timer(&mut self, cx: &mut Context<'_>) {
+        if self.active {
+            self.set_active(true, cx);
+        }
+    }
+
+    /// Emits packets from output 0; `next` gives them.
+    pub(super) fn run_task(
+        &mut self,
+        task: Task,
+        cx: &mut Context<'_>,
+        mut next: impl FnMut(&mut Self, &mut Context<'_>) -> Option<Packet>,
+    ) -> bool {
+        if !self.active {
+            return false;
+        }
+        for _ in 0..cx.burst() {
+            let Some(packet) = next(self, cx) else { return false };
+            cx.push(0, packet);
+        }
+        cx.reschedule(task);
+        true
+    }
+
+    /// Gives up to `max` packets; `next` gives them.
+    pub(super) fn pull(
+        &mut self,
+        max: usize,
+        burst: &mut PacketBurst,
+        cx: &mut Context<'_>,
+        mut next: impl FnMut(&mut Self, &mut Context<'_>) -> Option<Packet>,
+    ) {
+        for _ in 0..if self.active { max } else { 0 } {
+            let Some(packet) = next(self, cx) else { break };
+            burst.push(packet);
+        }
+    }
+}
