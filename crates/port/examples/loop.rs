@@ -6,7 +6,7 @@
 #![allow(clippy::print_stdout)]
 
 use ringway_frame::{Burst, CountersRef, Storage};
-use ringway_host::{Clock, map_region, memfd, pin, ticks, ticks_per_second};
+use ringway_host::{Clock, Pages, map_region, memfd_of, pin, ticks, ticks_per_second};
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_port::vhost_user::{self, Backend, Config};
 use ringway_port::{Queue, Silent};
@@ -70,12 +70,7 @@ struct Own {
 }
 
 fn shared_memory() -> Result<OwnedFd, Box<dyn Error>> {
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-    let huge = memfd_create("guest", MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB);
-    match huge {
-        Ok(file) if ftruncate(&file, SIZE).is_ok() => Ok(file),
-        _ => Ok(memfd("guest", SIZE as usize)?),
-    }
+    Ok(memfd_of("guest", SIZE as usize, Pages::Large)?.0)
 }
 
 /// Where ring `index` lies: descriptors, driver area, device area.
