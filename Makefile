@@ -32,10 +32,10 @@ bench-place: setup ## measure placement; writes target/bench/place.json
 bench-iommu: setup ## measure what a guest's IOMMU costs; writes target/bench/iommu.json
 	@./scripts/bench.sh --subject iommu $(KEYS)
 
-soak: setup ## the long tests: many kills, full matrices, licences and advisories of dependencies
+soak: setup ## the long tests: many kills, full matrices, ten million random steps, Miri, advisories of dependencies
 	@./scripts/soak.sh
 
-fuzz: setup ## fuzz each target for EACH (default 60) seconds
+fuzz: setup ## fuzz each target for TIME (default 60) seconds
 	@./scripts/fuzz.sh
 
 click-tools: build ## lay out links called as Click's programs in DIR, for configurations and tests made for them

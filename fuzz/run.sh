@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes each target for TIME (or EACH) seconds, 60 by default: fuzz/run.sh [TARGET...]
+# Fuzzes each target for TIME seconds, 60 by default (EACH means the same): fuzz/run.sh [TARGET...]
 # Needs a nightly compiler, cargo-fuzz and a C++ compiler; says what is missing.
 set -uo pipefail
 cd "$(dirname "$0")"

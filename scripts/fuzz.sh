@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for EACH seconds (default 60); cargo-fuzz needs the nightly compiler.
+# Runs every fuzz target for TIME seconds (default 60); cargo-fuzz needs the nightly compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz

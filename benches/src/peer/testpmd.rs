@@ -83,8 +83,17 @@ impl Testpmd {
         Ok(numbers.take(2).sum())
     }
 
+    /// The share of its time that its forwarding core spends on bursts with frames while `work` is done. It counts on
+    /// while it is stopped, and so must not be meanwhile.
+    pub fn busy(&mut self, work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
+        let (begin, before) = (ringway_host::ticks(), self.ticks()?);
+        work()?;
+        let spent = self.ticks()?.saturating_sub(before);
+        Ok(spent as f64 / ringway_host::ticks().wrapping_sub(begin).max(1) as f64)
+    }
+
     /// Ticks that its forwarding core has spent on bursts with frames so far.
-    pub fn busy(&mut self) -> Result<u64, Failure> {
+    fn ticks(&mut self) -> Result<u64, Failure> {
         const WORD: &str = "(total cycles=";
         const END: &str = "Accumulated forward statistics";
         let before = self.text().matches(END).count();

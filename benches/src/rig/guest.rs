@@ -322,7 +322,7 @@ impl Pair<'_> {
         while self.guests.iter().any(|guest| guest.ahead > 0) {
             if self.receive()? > 0 {
                 last = Instant::now();
-            } else if last.elapsed() > PATIENCE {
+            } else if last.elapsed() > 10 * PATIENCE {
                 self.forget();
             }
         }

@@ -216,27 +216,28 @@ pub fn copy(from: Span<'_>, to: SpanMut<'_>) -> usize {
     count
 }
 
+// Miri knows no such instructions.
 #[inline]
 pub(crate) fn prefetch_write(pointer: NonNull<u8>) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch touches nothing that can be seen and cannot fault; where the processor lacks `prefetchw` it
     // does nothing.
     unsafe {
         let at = pointer.as_ptr();
         core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = pointer;
 }
 
 #[inline]
 pub(crate) fn prefetch(pointer: NonNull<u8>) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch touches nothing that can be seen and cannot fault.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(pointer.as_ptr().cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = pointer;
 }
 

@@ -38,17 +38,20 @@ fn guests<'m>(sockets: [UnixStream; 2], homes: &'m Homes, tells: bool) -> Result
     Ok(Mappers::new([one(left, 0, (1, 2))?, one(right, 1, (2, 1))?]))
 }
 
+/// DPDK's back-end, its guests, and the share of its time that it was at work.
+type Theirs<'m> = (Testpmd, Mappers<'m>, f64);
+
 /// DPDK's back-end, its guests at work, stopped.
-fn dpdk<'m>(folder: &Path, homes: &'m Homes) -> Result<(Testpmd, Mappers<'m>), Failure> {
+fn dpdk<'m>(folder: &Path, homes: &'m Homes) -> Result<Theirs<'m>, Failure> {
     let paths = [folder.join("left"), folder.join("right")];
     let device = |index: usize| format!("net_vhost{index},iface={},iommu-support=1", paths[index].display());
     let mut testpmd = testpmd::forwarding(folder, "back", vec![device(0), device(1)], WORKER, &[])?;
     let sockets = [UnixStream::connect(&paths[0])?, UnixStream::connect(&paths[1])?];
     let mut guests = guests(sockets, homes, false)?;
     guests.begin(START).map_err(|error| format!("{error}; testpmd said {}", testpmd.last()))?;
-    testpmd.busy()?;
+    let busy = testpmd.busy(|| guests.run(10 * SLICE).map(drop))?;
     testpmd.run(false)?;
-    Ok((testpmd, guests))
+    Ok((testpmd, guests, busy))
 }
 
 /// One side's guests, and the time that they had.
@@ -70,7 +73,7 @@ impl<'m> Side<'m> {
         rate
     }
 
-    /// Its figures; `worker`: seconds that the back-end's forwarding core was at work.
+    /// Its figures; `worker`: the share of the time that the back-end's forwarding core was at work.
     fn figures(&self, worker: f64) -> [(&'static str, f64); 5] {
         let (sent, came) = self.guests.frames;
         let seconds = self.wall.as_secs_f64();
@@ -78,7 +81,7 @@ impl<'m> Side<'m> {
             ("kpps", came as f64 / seconds / 1e3),
             ("questions a frame", self.guests.answers() as f64 / came.max(1) as f64),
             ("lost", 1.0 - came.min(sent) as f64 / sent.max(1) as f64),
-            ("busy, worker", worker / seconds),
+            ("busy, worker", worker),
             ("busy, front-end", self.guests.busy.share()),
         ]
     }
@@ -104,7 +107,7 @@ pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
     let before = rig.busy();
     let (entry, ours) = rig.serve_while(|| turns(plan, guests(sockets, &our_homes, false)?, peer))?;
     drop(pinned);
-    let entry = entry.step("ours", &ours.figures((rig.busy() - before) as f64 / 1e9));
+    let entry = entry.step("ours", &ours.figures((rig.busy() - before) as f64 / ours.wall.as_nanos() as f64));
     let drops = |counters: &Counters| {
         counters.tx_drops.iter().chain(&counters.rx_drops).map(|count| count.load(Relaxed)).sum()
     };
@@ -119,11 +122,11 @@ pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
 fn turns<'m>(
     plan: &Plan,
     mut ours: Mappers<'m>,
-    peer: Result<(Testpmd, Mappers<'_>), Failure>,
+    peer: Result<Theirs<'_>, Failure>,
 ) -> Result<(Entry, Side<'m>), Failure> {
     ours.begin(START)?;
     let mut ours = Side::new(ours);
-    let (mut testpmd, guests) = match peer {
+    let (testpmd, guests, busy) = match peer {
         Ok(peer) => peer,
         Err(error) => {
             let slices = plan.alone(SLICE, |time| ours.slice(time))?;
@@ -131,7 +134,6 @@ fn turns<'m>(
         }
     };
     let mut theirs = Side::new(guests);
-    let before = stopped(&mut testpmd)?;
     let slices = enough(plan).pairs(
         SLICE,
         |time| ours.slice(time),
@@ -142,18 +144,9 @@ fn turns<'m>(
             rate
         },
     )?;
-    let ticks = stopped(&mut testpmd)?.saturating_sub(before) as f64;
     let entry = slices.entry("kpps", Better::More).interval_reaches(2.0);
-    let entry = entry.step("DPDK's", &theirs.figures(ticks / ringway_host::ticks_per_second()));
+    let entry = entry.step("DPDK's", &theirs.figures(busy));
     Ok((entry.note("peer: DPDK testpmd, net_vhost with iommu-support=1"), ours))
-}
-
-/// What a testpmd that is stopped has done so far.
-fn stopped(testpmd: &mut Testpmd) -> Result<u64, Failure> {
-    testpmd.run(true)?;
-    let busy = testpmd.busy();
-    testpmd.run(false)?;
-    busy
 }
 
 /// What the front-end reaches with a back-end that acknowledges every message at once and only returns descriptors.

@@ -9,14 +9,14 @@ use crate::peer::testpmd::{self, Testpmd};
 use crate::plan::Plan;
 use crate::rig::bare::{Bare, Work};
 use crate::rig::front::Stream;
-use crate::rig::guest::{Addresses, Iommu, Shape};
+use crate::rig::guest::{Addresses, Busy, Iommu, Shape};
 use crate::rig::memory::GuestMemory;
 use crate::rig::monitor::Inline;
 use crate::rig::passing::Passing;
 use crate::rig::{LOAD, Pinned, WORKER};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where a guest lives.
 type Home = (GuestMemory, Addresses);
@@ -59,8 +59,8 @@ impl Side for Ours<'_> {
 struct Theirs<'m> {
     testpmd: Testpmd,
     guest: Passing<'m, Stream>,
-    wall: Duration,
-    before: u64,
+    /// The back-end's share, of a longer time in which it was not stopped.
+    busy: f64,
 }
 
 impl<'m> Theirs<'m> {
@@ -81,28 +81,23 @@ impl<'m> Theirs<'m> {
         let word = "now ready for processing";
         testpmd.wait_with(word, 1, Duration::from_secs(5), &mut || guest.monitor.answer().map(drop))?;
         guest.run(SLICE)?;
-        let before = testpmd.busy()?;
+        let busy = testpmd.busy(|| guest.run(10 * SLICE).map(drop))?;
         testpmd.run(false)?;
-        Ok(Theirs { testpmd, guest, wall: Duration::ZERO, before })
+        guest.busy = Busy::default();
+        Ok(Theirs { testpmd, guest, busy })
     }
 }
 
 impl Side for Theirs<'_> {
     fn slice(&mut self, time: Duration) -> Result<f64, Failure> {
-        let begin = Instant::now();
         self.testpmd.run(true)?;
         let rate = self.guest.rate(time);
         self.testpmd.run(false)?;
-        self.wall += begin.elapsed();
         rate.map_err(|error| format!("{error}; testpmd said {}", self.testpmd.last()).into())
     }
 
     fn busy(&mut self) -> Result<[f64; 2], Failure> {
-        self.testpmd.run(true)?;
-        let ticks = self.testpmd.busy()?.saturating_sub(self.before) as f64;
-        self.testpmd.run(false)?;
-        let all = self.wall.as_secs_f64() * ringway_host::ticks_per_second();
-        Ok([ticks / all, self.guest.busy.share()])
+        Ok([self.busy, self.guest.busy.share()])
     }
 }
 

@@ -54,6 +54,7 @@ struct Sum {
     wall: Duration,
     busy: Busy,
     lost: usize,
+    drops: u64,
     hits: u64,
     misses: u64,
 }
@@ -72,11 +73,12 @@ impl Sum {
         self.misses += rig.sum(|counters| counters.iotlb_misses.load(Relaxed));
     }
 
-    fn figures(&self) -> [(&'static str, f64); 5] {
+    fn figures(&self) -> [(&'static str, f64); 6] {
         [
             ("busy, worker", self.worker as f64 / self.wall.as_nanos() as f64),
             ("busy, guests", self.busy.share()),
             ("lost", self.lost as f64),
+            ("drops", self.drops as f64),
             ("hits", self.hits as f64),
             ("misses", self.misses as f64),
         ]

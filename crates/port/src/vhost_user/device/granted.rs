@@ -175,6 +175,7 @@ impl Guest {
                 self.want_ring(index);
             } else if self.begin(index, &ring).is_err() {
                 // It was granted, but is no ring.
+                self.slots[index].ring = Some(ring);
                 self.slots[index].state.fail(QueueError::Place);
             }
         }

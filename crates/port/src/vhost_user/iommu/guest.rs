@@ -37,15 +37,17 @@ pub(super) struct Kind {
     pub iommu: bool,
     /// Bytes of a page of its IOMMU.
     pub page: u64,
+    /// Descriptors of a ring.
+    pub ring: u16,
 }
 
 impl Kind {
     /// Split and packed, with small and large pages.
     pub(super) const ALL: [Kind; 4] = [
-        Kind { packed: false, iommu: true, page: 4096 },
-        Kind { packed: true, iommu: true, page: 4096 },
-        Kind { packed: false, iommu: true, page: 2 << 20 },
-        Kind { packed: true, iommu: true, page: 2 << 20 },
+        Kind { packed: false, iommu: true, page: 4096, ring: 256 },
+        Kind { packed: true, iommu: true, page: 4096, ring: 256 },
+        Kind { packed: false, iommu: true, page: 2 << 20, ring: 256 },
+        Kind { packed: true, iommu: true, page: 2 << 20, ring: 256 },
     ];
 
     pub(super) fn features(self) -> u64 {
@@ -59,7 +61,7 @@ impl Kind {
     }
 
     pub(super) fn layout(self) -> Layout {
-        Layout { packed: self.packed, size: 256, event_idx: true, indirect: true }
+        Layout { packed: self.packed, size: self.ring, event_idx: true, indirect: true }
     }
 }
 
@@ -90,6 +92,16 @@ impl Space {
     pub(super) fn share(&self) -> SharedRegion {
         let region = MemoryRegion { guest: 0, size: SIZE, user: USER, offset: 0 };
         SharedRegion { region, fd: self.file.try_clone().unwrap() }
+    }
+
+    /// The same in several regions, which begin at these guest-physical addresses.
+    pub(super) fn share_in(&self, begins: &[u64]) -> Vec<SharedRegion> {
+        let ends = begins.iter().skip(1).copied().chain([SIZE]);
+        let regions = begins.iter().zip(ends).map(|(&guest, end)| {
+            let region = MemoryRegion { guest, size: end - guest, user: USER + guest, offset: guest };
+            SharedRegion { region, fd: self.file.try_clone().unwrap() }
+        });
+        regions.collect()
     }
 
     pub(super) fn driver(&self, ring: u32) -> Driver<'_> {
@@ -148,7 +160,7 @@ impl<'a> Monitor<'a> {
         let at = if self.kind.iommu { RINGS_IOVA + at } else { USER + RINGS + at };
         let (available, used) = (at + PART, at + 2 * PART);
         let addresses = VringAddr { index, flags: 0, descriptors: at, available, used, log: 0 };
-        Vring { size: 256, addresses, base, kick: None, call: None }
+        Vring { size: self.kind.ring, addresses, base, kick: None, call: None }
     }
 
     /// Starts a ring at its beginning.

@@ -8,10 +8,18 @@
 mod attack;
 mod board;
 #[cfg(test)]
+mod driver;
+#[cfg(test)]
 mod guest;
+#[cfg(test)]
+mod huge;
+#[cfg(test)]
+mod place;
 mod queue;
 #[cfg(test)]
 mod random;
+#[cfg(test)]
+mod rig;
 #[cfg(test)]
 mod test;
 

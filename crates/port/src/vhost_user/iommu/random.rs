@@ -331,7 +331,7 @@ fn run(kind: Kind) {
 fn anything_a_guest_does_stays_within_what_it_granted() {
     for packed in [false, true] {
         for iommu in [false, true] {
-            run(Kind { packed, iommu, page: 4096 });
+            run(Kind { packed, iommu, page: 4096, ring: 256 });
         }
     }
 }

@@ -1,10 +1,10 @@
 //! A guest behind an IOMMU: what arrives, what is asked for, and what is out of reach.
 
 use super::guest::{BOTH, CHANNEL, Kind, Monitor, READ, RINGS_IOVA, SIZE, Space, USER, WRITE, add, framed};
-use crate::Queue;
+use super::rig::{Rig, pass, reflect, with};
 use crate::vhost_user::test::{Wire, port};
 use crate::vhost_user::{BackendError, State};
-use ringway_frame::{Burst, CountersRef, Storage};
+use ringway_frame::CountersRef;
 use ringway_mem::Reader;
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Frontend, FrontendError, Iotlb};
@@ -14,39 +14,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Where buffers lie.
 const DATA: u64 = 0x20_0000;
-
-/// One turn of a worker that gives a guest back what it sends; how many frames there were.
-pub(super) fn reflect(reader: &mut Reader, queue: &mut Queue) -> usize {
-    let mut storage = Storage::default();
-    let turn = reader.turn(1);
-    let mut burst = Burst::begin(&mut storage);
-    queue.tx.take(&turn, &mut burst);
-    let which: Vec<u16> = (0..burst.len() as u16).collect();
-    if which.is_empty() || queue.rx.caps(&turn).is_none() {
-        queue.tx.release(&turn, 0);
-        reader.rest();
-        return 0;
-    }
-    let fits = queue.rx.reserve(&turn, &burst, &which);
-    queue.rx.put(&turn, &burst, &which[..fits]);
-    queue.tx.release(&turn, fits);
-    queue.rx.publish(&turn);
-    reader.rest();
-    fits
-}
-
-/// Turns and answers until `count` frames have passed.
-fn pass(reader: &mut Reader, queue: &mut Queue, monitor: &mut Monitor<'_>, count: usize) {
-    let mut passed = 0;
-    for _ in 0..10 * count + 20 {
-        passed += reflect(reader, queue);
-        monitor.answer();
-        if passed == count {
-            return;
-        }
-    }
-    panic!("{passed} of {count} frames passed; asked {:?}", monitor.asked);
-}
 
 fn take_all(driver: &mut Driver<'_>) -> Vec<(u16, u32)> {
     std::iter::from_fn(|| driver.take_used().unwrap()).collect()
@@ -66,227 +33,207 @@ fn counted(counters: &CountersRef) -> (u64, u64, u64, u64, u64) {
 #[test]
 fn frames_go_round_through_pages_that_lie_anywhere() {
     for kind in Kind::ALL {
-        let (mut backend, mut queues, counters) = port();
-        let space = Space::new(kind);
-        let (mut rx, mut tx) = (space.driver(0), space.driver(1));
-        let mut monitor = Monitor::new(&mut backend, &space);
-        // 256 pages, each of them somewhere else; or as they are, in large ones.
-        let scattered = kind.page == 4096;
-        let place = |page: u64| if scattered { page * 97 % 256 } else { page };
-        for page in 0..256 {
-            monitor.map(0x4000_0000 + page * 4096, DATA + place(page) * 4096, 4096, BOTH);
-        }
-        let at = |iova: u64| DATA + place((iova - 0x4000_0000) / 4096) * 4096 + iova % 4096;
-        let put = |iova: u64, bytes: &[u8]| {
-            bytes
-                .iter()
-                .enumerate()
-                .for_each(|(step, byte)| _ = space.span(at(iova + step as u64), 1).write(&[*byte]));
-        };
-        monitor.start(0);
-        monitor.start(1);
-        assert_eq!(monitor.state(), State::Up);
-        let mut reader = Reader::register().unwrap();
-        for round in 0..150u64 {
-            // Across the bounds of pages, at most of them.
-            let len = 60 + (round as usize * 331) % 9000;
-            let bytes = framed(round, len);
-            let (from, to) = (0x4000_0000 + round * 1013, 0x4008_0000 + round * 997);
-            put(from, &bytes);
-            add(&mut rx, to, len + 12, true);
-            add(&mut tx, from, len + 12, false);
-            pass(&mut reader, &mut queues[0], &mut monitor, 1);
-            assert_eq!(take_all(&mut tx).len(), 1);
-            assert_eq!(take_all(&mut rx)[0].1, len as u32 + 12);
-            let arrived: Vec<u8> =
-                (0..bytes.len()).map(|step| space.bytes(at(to + step as u64), 1)[0]).collect();
-            assert_eq!(arrived[12..], bytes[12..], "{kind:?} round {round}");
-        }
-        let (hits, misses, invalidations, faults, drops) = counted(&counters);
-        assert!(hits > 150 && misses > 0, "{hits} {misses}");
-        assert_eq!((invalidations, faults, drops), (0, 0, 0));
-        assert_eq!(counters.faults.load(Relaxed), 0);
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
+            // 256 pages, each of them somewhere else; or as they are, in large ones.
+            let scattered = kind.page == 4096;
+            let place = |page: u64| if scattered { page * 97 % 256 } else { page };
+            for page in 0..256 {
+                monitor.map(0x4000_0000 + page * 4096, DATA + place(page) * 4096, 4096, BOTH);
+            }
+            let at = |iova: u64| DATA + place((iova - 0x4000_0000) / 4096) * 4096 + iova % 4096;
+            let put = |iova: u64, bytes: &[u8]| {
+                bytes
+                    .iter()
+                    .enumerate()
+                    .for_each(|(step, byte)| _ = space.span(at(iova + step as u64), 1).write(&[*byte]));
+            };
+            assert_eq!(monitor.state(), State::Up);
+            for round in 0..150u64 {
+                // Across the bounds of pages, at most of them.
+                let len = 60 + (round as usize * 331) % 9000;
+                let bytes = framed(round, len);
+                let (from, to) = (0x4000_0000 + round * 1013, 0x4008_0000 + round * 997);
+                put(from, &bytes);
+                add(rx, to, len + 12, true);
+                add(tx, from, len + 12, false);
+                pass(reader, queue, monitor, 1);
+                assert_eq!(take_all(tx).len(), 1);
+                assert_eq!(take_all(rx)[0].1, len as u32 + 12);
+                let arrived: Vec<u8> =
+                    (0..bytes.len()).map(|step| space.bytes(at(to + step as u64), 1)[0]).collect();
+                assert_eq!(arrived[12..], bytes[12..], "{kind:?} round {round}");
+            }
+            let (hits, misses, invalidations, faults, drops) = counted(counters);
+            assert!(hits > 150 && misses > 0, "{hits} {misses}");
+            assert_eq!((invalidations, faults, drops), (0, 0, 0));
+            assert_eq!(counters.faults.load(Relaxed), 0);
+        });
     }
 }
 
 #[test]
 fn buffers_that_are_mapped_for_one_frame_each_lose_none() {
     for kind in [Kind::ALL[0], Kind::ALL[1]] {
-        let (mut backend, mut queues, counters) = port();
-        let space = Space::new(kind);
-        let (mut rx, mut tx) = (space.driver(0), space.driver(1));
-        let mut monitor = Monitor::new(&mut backend, &space);
-        monitor.start(0);
-        monitor.start(1);
-        let mut reader = Reader::register().unwrap();
-        let mut next = 0x8000_0000u64;
-        for round in 0..40u64 {
-            let (mut sent, mut posted) = (Vec::new(), Vec::new());
-            for number in 0..32u64 {
-                let (from, to) = (DATA + number * 4096, DATA + 0x10_0000 + number * 4096);
-                let bytes = framed(round * 32 + number, 60 + number as usize * 40);
-                space.span(from, bytes.len() as u32).write(&bytes);
-                monitor.map(next, from, 4096, READ);
-                monitor.map(next + 0x1000, to, 4096, WRITE);
-                let ids = (add(&mut rx, next + 0x1000, 2048, true), add(&mut tx, next, bytes.len(), false));
-                sent.push((next, bytes));
-                posted.push((ids.0, next + 0x1000, to));
-                next += 0x2000;
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
+            let mut next = 0x8000_0000u64;
+            for round in 0..40u64 {
+                let (mut sent, mut posted) = (Vec::new(), Vec::new());
+                for number in 0..32u64 {
+                    let (from, to) = (DATA + number * 4096, DATA + 0x10_0000 + number * 4096);
+                    let bytes = framed(round * 32 + number, 60 + number as usize * 40);
+                    space.span(from, bytes.len() as u32).write(&bytes);
+                    monitor.map(next, from, 4096, READ);
+                    monitor.map(next + 0x1000, to, 4096, WRITE);
+                    let ids = (add(rx, next + 0x1000, 2048, true), add(tx, next, bytes.len(), false));
+                    sent.push((next, bytes));
+                    posted.push((ids.0, next + 0x1000, to));
+                    next += 0x2000;
+                }
+                monitor.asked.clear();
+                let updates = monitor.updates;
+                assert_eq!(reflect(reader, queue), 0);
+                monitor.answer();
+                assert_eq!(monitor.updates - updates, 32, "a burst's misses are asked for at once");
+                pass(reader, queue, monitor, 32);
+                assert_eq!(take_all(tx).len(), 32);
+                let used = take_all(rx);
+                assert_eq!(used.len(), 32);
+                for ((id, len), (_, bytes)) in used.into_iter().zip(&sent) {
+                    let (_, _, at) = posted.iter().find(|post| post.0 == id).unwrap();
+                    assert_eq!(len as usize, bytes.len());
+                    assert_eq!(space.bytes(*at, bytes.len())[12..], bytes[12..]);
+                }
+                for (iova, _) in &sent {
+                    monitor.unmap(*iova, 0x2000);
+                }
             }
-            monitor.asked.clear();
-            let updates = monitor.updates;
-            assert_eq!(reflect(&mut reader, &mut queues[0]), 0);
-            monitor.answer();
-            assert_eq!(monitor.updates - updates, 32, "a burst's misses are asked for at once");
-            pass(&mut reader, &mut queues[0], &mut monitor, 32);
-            assert_eq!(take_all(&mut tx).len(), 32);
-            let used = take_all(&mut rx);
-            assert_eq!(used.len(), 32);
-            for ((id, len), (_, bytes)) in used.into_iter().zip(&sent) {
-                let (_, _, at) = posted.iter().find(|post| post.0 == id).unwrap();
-                assert_eq!(len as usize, bytes.len());
-                assert_eq!(space.bytes(*at, bytes.len())[12..], bytes[12..]);
-            }
-            for (iova, _) in &sent {
-                monitor.unmap(*iova, 0x2000);
-            }
-        }
-        let (_, _, invalidations, faults, drops) = counted(&counters);
-        assert_eq!((invalidations, faults, drops), (40 * 32, 0, 0));
+            let (_, _, invalidations, faults, drops) = counted(counters);
+            assert_eq!((invalidations, faults, drops), (40 * 32, 0, 0));
+        });
     }
 }
 
 #[test]
 fn what_was_unmapped_is_out_of_reach() {
     for kind in Kind::ALL {
-        let (mut backend, mut queues, _) = port();
-        let space = Space::new(kind);
-        let (mut rx, mut tx) = (space.driver(0), space.driver(1));
-        let mut monitor = Monitor::new(&mut backend, &space);
-        monitor.start(0);
-        monitor.start(1);
-        let mut reader = Reader::register().unwrap();
-        let (from, to) = (0x4000_0000, 0x4020_0000);
-        monitor.map(from, DATA, 0x1000, READ);
-        monitor.map(to, DATA + 0x20_0000, 0x1000, WRITE);
-        let bytes = framed(7, 100);
-        space.span(DATA, 112).write(&bytes);
-        add(&mut rx, to, 2048, true);
-        add(&mut tx, from, 112, false);
-        pass(&mut reader, &mut queues[0], &mut monitor, 1);
-        assert_eq!(space.bytes(DATA + 0x20_0000, 112)[12..], bytes[12..]);
-        // Both are known; then the one to be written goes.
-        monitor.unmap(to, 0x1000);
-        space.span(DATA + 0x20_0000, 4096).write(&[0xaa; 4096]);
-        add(&mut rx, to, 2048, true);
-        add(&mut tx, from, 112, false);
-        (0..20).for_each(|_| {
-            assert_eq!(reflect(&mut reader, &mut queues[0]), 0);
-            monitor.answer();
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+            let (from, to) = (0x4000_0000, 0x4020_0000);
+            monitor.map(from, DATA, 0x1000, READ);
+            monitor.map(to, DATA + 0x20_0000, 0x1000, WRITE);
+            let bytes = framed(7, 100);
+            space.span(DATA, 112).write(&bytes);
+            add(rx, to, 2048, true);
+            add(tx, from, 112, false);
+            pass(reader, queue, monitor, 1);
+            assert_eq!(space.bytes(DATA + 0x20_0000, 112)[12..], bytes[12..]);
+            // Both are known; then the one to be written goes.
+            monitor.unmap(to, 0x1000);
+            space.span(DATA + 0x20_0000, 4096).write(&[0xaa; 4096]);
+            add(rx, to, 2048, true);
+            add(tx, from, 112, false);
+            (0..20).for_each(|_| {
+                assert_eq!(reflect(reader, queue), 0);
+                monitor.answer();
+            });
+            assert_eq!(space.bytes(DATA + 0x20_0000, 4096), [0xaa; 4096]);
+            // It comes back, elsewhere.
+            monitor.map(to, DATA + 0x30_0000, 0x1000, WRITE);
+            monitor.front.transport().wait_for_reminder();
+            pass(reader, queue, monitor, 1);
+            assert_eq!(space.bytes(DATA + 0x30_0000, 112)[12..], bytes[12..]);
+            assert_eq!(space.bytes(DATA + 0x20_0000, 4096), [0xaa; 4096]);
+            // The one to be read goes.
+            monitor.unmap(from, 0x1000);
+            add(rx, to, 2048, true);
+            add(tx, from, 112, false);
+            assert_eq!(reflect(reader, queue), 0);
+            assert!(take_all(tx).len() <= 2);
         });
-        assert_eq!(space.bytes(DATA + 0x20_0000, 4096), [0xaa; 4096]);
-        // It comes back, elsewhere.
-        monitor.map(to, DATA + 0x30_0000, 0x1000, WRITE);
-        monitor.front.transport().wait_for_reminder();
-        pass(&mut reader, &mut queues[0], &mut monitor, 1);
-        assert_eq!(space.bytes(DATA + 0x30_0000, 112)[12..], bytes[12..]);
-        assert_eq!(space.bytes(DATA + 0x20_0000, 4096), [0xaa; 4096]);
-        // The one to be read goes.
-        monitor.unmap(from, 0x1000);
-        add(&mut rx, to, 2048, true);
-        add(&mut tx, from, 112, false);
-        assert_eq!(reflect(&mut reader, &mut queues[0]), 0);
-        assert!(take_all(&mut tx).len() <= 2);
     }
 }
 
 #[test]
 fn nothing_is_touched_after_an_unmap_though_a_worker_is_at_it() {
     let kind = Kind::ALL[0];
-    let (mut backend, mut queues, _) = port();
-    let space = Space::new(kind);
-    let (mut rx, mut tx) = (space.driver(0), space.driver(1));
-    let mut monitor = Monitor::new(&mut backend, &space);
-    monitor.start(0);
-    monitor.start(1);
-    let mut queue = queues.remove(0);
-    let stop = AtomicBool::new(false);
-    let bytes = framed(3, 1500);
-    space.span(DATA, 1512).write(&bytes);
-    monitor.map(0x4000_0000, DATA, 0x1000, READ);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut reader = Reader::register().unwrap();
-            while !stop.load(Relaxed) {
-                reflect(&mut reader, &mut queue);
-            }
-        });
-        let mut landed = 0;
-        for round in 0..300u64 {
-            // A buffer that the worker may be about to fill is taken back, and used for something else.
-            let (iova, at) = (0x5000_0000 + round * 0x1000, DATA + 0x10_0000 + (round % 16) * 0x1000);
-            monitor.map(iova, at, 0x1000, WRITE);
-            let user = USER + at;
-            monitor.tell(Iotlb::UPDATE, iova, 0x1000, user, WRITE).unwrap();
-            add(&mut rx, iova, 2048, true);
-            add(&mut tx, 0x4000_0000, 1512, false);
-            (0..round % 7).for_each(|_| std::thread::yield_now());
-            monitor.answer();
-            monitor.unmap(iova, 0x1000);
-            space.span(at, 4096).write(&[0x55; 4096]);
-            (0..200).for_each(|_| std::hint::spin_loop());
-            std::thread::yield_now();
-            assert_eq!(space.bytes(at, 4096), [0x55; 4096], "round {round}");
-            // Whatever is left of it is granted again, so that the next round begins anew.
-            monitor.map(iova, at, 0x1000, WRITE);
-            monitor.tell(Iotlb::UPDATE, iova, 0x1000, user, WRITE).unwrap();
-            let done = (0..100_000).any(|_| {
-                std::thread::yield_now();
-                monitor.answer();
-                take_all(&mut tx);
-                let used = take_all(&mut rx).len();
-                landed += used;
-                used > 0
+    with(kind, |rig| {
+        let Rig { space, rx, tx, monitor, queue, .. } = rig;
+        let stop = AtomicBool::new(false);
+        let bytes = framed(3, 1500);
+        space.span(DATA, 1512).write(&bytes);
+        monitor.map(0x4000_0000, DATA, 0x1000, READ);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut reader = Reader::register().unwrap();
+                while !stop.load(Relaxed) {
+                    reflect(&mut reader, queue);
+                }
             });
-            assert!(done, "round {round}");
-            monitor.unmap(iova, 0x1000);
-        }
-        stop.store(true, Relaxed);
-        assert_eq!(landed, 300);
+            let mut landed = 0;
+            for round in 0..300u64 {
+                // A buffer that the worker may be about to fill is taken back, and used for something else.
+                let (iova, at) = (0x5000_0000 + round * 0x1000, DATA + 0x10_0000 + (round % 16) * 0x1000);
+                monitor.map(iova, at, 0x1000, WRITE);
+                let user = USER + at;
+                monitor.tell(Iotlb::UPDATE, iova, 0x1000, user, WRITE).unwrap();
+                add(rx, iova, 2048, true);
+                add(tx, 0x4000_0000, 1512, false);
+                (0..round % 7).for_each(|_| std::thread::yield_now());
+                monitor.answer();
+                monitor.unmap(iova, 0x1000);
+                space.span(at, 4096).write(&[0x55; 4096]);
+                (0..200).for_each(|_| std::hint::spin_loop());
+                std::thread::yield_now();
+                assert_eq!(space.bytes(at, 4096), [0x55; 4096], "round {round}");
+                // Whatever is left of it is granted again, so that the next round begins anew.
+                monitor.map(iova, at, 0x1000, WRITE);
+                monitor.tell(Iotlb::UPDATE, iova, 0x1000, user, WRITE).unwrap();
+                let done = (0..100_000).any(|_| {
+                    std::thread::yield_now();
+                    monitor.answer();
+                    take_all(tx);
+                    let used = take_all(rx).len();
+                    landed += used;
+                    used > 0
+                });
+                assert!(done, "round {round}");
+                monitor.unmap(iova, 0x1000);
+            }
+            stop.store(true, Relaxed);
+            assert_eq!(landed, 300);
+        });
     });
 }
 
 #[test]
 fn an_access_that_is_not_granted_costs_the_guest_its_port() {
     for (kind, write) in Kind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
-        let (mut backend, mut queues, counters) = port();
-        let space = Space::new(kind);
-        let (mut rx, mut tx) = (space.driver(0), space.driver(1));
-        let mut monitor = Monitor::new(&mut backend, &space);
-        monitor.start(0);
-        monitor.start(1);
-        let mut reader = Reader::register().unwrap();
-        // What is to be written may be read only, or the other way round.
-        monitor.map(0x4000_0000, DATA, 0x1000, if write { READ } else { WRITE });
-        monitor.map(0x4000_1000, DATA + 0x1000, 0x1000, if write { READ } else { WRITE });
-        let (from, to) = (0x4000_0000, 0x4000_1000);
-        let refused = if write { (to, WRITE) } else { (from, READ) };
-        add(&mut rx, to, 2048, true);
-        add(&mut tx, from, 112, false);
-        (0..5).for_each(|_| {
-            reflect(&mut reader, &mut queues[0]);
-            monitor.answer();
+        with(kind, |rig| {
+            let Rig { rx, tx, monitor, queue, counters, reader, .. } = rig;
+            // What is to be written may be read only, or the other way round.
+            monitor.map(0x4000_0000, DATA, 0x1000, if write { READ } else { WRITE });
+            monitor.map(0x4000_1000, DATA + 0x1000, 0x1000, if write { READ } else { WRITE });
+            let (from, to) = (0x4000_0000, 0x4000_1000);
+            let refused = if write { (to, WRITE) } else { (from, READ) };
+            add(rx, to, 2048, true);
+            add(tx, from, 112, false);
+            (0..5).for_each(|_| {
+                reflect(reader, queue);
+                monitor.answer();
+            });
+            assert_eq!(counters.faults.load(Relaxed), 0, "QEMU doesn't answer, and so nothing happens");
+            // Another front-end may answer with less than was asked for.
+            let (guest, access) = monitor.pages[&(refused.0 >> 12)];
+            monitor.tell(Iotlb::UPDATE, refused.0 & !0xfff, 0x1000, USER + (guest << 12), access).unwrap();
+            let end = monitor.end();
+            assert!(matches!(end, Some(BackendError::Ring { .. })), "{end:?}");
+            assert_eq!(counters.iotlb_faults.load(Relaxed), 1);
+            let told = monitor.listen();
+            assert!(told.iter().any(|told| told.kind == Iotlb::ACCESS_FAIL && told.permissions == refused.1));
+            assert_eq!(monitor.state(), State::Waiting);
         });
-        assert_eq!(counters.faults.load(Relaxed), 0, "QEMU doesn't answer, and so nothing happens");
-        // Another front-end may answer with less than was asked for.
-        let (guest, access) = monitor.pages[&(refused.0 >> 12)];
-        monitor.tell(Iotlb::UPDATE, refused.0 & !0xfff, 0x1000, USER + (guest << 12), access).unwrap();
-        let end = monitor.end();
-        assert!(matches!(end, Some(BackendError::Ring { .. })), "{end:?}");
-        assert_eq!(counters.iotlb_faults.load(Relaxed), 1);
-        let told = monitor.listen();
-        assert!(told.iter().any(|told| told.kind == Iotlb::ACCESS_FAIL && told.permissions == refused.1));
-        assert_eq!(monitor.state(), State::Waiting);
     }
 }
 
@@ -330,113 +277,102 @@ fn a_front_end_that_never_answers_hurts_only_itself() {
 #[test]
 fn wrong_answers_and_floods_of_them_are_refused_or_bounded() {
     for kind in Kind::ALL {
-        let (mut backend, mut queues, _) = port();
-        let space = Space::new(kind);
-        let (mut rx, mut tx) = (space.driver(0), space.driver(1));
-        let mut monitor = Monitor::new(&mut backend, &space);
-        monitor.start(0);
-        monitor.start(1);
-        let wrong = [
-            (0x1000, 0, USER),
-            (0x1000, 0x1000, USER - 1),
-            (0x1000, 0x1000, USER + SIZE),
-            (0x1000, 0x1001, USER + SIZE - 0x1000),
-            (0x1000, SIZE + 1, USER),
-            (0x1000, u64::MAX, USER),
-            (u64::MAX - 0xffe, 0x1000, USER),
-            (0x1000, 0x1000, u64::MAX - 0xfff),
-            (0x1000, 0x1000, 0),
-        ];
-        for (iova, size, user) in wrong {
-            let told = monitor.tell(Iotlb::UPDATE, iova, size, user, BOTH);
-            assert!(
-                matches!(told, Err(FrontendError::Refused { request: 22, .. })),
-                "{iova:#x} {size:#x} {user:#x}"
-            );
-        }
-        for kind in [Iotlb::MISS, Iotlb::ACCESS_FAIL] {
-            let told = monitor.tell(kind, 0x1000, 0x1000, USER, BOTH);
-            assert!(matches!(told, Err(FrontendError::Refused { .. })));
-        }
-        for number in 0..3000u64 {
-            monitor
-                .tell(Iotlb::UPDATE, 0x10_0000_0000 + number * 0x2000, 0x1000, USER + number % 512, BOTH)
-                .unwrap();
-        }
-        for size in [1, 0x1000, 1 << 40, u64::MAX, 0] {
-            monitor.tell(Iotlb::INVALIDATE, 0x10_0000_0000, size, 0, 3).unwrap();
-        }
-        // The last ones took the rings as well, which are asked for again.
-        monitor.answer();
-        assert_eq!(monitor.state(), State::Up);
-        let bytes = framed(1, 200);
-        space.span(DATA, 212).write(&bytes);
-        monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
-        add(&mut rx, 0x4000_1000, 2048, true);
-        add(&mut tx, 0x4000_0000, 212, false);
-        pass(&mut Reader::register().unwrap(), &mut queues[0], &mut monitor, 1);
-        assert_eq!(space.bytes(DATA + 0x1000, 212)[12..], bytes[12..]);
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+            let wrong = [
+                (0x1000, 0, USER),
+                (0x1000, 0x1000, USER - 1),
+                (0x1000, 0x1000, USER + SIZE),
+                (0x1000, 0x1001, USER + SIZE - 0x1000),
+                (0x1000, SIZE + 1, USER),
+                (0x1000, u64::MAX, USER),
+                (u64::MAX - 0xffe, 0x1000, USER),
+                (0x1000, 0x1000, u64::MAX - 0xfff),
+                (0x1000, 0x1000, 0),
+            ];
+            for (iova, size, user) in wrong {
+                let told = monitor.tell(Iotlb::UPDATE, iova, size, user, BOTH);
+                assert!(
+                    matches!(told, Err(FrontendError::Refused { request: 22, .. })),
+                    "{iova:#x} {size:#x} {user:#x}"
+                );
+            }
+            for kind in [Iotlb::MISS, Iotlb::ACCESS_FAIL] {
+                let told = monitor.tell(kind, 0x1000, 0x1000, USER, BOTH);
+                assert!(matches!(told, Err(FrontendError::Refused { .. })));
+            }
+            for number in 0..3000u64 {
+                monitor
+                    .tell(Iotlb::UPDATE, 0x10_0000_0000 + number * 0x2000, 0x1000, USER + number % 512, BOTH)
+                    .unwrap();
+            }
+            for size in [1, 0x1000, 1 << 40, u64::MAX, 0] {
+                monitor.tell(Iotlb::INVALIDATE, 0x10_0000_0000, size, 0, 3).unwrap();
+            }
+            // The last ones took the rings as well, which are asked for again.
+            monitor.answer();
+            assert_eq!(monitor.state(), State::Up);
+            let bytes = framed(1, 200);
+            space.span(DATA, 212).write(&bytes);
+            monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
+            add(rx, 0x4000_1000, 2048, true);
+            add(tx, 0x4000_0000, 212, false);
+            pass(reader, queue, monitor, 1);
+            assert_eq!(space.bytes(DATA + 0x1000, 212)[12..], bytes[12..]);
+        });
     }
 }
 
 #[test]
 fn a_ring_that_loses_its_place_goes_on_when_it_has_one_again() {
     for kind in Kind::ALL {
-        let (mut backend, mut queues, counters) = port();
-        let space = Space::new(kind);
-        let (mut rx, mut tx) = (space.driver(0), space.driver(1));
-        let mut monitor = Monitor::new(&mut backend, &space);
-        monitor.start(0);
-        monitor.start(1);
-        monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
-        let mut reader = Reader::register().unwrap();
-        for round in 0..400u64 {
-            let bytes = framed(round, 300);
-            space.span(DATA, 312).write(&bytes);
-            add(&mut rx, 0x4000_1000, 2048, true);
-            add(&mut tx, 0x4000_0000, 312, false);
-            match round % 5 {
-                // A page of one of them, all there is, and the memory itself.
-                1 => {
-                    monitor.tell(Iotlb::INVALIDATE, RINGS_IOVA + (round % 6) * 0x2000, 0x1000, 0, 0).unwrap()
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
+            monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
+            for round in 0..400u64 {
+                let bytes = framed(round, 300);
+                space.span(DATA, 312).write(&bytes);
+                add(rx, 0x4000_1000, 2048, true);
+                add(tx, 0x4000_0000, 312, false);
+                match round % 5 {
+                    // A page of one of them, all there is, and the memory itself.
+                    1 => monitor
+                        .tell(Iotlb::INVALIDATE, RINGS_IOVA + (round % 6) * 0x2000, 0x1000, 0, 0)
+                        .unwrap(),
+                    2 => monitor.tell(Iotlb::INVALIDATE, 0, 0, 0, 0).unwrap(),
+                    3 => monitor.front.set_memory(vec![space.share()]).unwrap(),
+                    _ => {}
                 }
-                2 => monitor.tell(Iotlb::INVALIDATE, 0, 0, 0, 0).unwrap(),
-                3 => monitor.front.set_memory(vec![space.share()]).unwrap(),
-                _ => {}
+                pass(reader, queue, monitor, 1);
+                assert_eq!(take_all(tx).len(), 1, "round {round}");
+                assert_eq!(take_all(rx).len(), 1, "round {round}");
+                assert_eq!(space.bytes(DATA + 0x1000, 312)[12..], bytes[12..]);
+                if round % 50 == 9 {
+                    let base = monitor.front.stop(1).unwrap();
+                    let vring = monitor.vring(1, base);
+                    monitor.front.start(vring).unwrap();
+                    monitor.answer();
+                }
             }
-            pass(&mut reader, &mut queues[0], &mut monitor, 1);
-            assert_eq!(take_all(&mut tx).len(), 1, "round {round}");
-            assert_eq!(take_all(&mut rx).len(), 1, "round {round}");
-            assert_eq!(space.bytes(DATA + 0x1000, 312)[12..], bytes[12..]);
-            if round % 50 == 9 {
-                let base = monitor.front.stop(1).unwrap();
-                let vring = monitor.vring(1, base);
-                monitor.front.start(vring).unwrap();
-                monitor.answer();
-            }
-        }
-        assert_eq!((counters.faults.load(Relaxed), counted(&counters).4), (0, 0));
+            assert_eq!((counters.faults.load(Relaxed), counted(counters).4), (0, 0));
+        });
     }
 }
 
 #[test]
 fn a_front_end_that_adds_memory_keeps_its_translations() {
     let kind = Kind::ALL[0];
-    let (mut backend, mut queues, _) = port();
-    let space = Space::new(kind);
-    let (mut rx, mut tx) = (space.driver(0), space.driver(1));
-    let mut monitor = Monitor::new(&mut backend, &space);
-    monitor.start(0);
-    monitor.start(1);
-    monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
-    let mut reader = Reader::register().unwrap();
-    for _ in 0..2 {
-        add(&mut rx, 0x4000_1000, 2048, true);
-        add(&mut tx, 0x4000_0000, 312, false);
-        pass(&mut reader, &mut queues[0], &mut monitor, 1);
-    }
-    assert_eq!(take_all(&mut rx).len(), 2);
-    assert_eq!(monitor.state(), State::Up);
+    with(kind, |rig| {
+        let Rig { rx, tx, monitor, queue, reader, .. } = rig;
+        monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
+        for _ in 0..2 {
+            add(rx, 0x4000_1000, 2048, true);
+            add(tx, 0x4000_0000, 312, false);
+            pass(reader, queue, monitor, 1);
+        }
+        assert_eq!(take_all(rx).len(), 2);
+        assert_eq!(monitor.state(), State::Up);
+    });
 }
 
 #[test]

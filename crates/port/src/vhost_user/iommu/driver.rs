@@ -1,0 +1,51 @@
+//! What a driver in user space can do to the kernel of its own guest, without an IOMMU and behind one.
+//!
+//! The guest's memory has a kernel's pages, which the driver can't touch by itself, and its own, which it can. It
+//! names the kernel's in descriptors: as a buffer to receive, so that a frame from outside is written over the
+//! kernel, and as a frame to send, so that the kernel's secrets go out.
+
+use super::guest::{BOTH, Kind, Monitor, Space, add, framed};
+use super::rig::reflect;
+use crate::vhost_user::test::port;
+use ringway_mem::Reader;
+
+/// The driver's own pages, and the kernel's.
+const OWN: u64 = 0x20_0000;
+const KERNEL: u64 = 0x40_0000;
+const LEN: usize = 400;
+
+/// Whether the kernel was written over, and whether it was sent, where a guest of `kind` is asked to.
+fn reached(kind: Kind) -> [bool; 2] {
+    [true, false].map(|writes| {
+        let (mut backend, mut queues, _) = port();
+        let space = Space::new(kind);
+        let (mut rx, mut tx) = (space.driver(0), space.driver(1));
+        let mut monitor = Monitor::new(&mut backend, &space);
+        // Its own memory only, as VFIO maps it: one address for both.
+        monitor.map(OWN, OWN, 0x1_0000, BOTH);
+        monitor.start(0);
+        monitor.start(1);
+        let (evil, secret) = (framed(3, LEN), framed(4, LEN));
+        space.span(OWN, evil.len() as u32).write(&evil);
+        space.span(KERNEL, secret.len() as u32).write(&secret);
+        let (from, to) = if writes { (OWN, KERNEL) } else { (KERNEL, OWN + 0x2000) };
+        add(&mut rx, to, 2048, true);
+        add(&mut tx, from, evil.len(), false);
+        let mut reader = Reader::register().unwrap();
+        for _ in 0..20 {
+            reflect(&mut reader, &mut queues[0]);
+            monitor.answer_while();
+        }
+        let at = |at: u64| space.bytes(at, secret.len())[12..].to_vec();
+        if writes { at(KERNEL) != secret[12..] } else { at(OWN + 0x2000) == secret[12..] }
+    })
+}
+
+#[test]
+fn a_user_s_driver_reaches_its_kernel_only_without_an_iommu() {
+    for packed in [false, true] {
+        let kind = |iommu| Kind { packed, iommu, page: 4096, ring: 256 };
+        assert_eq!(reached(kind(false)), [true, true], "the driver of a guest without an IOMMU can");
+        assert_eq!(reached(kind(true)), [false, false], "a driver behind one can't");
+    }
+}

@@ -1,0 +1,97 @@
+//! A guest behind a port with its rings started, and a worker's turns.
+
+use super::guest::{BOTH, Kind, Monitor, Space, add, framed};
+use crate::Queue;
+use crate::vhost_user::Backend;
+use crate::vhost_user::test::port;
+use ringway_frame::{Burst, CountersRef, Storage};
+use ringway_mem::Reader;
+use ringway_virtq::Driver;
+
+/// What a test of one guest uses.
+pub(super) struct Rig<'a> {
+    pub space: &'a Space,
+    pub rx: Driver<'a>,
+    pub tx: Driver<'a>,
+    pub monitor: Monitor<'a>,
+    pub queue: &'a mut Queue,
+    pub counters: CountersRef,
+    pub reader: Reader,
+}
+
+/// Has `test` use a guest of `kind` on a port of its own.
+pub(super) fn with(kind: Kind, test: impl FnOnce(&mut Rig<'_>)) {
+    let (mut backend, mut queues, counters) = port();
+    on((&mut backend, &mut queues[0], &counters), kind, test);
+}
+
+/// Has `test` use a guest of `kind` on this port.
+pub(super) fn on(
+    (backend, queue, counters): (&mut Backend, &mut Queue, &CountersRef),
+    kind: Kind,
+    test: impl FnOnce(&mut Rig<'_>),
+) {
+    let space = Space::new(kind);
+    let (rx, tx) = (space.driver(0), space.driver(1));
+    let mut monitor = Monitor::new(backend, &space);
+    monitor.start(0);
+    monitor.start(1);
+    let (counters, reader) = (counters.clone(), Reader::register().unwrap());
+    test(&mut Rig { space: &space, rx, tx, monitor, queue, counters, reader });
+}
+
+/// Whatever the last guest on the port did, the next one works.
+pub(super) fn next_one_works(
+    (backend, queue, counters): (&mut Backend, &mut Queue, &CountersRef),
+    kind: Kind,
+    what: &str,
+) {
+    const DATA: u64 = 0x20_0000;
+    backend.disconnect();
+    on((backend, queue, counters), kind, |rig| {
+        let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+        monitor.map(DATA, DATA, 0x2000, BOTH);
+        space.span(DATA, 112).write(&framed(1, 100));
+        add(rx, DATA + 0x1000, 2048, true);
+        add(tx, DATA, 112, false);
+        let mut passed = 0;
+        for _ in 0..20 {
+            monitor.answer();
+            passed += reflect(reader, queue);
+        }
+        assert_eq!(passed, 1, "after {what}");
+    });
+}
+
+/// One turn of a worker that gives a guest back what it sends; how many frames there were.
+pub(super) fn reflect(reader: &mut Reader, queue: &mut Queue) -> usize {
+    let mut storage = Storage::default();
+    let turn = reader.turn(1);
+    let mut burst = Burst::begin(&mut storage);
+    queue.tx.take(&turn, &mut burst);
+    let which: Vec<u16> = (0..burst.len() as u16).collect();
+    if which.is_empty() || queue.rx.caps(&turn).is_none() {
+        queue.tx.release(&turn, 0);
+        reader.rest();
+        return 0;
+    }
+    let fits = queue.rx.reserve(&turn, &burst, &which);
+    queue.rx.put(&turn, &burst, &which[..fits]);
+    queue.tx.release(&turn, fits);
+    queue.rx.publish(&turn);
+    reader.rest();
+    fits
+}
+
+/// Turns and answers until `count` frames have passed.
+pub(super) fn pass(reader: &mut Reader, queue: &mut Queue, monitor: &mut Monitor<'_>, count: usize) {
+    let mut passed = 0;
+    for _ in 0..10 * count + 20 {
+        passed += reflect(reader, queue);
+        monitor.answer();
+        if passed == count {
+            return;
+        }
+    }
+    panic!("{passed} of {count} frames passed; asked {:?}", monitor.asked);
+}

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Runs the tests of memory, IOTLB and ring code under Miri, on plain memory of the test's own: miri.sh [TEST...]
+# Miri needs the nightly compiler, and is some hundred times slower; property tests have few cases.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rustup toolchain list | grep nightly >/dev/null \
+  || rustup toolchain install nightly --profile minimal --no-self-update
+rustup component add miri rust-src --toolchain nightly
+export MIRIFLAGS=${MIRIFLAGS:--Zmiri-disable-isolation} PROPTEST_CASES=2
+export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1
+cargo +nightly miri test -p ringway-mem -p ringway-virtq "$@"
