@@ -37,7 +37,7 @@ impl Cache {
                 None => return decide(),
             }
         }
-        let entry = &mut self.entries[hash(&key[..self.shape.len()]) & (ENTRIES - 1)];
+        let entry = &mut self.entries[hash(&key[..self.shape.len()]) as usize & (ENTRIES - 1)];
         if entry[..WORDS] != key[..WORDS] || entry[WORDS] == 0 {
             key[WORDS] = decide() + 1;
             *entry = key;

@@ -54,6 +54,11 @@ impl Many {
         jump(outcome)
     }
 
+    /// Whether outcomes are remembered, since rules are costly to find.
+    pub(super) fn remembers(&self) -> bool {
+        self.cache.is_some()
+    }
+
     /// How many tables there are.
     #[cfg(test)]
     pub(super) fn tables(&self) -> usize {

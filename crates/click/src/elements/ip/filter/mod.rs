@@ -27,6 +27,10 @@ const MOST_STEPS: usize = 1 << 20;
 /// Rules of up to so many steps together become one program, optimized as Click's is, which takes time that grows with
 /// the square of its length; more rules are kept apart.
 const ONE_PROGRAM: usize = 512;
+/// A program of so many tests is run; of a longer one only the text is kept, and rules are found faster apart. A few
+/// more are cheaper than to remember outcomes.
+const RUN_AS_ONE: usize = 12;
+const RATHER_THAN_REMEMBER: usize = 64;
 
 /// A compiled filter.
 #[derive(Clone, Debug)]
@@ -39,7 +43,8 @@ pub(super) struct Filter {
 #[derive(Clone, Debug)]
 enum Rules {
     One(Decision),
-    Many(Box<Many>),
+    /// Also their program as one, if there is one.
+    Many(Box<Many>, Option<Decision>),
 }
 
 impl Default for Filter {
@@ -54,15 +59,15 @@ impl Filter {
     /// # Errors
     /// What is wrong, in words.
     pub(super) fn compile(rules: &[String], outputs: usize, scope: &Scope) -> Result<Self, Vec<String>> {
-        Self::compile_within(rules, outputs, scope, ONE_PROGRAM)
+        Self::compile_within(rules, outputs, scope, [ONE_PROGRAM, RUN_AS_ONE])
     }
 
-    /// The same; rules of up to `most` steps together become one program.
+    /// The same; rules of up to `one` steps together become one program, which is run if it has up to `run` tests.
     fn compile_within(
         rules: &[String],
         outputs: usize,
         scope: &Scope,
-        most: usize,
+        [one, run]: [usize; 2],
     ) -> Result<Self, Vec<String>> {
         let mut errors = Vec::new();
         let mut programs: Vec<Program> = Vec::new();
@@ -83,8 +88,22 @@ impl Filter {
         }
         match () {
             () if !errors.is_empty() => Err(errors),
-            () if steps <= most => Ok(merge(programs).finish()),
-            () => Ok(apart(programs)),
+            () if steps > one => Ok(apart(programs)),
+            () => {
+                let joined = merge(programs.clone());
+                let safe_length = joined.safe_length();
+                let joined = joined.decision(Jump::Drop);
+                let tests = joined.words().count();
+                let rules = match apart(programs).rules {
+                    Rules::Many(many, _)
+                        if tests > run && (tests > RATHER_THAN_REMEMBER || !many.remembers()) =>
+                    {
+                        Rules::Many(many, Some(joined))
+                    }
+                    _ => Rules::One(joined),
+                };
+                Ok(Self { rules, safe_length })
+            }
         }
     }
 
@@ -99,8 +118,8 @@ impl Filter {
             }
         };
         match &self.rules {
-            Rules::One(decision) => decision.ends().for_each(&mut mark),
-            Rules::Many(many) => many.ends().for_each(&mut mark),
+            Rules::One(joined) | Rules::Many(_, Some(joined)) => joined.ends().for_each(&mut mark),
+            Rules::Many(many, None) => many.ends().for_each(&mut mark),
         }
         (0..outputs).filter(move |port| !used[*port])
     }
@@ -110,8 +129,8 @@ impl Filter {
     pub(super) fn output(&mut self, packet: &Packet) -> Option<usize> {
         let headers = Headers::of(packet);
         let end = match &mut self.rules {
-            Rules::One(decision) => decision.decide(&headers),
-            Rules::Many(many) => many.decide(&headers),
+            Rules::One(joined) => joined.decide(&headers),
+            Rules::Many(many, _) => many.decide(&headers),
         };
         if let Jump::Output(port) = end { Some(port) } else { None }
     }
@@ -130,13 +149,13 @@ impl Filter {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         match &self.rules {
-            Rules::One(decision) => match decision.everything() {
+            Rules::One(joined) | Rules::Many(_, Some(joined)) => match joined.everything() {
                 Some(everything) => {
                     let _ = writeln!(text, "all->{everything}");
                 }
-                None => decision.write(&mut text, 0, |end| end),
+                None => joined.write(&mut text, 0, |end| end),
             },
-            Rules::Many(many) => many.write(&mut text),
+            Rules::Many(many, None) => many.write(&mut text),
         }
         let _ = writeln!(text, "safe length {}\nalignment offset 0", self.safe_length);
         text
@@ -215,7 +234,7 @@ fn apart(programs: Vec<Program>) -> Filter {
             break;
         }
     }
-    Filter { rules: Rules::Many(Many::new(rules).into()), safe_length }
+    Filter { rules: Rules::Many(Many::new(rules).into(), None), safe_length }
 }
 
 impl Program {
@@ -262,11 +281,6 @@ impl Program {
         };
         optimize::sort(&mut self.steps);
         Decision::new(&self.steps, everything)
-    }
-
-    fn finish(self) -> Filter {
-        let safe_length = self.safe_length();
-        Filter { rules: Rules::One(self.decision(Jump::Drop)), safe_length }
     }
 }
 

@@ -11,14 +11,22 @@ pub(super) type Shape = Vec<(u16, u32)>;
 /// Rules, in order, by the values that the words must have.
 pub(super) type Entries = BTreeMap<Vec<u32>, Vec<u32>>;
 
+/// Where an entry may be found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// Its number, counted from 1; 0 where there is none.
+    entry: u32,
+    /// The upper half of its hash: seldom is another's values looked at.
+    tag: u32,
+}
+
 /// The table of one shape. It does not change once it is made, so nobody can fill it with what is hard to find.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     shape: Shape,
     /// The first rule of all.
     pub(super) first: u32,
-    /// The number of an entry, counted from 1; 0 where there is none.
-    slots: Vec<u32>,
+    slots: Vec<Slot>,
     /// The entries' values, as many each as there are words.
     keys: Vec<u32>,
     /// Where in `rules` those of an entry begin; those of the next follow.
@@ -33,12 +41,12 @@ pub(super) fn split(needs: &[Need]) -> (Shape, Vec<u32>) {
 
 /// Mixes words (the multiplier is 2^64 divided by the golden ratio; Knuth, TAOCP 3, 6.4).
 #[inline]
-pub(super) fn hash(words: &[u32]) -> usize {
+pub(super) fn hash(words: &[u32]) -> u64 {
     let mix = |sum: u64, word: &u32| {
         let product = (sum ^ u64::from(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         product ^ product >> 32
     };
-    words.iter().fold(0, mix) as usize
+    words.iter().fold(0, mix)
 }
 
 impl Table {
@@ -47,17 +55,18 @@ impl Table {
         let mut table = Self {
             shape,
             first: u32::MAX,
-            slots: vec![0; size],
+            slots: vec![Slot::default(); size],
             keys: vec![],
             starts: vec![],
             rules: vec![],
         };
         for (number, (key, rules)) in entries.into_iter().enumerate() {
-            let mut at = hash(&key) & (size - 1);
-            while table.slots[at] != 0 {
+            let hash = hash(&key);
+            let mut at = hash as usize & (size - 1);
+            while table.slots[at].entry != 0 {
                 at = (at + 1) & (size - 1);
             }
-            table.slots[at] = number as u32 + 1;
+            table.slots[at] = Slot { entry: number as u32 + 1, tag: (hash >> 32) as u32 };
             table.keys.extend(key);
             table.starts.push(table.rules.len() as u32);
             table.first = rules.first().copied().unwrap_or(u32::MAX).min(table.first);
@@ -75,6 +84,9 @@ impl Table {
     /// The rules that a packet may match, in order.
     #[inline]
     pub(super) fn candidates(&self, headers: &Headers<'_>) -> &[u32] {
+        if self.shape.is_empty() {
+            return &self.rules;
+        }
         let mut key = [0; WORDS];
         for (place, (offset, mask)) in key.iter_mut().zip(&self.shape) {
             match headers.word(*offset, *mask) {
@@ -83,15 +95,15 @@ impl Table {
             }
         }
         let key = &key[..self.shape.len()];
-        let last = self.slots.len() - 1;
-        let mut at = hash(key) & last;
+        let (hash, last) = (hash(key), self.slots.len() - 1);
+        let (mut at, tag) = (hash as usize & last, (hash >> 32) as u32);
         loop {
-            let entry = self.slots[at] as usize;
+            let slot = self.slots[at];
+            let entry = slot.entry as usize;
             if entry == 0 {
                 return &[];
             }
-            let first = (entry - 1) * key.len();
-            if self.keys[first..first + key.len()] == *key {
+            if slot.tag == tag && self.keys[(entry - 1) * key.len()..][..key.len()] == *key {
                 return &self.rules[self.starts[entry - 1] as usize..self.starts[entry] as usize];
             }
             at = (at + 1) & last;

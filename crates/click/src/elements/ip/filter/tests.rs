@@ -132,8 +132,8 @@ proptest! {
         rules in rules(),
         frames in prop::collection::vec(frame(), 1..60),
     ) {
-        let mut apart = Filter::compile_within(&rules, 3, &scope(), 0).unwrap();
-        let mut one = Filter::compile_within(&rules, 3, &scope(), usize::MAX).unwrap();
+        let mut apart = Filter::compile_within(&rules, 3, &scope(), [0, 0]).unwrap();
+        let mut one = Filter::compile_within(&rules, 3, &scope(), [usize::MAX; 2]).unwrap();
         for frame in frames {
             let packet = packet(&frame);
             let expected = expected(&rules, &packet);
@@ -158,7 +158,7 @@ fn many_prefix_lengths_are_searched_in_few_tables() {
     let mut rules: Vec<String> = (0..2000).map(rule).collect();
     rules.push("allow all".into());
     let mut filter = Filter::compile(&rules, 3, &scope()).unwrap();
-    let Rules::Many(many) = &filter.rules else { panic!("one program") };
+    let Rules::Many(many, None) = &filter.rules else { panic!("one program") };
     assert!(many.tables() <= 17, "{}", many.tables());
     for number in [0u32, 7, 1234, 1999] {
         let (own, other) = (number.wrapping_mul(2_654_435_761), number.wrapping_mul(40_503) << 8);
@@ -169,6 +169,20 @@ fn many_prefix_lengths_are_searched_in_few_tables() {
         let packet = packet(&frame);
         assert_eq!(filter.output(&packet), expected(&rules, &packet));
     }
+}
+
+#[test]
+fn a_hundred_rules_are_told_as_one_program_and_run_apart() {
+    let rule = |n: u32| format!("{} src net 10.{n}.0.0/16 and tcp dst port {}", n % 3, 1000 + n);
+    let rules: Vec<String> = (0..100).map(rule).collect();
+    let mut filter = Filter::compile(&rules, 3, &scope()).unwrap();
+    assert!(matches!(filter.rules, Rules::Many(_, Some(_))));
+    let one = Filter::compile_within(&rules, 3, &scope(), [usize::MAX; 2]).unwrap();
+    assert_eq!(filter.text(), one.text());
+    let mut frame = vec![0; 60];
+    frame[14..34].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 6, 0, 0, 10, 71, 20, 7, 10, 0, 0, 2]);
+    frame[36..38].copy_from_slice(&1071u16.to_be_bytes());
+    assert_eq!(filter.output(&packet(&frame)), Some(2));
 }
 
 #[test]
@@ -190,7 +204,7 @@ fn what_can_not_match_is_left_out() {
     rules.push("0 all".into());
     rules.push("2 tcp".into());
     let filter = Filter::compile(&rules, 3, &scope()).unwrap();
-    assert!(matches!(filter.rules, Rules::Many(_)));
+    assert!(matches!(filter.rules, Rules::Many(_, None)));
     assert_eq!(filter.unused(3).collect::<Vec<_>>(), [2]);
     let text = filter.text();
     assert!(text.ends_with("no->[0]\nsafe length 516\nalignment offset 0\n"), "{text}");
