@@ -122,14 +122,22 @@ fn decisions(
     let path = file();
     let result = timed(&path, hosts, each, slice);
     let _ = std::fs::remove_file(&path);
-    let (slices, mut times, acknowledged) = result?;
-    times.sort_unstable();
-    let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
+    let (slices, mut times, mut acknowledged) = result?;
+    let at = |times: &mut Vec<Duration>, part: f64| {
+        times.sort_unstable();
+        times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0
+    };
     let mut entry = slices.entry("decisions/s", Better::More).best_at_least(floor);
-    entry = entry.with("p50 ms", at(0.5)).with("p99 ms", at(0.99)).with("acknowledged ms", acknowledged);
+    entry = entry.with("p50 ms", at(&mut times, 0.5)).with("p99 ms", at(&mut times, 0.99));
     if let Some(most) = p99 {
-        let holds = at(0.99) <= most;
+        let holds = at(&mut times, 0.99) <= most;
         entry = entry.mark(format!("p99 <= {most} ms"), holds);
+        // Only then is there a file.
+        let middle = at(&mut acknowledged, 0.5);
+        entry = entry
+            .with("acknowledged p50 ms", middle)
+            .with("p99 ms acknowledged", at(&mut acknowledged, 0.99));
+        entry = entry.mark("acknowledged p50 <= 5 ms", middle <= 5.0);
     }
     Ok(entry.note("whole `none` policy; kube-scheduler's published 680 to 810 a second include its API"))
 }
@@ -216,7 +224,35 @@ fn asked(folder: &Path, path: &Path, slice: usize, rounds: usize) -> Result<Slic
     Ok(slices)
 }
 
-type Timed = (Slices, Vec<Duration>, f64);
+type Timed = (Slices, Vec<Duration>, Vec<Duration>);
+
+/// A slice of decisions: how long each took, and how long until each would survive a crash.
+fn slice_of(engine: &Engine, slice: usize) -> Result<(f64, Vec<Duration>, Vec<Duration>), Failure> {
+    let (decided, revisions) = std::sync::mpsc::channel::<(Instant, u64)>();
+    std::thread::scope(|scope| {
+        let wait = || -> Result<Vec<Duration>, EngineError> {
+            let acknowledged =
+                |(at, revision): (Instant, u64)| engine.durable(revision).map(|()| at.elapsed());
+            revisions.into_iter().map(acknowledged).collect()
+        };
+        let waiter = scope.spawn(wait);
+        let mut times = Vec::new();
+        let begin = Instant::now();
+        for index in 0..slice {
+            let one = Instant::now();
+            let (decision, revision) = engine.begin(ask(index))?;
+            times.push(one.elapsed());
+            if !decision.placed() {
+                return Err("a VM found no host".into());
+            }
+            decided.send((Instant::now(), revision))?;
+        }
+        let rate = slice as f64 / begin.elapsed().as_secs_f64();
+        drop(decided);
+        let acknowledged = waiter.join().map_err(|_| "the waiter failed")??;
+        Ok((rate, times, acknowledged))
+    })
+}
 
 fn timed(path: &Path, hosts: usize, each: usize, slice: usize) -> Result<Timed, Failure> {
     let store: Arc<dyn Store> =
@@ -224,30 +260,16 @@ fn timed(path: &Path, hosts: usize, each: usize, slice: usize) -> Result<Timed, 
     let engine = lab(store, hosts, each, slice)?;
     let (mut slices, mut times, mut acknowledged) = (Slices::default(), Vec::new(), Vec::new());
     for round in 0..=SLICES {
-        let begin = Instant::now();
-        let mut last = 0;
-        for index in 0..slice {
-            let one = Instant::now();
-            let (decision, revision) = engine.begin(ask(index))?;
-            if round > 0 {
-                times.push(one.elapsed());
-            }
-            if !decision.placed() {
-                return Err("a VM found no host".into());
-            }
-            last = revision;
-        }
-        let rate = slice as f64 / begin.elapsed().as_secs_f64();
-        let wait = Instant::now();
-        engine.durable(last)?;
+        let (rate, each, waited) = slice_of(&engine, slice)?;
         // The first round warms up.
         if round > 0 {
             slices.ours.push(rate);
-            acknowledged.push(wait.elapsed().as_secs_f64() * 1000.0);
+            times.extend(each);
+            acknowledged.extend(waited);
         }
         release(&engine, slice)?;
     }
-    Ok((slices, times, entry::median(&acknowledged).unwrap_or(0.0)))
+    Ok((slices, times, acknowledged))
 }
 
 /// The same requests by several requesters, beside one.
@@ -297,7 +319,9 @@ fn packing() -> Result<Entry, Failure> {
         for seed in 1..=3 {
             let trace =
                 Synthetic { mix: mix.into(), count: 20_000, lifetime: None, seed, ..Synthetic::default() };
-            let arrivals = trace.arrivals();
+            let mut arrivals = trace.arrivals();
+            // Whom no empty host could take ends no run.
+            arrivals.retain(|one| packed_by(Baseline::FirstFit, &hosts[..1], std::slice::from_ref(one)) == 1);
             let plan = Plan {
                 hosts: hosts.clone(),
                 policy: policy.clone(),
@@ -324,5 +348,5 @@ fn packing() -> Result<Entry, Failure> {
     for (name, figures) in steps {
         entry = entry.step(name, &figures);
     }
-    Ok(entry.note("peer: best fit; 100 hosts"))
+    Ok(entry.note("peer: best fit; 100 hosts; VMs larger than an empty host are left out"))
 }

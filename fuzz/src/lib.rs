@@ -11,6 +11,10 @@ pub mod ip_filter;
 pub mod offload;
 pub mod pcap;
 pub mod pcapng;
+pub mod place_expression;
+pub mod place_inventory;
+pub mod place_policy;
+pub mod place_trace;
 pub mod ring;
 pub mod summary_dump;
 pub mod vhost_user;
@@ -38,6 +42,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "offload", run: offload::run, seeds: offload::seeds },
     Target { name: "pcap", run: pcap::run, seeds: pcap::seeds },
     Target { name: "pcapng", run: pcapng::run, seeds: pcapng::seeds },
+    Target { name: "place_expression", run: place_expression::run, seeds: place_expression::seeds },
+    Target { name: "place_inventory", run: place_inventory::run, seeds: place_inventory::seeds },
+    Target { name: "place_policy", run: place_policy::run, seeds: place_policy::seeds },
+    Target { name: "place_trace", run: place_trace::run, seeds: place_trace::seeds },
     Target { name: "ring", run: ring::run, seeds: ring::seeds },
     Target { name: "summary_dump", run: summary_dump::run, seeds: summary_dump::seeds },
     Target { name: "vhost_user", run: vhost_user::run, seeds: vhost_user::seeds },

@@ -97,6 +97,6 @@ macro_rules! targets {
 }
 
 targets! {
-    click_language control_socket fabric_file headers iotlb ip_filter offload pcap pcapng ring summary_dump
-    vhost_user virtq
+    click_language control_socket fabric_file headers iotlb ip_filter offload pcap pcapng
+    place_expression place_inventory place_policy place_trace ring summary_dump vhost_user virtq
 }

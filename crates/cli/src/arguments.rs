@@ -51,6 +51,7 @@ Examples:
   ringway up examples/two-guests.toml
   ringway up lab.toml --detach
   ringway --fabric second up lab.toml --detach   a second one from the same file
+  ringway up lab.toml --extender=10.0.0.5:10263  for kube-scheduler; see docs/placement.md
   ringway up lab.toml --log json 2> lab.log")]
     Up(Up),
     /// Change the running fabric to what a file says now, one change at a time.
@@ -166,6 +167,11 @@ pub struct Up {
     /// Return once it is up, and leave it running; its log goes to a file beside its run directory.
     #[arg(long, short)]
     pub detach: bool,
+    /// Serve kube-scheduler's extender over HTTP on this address, 127.0.0.1:10263 if none is named. It asks nobody who
+    /// they are: whoever reaches the address can reserve hosts.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "127.0.0.1:10263")]
+    pub extender: Option<std::net::SocketAddr>,
     /// How to log.
     #[arg(long, value_enum, default_value_t)]
     pub log: Log,

@@ -63,8 +63,15 @@ pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
     }
     crate::log::start(up.log);
     let data: Vec<OsString> = ["data", "--log", up.log.word()].map(OsString::from).into();
-    let options =
-        Options { fabric, file, run: place.run, api: target.socket.clone(), host: check::host(), data };
+    let options = Options {
+        fabric,
+        file,
+        run: place.run,
+        api: target.socket.clone(),
+        extender: up.extender,
+        host: check::host(),
+        data,
+    };
     ringway_control::run(options, || ready(up.detached)).map_err(Fail::because)
 }
 
@@ -99,7 +106,11 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &Place) 
     if let Some(socket) = &target.socket {
         command.arg("--socket").arg(std::path::absolute(socket).map_err(Fail::because)?);
     }
-    command.args(["up", "--detached", "--log", up.log.word()]).arg("--").arg(&up.file);
+    command.args(["up", "--detached", "--log", up.log.word()]);
+    if let Some(address) = up.extender {
+        command.arg(format!("--extender={address}"));
+    }
+    command.arg("--").arg(&up.file);
     let errors = log.try_clone().map_err(Fail::because)?;
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn().map_err(Fail::because)?;

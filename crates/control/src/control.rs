@@ -25,6 +25,9 @@ pub enum ControlError {
     /// Something of the file can't be done on this host.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The extender's address can't be used.
+    #[error("the extender of kube-scheduler: {0}: {1}; use another address with --extender")]
+    Extender(std::net::SocketAddr, io::Error),
     /// The system refused.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -40,6 +43,8 @@ pub struct Options {
     pub run: PathBuf,
     /// The API's socket; `api.sock` in the run directory if none.
     pub api: Option<PathBuf>,
+    /// Where kube-scheduler finds its extender, if anywhere. Whoever can reach the address is believed.
+    pub extender: Option<std::net::SocketAddr>,
     /// What files are checked against.
     pub host: Host,
     /// The arguments of this program that make it a `data` process.
@@ -59,12 +64,20 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let file_of_places = run.path().join("placement.redb");
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
     let listener = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;
+    let extender = match options.extender {
+        Some(address) => {
+            let failed = |error| ControlError::Extender(address, error);
+            Some(tokio::net::TcpListener::bind(address).await.map_err(failed)?)
+        }
+        None => None,
+    };
     let (inbox, messages) = mpsc::unbounded_channel();
     signals(&inbox)?;
-    let link = place::Link::new(inbox.clone(), fabric.guests.clone());
-    let place = place::router(place::Place::at(file_of_places, fabric.policies.clone(), link));
+    let link = place::Link::new(inbox.clone());
+    let place = place::Place::at(file_of_places, fabric.policies.clone(), link);
     let file = options.file.display().to_string();
-    let mut engine = Engine::start(&fabric, file, options.host, run, options.data, inbox.clone()).await?;
+    let (host, data) = (options.host, options.data);
+    let mut engine = Engine::start(&fabric, file, host, run, data, inbox.clone(), place.clone()).await?;
     if let Err(error) = engine.move_to(&fabric).await {
         engine.down().await;
         return Err(error.into());
@@ -73,7 +86,10 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let socket = std::os::unix::net::UnixListener::from(listener.as_fd().try_clone_to_owned()?);
     let socket = tokio::net::UnixListener::from_std(socket)?;
     let (over, stopped) = oneshot::channel::<()>();
-    let served = axum::serve(socket, api::router(inbox).merge(place)).with_graceful_shutdown(async {
+    let router = api::router(inbox).merge(place::router(place.clone()));
+    let extender = extender.map(|listener| tokio::spawn(extend(listener, place.clone())));
+    let kept = place::keep(place);
+    let served = axum::serve(socket, router).with_graceful_shutdown(async {
         // An error as well means that the engine is done.
         let _ = stopped.await;
     });
@@ -81,12 +97,27 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     tracing::info!(fabric = fabric.name, socket = %path.display(), "up");
     ready();
     engine.serve(messages).await;
+    kept.abort();
+    extender.iter().for_each(tokio::task::JoinHandle::abort);
     drop(over);
     drop(listener);
     // The answer to whoever asked for the end is still on its way; a client that lingers is cut off.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
     tracing::info!("down");
     Ok(())
+}
+
+/// Serves kube-scheduler's extender, and nothing else, on a TCP address.
+async fn extend(listener: tokio::net::TcpListener, place: place::Place) {
+    if let Ok(at) = listener.local_addr() {
+        tracing::info!(%at, "the extender of kube-scheduler is served");
+        if !at.ip().is_loopback() {
+            tracing::warn!(%at, "it asks nobody who they are: whoever reaches it can reserve hosts");
+        }
+    }
+    if let Err(error) = axum::serve(listener, place::extender_router(place)).await {
+        tracing::error!("the extender: {error}");
+    }
 }
 
 /// Signals that end the fabric.

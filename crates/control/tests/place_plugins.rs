@@ -5,7 +5,9 @@ use axum::routing::post;
 use axum::{Json, Router};
 use ringway_control::place_plugins::{Folder, Options, Plugins, Service};
 use ringway_place::object::{Host, Vm, VmStatus};
-use ringway_place::unit::{Delta, External, ExternalAction, ExternalError, ExternalKind, HostView};
+use ringway_place::unit::{
+    Delta, External, ExternalAction, ExternalError, ExternalKind, HostView, Question, Rejected,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -94,8 +96,11 @@ fn filter(
     properties: &[(&str, &str)],
 ) -> Result<Vec<String>, String> {
     let properties = properties.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    let mut outcome = plugins.filter(&names(&[unit]), &names(hosts), &vm("new", None), &properties);
-    outcome.remove(unit).expect("an outcome").map_err(|error| error.what)
+    let question = Question { hosts, vm: &vm("new", None), properties: &properties };
+    let rejected = plugins.filter(&names(&[unit]), &question).remove(unit).expect("an outcome");
+    let rejected = rejected.map_err(|error| error.what)?.hosts;
+    let kept = (0..).zip(hosts).filter(|(place, _)| !rejected.contains_key(place));
+    Ok(kept.map(|(_, host)| host.to_string()).collect())
 }
 
 const UNITS: &str = r#"
@@ -105,6 +110,8 @@ from ringway.placement import Balancer, Filter, Migrate, Score
 class Few(Filter):
     properties_validation = "most=[0-9]+"
     def do_filter(self, hosts, vm, args):
+        for host in hosts:
+            self.why(host, f"has {host.vms_active}")
         return [host for host in hosts if host.vms_active < int(args.get("most", "1"))]
 
 class Cool(Score):
@@ -161,17 +168,24 @@ fn python_units_judge_and_fail_alone() {
     assert_eq!(chosen, (0..20).map(|seed| odd(7_200_000, seed)).collect::<Vec<_>>());
     assert!(chosen.iter().any(|hosts| *hosts != chosen[0]), "another seed, another host");
     let asked = names(&["Hangs", "Dies", "Few", "Nobody"]);
-    let outcome = plugins.filter(&asked, &names(&all), &vm("new", None), &BTreeMap::new());
+    let (new, none) = (vm("new", None), BTreeMap::new());
+    let question = Question { hosts: &all, vm: &new, properties: &none };
+    let outcome = plugins.filter(&asked, &question);
     let what = |unit: &str| outcome[unit].clone().expect_err("a failure").what;
     assert!(what("Hangs").starts_with("time: it took longer than 0.5 s (units.py:"), "{}", what("Hangs"));
     assert_eq!(what("Dies"), "exit: its process exited with status 9");
     assert_eq!(what("Nobody"), "there is no such unit now");
-    assert_eq!(outcome["Few"], Ok(names(&["c"])));
+    let why = |vms: u32| format!("has {vms}");
+    assert_eq!(outcome["Few"], Ok(Rejected { hosts: BTreeMap::from([(0, why(2)), (1, why(1))]) }));
     let wrong = filter(&mut plugins, "Few", &all, &[("most", "x")]);
     assert_eq!(wrong, Err("property: most: 'x' is not [0-9]+".into()));
 
-    let scores = plugins.score(&[("Cool".into(), 2)], &names(&all), &vm("new", None), &BTreeMap::new());
-    assert_eq!(scores["Cool"], Ok(vec![("a".into(), 4000), ("b".into(), 3875)]), "c is left out");
+    let mut cool = |hosts| {
+        let question = Question { hosts, vm: &new, properties: &none };
+        plugins.score(&[("Cool".into(), 2)], &question).remove("Cool").expect("scores")
+    };
+    assert_eq!(cool(&all), Ok(vec![Some(4000), Some(3875), None]), "c is left out");
+    assert_eq!(cool(&["c", "gone", "a"]), Ok(vec![None, None, Some(4)]));
     let moved = plugins.balance("Down", &names(&all), &BTreeMap::new());
     assert_eq!(moved, moved_to("v", &["b", "c"]));
     assert_eq!(plugins.balance("Down", &names(&["c"]), &BTreeMap::new()), Ok(None));

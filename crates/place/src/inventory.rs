@@ -106,6 +106,9 @@ impl Reader<'_> {
                 None => vec![name.get_ref().to_string()],
                 Some(count) => (0..count).map(|n| format!("{}-{n:0width$}", name.get_ref())).collect(),
             };
+            if self.objects.len() + names.len() > COUNT as usize {
+                return self.wrong(&name.span(), format!("a file has {COUNT} objects at most"), "");
+            }
             for one in names {
                 let mut item = item.clone();
                 if let Err(error) = name_and_check(&mut item, one) {

@@ -126,6 +126,7 @@ proptest! {
     fn no_storm(
         policy in prop::sample::select(vec!["evenly_distributed", "power_saving", "vm_evenly_distributed"]),
         loads in prop::collection::vec(prop::collection::vec(0u32..=100, 4), 40),
+        groups in prop::collection::vec((0usize..12, 0usize..12, any::<bool>(), any::<bool>()), 40),
     ) {
         let names = ["a", "b", "c", "d"];
         let properties = [("HighVmCount", "2"), ("MigrationThreshold", "2")];
@@ -135,8 +136,14 @@ proptest! {
         engine.put(vms.collect()).unwrap();
         let mut over: HashMap<&str, u64> = HashMap::new();
         let mut last: HashMap<String, u64> = HashMap::new();
-        for (minute, loads) in loads.into_iter().enumerate() {
+        for (minute, (loads, (one, other, near, now_and_then))) in loads.into_iter().zip(groups).enumerate() {
             let now = (minute as u64 + 10) * MINUTE;
+            // Groups change as well, and break where VMs are.
+            if now_and_then {
+                let rule = if near { Rule::Positive } else { Rule::Negative };
+                let vms = [format!("v{one:02}"), format!("v{other:02}")];
+                engine.put(vec![Object::Group(group("g", &[&vms[0], &vms[1]], rule))]).unwrap();
+            }
             for (name, percent) in names.into_iter().zip(loads) {
                 if percent >= 75 { over.entry(name).or_insert(now - 5 * MINUTE); } else { over.remove(name); }
                 engine.put(vec![load(name, percent, over.get(name).copied())]).unwrap();
@@ -154,4 +161,64 @@ proptest! {
             }
         }
     }
+}
+
+fn group(name: &str, vms: &[&str], rule: Rule) -> AffinityGroup {
+    AffinityGroup {
+        name: name.into(),
+        cluster: "default".into(),
+        vms: vms.iter().map(|vm| vm.to_string()).collect(),
+        vm_rule: rule,
+        vm_enforcing: true,
+        ..AffinityGroup::default()
+    }
+}
+
+#[test]
+fn enforced_groups_that_are_broken_are_repaired_one_vm_a_round() {
+    let mut objects = ["a", "b", "c"].map(|name| Object::Host(Box::new(host(name)))).to_vec();
+    let places = [("apart-1", "a"), ("apart-2", "a"), ("near-1", "b"), ("near-2", "b"), ("near-3", "c")];
+    objects.extend(places.map(|(name, on)| Object::Vm(Box::new(vm(name, on, 10)))));
+    objects.push(Object::Vm(Box::new(vm("home", "c", 10))));
+    let at_home = AffinityGroup {
+        hosts: vec!["a".into()],
+        host_rule: Rule::Positive,
+        host_enforcing: true,
+        priority: 9,
+        ..group("home", &["home"], Rule::Disabled)
+    };
+    let apart = AffinityGroup { priority: 5, ..group("apart", &["apart-1", "apart-2"], Rule::Negative) };
+    let near = group("near", &["near-1", "near-2", "near-3"], Rule::Positive);
+    let soft = AffinityGroup { vm_enforcing: false, ..group("soft", &["near-1", "home"], Rule::Positive) };
+    objects.extend([at_home, apart, near, soft].map(Object::Group));
+    let engine = engine("none", &[], objects);
+    let preview = engine.preview("default", MINUTE, 10, MINUTE).unwrap();
+    let mut moves = Vec::new();
+    for minute in 1..=6 {
+        let step = engine.balance("default", minute * MINUTE).unwrap();
+        assert!(step.migrations.len() <= 1);
+        for migration in step.migrations {
+            assert_eq!(migration.reason, "affinity");
+            engine.confirm(&migration.vm, minute * MINUTE).unwrap();
+            moves.push((migration.vm, migration.to));
+        }
+    }
+    let told: Vec<_> =
+        preview.iter().flat_map(|step| &step.migrations).map(|it| (it.vm.clone(), it.to.clone())).collect();
+    assert_eq!(moves, told, "a preview says what happens");
+    let [(home, a), (apart, elsewhere), (near, b)] = moves.as_slice() else { panic!("{moves:?}") };
+    assert_eq!((home.as_str(), a.as_str(), near.as_str(), b.as_str()), ("home", "a", "near-3", "b"));
+    assert!(apart.starts_with("apart-") && elsewhere != "a");
+}
+
+#[test]
+fn a_policy_without_the_filter_has_no_group_repaired() {
+    let mut objects = ["a", "b"].map(|name| Object::Host(Box::new(host(name)))).to_vec();
+    objects.extend(["one", "two"].map(|name| Object::Vm(Box::new(vm(name, "a", 10)))));
+    objects.push(Object::Group(group("apart", &["one", "two"], Rule::Negative)));
+    let engine = engine("none", &[], objects);
+    let policy = ringway_place::policy::read("p", "[policy.bare]\nfilters = [\"Memory\"]\n", &[]).unwrap();
+    engine.put(policy.into_iter().map(Object::Policy).collect()).unwrap();
+    engine.put(vec![Object::Cluster(Cluster { policy: "bare".into(), ..Cluster::default() })]).unwrap();
+    assert!(engine.balance("default", MINUTE).unwrap().migrations.is_empty());
 }

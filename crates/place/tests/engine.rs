@@ -302,32 +302,27 @@ impl External for Plugin {
     fn deltas(&mut self, _: Vec<Delta>) -> Result<(), ExternalError> {
         Ok(())
     }
-    fn filter(
-        &mut self,
-        units: &[String],
-        hosts: &[String],
-        _: &VmView,
-        _: &BTreeMap<String, String>,
-    ) -> Outcome<Vec<String>> {
+    fn filter(&mut self, units: &[String], question: &Question<'_>) -> Outcome<Rejected> {
+        assert!(question.hosts.is_sorted());
+        let place = |name: &str| question.hosts.iter().position(|host| *host == name);
         let answer = |unit: &String| match unit.as_str() {
             "only_b" => {
-                Ok(hosts.iter().filter(|host| *host != "a").cloned().chain(["nobody".into()]).collect())
+                // A place where no host is doesn't count.
+                let hosts = place("a").into_iter().chain([77]);
+                Ok(Rejected { hosts: hosts.map(|at| (at as u32, "it is a".to_string())).collect() })
             }
             _ => Err(ExternalError { unit: unit.clone(), what: "it hangs".into() }),
         };
         units.iter().map(|unit| (unit.clone(), answer(unit))).collect()
     }
-    fn score(
-        &mut self,
-        units: &[(String, u32)],
-        _: &[String],
-        _: &VmView,
-        _: &BTreeMap<String, String>,
-    ) -> Outcome<Vec<(String, i64)>> {
-        units
-            .iter()
-            .map(|(unit, _)| (unit.clone(), Ok(vec![("c".to_string(), 1), ("b".to_string(), 9)])))
-            .collect()
+    fn score(&mut self, units: &[(String, u32)], question: &Question<'_>) -> Outcome<Scores> {
+        let score = |host: &&str| match *host {
+            "c" => Some(1),
+            "b" => Some(9),
+            _ => None,
+        };
+        let scores: Scores = question.hosts.iter().map(score).collect();
+        units.iter().map(|(unit, _)| (unit.clone(), Ok(scores.clone()))).collect()
     }
     fn balance(
         &mut self,
@@ -360,7 +355,79 @@ fn plugins_that_fail_are_left_out_unless_required() {
     assert_eq!(decision.choices[0].errors, ["broken: it hangs"]);
     let explained = engine.explain(decision.id).unwrap();
     assert_eq!((explained.note.as_str(), explained.decision), ("", decision));
+    let [first, ..] = explained.traces[0].hosts.as_slice() else { panic!() };
+    let [verdict] = first.rejected.as_slice() else { panic!("{first:?}") };
+    assert_eq!((verdict.filter.as_str(), verdict.reason.as_str()), ("only_b", "it is a"));
     set("required = [\"broken\"]");
     let error = engine.place(ask(&["one"], 1)).unwrap_err().to_string();
     assert_eq!(error, "the policy requires a unit that failed: broken: it hangs");
+}
+
+/// A filter that lets nobody through before so many requests wait.
+struct Gate(Arc<std::sync::OnceLock<std::sync::Weak<Engine>>>, u32);
+impl External for Gate {
+    fn units(&mut self) -> Vec<ExternalUnit> {
+        let (description, properties) = (String::new(), String::new());
+        vec![ExternalUnit { name: "gate".into(), kind: ExternalKind::Filter, description, properties }]
+    }
+    fn snapshot(&mut self, _: Vec<HostView>, _: Vec<VmView>) -> Result<(), ExternalError> {
+        Ok(())
+    }
+    fn deltas(&mut self, _: Vec<Delta>) -> Result<(), ExternalError> {
+        Ok(())
+    }
+    fn filter(&mut self, units: &[String], _: &Question<'_>) -> Outcome<Rejected> {
+        let most = std::mem::take(&mut self.1);
+        while self.0.get().and_then(std::sync::Weak::upgrade).is_some_and(|engine| engine.waiting() < most) {
+            std::thread::yield_now();
+        }
+        units.iter().map(|unit| (unit.clone(), Ok(Rejected::default()))).collect()
+    }
+    fn score(&mut self, _: &[(String, u32)], _: &Question<'_>) -> Outcome<Scores> {
+        Outcome::new()
+    }
+    fn balance(
+        &mut self,
+        _: &str,
+        _: &[String],
+        _: &BTreeMap<String, String>,
+    ) -> Result<Option<ExternalAction>, ExternalError> {
+        Ok(None)
+    }
+}
+
+/// How many of thirteen requests at once get the room that is there for one.
+fn let_through(optimise: &str) -> usize {
+    let engine = engine(vec![host("a", 8, 4096)]);
+    let known = Arc::new(std::sync::OnceLock::new());
+    let gate = Gate(known.clone(), 12);
+    engine.attach(Box::new(gate));
+    let text = format!("[policy.p]\nfilters = [\"Memory\", \"gate\"]\noptimise = \"{optimise}\"\n");
+    let units = engine.external_units();
+    let policies = ringway_place::policy::read("p", &text, &units).unwrap();
+    engine.put(policies.into_iter().map(Object::Policy).collect()).unwrap();
+    for index in 0..13 {
+        put(&engine, Vm { policy: Some("p".into()), ..vm(&format!("v{index}"), 1, 3000) });
+    }
+    let engine = Arc::new(engine);
+    known.set(Arc::downgrade(&engine)).unwrap();
+    std::thread::scope(|scope| {
+        let engine = &engine;
+        let place = |index: usize| {
+            move || {
+                let decision = engine.place(ask(&[&format!("v{index}")], 1)).unwrap();
+                assert_eq!(engine.explain(decision.id).unwrap().note, "");
+                decision.placed()
+            }
+        };
+        let threads: Vec<_> = (0..13).map(|index| scope.spawn(place(index))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).filter(|placed| *placed).count()
+    })
+}
+
+#[test]
+fn overbooking_lets_requests_through_while_many_wait() {
+    // The first one decides alone; ten and more wait behind the second and the third.
+    assert_eq!(let_through("overbooking"), 3);
+    assert_eq!(let_through("none"), 1);
 }

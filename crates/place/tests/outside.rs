@@ -67,16 +67,10 @@ impl External for Listener {
         deltas.into_iter().for_each(|delta| self.put(delta));
         Ok(())
     }
-    fn filter(&mut self, _: &[String], _: &[String], _: &VmView, _: &Given) -> Outcome<Vec<String>> {
+    fn filter(&mut self, _: &[String], _: &Question<'_>) -> Outcome<Rejected> {
         Outcome::new()
     }
-    fn score(
-        &mut self,
-        _: &[(String, u32)],
-        _: &[String],
-        _: &VmView,
-        _: &Given,
-    ) -> Outcome<Vec<(String, i64)>> {
+    fn score(&mut self, _: &[(String, u32)], _: &Question<'_>) -> Outcome<Scores> {
         Outcome::new()
     }
     fn balance(&mut self, _: &str, _: &[String], _: &Given) -> Result<Option<ExternalAction>, ExternalError> {
@@ -164,6 +158,15 @@ fn balancers_switch_empty_hosts_only() {
         let step = engine.balance("default", 1).unwrap();
         step.power.ok_or(step.errors.join("; "))
     };
+    // A preview asks about what would be, and then all is as it is.
+    listener.0.lock().unwrap().wants = Some(("h1".into(), false));
+    let steps = engine.preview("default", 1, 3, 60_000).unwrap();
+    let said: Vec<_> = steps.iter().map(|step| (step.at, step.power.clone(), step.errors.clone())).collect();
+    let off = Some(("h1".to_string(), HostStatus::Down));
+    let not_up = vec!["Power: h1: is not up".to_string()];
+    assert_eq!(said, [(1, off, vec![]), (60_001, None, not_up)]);
+    engine.attempt(&ask("v", 2), Vec::new()).unwrap();
+    assert_eq!(listener.heard().0["h1"].host.status, HostStatus::Up);
     assert_eq!(wants("h1", false), Ok(("h1".into(), HostStatus::Down)));
     assert_eq!(wants("h2", true), Ok(("h2".into(), HostStatus::Up)));
     for (host, on, why) in [

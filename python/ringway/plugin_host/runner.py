@@ -231,11 +231,22 @@ class Runner:
             # What the inventory doesn't know, nobody can judge: let through.
             answer = {"ids": [host.id for host in hosts] + call.unknown}
         else:
-            mask = bytearray(b"0") * len(self._inventory.slots)
+            answer = {"hosts": self._mask(hosts, call)}
+        return _explained(answer, call)
+
+    def _mask(self, hosts: list[Host], call: Call) -> str:
+        """The hosts as a mask, by the shorter way: who is in it, or who of the candidates isn't."""
+        size = len(self._inventory.slots)
+        asked = call.request.get("hosts")
+        if asked is None or len(hosts) * 2 < len(call.hosts):
+            mask = bytearray(b"0") * size
             for host in hosts:
                 mask[host.slot] = 49
-            answer = {"hosts": mask.decode()}
-        return _explained(answer, call)
+        else:
+            mask = bytearray(asked.ljust(size, "0").encode())
+            for host in set(call.hosts).difference(hosts):
+                mask[host.slot] = 48
+        return mask.decode()
 
     def _named(self, action: dict[str, Any]) -> dict[str, Any]:
         """Names hosts by id instead of slot."""

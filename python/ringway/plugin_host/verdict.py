@@ -24,10 +24,9 @@ def accepted(result: Any, hosts: Sequence[Host], inventory: Inventory) -> list[H
     found = _bounded(result)
     if set(map(type, found)) != {Host}:
         found = [_host(entry, inventory) for entry in found]
-    candidates = {host.slot: host for host in hosts}
-    for host in found:
-        if candidates.get(host.slot) is not host:
-            raise Failure("result", f"it accepted {host.id}, which is not among the candidates")
+    strangers = set(found).difference(hosts)
+    if strangers:
+        raise Failure("result", f"it accepted {strangers.pop().id}, which is not among the candidates")
     return found
 
 
@@ -61,8 +60,8 @@ def _paired(pairs: list[Any], hosts: Sequence[Host], inventory: Inventory) -> li
 
 
 def _numbers(found: list[Any]) -> None:
-    if set(map(type, found)) <= {int}:
-        wrong = next((value for value in found if abs(value) > 1 << 53), None)
+    if found and set(map(type, found)) == {int}:
+        wrong = next((value for value in (min(found), max(found)) if abs(value) > 1 << 53), None)
     else:
         wrong = next((value for value in found if not _is_number(value)), None)
     if wrong is not None:

@@ -127,10 +127,12 @@ Examples:
     },
     /// Move VMs as the cluster's balancer wants, or say what it would do.
     #[command(after_help = "\
-A round starts at most as many migrations as the cluster allows, one if nobody says otherwise.
+A round makes at most as many migrations as the cluster allows, one if nobody says otherwise. A running fabric
+makes a round by itself each `interval` of a cluster.
 
 Examples:
   ringway place balance --dry-run --rounds 10
+  ringway place balance --last
   ringway place --inventory examples/placement/inventory.toml balance --dry-run --rounds 5
   ringway place balance --cluster night")]
     Balance {
@@ -143,6 +145,9 @@ Examples:
         /// Rounds to look ahead, a minute apart.
         #[arg(long, default_value_t = 1)]
         rounds: usize,
+        /// Show the last rounds in which something happened, whoever asked for them.
+        #[arg(long, conflicts_with_all = ["dry_run", "rounds", "cluster"])]
+        last: bool,
     },
     /// List hosts with what is left of them.
     #[command(after_help = "\
@@ -263,6 +268,6 @@ pub enum Format {
     Vmagent,
     /// Alibaba's openb CSV.
     Openb,
-    /// Azure's packing trace, its tables joined and exported as CSV.
+    /// Azure's packing trace of 2020: its SQLite file, or its tables joined as CSV.
     Azure,
 }

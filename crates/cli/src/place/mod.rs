@@ -44,9 +44,10 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
         PlaceCommand::Start { guest } => tell::decision(&source.start(&guest)?, json),
         PlaceCommand::Confirm { vms } => vms.iter().try_for_each(|vm| source.vm(vm, "confirm")),
         PlaceCommand::Release { vms } => vms.iter().try_for_each(|vm| source.vm(vm, "release")),
-        PlaceCommand::Balance { cluster, dry_run, rounds } => {
+        PlaceCommand::Balance { cluster, dry_run, rounds, last } => {
             let request = BalanceRequest { cluster, dry_run, rounds, ..BalanceRequest::default() };
-            tell::balance(&source.balance(request)?, dry_run, json);
+            let steps = if last { source.last_rounds()? } else { source.balance(request)? };
+            tell::balance(&steps, json);
             Ok(())
         }
         PlaceCommand::Hosts => {

@@ -8,10 +8,40 @@ use ringway_place::policy::{self, Policy, built_in};
 use ringway_place::simulate::{
     Arrival, MIXES, Plan, Report, Synthetic, TraceKind, csv, hosts, read, read_nodes, run, svg,
 };
+use std::io::Read;
 use std::path::Path;
+use std::process::Command;
 
 fn text_of(file: &Path) -> Result<String, Fail> {
     std::fs::read_to_string(file).map_err(|error| Fail::Failed(format!("{}: {error}", file.display())))
+}
+
+/// How an SQLite file begins (its file format, section 1.3).
+const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// A trace as text. A database is read by Python, which has SQLite.
+fn trace_text(options: &Simulate) -> Result<String, Fail> {
+    let file = &options.trace;
+    let at = |error: std::io::Error| Fail::Failed(format!("{}: {error}", file.display()));
+    let mut first = Vec::new();
+    let opened = std::fs::File::open(file).map_err(at)?;
+    opened.take(SQLITE.len() as u64).read_to_end(&mut first).map_err(at)?;
+    if options.format != Format::Azure || first != SQLITE {
+        return text_of(file);
+    }
+    let mut python = Command::new("python3");
+    python.args(["-m", "ringway.traces", "--"]).arg(file);
+    if let Some(package) = std::env::var_os("RINGWAY_PYTHON") {
+        python.env("PYTHONPATH", package);
+    }
+    let output = python.output().map_err(|error| Fail::Failed(format!("python3: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let hint = "Python's package ringway reads SQLite: `pip install` the folder python/, or name it in \
+            RINGWAY_PYTHON";
+        return Err(Fail::Failed(format!("{}\n{hint}", said.trim())));
+    }
+    String::from_utf8(output.stdout).map_err(Fail::because)
 }
 
 /// Runs every policy over the same trace, and compares.
@@ -61,7 +91,7 @@ fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, Fail> {
             Format::Openb => TraceKind::Openb,
             Format::Azure => TraceKind::Azure,
         };
-        return read(kind, &options.trace.display().to_string(), &text_of(&options.trace)?)
+        return read(kind, &options.trace.display().to_string(), &trace_text(options)?)
             .map_err(Fail::because);
     }
     if !MIXES.iter().any(|mix| mix.name == options.mix) {

@@ -134,6 +134,14 @@ impl Source {
         either!(self, |service| service.balance(request), |client| client.ask("/v1/place/balance", &request))
     }
 
+    /// The last rounds of balancing in which something happened.
+    pub fn last_rounds(&mut self) -> Result<Vec<BalanceStep>, Fail> {
+        match self {
+            Source::Here(service) => Ok(service.last_rounds()),
+            Source::Fabric(client) => client.get("/v1/place/balance"),
+        }
+    }
+
     pub fn hosts(&mut self) -> Result<Vec<HostRow>, Fail> {
         either!(self, |service| service.hosts(), |client| client.get("/v1/place/hosts"))
     }

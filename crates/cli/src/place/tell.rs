@@ -5,7 +5,7 @@ use crate::text::{self, BAD, GOOD, Table, cell};
 use anstream::println;
 use ringway_control::place::{DecisionView, ExplainView, UnitView};
 use ringway_place::decide::{Choice, HostTrace, Trace};
-use ringway_place::engine::{BalanceStep, HostRow, WhyNot};
+use ringway_place::engine::{BalanceStep, HostRow, MigrationState, WhyNot};
 use ringway_place::policy::Policy;
 
 fn choice(choice: &Choice) {
@@ -145,7 +145,7 @@ pub fn decisions(decisions: &[DecisionView], json: bool) {
     table.print();
 }
 
-pub fn balance(steps: &[BalanceStep], dry_run: bool, json: bool) {
+pub fn balance(steps: &[BalanceStep], json: bool) {
     if json {
         return text::json(&steps);
     }
@@ -153,15 +153,15 @@ pub fn balance(steps: &[BalanceStep], dry_run: bool, json: bool) {
     for (round, step) in steps.iter().enumerate() {
         for migration in &step.migrations {
             quiet = false;
-            let verb = if dry_run { "would move" } else { "moves" };
-            println!(
-                "round {}: {} {verb} from {} to {} ({})",
-                round + 1,
-                migration.vm,
-                migration.from,
-                migration.to,
-                migration.reason
-            );
+            let verb = match migration.state {
+                MigrationState::Proposed => "would move",
+                MigrationState::Reserved => "is to move",
+                MigrationState::Done => "moved",
+                MigrationState::Refused => "could not move",
+            };
+            let why = if migration.refused.is_empty() { &migration.reason } else { &migration.refused };
+            let (vm, from, to) = (&migration.vm, &migration.from, &migration.to);
+            println!("round {}: {vm} {verb} from {from} to {to} ({why})", round + 1);
         }
         if let Some((host, status)) = &step.power {
             quiet = false;

@@ -4,7 +4,7 @@ use super::Engine;
 use crate::api::{
     Changes, FabricView, GuestView, NewFabric, PortView, StatsView, TableEntryView, TableView, Trouble,
 };
-use crate::file;
+use crate::file::{self, Fabric};
 use crate::guest::Guest;
 use ringway_fabric::proto::{Reply, Request};
 use std::path::Path;
@@ -34,6 +34,8 @@ pub type Answer<T> = oneshot::Sender<Result<T, Failure>>;
 pub enum Ask {
     /// The fabric as a whole.
     Fabric(Answer<FabricView>),
+    /// The fabric as it is described now.
+    Described(Answer<Box<Fabric>>),
     /// Its ports.
     Ports(Answer<Vec<PortView>>),
     /// Its counters.
@@ -63,6 +65,7 @@ impl Engine {
         // Whoever asked may be gone when the answer is there.
         match ask {
             Ask::Fabric(answer) => drop(answer.send(Ok(self.fabric_view().await))),
+            Ask::Described(answer) => drop(answer.send(Ok(Box::new(self.fabric.clone())))),
             Ask::Ports(answer) => drop(answer.send(Ok(self.port_views().await))),
             Ask::Stats(answer) => {
                 drop(answer.send(self.stats().map_err(|error| Failure::Conflict(trouble(error)))))
@@ -112,7 +115,10 @@ impl Engine {
         target.run.clone_from(&self.fabric.run);
         let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(trouble(error)))?;
         self.file = new.file;
-        Ok(Changes { changes })
+        let mut changes = Changes { changes };
+        changes.changes.extend(self.place.policies_are(target.policies.clone()).await);
+        self.fabric.policies = target.policies;
+        Ok(changes)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::data::{Data, DataError, Page, PageError};
 use crate::file::{Fabric, Host};
 use crate::guests::{GuestEvent, Guests};
 use crate::open::{OpenError, PeerEvent};
+use crate::place::Place;
 use crate::run_dir::RunDir;
 use live::Live;
 use ringway_fabric::proto::{self, Event, Request};
@@ -87,6 +88,7 @@ pub struct Engine {
     guests: Guests,
     run: RunDir,
     inbox: Inbox,
+    place: Place,
 }
 
 impl Engine {
@@ -98,6 +100,7 @@ impl Engine {
         run: RunDir,
         arguments: Vec<OsString>,
         inbox: Inbox,
+        place: Place,
     ) -> Result<Engine, EngineError> {
         let bare = Fabric { switches: Vec::new(), ports: Vec::new(), guests: Vec::new(), ..fabric.clone() };
         let mut engine = Engine {
@@ -116,6 +119,7 @@ impl Engine {
             guests: Guests::new(inbox.clone()),
             run,
             inbox,
+            place,
         };
         engine.start_data(1).await?;
         Ok(engine)

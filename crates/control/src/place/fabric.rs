@@ -1,12 +1,12 @@
 //! What placement takes from the fabric of this host: live rates of its ports; and guests that it starts.
 
 use super::{DecisionView, Failed, PlaceRequest, Service};
-use crate::api::{StatsView, Trouble};
+use crate::api::{Counts, GuestView, StatsView, Trouble};
 use crate::engine::{Ask, Failure, Inbox, Message};
-use crate::file::Guest;
+use crate::file::{Fabric, Guest};
 use ringway_place::engine::Object;
-use ringway_place::object::{Fact, Vm};
-use std::collections::BTreeSet;
+use ringway_place::object::{Fact, Migration, PortLoad, Vm, VmStatus};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::oneshot;
 
@@ -18,8 +18,16 @@ const FRESH: u64 = 60_000;
 /// The fabric of this host.
 pub struct Link {
     inbox: Inbox,
-    guests: Vec<Guest>,
     last: Mutex<Option<StatsView>>,
+}
+
+/// Live rates of the fabric.
+#[derive(Default)]
+pub struct Rates {
+    /// Facts about this host.
+    pub facts: Vec<Object>,
+    /// What each port carries.
+    pub ports: Vec<PortLoad>,
 }
 
 fn failed(failure: Failure) -> Failed {
@@ -33,9 +41,9 @@ fn failed(failure: Failure) -> Failed {
 }
 
 impl Link {
-    /// The fabric behind `inbox`, with the guests of its file.
-    pub fn new(inbox: Inbox, guests: Vec<Guest>) -> Link {
-        Link { inbox, guests, last: Mutex::default() }
+    /// The fabric behind `inbox`.
+    pub fn new(inbox: Inbox) -> Link {
+        Link { inbox, last: Mutex::default() }
     }
 
     /// Asks the fabric. Only where a thread may wait.
@@ -47,53 +55,43 @@ impl Link {
     }
 
     /// Rates of the fabric's ports since the last time, as facts about `host`: `fabric_mbps` and `fabric_pps`, of what
-    /// enters and leaves all ports. None if too little time passed.
-    pub fn rates(&self, host: &str, now: u64) -> Result<Vec<Object>, Failed> {
+    /// enters and leaves all ports, and for each port `port_NAME_mbps` and `port_NAME_pps`. None if too little time
+    /// passed.
+    pub fn rates(&self, host: &str, now: u64) -> Result<Option<Rates>, Failed> {
         let stats = self.ask(Ask::Stats)?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(before) = last.as_ref() else {
-            *last = Some(stats);
-            return Ok(Vec::new());
+        let before = match last.as_ref() {
+            Some(before) if stats.at.saturating_sub(before.at) < WINDOW => return Ok(None),
+            before => before.cloned().unwrap_or_default(),
         };
-        let passed = stats.at.saturating_sub(before.at);
-        if passed < WINDOW {
-            return Ok(Vec::new());
-        }
-        let sum = |stats: &StatsView| {
-            stats.ports.iter().fold((0u64, 0u64), |(frames, bytes), port| {
-                let total = &port.total;
-                (frames + total.tx_frames + total.rx_frames, bytes + total.tx_bytes + total.rx_bytes)
-            })
-        };
-        let ((frames, bytes), (old_frames, old_bytes)) = (sum(&stats), sum(before));
-        // A port that went took its counts along.
-        let (frames, bytes) = (frames.saturating_sub(old_frames), bytes.saturating_sub(old_bytes));
-        let seconds = passed as f64 / 1e9;
+        let first = last.is_none();
+        let rates = if first { Rates::default() } else { rates(&before, &stats, host, now + FRESH) };
         *last = Some(stats);
-        let fact = |name: &str, value: f64| {
-            Object::Fact(Fact { host: host.into(), name: name.into(), value, until: Some(now + FRESH) })
-        };
-        Ok(vec![
-            fact("fabric_mbps", bytes as f64 * 8.0 / 1e6 / seconds),
-            fact("fabric_pps", frames as f64 / seconds),
-        ])
+        Ok(Some(rates))
     }
 
-    /// Places a guest of the fabric's file and starts it; what was reserved is given back if it does not start.
+    /// The guests as they are.
+    pub fn guests(&self) -> Result<Vec<GuestView>, Failed> {
+        self.ask(Ask::Guests)
+    }
+
+    /// The fabric as it is described now, whatever it came up with.
+    pub fn described(&self) -> Result<Box<Fabric>, Failed> {
+        self.ask(Ask::Described)
+    }
+
+    /// Places a guest of the fabric and starts it; what was reserved is given back if it does not start.
     pub fn start(&self, service: &Service, here: &str, name: &str) -> Result<DecisionView, Failed> {
-        let guest = self.guests.iter().find(|guest| guest.name == name);
+        let fabric = self.described()?;
+        let guest = fabric.guests.iter().find(|guest| guest.name == name);
         let guest =
-            guest.ok_or_else(|| Failed::Unknown(format!("there is no guest {name} in the fabric's file")))?;
-        let known = service.engine.view(|model| model.vm(name).is_some())?;
-        let vm = Vm {
-            name: name.into(),
-            cores: guest.cpus.max(1),
-            memory_mb: (guest.memory >> 20).max(1),
-            ..Vm::default()
-        };
+            guest.ok_or_else(|| Failed::Unknown(format!("there is no guest {name} in the fabric")))?;
+        let known = service.engine.view(|model| model.vm(name).map(|slot| (*slot.vm).clone()))?;
+        // Described by somebody or not, nobody can move it.
+        let vm = Vm { migration: Migration::PinnedToHost, ..known.unwrap_or_else(|| vm(guest)) };
         let request = PlaceRequest {
             vms: vec![name.into()],
-            new: if known { Vec::new() } else { vec![vm] },
+            new: vec![vm],
             // Nobody starts guests on other hosts yet.
             only: BTreeSet::from([here.to_string()]),
             ..PlaceRequest::default()
@@ -110,5 +108,146 @@ impl Link {
             }
         }
         Ok(decision)
+    }
+}
+
+/// A guest as a VM. Nobody can move it: no other host runs guests yet.
+pub fn vm(guest: &Guest) -> Vm {
+    Vm {
+        name: guest.name.clone(),
+        cores: guest.cpus.max(1),
+        memory_mb: (guest.memory >> 20).max(1),
+        migration: Migration::PinnedToHost,
+        ..Vm::default()
+    }
+}
+
+/// What has to be put in so that VMs on `here` are as the guests of the fabric are: those that run without having been
+/// placed take what they take, those that ended take nothing any more.
+pub fn differences(
+    guests: &[GuestView],
+    fabric: &Fabric,
+    known: &BTreeMap<String, Vm>,
+    here: &str,
+) -> Vec<Object> {
+    let mut changes = Vec::new();
+    for view in guests {
+        let Some(guest) = fabric.guests.iter().find(|guest| guest.name == view.name) else { continue };
+        let runs = matches!(view.state.as_str(), "starting" | "running" | "stopping");
+        let known = known.get(&view.name);
+        let counts = known.is_some_and(|vm| vm.runs() && vm.host.as_deref() == Some(here));
+        if runs == counts {
+            continue;
+        }
+        let old = known.cloned().unwrap_or_else(|| vm(guest));
+        let (status, host) =
+            if runs { (VmStatus::Up, Some(here.to_string())) } else { (VmStatus::Down, None) };
+        let migration = if runs { Migration::PinnedToHost } else { old.migration };
+        let last_host = if runs { old.last_host.clone() } else { Some(here.to_string()) };
+        changes.push(Object::Vm(Box::new(Vm { status, host, migration, last_host, ..old })));
+    }
+    changes
+}
+
+/// What enters and leaves a port.
+fn total(counts: &Counts) -> (u64, u64) {
+    (counts.tx_frames + counts.rx_frames, counts.tx_bytes + counts.rx_bytes)
+}
+
+fn rates(before: &StatsView, stats: &StatsView, host: &str, until: u64) -> Rates {
+    let seconds = stats.at.saturating_sub(before.at).max(1) as f64 / 1e9;
+    let fact =
+        |name: String, value: f64| Object::Fact(Fact { host: host.into(), name, value, until: Some(until) });
+    let old: BTreeMap<&str, (u64, u64)> =
+        before.ports.iter().map(|port| (port.name.as_str(), total(&port.total))).collect();
+    let mut rates = Rates::default();
+    let (mut all_pps, mut all_mbps) = (0.0, 0.0);
+    for port in &stats.ports {
+        let (frames, bytes) = total(&port.total);
+        // A port that is new counts from nothing; one that was made anew counts from nothing again.
+        let (old_frames, old_bytes) = old.get(port.name.as_str()).copied().unwrap_or_default();
+        let pps = frames.saturating_sub(old_frames) as f64 / seconds;
+        let mbps = bytes.saturating_sub(old_bytes) as f64 * 8.0 / 1e6 / seconds;
+        (all_pps, all_mbps) = (all_pps + pps, all_mbps + mbps);
+        rates.ports.push(PortLoad { name: port.name.clone(), mbps: mbps as u64, pps: pps as u64 });
+        // A fact's name has letters, digits and `_`, 64 at most.
+        let name: String = port.name.replace('-', "_").chars().take(50).collect();
+        rates.facts.push(fact(format!("port_{name}_mbps"), mbps));
+        rates.facts.push(fact(format!("port_{name}_pps"), pps));
+    }
+    rates.facts.push(fact("fabric_mbps".into(), all_mbps));
+    rates.facts.push(fact("fabric_pps".into(), all_pps));
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::PortStats;
+
+    fn stats(at: u64, ports: &[(&str, u64)]) -> StatsView {
+        let port = |(name, frames): &(&str, u64)| {
+            let total = Counts { tx_frames: *frames, rx_bytes: frames * 125_000, ..Counts::default() };
+            PortStats { name: name.to_string(), total, ..PortStats::default() }
+        };
+        StatsView { at, ports: ports.iter().map(port).collect() }
+    }
+
+    #[test]
+    fn ports_that_come_later_have_rates_too() {
+        let (before, now) = (stats(0, &[("a", 10)]), stats(2_000_000_000, &[("a", 30), ("up-link", 4)]));
+        let rates = rates(&before, &now, "h", 7);
+        assert_eq!(rates.ports[0], PortLoad { name: "a".into(), mbps: 10, pps: 10 });
+        let facts: BTreeMap<String, f64> = rates
+            .facts
+            .into_iter()
+            .filter_map(
+                |object| if let Object::Fact(fact) = object { Some((fact.name, fact.value)) } else { None },
+            )
+            .collect();
+        let of = |name: &str| facts[name];
+        assert_eq!((of("port_up_link_pps"), of("port_a_mbps")), (2.0, 10.0));
+        assert_eq!((of("fabric_pps"), of("fabric_mbps")), (12.0, 12.0));
+    }
+
+    fn guest(name: &str, state: &str) -> GuestView {
+        let text = String::new;
+        GuestView {
+            name: name.into(),
+            kind: "uml".into(),
+            state: state.into(),
+            note: text(),
+            pid: 1,
+            ports: Vec::new(),
+            console: text(),
+            reason: text(),
+        }
+    }
+
+    #[test]
+    fn guests_take_what_they_take_while_they_run() {
+        let text = "[switch.s]\n[port.p]\nkind = \"vhost-user\"\nsocket = \"p.sock\"\nswitch = \"s\"\n\
+            [guest.g]\nkind = \"uml\"\nport = \"p\"\nmemory = \"64MB\"\n";
+        let host = crate::file::Host { cores: vec![0], base: Some("/run".into()) };
+        let fabric = crate::file::read("f.toml", text, &host).unwrap();
+        let mut known = BTreeMap::new();
+        let now = |state: &str, known: &BTreeMap<String, Vm>| {
+            let mut changes =
+                differences(&[guest("g", state), guest("x", "running")], &fabric, known, "here");
+            match changes.pop() {
+                Some(Object::Vm(vm)) => Some(*vm),
+                _ => None,
+            }
+        };
+        let vm = now("running", &known).unwrap();
+        assert_eq!(
+            (vm.host.as_deref(), vm.migration, vm.runs()),
+            (Some("here"), Migration::PinnedToHost, true)
+        );
+        assert!(vm.memory_mb > 60 && vm.check().is_ok());
+        known.insert("g".to_string(), vm);
+        assert_eq!(now("starting", &known), None);
+        let vm = now("ended", &known).unwrap();
+        assert_eq!((vm.host, vm.status, vm.last_host.as_deref()), (None, VmStatus::Down, Some("here")));
     }
 }

@@ -1,8 +1,8 @@
 //! Placement on a file that is made when it is first asked for: a fabric that places nothing leaves nothing.
 
+use super::measure::Measure;
 use super::{DecisionView, Failed, Link, Service, this_host};
 use ringway_place::engine::Object;
-use ringway_place::object::Load;
 use ringway_place::policy::Policy;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,20 +11,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 pub struct Place {
     path: Option<PathBuf>,
-    policies: Vec<Policy>,
+    policies: Arc<Mutex<Vec<Policy>>>,
     link: Option<Arc<Link>>,
     service: Arc<Mutex<Option<Service>>>,
+    measure: Arc<Mutex<Measure>>,
 }
 
 impl Place {
     /// Placement on the file at `path`, with policies that are put in first, beside the fabric of this host.
     pub(crate) fn at(path: PathBuf, policies: Vec<Policy>, link: Link) -> Place {
-        Place { path: Some(path), policies, link: Some(Arc::new(link)), service: Arc::default() }
+        Place {
+            path: Some(path),
+            policies: Arc::new(Mutex::new(policies)),
+            link: Some(Arc::new(link)),
+            service: Arc::default(),
+            measure: Arc::default(),
+        }
     }
 
     /// Placement that is open.
     pub fn on(service: Service) -> Place {
-        Place { path: None, policies: Vec::new(), link: None, service: Arc::new(Mutex::new(Some(service))) }
+        Place {
+            path: None,
+            policies: Arc::default(),
+            link: None,
+            service: Arc::new(Mutex::new(Some(service))),
+            measure: Arc::default(),
+        }
+    }
+
+    fn policies(&self) -> Vec<Policy> {
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Placement if it is open, or if there is something to open.
+    fn kept(&self) -> Result<Option<Service>, Failed> {
+        let open = self.service.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let there = open || self.path.as_ref().is_some_and(|path| path.exists());
+        there.then(|| self.service()).transpose()
     }
 
     /// Placement, opened, with this host as it is now, and without reservations whose time is over.
@@ -36,7 +60,7 @@ impl Place {
                 let service = Service::open(path).map_err(|error| Failed::Conflict(error.to_string()))?;
                 let host = this_host();
                 let known = service.engine.view(|model| model.host(&host.name).is_some())?;
-                service.put(self.policies.iter().cloned().map(Object::Policy).collect())?;
+                service.put(self.policies().into_iter().map(Object::Policy).collect())?;
                 // What people said of it since holds.
                 if !known {
                     service.put(vec![Object::Host(Box::new(host))])?;
@@ -45,43 +69,69 @@ impl Place {
             }
             (None, None) => return Err(Failed::Conflict("placement has no file".into())),
         };
+        drop(opened);
         if self.path.is_some() {
-            self.measure(&service)?;
+            let mut measure = self.measure.lock().unwrap_or_else(PoisonError::into_inner);
+            measure.take(&service, self.link.as_deref())?;
         }
         service.engine.expire(service.clock.now())?;
         Ok(service)
     }
 
-    /// Places a guest of the fabric's file here and starts it.
+    /// Places a guest of the fabric here and starts it.
     pub fn start_guest(&self, name: &str) -> Result<DecisionView, Failed> {
         let service = self.service()?;
         let link = self.link.as_ref().ok_or_else(|| Failed::Conflict("there is no fabric".into()))?;
-        link.start(&service, &super::this_host::free().0, name)
+        link.start(&service, &super::this_host::name(), name)
     }
 
-    /// Says how much memory of this host is free, where that changed by more than a little, and the
-    /// fabric's rates.
-    fn measure(&self, service: &Service) -> Result<(), Failed> {
-        let (name, free_mb, swap_free_mb) = super::this_host::free();
-        let last = service.engine.view(|model| {
-            let slot = model.host(&name).and_then(|id| model.slot(id))?;
-            Some(slot.load.as_ref().and_then(|load| load.free_mb).unwrap_or(0))
-        })?;
-        if last.is_some_and(|last| last.abs_diff(free_mb) > 64) {
-            let (free_mb, swap_free_mb) = (Some(free_mb), Some(swap_free_mb));
-            service.put(vec![Object::Load(Load {
-                host: name.clone(),
-                free_mb,
-                swap_free_mb,
-                ..Load::default()
-            })])?;
+    /// Does what is due without being asked: measures, ends leases, balances. Nothing where nothing was ever placed.
+    pub(crate) fn tick(&self) -> Result<(), Failed> {
+        match self.kept()? {
+            Some(service) => service.balance_due(),
+            None => Ok(()),
         }
-        if let Some(link) = &self.link {
-            let rates = link.rates(&name, service.clock.now())?;
-            if !rates.is_empty() {
-                service.put(rates)?;
+    }
+
+    /// Takes over the policies of a changed file. What changed, in words.
+    pub(crate) async fn policies_are(&self, policies: Vec<Policy>) -> Vec<String> {
+        let place = self.clone();
+        // It waits for the disk.
+        let task = tokio::task::spawn_blocking(move || place.take_over(policies));
+        task.await.unwrap_or_else(|error| vec![format!("policies: {error}")])
+    }
+
+    fn take_over(&self, policies: Vec<Policy>) -> Vec<String> {
+        let before = {
+            let mut ours = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *ours, policies.clone())
+        };
+        let opened = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let put = |policy: &Policy| match &opened {
+            Some(service) => service.put(vec![Object::Policy(policy.clone())]).map(drop),
+            None => Ok(()),
+        };
+        let remove = |name: &str| match &opened {
+            Some(service) => service.remove("policy", name),
+            None => Ok(()),
+        };
+        let mut said = Vec::new();
+        let mut say = |verb: &str, name: &str, result: Result<(), Failed>| {
+            said.push(match result {
+                Ok(()) => format!("{verb} policy {name}"),
+                Err(error) => format!("policy {name} is left as it was: {error}"),
+            });
+        };
+        for policy in &policies {
+            match before.iter().find(|old| old.name == policy.name) {
+                Some(old) if old == policy => {}
+                Some(_) => say("change", &policy.name, put(policy)),
+                None => say("add", &policy.name, put(policy)),
             }
         }
-        Ok(())
+        for old in before.iter().filter(|old| !policies.iter().any(|policy| policy.name == old.name)) {
+            say("remove", &old.name, remove(&old.name));
+        }
+        said
     }
 }

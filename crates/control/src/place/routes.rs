@@ -39,6 +39,7 @@ const LARGEST: usize = 64 << 20;
     confirm,
     release,
     balance,
+    rounds,
     super::extender::filter,
     super::extender::prioritize,
     super::extender::bind
@@ -69,12 +70,22 @@ pub fn router(place: Place) -> Router {
         .route("/v1/place/guests/{name}/start", post(start_guest))
         .route("/v1/place/vms/{name}/confirm", post(confirm))
         .route("/v1/place/vms/{name}/release", post(release))
-        .route("/v1/place/balance", post(balance))
+        .route("/v1/place/balance", post(balance).get(rounds))
+        .merge(extender_routes())
+        .layer(DefaultBodyLimit::max(LARGEST))
+        .with_state(place)
+}
+
+fn extender_routes() -> Router<Place> {
+    Router::new()
         .route("/v1/place/extender/filter", post(filter))
         .route("/v1/place/extender/prioritize", post(prioritize))
         .route("/v1/place/extender/bind", post(bind))
-        .layer(DefaultBodyLimit::max(LARGEST))
-        .with_state(place)
+}
+
+/// The paths of kube-scheduler's extender alone, for an address that it can reach.
+pub fn extender_router(place: Place) -> Router {
+    extender_routes().layer(DefaultBodyLimit::max(LARGEST)).with_state(place)
 }
 
 impl IntoResponse for Failed {
@@ -256,7 +267,7 @@ async fn release(State(place): State<Place>, Path(name): Path<String>) -> Result
     work(place, move |service| service.release(&name)).await.map(|_| StatusCode::NO_CONTENT)
 }
 
-/// A round of balancing, or a preview of several.
+/// A round of balancing, carried out, or a preview of several.
 #[utoipa::path(post, path = "/v1/place/balance", request_body = BalanceRequest,
     responses((status = 200, body = Vec<BalanceStep>), (status = 404, body = Trouble)))]
 async fn balance(
@@ -265,4 +276,10 @@ async fn balance(
 ) -> Result<Json<Vec<BalanceStep>>, Failed> {
     let request = body(request)?;
     work(place, |service| service.balance(request)).await
+}
+
+/// The last rounds of balancing in which something happened, newest first.
+#[utoipa::path(get, path = "/v1/place/balance", responses((status = 200, body = Vec<BalanceStep>)))]
+async fn rounds(State(place): State<Place>) -> Result<Json<Vec<BalanceStep>>, Failed> {
+    work(place, |service| Ok(service.last_rounds())).await
 }

@@ -1,5 +1,6 @@
 //! What the paths of the API do, and commands without a fabric too.
 
+use super::keeper::Rounds;
 use super::{
     BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, RevisionView, UnitView,
     WhyNotRequest, units,
@@ -10,7 +11,7 @@ use ringway_place::object::{Fact, Vm};
 use ringway_place::policy::Policy;
 use ringway_place::store::{Embedded, Memory, StoreError};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Attack: a request of a million VMs, a preview of a million rounds.
 const MOST: usize = 10_000;
@@ -53,6 +54,7 @@ pub struct Service {
     pub engine: Arc<Engine>,
     /// The time.
     pub clock: Clock,
+    pub(super) rounds: Arc<Mutex<Rounds>>,
 }
 
 impl Service {
@@ -70,7 +72,7 @@ impl Service {
 
     fn on(engine: Result<Engine, EngineError>, clock: Clock) -> Result<Service, StoreError> {
         match engine {
-            Ok(engine) => Ok(Service { engine: Arc::new(engine), clock }),
+            Ok(engine) => Ok(Service { engine: Arc::new(engine), clock, rounds: Arc::default() }),
             Err(EngineError::Store(error)) => Err(error),
             Err(other) => Err(StoreError::File(other.to_string())),
         }
@@ -182,7 +184,7 @@ impl Service {
         Ok(self.engine.release(vm)?)
     }
 
-    /// A round of balancing, or a preview.
+    /// A round of balancing, carried out, or a preview.
     pub fn balance(&self, request: BalanceRequest) -> Result<Vec<BalanceStep>, Failed> {
         let now = self.clock.now();
         match request.dry_run {
@@ -190,7 +192,7 @@ impl Service {
                 let rounds = request.rounds.clamp(1, 1000);
                 Ok(self.engine.preview(&request.cluster, now, rounds, request.interval)?)
             }
-            false => Ok(vec![self.engine.balance(&request.cluster, now)?]),
+            false => Ok(vec![self.round(&request.cluster)?]),
         }
     }
 }

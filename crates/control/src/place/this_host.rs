@@ -1,6 +1,6 @@
 //! This host as a host to place on: read from proc(5) and sysfs.
 
-use ringway_place::object::{Host, NumaNode};
+use ringway_place::object::{Host, NumaNode, Port};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -24,18 +24,99 @@ fn listed(list: &str) -> u32 {
     list.trim().split(',').filter_map(part).sum()
 }
 
-fn name(proc: &Path) -> String {
+fn name_in(proc: &Path) -> String {
     let name =
         read(&proc.join("sys/kernel/hostname")).trim().replace(|c: char| c.is_whitespace() || c == '/', "-");
     if name.is_empty() { "localhost".into() } else { name }
 }
 
-/// This host's name, and its memory and swap in MB that are free now.
-pub(super) fn free() -> (String, u64, u64) {
-    let proc = Path::new("/proc");
-    let meminfo = read(&proc.join("meminfo"));
+/// This host's name.
+pub(super) fn name() -> String {
+    name_in(Path::new("/proc"))
+}
+
+/// This host's memory and swap in MB that are free now.
+pub(super) fn free() -> (u64, u64) {
+    let meminfo = read(Path::new("/proc/meminfo"));
     let mb = |key: &str| figure(&meminfo, key).unwrap_or(0) / 1024;
-    (name(proc), mb("MemAvailable"), mb("SwapFree"))
+    (mb("MemAvailable"), mb("SwapFree"))
+}
+
+/// How long the CPUs have worked and waited, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CpuTime {
+    busy: u64,
+    all: u64,
+}
+
+impl CpuTime {
+    /// How busy they were since, in percent; none if hardly any time passed.
+    pub(super) fn percent_since(self, before: CpuTime) -> Option<u32> {
+        let all = self.all.checked_sub(before.all).filter(|all| *all >= 10)?;
+        let busy = self.busy.saturating_sub(before.busy).min(all);
+        Some((busy * 100 / all) as u32)
+    }
+}
+
+/// What proc_stat(5) says of all CPUs.
+pub(super) fn cpu_time() -> Option<CpuTime> {
+    cpu_time_in(&read(Path::new("/proc/stat")))
+}
+
+fn cpu_time_in(stat: &str) -> Option<CpuTime> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in user's.
+    let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|tick| tick.parse().ok()).collect();
+    let all = ticks.iter().sum();
+    let idle: u64 = ticks.iter().skip(3).take(2).sum();
+    (ticks.len() >= 5).then_some(CpuTime { busy: all - idle, all })
+}
+
+/// What a network card has carried, both ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct NicCount {
+    pub bytes: u64,
+    pub packets: u64,
+}
+
+/// Network cards of this host by name: interfaces with a device behind them.
+fn nics(net: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(net).into_iter().flatten().flatten();
+    let mut nics: Vec<_> =
+        entries.map(|entry| entry.path()).filter(|path| path.join("device").exists()).collect();
+    nics.sort();
+    nics
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// What each network card has carried.
+pub(super) fn nic_counts() -> BTreeMap<String, NicCount> {
+    let count = |path: std::path::PathBuf| {
+        let of = |what: &str| read(&path.join("statistics").join(what)).trim().parse::<u64>().unwrap_or(0);
+        let bytes = of("rx_bytes").saturating_add(of("tx_bytes"));
+        (file_name(&path), NicCount { bytes, packets: of("rx_packets").saturating_add(of("tx_packets")) })
+    };
+    nics(Path::new("/sys/class/net")).into_iter().map(count).collect()
+}
+
+/// Bytes that the smallest frame takes on the wire: 60 and a checksum of 4, a preamble of 8, a gap of 12
+/// (IEEE 802.3).
+const SMALLEST: u64 = 84;
+
+/// Network cards as ports to place on: those whose speed is known, as they carry both ways together.
+fn ports(net: &Path) -> Vec<Port> {
+    let port = |path: std::path::PathBuf| {
+        let mbps: u64 = read(&path.join("speed")).trim().parse().ok().filter(|speed| *speed > 0)?;
+        let numa = read(&path.join("device/numa_node")).trim().parse().ok();
+        let vfs = read(&path.join("device/sriov_numvfs")).trim().parse().unwrap_or(0);
+        let both = mbps * 2;
+        let pps = both * 1_000_000 / 8 / SMALLEST;
+        Some(Port { name: file_name(&path), network: String::new(), numa, mbps: both, pps, vfs })
+    };
+    nics(net).into_iter().filter_map(port).collect()
 }
 
 /// This host, in cluster `default`. What can't be read is left at its least.
@@ -62,7 +143,7 @@ fn from(proc: &Path, sys: &Path) -> Host {
     let mb = |key: &str| figure(&meminfo, key).unwrap_or(0) / 1024;
     let memory_mb = mb("MemTotal").max(1);
     Host {
-        name: name(proc),
+        name: name_in(proc),
         sockets: sockets.min(cores),
         cores: cores.min(threads),
         threads,
@@ -75,6 +156,7 @@ fn from(proc: &Path, sys: &Path) -> Host {
             .unwrap_or_default(),
         numa: nodes(&sys.join("devices/system/node")),
         huge_pages: huge_pages(&sys.join("kernel/mm/hugepages")),
+        ports: ports(&sys.join("class/net")),
         ..Host::default()
     }
 }
@@ -118,6 +200,33 @@ mod tests {
         let host = this_host();
         host.check().unwrap();
         assert!(host.memory_mb > 1 && !host.name.is_empty());
+    }
+
+    #[test]
+    fn cpus_are_busy_as_the_kernel_says() {
+        let before = cpu_time_in("cpu  100 0 50 800 50 0 0 0 9 9\ncpu0 1 1 1 1 1\n").unwrap();
+        let after = cpu_time_in("cpu  150 0 60 830 60 0 0 0 9 9\n").unwrap();
+        assert_eq!((after.percent_since(before), before.percent_since(after)), (Some(60), None));
+        assert_eq!(cpu_time_in("cpu 1 2 x"), None);
+    }
+
+    #[test]
+    fn network_cards_are_ports() {
+        let net = std::env::temp_dir().join(format!("rw-net-{}", std::process::id()));
+        let file = |path: &str, text: &str| {
+            std::fs::create_dir_all(net.join(path).parent().unwrap()).unwrap();
+            std::fs::write(net.join(path), text).unwrap();
+        };
+        file("eth0/device/numa_node", "1\n");
+        file("eth0/device/sriov_numvfs", "4\n");
+        file("eth0/speed", "10000\n");
+        file("eth1/device/numa_node", "-1\n");
+        file("eth1/speed", "-1\n");
+        file("lo/speed", "10\n");
+        let found = ports(&net);
+        std::fs::remove_dir_all(&net).unwrap();
+        let port = Port { name: "eth0".into(), numa: Some(1), mbps: 20_000, vfs: 4, ..Port::default() };
+        assert_eq!(found, [Port { pps: 29_761_904, ..port }], "a speed that is not known is none");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl PlaceRequest {
             stay: self.stay,
             seed: self.seed.unwrap_or(now),
             now,
-            waiting: 0,
+            ..Ask::default()
         }
     }
 }

@@ -20,7 +20,8 @@ pub use options::{Folder, Options, Service};
 use link::Request;
 use picture::Picture;
 use ringway_place::unit::{
-    Delta, External, ExternalAction, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, VmView,
+    Delta, External, ExternalAction, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, Question,
+    Rejected, Scores, VmView,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -47,13 +48,19 @@ pub struct Problem {
     pub what: String,
 }
 
+/// Attack: reasons without end. Bytes of them that are kept of an answer, and of one of them.
+const REASONS: usize = 1 << 16;
+const REASON: usize = 200;
+
 #[derive(Deserialize)]
 struct Accepted {
     hosts: String,
+    #[serde(default)]
+    reasons: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
-struct Scores {
+struct Scored {
     scores: Vec<Option<f64>>,
 }
 
@@ -102,7 +109,7 @@ impl Plugins {
     }
 
     /// Asks units, those of one source together.
-    fn ask<T: DeserializeOwned>(&mut self, question: &Question<'_>, units: &[&str]) -> Outcome<T> {
+    fn ask<T: DeserializeOwned>(&mut self, question: &Asked<'_>, units: &[&str]) -> Outcome<T> {
         let mut outcome: Outcome<T> = BTreeMap::new();
         let mut by_source: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         for unit in units {
@@ -123,7 +130,7 @@ impl Plugins {
     fn ask_source<T: DeserializeOwned>(
         &mut self,
         place: usize,
-        question: &Question<'_>,
+        question: &Asked<'_>,
         units: &[&str],
     ) -> Vec<Result<T, String>> {
         let source = &mut self.sources[place];
@@ -141,15 +148,17 @@ impl Plugins {
 }
 
 /// What is asked of several units.
-struct Question<'q> {
+struct Asked<'q> {
     kind: ExternalKind,
     at: Option<(u64, u64)>,
+    /// The hosts' slots, in their order.
+    slots: Vec<usize>,
     mask: Vec<u8>,
     vm: Option<&'q VmView>,
     properties: &'q BTreeMap<String, String>,
 }
 
-impl Question<'_> {
+impl Asked<'_> {
     fn request(&self, unit: &str, picture: &Picture, limit: Duration, hosts: Option<&[Value]>) -> Request {
         let op = match self.kind {
             ExternalKind::Filter => "filter",
@@ -165,6 +174,9 @@ impl Question<'_> {
         if let Some(vm) = self.vm {
             body.insert("vm".into(), picture.vm(vm));
         }
+        if self.kind == ExternalKind::Filter {
+            body.insert("explain".into(), json!(true));
+        }
         if let Some((now, seed)) = self.at {
             body.insert("now".into(), json!(now as f64 / 1000.0));
             body.insert("seed".into(), json!(seed));
@@ -174,6 +186,59 @@ impl Question<'_> {
             None => body.insert("revision".into(), json!(picture.revision)),
         };
         Request { op, body: Value::Object(body).to_string().into_bytes(), within: limit }
+    }
+}
+
+impl Asked<'_> {
+    /// Where hosts stand in the question that a filter rejects.
+    fn rejected(&self, unit: &str, accepted: Accepted) -> Result<Rejected, ExternalError> {
+        let hosts = accepted.hosts.into_bytes();
+        let strange = |(slot, bit): (usize, &u8)| match bit {
+            b'0' => false,
+            b'1' => self.mask.get(slot) != Some(&b'1'),
+            _ => true,
+        };
+        if hosts.iter().enumerate().any(strange) {
+            return Err(error(unit, "result: it names hosts that are not candidates"));
+        }
+        let mut rejected = Rejected::default();
+        let mut left = REASONS;
+        for (place, slot) in
+            self.slots.iter().enumerate().filter(|(_, slot)| hosts.get(**slot) != Some(&b'1'))
+        {
+            let mut why = String::new();
+            if left > 0 && !accepted.reasons.is_empty() {
+                why.extend(
+                    accepted
+                        .reasons
+                        .get(&slot.to_string())
+                        .into_iter()
+                        .flat_map(|why| why.chars().take(REASON)),
+                );
+                left = left.saturating_sub(why.len());
+            }
+            rejected.hosts.insert(place as u32, why);
+        }
+        Ok(rejected)
+    }
+
+    /// What a weight gives to the hosts, in the question's order; it answers in the order of slots.
+    fn scored(&self, unit: &str, scored: &Scored) -> Result<Scores, ExternalError> {
+        let asked = self.mask.iter().filter(|bit| **bit == b'1').count();
+        let scores = &scored.scores;
+        if scores.len() != asked {
+            return Err(error(unit, &format!("result: {} numbers for {asked} hosts", scores.len())));
+        }
+        let whole = whole(scores);
+        if self.slots.is_sorted() && self.slots.len() == asked {
+            return Ok(whole);
+        }
+        let mut by_slot = vec![None; self.mask.len()];
+        let slots = self.mask.iter().enumerate().filter(|(_, bit)| **bit == b'1');
+        for ((slot, _), score) in slots.zip(whole) {
+            by_slot[slot] = score;
+        }
+        Ok(self.slots.iter().map(|slot| by_slot.get(*slot).copied().flatten()).collect())
     }
 }
 
@@ -212,57 +277,24 @@ impl External for Plugins {
         Ok(())
     }
 
-    fn filter(
-        &mut self,
-        units: &[String],
-        hosts: &[String],
-        vm: &VmView,
-        properties: &BTreeMap<String, String>,
-    ) -> Outcome<Vec<String>> {
-        let mask = self.picture.mask(hosts);
-        let question = Question { kind: ExternalKind::Filter, at: self.at, mask, vm: Some(vm), properties };
+    fn filter(&mut self, units: &[String], question: &Question<'_>) -> Outcome<Rejected> {
+        let (slots, mask) = self.picture.slots(question.hosts);
+        let (vm, properties) = (Some(question.vm), question.properties);
+        let asked = Asked { kind: ExternalKind::Filter, at: self.at, slots, mask, vm, properties };
         let names: Vec<&str> = units.iter().map(String::as_str).collect();
-        let answers = self.ask::<Accepted>(&question, &names);
-        let kept = |unit: &str, Accepted { hosts }: Accepted| {
-            let hosts = hosts.into_bytes();
-            let strange = |(slot, bit): (usize, &u8)| match bit {
-                b'0' => false,
-                b'1' => question.mask.get(slot) != Some(&b'1'),
-                _ => true,
-            };
-            if hosts.iter().enumerate().any(strange) {
-                return Err(error(unit, "result: it names hosts that are not candidates"));
-            }
-            let slots = hosts.iter().enumerate().filter(|(_, bit)| **bit == b'1').map(|(slot, _)| slot);
-            Ok(slots.filter_map(|slot| self.picture.name(slot).cloned()).collect())
-        };
-        answers.into_iter().map(|(unit, it)| (unit.clone(), it.and_then(|it| kept(&unit, it)))).collect()
+        let answers = self.ask::<Accepted>(&asked, &names);
+        let answers = answers.into_iter();
+        answers.map(|(unit, it)| (unit.clone(), it.and_then(|it| asked.rejected(&unit, it)))).collect()
     }
 
-    fn score(
-        &mut self,
-        units: &[(String, u32)],
-        hosts: &[String],
-        vm: &VmView,
-        properties: &BTreeMap<String, String>,
-    ) -> Outcome<Vec<(String, i64)>> {
-        let mask = self.picture.mask(hosts);
-        let question = Question { kind: ExternalKind::Score, at: self.at, mask, vm: Some(vm), properties };
+    fn score(&mut self, units: &[(String, u32)], question: &Question<'_>) -> Outcome<Scores> {
+        let (slots, mask) = self.picture.slots(question.hosts);
+        let (vm, properties) = (Some(question.vm), question.properties);
+        let asked = Asked { kind: ExternalKind::Score, at: self.at, slots, mask, vm, properties };
         let names: Vec<&str> = units.iter().map(|(unit, _)| unit.as_str()).collect();
-        let answers = self.ask::<Scores>(&question, &names);
-        let slots: Vec<usize> =
-            (0..question.mask.len()).filter(|slot| question.mask[*slot] == b'1').collect();
-        let given = |unit: &str, Scores { scores }: Scores| {
-            if scores.len() != slots.len() {
-                let what = format!("result: {} numbers for {} hosts", scores.len(), slots.len());
-                return Err(error(unit, &what));
-            }
-            let whole = whole(&scores);
-            let pairs = slots.iter().zip(whole);
-            let named = pairs.filter_map(|(slot, score)| Some((self.picture.name(*slot)?.clone(), score?)));
-            Ok(named.collect())
-        };
-        answers.into_iter().map(|(unit, it)| (unit.clone(), it.and_then(|it| given(&unit, it)))).collect()
+        let answers = self.ask::<Scored>(&asked, &names);
+        let answers = answers.into_iter();
+        answers.map(|(unit, it)| (unit.clone(), it.and_then(|it| asked.scored(&unit, &it)))).collect()
     }
 
     fn balance(
@@ -271,9 +303,10 @@ impl External for Plugins {
         hosts: &[String],
         properties: &BTreeMap<String, String>,
     ) -> Result<Option<ExternalAction>, ExternalError> {
-        let mask = self.picture.mask(hosts);
-        let question = Question { kind: ExternalKind::Balance, at: self.at, mask, vm: None, properties };
-        let answer = self.ask::<Action>(&question, &[unit]).remove(unit);
+        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        let (slots, mask) = self.picture.slots(&hosts);
+        let asked = Asked { kind: ExternalKind::Balance, at: self.at, slots, mask, vm: None, properties };
+        let answer = self.ask::<Action>(&asked, &[unit]).remove(unit);
         let action = answer.unwrap_or_else(|| Err(error(unit, "it gave no answer")))?;
         let wrong = |what: &str| error(unit, &format!("result: {what}"));
         let on = action.action.as_deref() == Some("wake");
@@ -281,7 +314,7 @@ impl External for Plugins {
             (None, _) => Ok(None),
             (Some("migrate"), Some(vm)) if self.picture.has_vm(&vm) => {
                 let known = |slot: &usize| {
-                    let name = self.picture.name(*slot).filter(|_| question.mask.get(*slot) == Some(&b'1'));
+                    let name = self.picture.name(*slot).filter(|_| asked.mask.get(*slot) == Some(&b'1'));
                     name.cloned().ok_or_else(|| wrong("it names hosts that are not candidates"))
                 };
                 let to = action.hosts.iter().map(known).collect::<Result<_, _>>()?;

@@ -99,23 +99,24 @@ impl Picture {
         parts.into_iter().enumerate().map(whole).collect()
     }
 
-    /// A mask of hosts by name; those nobody told about are left out.
-    pub fn mask(&self, hosts: &[String]) -> Vec<u8> {
+    /// The slots of hosts by name, and a mask of them. A host nobody told about has a slot past all others.
+    pub fn slots(&self, hosts: &[&str]) -> (Vec<usize>, Vec<u8>) {
         let mut mask = vec![b'0'; self.names.len()];
         let mut next = 0;
-        for name in hosts {
+        let slot = |name: &&str| {
             // Most often the next one: looking there costs less than looking it up.
             let slot = match self.names.get(next) {
                 Some(Some(there)) if there == name => next,
-                _ => match self.slots.get(name) {
-                    Some(slot) => *slot,
-                    None => continue,
-                },
+                _ => self.slots.get(*name).copied().unwrap_or(self.names.len()),
             };
-            mask[slot] = b'1';
+            if let Some(bit) = mask.get_mut(slot) {
+                *bit = b'1';
+            }
             next = slot + 1;
-        }
-        mask
+            slot
+        };
+        let slots = hosts.iter().map(slot).collect();
+        (slots, mask)
     }
 
     /// A host's name.
@@ -220,10 +221,12 @@ mod tests {
                 picture.parts().iter().for_each(|part| heard(&mut late, part));
                 prop_assert_eq!(&followed, &late);
                 let all: Vec<String> = followed.values().cloned().collect();
-                let mask = picture.mask(&all);
+                let all: Vec<&str> = all.iter().map(String::as_str).collect();
+                let mask = picture.slots(&all).1;
                 let named = (0..mask.len()).filter(|slot| mask[*slot] == b'1');
                 let named: BTreeSet<&String> = named.filter_map(|slot| picture.name(slot)).collect();
-                prop_assert_eq!(named, all.iter().collect::<BTreeSet<_>>());
+                let named: BTreeSet<&str> = named.into_iter().map(String::as_str).collect();
+                prop_assert_eq!(named, all.into_iter().collect::<BTreeSet<_>>());
             }
         }
     }
@@ -234,7 +237,7 @@ mod tests {
         picture.replace(vec![host("a"), host("b")], vec![vm("v", "b"), vm("lost", "nowhere")]);
         assert_eq!(picture.vm(&vm("v", "b"))["host"], 1);
         assert_eq!(picture.vm(&vm("lost", "nowhere"))["host"], Value::Null);
-        assert_eq!(picture.mask(&["b".into(), "nowhere".into()]), b"01");
+        assert_eq!(picture.slots(&["b", "nowhere", "a"]), (vec![1, 2, 0], b"11".to_vec()));
         let body: Value =
             serde_json::from_slice(&picture.change(vec![Delta::NoVm("v".into())])).expect("JSON");
         assert_eq!(body["gone_vms"], json!(["v"]));

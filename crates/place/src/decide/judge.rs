@@ -10,7 +10,7 @@ use crate::model::Row;
 use crate::policy::Policy;
 use crate::unit::{Context, Filter, Kept};
 use crate::weights;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Buffers, kept from one decision to the next.
 #[derive(Default)]
@@ -19,6 +19,8 @@ pub struct Scratch {
     rows: Vec<Row>,
     raw: Vec<i32>,
     totals: Vec<f64>,
+    /// What every host has beside its total.
+    base: f64,
     counts: Counts,
 }
 
@@ -56,7 +58,7 @@ pub fn judge(
         ..Choice::default()
     };
     let stages = stages(policy);
-    let said = filter(context, policy, &stages, outside, &mut scratch.kept, &mut choice)?;
+    let said = filter(context, &stages, outside, &mut scratch.kept, &mut choice)?;
     let mut weighed = Vec::new();
     let mut row = None;
     scratch.kept.rows(&mut scratch.rows);
@@ -64,21 +66,19 @@ pub fn judge(
     if !scratch.rows.is_empty() {
         scratch.totals.clear();
         scratch.totals.resize(scratch.rows.len(), 0.0);
+        scratch.base = 0.0;
         // One host needs no weighing.
         if weigh && scratch.rows.len() > 1 {
             choice.weighed = true;
             weights_inside(context, policy, scratch, tracing.then_some(&mut weighed));
-            let mut more = weights_outside(context, policy, outside, scratch, &mut choice)?;
-            if tracing {
-                weighed.append(&mut more);
-            }
+            weighed.append(&mut weights_outside(context, policy, outside, scratch, &mut choice, tracing)?);
         }
         let best = top(&scratch.rows, &scratch.totals, &context.cluster.columns.dice, seed);
         row = best.first().map(|(at, _)| scratch.rows[*at]);
         choice.host = row.map(|row| context.cluster.name(row).to_string());
         let scored = best.iter().map(|(at, score)| Scored {
             host: context.cluster.name(scratch.rows[*at]).to_string(),
-            score: *score,
+            score: *score + scratch.base,
         });
         choice.top = scored.collect();
     }
@@ -115,12 +115,11 @@ fn stages(policy: &Policy) -> Vec<Stage<'_>> {
     stages
 }
 
-/// Hosts that filters from outside rejected, by filter.
-type Said = HashMap<String, HashSet<Row>>;
+/// Hosts that filters from outside rejected, by filter, with their reasons.
+type Said = HashMap<String, HashMap<Row, String>>;
 
 fn filter(
     context: &Context<'_>,
-    policy: &Policy,
     stages: &[Stage<'_>],
     outside: &mut Outside<'_>,
     kept: &mut Kept,
@@ -147,12 +146,16 @@ fn filter(
             }
         }
     }
-    filter_outside(context, policy, stages, outside, kept, choice)
+    filter_outside(context, stages, outside, kept, choice)
+}
+
+/// The rows that are left, in the order of their hosts' names.
+fn by_name(context: &Context<'_>, kept: &Kept) -> Vec<Row> {
+    context.cluster.by_name().iter().copied().filter(|row| kept.has(*row)).collect()
 }
 
 fn filter_outside(
     context: &Context<'_>,
-    _policy: &Policy,
     stages: &[Stage<'_>],
     outside: &mut Outside<'_>,
     kept: &mut Kept,
@@ -170,21 +173,19 @@ fn filter_outside(
     if units.is_empty() || kept.left() == 0 {
         return Ok(said);
     }
-    let mut rows = Vec::new();
-    kept.rows(&mut rows);
-    let hosts: Vec<String> = rows.iter().map(|row| context.cluster.name(*row).to_string()).collect();
+    let rows = by_name(context, kept);
+    let hosts: Vec<&str> = rows.iter().map(|row| context.cluster.name(*row)).collect();
     let names: Vec<String> = units.iter().map(|(_, name, _)| name.to_string()).collect();
     let mut outcome = outside.filter(&names, &hosts, context);
     for (index, name, required) in units {
         match outcome.remove(name) {
-            Some(Ok(names)) => {
-                // Hosts that it was not asked about don't count.
-                let names: HashSet<&str> = names.iter().map(String::as_str).collect();
-                let gone = rows.iter().filter(|row| !names.contains(context.cluster.name(**row)));
-                let gone: HashSet<Row> = gone.copied().collect();
+            Some(Ok(rejected)) => {
                 let before = kept.left();
                 kept.begin(index);
-                kept.reject(|row| gone.contains(&row));
+                let places = rejected.hosts.into_iter();
+                let gone: HashMap<Row, String> =
+                    places.filter_map(|(place, why)| Some((*rows.get(place as usize)?, why))).collect();
+                gone.keys().for_each(|row| kept.remove(*row));
                 if before > kept.left() {
                     choice.removed.push(Removed { filter: name.into(), hosts: before - kept.left() });
                 }
@@ -211,7 +212,7 @@ fn weights_inside(
     scratch: &mut Scratch,
     mut weighed: Option<&mut Vec<Weighed>>,
 ) {
-    let Scratch { rows, raw, totals, counts, .. } = scratch;
+    let Scratch { rows, raw, totals, base, counts, .. } = scratch;
     for used in &policy.weights {
         let Some(weight) = weights::find(&used.name) else { continue };
         raw.clear();
@@ -226,8 +227,7 @@ fn weights_inside(
         }
         // What is the same everywhere gives everybody the same.
         if least == most && policy.selector == crate::policy::Selector::Rank {
-            let points = f64::from(used.factor) * (rows.len() - 1) as f64;
-            totals.iter_mut().for_each(|total| *total += points);
+            *base += f64::from(used.factor) * (rows.len() - 1) as f64;
             continue;
         }
         add(policy.selector, raw, used.factor, totals, None, counts);
@@ -240,16 +240,19 @@ fn weights_outside(
     outside: &mut Outside<'_>,
     scratch: &mut Scratch,
     choice: &mut Choice,
+    tracing: bool,
 ) -> Result<Vec<Weighed>, DecideError> {
     let mut weighed = Vec::new();
     let used: Vec<_> = policy.weights.iter().filter(|used| weights::find(&used.name).is_none()).collect();
     if used.is_empty() {
         return Ok(weighed);
     }
-    let Scratch { rows, raw, totals, counts, .. } = scratch;
-    let hosts: Vec<String> = rows.iter().map(|row| context.cluster.name(*row).to_string()).collect();
+    let Scratch { kept, rows, raw, totals, counts, .. } = scratch;
+    let named = by_name(context, kept);
+    let hosts: Vec<&str> = named.iter().map(|row| context.cluster.name(*row)).collect();
     let units: Vec<(String, u32)> = used.iter().map(|used| (used.name.clone(), used.factor)).collect();
     let mut outcome = outside.score(&units, &hosts, context);
+    let mut by_row: Vec<Option<i64>> = Vec::new();
     for used in used {
         let scores = match outcome.remove(&used.name) {
             Some(Ok(scores)) => scores,
@@ -259,17 +262,23 @@ fn weights_outside(
             }
             None => continue,
         };
-        let scores: HashMap<String, i64> = scores.into_iter().collect();
         // A host that it leaves out is as bad as the worst that it does not.
-        let worst = scores.values().copied().max().unwrap_or(0);
+        let worst = scores.iter().flatten().copied().max().unwrap_or(0);
+        by_row.clear();
+        by_row.resize(kept.len(), None);
+        for (row, score) in named.iter().zip(scores) {
+            by_row[*row as usize] = score;
+        }
         let limit = |score: i64| score.clamp(-1_000_000_000, 1_000_000_000) as i32;
         raw.clear();
-        raw.extend(hosts.iter().map(|host| limit(scores.get(host).copied().unwrap_or(worst))));
-        let mut points = Vec::new();
-        add(policy.selector, raw, used.factor, totals, Some(&mut points), counts);
+        raw.extend(rows.iter().map(|row| limit(by_row[*row as usize].unwrap_or(worst))));
         add(policy.selector, raw, used.factor, totals, None, counts);
-        let raw = raw.iter().map(|raw| i64::from(*raw)).collect();
-        weighed.push(Weighed { weight: used.name.clone(), factor: used.factor, raw, points });
+        if tracing {
+            let mut points = Vec::new();
+            add(policy.selector, raw, used.factor, totals, Some(&mut points), counts);
+            let raw = raw.iter().map(|raw| i64::from(*raw)).collect();
+            weighed.push(Weighed { weight: used.name.clone(), factor: used.factor, raw, points });
+        }
     }
     Ok(weighed)
 }
@@ -299,8 +308,9 @@ fn trace(
                 }
             }
             Stage::Outside(name, _) => {
-                for row in said.get(*name).into_iter().flatten() {
-                    note(*row, name, "a unit from outside says so".into());
+                for (row, why) in said.get(*name).into_iter().flatten() {
+                    let why = if why.is_empty() { "a unit from outside says so" } else { why };
+                    note(*row, name, why.into());
                 }
             }
         }
@@ -322,7 +332,7 @@ fn trace(
                 removed_by: scratch.kept.removed_by(row).map(|index| stages[index].name().to_string()),
                 rejected: rejected.remove(&row).unwrap_or_default(),
                 weights: weights.collect(),
-                score: place.map(|at| scratch.totals[at]),
+                score: place.map(|at| scratch.totals[at] + scratch.base),
             }
         })
         .collect();

@@ -26,6 +26,10 @@ use std::sync::Arc;
 /// `SpeedOptimizationSchedulingThreshold`).
 pub const SPEED_THRESHOLD: u32 = 10;
 
+/// So many waiting requests make a policy that allows overbooking leave the lock out (oVirt's
+/// `SchedulerOverBookingThreshold`).
+pub const OVERBOOKING_THRESHOLD: u32 = 10;
+
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
@@ -50,6 +54,12 @@ pub struct Ask {
     /// Requests that wait.
     #[serde(default)]
     pub waiting: u32,
+    /// Whether it was let through beside others, as a policy that allows overbooking wants under load.
+    #[serde(default)]
+    pub overbook: bool,
+    /// VMs of which it did not see what was reserved for them, since that happened while it waited.
+    #[serde(default)]
+    pub unseen: BTreeSet<String>,
 }
 
 /// Why a request could not be judged at all.
@@ -92,15 +102,20 @@ pub fn explain(
     outside: &mut Outside<'_>,
     scratch: &mut Scratch,
 ) -> Result<(Vec<Choice>, Vec<Trace>), DecideError> {
-    let before: Vec<Option<Pending>> = ask.vms.iter().map(|vm| model.pendings().get(vm).cloned()).collect();
+    let before = reserved(model, &ask.vms);
     let mut traces = Vec::new();
     let choices = run(model, ask, outside, scratch, Some(&mut traces));
     restore(model, &ask.vms, before);
     Ok((choices?, traces))
 }
 
-fn restore(model: &mut Model, vms: &[String], before: Vec<Option<Pending>>) {
-    for (vm, pending) in vms.iter().zip(before) {
+/// What is reserved for each of some VMs.
+fn reserved<'v>(model: &Model, vms: impl IntoIterator<Item = &'v String>) -> Vec<Option<Pending>> {
+    vms.into_iter().map(|vm| model.pendings().get(vm).cloned()).collect()
+}
+
+fn restore<'v>(model: &mut Model, vms: impl IntoIterator<Item = &'v String>, before: Vec<Option<Pending>>) {
+    for (vm, pending) in vms.into_iter().zip(before) {
         match pending {
             Some(pending) => model.apply(Change::Pending(pending)),
             None => model.apply(Change::NoPending(vm.clone())),
@@ -119,7 +134,9 @@ fn run(
         return Err(DecideError::Nothing);
     }
     outside.at(ask.now, ask.seed);
-    let before: Vec<Option<Pending>> = ask.vms.iter().map(|vm| model.pendings().get(vm).cloned()).collect();
+    let unseen = reserved(model, &ask.unseen);
+    ask.unseen.iter().for_each(|vm| model.apply(Change::NoPending(vm.clone())));
+    let before = reserved(model, &ask.vms);
     // Old reservations of the same VMs are not in their own way.
     for (vm, pending) in ask.vms.iter().zip(&before) {
         if pending.is_some() {
@@ -152,6 +169,7 @@ fn run(
     if failed.is_some() || choices.iter().any(|choice| choice.host.is_none()) {
         restore(model, &ask.vms, before);
     }
+    restore(model, &ask.unseen, unseen);
     match failed {
         Some(error) => Err(error),
         None => Ok(choices),
@@ -181,6 +199,12 @@ pub(crate) fn policy_of(
 ) -> Result<Arc<Policy>, DecideError> {
     let name = ask.or(own).unwrap_or(&cluster.cluster.policy);
     model.policy(name).cloned().ok_or_else(|| DecideError::NoPolicy(name.into()))
+}
+
+/// The policy that decides about a VM, if all of it is known.
+pub(crate) fn policy_of_vm(model: &Model, ask: Option<&str>, vm: &str) -> Option<Arc<Policy>> {
+    let vm = &model.vm(vm)?.vm;
+    policy_of(model, ask, model.cluster(&vm.cluster)?.1, vm.policy.as_deref()).ok()
 }
 
 /// Builds what units see of a group, and calls `then` with it.

@@ -1,16 +1,16 @@
 //! Units from outside in a decision: asked, or remembered.
 
-use crate::unit::{Context, External, ExternalError, Outcome};
+use crate::unit::{Context, External, ExternalError, Outcome, Question, Rejected, Scores};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What units from outside answered in a decision, group by group, so that it can be explained.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answers {
-    /// Hosts that filters kept.
-    pub filters: Vec<Outcome<Vec<String>>>,
+    /// Hosts that filters rejected.
+    pub filters: Vec<Outcome<Rejected>>,
     /// What weights gave.
-    pub weights: Vec<Outcome<Vec<(String, i64)>>>,
+    pub weights: Vec<Outcome<Scores>>,
 }
 
 impl Answers {
@@ -40,12 +40,13 @@ impl Outside<'_> {
         }
     }
 
+    /// Asks filters about `hosts`, which stand in the order of their names, for each VM of the group.
     pub(super) fn filter(
         &mut self,
         units: &[String],
-        hosts: &[String],
+        hosts: &[&str],
         context: &Context<'_>,
-    ) -> Outcome<Vec<String>> {
+    ) -> Outcome<Rejected> {
         match self {
             _ if units.is_empty() => BTreeMap::new(),
             Outside::None => missing(units),
@@ -54,34 +55,36 @@ impl Outside<'_> {
                 answers.filters.get(*next - 1).cloned().unwrap_or_default()
             }
             Outside::Ask(external, answers) => {
-                let mut kept: Outcome<Vec<String>> = BTreeMap::new();
+                let mut all: Outcome<Rejected> = BTreeMap::new();
                 let properties = owned(context);
                 for vm in context.vms() {
-                    for (unit, outcome) in external.filter(units, hosts, vm, &properties) {
-                        let both = match (kept.remove(&unit), outcome) {
+                    let question = Question { hosts, vm, properties: &properties };
+                    for (unit, outcome) in external.filter(units, &question) {
+                        let both = match (all.remove(&unit), outcome) {
                             (None, outcome) => outcome,
                             (Some(Err(error)), _) | (Some(Ok(_)), Err(error)) => Err(error),
-                            (Some(Ok(mut all)), Ok(more)) => {
-                                all.retain(|host| more.contains(host));
-                                Ok(all)
+                            (Some(Ok(mut before)), Ok(mut more)) => {
+                                more.hosts.append(&mut before.hosts);
+                                Ok(more)
                             }
                         };
-                        kept.insert(unit, both);
+                        all.insert(unit, both);
                     }
                 }
-                complete(&mut kept, units);
-                answers.filters.push(kept.clone());
-                kept
+                complete(&mut all, units);
+                answers.filters.push(all.clone());
+                all
             }
         }
     }
 
+    /// Asks weights about `hosts`, which stand in the order of their names.
     pub(super) fn score(
         &mut self,
         units: &[(String, u32)],
-        hosts: &[String],
+        hosts: &[&str],
         context: &Context<'_>,
-    ) -> Outcome<Vec<(String, i64)>> {
+    ) -> Outcome<Scores> {
         let names: Vec<String> = units.iter().map(|(name, _)| name.clone()).collect();
         match self {
             _ if units.is_empty() => BTreeMap::new(),
@@ -92,11 +95,17 @@ impl Outside<'_> {
             }
             Outside::Ask(external, answers) => {
                 let properties = owned(context);
-                let mut scores: Outcome<Vec<(String, i64)>> = BTreeMap::new();
+                let mut scores: Outcome<Scores> = BTreeMap::new();
                 for vm in context.vms().take(1) {
-                    scores = external.score(units, hosts, vm, &properties);
+                    scores = external.score(units, &Question { hosts, vm, properties: &properties });
                 }
                 complete(&mut scores, &names);
+                for (unit, outcome) in &mut scores {
+                    let wrong = outcome.as_ref().ok().map(Vec::len).filter(|count| *count != hosts.len());
+                    if let Some(count) = wrong {
+                        *outcome = Err(error(unit, &format!("{count} figures for {} hosts", hosts.len())));
+                    }
+                }
                 answers.weights.push(scores.clone());
                 scores
             }

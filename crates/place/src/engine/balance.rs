@@ -1,18 +1,21 @@
 //! A round of balancing: at most so many migrations a cluster, each worth it, none that undoes another.
 
+use super::external::{self, Attached};
+use super::repair::{AFFINITY, repairs};
 use super::{Engine, EngineError, Inner};
 use crate::balancers::{self, Proposal, Scene, unsafe_hosts};
-use crate::decide::{Ask, Outside, Scratch, decide};
+use crate::decide::{Answers, Ask, DecideError, Scratch, decide};
 use crate::model::{Change, Model, Row};
 use crate::object::{HostStatus, Load, Migration as Movable, VmStatus};
+use crate::policy::Policy;
 use crate::store::Revision;
-use crate::unit::{External, ExternalAction};
+use crate::unit::ExternalAction;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use utoipa::ToSchema;
 
 /// A migration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Migration {
     /// The VM.
     pub vm: String,
@@ -24,6 +27,27 @@ pub struct Migration {
     pub reason: String,
     /// The decision that chose where; 0 in a preview.
     pub decision: u64,
+    /// What became of it.
+    #[serde(default)]
+    pub state: MigrationState,
+    /// Why it was refused; empty if it wasn't.
+    #[serde(default)]
+    pub refused: String,
+}
+
+/// What became of a migration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MigrationState {
+    /// It is a preview's.
+    #[default]
+    Proposed,
+    /// What it takes is reserved, for whoever moves the VM and confirms.
+    Reserved,
+    /// The VM has moved.
+    Done,
+    /// It could not be done; what it took is given back.
+    Refused,
 }
 
 /// What a round of balancing did in a cluster, or would do.
@@ -56,6 +80,7 @@ const PROPOSALS: usize = 200;
 struct Round<'r> {
     model: &'r mut Model,
     scratch: &'r mut Scratch,
+    external: Option<&'r mut Attached>,
     moved: &'r HashMap<String, u64>,
     now: u64,
     seed: u64,
@@ -74,13 +99,18 @@ impl Round<'_> {
                 continue;
             }
             let from = state.name(proposal.from).to_string();
-            let stay = proposal.reason != MAINTENANCE;
+            let stay = ![MAINTENANCE, AFFINITY].contains(&proposal.reason);
             let own = stay.then_some(&proposal.from);
             let hosts = proposal.to.iter().chain(own);
             let only: BTreeSet<String> = hosts.map(|row| state.name(*row).to_string()).collect();
             let ask =
                 Ask { vms: vec![name.clone()], only, stay, seed: self.seed, now: self.now, ..Ask::default() };
-            let Ok(choices) = decide(self.model, &ask, &mut Outside::None, self.scratch) else { continue };
+            if let Some(attached) = &mut self.external {
+                attached.follow(self.model, self.now);
+            }
+            let mut answers = Answers::default();
+            let mut outside = external::ask(self.external.as_deref_mut(), &mut answers);
+            let Ok(choices) = decide(self.model, &ask, &mut outside, self.scratch) else { continue };
             self.model.apply(Change::NoPending(name.clone()));
             let Some(to) = choices.first().and_then(|choice| choice.host.clone()) else { continue };
             if to == from || (proposal.evens && !self.gains(&proposal, cluster, &to)) {
@@ -88,7 +118,8 @@ impl Round<'_> {
             }
             // What was weighed with the rest is committed with the chosen alone.
             let ask = Ask { only: BTreeSet::from([to.clone()]), stay: false, ..ask };
-            let migration = Migration { vm: name, from, to, reason: proposal.reason.into(), decision: 0 };
+            let reason = proposal.reason.into();
+            let migration = Migration { vm: name, from, to, reason, ..Migration::default() };
             return Some((migration, ask));
         }
         None
@@ -143,12 +174,16 @@ fn emptying(model: &Model, cluster: &str) -> Vec<Proposal> {
 
 /// What should move in a cluster, and what to switch.
 fn propose(
-    model: &Model,
+    model: &mut Model,
     cluster: &str,
     now: u64,
-    external: Option<&mut dyn External>,
+    mut external: Option<&mut Attached>,
     step: &mut BalanceStep,
 ) -> Vec<Proposal> {
+    if let Some(attached) = &mut external {
+        attached.follow(model, now);
+    }
+    let model = &*model;
     let Some((_, state)) = model.cluster(cluster) else { return Vec::new() };
     let Some(policy) = model.policy(&state.cluster.policy) else { return Vec::new() };
     let mut properties: BTreeMap<String, String> = policy.properties.clone();
@@ -158,12 +193,14 @@ fn propose(
     }
     let mut proposals = emptying(model, cluster);
     let scene = Scene::new(model, state, now, properties);
+    proposals.extend(repairs(&scene, policy));
     match (balancers::propose(&policy.balancer, &scene), external) {
         (Some((more, power)), _) => {
             proposals.extend(more);
             step.power = power.map(|power| (state.name(power.host).to_string(), power.to));
         }
-        (None, Some(external)) => {
+        (None, Some(attached)) => {
+            let external = attached.unit();
             let hosts: Vec<String> = scene.hosts.iter().map(|row| state.name(*row).to_string()).collect();
             external.at(now, 0);
             match external.balance(&policy.balancer, &hosts, &scene.properties) {
@@ -223,8 +260,7 @@ impl Engine {
     }
 
     /// What the next `rounds` rounds, `interval` milliseconds apart, would do, if nothing else happened: each
-    /// migration
-    /// takes and gives back what it would.
+    /// migration takes and gives back what it would. Units from outside are asked about that future.
     pub fn preview(
         &self,
         cluster: &str,
@@ -232,39 +268,75 @@ impl Engine {
         rounds: usize,
         interval: u64,
     ) -> Result<Vec<BalanceStep>, EngineError> {
-        let (mut model, mut moved) = {
-            let inner = self.current()?;
-            (inner.model.clone(), inner.balance.moved.clone())
+        let mut inner = self.current()?;
+        inner.follow(now);
+        let policy = match inner.model.cluster(cluster) {
+            Some((_, state)) => inner.model.policy(&state.cluster.policy).cloned(),
+            None => return Err(DecideError::NoCluster(cluster.into()).into()),
         };
-        if model.cluster(cluster).is_none() {
-            return Err(crate::decide::DecideError::NoCluster(cluster.into()).into());
+        let mut model = inner.model.clone();
+        let mut future = Future { moved: inner.balance.moved.clone(), scratch: Scratch::default() };
+        if policy.is_some_and(|policy| needs_outside(&policy)) {
+            let Inner { external, .. } = &mut *inner;
+            let steps = future.rounds(&mut model, external.as_mut(), cluster, now, rounds, interval);
+            external.iter_mut().for_each(Attached::forget);
+            return Ok(steps);
         }
-        let mut scratch = Scratch::default();
+        // Nobody else has to wait for it.
+        drop(inner);
+        Ok(future.rounds(&mut model, None, cluster, now, rounds, interval))
+    }
+}
+
+/// Whether a policy has units that are not ours.
+fn needs_outside(policy: &Policy) -> bool {
+    let filters = policy.filters.iter().any(|used| crate::filters::find(&used.name).is_none());
+    let weights = policy.weights.iter().any(|used| crate::weights::find(&used.name).is_none());
+    let balancer = !policy.balancer.is_empty() && !balancers::NAMES.contains(&policy.balancer.as_str());
+    filters || weights || balancer
+}
+
+/// A preview's own memory.
+struct Future {
+    moved: HashMap<String, u64>,
+    scratch: Scratch,
+}
+
+impl Future {
+    fn rounds(
+        &mut self,
+        model: &mut Model,
+        mut external: Option<&mut Attached>,
+        cluster: &str,
+        now: u64,
+        rounds: usize,
+        interval: u64,
+    ) -> Vec<BalanceStep> {
         let mut steps = Vec::new();
         for round in 0..rounds {
             let now = now + round as u64 * interval;
             let mut step = BalanceStep { cluster: cluster.into(), at: now, ..BalanceStep::default() };
             let most = model.cluster(cluster).map_or(0, |(_, state)| state.cluster.migrations);
             for _ in 0..most {
-                let proposals = propose(&model, cluster, now, None, &mut step);
-                let seed = round as u64;
-                let mut choice = Round { model: &mut model, scratch: &mut scratch, moved: &moved, now, seed };
+                let proposals = propose(model, cluster, now, external.as_deref_mut(), &mut step);
+                let (scratch, moved, seed) = (&mut self.scratch, &self.moved, round as u64);
+                let external = external.as_deref_mut();
+                let mut choice = Round { model, scratch, external, moved, now, seed };
                 let Some((migration, _)) = choice.choose(cluster, proposals) else { break };
-                migrate(&mut model, &migration, now);
-                moved.insert(migration.vm.clone(), now);
+                migrate(model, &migration, now);
+                self.moved.insert(migration.vm.clone(), now);
                 step.migrations.push(migration);
             }
-            let idle = step.migrations.is_empty();
             if let Some((host, status)) = &step.power {
-                switch(&mut model, host, *status);
+                switch(model, host, *status);
             }
-            let done = idle && step.power.is_none();
+            let done = step.migrations.is_empty() && step.power.is_none();
             steps.push(step);
             if done {
                 break;
             }
         }
-        Ok(steps)
+        steps
     }
 }
 
@@ -278,16 +350,16 @@ impl Inner {
         let mut step = BalanceStep { cluster: cluster.into(), at: now, ..BalanceStep::default() };
         let most = match self.model.cluster(cluster) {
             Some((_, state)) => state.cluster.migrations,
-            None => return Err(crate::decide::DecideError::NoCluster(cluster.into()).into()),
+            None => return Err(DecideError::NoCluster(cluster.into()).into()),
         };
         // What could not cool down yet need not be remembered for ever.
         self.balance.moved.retain(|_, at| at.saturating_add(86_400_000) > now);
         let mut revision = self.seen;
         for _ in 0..most {
             let Inner { model, scratch, balance, external, next, .. } = &mut *self;
-            let external = external.as_mut().map(super::external::Attached::unit);
-            let proposals = propose(model, cluster, now, external, &mut step);
-            let mut round = Round { model, scratch, moved: &balance.moved, now, seed: *next };
+            let proposals = propose(model, cluster, now, external.as_mut(), &mut step);
+            let (external, moved, seed) = (external.as_mut(), &balance.moved, *next);
+            let mut round = Round { model, scratch, external, moved, now, seed };
             let Some((mut migration, ask)) = round.choose(cluster, proposals) else { break };
             let (decision, at) = self.place(store, ask)?;
             revision = at;
@@ -295,6 +367,7 @@ impl Inner {
                 break;
             }
             migration.decision = decision.id;
+            migration.state = MigrationState::Reserved;
             self.balance.moved.insert(migration.vm.clone(), now);
             step.migrations.push(migration);
         }

@@ -29,8 +29,8 @@ pub struct Decision {
     pub ask: Ask,
     /// What was chosen.
     pub choices: Vec<Choice>,
-    /// What units from outside answered.
-    #[serde(default, skip_serializing_if = "Answers::is_empty")]
+    /// What units from outside answered. It is stored beside the decision, and not for as long.
+    #[serde(skip)]
     pub answers: Answers,
 }
 
@@ -91,6 +91,10 @@ pub(crate) struct Recent {
     full: VecDeque<(u64, Revision)>,
     known: VecDeque<u64>,
     failures: VecDeque<u64>,
+    /// Decisions with answers of units from outside.
+    answered: VecDeque<u64>,
+    /// What has to be removed.
+    outdated: Vec<Op>,
     since: usize,
 }
 
@@ -110,20 +114,35 @@ impl Recent {
         }
     }
 
-    /// Removes what is too old.
+    /// Notes that answers of units from outside are kept for a decision.
+    pub(super) fn answered(&mut self, id: u64) {
+        if self.answered.back().is_none_or(|last| *last < id) {
+            self.answered.push_back(id);
+        }
+    }
+
+    /// Removes what is too old; to be asked for again until [`Recent::removed`] is said.
     pub(super) fn outdated(&mut self) -> Vec<Op> {
-        let mut ops = Vec::new();
+        let oldest = self.full.front().map_or(0, |(id, _)| *id);
+        while let Some(id) = self.answered.pop_front_if(|id| *id < oldest) {
+            self.outdated.push(Op::Delete(format!("answers/{id:020}")));
+        }
         while self.known.len() > KNOWN {
             if let Some(id) = self.known.pop_front() {
-                ops.push(Op::Delete(format!("decision/{id:020}")));
+                self.outdated.push(Op::Delete(format!("decision/{id:020}")));
             }
         }
         while self.failures.len() > FAILURES {
             if let Some(id) = self.failures.pop_front() {
-                ops.push(Op::Delete(format!("failure/{id:020}")));
+                self.outdated.push(Op::Delete(format!("failure/{id:020}")));
             }
         }
-        ops
+        self.outdated.clone()
+    }
+
+    /// What was outdated is gone.
+    pub(super) fn removed(&mut self) {
+        self.outdated.clear();
     }
 
     /// The revision before which the store may forget everything, now and then.
@@ -171,9 +190,17 @@ impl Engine {
         serde_json::from_slice(&entry.value).map_err(|_| EngineError::NoDecision(id))
     }
 
+    /// What units from outside answered in a decision, as long as that is kept.
+    fn answers(&self, id: u64) -> Result<Answers, EngineError> {
+        let (_, entries) = self.store.range(&format!("answers/{id:020}"), None)?;
+        let kept = entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok());
+        Ok(kept.unwrap_or_default())
+    }
+
     /// Makes a decision again, on everything as it was, and says all about it.
     pub fn explain(&self, id: u64) -> Result<Explained, EngineError> {
-        let decision = self.decision(id)?;
+        let mut decision = self.decision(id)?;
+        decision.answers = self.answers(id)?;
         match self.store.range("", Some(decision.revision)) {
             Ok((_, entries)) => {
                 let mut model = build(&entries);

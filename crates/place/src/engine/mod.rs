@@ -8,22 +8,27 @@ mod balance;
 mod external;
 mod history;
 mod objects;
+mod queue;
+mod repair;
 mod views;
 
-pub use balance::{BalanceStep, Migration};
+pub use balance::{BalanceStep, Migration, MigrationState};
 pub use history::{Decision, Explained, WhyNot};
 pub use objects::{Object, build};
 pub use views::HostRow;
 
-use crate::decide::{Answers, Ask, Choice, DecideError, Scratch, Trace, decide};
+use crate::decide::{
+    Answers, Ask, Choice, DecideError, OVERBOOKING_THRESHOLD, Scratch, Trace, decide, policy_of_vm,
+};
 use crate::model::{Change, Model};
 use crate::object::{Pending, Vm, VmStatus, Wrong};
 use crate::store::{Compare, LeaseId, Op, Revision, Store, StoreError, decode, encode};
 use crate::unit::External;
 use history::Recent;
+use queue::{Answer, BATCH, Queue};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// How long a reservation lasts without anybody saying that the VM runs, in milliseconds.
 pub const LEASE: u64 = 60_000;
@@ -61,7 +66,10 @@ pub enum EngineError {
 pub struct Engine {
     store: Arc<dyn Store>,
     inner: Mutex<Inner>,
+    queue: Queue,
     waiting: AtomicU32,
+    /// The newest decision.
+    newest: AtomicU64,
 }
 
 pub(crate) struct Inner {
@@ -97,7 +105,9 @@ impl Engine {
         for entry in &entries {
             inner.note(&entry.key, entry.modified, Some(&entry.value));
         }
-        Ok(Engine { store, inner: Mutex::new(inner), waiting: AtomicU32::new(0) })
+        let newest = AtomicU64::new(inner.next - 1);
+        let (queue, waiting) = (Queue::default(), AtomicU32::new(0));
+        Ok(Engine { store, inner: Mutex::new(inner), queue, waiting, newest })
     }
 
     /// Attaches units from outside; they replace those before.
@@ -108,6 +118,14 @@ impl Engine {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing in here panics half way.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Inner>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(inner),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The engine's state, up to date with the store.
@@ -129,11 +147,64 @@ impl Engine {
     /// Decides as [`Engine::place`] does, and returns at once. What was decided holds when [`Engine::durable`]
     /// returned
     /// for the revision.
-    pub fn begin(&self, mut ask: Ask) -> Result<(Decision, Revision), EngineError> {
+    pub fn begin(&self, ask: Ask) -> Result<(Decision, Revision), EngineError> {
+        let arrived = self.newest.load(Ordering::Relaxed);
+        if let Some(mut inner) = self.try_lock() {
+            // Whoever holds it need not stand in line.
+            let serving = self.queue.serve();
+            let answer = self.decide(&mut inner, ask, arrived);
+            self.serve(inner, &serving);
+            return answer;
+        }
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let mut inner = self.lock();
-        ask.waiting = self.waiting.fetch_sub(1, Ordering::Relaxed) - 1;
-        inner.place(&*self.store, ask)
+        let ticket = self.queue.push(ask, arrived);
+        loop {
+            if let Some(answer) = ticket.take() {
+                return answer;
+            }
+            let inner = match self.try_lock() {
+                Some(inner) => inner,
+                None if self.queue.is_served() => {
+                    std::thread::park();
+                    continue;
+                }
+                // Somebody has it who decides nothing.
+                None => self.lock(),
+            };
+            let serving = self.queue.serve();
+            self.serve(inner, &serving);
+        }
+    }
+
+    /// Decides for those in line, for a while, and lets the engine go.
+    fn serve(&self, mut inner: MutexGuard<'_, Inner>, serving: &queue::Serving<'_>) {
+        let mut answered = Vec::new();
+        while answered.len() < BATCH {
+            let Some(ticket) = self.queue.pop() else { break };
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            if let Some((ask, arrived)) = ticket.asks() {
+                ticket.answer(self.decide(&mut inner, ask, arrived));
+            }
+            answered.push(ticket);
+        }
+        serving.end();
+        drop(inner);
+        answered.iter().for_each(|ticket| ticket.wake());
+    }
+
+    fn decide(&self, inner: &mut Inner, mut ask: Ask, arrived: u64) -> Answer {
+        ask.waiting = self.waiting();
+        if ask.waiting >= OVERBOOKING_THRESHOLD {
+            inner.let_through(&mut ask, arrived);
+        }
+        let answer = inner.place(&*self.store, ask);
+        self.newest.store(inner.next - 1, Ordering::Relaxed);
+        answer
+    }
+
+    /// Requests that wait now.
+    pub fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Returns when everything up to a revision would survive a crash.
@@ -251,6 +322,10 @@ impl Inner {
             self.claims.insert(host.into(), modified);
         } else if let Some(vm) = key.strip_prefix("pending/") {
             self.pending.insert(vm.into(), modified);
+        } else if let Some(id) = key.strip_prefix("answers/") {
+            if let (Ok(id), true) = (id.parse(), value.is_some()) {
+                self.recent.answered(id);
+            }
         } else if let Some(id) = key.strip_prefix("decision/") {
             let Ok(id) = id.parse::<u64>() else { return };
             self.next = self.next.max(id + 1);
@@ -258,6 +333,19 @@ impl Inner {
                 self.recent.push(id, decision.revision, decision.placed());
             }
         }
+    }
+
+    /// A policy that allows overbooking decides under load as if nothing had been decided while a request waited.
+    fn let_through(&mut self, ask: &mut Ask, arrived: u64) {
+        let policy = ask.vms.first().and_then(|vm| policy_of_vm(&self.model, ask.policy.as_deref(), vm));
+        if policy.is_none_or(|policy| policy.optimise != crate::policy::Optimise::Overbooking) {
+            return;
+        }
+        ask.overbook = true;
+        let reserved = self.model.pendings().values();
+        let meanwhile =
+            reserved.filter(|pending| pending.decision > arrived && !ask.vms.contains(&pending.vm));
+        ask.unseen = meanwhile.map(|pending| pending.vm.clone()).collect();
     }
 
     fn place(&mut self, store: &dyn Store, ask: Ask) -> Result<(Decision, Revision), EngineError> {
@@ -303,8 +391,16 @@ impl Inner {
             ops.push(put(&format!("failure/{:020}", decision.id), &detail, None));
         }
         ops.push(put(&key, decision, None));
+        if !decision.answers.is_empty() {
+            ops.push(put(&format!("answers/{:020}", decision.id), &decision.answers, None));
+        }
         ops.extend(self.recent.outdated());
-        let revision = store.transact(&compares, ops)?;
+        let mut checked = std::borrow::Cow::Borrowed(&compares);
+        if decision.ask.overbook {
+            checked.to_mut().retain(|compare| !compare.key.starts_with("claim/"));
+        }
+        let revision = store.transact(&checked, ops)?;
+        self.recent.removed();
         // Nobody else changed anything in between: what comes by the watch is known.
         if revision == self.seen + 1 {
             self.seen = revision;
@@ -315,6 +411,9 @@ impl Inner {
             }
             self.next = decision.id + 1;
             self.recent.push(decision.id, decision.revision, decision.placed());
+            if !decision.answers.is_empty() {
+                self.recent.answered(decision.id);
+            }
             for pending in pendings {
                 self.model.apply(Change::Pending(pending));
             }

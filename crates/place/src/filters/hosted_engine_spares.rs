@@ -22,7 +22,10 @@ impl Filter for HostedEngineSpares {
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let spares = context.number("HeSparesCount", 0.0) as usize;
-        let Some(engine) = engine(context).filter(|_| spares > 0) else { return };
+        if spares == 0 {
+            return;
+        }
+        let Some(engine) = engine(context) else { return };
         let rows: Vec<Row> = (0..kept.len() as Row).filter(|row| kept.has(*row)).collect();
         let (mut able, mut last) = (0, Vec::new());
         for row in rows {
@@ -55,7 +58,7 @@ enum Room {
 }
 
 fn engine<'m>(context: &Context<'m>) -> Option<&'m VmSlot> {
-    let mut others = context.model.vm_slots().filter(|slot| slot.vm.hosted_engine);
+    let mut others = context.model.hosted_engines();
     others.find(|slot| {
         slot.vm.cluster == context.cluster.cluster.name && !context.vms().any(|vm| vm.hosted_engine)
     })

@@ -37,7 +37,7 @@ mod vm_leases_ready;
 mod vm_to_hosts_affinity_groups;
 
 use crate::model::{Row, VmId, VmSlot};
-use crate::object::{AffinityGroup, Vm};
+use crate::object::{AffinityGroup, Host, Vm};
 use crate::unit::{Context, Filter};
 
 /// Filters that every policy has, before its own.
@@ -90,9 +90,12 @@ pub fn find(name: &str) -> Option<&'static dyn Filter> {
 
 /// Whether a host is in a group, by name or by label.
 pub(crate) fn in_group(context: &Context<'_>, group: &AffinityGroup, row: Row) -> bool {
-    let Some(slot) = context.cluster.slot(row) else { return false };
-    group.hosts.contains(&slot.host.name)
-        || group.host_labels.iter().any(|label| slot.host.labels.contains(label))
+    context.cluster.slot(row).is_some_and(|slot| is_member(group, &slot.host))
+}
+
+/// The same of a host.
+pub(crate) fn is_member(group: &AffinityGroup, host: &Host) -> bool {
+    group.hosts.contains(&host.name) || group.host_labels.iter().any(|label| host.labels.contains(label))
 }
 
 /// Where VMs are that the group's VMs name.

@@ -67,12 +67,14 @@ impl Model {
                 self.tell_load(&host);
             }
             Change::Fact(fact) => {
+                self.touch_host(&fact.host);
                 if let Some(id) = self.host(&fact.host) {
                     self.clusters[id.cluster as usize].fact_is(id.row, &fact.name, Some(&fact));
                 }
                 self.facts.entry(fact.host.clone()).or_default().insert(fact.name.clone(), fact);
             }
             Change::NoFact(host, name) => {
+                self.touch_host(&host);
                 if let Some(id) = self.host(&host) {
                     self.clusters[id.cluster as usize].fact_is(id.row, &name, None);
                 }
@@ -102,6 +104,7 @@ impl Model {
     }
 
     fn put_cluster(&mut self, cluster: Cluster) {
+        self.touch_everything();
         match self.cluster_ids.get(&cluster.name) {
             Some(id) => self.clusters[*id as usize].describe(cluster),
             None => {
@@ -112,6 +115,7 @@ impl Model {
     }
 
     fn put_host(&mut self, host: Host) {
+        self.touch_host(&host.name);
         let old = self.host(&host.name);
         if let Some(old) = old {
             if self.state(old.cluster).cluster.name == host.cluster {
@@ -134,6 +138,9 @@ impl Model {
         }
         state.bar(row, self.barred.get(&name));
         for vm in self.homeless.remove(&name).unwrap_or_default() {
+            if let Some(vm) = self.vm_by(vm).map(|slot| slot.vm.name.clone()) {
+                self.touch_vm(&vm);
+            }
             let Some(slot) = self.slots.get_mut(vm as usize).and_then(Option::as_mut) else { continue };
             if slot.vm.runs() && slot.vm.host.as_deref() == Some(&name) {
                 slot.at = Some(id);
@@ -147,10 +154,14 @@ impl Model {
     }
 
     fn remove_host(&mut self, name: &str) {
+        self.touch_host(name);
         let Some(id) = self.hosts.remove(name) else { return };
         let Some(slot) = self.slot(id) else { return };
         let guests: Vec<VmId> = slot.guests().collect();
         for vm in &guests {
+            if let Some(vm) = self.vm_by(*vm).map(|slot| slot.vm.name.clone()) {
+                self.touch_vm(&vm);
+            }
             if let Some(Some(slot)) = self.slots.get_mut(*vm as usize) {
                 slot.at = slot.at.filter(|at| *at != id);
                 slot.pending = slot.pending.filter(|at| *at != id);
@@ -161,6 +172,7 @@ impl Model {
     }
 
     fn tell_load(&mut self, host: &str) {
+        self.touch_host(host);
         if let Some(id) = self.host(host) {
             let load = self.loads.get(host).cloned();
             self.clusters[id.cluster as usize].measure(id.row, load);
@@ -168,6 +180,7 @@ impl Model {
     }
 
     fn unseat(&mut self, vm: VmId, at: HostId, pending: bool) {
+        self.touch_at(at);
         let slots = &self.slots;
         let need =
             |id: VmId| slots.get(id as usize).and_then(Option::as_ref).map_or(Need::default(), |s| s.need);
@@ -176,6 +189,7 @@ impl Model {
 
     fn put_vm(&mut self, vm: Vm) {
         let name = vm.name.clone();
+        self.touch_vm(&name);
         self.detach(&name);
         let id = self.vms.get(&name).copied().unwrap_or_else(|| {
             self.free.pop().unwrap_or_else(|| {
@@ -190,12 +204,16 @@ impl Model {
         if let Some(chain) = &vm.chain {
             self.chains.entry(chain.clone()).or_default().insert(id);
         }
+        if vm.hosted_engine {
+            self.engines.insert(id);
+        }
         let need = Need::of(&vm);
         let home = vm.host.clone().filter(|_| vm.runs());
         self.slots[id as usize] = Some(VmSlot { vm: Arc::new(vm), need, at: None, pending: None });
         if let Some(home) = home {
             match self.host(&home) {
                 Some(at) => {
+                    self.touch_at(at);
                     self.clusters[at.cluster as usize].seat(at.row, id, need, false);
                     if let Some(slot) = &mut self.slots[id as usize] {
                         slot.at = Some(at);
@@ -215,6 +233,7 @@ impl Model {
     fn detach(&mut self, name: &str) {
         let Some(id) = self.vms.get(name).copied() else { return };
         let Some(slot) = self.slots[id as usize].take() else { return };
+        self.engines.remove(&id);
         if let Some(at) = slot.at {
             self.unseat(id, at, false);
         }
@@ -235,6 +254,7 @@ impl Model {
     }
 
     fn remove_vm(&mut self, name: &str) {
+        self.touch_vm(name);
         self.detach(name);
         if let Some(id) = self.vms.remove(name) {
             self.free.push(id);
@@ -271,6 +291,7 @@ impl Model {
         }
         slot.pending = Some(at);
         let need = slot.need;
+        self.touch_at(at);
         self.clusters[at.cluster as usize].seat(at.row, id, need, true);
     }
 

@@ -3,7 +3,7 @@
 use super::{Bits, Columns, Need, Row, Sums, VmId};
 use crate::object::{Blacklist, Cluster, Fact, Host, Load};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A host with what is on it.
 #[derive(Clone, Debug)]
@@ -36,6 +36,11 @@ impl FactColumn {
         (!value.is_nan() && now < self.until[row as usize]).then_some(value)
     }
 
+    /// When the figure of `row` goes stale: 0 if there is none, the greatest number if it doesn't.
+    pub fn until(&self, row: Row) -> u64 {
+        self.until.get(row as usize).copied().unwrap_or(0)
+    }
+
     fn put(&mut self, row: Row, value: f64, until: u64) {
         if self.values.len() <= row as usize {
             self.values.resize(row as usize + 1, f64::NAN);
@@ -62,6 +67,8 @@ pub struct ClusterState {
     /// Why hosts are blacklisted.
     pub barred: HashMap<Row, String>,
     free: Vec<Row>,
+    /// Rows in the order of their hosts' names, once somebody asked.
+    by_name: OnceLock<Vec<Row>>,
 }
 
 /// The words of a host that filters look up.
@@ -103,6 +110,16 @@ impl ClusterState {
         self.slot(row).map_or("", |slot| &slot.host.name)
     }
 
+    /// Rows in the order of their hosts' names, which is the same however the cluster came to be.
+    pub fn by_name(&self) -> &[Row] {
+        self.by_name.get_or_init(|| {
+            let mut rows: Vec<Row> =
+                (0..self.hosts.len() as Row).filter(|row| self.slot(*row).is_some()).collect();
+            rows.sort_unstable_by_key(|row| self.name(*row));
+            rows
+        })
+    }
+
     /// A fact about a host that is not stale.
     pub fn fact(&self, name: &str, row: Row, now: u64) -> Option<f64> {
         self.facts.get(name)?.get(row, now)
@@ -117,6 +134,7 @@ impl ClusterState {
 
     /// Adds a host.
     pub(super) fn add(&mut self, host: Host) -> Row {
+        self.by_name = OnceLock::new();
         let row = self.free.pop().unwrap_or_else(|| {
             self.hosts.push(None);
             self.columns.grow()
@@ -147,6 +165,7 @@ impl ClusterState {
 
     /// Removes a host.
     pub(super) fn remove(&mut self, row: Row) {
+        self.by_name = OnceLock::new();
         let Some(slot) = self.hosts.get_mut(row as usize).and_then(Option::take) else { return };
         self.index(row, &slot.host, false);
         for column in self.facts.values_mut() {

@@ -5,12 +5,14 @@ mod bits;
 mod cluster;
 mod columns;
 mod need;
+mod touched;
 
 pub use apply::Change;
 pub use bits::Bits;
 pub use cluster::{ClusterState, FactColumn, HostSlot};
 pub use columns::{Columns, GUEST_OVERHEAD, Sums};
 pub use need::{Need, VCPU_LOAD};
+pub use touched::Touched;
 
 use crate::object::{AffinityGroup, Blacklist, Fact, Load, Pending, Vm};
 use crate::policy::Policy;
@@ -65,6 +67,8 @@ pub struct Model {
     homeless: HashMap<String, BTreeSet<VmId>>,
     labelled: HashMap<String, BTreeSet<VmId>>,
     chains: HashMap<String, BTreeSet<VmId>>,
+    /// VMs that run a self-hosted engine.
+    engines: BTreeSet<VmId>,
     groups: BTreeMap<String, Arc<AffinityGroup>>,
     /// Groups by `vm/NAME` and `label/LABEL`.
     grouped: HashMap<String, BTreeSet<String>>,
@@ -74,6 +78,8 @@ pub struct Model {
     facts: HashMap<String, BTreeMap<String, Fact>>,
     barred: HashMap<String, Blacklist>,
     pendings: BTreeMap<String, Pending>,
+    /// What changed, if somebody follows.
+    touched: Option<Touched>,
 }
 
 impl Model {
@@ -131,6 +137,11 @@ impl Model {
     /// All VMs, in no order that means anything.
     pub fn vm_slots(&self) -> impl Iterator<Item = &VmSlot> {
         self.slots.iter().flatten()
+    }
+
+    /// VMs that run a self-hosted engine.
+    pub fn hosted_engines(&self) -> impl Iterator<Item = &VmSlot> {
+        self.engines.iter().filter_map(|id| self.vm_by(*id))
     }
 
     /// Reservations, by VM.

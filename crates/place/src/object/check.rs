@@ -176,6 +176,7 @@ impl Cluster {
         check.name("policy", &self.policy)?;
         check.range("memory_overcommit", self.memory_overcommit.into(), 50, 1000)?;
         check.range("cool_down", self.cool_down, 0, 86_400)?;
+        check.range("interval", self.interval, 0, 86_400)?;
         check.range("minimum_gain", self.minimum_gain.into(), 0, 100)?;
         check.range("migrations", self.migrations.into(), 0, 100)
     }

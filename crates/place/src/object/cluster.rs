@@ -30,6 +30,21 @@ pub struct Cluster {
     pub minimum_gain: u32,
     /// Migrations that a balancing round may start.
     pub migrations: u32,
+    /// Seconds between two rounds of balancing; 0 for rounds on request alone.
+    pub interval: u64,
+    /// Who carries migrations out.
+    pub executor: Executor,
+}
+
+/// Who carries migrations out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Executor {
+    /// Ringway, in its inventory: for hosts that are figures.
+    #[default]
+    Inventory,
+    /// Somebody else, who moves VMs for which a reservation appears, and confirms or releases it.
+    Outside,
 }
 
 impl Default for Cluster {
@@ -46,6 +61,8 @@ impl Default for Cluster {
             cool_down: 600,
             minimum_gain: 5,
             migrations: 1,
+            interval: 60,
+            executor: Executor::Inventory,
         }
     }
 }

@@ -9,7 +9,7 @@ mod pending;
 mod vm;
 
 pub use check::Wrong;
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Executor};
 pub use group::{AffinityGroup, Rule};
 pub use host::{Blacklist, Device, Fact, HaAgent, Host, HostStatus, Load, NumaNode, Port, PortLoad};
 pub use pending::Pending;

@@ -47,8 +47,8 @@ pub enum Optimise {
     None,
     /// Weighing, when more than ten requests wait: any host that passes is taken.
     Speed,
-    /// Nothing: accepted for policies of oVirt. Requests don't wait for each other's disk, and are checked when they
-    /// commit.
+    /// The promise that nothing is promised twice, when ten requests or more wait: each is let through as if nothing
+    /// had been decided while it waited.
     Overbooking,
 }
 

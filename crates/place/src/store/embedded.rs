@@ -157,46 +157,18 @@ fn commit(database: &Database, revision: Revision, batch: Vec<(Revision, Vec<Not
                 Note::Lease(id, None) => {
                     leases.remove(id).map_err(|error| say(&error))?;
                 }
+                Note::Gone(key, revision) => {
+                    versions.remove((key.as_str(), revision)).map_err(|error| say(&error))?;
+                }
                 Note::Compact(revision) => oldest = Some(revision),
             }
         }
         meta.insert("revision", revision).map_err(|error| say(&error))?;
         if let Some(oldest) = oldest {
             meta.insert("oldest", oldest).map_err(|error| say(&error))?;
-            forget(&mut versions, oldest).map_err(|error| say(&error))?;
         }
     }
     transaction.commit().map_err(|error| say(&error))
-}
-
-/// Removes versions that were replaced up to `oldest`.
-fn forget(
-    versions: &mut redb::Table<'_, (&str, u64), &[u8]>,
-    oldest: Revision,
-) -> Result<(), redb::StorageError> {
-    let mut gone: Vec<(String, u64)> = Vec::new();
-    let mut last: Option<(String, u64, bool)> = None;
-    for entry in versions.iter()? {
-        let (key, bytes) = entry?;
-        let (name, revision) = key.value();
-        if revision > oldest {
-            continue;
-        }
-        let there = bytes.value().first() == Some(&1);
-        if let Some((before, old, _)) = last.take_if(|(before, _, _)| before == name) {
-            gone.push((before, old));
-        } else if let Some((before, old, false)) = last.take() {
-            gone.push((before, old));
-        }
-        last = Some((name.to_string(), revision, there));
-    }
-    if let Some((name, revision, false)) = last {
-        gone.push((name, revision));
-    }
-    for (name, revision) in gone {
-        versions.remove((name.as_str(), revision))?;
-    }
-    Ok(())
 }
 
 impl Store for Embedded {

@@ -23,6 +23,8 @@ pub(super) struct Lease {
 pub(super) enum Note {
     Version(String, Version),
     Lease(LeaseId, Option<Lease>),
+    /// A version that nobody can ask for any more.
+    Gone(String, Revision),
     Compact(Revision),
 }
 
@@ -123,10 +125,12 @@ impl State {
         Ok((revision, notes))
     }
 
-    pub(super) fn compact(&mut self, before: Revision) {
+    /// Forgets what was before a revision; the versions that are gone.
+    pub(super) fn compact(&mut self, before: Revision) -> Vec<Note> {
         let before = before.min(self.revision);
+        let mut gone = Vec::new();
         if before <= self.oldest {
-            return;
+            return gone;
         }
         self.oldest = before;
         while self.events.front().is_some_and(|event| event.revision <= before) {
@@ -135,13 +139,17 @@ impl State {
         for key in std::mem::take(&mut self.stale) {
             let Some(versions) = self.keys.get_mut(&key) else { continue };
             let keep = versions.iter().rposition(|version| version.revision <= before).unwrap_or(0);
-            versions.drain(..keep);
+            gone.extend(versions.drain(..keep).map(|version| Note::Gone(key.clone(), version.revision)));
             match versions.as_slice() {
-                [only] if only.value.is_none() && only.revision <= before => drop(self.keys.remove(&key)),
+                [only] if only.value.is_none() && only.revision <= before => {
+                    gone.push(Note::Gone(key.clone(), only.revision));
+                    self.keys.remove(&key);
+                }
                 [only] if only.value.is_some() => {}
                 _ => drop(self.stale.insert(key)),
             }
         }
+        gone
     }
 }
 
@@ -220,8 +228,9 @@ impl Memory {
 
     pub(super) fn compact_noted(&self, before: Revision, note: impl FnOnce(Revision, Vec<Note>)) {
         let mut state = self.state();
-        state.compact(before);
-        note(state.revision, vec![Note::Compact(state.oldest)]);
+        let mut notes = state.compact(before);
+        notes.push(Note::Compact(state.oldest));
+        note(state.revision, notes);
     }
 }
 

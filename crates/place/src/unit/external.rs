@@ -100,6 +100,27 @@ pub enum ExternalAction {
 /// Answers of several units: each by name, or why there is none.
 pub type Outcome<T> = BTreeMap<String, Result<T, ExternalError>>;
 
+/// What is asked about hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'q> {
+    /// The hosts, in the order of their names.
+    pub hosts: &'q [&'q str],
+    /// The VM.
+    pub vm: &'q VmView,
+    /// Custom properties.
+    pub properties: &'q BTreeMap<String, String>,
+}
+
+/// What a filter says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// Places, in the list that was asked about, of hosts that it rejects, each with its reason or with nothing.
+    pub hosts: BTreeMap<u32, String>,
+}
+
+/// What a weight gives to each host that was asked about; lower is better, none is no opinion.
+pub type Scores = Vec<Option<i64>>;
+
 /// Runs units from outside. It keeps its own picture of all hosts and VMs: first a snapshot, then what changes. Every
 /// call is bounded in time by the implementation.
 pub trait External: Send {
@@ -118,23 +139,11 @@ pub trait External: Send {
     /// What changed since.
     fn deltas(&mut self, deltas: Vec<Delta>) -> Result<(), ExternalError>;
 
-    /// Hosts that each filter keeps, of `hosts`.
-    fn filter(
-        &mut self,
-        units: &[String],
-        hosts: &[String],
-        vm: &VmView,
-        properties: &BTreeMap<String, String>,
-    ) -> Outcome<Vec<String>>;
+    /// Hosts that each filter rejects.
+    fn filter(&mut self, units: &[String], question: &Question<'_>) -> Outcome<Rejected>;
 
-    /// What each weight gives to hosts; lower is better.
-    fn score(
-        &mut self,
-        units: &[(String, u32)],
-        hosts: &[String],
-        vm: &VmView,
-        properties: &BTreeMap<String, String>,
-    ) -> Outcome<Vec<(String, i64)>>;
+    /// What each weight gives to hosts: as many figures as there are hosts.
+    fn score(&mut self, units: &[(String, u32)], question: &Question<'_>) -> Outcome<Scores>;
 
     /// What a balancer wants done; none to leave everything.
     fn balance(

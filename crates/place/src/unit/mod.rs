@@ -9,7 +9,8 @@ pub(crate) use parameter::whole;
 
 pub use context::{Context, Request};
 pub use external::{
-    Delta, External, ExternalAction, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, VmView,
+    Delta, External, ExternalAction, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, Question,
+    Rejected, Scores, VmView,
 };
 pub use kept::Kept;
 pub use parameter::{PARAMETERS, Parameter, allowed, describe};

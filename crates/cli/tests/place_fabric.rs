@@ -1,0 +1,113 @@
+//! Placement in a running fabric: what it does without being asked, and for others than its own commands.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A fabric with a load, in a folder of its own. It goes with the folder.
+struct Lab(PathBuf);
+
+impl Lab {
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).unwrap();
+    }
+
+    fn ok(&self, words: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command.args(words).current_dir(&self.0).env("RINGWAY_RUN", self.0.join("run"));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+        serde_json::from_str(&self.ok(&words)).unwrap()
+    }
+
+    fn policies(&self) -> Vec<String> {
+        let policies = self.json(&["place", "policies"]);
+        policies.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap().to_string()).collect()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        let _ = command.arg("down").current_dir(&self.0).env("RINGWAY_RUN", self.0.join("run")).output();
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Waits until something is so, for as long as a slow machine may need.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The status and the body of a request over TCP.
+fn post(port: u16, path: &str, body: &Value) -> (u16, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let body = body.to_string();
+    let head = "host: ringway\r\ncontent-type: application/json\r\nconnection: close";
+    write!(stream, "POST {path} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    let status = reply.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, reply.split_once("\r\n\r\n").unwrap().1.to_string())
+}
+
+const LOAD: &str = "[fabric]\nname = \"lab\"\n[switch.main]\nlookup = \"static\"\n\
+    static = { \"02:00:00:00:00:02\" = \"sink\" }\n[port.up-load]\nkind = \"source\"\nrate = 1000\n\
+    switch = \"main\"\n[port.sink]\nkind = \"null\"\nswitch = \"main\"\n";
+
+const HOSTS: &str = "[cluster.default]\ninterval = 1\n\
+    [host.a]\nstatus = \"preparing_for_maintenance\"\ncores = 4\nthreads = 4\nmemory-mb = 8192\n\
+    [host.b]\ncores = 4\nthreads = 4\nmemory-mb = 8192\n[vm.v]\nhost = \"a\"\nstatus = \"up\"\n";
+
+#[test]
+fn placement_looks_after_itself_and_serves_kubernetes() {
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-fabric-{}", std::process::id())));
+    std::fs::create_dir_all(&lab.0).unwrap();
+    lab.write("lab.toml", &format!("{LOAD}[policy.night]\nbase = \"packing\"\n"));
+    lab.write("hosts.toml", HOSTS);
+    lab.ok(&["up", "lab.toml", "--detach", "--extender=127.0.0.1:0"]);
+    assert!(!lab.0.join("run/lab/placement.redb").exists(), "who places nothing leaves nothing");
+    lab.ok(&["place", "put", "hosts.toml"]);
+    assert!(lab.policies().contains(&"night".to_string()));
+
+    // A host that is to be emptied is, without anybody asking for a round.
+    until("the VM is moved", || lab.ok(&["place", "balance", "--last"]).contains("v moved from a to b"));
+    let here = |hosts: &Value| {
+        hosts.as_array().unwrap().iter().find(|it| it["name"] != "a" && it["name"] != "b").cloned()
+    };
+    until("the load of a port shows", || {
+        let host = here(&lab.json(&["place", "hosts"])).unwrap();
+        host["facts"]["port_up_load_pps"].as_f64().is_some_and(|pps| pps > 0.0)
+    });
+
+    // Policies come and go with the file.
+    lab.write("lab.toml", &format!("{LOAD}[policy.day]\nbase = \"none\"\n"));
+    let said = lab.ok(&["apply", "lab.toml"]);
+    assert!(said.contains("add policy day") && said.contains("remove policy night"), "{said}");
+    let policies = lab.policies();
+    assert!(policies.contains(&"day".to_string()) && !policies.contains(&"night".to_string()));
+
+    // The extender's paths alone are on its address.
+    let log = std::fs::read_to_string(lab.0.join("run/lab.log")).unwrap();
+    let at = log.split("127.0.0.1:").nth(1).unwrap();
+    let port: u16 = at.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
+    let pod = json!({ "metadata": { "name": "web" }, "spec": { "containers": [] } });
+    let args = json!({ "Pod": pod, "NodeNames": ["a", "b"] });
+    let (status, body) = post(port, "/v1/place/extender/filter", &args);
+    let reply: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &reply["NodeNames"]), (200, &json!(["b"])), "{body}");
+    assert_eq!(post(port, "/v1/shutdown", &Value::Null).0, 404);
+}

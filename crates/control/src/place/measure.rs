@@ -1,0 +1,161 @@
+//! What is measured of this host, again and again.
+
+use super::fabric::differences;
+use super::{Failed, Link, Service, this_host};
+use ringway_place::engine::Object;
+use ringway_place::object::{Load, PortLoad, Vm};
+use std::collections::BTreeMap;
+
+/// Milliseconds between two measurements.
+const EACH: u64 = 1000;
+/// Milliseconds after which figures are written even if they changed a little only.
+const STALE: u64 = 10_000;
+/// What counts as a little: MB, and percent of the CPUs.
+const LITTLE: (u64, u32) = (64, 5);
+/// Load in percent that is too much where neither the cluster nor its policy says so.
+const HIGH: u32 = 75;
+
+/// What was measured last.
+#[derive(Default)]
+pub struct Measure {
+    at: Option<u64>,
+    /// When figures were written, and which.
+    written: Option<(u64, Load)>,
+    cpu: Option<this_host::CpuTime>,
+    nics: BTreeMap<String, this_host::NicCount>,
+}
+
+impl Measure {
+    /// Measures this host and what the fabric carries on it, unless that was done a moment ago.
+    pub fn take(&mut self, service: &Service, link: Option<&Link>) -> Result<(), Failed> {
+        let now = service.clock.now();
+        if self.at.is_some_and(|at| now < at.saturating_add(EACH)) {
+            return Ok(());
+        }
+        let passed = self.at.map(|at| now.saturating_sub(at));
+        self.at = Some(now);
+        let here = this_host::name();
+        let mut objects = Vec::new();
+        let mut ports = self.nic_loads(passed);
+        if let Some(link) = link {
+            if let Some(rates) = link.rates(&here, now)? {
+                objects.extend(rates.facts);
+                ports.extend(rates.ports);
+            }
+            let running = |slot: &ringway_place::model::VmSlot| (slot.vm.name.clone(), (*slot.vm).clone());
+            let known: BTreeMap<String, Vm> =
+                service.engine.view(|model| model.vm_slots().map(running).collect())?;
+            objects.extend(differences(&link.guests()?, &*link.described()?, &known, &here));
+        }
+        objects.extend(self.load(service, &here, now, ports)?.map(Object::Load));
+        if !objects.is_empty() {
+            service.put(objects)?;
+        }
+        Ok(())
+    }
+
+    /// This host's load, where it is to be written.
+    fn load(
+        &mut self,
+        service: &Service,
+        here: &str,
+        now: u64,
+        ports: Vec<PortLoad>,
+    ) -> Result<Option<Load>, Failed> {
+        let (free_mb, swap_free_mb) = this_host::free();
+        let cpu = this_host::cpu_time();
+        let cpu_percent = self.cpu.zip(cpu).and_then(|(before, now)| now.percent_since(before));
+        self.cpu = cpu.or(self.cpu);
+        let Some((high, known)) = service.engine.view(|model| {
+            let id = model.host(here)?;
+            let cluster = &model.state(id.cluster).cluster;
+            let of_policy = || model.policy(&cluster.policy)?.properties.get("HighUtilization");
+            let high = cluster.properties.get("HighUtilization").or_else(of_policy);
+            let over_since = model.slot(id)?.load.as_ref().and_then(|load| load.over_since);
+            Some((high.and_then(|text| text.parse().ok()).unwrap_or(HIGH), over_since))
+        })?
+        else {
+            return Ok(None);
+        };
+        let over = cpu_percent.is_some_and(|percent| percent > high);
+        let load = Load {
+            host: here.into(),
+            cpu_percent,
+            over_since: over.then(|| known.unwrap_or(now)),
+            free_mb: Some(free_mb),
+            swap_free_mb: Some(swap_free_mb),
+            ports,
+        };
+        let stands = self.written.as_ref().is_some_and(|(at, old)| {
+            now < at.saturating_add(STALE) && old.over_since == load.over_since && is_near(old, &load)
+        });
+        if stands {
+            return Ok(None);
+        }
+        self.written = Some((now, load.clone()));
+        Ok(Some(load))
+    }
+
+    /// What each network card of this host carries.
+    fn nic_loads(&mut self, passed: Option<u64>) -> Vec<PortLoad> {
+        let counts = this_host::nic_counts();
+        let before = std::mem::replace(&mut self.nics, counts);
+        let seconds = passed.unwrap_or(0).max(1) as f64 / 1000.0;
+        let load = |(name, count): (&String, &this_host::NicCount)| {
+            let old = before.get(name)?;
+            let bytes = count.bytes.saturating_sub(old.bytes) as f64;
+            let packets = count.packets.saturating_sub(old.packets) as f64;
+            Some(PortLoad {
+                name: name.clone(),
+                mbps: (bytes * 8.0 / 1e6 / seconds) as u64,
+                pps: (packets / seconds) as u64,
+            })
+        };
+        self.nics.iter().filter_map(load).collect()
+    }
+}
+
+/// Whether two loads differ by a little only.
+fn is_near(old: &Load, new: &Load) -> bool {
+    let free = old.free_mb.unwrap_or(0).abs_diff(new.free_mb.unwrap_or(0)) <= LITTLE.0;
+    let cpu = match (old.cpu_percent, new.cpu_percent) {
+        (Some(old), Some(new)) => old.abs_diff(new) < LITTLE.1,
+        (old, new) => old == new,
+    };
+    free && cpu
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_place::object::Host;
+
+    #[test]
+    fn this_hosts_load_is_in_the_inventory() {
+        let service = Service::in_memory().unwrap();
+        let here = this_host();
+        let name = here.name.clone();
+        service.put(vec![Object::Host(Box::new(here))]).unwrap();
+        let mut measure = Measure::default();
+        measure.take(&service, None).unwrap();
+        let load = |service: &Service| {
+            let of = |model: &ringway_place::model::Model| model.slot(model.host(&name)?)?.load.clone();
+            service.engine.view(of).unwrap().unwrap()
+        };
+        assert!(load(&service).free_mb.is_some_and(|free| free > 0));
+        // Within a second nothing is measured again.
+        let revision = service.put(Vec::new()).unwrap().revision;
+        measure.take(&service, None).unwrap();
+        assert_eq!(service.put(Vec::new()).unwrap().revision, revision + 1);
+    }
+
+    #[test]
+    fn a_host_that_nobody_knows_has_no_load() {
+        let service = Service::in_memory().unwrap();
+        service.put(vec![Object::Host(Box::new(Host { name: "other".into(), ..Host::default() }))]).unwrap();
+        Measure::default().take(&service, None).unwrap();
+        assert!(
+            service.engine.view(|model| model.slot(model.host("other")?)?.load.clone()).unwrap().is_none()
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! Affinity that must hold and doesn't, since hosts, VMs or groups changed: which VM to move for it.
+
+use crate::balancers::{Proposal, Scene};
+use crate::filters::is_member;
+use crate::model::{Row, VmId};
+use crate::object::{AffinityGroup, Rule};
+use crate::policy::Policy;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The reason of such moves.
+pub(super) const AFFINITY: &str = "affinity";
+
+/// VMs to move so that enforced groups hold again, the group of the highest priority first. Where they go the
+/// policy's filters say, so a policy without the filter of a rule has nothing repaired for it.
+pub(super) fn repairs(scene: &Scene<'_>, policy: &Policy) -> Vec<Proposal> {
+    let uses = |name: &str| policy.filters.iter().any(|used| used.name == name);
+    let (vms, hosts) = (uses("VmAffinityGroups"), uses("VmToHostsAffinityGroups"));
+    let own = |group: &&AffinityGroup| group.cluster == scene.cluster.cluster.name;
+    let mut groups: Vec<&AffinityGroup> =
+        scene.model.groups().values().map(|group| &**group).filter(own).collect();
+    groups.sort_by_key(|group| Reverse(group.priority));
+    let mut proposals = Vec::new();
+    for group in groups {
+        if hosts && group.host_enforcing && group.host_rule != Rule::Disabled {
+            to_hosts(scene, group, &mut proposals);
+        }
+        if vms && group.vm_enforcing {
+            match group.vm_rule {
+                Rule::Positive => together(scene, group, &mut proposals),
+                Rule::Negative => apart(scene, group, &mut proposals),
+                Rule::Disabled => {}
+            }
+        }
+    }
+    proposals
+}
+
+/// The members of a group by host, on hosts that nothing is on its way to or from.
+fn members(scene: &Scene<'_>, group: &AffinityGroup) -> BTreeMap<Row, Vec<VmId>> {
+    let mut by_host: BTreeMap<Row, Vec<VmId>> = BTreeMap::new();
+    let all = scene.model.members(group);
+    for row in &scene.hosts {
+        let slot = scene.cluster.slot(*row);
+        let here: Vec<VmId> =
+            slot.into_iter().flat_map(|slot| &slot.running).filter(|vm| all.contains(vm)).copied().collect();
+        if !here.is_empty() {
+            by_host.insert(*row, here);
+        }
+    }
+    by_host
+}
+
+/// Proposes to move those of `vms` that may be moved, least load first.
+fn propose(scene: &Scene<'_>, from: Row, vms: &[VmId], to: &[Row], proposals: &mut Vec<Proposal>) {
+    if to.is_empty() {
+        return;
+    }
+    for vm in scene.movable(from).into_iter().filter(|vm| vms.contains(vm)) {
+        proposals.push(Proposal { vm, from, to: to.to_vec(), evens: false, reason: AFFINITY });
+    }
+}
+
+fn to_hosts(scene: &Scene<'_>, group: &AffinityGroup, proposals: &mut Vec<Proposal>) {
+    let good = |row: &Row| {
+        let slot = scene.cluster.slot(*row);
+        slot.is_some_and(|slot| is_member(group, &slot.host) == (group.host_rule == Rule::Positive))
+    };
+    let to: Vec<Row> = scene.hosts.iter().copied().filter(good).collect();
+    for (from, vms) in members(scene, group) {
+        if !good(&from) {
+            propose(scene, from, &vms, &to, proposals);
+        }
+    }
+}
+
+/// To the host where most of them are, from those where the fewest are.
+fn together(scene: &Scene<'_>, group: &AffinityGroup, proposals: &mut Vec<Proposal>) {
+    let mut hosts: Vec<(Row, Vec<VmId>)> = members(scene, group).into_iter().collect();
+    hosts.sort_by_key(|(row, vms)| (vms.len(), scene.cluster.name(*row)));
+    let Some((home, _)) = hosts.pop() else { return };
+    for (from, vms) in hosts {
+        propose(scene, from, &vms, &[home], proposals);
+    }
+}
+
+fn apart(scene: &Scene<'_>, group: &AffinityGroup, proposals: &mut Vec<Proposal>) {
+    for (from, vms) in members(scene, group) {
+        if vms.len() > group.max_per_host.max(1) as usize {
+            let to: Vec<Row> = scene.hosts.iter().copied().filter(|row| *row != from).collect();
+            propose(scene, from, &vms, &to, proposals);
+        }
+    }
+}
