@@ -43,7 +43,8 @@ impl Router {
         let Some(mut rebuild) = self.rebuild.take() else { return Err(HandlerError::missing("hotconfig")) };
         let built = rebuild.rebuild(text, self);
         self.rebuild = Some(rebuild);
-        self.successor = Some(Box::new(built.map_err(HandlerError::Failed)?));
+        let built = built.map_err(|wrong| HandlerError::failed(wrong.trim_end()))?;
+        self.successor = Some(Box::new(built));
         Ok(())
     }
 

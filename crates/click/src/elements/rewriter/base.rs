@@ -12,6 +12,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::any::Any;
 use core::cell::RefCell;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
@@ -45,6 +46,8 @@ const ICMP: u8 = 1;
 pub struct Rewriter {
     kind: Kind,
     actions: Vec<Action>,
+    /// What the actions were read from.
+    specs: Vec<String>,
     /// In the flow set: the owner of each input's flows.
     owners: Vec<u32>,
     flows: Rc<RefCell<FlowSet>>,
@@ -72,6 +75,7 @@ impl Rewriter {
         Box::new(Self {
             kind,
             actions: Vec::new(),
+            specs: Vec::new(),
             owners: Vec::new(),
             flows: Rc::new(RefCell::new(FlowSet::new(USUAL, 0))),
             maps: [0; 2],
@@ -447,6 +451,7 @@ impl Rewriter {
         if let (Some(place), Some(owner)) = (self.actions.get_mut(input), self.owners.get(input)) {
             self.flows.borrow_mut().forget_owner(*owner);
             *place = action;
+            self.specs[input] = text.to_string();
         }
         Ok(())
     }
@@ -510,6 +515,7 @@ impl Element for Rewriter {
         if self.actions.len() < inputs {
             return Err(Failed);
         }
+        self.specs = texts;
         let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
         self.flows = Rc::new(RefCell::new(FlowSet::new(self.capacity, seed)));
         Ok(())
@@ -624,6 +630,32 @@ impl Element for Rewriter {
             }
         }
         Ok(())
+    }
+
+    /// Takes over the flows of inputs whose specification is the same; of rewriters that share theirs, none.
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        if self.kind != from.kind || self.specs.len() != from.specs.len() {
+            return;
+        }
+        let (mut own, mut old) = (self.flows.borrow_mut(), from.flows.borrow_mut());
+        if [own.owners.len(), old.owners.len()] != [self.owners.len(), from.owners.len()] {
+            return;
+        }
+        core::mem::swap(&mut *own, &mut *old);
+        own.capacity = old.capacity;
+        for (owner, new) in own.owners.iter_mut().zip(&old.owners) {
+            owner.timeouts = new.timeouts;
+        }
+        for (input, owner) in self.owners.iter().enumerate() {
+            if self.specs[input] != from.specs[input] {
+                own.forget_owner(*owner);
+            }
+        }
+        self.failures = from.failures;
+        let capacity = own.capacity;
+        own.shrink(cx.coarse_now(), capacity);
     }
 
     fn cast(&self, kind: &str) -> bool {
