@@ -323,7 +323,7 @@ fn raws() -> impl Strategy<Value = Vec<(Raw, bool)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 400 }))]
 
     #[test]
     fn no_ring_makes_a_device_leave_the_memory(
