@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_tests::fabric::{Fabric, port};
 use ringway_tests::folder::Folder;
-use ringway_tests::sleeper::{Failure, Machine};
+use ringway_tests::sleeper::{Failure, Machine, Sleeper};
 use ringway_tests::{eventually, rounds};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,8 +18,7 @@ fn round(number: usize) -> (u32, Duration) {
     (frames, Duration::from_micros((number % 13) as u64 * 7))
 }
 
-fn ask(machine: &Machine, rounds: usize) -> Result<(), Failure> {
-    let mut driver = machine.start(1)?;
+fn ask(mut driver: Sleeper<'_>, rounds: usize) -> Result<(), Failure> {
     for number in 0..rounds {
         let (frames, pause) = round(number);
         for _ in 0..frames {
@@ -40,8 +39,7 @@ fn ask(machine: &Machine, rounds: usize) -> Result<(), Failure> {
 }
 
 /// What it sent last must still be taken: it stays until all is `over`.
-fn answer(machine: &Machine, rounds: usize, over: &AtomicBool) -> Result<(), Failure> {
-    let mut driver = machine.start(2)?;
+fn answer(mut driver: Sleeper<'_>, rounds: usize, over: &AtomicBool) -> Result<(), Failure> {
     let mut left = (0..rounds).map(|number| round(number).0).sum::<u32>();
     while left > 0 {
         let count = driver.receive(BOUND)?;
@@ -61,9 +59,11 @@ fn none_is_lost(name: &str, packed: [bool; 2]) {
     let (rounds, over) = (10_000 * rounds(1), AtomicBool::new(false));
     let left = Machine::connect(&fabric.socket("left.sock"), packed[0]).unwrap();
     let right = Machine::connect(&fabric.socket("right.sock"), packed[1]).unwrap();
+    // Both have buffers before anybody sends.
+    let (asking, answering) = (left.start(1).unwrap(), right.start(2).unwrap());
     let results = std::thread::scope(|scope| {
-        let answers = scope.spawn(|| answer(&right, rounds, &over));
-        let asked = ask(&left, rounds);
+        let answers = scope.spawn(|| answer(answering, rounds, &over));
+        let asked = ask(asking, rounds);
         over.store(true, Ordering::Relaxed);
         [asked, answers.join().unwrap()]
     });
