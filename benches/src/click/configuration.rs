@@ -1,6 +1,7 @@
 //! The configurations, the frames they get, and what was promised of them.
 
 use super::frames::{Flow, Frames, Length, Numbers};
+use super::middlebox;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -53,10 +54,34 @@ pub const CASES: &[Case] = &[
         frames: filtered,
     },
     Case { key: "nat", mark: 6.0, ratio: 3.0, text: nat, frames: translated },
+    Case {
+        key: "ids.5",
+        mark: 8.0,
+        ratio: 0.0,
+        text: |a, b| middlebox::ids(5, a, b),
+        frames: |length| middlebox::searched(5, length),
+    },
+    Case {
+        key: "ids.5000",
+        mark: 8.0,
+        ratio: 0.0,
+        text: |a, b| middlebox::ids(5000, a, b),
+        frames: |length| middlebox::searched(5000, length),
+    },
+    Case { key: "lb", mark: 5.0, ratio: 0.0, text: middlebox::balancer, frames: middlebox::balanced },
+    Case { key: "flowmon", mark: 5.0, ratio: 0.0, text: middlebox::monitor, frames: middlebox::monitored },
+    Case { key: "bras", mark: 5.0, ratio: 0.0, text: middlebox::bras, frames: middlebox::session_frames },
+    Case {
+        key: "bras.down",
+        mark: 5.0,
+        ratio: 0.0,
+        text: middlebox::bras_down,
+        frames: middlebox::to_subscribers,
+    },
 ];
 
 /// One of many flows.
-fn flow(number: u64) -> Flow {
+pub fn flow(number: u64) -> Flow {
     let mut numbers = Numbers(number);
     let from = Ipv4Addr::from(0x0a00_0000 | numbers.below(1 << 24) as u32);
     let to = Ipv4Addr::from(0xac10_0000 | numbers.below(1 << 20) as u32);

@@ -4,6 +4,10 @@ use std::net::Ipv4Addr;
 
 /// Ethernet, IPv4 and TCP headers without options, in bytes.
 const HEADERS: usize = 14 + 20 + 20;
+/// PPPoE's and PPP's headers, in bytes.
+const PPPOE: usize = 8;
+/// The Ethernet address that frames of sessions go to.
+pub const SERVER: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const TCP: u8 = 6;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
@@ -26,11 +30,12 @@ pub enum Length {
 }
 
 impl Length {
-    fn of(self, frame: usize) -> usize {
-        match self {
-            Length::Fixed(bytes) => bytes.max(HEADERS),
+    fn of(self, frame: usize, least: usize) -> usize {
+        let length = match self {
+            Length::Fixed(bytes) => bytes,
             Length::Imix => IMIX[frame % IMIX.len()],
-        }
+        };
+        length.max(least)
     }
 }
 
@@ -45,19 +50,68 @@ pub struct Flow {
     pub opens: bool,
 }
 
+/// A subscriber's session of PPP over Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The subscriber's Ethernet address.
+    pub subscriber: [u8; 6],
+    /// Its number.
+    pub number: u16,
+}
+
 /// Frames one after the other.
 #[derive(Debug, Default)]
 pub struct Frames {
     heads: Vec<[u8; KEPT]>,
     lengths: Vec<u16>,
+    /// What is behind the first bytes, of frames whose payload matters.
+    rests: Vec<Vec<u8>>,
 }
 
 impl Frames {
     /// At least `count` frames, and 1 MB of their first bytes; frame `n` belongs to what `flow(n)` says.
     pub fn new(length: Length, count: usize, mut flow: impl FnMut(usize) -> Flow) -> Frames {
-        let lengths: Vec<u16> = (0..count.max(LEAST)).map(|number| length.of(number) as u16).collect();
-        let heads = lengths.iter().enumerate().map(|(number, length)| head(*length, flow(number)));
-        Frames { heads: heads.collect(), lengths }
+        Frames::made(length, HEADERS, count.max(LEAST), |number, length| head(length, flow(number)))
+    }
+
+    /// The same as frames of sessions.
+    pub fn sessions(length: Length, count: usize, mut of: impl FnMut(usize) -> (Session, Flow)) -> Frames {
+        Frames::made(length, HEADERS + PPPOE, count.max(LEAST), |number, length| {
+            let (session, flow) = of(number);
+            in_session(length, session, flow)
+        })
+    }
+
+    /// Whole frames, at least `count` and 1 MB of them; `payload(n, l)` says what frame `n` carries in `l` bytes.
+    pub fn whole(
+        length: Length,
+        count: usize,
+        mut flow: impl FnMut(usize) -> Flow,
+        mut payload: impl FnMut(usize, usize) -> Vec<u8>,
+    ) -> Frames {
+        let each = length.of(6, HEADERS).max(KEPT);
+        let mut rests = Vec::new();
+        let mut frames = Frames::made(length, HEADERS, count.max((1 << 20) / each), |number, length| {
+            let mut head = head(length, flow(number));
+            let text = payload(number, usize::from(length) - HEADERS);
+            let (front, rest) = text.split_at(text.len().min(KEPT - HEADERS));
+            head[HEADERS..HEADERS + front.len()].copy_from_slice(front);
+            rests.push(rest.to_vec());
+            head
+        });
+        frames.rests = rests;
+        frames
+    }
+
+    fn made(
+        length: Length,
+        least: usize,
+        count: usize,
+        mut head: impl FnMut(usize, u16) -> [u8; KEPT],
+    ) -> Frames {
+        let lengths: Vec<u16> = (0..count).map(|number| length.of(number, least) as u16).collect();
+        let heads = lengths.iter().enumerate().map(|(number, length)| head(number, *length));
+        Frames { heads: heads.collect(), lengths, rests: Vec::new() }
     }
 
     /// How many there are.
@@ -70,6 +124,26 @@ impl Frames {
     pub fn get(&self, number: usize) -> (&[u8; KEPT], usize) {
         (&self.heads[number], usize::from(self.lengths[number]))
     }
+
+    /// What is behind them, if it matters.
+    #[inline]
+    pub fn rest(&self, number: usize) -> &[u8] {
+        self.rests.get(number).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The frame of a flow with PPPoE's and PPP's headers behind Ethernet's (RFC 2516, 4).
+fn in_session(length: u16, session: Session, flow: Flow) -> [u8; KEPT] {
+    let inner = head(length - PPPOE as u16, flow);
+    let mut frame = [0; KEPT];
+    frame[..6].copy_from_slice(&SERVER);
+    frame[6..12].copy_from_slice(&session.subscriber);
+    frame[12..16].copy_from_slice(&[0x88, 0x64, 0x11, 0]);
+    frame[16..18].copy_from_slice(&session.number.to_be_bytes());
+    frame[18..20].copy_from_slice(&(length - 20).to_be_bytes());
+    frame[20..22].copy_from_slice(&[0, 0x21]);
+    frame[22..].copy_from_slice(&inner[14..KEPT - PPPOE]);
+    frame
 }
 
 fn head(length: u16, flow: Flow) -> [u8; KEPT] {
@@ -134,5 +208,22 @@ mod tests {
         let (packet, _) = ringway_wire::ipv4::Packet::new_prefix(&third[14..]).unwrap();
         assert!(packet.is_checksum_valid());
         assert_eq!((packet.destination(), length), (Ipv4Addr::new(0, 0, 0, 2), 60));
+    }
+
+    #[test]
+    fn a_frame_of_a_session_holds_the_packet() {
+        let session = Session { subscriber: [2, 0, 0, 0, 9, 9], number: 7 };
+        let frames = Frames::sessions(Length::Fixed(64), 1, |number| (session, flow(number)));
+        let (frame, length) = frames.get(3);
+        let (packet, _) = ringway_wire::ipv4::Packet::new_prefix(&frame[22..]).unwrap();
+        assert!(packet.is_checksum_valid());
+        assert_eq!((length, frame[18..20].to_vec(), packet.total_len()), (64, vec![0, 44], 42));
+    }
+
+    #[test]
+    fn a_whole_frame_has_its_payload() {
+        let frames = Frames::whole(Length::Fixed(100), 3, flow, |number, length| vec![number as u8; length]);
+        let (head, length) = frames.get(2);
+        assert_eq!((&head[HEADERS..], frames.rest(2), length), (&[2u8; 10][..], &[2u8; 36][..], 100));
     }
 }

@@ -2,6 +2,8 @@
 
 mod configuration;
 mod frames;
+mod middlebox;
+mod patterns;
 mod peer;
 mod source;
 
@@ -42,6 +44,12 @@ pub const GROUPS: &[Group] = &[Group {
         ("firewall.10", "IPFilter with 10 rules, none of which matches, then allow; 100,000 flows"),
         ("firewall.10000", "the same with 10,000 rules"),
         ("nat", "IPRewriter, a pattern, 1,000,000 live flows, uniform"),
+        ("ids.5", "IDSMatcher with 5 patterns, one payload of 1000 holds one"),
+        ("ids.5000", "the same with 5,000 patterns; RULES names a file of Snort's rules to take them from"),
+        ("lb", "IPLoadBalancer with 16 servers, 1,000,000 live connections, uniform"),
+        ("flowmon", "FlowMonitor, 1,000,000 live flows, uniform"),
+        ("bras", "PPPoEConcentrator, 100,000 sessions with a rate each, frames from subscribers"),
+        ("bras.down", "the same, packets to subscribers"),
     ],
     setup: 120.0,
     costs: 4.0,

@@ -26,7 +26,9 @@ pub fn capture(path: &Path, frames: &Frames) -> Result<(), Failure> {
         let (head, length) = frames.get(number);
         file.write_all(&header.record_header(1000 * number as u64, length as u32, length as u32))?;
         file.write_all(&head[..head.len().min(length)])?;
-        file.write_all(&[0; 1600][..length.saturating_sub(head.len())])?;
+        let rest = frames.rest(number);
+        file.write_all(rest)?;
+        file.write_all(&[0; 1600][..length.saturating_sub(head.len() + rest.len())])?;
     }
     Ok(file.flush()?)
 }

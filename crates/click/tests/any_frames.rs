@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 /// Arguments for elements that need some; those that can't be built with these or none are left out.
 const ARGUMENTS: &[(&str, &str)] = &[
+    ("AggregateFilter", "0 5-10, 1 0, drop all"),
     ("BandwidthRatedSplitter", "1MBps"),
     ("BandwidthRatedUnqueue", "1MBps"),
     ("BandwidthShaper", "1MBps"),
@@ -20,11 +21,17 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("DelayUnqueue", "1ms"),
     ("EtherEncap", "0x800, 1:1:1:1:1:1, 2:2:2:2:2:2"),
     ("IPEncap", "6, 1.2.3.4, 5.6.7.8"),
+    ("GREEncap", "1.2.3.4, 5.6.7.8, KEY 7, CHECKSUM true"),
     ("ICMPError", "1.2.3.4, 11, 0"),
+    ("IDSMatcher", "abc, \\<0102030405>, \\<00>"),
+    ("IPLoadBalancer", "5.6.7.8, 10.0.0.1, 10.0.0.2, CAPACITY 3"),
     ("IPFragmenter", "40"),
     ("LinkUnqueue", "1ms, 1MBps"),
     ("Paint", "1"),
     ("PaintTee", "1"),
+    ("PPPoEConcentrator", "02:00:00:00:00:02, 02:00:00:00:00:02 0x0102 1.2.3.4 1Mbps"),
+    ("PPPoEEncap", "1:1:1:1:1:1, 2:2:2:2:2:2, 258"),
+    ("RandomBitErrors", "0.01"),
     ("RatedSplitter", "1000"),
     ("RatedUnqueue", "1000"),
     ("Resize", "4, -8"),
@@ -35,6 +42,7 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("Truncate", "30"),
     ("Unstrip", "14"),
     ("UDPIPEncap", "1.2.3.4, 5, 6.7.8.9, 10"),
+    ("VXLANEncap", "1.2.3.4, 5.6.7.8, 77"),
 ];
 
 /// Elements that make several packets of one, or packets by themselves.
@@ -59,7 +67,14 @@ fn frames() -> impl Strategy<Value = Vec<Vec<u8>>> {
         0db80000000000000000000000018000000000010001";
     let tag = "02000000000202000000000181000005080045000020000100004001000001020304050607080000\
         0000000c0000";
-    let seeds: Vec<Vec<u8>> = [arp, udp, tcp, six, tag].iter().map(|text| bytes(text)).collect();
+    let vxlan = "02000000000202000000000108004500004200001000401100000102030405060708c00012b5002e0000\
+        0800000000004d0002000000000202000000000108004500001c0000000040110000";
+    let gre = "02000000000202000000000108004500003800001000402f00000102030405060708a0000800f00d0000\
+        000000074500001c00000000401100000a0000010a00000200070009";
+    let session = "0200000000020200000000028864110001020016002145000014000000004001000001020304\
+        050607080000";
+    let seeds = [arp, udp, tcp, six, tag, vxlan, gre, session];
+    let seeds: Vec<Vec<u8>> = seeds.iter().map(|text| bytes(text)).collect();
     let seed = prop_oneof![prop::sample::select(seeds), prop::collection::vec(any::<u8>(), 0..120),];
     let changed =
         (seed, prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), any::<u8>());

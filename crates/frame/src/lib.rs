@@ -16,3 +16,5 @@ pub use burst::{BURST, BURST_BYTES, Burst, FrameReader, Full, HEAD, Meta, Storag
 pub use counters::{Counters, CountersPage, CountersRef, Reason, add};
 pub use offload::{Gso, LARGEST, Needs, Offload, OffloadError};
 pub use port::{Caps, Lost, RxQueue, TxQueue};
+/// Asks for a value's first and last cache line ahead of its use.
+pub use ringway_mem::prefetch_value as prefetch;

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
 use pool::Shelf;
+use ringway_mem::prefetch_value;
 
 /// Room before the data that a packet is made with unless someone asks for another.
 pub const HEADROOM: usize = 28;
@@ -45,6 +46,24 @@ pub struct Packet(ManuallyDrop<Box<Inner>>);
 impl Packet {
     fn inner(&self) -> &Inner {
         &self.0
+    }
+
+    #[inline]
+    fn prefetch_handle(&self) {
+        prefetch_value(self.inner());
+    }
+
+    #[inline]
+    fn prefetch_buffer(&self) {
+        prefetch_value(&*self.inner().bytes);
+    }
+
+    #[inline]
+    fn prefetch_data(&self) {
+        if let Some(first) = self.data().first_chunk::<64>() {
+            prefetch_value(first);
+            prefetch_value(&first[63]);
+        }
     }
 
     /// The bytes.

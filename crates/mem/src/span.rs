@@ -241,6 +241,17 @@ pub(crate) fn prefetch(pointer: NonNull<u8>) {
     let _ = pointer;
 }
 
+/// Asks for a value's first and last cache line ahead of its use.
+#[inline]
+pub fn prefetch_value<T>(value: &T) {
+    let first = NonNull::from(value).cast::<u8>();
+    prefetch(first);
+    if size_of::<T>() > 64 {
+        // SAFETY: the value's own last byte.
+        prefetch(unsafe { first.add(size_of::<T>() - 1) });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

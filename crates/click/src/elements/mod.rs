@@ -5,7 +5,9 @@ pub mod analysis;
 mod check;
 pub mod control;
 pub mod ethernet;
+pub mod flow;
 pub mod icmp;
+pub mod ids;
 pub mod information;
 pub mod ip;
 pub mod ip6;
@@ -17,6 +19,7 @@ mod stamp;
 pub mod standard;
 pub mod threads;
 mod token_bucket;
+pub mod tunnel;
 
 /// Every group's classes.
 pub const GROUPS: &[&[&Class]] = &[
@@ -30,6 +33,9 @@ pub const GROUPS: &[&[&Class]] = &[
     ip6::CLASSES,
     rewriter::CLASSES,
     analysis::CLASSES,
+    flow::CLASSES,
+    ids::CLASSES,
+    tunnel::CLASSES,
 ];
 
 #[cfg(test)]

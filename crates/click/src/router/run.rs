@@ -29,6 +29,9 @@ impl Router {
     /// Passes on what element `id` emitted since `base`, with all that follows from it.
     pub(crate) fn pass_on(&mut self, id: ElementId, base: usize) {
         if self.emitted.len() > base {
+            for emission in self.emitted.iter().skip(base) {
+                emission.burst.warm();
+            }
             let bottom = self.work.len();
             self.route(id, base);
             self.hand_over(bottom);

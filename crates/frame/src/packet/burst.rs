@@ -74,7 +74,29 @@ impl PacketBurst {
     /// Hands each packet over, in order; what comes back takes its place, the rest moves up.
     #[inline]
     pub fn filter_map(&mut self, mut pass: impl FnMut(Packet) -> Option<Packet>) {
-        let packets = core::mem::take(&mut self.packets);
-        self.packets.extend(packets.into_iter().filter_map(&mut pass));
+        let (count, mut kept) = (self.packets.len(), 0);
+        // SAFETY: 0 is at most the capacity, and of none of the elements anything is claimed. Should `pass` panic, the
+        // packets not handed over yet are leaked.
+        unsafe { self.packets.set_len(0) };
+        for at in 0..count {
+            // SAFETY: `at` was within the length, and each place is read once, before anything is written to it.
+            let packet = unsafe { self.packets.as_ptr().add(at).read() };
+            if let Some(packet) = pass(packet) {
+                // SAFETY: `kept` is at most `at`, whose packet was taken.
+                unsafe { self.packets.as_mut_ptr().add(kept).write(packet) };
+                kept += 1;
+            }
+        }
+        // SAFETY: so many places were written, one behind the other.
+        unsafe { self.packets.set_len(kept) };
+    }
+
+    /// Asks for the packets' memory as far as elements look at it first, ahead of its use: for packets that have
+    /// rested in a ring or queue.
+    #[inline]
+    pub fn warm(&self) {
+        self.packets.iter().for_each(Packet::prefetch_handle);
+        self.packets.iter().for_each(Packet::prefetch_buffer);
+        self.packets.iter().for_each(Packet::prefetch_data);
     }
 }

@@ -2,15 +2,27 @@
 //! or network.
 use crate::Class;
 
+pub mod aggregate_filter;
+pub mod aggregate_first;
 pub mod aggregate_ip_flows;
+pub mod aggregate_last;
 pub mod aggregate_length;
 pub mod aggregate_paint;
 mod fragments;
 pub mod time_filter;
+pub mod time_range;
 
 /// This group's classes, by name.
-pub const CLASSES: &[&Class] =
-    &[&aggregate_ip_flows::CLASS, &aggregate_length::CLASS, &aggregate_paint::CLASS, &time_filter::CLASS];
+pub const CLASSES: &[&Class] = &[
+    &aggregate_filter::CLASS,
+    &aggregate_first::CLASS,
+    &aggregate_ip_flows::CLASS,
+    &aggregate_last::CLASS,
+    &aggregate_length::CLASS,
+    &aggregate_paint::CLASS,
+    &time_filter::CLASS,
+    &time_range::CLASS,
+];
 
 #[cfg(test)]
 mod tests;

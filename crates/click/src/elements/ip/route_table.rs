@@ -2,12 +2,13 @@
 use super::route_trie::RouteTrie;
 use super::{bare_prefix, prefix_text};
 use crate::arg::{Arg, Args, Prefix, Scope};
-use crate::{Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use crate::{Context, Element, Failed, Handler, HandlerError, PACKETS, Packet, PacketBurst};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click_lang::config;
+use ringway_frame::prefetch;
 
 /// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +67,20 @@ enum Undo {
     Restore(Route),
 }
 
+/// What a packet needs to know of a route.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hop {
+    /// 0.0.0.0 if there is none.
+    gateway: [u8; 4],
+    port: u32,
+}
+
 /// Looks up routes.
 #[derive(Debug, Default)]
 pub struct RouteTable {
     routes: RouteTrie<Route>,
+    /// By the routes' numbers.
+    hops: Vec<Hop>,
     orders: u64,
     /// Routes can be changed by handlers.
     changeable: bool,
@@ -85,10 +96,21 @@ impl RouteTable {
     fn add(&mut self, mut route: Route) -> Result<(), HandlerError> {
         self.orders += 1;
         route.order = self.orders;
-        match self.routes.insert(route.prefix.address.to_bits(), route.length, route) {
-            true => Ok(()),
-            false => Err(HandlerError::failed(format!("no memory to store route '{}'", route.text(false)))),
+        if self.insert(route) {
+            return Ok(());
         }
+        Err(HandlerError::failed(format!("no memory to store route '{}'", route.text(false))))
+    }
+
+    fn insert(&mut self, route: Route) -> bool {
+        let number = self.routes.insert(route.prefix.address.to_bits(), route.length, route);
+        let Some(number) = number.map(|number| number as usize) else { return false };
+        if self.hops.len() <= number {
+            self.hops.resize(number + 1, Hop::default());
+        }
+        let gateway = route.gateway.map_or([0; 4], |gateway| gateway.octets());
+        self.hops[number] = Hop { gateway, port: route.port as u32 };
+        true
     }
 
     /// Does what a command says; answers how to undo it.
@@ -151,21 +173,19 @@ impl RouteTable {
                     self.routes.remove(route.prefix.address.to_bits(), route.length);
                 }
                 Undo::Restore(route) => {
-                    self.routes.insert(route.prefix.address.to_bits(), route.length, route);
+                    self.insert(route);
                 }
             }
         }
     }
 
-    /// The output for a packet, whose next hop is noted.
-    #[inline]
-    fn route(&self, packet: &mut Packet) -> Option<usize> {
-        let destination = u32::from_be_bytes(packet.notes().dst_ip());
-        let route = self.routes.lookup(destination)?;
-        if let Some(gateway) = route.gateway {
-            packet.notes_mut().set_dst_ip(gateway.octets());
+    #[cold]
+    fn no_route(&mut self, packet: &Packet, cx: &mut Context<'_>) {
+        self.unrouted += 1;
+        if self.unrouted <= 5 {
+            let address = Ipv4Addr::from(packet.notes().dst_ip());
+            cx.chatter(format_args!("IPRouteTable: no route for {address}"));
         }
-        Some(route.port)
     }
 }
 
@@ -197,20 +217,23 @@ impl Element for RouteTable {
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        burst.filter_map(|mut packet| match self.route(&mut packet) {
-            Some(port) => {
-                cx.push(port, packet);
-                None
+        let (mut addresses, mut numbers) = ([0; PACKETS], [None; PACKETS]);
+        for (packet, address) in burst.iter().zip(&mut addresses) {
+            *address = u32::from_be_bytes(packet.notes().dst_ip());
+        }
+        self.routes.lookup_all(&addresses[..burst.len()], &mut numbers);
+        let hop = |number: Option<u32>| self.hops.get(number? as usize);
+        numbers.iter().filter_map(|number| hop(*number)).for_each(prefetch);
+        for (mut packet, number) in burst.drain().zip(numbers) {
+            let Some(hop) = number.and_then(|number| self.hops.get(number as usize)) else {
+                self.no_route(&packet, cx);
+                continue;
+            };
+            if hop.gateway != [0; 4] {
+                packet.notes_mut().set_dst_ip(hop.gateway);
             }
-            None => {
-                self.unrouted += 1;
-                if self.unrouted <= 5 {
-                    let address = Ipv4Addr::from(packet.notes().dst_ip());
-                    cx.chatter(format_args!("IPRouteTable: no route for {address}"));
-                }
-                None
-            }
-        });
+            cx.push(hop.port as usize, packet);
+        }
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -1,9 +1,11 @@
 //! Longest-prefix match: a trie of strides 16, 8 and 8 with prefixes expanded to slots (Srinivasan, Varghese, "Fast
 //! address lookups using controlled prefix expansion", 1999). A lookup reads one to three words.
+use crate::PACKETS;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use ringway_frame::prefetch;
 
 const ROOT_BITS: u32 = 16;
 const CHUNK_BITS: u32 = 8;
@@ -54,6 +56,33 @@ impl<T> RouteTrie<T> {
         self.routes.get(index as usize)?.as_ref().map(|(_, value)| value)
     }
 
+    /// The same for several addresses, which wait for memory together: the number that [`RouteTrie::insert`] gave the
+    /// longest prefix of each.
+    #[inline]
+    pub(crate) fn lookup_all(&self, addresses: &[u32], numbers: &mut [Option<u32>]) {
+        let mut slots = [0u32; PACKETS];
+        let chunk =
+            |slot: u32| if slot & CHUNK != 0 { self.chunks.get((slot ^ CHUNK) as usize) } else { None };
+        for (slot, address) in slots.iter_mut().zip(addresses) {
+            *slot = self.root[(address >> 16) as usize];
+            if let Some(chunk) = chunk(*slot) {
+                prefetch(&chunk[(address >> 8) as usize & 255]);
+            }
+        }
+        for (slot, address) in slots.iter_mut().zip(addresses) {
+            if let Some(above) = chunk(*slot) {
+                *slot = above[(address >> 8) as usize & 255];
+                if let Some(chunk) = chunk(*slot) {
+                    prefetch(&chunk[*address as usize & 255]);
+                }
+            }
+        }
+        for ((slot, address), number) in slots.iter().zip(addresses).zip(numbers) {
+            let slot = chunk(*slot).map_or(*slot, |chunk| chunk[*address as usize & 255]);
+            *number = slot.checked_sub(1);
+        }
+    }
+
     /// The value of exactly this prefix.
     pub(crate) fn get(&self, address: u32, length: u32) -> Option<&T> {
         let index = *self.by_prefix.get(&(length, address & mask(length)))?;
@@ -65,17 +94,17 @@ impl<T> RouteTrie<T> {
         self.routes.iter().flatten().map(|(_, value)| value)
     }
 
-    /// Sets the value of a prefix; false if there are too many. `length` is at most 32.
-    pub(crate) fn insert(&mut self, address: u32, length: u32, value: T) -> bool {
+    /// Sets the value of a prefix, and answers its number; nothing if there are too many. `length` is at most 32.
+    pub(crate) fn insert(&mut self, address: u32, length: u32, value: T) -> Option<u32> {
         let address = address & mask(length);
         if let Some(index) = self.by_prefix.get(&(length, address)) {
             if let Some(place) = self.routes.get_mut(*index as usize) {
                 *place = Some((length, value));
             }
-            return true;
+            return Some(*index);
         }
         if self.by_prefix.len() >= MOST_ROUTES {
-            return false;
+            return None;
         }
         let index = self.free.pop().unwrap_or(self.routes.len() as u32);
         match self.routes.get_mut(index as usize) {
@@ -87,7 +116,7 @@ impl<T> RouteTrie<T> {
             let old = slot.checked_sub(1).and_then(|old| routes.get(old as usize)).and_then(Option::as_ref);
             if old.is_none_or(|(old, _)| *old <= length) { index + 1 } else { slot }
         });
-        true
+        Some(index)
     }
 
     /// Forgets a prefix.
@@ -201,7 +230,7 @@ mod tests {
             for (number, (add, high, length, low)) in steps.into_iter().enumerate() {
                 let address = spread(high, low);
                 if add || number % 3 > 0 {
-                    prop_assert!(trie.insert(address, length, number as u32));
+                    prop_assert!(trie.insert(address, length, number as u32).is_some());
                     model.insert((length, address & mask(length)), number as u32);
                 } else {
                     let known: Vec<(u32, u32)> = model.keys().copied().collect();
@@ -210,9 +239,13 @@ mod tests {
                     }
                 }
             }
-            for (high, low) in probes {
-                let address = spread(high, low);
+            let probes: Vec<u32> = probes.into_iter().map(|(high, low)| spread(high, low)).collect();
+            let mut numbers = [None; 50];
+            trie.lookup_all(&probes, &mut numbers);
+            for (address, number) in probes.into_iter().zip(numbers) {
                 prop_assert_eq!(trie.lookup(address).copied(), slow(&model, address));
+                let found = number.and_then(|number| trie.routes[number as usize].as_ref());
+                prop_assert_eq!(found.map(|(_, value)| *value), slow(&model, address));
             }
             prop_assert_eq!(trie.iter().count(), model.len());
         }

@@ -6,7 +6,9 @@ use super::table::{Flow, FlowSet, LARGEST, Owner, Timeouts, Tracking, USUAL};
 use crate::arg::{Annotation, Args, Raw, Scope, Seconds};
 use crate::elements::rewriter::round_robin_ip_mapper::RoundRobinIpMapper;
 use crate::elements::rewriter::source_ip_hash_mapper::SourceIpHashMapper;
-use crate::{Context, Element, ElementId, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND, Timer};
+use crate::{
+    Context, Element, ElementId, Failed, Handler, HandlerError, PACKETS, Packet, PacketBurst, SECOND, Timer,
+};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
@@ -67,6 +69,14 @@ pub struct Rewriter {
 enum Verdict {
     Drop,
     Out(usize),
+}
+
+/// What a packet's flow is found by.
+#[derive(Clone, Copy)]
+struct Sought {
+    protocol: u8,
+    key: FlowKey,
+    hash: u64,
 }
 
 impl Rewriter {
@@ -236,9 +246,41 @@ impl Rewriter {
         Some((protocol, FlowKey { source_port, destination_port, ..key }))
     }
 
-    fn verdict(&mut self, port: usize, packet: &mut Packet, cx: &mut Context<'_>) -> Verdict {
-        let Some((protocol, key)) = self.key(packet) else { return self.other(port) };
-        let (number, reply) = match self.find(protocol, key) {
+    /// Asks for the flows of a burst's packets ahead of their use; answers what the packets are found by.
+    #[inline]
+    fn approach(&self, burst: &PacketBurst) -> [Option<Sought>; PACKETS] {
+        let flows = self.flows.borrow();
+        let mut sought = [None; PACKETS];
+        for (packet, place) in burst.iter().zip(&mut sought) {
+            *place = self.key(packet).map(|(protocol, key)| {
+                let hash = flows.approach(self.map(protocol), self.normal(key));
+                Sought { protocol, key, hash }
+            });
+        }
+        sought.iter().flatten().for_each(|one| flows.near(one.hash));
+        for Sought { protocol, key, hash } in sought.iter().flatten() {
+            flows.nearer(self.map(*protocol), self.normal(*key), *hash);
+        }
+        sought
+    }
+
+    #[inline]
+    fn find_sought(&self, Sought { protocol, key, hash }: Sought) -> Option<(u32, bool)> {
+        let found = self.flows.borrow().find_hashed(self.map(protocol), self.normal(key), hash);
+        if found.is_none() && self.kind == Kind::Address { self.find(protocol, key) } else { found }
+    }
+
+    #[inline]
+    fn verdict(
+        &mut self,
+        port: usize,
+        packet: &mut Packet,
+        sought: Option<Sought>,
+        cx: &mut Context<'_>,
+    ) -> Verdict {
+        let Some(sought) = sought else { return self.other(port) };
+        let Sought { protocol, key, .. } = sought;
+        let (number, reply) = match self.find_sought(sought) {
             Some(found) => found,
             // An answer to nothing.
             None if self.kind == Kind::Ping && key.source_port == key.destination_port.wrapping_add(1) => {
@@ -550,8 +592,9 @@ impl Element for Rewriter {
     }
 
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        for mut packet in burst.drain() {
-            if let Verdict::Out(output) = self.verdict(port, &mut packet, cx) {
+        let sought = self.approach(burst);
+        for (mut packet, sought) in burst.drain().zip(sought) {
+            if let Verdict::Out(output) = self.verdict(port, &mut packet, sought, cx) {
                 cx.push(output, packet);
             }
         }

@@ -1,4 +1,5 @@
 //! Identifiers of flows.
+use crate::elements::flow::table::fold;
 use core::fmt;
 use core::net::Ipv4Addr;
 
@@ -28,6 +29,7 @@ impl FlowKey {
     }
 
     /// Of a packet, from its IP header on, with this many bytes of header.
+    #[inline]
     pub fn of(ip: &[u8], header: usize) -> Option<Self> {
         let long = |at: usize| Some(u32::from_be_bytes(*ip.get(at..)?.first_chunk()?));
         let word = |at: usize| Some(u16::from_be_bytes(*ip.get(at..)?.first_chunk()?));
@@ -40,18 +42,14 @@ impl FlowKey {
     }
 
     /// A number to find it by. Attack: flows chosen to fall together; `seed` is not known to who chooses.
-    pub(super) fn hash(self, map: u32, seed: u64) -> u64 {
+    #[inline]
+    pub(crate) fn hash(self, map: u32, seed: u64) -> u64 {
         let first = u64::from(self.source) << 32 | u64::from(self.destination);
         let ports = u64::from(self.source_port) << 16 | u64::from(self.destination_port);
         let second = u64::from(map) << 32 | ports;
         let mixed = fold(first ^ seed, second ^ 0x9e37_79b9_7f4a_7c15);
         fold(mixed ^ seed.rotate_left(32), 0xd6e8_feb8_6659_fd93)
     }
-}
-
-fn fold(first: u64, second: u64) -> u64 {
-    let product = u128::from(first) * u128::from(second);
-    product as u64 ^ (product >> 64) as u64
 }
 
 impl fmt::Display for FlowKey {

@@ -9,6 +9,7 @@ use super::sequence::Shifts;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use ringway_frame::prefetch;
 
 /// Flows of a block.
 const BLOCK: usize = 1024;
@@ -81,6 +82,8 @@ pub struct Flow {
     pub guaranteed: bool,
     /// When it may be forgotten, on the steady clock.
     pub expiry: u64,
+    /// The expiry that the heap has; never later.
+    pub(super) listed: u64,
     pub(super) place: u32,
     pub(super) live: bool,
     /// Shifts of sequence numbers.
@@ -169,11 +172,13 @@ impl FlowSet {
     }
 
     /// A flow, to change.
+    #[inline]
     pub fn get_mut(&mut self, flow: u32) -> Option<&mut Flow> {
         let block = self.blocks.get_mut(flow as usize / BLOCK)?;
         block.get_mut(flow as usize % BLOCK).filter(|flow| flow.live)
     }
 
+    #[inline]
     fn at(&mut self, flow: u32) -> &mut Flow {
         &mut self.blocks[flow as usize / BLOCK][flow as usize % BLOCK]
     }
@@ -197,23 +202,70 @@ impl FlowSet {
     /// The flow that a packet of a map belongs to, and whether it is a reply.
     #[inline]
     pub fn find(&self, map: u32, key: FlowKey) -> Option<(u32, bool)> {
-        let hash = key.hash(map, self.seed);
-        let mut entry = self.heads[hash as usize & (self.heads.len() - 1)];
-        if !self.old.is_empty() {
-            let bucket = hash as usize & (self.old.len() - 1);
-            if bucket >= self.moved {
-                entry = self.old[bucket];
-            }
-        }
+        self.find_hashed(map, key, key.hash(map, self.seed))
+    }
+
+    /// The same, the key's hash known.
+    #[inline]
+    pub fn find_hashed(&self, map: u32, key: FlowKey, hash: u64) -> Option<(u32, bool)> {
+        let mut entry = *self.bucket(hash);
         while entry != 0 {
-            let (number, way) = ((entry - 1) / 2, (entry - 1) as usize % 2);
-            let flow = &self.blocks[number as usize / BLOCK][number as usize % BLOCK];
+            let (flow, number, way) = self.entry(entry);
             if flow.keys[way] == key && flow.map == map {
                 return Some((number, way == 1));
             }
             entry = flow.next[way];
         }
         None
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u64) -> &u32 {
+        if !self.old.is_empty() {
+            let bucket = hash as usize & (self.old.len() - 1);
+            if bucket >= self.moved {
+                return &self.old[bucket];
+            }
+        }
+        &self.heads[hash as usize & (self.heads.len() - 1)]
+    }
+
+    /// The flow of a chain's entry, its number and direction.
+    #[inline]
+    fn entry(&self, entry: u32) -> (&Flow, u32, usize) {
+        let (number, way) = ((entry - 1) / 2, (entry - 1) as usize % 2);
+        (&self.blocks[number as usize / BLOCK][number as usize % BLOCK], number, way)
+    }
+
+    /// A key's hash; its bucket is asked for ahead of its use. A burst does this for all its packets, then
+    /// [`FlowSet::near`], and then looks.
+    #[inline]
+    pub fn approach(&self, map: u32, key: FlowKey) -> u64 {
+        let hash = key.hash(map, self.seed);
+        prefetch(self.bucket(hash));
+        hash
+    }
+
+    /// Asks for the first flow of a bucket.
+    #[inline]
+    pub fn near(&self, hash: u64) {
+        let entry = *self.bucket(hash);
+        if entry != 0 {
+            prefetch(self.entry(entry).0);
+        }
+    }
+
+    /// Asks for the second flow of a bucket, if the first is not the one.
+    #[inline]
+    pub fn nearer(&self, map: u32, key: FlowKey, hash: u64) {
+        let entry = *self.bucket(hash);
+        if entry != 0 {
+            let (flow, _, way) = self.entry(entry);
+            let next = flow.next[way];
+            if next != 0 && (flow.keys[way] != key || flow.map != map) {
+                prefetch(self.entry(next).0);
+            }
+        }
     }
 
     fn link(&mut self, number: u32, way: usize) {
@@ -265,7 +317,7 @@ impl FlowSet {
                 (self.old, self.moved) = (Vec::new(), 0);
             }
         }
-        if self.old.is_empty() && self.live as usize * 2 > self.heads.len() {
+        if self.old.is_empty() && self.live as usize * 4 > self.heads.len() {
             let more = vec![0; self.heads.len() * 2];
             self.old = core::mem::replace(&mut self.heads, more);
         }
@@ -398,10 +450,11 @@ impl FlowSet {
             return;
         }
         let heap = usize::from(guaranteed);
-        if let Some(item) = self.heaps[heap].get_mut(place)
-            && expiry < item.0
+        if expiry < self.at(number).listed
+            && let Some(item) = self.heaps[heap].get_mut(place)
         {
             item.0 = expiry;
+            self.at(number).listed = expiry;
             self.up(heap, place);
         }
     }
@@ -428,7 +481,8 @@ impl FlowSet {
     fn push(&mut self, heap: usize, expiry: u64, number: u32) {
         self.heaps[heap].push((expiry, number));
         let place = self.heaps[heap].len() - 1;
-        self.at(number).place = place as u32;
+        let flow = self.at(number);
+        (flow.place, flow.listed) = (place as u32, expiry);
         self.up(heap, place);
     }
 
@@ -454,6 +508,7 @@ impl FlowSet {
                 return Some((expiry, number));
             }
             self.heaps[heap][0].0 = expiry;
+            self.at(number).listed = expiry;
             self.down(heap, 0);
         }
     }
@@ -576,7 +631,8 @@ mod tests {
                 for flow in set.iter() {
                     assert!(set.find(0, flow.keys[0]).is_some() && set.find(0, flow.keys[1]).is_some());
                     let number = set.find(0, flow.keys[0]).unwrap().0;
-                    assert_eq!(set.heaps[usize::from(flow.guaranteed)][flow.place as usize].1, number);
+                    let listed = (flow.listed, number);
+                    assert_eq!(set.heaps[usize::from(flow.guaranteed)][flow.place as usize], listed);
                 }
             }
         }

@@ -9,11 +9,13 @@ pub mod bandwidth_shaper;
 pub mod block;
 pub mod burster;
 pub mod bypass;
+pub mod check_crc32;
 pub mod check_length;
 pub mod check_paint;
 pub mod classifier;
 pub mod clipboard;
 pub mod counter;
+mod crc32;
 pub mod delay_shaper;
 pub mod delay_unqueue;
 pub mod discard;
@@ -43,6 +45,7 @@ pub mod pull_switch;
 pub mod push_null;
 pub mod queue;
 pub mod quick_note_queue;
+pub mod random_bit_errors;
 pub mod random_sample;
 pub mod random_switch;
 mod rated_pull;
@@ -53,6 +56,7 @@ pub mod replay_unqueue;
 pub mod resize;
 pub mod round_robin_sched;
 pub mod round_robin_switch;
+pub mod set_crc32;
 pub mod set_timestamp;
 pub mod set_timestamp_delta;
 pub mod shaper;
@@ -89,6 +93,7 @@ pub const CLASSES: &[&Class] = &[
     &block::CLASS,
     &burster::CLASS,
     &bypass::CLASS,
+    &check_crc32::CLASS,
     &check_length::CLASS,
     &check_paint::CLASS,
     &classifier::CLASS,
@@ -122,6 +127,7 @@ pub const CLASSES: &[&Class] = &[
     &push_null::CLASS,
     &queue::CLASS,
     &quick_note_queue::CLASS,
+    &random_bit_errors::CLASS,
     &random_sample::CLASS,
     &random_switch::CLASS,
     &rated_source::CLASS,
@@ -131,6 +137,7 @@ pub const CLASSES: &[&Class] = &[
     &resize::CLASS,
     &round_robin_sched::CLASS,
     &round_robin_switch::CLASS,
+    &set_crc32::CLASS,
     &set_timestamp::CLASS,
     &set_timestamp_delta::CLASS,
     &shaper::CLASS,

@@ -1,0 +1,210 @@
+//! Patterns for an intrusion detection system, and payloads without them.
+//!
+//! `RULES=FILE` names rules in Snort's language, such as those that Emerging Threats publish; each rule gives its
+//! longest content of at least four bytes, and the first distinct ones are taken. Without it they are made: lengths
+//! and letters spread as in that set (Emerging Threats Open for Suricata 4, 17,209 longest contents), 71% of them
+//! text, the bytes themselves by chance. Contents of fewer than four bytes, 2% there, are left out: by themselves they
+//! match most payloads, and so rules have them beside others only.
+
+use super::frames::Numbers;
+use aho_corasick::AhoCorasick;
+use std::collections::BTreeSet;
+
+/// Bytes of a pattern at least.
+const LEAST: usize = 4;
+/// How many patterns of a thousand have up to so many bytes, and more than the row before.
+const LENGTHS: [(u64, u64); 13] = [
+    (4, 23),
+    (5, 23),
+    (6, 24),
+    (8, 67),
+    (10, 74),
+    (12, 84),
+    (16, 170),
+    (20, 151),
+    (24, 120),
+    (32, 98),
+    (48, 101),
+    (64, 23),
+    (128, 19),
+];
+/// How many of a thousand are text.
+const TEXT: u64 = 710;
+/// Letters, and how often each is there.
+const LETTERS: [(&[u8], u64); 15] = [
+    (b"e", 62),
+    (b"to", 46),
+    (b"aisnr", 39),
+    (b"p", 35),
+    (b"c", 31),
+    (b"l", 28),
+    (b"./ dm", 25),
+    (b"hug-", 17),
+    (b"0bAfw", 12),
+    (b"1y=_", 9),
+    (b"C:2?xv", 8),
+    (b"46E", 7),
+    (b"k35SD", 6),
+    (b"7TB9UF", 5),
+    (b"j8MI%\"P", 4),
+];
+
+/// So many distinct patterns, the same each time.
+pub fn patterns(count: usize) -> Vec<Vec<u8>> {
+    match std::env::var("RULES").ok().and_then(|path| std::fs::read(path).ok()) {
+        Some(rules) => of_rules(&String::from_utf8_lossy(&rules), count),
+        None => made(count),
+    }
+}
+
+fn made(count: usize) -> Vec<Vec<u8>> {
+    let letters = Letters::new();
+    let mut numbers = Numbers(count as u64);
+    let mut distinct = BTreeSet::new();
+    let mut all = Vec::new();
+    while all.len() < count {
+        let length = length(&mut numbers);
+        let text = numbers.below(1000) < TEXT;
+        let byte = |_| if text { letters.any(&mut numbers) } else { numbers.next() as u8 };
+        let pattern: Vec<u8> = (0..length).map(byte).collect();
+        if distinct.insert(pattern.clone()) {
+            all.push(pattern);
+        }
+    }
+    all
+}
+
+fn length(numbers: &mut Numbers) -> u64 {
+    let mut place = numbers.below(LENGTHS.iter().map(|(_, share)| share).sum());
+    let mut least = LEAST as u64;
+    for (most, share) in LENGTHS {
+        if place < share {
+            return least + numbers.below(most + 1 - least);
+        }
+        (place, least) = (place - share, most + 1);
+    }
+    least
+}
+
+/// The longest content of each rule.
+fn of_rules(rules: &str, count: usize) -> Vec<Vec<u8>> {
+    let mut distinct = BTreeSet::new();
+    let mut all = Vec::new();
+    for rule in rules.lines().filter(|line| line.trim_start_matches(['#', ' ']).starts_with("alert")) {
+        let contents = rule.split("content:").skip(1).filter_map(content);
+        let longest = contents.max_by_key(Vec::len).filter(|content| content.len() >= LEAST);
+        if let Some(pattern) = longest.filter(|pattern| distinct.insert(pattern.clone())) {
+            all.push(pattern);
+        }
+        if all.len() >= count {
+            break;
+        }
+    }
+    all
+}
+
+/// Reads a content: text, `\\` before what would end it, bytes in hexadecimal between bars.
+fn content(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = text.trim_start().strip_prefix('"')?.bytes();
+    let (mut out, mut digits, mut hex) = (Vec::new(), String::new(), false);
+    loop {
+        match (bytes.next()?, hex) {
+            (b'"', false) => return Some(out),
+            (b'|', _) => hex = !hex,
+            (b'\\', false) => out.push(bytes.next()?),
+            (byte, false) => out.push(byte),
+            (byte, true) if byte.is_ascii_hexdigit() => digits.push(byte.into()),
+            _ => {}
+        }
+        if digits.len() == 2 {
+            out.push(u8::from_str_radix(&digits, 16).ok()?);
+            digits.clear();
+        }
+    }
+}
+
+/// Letters by chance.
+struct Letters(Vec<u8>);
+
+impl Letters {
+    fn new() -> Self {
+        let each =
+            LETTERS.iter().flat_map(|(letters, share)| letters.iter().map(move |letter| (*letter, *share)));
+        Letters(each.flat_map(|(letter, share)| std::iter::repeat_n(letter, share as usize)).collect())
+    }
+
+    fn any(&self, numbers: &mut Numbers) -> u8 {
+        self.0[numbers.below(self.0.len() as u64) as usize]
+    }
+}
+
+/// Makes payloads, four of five of them text.
+pub struct Payloads {
+    patterns: Vec<Vec<u8>>,
+    all: Option<AhoCorasick>,
+    letters: Letters,
+    numbers: Numbers,
+}
+
+impl Payloads {
+    /// Payloads that hold these patterns or hold none.
+    pub fn new(patterns: Vec<Vec<u8>>) -> Self {
+        let all = AhoCorasick::new(&patterns).ok();
+        Self { patterns, all, letters: Letters::new(), numbers: Numbers(31) }
+    }
+
+    /// A payload of so many bytes that holds a pattern (if one is short enough), or none.
+    pub fn make(&mut self, length: usize, matching: bool) -> Vec<u8> {
+        loop {
+            let mut payload = self.any(length);
+            if matching {
+                self.plant(&mut payload);
+                return payload;
+            }
+            if !self.all.as_ref().is_some_and(|all| all.is_match(&payload)) {
+                return payload;
+            }
+        }
+    }
+
+    fn any(&mut self, length: usize) -> Vec<u8> {
+        let text = self.numbers.below(5) < 4;
+        let Self { letters, numbers, .. } = self;
+        (0..length).map(|_| if text { letters.any(numbers) } else { numbers.next() as u8 }).collect()
+    }
+
+    fn plant(&mut self, payload: &mut [u8]) {
+        let fitting: Vec<&Vec<u8>> = self.patterns.iter().filter(|own| own.len() <= payload.len()).collect();
+        if fitting.is_empty() {
+            return;
+        }
+        let pattern = fitting[self.numbers.below(fitting.len() as u64) as usize];
+        let at = self.numbers.below((payload.len() - pattern.len() + 1) as u64) as usize;
+        payload[at..at + pattern.len()].copy_from_slice(pattern);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_distinct_and_payloads_hold_them_only_if_asked() {
+        let made = made(500);
+        assert_eq!((made.len(), made.iter().collect::<BTreeSet<_>>().len()), (500, 500));
+        assert!(made.iter().all(|pattern| (LEAST..=128).contains(&pattern.len())));
+        let all = AhoCorasick::new(&made).unwrap();
+        let mut payloads = Payloads::new(made);
+        for number in 0..200 {
+            assert_eq!(all.is_match(&payloads.make(300, number % 10 == 0)), number % 10 == 0);
+        }
+    }
+
+    #[test]
+    fn contents_are_read_as_rules_write_them() {
+        let rules = "#alert tcp any any -> any any (content:\"ab\"; content:!\"longer than it\"; \
+            content:\"|0d 0A|x\\\"y\";)\n\
+            alert udp any any -> any any (uricontent:\"/path\"; nocase;)\npass tcp (content:\"nothing\";)";
+        assert_eq!(of_rules(rules, 9), [b"\r\nx\"y".to_vec(), b"/path".to_vec()]);
+    }
+}

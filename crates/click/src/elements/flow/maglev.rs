@@ -1,0 +1,88 @@
+//! Which server a new flow gets: Maglev's table (Eisenbud et al., "Maglev: a fast and reliable software network load
+//! balancer", NSDI 2016, 3.4). Each server claims places in an order of its own, in turn; a server that goes or comes
+//! changes few places of the others.
+use super::table::fold;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Places; a prime, so that every step reaches each of them.
+pub(super) const PLACES: usize = 65_537;
+const NOBODY: u16 = u16::MAX;
+
+/// A server's wish for places.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    /// Says the order in which it claims places; the same whatever others there are.
+    pub(super) name: u64,
+    /// How many places it claims when it is its turn.
+    pub(super) weight: u8,
+    /// What its places say.
+    pub(super) server: u16,
+}
+
+/// The table; empty if nobody claims anything.
+pub(super) fn places(claims: &[Claim]) -> Vec<u16> {
+    let claims: Vec<&Claim> = claims.iter().filter(|claim| claim.weight > 0).collect();
+    if claims.is_empty() {
+        return Vec::new();
+    }
+    let mut places = vec![NOBODY; PLACES];
+    let mut orders: Vec<(usize, usize)> = claims.iter().map(|claim| order(claim.name)).collect();
+    let mut left = PLACES;
+    loop {
+        for (claim, (at, step)) in claims.iter().zip(&mut orders) {
+            for _ in 0..claim.weight {
+                while places[*at] != NOBODY {
+                    *at = (*at + *step) % PLACES;
+                }
+                places[*at] = claim.server;
+                left -= 1;
+                if left == 0 {
+                    return places;
+                }
+            }
+        }
+    }
+}
+
+/// Where a server begins, and how it goes on.
+fn order(name: u64) -> (usize, usize) {
+    let first = fold(name ^ 0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93);
+    let second = fold(first ^ name, 0xa076_1d64_78bd_642f);
+    ((first % PLACES as u64) as usize, (second % (PLACES as u64 - 1)) as usize + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims(servers: impl IntoIterator<Item = u16>) -> Vec<Claim> {
+        servers.into_iter().map(|server| Claim { name: server.into(), weight: 1, server }).collect()
+    }
+
+    fn share(places: &[u16], server: u16) -> usize {
+        places.iter().filter(|place| **place == server).count()
+    }
+
+    #[test]
+    fn shares_are_as_the_weights_are() {
+        let mut claims = claims(0..10);
+        claims[3].weight = 2;
+        claims[4].weight = 0;
+        let places = places(&claims);
+        assert_eq!((places.len(), share(&places, 4)), (PLACES, 0));
+        for server in [0, 1, 2, 5, 6, 7, 8, 9] {
+            assert!((6400..6700).contains(&share(&places, server)), "{}", share(&places, server));
+        }
+        assert!((13_000..13_300).contains(&share(&places, 3)));
+        assert!(super::places(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_server_that_goes_takes_few_others_places_along() {
+        let (before, after) =
+            (places(&claims(0..20)), places(&claims((0..20).filter(|server| *server != 7))));
+        let moved = before.iter().zip(&after).filter(|(old, new)| **old != 7 && old != new).count();
+        assert!(moved * 20 < PLACES, "{moved}");
+    }
+}

@@ -1,0 +1,404 @@
+//! A bounded table of flows, or of anything else that packets are counted under: found by key, swept by age.
+//!
+//! Chains of slots, a slot a cache line or a few; the slots never move. The table grows without a pause: when there
+//! are too few buckets twice as many are made, and every new flow moves a few of the old ones. A hand goes round the
+//! slots; it finds what is old, and who must go when the table is full: of the next few, the least lately seen.
+//!
+//! A look-up takes two lines that are in no cache: the bucket and the slot. A burst asks for all its buckets
+//! ([`FlowTable::approach`]), then for all its slots ([`FlowTable::near`]), and looks then.
+use alloc::vec;
+use alloc::vec::Vec;
+use ringway_frame::prefetch;
+
+/// Slots of a block.
+const BLOCK: usize = 1024;
+/// Old buckets that a new flow moves.
+const MOVES: usize = 8;
+/// Buckets at first.
+const FIRST: usize = 64;
+/// Slots that the hand looks at for one to give away.
+const LOOKS: usize = 16;
+/// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
+pub(crate) const LARGEST: u32 = 1 << 24;
+/// Flows unless the configuration says otherwise.
+pub(crate) const USUAL: u32 = 1 << 20;
+
+/// What a table is looked up by.
+pub(crate) trait Key: Copy + Eq + Default {
+    /// A number to find it by. Attack: keys chosen to fall together; `seed` is not known to who chooses.
+    fn hash(self, seed: u64) -> u64;
+}
+
+/// Two numbers made one.
+#[inline]
+pub(crate) fn fold(first: u64, second: u64) -> u64 {
+    let product = u128::from(first) * u128::from(second);
+    product as u64 ^ (product >> 64) as u64
+}
+
+impl Key for u64 {
+    #[inline]
+    fn hash(self, seed: u64) -> u64 {
+        fold(fold(self ^ seed, 0x9e37_79b9_7f4a_7c15) ^ seed.rotate_left(32), 0xd6e8_feb8_6659_fd93)
+    }
+}
+
+impl Key for u32 {
+    #[inline]
+    fn hash(self, seed: u64) -> u64 {
+        u64::from(self).hash(seed)
+    }
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Slot<K, V> {
+    key: K,
+    /// The chain's next, plus 1; 0 for none.
+    next: u32,
+    live: bool,
+    seen: u64,
+    value: V,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct FlowTable<K, V> {
+    blocks: Vec<Vec<Slot<K, V>>>,
+    free: Vec<u32>,
+    live: u32,
+    capacity: u32,
+    seed: u64,
+    heads: Vec<u32>,
+    old: Vec<u32>,
+    moved: usize,
+    hand: u32,
+    evictions: u64,
+}
+
+impl<K: Key, V: Default> Default for FlowTable<K, V> {
+    fn default() -> Self {
+        Self::new(USUAL, 0)
+    }
+}
+
+impl<K: Key, V: Default> FlowTable<K, V> {
+    /// An empty table of at most so many, at least one.
+    pub(crate) fn new(capacity: u32, seed: u64) -> Self {
+        Self {
+            blocks: Vec::new(),
+            free: Vec::new(),
+            live: 0,
+            capacity: capacity.clamp(1, LARGEST),
+            seed,
+            heads: vec![0; FIRST],
+            old: Vec::new(),
+            moved: 0,
+            hand: 0,
+            evictions: 0,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> u32 {
+        self.live
+    }
+
+    /// How many there may be.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How many had to make room for others.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// How many slots there are, empty ones included.
+    pub(crate) fn slots(&self) -> usize {
+        self.blocks.last().map_or(0, |last| (self.blocks.len() - 1) * BLOCK + last.len())
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u64) -> &u32 {
+        if !self.old.is_empty() {
+            let bucket = hash as usize & (self.old.len() - 1);
+            if bucket >= self.moved {
+                return &self.old[bucket];
+            }
+        }
+        &self.heads[hash as usize & (self.heads.len() - 1)]
+    }
+
+    #[inline]
+    fn bucket_mut(&mut self, hash: u64) -> &mut u32 {
+        if !self.old.is_empty() {
+            let bucket = hash as usize & (self.old.len() - 1);
+            if bucket >= self.moved {
+                return &mut self.old[bucket];
+            }
+        }
+        let bucket = hash as usize & (self.heads.len() - 1);
+        &mut self.heads[bucket]
+    }
+
+    #[inline]
+    fn slot(&self, number: u32) -> &Slot<K, V> {
+        &self.blocks[number as usize / BLOCK][number as usize % BLOCK]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, number: u32) -> &mut Slot<K, V> {
+        &mut self.blocks[number as usize / BLOCK][number as usize % BLOCK]
+    }
+
+    /// A key's hash; its bucket is asked for.
+    #[inline]
+    pub(crate) fn approach(&self, key: K) -> u64 {
+        let hash = key.hash(self.seed);
+        prefetch(self.bucket(hash));
+        hash
+    }
+
+    /// Asks for the first slot of a bucket that has been asked for.
+    #[inline]
+    pub(crate) fn near(&self, hash: u64) {
+        if let Some(number) = self.bucket(hash).checked_sub(1) {
+            prefetch(self.slot(number));
+        }
+    }
+
+    /// Asks for a slot.
+    #[inline]
+    pub(crate) fn fetch(&self, number: u32) {
+        if (number as usize) < self.slots() {
+            prefetch(self.slot(number));
+        }
+    }
+
+    /// The number of a key, which stays the same as long as the key is there.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, key: K) -> Option<u32> {
+        let mut next = *self.bucket(hash);
+        while let Some(number) = next.checked_sub(1) {
+            let slot = self.slot(number);
+            if slot.key == key {
+                return Some(number);
+            }
+            next = slot.next;
+        }
+        None
+    }
+
+    /// The same for one key by itself.
+    pub(crate) fn find_one(&self, key: K) -> Option<u32> {
+        self.find(key.hash(self.seed), key)
+    }
+
+    /// What is kept under a number.
+    pub(crate) fn get(&self, number: u32) -> Option<(&K, &V)> {
+        let slot = self.blocks.get(number as usize / BLOCK)?.get(number as usize % BLOCK)?;
+        slot.live.then_some((&slot.key, &slot.value))
+    }
+
+    /// The same, to change.
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut V> {
+        let slot = self.blocks.get_mut(number as usize / BLOCK)?.get_mut(number as usize % BLOCK)?;
+        slot.live.then_some(&mut slot.value)
+    }
+
+    /// The same; takes note that it was seen.
+    #[inline]
+    pub(crate) fn touch(&mut self, number: u32, now: u64) -> Option<&mut V> {
+        let slot = self.blocks.get_mut(number as usize / BLOCK)?.get_mut(number as usize % BLOCK)?;
+        slot.seen = now;
+        slot.live.then_some(&mut slot.value)
+    }
+
+    /// All.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        let live = self.blocks.iter().flatten().filter(|slot| slot.live);
+        live.map(|slot| (&slot.key, &slot.value))
+    }
+
+    /// Adds a key that is not there; answers its number, and what had to make room.
+    pub(crate) fn add(&mut self, hash: u64, key: K, value: V, now: u64) -> (u32, Option<(K, V)>) {
+        let evicted = if self.live >= self.capacity { self.make_room() } else { None };
+        let number = self.take_number();
+        let head = self.bucket_mut(hash);
+        let next = core::mem::replace(head, number + 1);
+        *self.slot_mut(number) = Slot { key, next, live: true, seen: now, value };
+        self.live += 1;
+        self.grow();
+        (number, evicted)
+    }
+
+    /// The same for one key by itself.
+    pub(crate) fn add_one(&mut self, key: K, value: V, now: u64) -> (u32, Option<(K, V)>) {
+        self.add(key.hash(self.seed), key, value, now)
+    }
+
+    /// Forgets what is kept under a number.
+    pub(crate) fn remove(&mut self, number: u32) -> Option<(K, V)> {
+        let (key, _) = self.get(number)?;
+        let hash = key.hash(self.seed);
+        let behind = self.slot(number).next;
+        let mut at = *self.bucket(hash);
+        if at == number + 1 {
+            *self.bucket_mut(hash) = behind;
+        }
+        while let Some(before) = at.checked_sub(1) {
+            at = self.slot(before).next;
+            if at == number + 1 {
+                self.slot_mut(before).next = behind;
+                break;
+            }
+        }
+        let slot = core::mem::take(self.slot_mut(number));
+        self.free.push(number);
+        self.live -= 1;
+        Some((slot.key, slot.value))
+    }
+
+    /// The next, at most `steps` slots further on, of which `old` says so, given its value and when it was last
+    /// seen: its number. `steps` are used up.
+    pub(crate) fn next_old(
+        &mut self,
+        steps: &mut usize,
+        mut old: impl FnMut(&mut V, u64) -> bool,
+    ) -> Option<u32> {
+        while *steps > 0 {
+            *steps -= 1;
+            let number = self.turn()?;
+            let slot = self.slot_mut(number);
+            if slot.live && old(&mut slot.value, slot.seen) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Moves the hand on; nothing if there are no slots.
+    fn turn(&mut self) -> Option<u32> {
+        let slots = self.slots() as u32;
+        self.hand = if self.hand + 1 >= slots { 0 } else { self.hand + 1 };
+        (slots > 0).then_some(self.hand)
+    }
+
+    fn make_room(&mut self) -> Option<(K, V)> {
+        let mut oldest: Option<(u64, u32)> = None;
+        let mut looks = 0;
+        // There is one: the table is full, and not all of its slots are empty.
+        while looks < LOOKS || oldest.is_none() {
+            looks += 1;
+            let number = self.turn()?;
+            let slot = self.slot(number);
+            if slot.live && oldest.is_none_or(|(seen, _)| slot.seen < seen) {
+                oldest = Some((slot.seen, number));
+            }
+            if looks > self.slots() {
+                break;
+            }
+        }
+        self.evictions += 1;
+        self.remove(oldest?.1)
+    }
+
+    fn take_number(&mut self) -> u32 {
+        if let Some(number) = self.free.pop() {
+            return number;
+        }
+        if self.blocks.last().is_none_or(|block| block.len() == BLOCK) {
+            self.blocks.push(Vec::with_capacity(BLOCK));
+        }
+        let number = self.slots();
+        if let Some(block) = self.blocks.last_mut() {
+            block.push(Slot::default());
+        }
+        number as u32
+    }
+
+    /// Moves a few old buckets, or makes more if there are too few.
+    fn grow(&mut self) {
+        for _ in 0..MOVES {
+            if self.old.is_empty() {
+                break;
+            }
+            let mut next = core::mem::take(&mut self.old[self.moved]);
+            self.moved += 1;
+            while let Some(number) = next.checked_sub(1) {
+                let hash = self.slot(number).key.hash(self.seed);
+                let head = self.bucket_mut(hash);
+                let behind = core::mem::replace(head, number + 1);
+                next = core::mem::replace(&mut self.slot_mut(number).next, behind);
+            }
+            if self.moved == self.old.len() {
+                (self.old, self.moved) = (Vec::new(), 0);
+            }
+        }
+        if self.old.is_empty() && self.live as usize * 2 > self.heads.len() {
+            let more = vec![0; self.heads.len() * 2];
+            self.old = core::mem::replace(&mut self.heads, more);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_least_lately_seen_makes_room() {
+        let mut table: FlowTable<u64, u32> = FlowTable::new(3, 7);
+        for key in 0..3 {
+            assert_eq!(table.add_one(key, key as u32 * 10, key).1, None);
+        }
+        let first = table.find_one(0).unwrap();
+        assert_eq!(table.touch(first, 9), Some(&mut 0));
+        assert_eq!(table.add_one(3, 30, 10).1, Some((1, 10)));
+        assert_eq!((table.len(), table.evictions(), table.find_one(1)), (3, 1, None));
+        assert_eq!(table.find_one(0), Some(first));
+    }
+
+    #[test]
+    fn a_sweep_finds_all_that_is_old() {
+        let mut table: FlowTable<u64, u64> = FlowTable::new(10_000, 7);
+        for key in 0..5000 {
+            table.add_one(key, key, key);
+        }
+        let mut steps = table.slots();
+        while let Some(number) = table.next_old(&mut steps, |_, seen| seen < 2000) {
+            assert!(table.remove(number).is_some_and(|(key, value)| key == value && key < 2000));
+        }
+        assert_eq!((steps, table.len()), (0, 3000));
+        assert!((0..5000).all(|key| table.find_one(key).is_some() == (key >= 2000)));
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_what_a_map_is(steps in prop::collection::vec((0u8..3, 0u64..300), 0..900)) {
+            let mut table: FlowTable<u64, u64> = FlowTable::new(u32::MAX, 3);
+            let mut model = BTreeMap::new();
+            for (now, (step, key)) in steps.into_iter().enumerate() {
+                match (step, table.find_one(key)) {
+                    (0 | 1, None) => {
+                        prop_assert!(table.add_one(key, now as u64, 0).1.is_none());
+                        model.insert(key, now as u64);
+                    }
+                    (2, Some(number)) => prop_assert_eq!(
+                        table.remove(number).map(|(_, value)| value), model.remove(&key)
+                    ),
+                    (_, found) => {
+                        let found = found.and_then(|number| table.get(number)).map(|(_, value)| value);
+                        prop_assert_eq!(found, model.get(&key));
+                    }
+                }
+                prop_assert_eq!(table.len() as usize, model.len());
+            }
+            let all: BTreeMap<u64, u64> = table.iter().map(|(key, value)| (*key, *value)).collect();
+            prop_assert_eq!(all, model);
+        }
+    }
+}

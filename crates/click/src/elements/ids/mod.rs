@@ -1,0 +1,8 @@
+//! Elements that look for patterns in what packets carry.
+use crate::Class;
+
+pub mod ids_matcher;
+mod patterns;
+
+/// This group's classes, by name.
+pub const CLASSES: &[&Class] = &[&ids_matcher::CLASS];
