@@ -15,6 +15,7 @@ use ringway_click::{
     Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task,
 };
 use ringway_wire::pcap::Header;
+use std::any::Any;
 
 /// Facts.
 pub static CLASS: Class =
@@ -37,6 +38,15 @@ pub struct ToDump {
 }
 
 impl ToDump {
+    fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let file = Output::create(&self.path);
+        self.file = Some(file.map_err(|error| cx.error(format!("{}: {}", self.path, reason(&error))))?);
+        if let Some(header) = self.header {
+            self.put(&header.to_bytes(), cx);
+        }
+        Ok(())
+    }
+
     fn put(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
         let Some(file) = &mut self.file else { return };
         if let Err(error) = file.write(bytes, cx) {
@@ -89,10 +99,8 @@ impl Element for ToDump {
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let file = Output::create(&self.path);
-        self.file = Some(file.map_err(|error| cx.error(format!("{}: {}", self.path, reason(&error))))?);
-        if let Some(header) = self.header {
-            self.put(&header.to_bytes(), cx);
+        if !cx.has_predecessor() {
+            self.open(cx)?;
         }
         if cx.input_is_pull(0) {
             let task = cx.new_task(true);
@@ -100,6 +108,20 @@ impl Element for ToDump {
             self.task = Some(task);
         }
         Ok(())
+    }
+
+    /// Goes on in the same file.
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        let kind = |dump: &Self| dump.header.map(|header| (header.snap_len, header.link_type));
+        if (&self.path, kind(self)) == (&from.path, kind(from)) {
+            (self.file, self.count) = (from.file.take(), from.count);
+            return;
+        }
+        from.cleanup(cx);
+        // What is wrong has been said.
+        let _ = self.open(cx);
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {

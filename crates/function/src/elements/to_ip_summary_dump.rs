@@ -23,6 +23,7 @@ use ringway_click::{
     Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task,
 };
 use ringway_click_lang::config;
+use std::any::Any;
 
 /// Facts.
 pub static CLASS: Class = Class::new("ToIPSummaryDump", || Box::<ToIpSummaryDump>::default())
@@ -49,6 +50,16 @@ pub struct ToIpSummaryDump {
 }
 
 impl ToIpSummaryDump {
+    fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let file = Output::create(&self.path);
+        self.file = Some(file.map_err(|error| cx.error(format!("{}: {}", self.path, reason(&error))))?);
+        if self.header {
+            self.record = self.head(cx);
+            self.write_out(cx);
+        }
+        Ok(())
+    }
+
     fn head(&self, cx: &mut Context<'_>) -> Vec<u8> {
         let mut lines = format!("{}\n", summary::BANNER);
         if !self.banner.is_empty() {
@@ -145,18 +156,29 @@ impl Element for ToIpSummaryDump {
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let file = Output::create(&self.path);
-        self.file = Some(file.map_err(|error| cx.error(format!("{}: {}", self.path, reason(&error))))?);
+        if !cx.has_predecessor() {
+            self.open(cx)?;
+        }
         if cx.input_is_pull(0) {
             let task = cx.new_task(true);
             self.signal = cx.upstream_empty_signal(0, Some(task));
             self.task = Some(task);
         }
-        if self.header {
-            self.record = self.head(cx);
-            self.write_out(cx);
-        }
         Ok(())
+    }
+
+    /// Goes on in the same file.
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        let kind = |dump: &Self| (dump.writer.heading(), dump.writer.binary);
+        if self.path == from.path && kind(self) == kind(from) {
+            self.file = from.file.take();
+            return;
+        }
+        from.cleanup(cx);
+        // What is wrong has been said.
+        let _ = self.open(cx);
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
