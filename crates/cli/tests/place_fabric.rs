@@ -65,7 +65,7 @@ fn post(port: u16, path: &str, body: &Value) -> (u16, String) {
 }
 
 const LOAD: &str = "[fabric]\nname = \"lab\"\n[switch.main]\nlookup = \"static\"\n\
-    static = { \"02:00:00:00:00:02\" = \"sink\" }\n[port.up-load]\nkind = \"source\"\nrate = 1000\n\
+    static = { \"02:00:00:00:00:02\" = \"sink\" }\n[port.up-load]\nkind = \"source\"\nrate = \"1000pps\"\n\
     switch = \"main\"\n[port.sink]\nkind = \"null\"\nswitch = \"main\"\n";
 
 const HOSTS: &str = "[cluster.default]\ninterval = 1\n\

@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 use ringway_place::decide::Ask;
-use ringway_place::engine::{Engine, EngineError, LEASE, Object};
+use ringway_place::engine::{Engine, EngineError, HISTORY, LEASE, Object};
 use ringway_place::object::*;
-use ringway_place::store::{Memory, Store};
+use ringway_place::store::{Memory, Store, StoreError};
 use ringway_place::unit::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -178,6 +178,28 @@ fn a_decision_is_explained_from_its_revision() {
             assert!(host.score.is_none_or(|score| (score - sum).abs() < 1e-6), "{host:?}");
             assert_eq!(host.removed_by.is_none(), host.rejected.is_empty());
         }
+    }
+}
+
+#[test]
+fn a_decision_outlives_the_revision_it_was_made_at() {
+    let store: Arc<dyn Store> = Arc::new(Memory::default());
+    let engine = Engine::open(store.clone()).unwrap();
+    engine.put(vec![host("a", 8, 8192), host("b", 4, 1024)]).unwrap();
+    put(&engine, vm("one", 1, 2048));
+    let decision = engine.place(ask(&["one"], 1)).unwrap();
+    let explained = engine.explain(decision.id).unwrap();
+    for value in 0..HISTORY {
+        let fact = Fact { host: "a".into(), name: "t".into(), value: value as f64, until: None };
+        engine.put(vec![Object::Fact(fact)]).unwrap();
+    }
+    engine.tidy().unwrap();
+    assert!(store.range("", Some(decision.revision)).is_ok(), "first it is written down");
+    engine.tidy().unwrap();
+    assert!(matches!(store.range("", Some(decision.revision)), Err(StoreError::Compacted { .. })));
+    for engine in [&engine, &Engine::open(store.clone()).unwrap()] {
+        assert_eq!(engine.explain(decision.id).unwrap(), explained);
+        engine.tidy().unwrap();
     }
 }
 

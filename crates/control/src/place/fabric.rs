@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::oneshot;
 
 /// Rates are of this long at least, in nanoseconds.
-const WINDOW: u64 = 1_000_000_000;
+const WINDOW: u64 = 5_000_000_000;
 /// After so many milliseconds rates are stale.
 const FRESH: u64 = 60_000;
 

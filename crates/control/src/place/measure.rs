@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 /// Milliseconds between two measurements.
 const EACH: u64 = 1000;
 /// Milliseconds after which figures are written even if they changed a little only.
-const STALE: u64 = 10_000;
+const STALE: u64 = 60_000;
+/// Milliseconds after which loads of ports are written.
+const PORTS: u64 = 5_000;
 /// What counts as a little: MB, and percent of the CPUs.
 const LITTLE: (u64, u32) = (64, 5);
 /// Load in percent that is too much where neither the cluster nor its policy says so.
@@ -23,6 +25,8 @@ pub struct Measure {
     written: Option<(u64, Load)>,
     cpu: Option<this_host::CpuTime>,
     nics: BTreeMap<String, this_host::NicCount>,
+    /// What the fabric's ports carried last.
+    ports: Vec<PortLoad>,
 }
 
 impl Measure {
@@ -40,8 +44,9 @@ impl Measure {
         if let Some(link) = link {
             if let Some(rates) = link.rates(&here, now)? {
                 objects.extend(rates.facts);
-                ports.extend(rates.ports);
+                self.ports = rates.ports;
             }
+            ports.extend(self.ports.iter().cloned());
             let running = |slot: &ringway_place::model::VmSlot| (slot.vm.name.clone(), (*slot.vm).clone());
             let known: BTreeMap<String, Vm> =
                 service.engine.view(|model| model.vm_slots().map(running).collect())?;
@@ -87,7 +92,8 @@ impl Measure {
             ports,
         };
         let stands = self.written.as_ref().is_some_and(|(at, old)| {
-            now < at.saturating_add(STALE) && old.over_since == load.over_since && is_near(old, &load)
+            let holds = if old.ports == load.ports { STALE } else { PORTS };
+            now < at.saturating_add(holds) && old.over_since == load.over_since && is_near(old, &load)
         });
         if stands {
             return Ok(None);

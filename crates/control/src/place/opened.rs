@@ -88,7 +88,10 @@ impl Place {
     /// Does what is due without being asked: measures, ends leases, balances. Nothing where nothing was ever placed.
     pub(crate) fn tick(&self) -> Result<(), Failed> {
         match self.kept()? {
-            Some(service) => service.balance_due(),
+            Some(service) => {
+                service.engine.tidy()?;
+                service.balance_due()
+            }
             None => Ok(()),
         }
     }

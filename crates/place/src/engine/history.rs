@@ -6,7 +6,7 @@ use crate::decide::{
 };
 use crate::store::{Op, Revision, StoreError};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use utoipa::ToSchema;
 
 /// Decisions that can be explained in full.
@@ -15,8 +15,15 @@ const FULL: usize = 1000;
 const KNOWN: usize = 10_000;
 /// Failures that can be explained in full, however old.
 const FAILURES: usize = 1000;
+/// Attack: failures on thousands of hosts, each with every host's reasons. So many bytes of details are kept.
+const DETAILS: usize = 128 << 20;
 /// How many decisions lie between two compactions of the store.
 const COMPACT: usize = 500;
+/// Attack: hosts that are measured for ever, and nothing decided. So many revisions of the store are kept;
+/// what decisions need of older ones is written down.
+pub const HISTORY: u64 = 20_000;
+/// Decisions for which that is done in one go.
+const AT_ONCE: usize = 10;
 
 /// A decision as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +100,12 @@ pub(crate) struct Recent {
     failures: VecDeque<u64>,
     /// Decisions with answers of units from outside.
     answered: VecDeque<u64>,
+    /// Bytes of what is written down about decisions.
+    sizes: BTreeMap<u64, usize>,
+    /// Decisions that found hosts and of which everything is written down.
+    detailed: BTreeSet<u64>,
+    /// The revision that all before was forgotten of.
+    tidied: Revision,
     /// What has to be removed.
     outdated: Vec<Op>,
     since: usize,
@@ -106,11 +119,23 @@ impl Recent {
         self.full.push_back((id, revision));
         self.known.push_back(id);
         self.since += 1;
-        if self.full.len() > FULL {
-            self.full.pop_front();
+        if self.full.len() > FULL
+            && let Some((old, _)) = self.full.pop_front()
+            && self.detailed.remove(&old)
+        {
+            self.sizes.remove(&old);
+            self.outdated.push(Op::Delete(format!("detail/{old:020}")));
         }
         if !placed {
             self.failures.push_back(id);
+        }
+    }
+
+    /// Notes that everything about a decision is written down.
+    pub(super) fn detailed(&mut self, id: u64, size: usize) {
+        self.sizes.insert(id, size);
+        if self.failures.binary_search(&id).is_err() {
+            self.detailed.insert(id);
         }
     }
 
@@ -132,9 +157,11 @@ impl Recent {
                 self.outdated.push(Op::Delete(format!("decision/{id:020}")));
             }
         }
-        while self.failures.len() > FAILURES {
+        let mut total: usize = self.sizes.values().sum();
+        while self.failures.len() > FAILURES || (total > DETAILS && self.failures.len() > 1) {
             if let Some(id) = self.failures.pop_front() {
-                self.outdated.push(Op::Delete(format!("failure/{id:020}")));
+                total -= self.sizes.remove(&id).unwrap_or(0).min(total);
+                self.outdated.push(Op::Delete(format!("detail/{id:020}")));
             }
         }
         self.outdated.clone()
@@ -212,7 +239,7 @@ impl Engine {
                 Ok(Explained { decision, traces, note: note.into() })
             }
             Err(StoreError::Compacted { .. }) => {
-                let (_, entries) = self.store.range(&format!("failure/{id:020}"), None)?;
+                let (_, entries) = self.store.range(&format!("detail/{id:020}"), None)?;
                 let kept = entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok());
                 let note = match kept {
                     Some(_) => String::new(),
@@ -224,6 +251,42 @@ impl Engine {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Forgets what the store has had for long, once everything about the decisions that need it is written
+    /// down. To be called now and then.
+    pub fn tidy(&self) -> Result<(), EngineError> {
+        let (target, due) = {
+            let inner = self.current()?;
+            if inner.seen < inner.recent.tidied + HISTORY {
+                return Ok(());
+            }
+            let target = inner.seen - HISTORY / 2;
+            let recent = &inner.recent;
+            let old = recent.full.iter().filter(|(id, revision)| {
+                *revision < target
+                    && !recent.detailed.contains(id)
+                    && recent.failures.binary_search(id).is_err()
+            });
+            (target, old.map(|(id, _)| *id).take(AT_ONCE).collect::<Vec<u64>>())
+        };
+        if due.is_empty() {
+            self.store.compact(target)?;
+            self.lock().recent.tidied = target;
+        }
+        for id in due {
+            let Explained { mut traces, .. } = self.explain(id)?;
+            traces.iter_mut().for_each(|trace| trace.hosts.truncate(REASONS));
+            let mut inner = self.current()?;
+            // Decisions since may have made it too old for that.
+            if inner.recent.full.iter().any(|(known, _)| *known == id) {
+                let op = super::put(&format!("detail/{id:020}"), &traces, None);
+                let size = super::size(&op);
+                self.store.transact(&[], vec![op])?;
+                inner.recent.detailed(id, size);
+            }
+        }
+        Ok(())
     }
 
     /// Why a host would or would not be chosen for a VM, now.

@@ -13,7 +13,7 @@ mod repair;
 mod views;
 
 pub use balance::{BalanceStep, Migration, MigrationState};
-pub use history::{Decision, Explained, WhyNot};
+pub use history::{Decision, Explained, HISTORY, WhyNot};
 pub use objects::{Object, build};
 pub use views::HostRow;
 
@@ -326,6 +326,10 @@ impl Inner {
             if let (Ok(id), true) = (id.parse(), value.is_some()) {
                 self.recent.answered(id);
             }
+        } else if let Some(id) = key.strip_prefix("detail/") {
+            if let (Ok(id), Some(value)) = (id.parse(), value) {
+                self.recent.detailed(id, value.len());
+            }
         } else if let Some(id) = key.strip_prefix("decision/") {
             let Ok(id) = id.parse::<u64>() else { return };
             self.next = self.next.max(id + 1);
@@ -381,14 +385,16 @@ impl Inner {
         let key = format!("decision/{:020}", decision.id);
         let mut compares = vec![Compare { key: key.clone(), modified: 0 }];
         let mut ops = Vec::new();
-        let mut pendings = Vec::new();
+        let (mut pendings, mut details) = (Vec::new(), 0);
         if decision.placed() {
             let lease = store.lease(LEASE, decision.ask.now)?;
             for choice in &decision.choices {
                 self.reserve(choice, decision.id, lease, &mut compares, &mut ops, &mut pendings);
             }
         } else if let Some(detail) = self.detail(decision) {
-            ops.push(put(&format!("failure/{:020}", decision.id), &detail, None));
+            let op = put(&format!("detail/{:020}", decision.id), &detail, None);
+            details = size(&op);
+            ops.push(op);
         }
         ops.push(put(&key, decision, None));
         if !decision.answers.is_empty() {
@@ -411,6 +417,9 @@ impl Inner {
             }
             self.next = decision.id + 1;
             self.recent.push(decision.id, decision.revision, decision.placed());
+            if details > 0 {
+                self.recent.detailed(decision.id, details);
+            }
             if !decision.answers.is_empty() {
                 self.recent.answered(decision.id);
             }
@@ -478,6 +487,11 @@ impl Inner {
             Err(other) => Err(StoreError::File(other.to_string())),
         }
     }
+}
+
+/// Bytes of what is put in.
+fn size(op: &Op) -> usize {
+    if let Op::Put { value, .. } = op { value.len() } else { 0 }
 }
 
 fn put<T: serde::Serialize>(key: &str, value: &T, lease: Option<LeaseId>) -> Op {
