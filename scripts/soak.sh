@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The long tests: those of `make test` with many more rounds, ring code under Miri, and what cargo-deny says of the
 # dependencies. RINGWAY_ROUNDS, PROPTEST_CASES and RINGWAY_STEPS (of random front-ends and drivers, ten million by
-# default, about half an hour) bound it.
+# default, about a quarter of an hour) bound it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export RINGWAY_ROUNDS=${RINGWAY_ROUNDS:-100} PROPTEST_CASES=${PROPTEST_CASES:-20000}

@@ -109,7 +109,7 @@ fn an_interrupt_is_wanted_however_often_the_ring_went_round_meanwhile() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
 
     #[test]
     fn chains_are_shown_as_they_were_made_and_come_back_in_order(layout in layouts(), steps in steps()) {
@@ -270,7 +270,7 @@ fn collect(guest: &Guest, driver: &mut Driver<'_>, posted: &mut Posted) -> Vec<u
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
 
     #[test]
     fn frames_arrive_whole_or_not_at_all(
