@@ -1,6 +1,7 @@
 //! Elements that know each flow: they count it, or keep it with the server it once got.
 use crate::Class;
 
+pub(crate) mod buckets;
 mod connection;
 pub mod flow_monitor;
 pub mod ip_load_balancer;

@@ -1,21 +1,17 @@
 //! A bounded table of flows, or of anything else that packets are counted under: found by key, swept by age.
 //!
-//! Chains of slots, a slot a cache line or a few; the slots never move. The table grows without a pause: when there
-//! are too few buckets twice as many are made, and every new flow moves a few of the old ones. A hand goes round the
+//! Chains of slots, a slot a cache line or a few; the slots never move. The table grows without a pause
+//! ([`Buckets`]). A hand goes round the
 //! slots; it finds what is old, and who must go when the table is full: of the next few, the least lately seen.
 //!
 //! A look-up takes two lines that are in no cache: the bucket and the slot. A burst asks for all its buckets
 //! ([`FlowTable::approach`]), then for all its slots ([`FlowTable::near`]), and looks then.
-use alloc::vec;
+use super::buckets::{Buckets, MOVES};
 use alloc::vec::Vec;
 use ringway_frame::prefetch;
 
 /// Slots of a block.
 const BLOCK: usize = 1024;
-/// Old buckets that a new flow moves.
-const MOVES: usize = 8;
-/// Buckets at first.
-const FIRST: usize = 64;
 /// Slots that the hand looks at for one to give away.
 const LOOKS: usize = 16;
 /// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
@@ -69,9 +65,7 @@ pub(crate) struct FlowTable<K, V> {
     live: u32,
     capacity: u32,
     seed: u64,
-    heads: Vec<u32>,
-    old: Vec<u32>,
-    moved: usize,
+    buckets: Buckets,
     hand: u32,
     evictions: u64,
 }
@@ -91,9 +85,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
             live: 0,
             capacity: capacity.clamp(1, LARGEST),
             seed,
-            heads: vec![0; FIRST],
-            old: Vec::new(),
-            moved: 0,
+            buckets: Buckets::default(),
             hand: 0,
             evictions: 0,
         }
@@ -120,29 +112,6 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     }
 
     #[inline]
-    fn bucket(&self, hash: u64) -> &u32 {
-        if !self.old.is_empty() {
-            let bucket = hash as usize & (self.old.len() - 1);
-            if bucket >= self.moved {
-                return &self.old[bucket];
-            }
-        }
-        &self.heads[hash as usize & (self.heads.len() - 1)]
-    }
-
-    #[inline]
-    fn bucket_mut(&mut self, hash: u64) -> &mut u32 {
-        if !self.old.is_empty() {
-            let bucket = hash as usize & (self.old.len() - 1);
-            if bucket >= self.moved {
-                return &mut self.old[bucket];
-            }
-        }
-        let bucket = hash as usize & (self.heads.len() - 1);
-        &mut self.heads[bucket]
-    }
-
-    #[inline]
     fn slot(&self, number: u32) -> &Slot<K, V> {
         &self.blocks[number as usize / BLOCK][number as usize % BLOCK]
     }
@@ -156,14 +125,14 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     #[inline]
     pub(crate) fn approach(&self, key: K) -> u64 {
         let hash = key.hash(self.seed);
-        prefetch(self.bucket(hash));
+        prefetch(self.buckets.get(hash));
         hash
     }
 
     /// Asks for the first slot of a bucket that has been asked for.
     #[inline]
     pub(crate) fn near(&self, hash: u64) {
-        if let Some(number) = self.bucket(hash).checked_sub(1) {
+        if let Some(number) = self.buckets.get(hash).checked_sub(1) {
             prefetch(self.slot(number));
         }
     }
@@ -179,7 +148,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     /// The number of a key, which stays the same as long as the key is there.
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: K) -> Option<u32> {
-        let mut next = *self.bucket(hash);
+        let mut next = *self.buckets.get(hash);
         while let Some(number) = next.checked_sub(1) {
             let slot = self.slot(number);
             if slot.key == key {
@@ -225,7 +194,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     pub(crate) fn add(&mut self, hash: u64, key: K, value: V, now: u64) -> (u32, Option<(K, V)>) {
         let evicted = if self.live >= self.capacity { self.make_room() } else { None };
         let number = self.take_number();
-        let head = self.bucket_mut(hash);
+        let head = self.buckets.get_mut(hash);
         let next = core::mem::replace(head, number + 1);
         *self.slot_mut(number) = Slot { key, next, live: true, seen: now, value };
         self.live += 1;
@@ -243,9 +212,9 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         let (key, _) = self.get(number)?;
         let hash = key.hash(self.seed);
         let behind = self.slot(number).next;
-        let mut at = *self.bucket(hash);
+        let mut at = *self.buckets.get(hash);
         if at == number + 1 {
-            *self.bucket_mut(hash) = behind;
+            *self.buckets.get_mut(hash) = behind;
         }
         while let Some(before) = at.checked_sub(1) {
             at = self.slot(before).next;
@@ -321,25 +290,14 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     /// Moves a few old buckets, or makes more if there are too few.
     fn grow(&mut self) {
         for _ in 0..MOVES {
-            if self.old.is_empty() {
-                break;
-            }
-            let mut next = core::mem::take(&mut self.old[self.moved]);
-            self.moved += 1;
+            let Some(mut next) = self.buckets.next_old() else { break };
             while let Some(number) = next.checked_sub(1) {
                 let hash = self.slot(number).key.hash(self.seed);
-                let head = self.bucket_mut(hash);
-                let behind = core::mem::replace(head, number + 1);
+                let behind = core::mem::replace(self.buckets.get_mut(hash), number + 1);
                 next = core::mem::replace(&mut self.slot_mut(number).next, behind);
             }
-            if self.moved == self.old.len() {
-                (self.old, self.moved) = (Vec::new(), 0);
-            }
         }
-        if self.old.is_empty() && self.live as usize * 2 > self.heads.len() {
-            let more = vec![0; self.heads.len() * 2];
-            self.old = core::mem::replace(&mut self.heads, more);
-        }
+        self.buckets.provide(self.live as usize * 2);
     }
 }
 

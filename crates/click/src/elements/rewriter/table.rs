@@ -1,22 +1,16 @@
 //! Flows of one or more rewriters: found by both directions' identifiers, bounded, the least useful replaced.
 //!
-//! The table grows without a pause: flows lie in blocks that never move, and when there are too few
-//! buckets, twice as many are made and every new flow moves a few of the old ones. Expiries are in two
-//! heaps, guaranteed and not; an
-//! expiry that only moves on is put right when it comes to the top.
+//! The table grows without a pause: flows lie in blocks that never move, and [`Buckets`] move little by little.
+//! Expiries are in two heaps, guaranteed and not; an expiry that only moves on is put right when it comes to the top.
 use super::key::FlowKey;
 use super::sequence::Shifts;
+use crate::elements::flow::buckets::{Buckets, MOVES};
 use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
 use ringway_frame::prefetch;
 
 /// Flows of a block.
 const BLOCK: usize = 1024;
-/// Old buckets that a new flow moves.
-const MOVES: usize = 8;
-/// Buckets at first.
-const FIRST: usize = 64;
 /// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
 pub const LARGEST: u32 = 1 << 24;
 /// Flows unless the configuration says otherwise.
@@ -117,9 +111,7 @@ pub struct FlowSet {
     live: u32,
     seed: u64,
     /// Chains of entries, a flow's number times two plus the direction, plus 1; 0 for none.
-    heads: Vec<u32>,
-    old: Vec<u32>,
-    moved: usize,
+    buckets: Buckets,
     /// Expiry and flow; best effort and guaranteed.
     heaps: [Vec<(u64, u32)>; 2],
     /// Flows at most.
@@ -139,9 +131,7 @@ impl FlowSet {
             free: Vec::new(),
             live: 0,
             seed,
-            heads: vec![0; FIRST],
-            old: Vec::new(),
-            moved: 0,
+            buckets: Buckets::default(),
             heaps: [Vec::new(), Vec::new()],
             capacity: capacity.min(LARGEST),
             evictions: 0,
@@ -188,17 +178,6 @@ impl FlowSet {
         self.blocks.iter().flatten().filter(|flow| flow.live)
     }
 
-    fn head(&mut self, hash: u64) -> &mut u32 {
-        if !self.old.is_empty() {
-            let bucket = hash as usize & (self.old.len() - 1);
-            if bucket >= self.moved {
-                return &mut self.old[bucket];
-            }
-        }
-        let bucket = hash as usize & (self.heads.len() - 1);
-        &mut self.heads[bucket]
-    }
-
     /// The flow that a packet of a map belongs to, and whether it is a reply.
     #[inline]
     pub fn find(&self, map: u32, key: FlowKey) -> Option<(u32, bool)> {
@@ -208,7 +187,7 @@ impl FlowSet {
     /// The same, the key's hash known.
     #[inline]
     pub fn find_hashed(&self, map: u32, key: FlowKey, hash: u64) -> Option<(u32, bool)> {
-        let mut entry = *self.bucket(hash);
+        let mut entry = *self.buckets.get(hash);
         while entry != 0 {
             let (flow, number, way) = self.entry(entry);
             if flow.keys[way] == key && flow.map == map {
@@ -217,17 +196,6 @@ impl FlowSet {
             entry = flow.next[way];
         }
         None
-    }
-
-    #[inline]
-    fn bucket(&self, hash: u64) -> &u32 {
-        if !self.old.is_empty() {
-            let bucket = hash as usize & (self.old.len() - 1);
-            if bucket >= self.moved {
-                return &self.old[bucket];
-            }
-        }
-        &self.heads[hash as usize & (self.heads.len() - 1)]
     }
 
     /// The flow of a chain's entry, its number and direction.
@@ -242,14 +210,14 @@ impl FlowSet {
     #[inline]
     pub fn approach(&self, map: u32, key: FlowKey) -> u64 {
         let hash = key.hash(map, self.seed);
-        prefetch(self.bucket(hash));
+        prefetch(self.buckets.get(hash));
         hash
     }
 
     /// Asks for the first flow of a bucket.
     #[inline]
     pub fn near(&self, hash: u64) {
-        let entry = *self.bucket(hash);
+        let entry = *self.buckets.get(hash);
         if entry != 0 {
             prefetch(self.entry(entry).0);
         }
@@ -258,7 +226,7 @@ impl FlowSet {
     /// Asks for the second flow of a bucket, if the first is not the one.
     #[inline]
     pub fn nearer(&self, map: u32, key: FlowKey, hash: u64) {
-        let entry = *self.bucket(hash);
+        let entry = *self.buckets.get(hash);
         if entry != 0 {
             let (flow, _, way) = self.entry(entry);
             let next = flow.next[way];
@@ -272,7 +240,7 @@ impl FlowSet {
         let seed = self.seed;
         let flow = self.at(number);
         let hash = flow.keys[way].hash(flow.map, seed);
-        let head = self.head(hash);
+        let head = self.buckets.get_mut(hash);
         let next = core::mem::replace(head, number * 2 + way as u32 + 1);
         self.at(number).next[way] = next;
     }
@@ -283,7 +251,7 @@ impl FlowSet {
         let next = flow.next[way];
         let hash = flow.keys[way].hash(flow.map, seed);
         let own = number * 2 + way as u32 + 1;
-        let head = self.head(hash);
+        let head = self.buckets.get_mut(hash);
         if *head == own {
             *head = next;
             return;
@@ -303,24 +271,14 @@ impl FlowSet {
     /// Moves a few old buckets, or makes more if there are too few.
     fn grow(&mut self) {
         for _ in 0..MOVES {
-            if self.old.is_empty() {
-                break;
-            }
-            let mut entry = core::mem::take(&mut self.old[self.moved]);
-            self.moved += 1;
+            let Some(mut entry) = self.buckets.next_old() else { break };
             while entry != 0 {
                 let (number, way) = ((entry - 1) / 2, (entry - 1) as usize % 2);
                 entry = self.at(number).next[way];
                 self.link(number, way);
             }
-            if self.moved == self.old.len() {
-                (self.old, self.moved) = (Vec::new(), 0);
-            }
         }
-        if self.old.is_empty() && self.live as usize * 4 > self.heads.len() {
-            let more = vec![0; self.heads.len() * 2];
-            self.old = core::mem::replace(&mut self.heads, more);
-        }
+        self.buckets.provide(self.live as usize * 4);
     }
 
     fn take_number(&mut self) -> u32 {

@@ -1,0 +1,68 @@
+//! Heads of chains, found by hash. They grow without a pause: when there are too few twice as many are made, and who
+//! adds something moves a few of the old ones' chains.
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Buckets at first.
+const FIRST: usize = 64;
+/// Old chains to move each time something is added.
+pub(crate) const MOVES: usize = 8;
+
+/// See the module. A chain's head is what its owner makes of it; 0 is none.
+#[derive(Debug)]
+pub(crate) struct Buckets {
+    heads: Vec<u32>,
+    old: Vec<u32>,
+    moved: usize,
+}
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self { heads: vec![0; FIRST], old: Vec::new(), moved: 0 }
+    }
+}
+
+impl Buckets {
+    /// The head of a hash's chain.
+    #[inline]
+    pub(crate) fn get(&self, hash: u64) -> &u32 {
+        if !self.old.is_empty() {
+            let bucket = hash as usize & (self.old.len() - 1);
+            if bucket >= self.moved {
+                return &self.old[bucket];
+            }
+        }
+        &self.heads[hash as usize & (self.heads.len() - 1)]
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, hash: u64) -> &mut u32 {
+        if !self.old.is_empty() {
+            let bucket = hash as usize & (self.old.len() - 1);
+            if bucket >= self.moved {
+                return &mut self.old[bucket];
+            }
+        }
+        let bucket = hash as usize & (self.heads.len() - 1);
+        &mut self.heads[bucket]
+    }
+
+    /// Takes an old chain out, whose members are to be entered anew; `None`: there is no old one.
+    pub(crate) fn next_old(&mut self) -> Option<u32> {
+        let head = core::mem::take(self.old.get_mut(self.moved)?);
+        self.moved += 1;
+        if self.moved == self.old.len() {
+            (self.old, self.moved) = (Vec::new(), 0);
+        }
+        Some(head)
+    }
+
+    /// Makes twice as many if fewer than `wanted` are there and no old chain is left.
+    pub(crate) fn provide(&mut self, wanted: usize) {
+        if self.old.is_empty() && wanted > self.heads.len() {
+            let more = vec![0; self.heads.len() * 2];
+            self.old = core::mem::replace(&mut self.heads, more);
+        }
+    }
+}
