@@ -35,10 +35,13 @@ pub(crate) struct Got {
     pub rings: [usize; 2],
 }
 
-/// Connects to the port at `path` and asks for a ring.
-pub(crate) fn ask(path: &Path, asked: Asked) -> Result<UnixStream, RingError> {
-    let mut socket =
-        UnixStream::connect(path).map_err(|error| RingError::Connect { path: path.into(), error })?;
+/// Connects to the port at `path`.
+pub(crate) fn connect(path: &Path) -> Result<UnixStream, RingError> {
+    UnixStream::connect(path).map_err(|error| RingError::Connect { path: path.into(), error })
+}
+
+/// Asks for a ring.
+pub(crate) fn ask(mut socket: UnixStream, asked: Asked) -> Result<UnixStream, RingError> {
     let hello = Hello {
         slots: asked.slots,
         slot_size: asked.slot_size,

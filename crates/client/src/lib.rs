@@ -32,7 +32,7 @@ mod tx;
 
 pub use connect::Asked;
 pub use error::RingError;
-pub use ring::{Ring, Wait};
+pub use ring::{Coming, Ring, Wait};
 pub use ringway_mem::{Span, SpanMut};
 pub use ringway_ring::{FRAGMENTS, Kind, MOREFRAG, Slot};
 pub use rx::{Received, Rx};

@@ -1,6 +1,6 @@
 //! A ring in both directions, and waiting on it.
 
-use crate::connect::{Asked, ask, get};
+use crate::connect::{Asked, ask, connect, get};
 use crate::link::Link;
 use crate::{RingError, Rx, Tx};
 use ringway_ring::Kind;
@@ -46,7 +46,7 @@ impl Ring {
 
     /// The same for a ring as `asked`, waiting `timeout` at most for it.
     pub fn connect_with(path: &Path, asked: Asked, timeout: Option<Duration>) -> Result<Ring, RingError> {
-        Ring::over(ask(path, asked)?, timeout)
+        Ring::over(ask(connect(path)?, asked)?, timeout)
     }
 
     fn over(socket: UnixStream, timeout: Option<Duration>) -> Result<Ring, RingError> {
@@ -155,5 +155,35 @@ impl Ring {
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.call.as_fd()
+    }
+}
+
+/// A ring that was asked for and is still to come, for programs that wait on several descriptors.
+#[derive(Debug)]
+pub struct Coming {
+    socket: UnixStream,
+}
+
+impl Coming {
+    /// Asks the port at `path`.
+    pub fn connect(path: &Path, asked: Asked) -> Result<Coming, RingError> {
+        Coming::over(connect(path)?, asked)
+    }
+
+    /// Asks the port that `socket` is connected to.
+    pub fn over(socket: UnixStream, asked: Asked) -> Result<Coming, RingError> {
+        Ok(Coming { socket: ask(socket, asked)? })
+    }
+
+    /// The ring, once the socket is readable; waits `timeout` at most.
+    pub fn ring(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
+        Ring::over(self.socket, timeout)
+    }
+}
+
+/// The socket that the ring comes over.
+impl AsFd for Coming {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

@@ -6,10 +6,12 @@ pub mod block_thread;
 pub mod control_socket;
 pub mod from_dump;
 pub mod from_ip_summary_dump;
+pub mod from_port;
 pub mod mcast_socket;
 mod replay;
 pub mod to_dump;
 pub mod to_ip_summary_dump;
+pub mod to_port;
 
 /// This crate's classes, by name.
 pub const CLASSES: &[&Class] = &[
@@ -18,9 +20,11 @@ pub const CLASSES: &[&Class] = &[
     &control_socket::CLASS,
     &from_dump::CLASS,
     &from_ip_summary_dump::CLASS,
+    &from_port::CLASS,
     &mcast_socket::CLASS,
     &to_dump::CLASS,
     &to_ip_summary_dump::CLASS,
+    &to_port::CLASS,
 ];
 
 /// Their documentation.

@@ -36,7 +36,7 @@ const TRIES: u16 = 1000;
 
 enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, String),
+    Unix(UnixListener, Option<String>),
 }
 
 impl Listener {
@@ -166,10 +166,13 @@ impl ControlSocket {
 
     fn listen(&mut self) -> std::io::Result<i32> {
         if self.unix {
-            let listener = UnixListener::bind(&self.place)?;
+            let handed = crate::handed::listener(&self.place);
+            // The file of a socket that was handed over is not ours to remove.
+            let path = handed.is_none().then(|| self.place.clone());
+            let listener = handed.map_or_else(|| UnixListener::bind(&self.place), Ok)?;
             listener.set_nonblocking(true)?;
             let descriptor = listener.as_raw_fd();
-            self.listener = Some(Listener::Unix(listener, self.place.clone()));
+            self.listener = Some(Listener::Unix(listener, path));
             return Ok(descriptor);
         }
         let address = if self.localhost { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
@@ -341,7 +344,7 @@ impl Element for ControlSocket {
         for connection in &mut self.connections {
             let _ = connection.stream.write(connection.session.output());
         }
-        if let Some(Listener::Unix(_, path)) = self.listener.take() {
+        if let Some(Listener::Unix(_, Some(path))) = self.listener.take() {
             let _ = std::fs::remove_file(path);
         }
     }

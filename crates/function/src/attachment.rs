@@ -1,0 +1,246 @@
+//! Attachments to ring ports. The elements of a process that name one port share one, and so do the configurations
+//! that follow one another in it.
+
+use crate::handed;
+use ringway_click::{Context, Timer};
+use ringway_client::{Asked, Coming, Ring, RingError};
+use ringway_host::{Wish, poll};
+use std::cell::{RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+/// How long to wait before a port is asked again, in nanoseconds: at first, and at most.
+const PAUSES: (u64, u64) = (10_000_000, 1_000_000_000);
+/// How long the ring may take once the answer has begun to come.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static ALL: RefCell<BTreeMap<String, Weak<RefCell<Attachment>>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+enum State {
+    Away,
+    Asked(Coming),
+    Up(Ring),
+}
+
+/// A port's ring, or the wish for one.
+struct Attachment {
+    port: String,
+    asked: Asked,
+    state: State,
+    /// Counts what the state has been.
+    epoch: u64,
+    /// When it is tried again, and how long that was put off.
+    next: u64,
+    pause: u64,
+    /// Since when there is a ring.
+    since: u64,
+    losses: u64,
+    reason: String,
+}
+
+impl Attachment {
+    fn to(port: &str) -> Rc<RefCell<Attachment>> {
+        ALL.with_borrow_mut(|all| {
+            all.retain(|_, attachment| attachment.strong_count() > 0);
+            if let Some(attachment) = all.get(port).and_then(Weak::upgrade) {
+                return attachment;
+            }
+            let attachment = Rc::new(RefCell::new(Attachment {
+                port: port.into(),
+                asked: Asked::default(),
+                state: State::Away,
+                epoch: 1,
+                next: 0,
+                pause: 0,
+                since: 0,
+                losses: 0,
+                reason: "not asked for yet".into(),
+            }));
+            all.insert(port.into(), Rc::downgrade(&attachment));
+            attachment
+        })
+    }
+
+    fn become_as(&mut self, state: State) {
+        self.state = state;
+        self.epoch += 1;
+    }
+
+    /// Moves on as far as it goes without waiting.
+    fn tend(&mut self, now: u64) {
+        if matches!(self.state, State::Away) && now >= self.next {
+            let socket = handed::connect(&self.port).map_err(RingError::System);
+            match socket.and_then(|socket| Coming::over(socket, self.asked)) {
+                Ok(coming) => self.become_as(State::Asked(coming)),
+                Err(error) => self.lose(&error, now),
+            }
+        }
+        if !matches!(&self.state, State::Asked(coming) if is_readable(coming.as_fd())) {
+            return;
+        }
+        if let State::Asked(coming) = std::mem::replace(&mut self.state, State::Away) {
+            match coming.ring(Some(PATIENCE)) {
+                Ok(ring) => {
+                    self.since = now;
+                    self.become_as(State::Up(ring));
+                }
+                Err(error) => self.lose(&error, now),
+            }
+        }
+    }
+
+    /// There is no ring any more, or none yet.
+    fn lose(&mut self, error: &RingError, now: u64) {
+        let was_up = matches!(self.state, State::Up(_));
+        self.losses += u64::from(was_up);
+        // Attack: a port that takes its ring back as soon as it has given it.
+        let lasted = was_up && now.saturating_sub(self.since) > PAUSES.1;
+        self.pause = if lasted { PAUSES.0 } else { (self.pause * 2).clamp(PAUSES.0, PAUSES.1) };
+        self.next = now.saturating_add(self.pause);
+        self.reason = error.to_string();
+        self.become_as(State::Away);
+    }
+}
+
+fn is_readable(socket: BorrowedFd<'_>) -> bool {
+    let descriptor = socket.as_raw_fd();
+    let mut wish = [Wish { descriptor, readable: true, writable: false }];
+    poll(&mut wish, Duration::ZERO);
+    wish[0].readable
+}
+
+/// An element's part in an attachment.
+#[derive(Default)]
+pub(crate) struct Plug {
+    port: Option<Rc<RefCell<Attachment>>>,
+    timer: Option<Timer>,
+    /// Which epoch the descriptors are of.
+    epoch: u64,
+    watched: Vec<i32>,
+}
+
+impl Plug {
+    /// In the element's `configure`, with its argument.
+    pub(crate) fn configure(&mut self, port: &str) -> Result<(), String> {
+        if let Some(known) = handed::ports()
+            && !known.iter().any(|own| own == port)
+        {
+            let list = known.join(", ");
+            return Err(format!("PORT: this function has no port '{port}'; it has {list}"));
+        }
+        if port.is_empty() {
+            return Err("PORT: empty".into());
+        }
+        self.port = Some(Attachment::to(port));
+        Ok(())
+    }
+
+    /// In its `initialize`.
+    pub(crate) fn initialize(&mut self, cx: &mut Context<'_>) {
+        let timer = cx.new_timer();
+        // Not now: another configuration may still be at work.
+        cx.set_timer_after(timer, 0);
+        self.timer = Some(timer);
+    }
+
+    /// Whether the ring takes frames with checksums to fill and segments to make. Asks for another if that is new.
+    pub(crate) fn want_offloads(&mut self, offloads: bool, cx: &mut Context<'_>) {
+        let Some(port) = &self.port else { return };
+        let mut port = port.borrow_mut();
+        if port.asked.offloads != offloads {
+            port.asked.offloads = offloads;
+            if !matches!(port.state, State::Away) {
+                port.become_as(State::Away);
+            }
+            port.next = cx.steady();
+        }
+    }
+
+    /// The ring, if there is one now. If not, the element's timer or a descriptor tells when to look again.
+    pub(crate) fn ring(&mut self, cx: &mut Context<'_>) -> Option<RefMut<'_, Ring>> {
+        let up = {
+            let port = self.port.as_ref()?.borrow();
+            port.epoch == self.epoch && matches!(port.state, State::Up(_))
+        };
+        if !up && !self.reach(cx) {
+            return None;
+        }
+        let port = self.port.as_ref()?.borrow_mut();
+        RefMut::filter_map(port, |port| match &mut port.state {
+            State::Up(ring) => Some(ring),
+            _ => None,
+        })
+        .ok()
+    }
+
+    #[cold]
+    fn reach(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(shared) = &self.port else { return false };
+        let mut port = shared.borrow_mut();
+        port.tend(cx.steady());
+        if port.epoch != self.epoch {
+            for descriptor in self.watched.drain(..) {
+                cx.select(descriptor, false, false);
+            }
+            match &port.state {
+                State::Away => {}
+                State::Asked(coming) => self.watched.push(coming.as_fd().as_raw_fd()),
+                // The socket hangs up when the ring is taken back.
+                State::Up(ring) => {
+                    self.watched.extend([ring.as_fd(), ring.socket()].map(|fd| fd.as_raw_fd()))
+                }
+            }
+            for descriptor in &self.watched {
+                cx.select(*descriptor, true, false);
+            }
+            self.epoch = port.epoch;
+        }
+        if let (State::Away, Some(timer)) = (&port.state, self.timer) {
+            cx.set_timer(timer, port.next);
+        }
+        matches!(port.state, State::Up(_))
+    }
+
+    /// A descriptor of the ring is ready: forgets the notification; if it hung up, the ring is lost.
+    pub(crate) fn selected(&mut self, descriptor: i32, cx: &mut Context<'_>) {
+        let Some(port) = &self.port else { return };
+        let mut port = port.borrow_mut();
+        let State::Up(ring) = &mut port.state else { return };
+        if ring.as_fd().as_raw_fd() == descriptor {
+            // Others may have read it.
+            let _ = rustix::io::read(ring.as_fd(), &mut [0; 8]);
+        } else if is_readable(ring.socket()) {
+            // The news may be old: of the ring's coming, told to each element.
+            port.lose(&RingError::Closed, cx.steady());
+        }
+    }
+
+    /// The ring can't be used any more.
+    #[cold]
+    pub(crate) fn lose(&mut self, error: &RingError, cx: &mut Context<'_>) {
+        if let Some(port) = &self.port {
+            port.borrow_mut().lose(error, cx.steady());
+        }
+        self.reach(cx);
+    }
+
+    /// What a handler says of it: `up`, `asked`, or why it is away.
+    pub(crate) fn state(&self) -> String {
+        let Some(port) = &self.port else { return String::new() };
+        let port = port.borrow();
+        match &port.state {
+            State::Up(_) => "up".into(),
+            State::Asked(_) => "asked".into(),
+            State::Away => format!("away: {}", port.reason),
+        }
+    }
+
+    /// How often a ring was lost.
+    pub(crate) fn losses(&self) -> u64 {
+        self.port.as_ref().map_or(0, |port| port.borrow().losses)
+    }
+}

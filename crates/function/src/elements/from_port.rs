@@ -1,0 +1,217 @@
+//! `FromPort(PORT, [keywords])`: makes packets of the frames that a ring port of a fabric sends to this program.
+//!
+//! Ports: one push output.
+//!
+//! Arguments:
+//! - `PORT`: in a function of a fabric file, the name of one of its ports; elsewhere the path of a ring
+//!   port's socket. A ToPort of the same port shares its ring.
+//! - `OFFLOADS`: whether packets may come with checksums to fill and segments to make; false by default. If
+//!   true, they are noted on the packets, and a ToPort passes them on: for configurations that leave payload
+//!   and the length of headers as they are.
+//! - `SPIN`: how long it looks for frames after the last before it sleeps until the port notifies it; 50us by
+//!   default.
+//! - `TIMESTAMP`: whether packets get the time; true by default.
+//!
+//! When the port goes away, it asks again, after a second at most, until the port is back. Frames wait in the
+//! ring while the configuration is at work; those for which it has no room are dropped and counted by the port.
+//!
+//! Handlers: `count`, `byte_count`, `drops` (frames too long for a packet), `state` (`up`, `asked`, or `away`
+//! with the reason), `losses` (how often the ring was lost) (read); `reset_counts` (write).
+use crate::attachment::Plug;
+use ringway_click::arg::{Args, Filename, Nanoseconds};
+use ringway_click::{
+    Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, PacketBurst, Task, Timer,
+};
+use ringway_client::{FRAGMENTS, Received, Ring, RingError, Wait};
+use ringway_frame::Offload;
+use std::any::Any;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("FromPort", || Box::<FromPort>::default()).ports("0/1").processing("h").flags("S3");
+
+/// How long it looks for frames after the last, in nanoseconds.
+const SPIN: u64 = 50_000;
+
+/// See the module.
+#[derive(Default)]
+pub struct FromPort {
+    plug: Plug,
+    offloads: bool,
+    spin: u64,
+    timestamp: bool,
+    task: Option<Task>,
+    /// Since when there are no frames.
+    idle: Option<u64>,
+    count: u64,
+    bytes: u64,
+    drops: u64,
+}
+
+impl FromPort {
+    /// Takes a burst of frames off the ring. Frames that no packet can hold are counted.
+    fn take(
+        ring: &mut Ring,
+        offloads: bool,
+        burst: &mut PacketBurst,
+        cx: &mut Context<'_>,
+    ) -> Result<u64, RingError> {
+        let mut drops = 0;
+        let most = cx.burst();
+        while burst.len() < most && ring.rx.available(1)? > 0 {
+            let length = length(ring)?;
+            let Some(mut packet) = cx.make_packet(HEADROOM, length, 0) else {
+                ring.rx.pop(&mut [])?;
+                drops += 1;
+                continue;
+            };
+            let Some(Received { len, whole, offload }) = ring.rx.pop(packet.data_mut())? else { break };
+            // Attack: a slot that changes between two looks at it.
+            if len != length || whole != length {
+                drops += 1;
+                continue;
+            }
+            if offloads {
+                packet.notes_mut().offload = Offload::from_bytes(&offload);
+            }
+            burst.push(packet);
+        }
+        ring.sync()?;
+        Ok(drops)
+    }
+
+    /// Sleeps until the port notifies us, if there was nothing for a while.
+    fn rest(&mut self, task: Task, cx: &mut Context<'_>) {
+        let now = cx.coarse_now();
+        let since = *self.idle.get_or_insert(now);
+        if now.saturating_sub(since) < self.spin {
+            cx.reschedule(task);
+            return;
+        }
+        let Some(mut ring) = self.plug.ring(cx) else { return };
+        let armed = ring.arm(Wait::RX);
+        drop(ring);
+        match armed {
+            Ok(true) => {}
+            Ok(false) => cx.reschedule(task),
+            Err(error) => self.plug.lose(&error, cx),
+        }
+    }
+}
+
+/// Bytes of the next frame.
+fn length(ring: &mut Ring) -> Result<usize, RingError> {
+    let first = ring.rx.slot(0);
+    let mut length = usize::from(first.len);
+    if first.has_more() {
+        let slots = ring.rx.available(FRAGMENTS as u32)?.min(FRAGMENTS as u32);
+        for ahead in 1..slots {
+            let slot = ring.rx.slot(ahead);
+            length += usize::from(slot.len);
+            if !slot.has_more() {
+                break;
+            }
+        }
+    }
+    Ok(length)
+}
+
+impl Element for FromPort {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut port = Filename::default();
+        let mut spin = Nanoseconds(SPIN);
+        self.timestamp = true;
+        args.read_mp("PORT", &mut port);
+        args.read("OFFLOADS", &mut self.offloads);
+        args.read("SPIN", &mut spin);
+        args.read("TIMESTAMP", &mut self.timestamp);
+        args.complete()?;
+        self.spin = spin.0;
+        self.plug.configure(&port.0).map_err(|wrong| cx.error(wrong))
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.task = Some(cx.new_task(false));
+        self.plug.initialize(cx);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        self.plug.want_offloads(self.offloads, cx);
+        if self.plug.ring(cx).is_some()
+            && let Some(task) = self.task
+        {
+            cx.reschedule(task);
+        }
+    }
+
+    fn selected(&mut self, descriptor: i32, _: bool, _: bool, cx: &mut Context<'_>) {
+        self.plug.selected(descriptor, cx);
+        let Some(mut ring) = self.plug.ring(cx) else { return };
+        ring.disarm(Wait::RX);
+        drop(ring);
+        self.idle = None;
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        let mut burst = PacketBurst::default();
+        let offloads = self.offloads;
+        let Some(mut ring) = self.plug.ring(cx) else { return false };
+        let taken = Self::take(&mut ring, offloads, &mut burst, cx);
+        drop(ring);
+        match taken {
+            Ok(drops) => self.drops += drops,
+            Err(error) => self.plug.lose(&error, cx),
+        }
+        if burst.is_empty() {
+            self.rest(task, cx);
+            return false;
+        }
+        self.idle = None;
+        self.count += burst.len() as u64;
+        let time = if self.timestamp { cx.packet_time() } else { 0 };
+        for packet in burst.iter_mut() {
+            self.bytes += packet.len() as u64;
+            packet.notes_mut().timestamp = time;
+        }
+        cx.push_burst(0, &mut burst);
+        cx.reschedule(task);
+        true
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            (self.count, self.bytes, self.drops) = (from.count, from.bytes, from.drops);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        vec![
+            Handler::read("count"),
+            Handler::read("byte_count"),
+            Handler::read("drops"),
+            Handler::read("state"),
+            Handler::read("losses"),
+            Handler::write("reset_counts").button(),
+        ]
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "count" => self.count.to_string(),
+            "byte_count" => self.bytes.to_string(),
+            "drops" => self.drops.to_string(),
+            "losses" => self.plug.losses().to_string(),
+            _ => self.plug.state(),
+        })
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        (self.count, self.bytes, self.drops) = (0, 0, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! `ToPort(PORT)`: sends packets as frames into a fabric, through a ring port.
+//!
+//! Ports: one input, push or pull. Packets that are pushed while the ring is full or away are dropped and
+//! counted; those that are pulled wait upstream.
+//!
+//! Arguments:
+//! - `PORT`: in a function of a fabric file, the name of one of its ports; elsewhere the path of a ring
+//!   port's socket. A FromPort of the same port shares its ring.
+//!
+//! Checksums to fill and segments to make, as a FromPort noted them, go with their packets. When the port goes
+//! away, it asks again, after a second at most, until the port is back.
+//!
+//! Handlers: `count`, `byte_count`, `drops`, `drop_counts` (reasons and counts, a line each: `full`, `away`,
+//! `too-long`), `state` (`up`, `asked`, or `away` with the reason), `losses` (how often the ring was lost)
+//! (read); `reset_counts` (write).
+use crate::attachment::Plug;
+use ringway_click::arg::{Args, Filename};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task, Timer,
+};
+use ringway_client::{Ring, RingError, Wait};
+use std::any::Any;
+
+/// Facts.
+pub static CLASS: Class = Class::new("ToPort", || Box::<ToPort>::default()).ports("1/0").flags("S2");
+
+/// Why packets are dropped.
+const REASONS: [&str; 3] = ["full", "away", "too-long"];
+const FULL: usize = 0;
+const AWAY: usize = 1;
+const TOO_LONG: usize = 2;
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    frames: u64,
+    bytes: u64,
+    drops: [u64; REASONS.len()],
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct ToPort {
+    plug: Plug,
+    task: Option<Task>,
+    signal: Signal,
+    counts: Counts,
+}
+
+impl Counts {
+    /// Puts a packet into the ring. False if it has no room, and nothing is counted.
+    fn put(&mut self, packet: &Packet, ring: &mut Ring) -> Result<bool, RingError> {
+        let data = packet.data();
+        match ring.tx.push_with(data, packet.notes().offload.to_bytes()) {
+            Ok(true) => {
+                self.frames += 1;
+                self.bytes += data.len() as u64;
+                Ok(true)
+            }
+            Err(RingError::TooLong { .. }) => {
+                self.drops[TOO_LONG] += 1;
+                Ok(true)
+            }
+            other => other,
+        }
+    }
+
+    fn put_all(&mut self, burst: &mut PacketBurst, ring: &mut Ring) -> Result<(), RingError> {
+        for packet in burst.iter() {
+            if !self.put(packet, ring)? {
+                self.drops[FULL] += 1;
+            }
+        }
+        burst.clear();
+        ring.sync()
+    }
+}
+
+impl ToPort {
+    fn send(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let Some(mut ring) = self.plug.ring(cx) else {
+            self.counts.drops[AWAY] += burst.len() as u64;
+            burst.clear();
+            return;
+        };
+        let sent = self.counts.put_all(burst, &mut ring);
+        drop(ring);
+        if let Err(error) = sent {
+            self.counts.drops[AWAY] += burst.len() as u64;
+            burst.clear();
+            self.plug.lose(&error, cx);
+        }
+    }
+
+    /// How many packets can be pulled now. If none, the port notifies us when there is room.
+    fn room(&mut self, cx: &mut Context<'_>) -> usize {
+        let Some(mut ring) = self.plug.ring(cx) else { return 0 };
+        let wanted = (cx.burst() as u32).min(ring.tx.slots());
+        let mut room = ring.tx.room(wanted);
+        if matches!(room, Ok(0)) {
+            let there = Wait { rx: 0, tx: wanted };
+            room = match ring.arm(there) {
+                Ok(true) => Ok(0),
+                Ok(false) => ring.tx.room(wanted),
+                Err(error) => Err(error),
+            };
+        }
+        drop(ring);
+        match room {
+            Ok(room) => room.min(wanted) as usize,
+            Err(error) => {
+                self.plug.lose(&error, cx);
+                0
+            }
+        }
+    }
+}
+
+impl Element for ToPort {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut port = Filename::default();
+        args.read_mp("PORT", &mut port);
+        args.complete()?;
+        self.plug.configure(&port.0).map_err(|wrong| cx.error(wrong))
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.plug.initialize(cx);
+        if cx.input_is_pull(0) {
+            let task = cx.new_task(false);
+            self.signal = cx.upstream_empty_signal(0, Some(task));
+            self.task = Some(task);
+        }
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if self.plug.ring(cx).is_some()
+            && let Some(task) = self.task
+        {
+            cx.reschedule(task);
+        }
+    }
+
+    fn selected(&mut self, descriptor: i32, _: bool, _: bool, cx: &mut Context<'_>) {
+        self.plug.selected(descriptor, cx);
+        let Some(mut ring) = self.plug.ring(cx) else { return };
+        if let Some(task) = self.task {
+            ring.disarm(Wait::TX);
+            drop(ring);
+            cx.reschedule(task);
+        }
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        self.send(burst, cx);
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        // A frame of several slots may still find too few; there is at least one for each.
+        let room = self.room(cx);
+        if room == 0 {
+            return false;
+        }
+        let mut burst = PacketBurst::default();
+        cx.pull(0, room, &mut burst);
+        let worked = !burst.is_empty();
+        if worked {
+            self.send(&mut burst, cx);
+        }
+        if worked || cx.is_active(&self.signal) {
+            cx.reschedule(task);
+        }
+        worked
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            self.counts = from.counts;
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        vec![
+            Handler::read("count"),
+            Handler::read("byte_count"),
+            Handler::read("drops"),
+            Handler::read("drop_counts"),
+            Handler::read("state"),
+            Handler::read("losses"),
+            Handler::write("reset_counts").button(),
+        ]
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        let Counts { frames, bytes, drops } = &self.counts;
+        Ok(match name {
+            "count" => frames.to_string(),
+            "byte_count" => bytes.to_string(),
+            "drops" => drops.iter().sum::<u64>().to_string(),
+            "drop_counts" => {
+                let lines = REASONS.iter().zip(drops).filter(|(_, count)| **count > 0);
+                lines.map(|(reason, count)| format!("{reason} {count}\n")).collect()
+            }
+            "losses" => self.plug.losses().to_string(),
+            _ => self.plug.state(),
+        })
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.counts = Counts::default();
+        Ok(())
+    }
+}

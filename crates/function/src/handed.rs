@@ -1,0 +1,101 @@
+//! What whoever started this process handed over: a confined process can neither listen nor connect.
+
+use ringway_host::{receive_with, send_with};
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+/// Ring ports that somebody else connects to for us, and sockets that somebody else listens on for us.
+#[derive(Default)]
+pub struct Handed {
+    /// Names of the ports.
+    pub ports: Vec<String>,
+    /// Where they are asked for: a byte, the port's place in the list; the answer is a byte, 0 with the connected
+    /// socket or else the system's error.
+    pub doors: Option<UnixStream>,
+    /// Listening sockets, and the names that configurations have for them.
+    pub listeners: Vec<(String, UnixListener)>,
+}
+
+thread_local! {
+    // A router and its elements stay on one thread.
+    static HANDED: RefCell<Option<Handed>> = const { RefCell::new(None) };
+}
+
+/// From now on elements of this thread use these, and no other ports.
+pub fn hand(handed: Handed) {
+    HANDED.set(Some(handed));
+}
+
+/// The names that ports may have; nothing if any socket may be used.
+pub(crate) fn ports() -> Option<Vec<String>> {
+    HANDED.with_borrow(|handed| handed.as_ref().map(|handed| handed.ports.clone()))
+}
+
+/// A socket connected to this port.
+pub(crate) fn connect(port: &str) -> io::Result<UnixStream> {
+    HANDED.with_borrow(|handed| match handed {
+        None => UnixStream::connect(port),
+        Some(handed) => handed.connect(port),
+    })
+}
+
+/// The listening socket of this name, if it was handed over and nobody has it yet.
+pub(crate) fn listener(name: &str) -> Option<UnixListener> {
+    HANDED.with_borrow_mut(|handed| {
+        let listeners = &mut handed.as_mut()?.listeners;
+        let at = listeners.iter().position(|(own, _)| own == name)?;
+        Some(listeners.swap_remove(at).1)
+    })
+}
+
+impl Handed {
+    fn connect(&self, port: &str) -> io::Result<UnixStream> {
+        let at = self.ports.iter().position(|own| own == port).ok_or(io::ErrorKind::NotFound)?;
+        let doors = self.doors.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let number = u8::try_from(at).map_err(io::Error::other)?;
+        send_with(doors.as_fd(), &[number], &[]).map_err(io::Error::other)?;
+        let mut answer = [0];
+        let (count, mut descriptors) =
+            receive_with(doors.as_fd(), &mut answer, 1).map_err(io::Error::other)?;
+        match (count, answer, descriptors.pop()) {
+            (0, ..) => Err(io::ErrorKind::BrokenPipe.into()),
+            (_, [0], Some(socket)) => Ok(socket.into()),
+            (_, [error], _) => Err(io::Error::from_raw_os_error(error.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_asked_for_by_its_number() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let ports = ["a", "b"].map(String::from).to_vec();
+        let handed = Handed { ports, doors: Some(ours), listeners: Vec::new() };
+        let (given, mut kept) = UnixStream::pair().unwrap();
+        let keeper = std::thread::spawn(move || {
+            let mut asked = [0];
+            receive_with(theirs.as_fd(), &mut asked, 0).unwrap();
+            send_with(theirs.as_fd(), &[0], &[given.as_fd()]).unwrap();
+            receive_with(theirs.as_fd(), &mut asked, 0).unwrap();
+            send_with(theirs.as_fd(), &[libc_enoent()], &[]).unwrap();
+            asked
+        });
+        let mut socket = handed.connect("b").unwrap();
+        io::Write::write_all(&mut socket, b"x").unwrap();
+        let mut byte = [0];
+        io::Read::read_exact(&mut kept, &mut byte).unwrap();
+        assert_eq!(byte, *b"x");
+        assert_eq!(handed.connect("b").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(keeper.join().unwrap(), [1]);
+        assert!(handed.connect("c").is_err() && handed.connect("b").is_err(), "nobody is there any more");
+    }
+
+    fn libc_enoent() -> u8 {
+        rustix::io::Errno::NOENT.raw_os_error() as u8
+    }
+}
