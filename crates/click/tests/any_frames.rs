@@ -1,5 +1,5 @@
 //! Every element is given random frames and mutated headers, at as few ports as it can have and at many: none may
-//! panic or give more packets than it got, and what it got it gives, counts or is known to lose.
+//! panic or give more packets than it got, and what it got it gives or counts.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -7,12 +7,18 @@ use ringway_click::{Class, Clock, Options, Recorder, Registry, Router, Turn};
 use ringway_click_lang::{Anything, Source};
 use std::fmt::Write;
 
-/// Arguments for elements that need some; those that can't be built with these or none are left out.
+/// Arguments for elements that need some.
 const ARGUMENTS: &[(&str, &str)] = &[
-    ("AggregateFilter", "0 5-10, 1 0, drop all"),
+    ("AdjustTimestamp", "1s"),
+    ("AggregateFilter", "0 5-10, 0 0, drop all"),
+    ("Align", "4, 0"),
+    ("ARPFaker", "1.2.3.4, 1:1:1:1:1:1, 5.6.7.8, 2:2:2:2:2:2"),
+    ("ARPQuerier", "1.2.3.4, 1:1:1:1:1:1"),
     ("BandwidthRatedSplitter", "1MBps"),
     ("BandwidthRatedUnqueue", "1MBps"),
     ("BandwidthShaper", "1MBps"),
+    ("Block", "10"),
+    ("Burster", "1ms, 4"),
     ("CheckLength", "60"),
     ("CheckPaint", "1"),
     ("Classifier", "12/0800"),
@@ -20,33 +26,76 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("DelayShaper", "1ms"),
     ("DelayUnqueue", "1ms"),
     ("EtherEncap", "0x800, 1:1:1:1:1:1, 2:2:2:2:2:2"),
-    ("IPEncap", "6, 1.2.3.4, 5.6.7.8"),
+    ("EtherRewrite", "1:1:1:1:1:1, 2:2:2:2:2:2"),
+    ("EtherVLANEncap", "0x800, 1:1:1:1:1:1, 2:2:2:2:2:2, VLAN_ID 5"),
+    ("FixIPSrc", "1.2.3.4"),
+    ("FTPPortMapper", "other, other, 0"),
+    ("GetEtherAddress", "0, src"),
+    ("GetIP6Address", "24"),
+    ("GetIPAddress", "16"),
     ("GREEncap", "1.2.3.4, 5.6.7.8, KEY 7, CHECKSUM true"),
+    ("HashSwitch", "26, 8"),
+    ("HostEtherFilter", "2:0:0:0:0:2"),
+    ("ICMP6Error", "fe80::1, 1, 0"),
     ("ICMPError", "1.2.3.4, 11, 0"),
+    ("ICMPIPEncap", "1.2.3.4, 5.6.7.8, 3, 1"),
+    ("ICMPPingEncap", "1.2.3.4, 5.6.7.8"),
+    ("ICMPPingSource", "1.2.3.4, 5.6.7.8, LIMIT 3"),
+    ("ICMPRewriter", "other"),
+    ("ICMPSendPings", "1.2.3.4, 5.6.7.8, LIMIT 3"),
     ("IDSMatcher", "abc, \\<0102030405>, \\<00>"),
-    ("IPLoadBalancer", "5.6.7.8, 10.0.0.1, 10.0.0.2, CAPACITY 3"),
+    ("IP6Encap", "17, fe80::1, fe80::2"),
+    ("IP6Fragmenter", "1280"),
+    ("IP6NDSolicitor", "fe80::1, 1:1:1:1:1:1"),
+    ("IPEncap", "6, 1.2.3.4, 5.6.7.8"),
     ("IPFragmenter", "40"),
+    ("IPGWOptions", "1.2.3.4"),
+    ("IPInputCombo", "1"),
+    ("IPLoadBalancer", "5.6.7.8, 10.0.0.1, 10.0.0.2, CAPACITY 3"),
+    ("IPOutputCombo", "1, 1.2.3.4, 40"),
     ("LinkUnqueue", "1ms, 1MBps"),
     ("Paint", "1"),
     ("PaintTee", "1"),
     ("PPPoEConcentrator", "02:00:00:00:00:02, 02:00:00:00:00:02 0x0102 1.2.3.4 1Mbps"),
     ("PPPoEEncap", "1:1:1:1:1:1, 2:2:2:2:2:2, 258"),
     ("RandomBitErrors", "0.01"),
+    ("RandomSample", "0.5"),
     ("RatedSplitter", "1000"),
     ("RatedUnqueue", "1000"),
     ("Resize", "4, -8"),
+    ("RoundRobinIPMapper", "9.9.9.9 - - - 0 0"),
+    ("SetEtherAddress", "1:1:1:1:1:1, 12"),
+    ("SetIP6Address", "fe80::1"),
+    ("SetIP6DSCP", "3"),
+    ("SetIPAddress", "1.2.3.4"),
+    ("SetIPDSCP", "3"),
+    ("SetIPECN", "2"),
+    ("SetRandIPAddress", "1.0.0.0/8"),
     ("Shaper", "1000"),
+    ("SourceIPHashMapper", "5 7, 9.9.9.9 - - - 0 0 1"),
+    ("StaticPullSwitch", "0"),
+    ("StaticSwitch", "0"),
     ("StoreData", "9, \\<010203>"),
+    ("StoreEtherAddress", "1:1:1:1:1:1, src"),
+    ("StoreIPAddress", "1.2.3.4, 12"),
     ("StrideSched", "3"),
     ("Strip", "14"),
+    ("TimedUnqueue", "1ms, 4"),
     ("Truncate", "30"),
-    ("Unstrip", "14"),
     ("UDPIPEncap", "1.2.3.4, 5, 6.7.8.9, 10"),
+    ("Unstrip", "14"),
     ("VXLANEncap", "1.2.3.4, 5.6.7.8, 77"),
+];
+
+/// Another element that some need.
+const OTHERS: &[(&str, &str)] = &[
+    ("FTPPortMapper", "Idle -> other :: TCPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0) -> Idle"),
+    ("ICMPRewriter", "Idle -> other :: IPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0) -> Idle"),
 ];
 
 /// Elements that make several packets of one, or packets by themselves.
 const MULTIPLY: &[&str] = &[
+    "IP6NDSolicitor",
     "IPFragmenter",
     "ICMPSendPings",
     "ICMPPingSource",
@@ -58,6 +107,7 @@ const MULTIPLY: &[&str] = &[
     "FlowMonitor",
     "Hub",
     "InfiniteSource",
+    "ListenEtherSwitch",
     "RatedSource",
     "Tee",
     "TimedSource",
@@ -66,32 +116,40 @@ const MULTIPLY: &[&str] = &[
 /// Elements that count what they drop or hold, by these handlers; all others give what they got, as long as all their
 /// outputs are connected.
 const ACCOUNTS: &[(&str, &[&str])] = &[
+    ("AggregateIPFlows", &["length"]),
     ("AggregateLast", &["count"]),
+    ("DirectIPLookup", &["drops"]),
     ("Discard", &["count"]),
+    ("EtherRewrite", &["drops"]),
+    ("ICMP6Error", &["drops"]),
+    ("ICMPError", &["drops"]),
+    ("ICMPPingRewriter", &["drops"]),
+    ("ICMPRewriter", &["drops"]),
+    ("Idle", &["count"]),
+    ("InputSwitch", &["drops"]),
+    ("IP6NDAdvertiser", &["drops"]),
+    ("IPAddrPairRewriter", &["drops"]),
+    ("IPAddrRewriter", &["drops"]),
+    ("IPClassifier", &["drops"]),
+    ("IPFilter", &["drops"]),
+    ("IPInputCombo", &["drops"]),
+    ("IPOutputCombo", &["drops"]),
+    ("IPReassembler", &["length", "merged", "drops"]),
+    ("IPRewriter", &["drops"]),
+    ("LinearIPLookup", &["drops"]),
+    ("LookupIP6Route", &["drops"]),
     ("MarkIPCE", &["drops"]),
     ("PPPoEConcentrator", &["spoofed", "limited", "malformed"]),
+    ("RadixIPLookup", &["drops"]),
+    ("RangeIPLookup", &["drops"]),
     ("SetIPChecksum", &["drops"]),
-];
-
-/// Elements that drop, or hold for long, by their nature and do not count it.
-const LOSE: &[&str] = &[
-    "AggregateIPFlows",
-    "DirectIPLookup",
-    "ICMPError",
-    "IP6NDAdvertiser",
-    "IPFilter",
-    "IPReassembler",
-    "Idle",
-    "InputSwitch",
-    "LinearIPLookup",
-    "LookupIP6Route",
-    "RadixIPLookup",
-    "RangeIPLookup",
-    "SetTCPChecksum",
-    "SimpleIdle",
-    "SortedIPLookup",
-    "StaticIPLookup",
-    "TimedSink",
+    ("SetTCPChecksum", &["drops"]),
+    ("SimpleIdle", &["count"]),
+    ("SortedIPLookup", &["drops"]),
+    ("StaticIPLookup", &["drops"]),
+    ("TCPRewriter", &["drops"]),
+    ("TimedSink", &["count"]),
+    ("UDPRewriter", &["drops"]),
 ];
 
 /// Frames each begin with one of these and are changed from there.
@@ -147,14 +205,28 @@ fn ports(code: &str, most: bool) -> usize {
 fn sides(class: &Class, most: bool) -> (usize, usize) {
     let (inputs, outputs) = class.ports.split_once('/').unwrap_or((class.ports, class.ports));
     let inputs = ports(inputs, most);
-    (inputs, if outputs.starts_with('=') { inputs } else { ports(outputs, most) })
+    let more = outputs.matches('+').count();
+    (inputs, if outputs.starts_with('=') { inputs + more } else { ports(outputs, most) })
 }
 
 /// A configuration in which frames go through one element.
 fn configuration(class: &Class, pull: bool, most: bool, frames: &[Vec<u8>]) -> String {
-    let arguments = ARGUMENTS.iter().find(|(name, _)| *name == class.name).map_or("", |(_, text)| text);
+    let of = |list: &'static [(&str, &str)]| list.iter().find(|(name, _)| *name == class.name);
     let (inputs, outputs) = sides(class, most);
-    let mut text = format!("e :: {}({arguments});\n", class.name);
+    let arguments = match class.name {
+        "IPClassifier" => vec!["tcp"; outputs].join(", "),
+        // One for each input.
+        "ICMPPingRewriter" => vec!["pattern 9.9.9.9 - 0-65535 0 0", "drop", "pass"][..inputs].join(", "),
+        "IPAddrRewriter" | "IPAddrPairRewriter" => {
+            vec!["pattern 9.9.9.9 - 0 0", "drop", "keep 0 0"][..inputs].join(", ")
+        }
+        "IPRewriter" | "TCPRewriter" | "UDPRewriter" => {
+            vec!["pattern 9.9.9.9 1024-65535 - - 0 0", "drop", "pass"][..inputs].join(", ")
+        }
+        _ => of(ARGUMENTS).map_or(String::new(), |(_, text)| (*text).to_string()),
+    };
+    let other = of(OTHERS).map_or("", |(_, text)| text);
+    let mut text = format!("e :: {}({arguments}); {other};\n", class.name);
     for input in 0..inputs {
         let _ = writeln!(
             text,
@@ -210,7 +282,7 @@ fn run(class: &Class, pull: bool, most: bool, burst: usize, frames: &[Vec<u8>]) 
     }
     let multiplies = MULTIPLY.contains(&class.name);
     let (got, gave) = counts(&mut router, class, most);
-    if !multiplies && most && !LOSE.contains(&class.name) {
+    if !multiplies && most {
         let own = ACCOUNTS.iter().find(|(name, _)| *name == class.name).map_or(&[][..], |(_, own)| own);
         let kept: u64 = own.iter().map(|handler| number(&mut router, &format!("e.{handler}"))).sum();
         assert_eq!(got, gave + kept, "{}: came in, went out and counted", class.name);
@@ -230,14 +302,13 @@ fn run(class: &Class, pull: bool, most: bool, burst: usize, frames: &[Vec<u8>]) 
 }
 
 #[test]
-fn most_elements_can_be_built_for_this() {
+fn every_element_can_be_built_for_this() {
     let registry = Registry::default();
     let frames = [vec![0; 60]];
-    let built = registry
-        .iter()
-        .filter(|class| run(class, false, false, 1, &frames) || run(class, true, false, 1, &frames));
-    let (built, all) = (built.count(), registry.iter().count());
-    assert!(built * 3 > all * 2, "{built} of {all}");
+    let built = |class: &Class| run(class, false, false, 1, &frames) || run(class, true, false, 1, &frames);
+    let left: Vec<&str> = registry.iter().filter(|class| !built(class)).map(|class| class.name).collect();
+    // These are there to keep a router from being built.
+    assert_eq!(left, ["Error", "Message"]);
 }
 
 proptest! {

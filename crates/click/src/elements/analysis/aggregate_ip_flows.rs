@@ -15,7 +15,8 @@
 //!
 //! Time is that of the packets' timestamps.
 //!
-//! Handlers: `clear` (write), forgets all flows; what waits is sent on.
+//! Handlers: `length` (read): fragments, and packets behind them, that wait; `clear` (write): forgets all flows, and
+//! what waits is sent on.
 use super::fragments::{Fragments, Tag};
 use crate::arg::{Args, Seconds};
 use crate::elements::packet::u16_at;
@@ -25,6 +26,7 @@ use crate::{
 };
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Facts.
@@ -277,7 +279,11 @@ impl Element for AggregateIpFlows {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::write("clear").button()].into()
+        [Handler::read("length"), Handler::write("clear").button()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.fragments.len().to_string())
     }
 
     fn write(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {

@@ -63,6 +63,11 @@ impl Fragments {
         Self { timeout, held: BTreeMap::new(), count: 0, known: BTreeMap::new(), check_at: 0 }
     }
 
+    /// How many packets wait.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
     /// Takes a packet that has a tag: a first fragment gives it to the others.
     pub(super) fn tagged(&mut self, packet: Packet, tag: Tag, out: Out<'_>) {
         let datagram = datagram(&packet);

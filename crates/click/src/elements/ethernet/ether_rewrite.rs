@@ -5,7 +5,7 @@
 //! Arguments:
 //! - `SRC`, `DST`: the addresses.
 //!
-//! Handlers: `src`, `dst` (read, write).
+//! Handlers: `src`, `dst` (read, write); `drops` (read).
 use crate::arg::Args;
 use crate::elements::packet::{mac_text, put};
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
@@ -22,6 +22,7 @@ pub static CLASS: Class = Class::new("EtherRewrite", || Box::<EtherRewrite>::def
 pub struct EtherRewrite {
     source: MacAddress,
     destination: MacAddress,
+    drops: u64,
 }
 
 impl Element for EtherRewrite {
@@ -33,7 +34,10 @@ impl Element for EtherRewrite {
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         burst.retain(|packet| {
-            let Some(addresses) = packet.data_mut().first_chunk_mut::<12>() else { return false };
+            let Some(addresses) = packet.data_mut().first_chunk_mut::<12>() else {
+                self.drops += 1;
+                return false;
+            };
             put(addresses, 0, self.destination.0);
             put(addresses, 6, self.source.0);
             true
@@ -41,10 +45,13 @@ impl Element for EtherRewrite {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("src"), Handler::both("dst")].into()
+        [Handler::both("src"), Handler::both("dst"), Handler::read("drops")].into()
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        if name == "drops" {
+            return Ok(self.drops.to_string());
+        }
         Ok(mac_text(if name == "src" { self.source } else { self.destination }))
     }
 

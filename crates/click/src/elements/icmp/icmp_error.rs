@@ -1,5 +1,5 @@
-//! `ICMPError(SRC, TYPE, CODE, BADADDRS, MTU, PMTU, SET_FIX_ANNO)`: answers IPv4 packets with ICMP errors (RFC 792; RFC
-//! 1812, 4.3.2).
+//! `ICMPError(SRC, TYPE, CODE, BADADDRS, MTU, PMTU, SET_FIX_ANNO)`: answers IPv4 packets with ICMP errors (RFC 792;
+//! RFC 1812, 4.3.2).
 //!
 //! Ports: one input, one output, push or pull.
 //!
@@ -11,8 +11,8 @@
 //! - `PMTU`: the MTU that `unreachable needfrag` tells; 0 by default.
 //! - `SET_FIX_ANNO`: whether FixIPSrc is to choose the source; true by default.
 //!
-//! Handlers: `src`, `mtu`, `pmtu` (read, write). Errors, broadcasts, fragments but the first, and packets from
-//! addresses that cannot be a host's are dropped without an answer.
+//! Handlers: `src`, `mtu`, `pmtu` (read, write); `drops` (read). Errors, broadcasts, fragments but the first, and
+//! packets from addresses that cannot be a host's are dropped without an answer.
 use crate::arg::{Args, Ipv4List, MANDATORY_POSITIONAL, Word};
 use crate::elements::ip::names::{icmp_code, parse_icmp_type};
 use crate::elements::ip::transport::Transport;
@@ -48,6 +48,7 @@ pub struct IcmpError {
     path_mtu: u16,
     fix: bool,
     id: u16,
+    drops: u64,
 }
 
 impl Default for IcmpError {
@@ -61,6 +62,7 @@ impl Default for IcmpError {
             path_mtu: 0,
             fix: true,
             id: 1,
+            drops: 0,
         }
     }
 }
@@ -91,17 +93,24 @@ impl Element for IcmpError {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        burst.filter_map(|packet| self.answer(&packet, cx));
+        burst.filter_map(|packet| {
+            let answer = self.answer(&packet, cx);
+            self.drops += u64::from(answer.is_none());
+            answer
+        });
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["src", "mtu", "pmtu"].map(Handler::both).into()
+        let mut handlers: Vec<Handler> = ["src", "mtu", "pmtu"].map(Handler::both).into();
+        handlers.push(Handler::read("drops"));
+        handlers
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(match name {
             "src" => self.source.to_string(),
             "mtu" => self.mtu.to_string(),
+            "drops" => self.drops.to_string(),
             _ => self.path_mtu.to_string(),
         })
     }

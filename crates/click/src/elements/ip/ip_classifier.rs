@@ -13,16 +13,16 @@
 //! - `ip[POS:LEN]`, `tcp[POS:LEN]`, `transp[POS:LEN]`, ...: bytes of a header, at most four;
 //! - `[src|dst] ether host ADDRESS`.
 //!
-//! What a condition leaves out is taken from the one before it: `src port 80 or 443`. Conditions on ports and the like
-//! hold for first fragments only.
+//! What a condition leaves out is taken from the one before it: `src port 80 or 443`. Conditions on ports and the
+//! like hold for first fragments only.
 //!
-//! Handlers: `program`, `pattern0`, `pattern1`, ... (read). The IPv4 header must be noted.
+//! Handlers: `program`, `pattern0`, `pattern1`, ..., `drops` (read). The IPv4 header must be noted.
 use super::filter::Filter;
 use crate::arg::Args;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Facts.
@@ -62,13 +62,14 @@ impl Element for IpClassifier {
 
     fn handlers(&self) -> Vec<Handler> {
         let patterns = (0..self.patterns.len()).map(|port| Handler::read("").named(format!("pattern{port}")));
-        core::iter::once(Handler::read("program")).chain(patterns).collect()
+        ["program", "drops"].map(Handler::read).into_iter().chain(patterns).collect()
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         let pattern = name.strip_prefix("pattern").and_then(|port| port.parse::<usize>().ok());
         match pattern.and_then(|port| self.patterns.get(port)) {
             Some(pattern) => Ok(pattern.clone()),
+            None if name == "drops" => Ok(self.filter.drops().to_string()),
             None => Ok(self.filter.text()),
         }
     }

@@ -6,12 +6,13 @@
 //! - `ACTION`: an output's number; `allow`, which is output 0; `deny` or `drop`.
 //! - `PATTERN`: as IPClassifier's.
 //!
-//! Handlers: `program` (read): the decision program, a test of four bytes a line. The IPv4 header must be noted.
+//! Handlers: `program` (read): the decision program, a test of four bytes a line;
+//! `drops` (read). The IPv4 header must be noted.
 use super::filter::Filter;
 use crate::arg::Args;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Facts.
@@ -39,10 +40,10 @@ impl Element for IpFilter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("program")].into()
+        ["program", "drops"].map(Handler::read).into()
     }
 
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.filter.text())
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "drops" { self.filter.drops().to_string() } else { self.filter.text() })
     }
 }

@@ -10,12 +10,16 @@
 //! - `IPADDR`: this host's address there.
 //! - `MTU`: bytes of a packet at most.
 //!
-//! No handlers.
+//! Handlers: `drops` (read): broadcasts, and packets without a whole header.
 use super::ip_gw_options::Own;
 use crate::arg::Args;
 use crate::elements::packet::{fill_ip_checksum, header_length, put, u16_at};
-use crate::{Annotations, Class, Context, Element, Failed, Packet, PacketBurst, PacketType};
+use crate::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, PacketType,
+};
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 /// Facts.
@@ -28,6 +32,7 @@ pub struct IpOutputCombo {
     color: u8,
     own: Own,
     mtu: u32,
+    drops: u64,
 }
 
 impl Element for IpOutputCombo {
@@ -47,8 +52,19 @@ impl Element for IpOutputCombo {
                 cx.push(port, packet);
                 None
             }
-            None => None,
+            None => {
+                self.drops += 1;
+                None
+            }
         });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
     }
 }
 

@@ -8,8 +8,9 @@
 //!   until three quarters are left.
 //! - `MAX_MTU_ANNO`: an annotation of 2 bytes where the length of the largest fragment is noted.
 //!
-//! Handlers: `dump` (read). What stands before the first fragment's header stays there. Fragments that contradict
-//! themselves are dropped.
+//! Handlers: `dump`; `length`: fragments that wait; `merged`: fragments that are part of another packet now, the one
+//! that stands for it not counted; `drops`: fragments given up (read). What stands before the first fragment's
+//! header stays there. Fragments that contradict themselves are dropped.
 use super::transport::Transport;
 use crate::arg::{Annotation, Args, KEYWORD};
 use crate::elements::packet::{fill_ip_checksum, put, u16_at};
@@ -17,7 +18,7 @@ use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Pa
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
@@ -53,6 +54,8 @@ struct Assembly {
     /// When the newest fragment came.
     touched: u64,
     largest: u16,
+    /// How many fragments it is made of.
+    fragments: u64,
 }
 
 impl Assembly {
@@ -110,6 +113,9 @@ pub struct IpReassembler {
     good: u64,
     failed: u64,
     bad: u64,
+    waiting: u64,
+    merged: u64,
+    drops: u64,
 }
 
 impl Element for IpReassembler {
@@ -132,10 +138,16 @@ impl Element for IpReassembler {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("dump")].into()
+        ["dump", "length", "merged", "drops"].map(Handler::read).into()
     }
 
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        match name {
+            "length" => return Ok(self.waiting.to_string()),
+            "merged" => return Ok(self.merged.to_string()),
+            "drops" => return Ok(self.drops.to_string()),
+            _ => {}
+        }
         let Self { seen, good, failed, bad, .. } = self;
         let mut text = format!(
             "frags seen total:    {seen}\ngood reassemblies:   {good}\nfailed reassemblies: {failed}\n\
@@ -166,6 +178,7 @@ impl IpReassembler {
         }
         let Some((key, from, more)) = self.place(&packet) else {
             self.bad += 1;
+            self.drops += 1;
             return None;
         };
         if self.memory > self.most as usize {
@@ -178,26 +191,42 @@ impl IpReassembler {
             head: None,
             touched: now,
             largest: 0,
+            fragments: 0,
         });
         self.memory = self.memory.saturating_sub(assembly.memory());
+        self.waiting -= assembly.fragments;
+        assembly.fragments += 1;
         if !fill(&mut assembly, packet, from, more) {
             self.bad += 1;
+            self.drops += assembly.fragments;
             return None;
         }
         assembly.touched = now;
         if !assembly.is_complete() {
+            self.waiting += assembly.fragments;
             self.memory += assembly.memory();
             self.assemblies.insert(key, assembly);
             return None;
         }
         self.good += 1;
         let largest = assembly.largest;
-        let mut whole = assembly.emit()?;
+        let mut whole = self.emit(assembly)?;
         whole.notes_mut().timestamp = now;
         if let Some(at) = self.mtu_annotation {
             whole.notes_mut().set_u16(at, largest);
         }
         Some(whole)
+    }
+
+    /// The packet that fragments make, which counts for one of them.
+    fn emit(&mut self, assembly: Assembly) -> Option<Packet> {
+        let fragments = assembly.fragments;
+        let packet = assembly.emit();
+        match packet {
+            Some(_) => self.merged += fragments - 1,
+            None => self.drops += fragments,
+        }
+        packet
     }
 
     /// To which packet a fragment belongs, where its payload begins there, and whether others follow; nothing if it
@@ -228,7 +257,10 @@ impl IpReassembler {
             let Some(assembly) = self.assemblies.remove(&key) else { continue };
             self.memory = self.memory.saturating_sub(assembly.memory());
             self.failed += 1;
-            if let Some(packet) = assembly.emit() {
+            self.waiting -= assembly.fragments;
+            if cx.noutputs() < 2 {
+                self.drops += assembly.fragments;
+            } else if let Some(packet) = self.emit(assembly) {
                 cx.push(1, packet);
             }
         }
@@ -246,6 +278,8 @@ impl IpReassembler {
             if let Some(assembly) = self.assemblies.remove(&key) {
                 self.memory = self.memory.saturating_sub(assembly.memory());
                 self.failed += 1;
+                self.waiting -= assembly.fragments;
+                self.drops += assembly.fragments;
             }
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! Arguments: each a route: a prefix, the next hop if it isn't the destination itself, and the output.
 //!
-//! Handlers: `table`; `lookup` (read, with an address); `add`, `set`, `remove`, `ctrl`, `flush` (write).
+//! Handlers: `table`, `drops`; `lookup` (read, with an address); `add`, `set`, `remove`, `ctrl`, `flush` (write).
 //! The longest prefix that contains a packet's noted destination counts; the next hop is noted in its place. All
 //! elements that look up routes share one table, in which a lookup takes one to three reads however many routes there
 //! are; they differ only in name, for old configurations' sake.

@@ -239,6 +239,7 @@ impl Element for RouteTable {
     fn handlers(&self) -> Vec<Handler> {
         let mut handlers =
             Vec::from([Handler::read("table").expensive(), Handler::read("lookup").parameters()]);
+        handlers.push(Handler::read("drops"));
         if self.changeable {
             handlers.extend(["add", "set", "remove", "ctrl"].map(Handler::write));
             handlers.push(Handler::write("flush").button());
@@ -255,6 +256,9 @@ impl Element for RouteTable {
                 Some(Route { port, gateway: None, .. }) => port.to_string(),
                 Some(Route { port, gateway: Some(gateway), .. }) => format!("{port} {gateway}"),
             });
+        }
+        if name == "drops" {
+            return Ok(self.unrouted.to_string());
         }
         let mut routes: Vec<&Route> = self.routes.iter().collect();
         routes.sort_by_key(|route| route.order);

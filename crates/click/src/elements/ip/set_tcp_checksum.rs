@@ -5,12 +5,14 @@
 //! Arguments:
 //! - `FIXOFF`: mends a data offset that is smaller than a header or larger than the packet; false by default.
 //!
-//! No handlers. The IPv4 header must be noted.
+//! Handlers: `drops` (read). The IPv4 header must be noted.
 use super::transport::Transport;
 use crate::arg::Args;
 use crate::elements::packet::put;
-use crate::{Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// Facts.
 pub static CLASS: Class = Class::new("SetTCPChecksum", || Box::<SetTcpChecksum>::default())
@@ -21,6 +23,7 @@ pub static CLASS: Class = Class::new("SetTCPChecksum", || Box::<SetTcpChecksum>:
 #[derive(Debug, Default)]
 pub struct SetTcpChecksum {
     fix_offset: bool,
+    drops: u64,
 }
 
 impl Element for SetTcpChecksum {
@@ -30,7 +33,19 @@ impl Element for SetTcpChecksum {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        burst.retain(|packet| self.set(packet).is_some());
+        burst.retain(|packet| {
+            let done = self.set(packet).is_some();
+            self.drops += u64::from(!done);
+            done
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
     }
 }
 

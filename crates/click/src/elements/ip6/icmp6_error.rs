@@ -7,13 +7,16 @@
 //! - `TYPE`, `CODE`: of the error. `packet too big` (2) tells an MTU of 1500; `parameter problem` (4) tells what the
 //!   ICMP_PARAMPROB annotation says.
 //!
-//! No handlers. Errors, groups and broadcasts are dropped without an answer.
+//! Handlers: `drops` (read). Errors, groups and broadcasts are dropped without an answer.
 use crate::arg::Args;
 use crate::elements::packet::put;
 use crate::{
-    Annotations, Class, Context, Element, Failed, HEADROOM, Metadata, Packet, PacketBurst, PacketType,
+    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet,
+    PacketBurst, PacketType,
 };
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_wire::{ip::Protocol, ipv6};
 
@@ -30,11 +33,12 @@ pub struct Icmp6Error {
     source: Ipv6Addr,
     kind: u8,
     code: u8,
+    drops: u64,
 }
 
 impl Default for Icmp6Error {
     fn default() -> Self {
-        Self { source: Ipv6Addr::UNSPECIFIED, kind: 0, code: 0 }
+        Self { source: Ipv6Addr::UNSPECIFIED, kind: 0, code: 0, drops: 0 }
     }
 }
 
@@ -47,7 +51,19 @@ impl Element for Icmp6Error {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        burst.filter_map(|packet| self.answer(&packet, cx));
+        burst.filter_map(|packet| {
+            let answer = self.answer(&packet, cx);
+            self.drops += u64::from(answer.is_none());
+            answer
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
     }
 }
 

@@ -5,12 +5,13 @@
 //! Arguments: each some addresses or prefixes and the Ethernet address that is told for them. The longest prefix
 //! counts.
 //!
-//! No handlers.
+//! Handlers: `drops` (read): what was no solicitation for one of the addresses.
 use super::neighbor;
 use crate::arg::{Arg, Args, Prefix6};
-use crate::{Class, Context, Element, Failed, Packet, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_click_lang::config;
@@ -23,6 +24,7 @@ pub static CLASS: Class = Class::new("IP6NDAdvertiser", || Box::<Ip6NdAdvertiser
 #[derive(Debug, Default)]
 pub struct Ip6NdAdvertiser {
     entries: Vec<(Prefix6, MacAddress)>,
+    drops: u64,
 }
 
 impl Element for Ip6NdAdvertiser {
@@ -54,7 +56,19 @@ impl Element for Ip6NdAdvertiser {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        burst.filter_map(|packet| self.answer(&packet, cx));
+        burst.filter_map(|packet| {
+            let answer = self.answer(&packet, cx);
+            self.drops += u64::from(answer.is_none());
+            answer
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
     }
 }
 

@@ -1,13 +1,14 @@
-//! `IP6NDSolicitor(IP, ETH)`: puts an Ethernet header before IPv6 packets, and asks by neighbor discovery for addresses
-//! it does not know (RFC 4861, 7.2).
+//! `IP6NDSolicitor(IP, ETH)`: puts an Ethernet header before IPv6 packets, and asks by neighbor discovery for
+//! addresses it does not know (RFC 4861, 7.2).
 //!
-//! Ports: input 0 for IPv6 packets with their destination noted, input 1 for advertisements in Ethernet frames; output
-//! 0 for frames, and optionally output 1 for solicitations. All push.
+//! Ports: input 0 for IPv6 packets with their destination noted, input 1 for advertisements in Ethernet frames;
+//! output 0 for frames, and optionally output 1 for solicitations. All push.
 //!
 //! Arguments:
 //! - `IP`, `ETH`: this host's addresses.
 //!
-//! Handlers: `table`, `stats` (read). One packet waits for each address; what is known counts for 5 minutes.
+//! Handlers: `table`, `stats`, `length` (packets that wait), `drops` (read). One packet waits for each address;
+//! what is known counts for 5 minutes.
 use super::neighbor;
 use crate::arg::Args;
 use crate::elements::packet::{mac_text, mark_ethernet, prepend, put};
@@ -18,7 +19,7 @@ use crate::{
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv6Addr;
@@ -86,12 +87,18 @@ impl Element for Ip6NdSolicitor {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("table"), Handler::read("stats")].into()
+        ["table", "stats", "length", "drops"].map(Handler::read).into()
     }
 
     fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
         let now = cx.steady();
         let mut text = String::new();
+        if name == "drops" {
+            return Ok(self.drops.to_string());
+        }
+        if name == "length" {
+            return Ok(self.neighbors.values().filter(|known| known.waiting.is_some()).count().to_string());
+        }
         if name == "stats" {
             let (drops, queries) = (self.drops, self.queries);
             return Ok(format!("{drops} packets killed\n{queries} ND queries sent\n"));

@@ -4,8 +4,8 @@
 //!
 //! Arguments: each a route: a prefix, the next hop if it isn't the destination itself, and the output.
 //!
-//! Handlers: `table` (read); `lookup` (read, with an address); `add`, `remove`, `ctrl` (write). The longest prefix that
-//! contains a packet's noted destination counts; the next hop is noted in its place.
+//! Handlers: `table`, `drops` (read); `lookup` (read, with an address); `add`, `remove`, `ctrl` (write). The
+//! longest prefix that contains a packet's noted destination counts; the next hop is noted in its place.
 use crate::arg::{Arg, Args, Prefix6, Scope};
 use crate::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
 use alloc::boxed::Box;
@@ -36,6 +36,7 @@ pub struct LookupIp6Route {
     /// By prefix length, longest last; only lengths that are in use.
     lengths: BTreeMap<u8, BTreeMap<u128, Hop>>,
     count: usize,
+    drops: u64,
 }
 
 fn mask(length: u8) -> u128 {
@@ -84,14 +85,16 @@ impl Element for LookupIp6Route {
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for mut packet in burst.drain() {
-            if let Some(port) = self.route(&mut packet) {
-                cx.push(port, packet);
+            match self.route(&mut packet) {
+                Some(port) => cx.push(port, packet),
+                None => self.drops += 1,
             }
         }
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers = Vec::from([Handler::read("table"), Handler::read("lookup").parameters()]);
+        let mut handlers = Vec::from(["table", "drops"].map(Handler::read));
+        handlers.push(Handler::read("lookup").parameters());
         handlers.extend(["add", "remove", "ctrl"].map(Handler::write));
         handlers
     }
@@ -105,6 +108,9 @@ impl Element for LookupIp6Route {
                 Some(Hop { gateway: Some(gateway), port }) => format!("{port} {gateway}"),
                 Some(Hop { port, .. }) => port.to_string(),
             });
+        }
+        if name == "drops" {
+            return Ok(self.drops.to_string());
         }
         let mut text = String::new();
         for (length, routes) in self.lengths.iter().rev() {

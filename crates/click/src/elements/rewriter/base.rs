@@ -58,6 +58,7 @@ pub struct Rewriter {
     capacity: u32,
     shares: Option<ElementId>,
     failures: u64,
+    drops: u64,
     timeouts: [Timeouts; 3],
     note_destination: bool,
     reply_note: Option<usize>,
@@ -92,6 +93,7 @@ impl Rewriter {
             capacity: USUAL,
             shares: None,
             failures: 0,
+            drops: 0,
             timeouts: [Timeouts::default(); 3],
             note_destination: true,
             reply_note: None,
@@ -594,8 +596,9 @@ impl Element for Rewriter {
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let sought = self.approach(burst);
         for (mut packet, sought) in burst.drain().zip(sought) {
-            if let Verdict::Out(output) = self.verdict(port, &mut packet, sought, cx) {
-                cx.push(output, packet);
+            match self.verdict(port, &mut packet, sought, cx) {
+                Verdict::Out(output) => cx.push(output, packet),
+                Verdict::Drop => self.drops += 1,
             }
         }
     }
@@ -624,6 +627,7 @@ impl Element for Rewriter {
             Handler::read("table_size"),
             Handler::read("nmappings").deprecated(),
             Handler::read("mapping_failures"),
+            Handler::read("drops"),
             Handler::read("patterns"),
             Handler::read("size"),
             Handler::both("capacity"),
@@ -647,6 +651,7 @@ impl Element for Rewriter {
                 own.map(|owner| owner.count).sum::<u32>().to_string()
             }
             "mapping_failures" => self.failures.to_string(),
+            "drops" => self.drops.to_string(),
             "size" => flows.len().to_string(),
             "capacity" => flows.capacity.to_string(),
             "evictions" => flows.evictions.to_string(),
@@ -696,7 +701,7 @@ impl Element for Rewriter {
                 own.forget_owner(*owner);
             }
         }
-        self.failures = from.failures;
+        (self.failures, self.drops) = (from.failures, from.drops);
         let capacity = own.capacity;
         own.shrink(cx.coarse_now(), capacity);
     }

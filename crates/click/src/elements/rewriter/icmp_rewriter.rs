@@ -2,7 +2,7 @@
 //! that they speak of the original packets and reach their senders.
 //!
 //! Ports: one push input; output 0 gets what was rewritten; a second output gets ICMP that is no error or belongs to
-//! no flow, else that is dropped, as is what is not ICMP.
+//! no flow, else that is dropped; what is not ICMP always is.
 //!
 //! Arguments:
 //! - `MAPS`: names of rewriters, in the order in which they are asked. With `NAME:OFFSET`, the packets of its flows
@@ -11,12 +11,16 @@
 //! - `REPLY_ANNO`: an annotation of one byte; errors about what a flow's originator sent get the value that its first
 //!   packet had.
 //!
+//! Handlers: `drops` (read).
+//!
 //! Destination unreachable, source quench, redirect, time exceeded and parameter problem are errors (RFC 792).
 use super::base::{Kind, Rewriter};
 use super::key::FlowKey;
 use crate::arg::{Annotation, Args, KEYWORD, Raw};
 use crate::elements::packet::{put, u16_at, u32_at};
-use crate::{Class, Context, Element, ElementId, Failed, Metadata, Packet, PacketBurst};
+use crate::{
+    Class, Context, Element, ElementId, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
+};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -52,6 +56,7 @@ pub struct IcmpRewriter {
     maps: Vec<Map>,
     note_destination: bool,
     reply_note: Option<usize>,
+    drops: u64,
 }
 
 /// Which packet an ICMP error is about.
@@ -247,10 +252,21 @@ impl Element for IcmpRewriter {
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for mut packet in burst.drain() {
             if packet.network_data().and_then(|ip| ip.get(9)) != Some(&ICMP) {
+                self.drops += 1;
                 continue;
             }
-            let output = self.handle(&mut packet, cx).unwrap_or(OTHER);
-            cx.push(output, packet);
+            match self.handle(&mut packet, cx).unwrap_or(OTHER) {
+                output if output < cx.noutputs() => cx.push(output, packet),
+                _ => self.drops += 1,
+            }
         }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
     }
 }

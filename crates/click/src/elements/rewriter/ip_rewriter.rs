@@ -22,7 +22,7 @@
 //! - `REPLY_ANNO`: an annotation of one byte; replies get the value that the first packet had.
 //!
 //! Handlers: `tcp_table`, `udp_table`, `tcp_lookup SADDR SPORT DADDR DPORT`, `size`, `table_size`,
-//! `mapping_failures`, `evictions`, `patterns` (read); `capacity`, `pattern0`, `pattern1`, ... (read,
+//! `drops`, `mapping_failures`, `evictions`, `patterns` (read); `capacity`, `pattern0`, `pattern1`, ... (read,
 //! write); `clear` (write).
 use super::base::{Kind, Rewriter};
 use crate::{Class, Metadata};

@@ -19,7 +19,7 @@
 //! - `DST_ANNO`: whether the destination annotation follows; true.
 //! - `REPLY_ANNO`: an annotation of one byte; replies get the value that the first packet had.
 //!
-//! Handlers: `table`, `size`, `table_size`, `mapping_failures`, `evictions`, `patterns` (read);
+//! Handlers: `table`, `size`, `table_size`, `drops`, `mapping_failures`, `evictions`, `patterns` (read);
 //! `capacity`, `pattern0`, `pattern1`, ... (read, write); `clear` (write).
 use super::base::{Kind, Rewriter};
 use crate::{Class, Metadata};

@@ -1,19 +1,28 @@
 //! `Idle`: drops what is pushed to it and gives nothing when pulled.
 //!
-//! Ports: any number of inputs and outputs, each push or pull. No arguments, no handlers.
-use crate::{Class, Context, Element, Metadata, NoteKind, PacketBurst, Search, arg::Args, element::Failed};
+//! Ports: any number of inputs and outputs, each push or pull. No arguments.
+//!
+//! Handlers: `count` (read): packets dropped.
+use crate::arg::Args;
+use crate::{
+    Class, Context, Element, Failed, Handler, HandlerError, Metadata, NoteKind, PacketBurst, Search,
+};
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("Idle", || Box::new(Idle))
+pub static CLASS: Class = Class::new("Idle", || Box::<Idle>::default())
     .ports("-/-")
     .processing("a/a")
     .flow("x/y")
     .metadata(Metadata::Ignores);
 
 /// Never does anything.
-#[derive(Debug)]
-pub struct Idle;
+#[derive(Debug, Default)]
+pub struct Idle {
+    count: u64,
+}
 
 impl Element for Idle {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
@@ -23,8 +32,17 @@ impl Element for Idle {
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        self.count += burst.len() as u64;
         burst.clear();
     }
 
     fn pull(&mut self, _: usize, _: usize, _: &mut PacketBurst, _: &mut Context<'_>) {}
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("count")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.count.to_string())
+    }
 }

@@ -5,7 +5,7 @@
 //! Arguments:
 //! - `INPUT`: the input; 0 by default, negative for none.
 //!
-//! Handlers: `switch` (read, write), `config` (read): the input.
+//! Handlers: `switch` (read, write), `config` (read): the input; `drops` (read).
 use crate::arg::Args;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use alloc::boxed::Box;
@@ -20,6 +20,7 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct InputSwitch {
     input: i32,
+    drops: u64,
 }
 
 impl Element for InputSwitch {
@@ -34,16 +35,17 @@ impl Element for InputSwitch {
 
     fn push(&mut self, port: usize, burst: &mut PacketBurst, _: &mut Context<'_>) {
         if usize::try_from(self.input) != Ok(port) {
+            self.drops += burst.len() as u64;
             burst.clear();
         }
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("switch"), Handler::read("config").calm()].into()
+        [Handler::both("switch"), Handler::read("config").calm(), Handler::read("drops")].into()
     }
 
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.input.to_string())
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "drops" { self.drops.to_string() } else { self.input.to_string() })
     }
 
     fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {

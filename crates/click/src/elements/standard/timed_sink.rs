@@ -5,7 +5,7 @@
 //! Arguments:
 //! - `INTERVAL`: time between packets; 500 ms by default.
 //!
-//! Handlers: `interval` (read, write).
+//! Handlers: `interval` (read, write); `count` (read).
 use crate::arg::{Args, Nanoseconds};
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Timer, Timestamp};
 use alloc::boxed::Box;
@@ -22,6 +22,7 @@ pub static CLASS: Class = Class::new("TimedSink", || Box::<TimedSink>::default()
 #[derive(Debug, Default)]
 pub struct TimedSink {
     interval: u64,
+    count: u64,
 }
 
 impl Element for TimedSink {
@@ -39,16 +40,16 @@ impl Element for TimedSink {
     }
 
     fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
-        drop(cx.pull_one(0));
+        self.count += u64::from(cx.pull_one(0).is_some());
         cx.set_timer_again(timer, self.interval);
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("interval").calm()].into()
+        [Handler::both("interval").calm(), Handler::read("count")].into()
     }
 
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(Timestamp(self.interval).to_string())
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "count" { self.count.to_string() } else { Timestamp(self.interval).to_string() })
     }
 
     fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {

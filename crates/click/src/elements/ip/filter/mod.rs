@@ -24,8 +24,8 @@ use ringway_click_lang::config;
 
 /// Steps at most. Attack: a configuration that would take all memory.
 const MOST_STEPS: usize = 1 << 20;
-/// Rules of up to so many steps together become one program, optimized as Click's is, which takes time that grows with
-/// the square of its length; more rules are kept apart.
+/// Rules of up to so many steps together become one program, optimized as Click's is, which takes time that grows
+/// with the square of its length; more rules are kept apart.
 const ONE_PROGRAM: usize = 512;
 /// A program of so many tests is run; of a longer one only the text is kept, and rules are found faster apart. A few
 /// more are cheaper than to remember outcomes.
@@ -37,6 +37,7 @@ const RATHER_THAN_REMEMBER: usize = 64;
 pub(super) struct Filter {
     rules: Rules,
     safe_length: usize,
+    drops: u64,
 }
 
 /// The rules: one program, or a program each.
@@ -49,7 +50,7 @@ enum Rules {
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { rules: Rules::One(Decision::new(&[], Jump::Drop)), safe_length: 0 }
+        Self { rules: Rules::One(Decision::new(&[], Jump::Drop)), safe_length: 0, drops: 0 }
     }
 }
 
@@ -102,7 +103,7 @@ impl Filter {
                     }
                     _ => Rules::One(joined),
                 };
-                Ok(Self { rules, safe_length })
+                Ok(Self { rules, safe_length, drops: 0 })
             }
         }
     }
@@ -139,10 +140,16 @@ impl Filter {
     #[inline]
     pub(super) fn push(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.drain() {
-            if let Some(port) = self.output(&packet) {
-                cx.push(port, packet);
+            match self.output(&packet) {
+                Some(port) => cx.push(port, packet),
+                None => self.drops += 1,
             }
         }
+    }
+
+    /// How many packets were dropped.
+    pub(super) fn drops(&self) -> u64 {
+        self.drops
     }
 
     /// The program for people.
@@ -234,7 +241,7 @@ fn apart(programs: Vec<Program>) -> Filter {
             break;
         }
     }
-    Filter { rules: Rules::Many(Many::new(rules).into(), None), safe_length }
+    Filter { rules: Rules::Many(Many::new(rules).into(), None), safe_length, drops: 0 }
 }
 
 impl Program {
