@@ -1,7 +1,7 @@
 //! Virtqueues: a driver that writes anything anywhere in the memory it shares, at any time.
 
 use ringway_host::{Mapping, memfd};
-use ringway_mem::{Direct, Hint, Memory, SpanMut};
+use ringway_mem::{Direct, Hint, Memory, Span, SpanMut};
 use ringway_virtq::{Areas, Cursor, Demand, Fill, Layout, Ring, RxDevice, TxDevice, Verdict};
 use std::sync::Arc;
 
@@ -95,13 +95,14 @@ fn steps(memory: &Memory, layout: &Layout, data: &[u8]) {
         let broken = match what % 4 {
             0 => {
                 let mut shown = 0;
-                let result = tx.peek(&tx_ring, &mut Direct::new(memory, &mut hint), count, |parts| {
-                    shown += 1;
-                    parts.iter().for_each(|part| {
-                        part.read(&mut [0; 256]);
+                let result =
+                    tx.peek(&tx_ring, &mut Direct::new(memory, &mut hint), count, |parts: &[Span<'_>]| {
+                        shown += 1;
+                        parts.iter().for_each(|part| {
+                            part.read(&mut [0; 256]);
+                        });
+                        if what & 8 != 0 && shown % 2 == 0 { Verdict::Skip } else { Verdict::Take }
                     });
-                    if what & 8 != 0 && shown % 2 == 0 { Verdict::Skip } else { Verdict::Take }
-                });
                 assert!(shown <= count);
                 tx.release(&tx_ring, shown / (1 + usize::from(what >> 4 & 1)));
                 result.is_err()

@@ -79,7 +79,7 @@ fn pass(from: &mut Port<'_>, to: &mut Port<'_>, shape: &Shape) -> Result<(), Fai
     let mut count = 0;
     let (mut from_hint, mut to_hint) = (Hint::default(), Hint::default());
     let mut seen = Seen { direct: Direct::new(from.memory, &mut from_hint), iommu: shape.iommu };
-    device.peek(ring, &mut seen, BURST, |_| {
+    device.peek(ring, &mut seen, BURST, |_: &[Span<'_>]| {
         count += 1;
         Verdict::Take
     })?;

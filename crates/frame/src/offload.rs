@@ -11,7 +11,9 @@ const DATA_VALID: u8 = 2;
 const GSO_ECN: u8 = 0x80;
 
 /// Offload metadata of one frame: the first ten bytes of `virtio_net_hdr` (virtio 1.3, 5.1.6), in host order.
+// In this order, so that on a little-endian machine its bytes are those of the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Offload {
     /// `VIRTIO_NET_HDR_F_*`.
     pub flags: u8,
@@ -99,14 +101,20 @@ impl Offload {
     #[inline]
     pub fn from_bytes(bytes: &[u8; 10]) -> Offload {
         let [b0, b1, b2, b3, b4, b5, b6, b7, o0, o1] = *bytes;
-        let word = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+        let front = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
+        Offload::from_words(front, u16::from_le_bytes([o0, o1]))
+    }
+
+    /// The reverse of [`Offload::to_words`].
+    #[inline]
+    pub fn from_words(word: u64, csum_offset: u16) -> Offload {
         Offload {
             flags: word as u8,
             gso_type: (word >> 8) as u8,
             hdr_len: (word >> 16) as u16,
             gso_size: (word >> 32) as u16,
             csum_start: (word >> 48) as u16,
-            csum_offset: u16::from_le_bytes([o0, o1]),
+            csum_offset,
         }
     }
 
@@ -158,7 +166,7 @@ impl Offload {
     /// What this frame needs of a destination that gets it as it is. Only for metadata that [`Offload::check`] passed.
     #[inline]
     pub fn needs(self) -> Needs {
-        if self.flags & NEEDS_CSUM == 0 && self.gso_type == 0 {
+        if self.is_done() {
             return Needs::NONE;
         }
         let mut needs = if self.needs_checksum() { Needs::CSUM } else { Needs::NONE };
@@ -175,10 +183,22 @@ impl Offload {
     /// for a receiver to see.
     #[inline]
     pub fn check(self, len: u32, granted: Needs) -> Result<Offload, OffloadError> {
-        if self.flags & NEEDS_CSUM == 0 && self.gso_type == 0 {
-            return Ok(Offload { flags: self.flags & DATA_VALID, ..Offload::default() });
+        if self.is_done() {
+            return Ok(self.done());
         }
         self.check_slow(len, granted)
+    }
+
+    /// Whether the sender left nothing undone.
+    #[inline]
+    pub fn is_done(self) -> bool {
+        self.flags & NEEDS_CSUM == 0 && self.gso_type == 0
+    }
+
+    /// What is for a receiver to see of metadata of a frame with nothing left undone.
+    #[inline]
+    pub fn done(self) -> Offload {
+        Offload { flags: self.flags & DATA_VALID, ..Offload::default() }
     }
 
     fn check_slow(self, len: u32, granted: Needs) -> Result<Offload, OffloadError> {

@@ -20,4 +20,4 @@ pub use orphan::Orphans;
 pub use span::{Span, SpanMut, copy, prefetch_value};
 pub use translate::{Direct, Fault, Translate};
 pub use turn::{Published, READERS, Reader, Retired, Snapshot, Turn};
-pub use words::Words;
+pub use words::{Pairs, Words};

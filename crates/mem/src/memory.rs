@@ -4,6 +4,7 @@ use crate::span::{Span, SpanMut};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 /// The most regions one guest may have; more would make a lookup as slow as the guest likes. vhost-user front-ends
@@ -163,19 +164,11 @@ impl Memory {
     /// no region, or `len` is 0.
     #[inline]
     pub fn prefix_mut(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
-        if let Some(region) = self.regions.get(hint.0) {
-            let offset = guest.wrapping_sub(region.guest);
-            if let Some(span) = within(region, offset, len)
-                && len != 0
-            {
-                return Some(span);
-            }
-        }
-        self.prefix_slow(guest, len, hint)
+        self.window(*hint).whole(guest, len).or_else(|| self.prefix_slow(guest, len, hint))
     }
 
     #[cold]
-    fn prefix_slow(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
+    pub(crate) fn prefix_slow(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
         let index = self.regions.partition_point(|region| region.guest <= guest).checked_sub(1)?;
         let region = self.regions.get(index)?;
         let offset = guest - region.guest;
@@ -183,6 +176,15 @@ impl Memory {
         let len = len.min(room);
         *hint = Hint(index);
         if len == 0 { None } else { within(region, offset, len) }
+    }
+
+    /// The region of the hint, if there is one.
+    #[inline]
+    pub(crate) fn window(&self, hint: Hint) -> Window<'_> {
+        let region = self.regions.get(hint.0);
+        let (guest, len, host) =
+            region.map_or((0, 0, NonNull::dangling()), |region| (region.guest, region.len, region.host));
+        Window { guest, len, host, _lives: PhantomData }
     }
 
     /// The same as [`Memory::user_span`], kept together with the memory.
@@ -219,6 +221,31 @@ impl Memory {
     /// `len` bytes at the front-end's own address `user`, if one region holds them all. Rings are named this way.
     pub fn user_span(&self, user: u64, len: u32) -> Option<SpanMut<'_>> {
         self.regions.iter().find_map(|region| within(region, user.checked_sub(region.user)?, len))
+    }
+}
+
+/// What is to be known of a region to look addresses up in it, held where no store to a guest's memory can be taken for
+/// one to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window<'t> {
+    guest: u64,
+    len: u64,
+    host: NonNull<u8>,
+    _lives: PhantomData<&'t Memory>,
+}
+
+impl<'t> Window<'t> {
+    /// All of `len` bytes at `guest`, if they are there and not none.
+    #[inline]
+    pub fn whole(&self, guest: u64, len: u32) -> Option<SpanMut<'t>> {
+        let offset = guest.wrapping_sub(self.guest);
+        // Attack: `offset + len` could wrap, so the room behind `offset` is compared instead. A length of 0 becomes
+        // one that no room is enough for.
+        if offset >= self.len || u64::from(len).wrapping_sub(1) >= self.len - offset {
+            return None;
+        }
+        // SAFETY: `offset` and `len` lie within a region of the memory that is borrowed for `'t`.
+        Some(unsafe { SpanMut::new(self.host.add(offset as usize), len) })
     }
 }
 

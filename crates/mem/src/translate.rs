@@ -1,6 +1,6 @@
 //! From the addresses a peer uses to ours.
 
-use crate::memory::{Hint, Memory};
+use crate::memory::{Hint, Memory, Window};
 use crate::span::{Span, SpanMut};
 
 /// Why an address can't be used.
@@ -37,13 +37,23 @@ pub trait Translate<'t> {
 pub struct Direct<'t, 'h> {
     memory: &'t Memory,
     hint: &'h mut Hint,
+    /// The region of the hint.
+    window: Window<'t>,
 }
 
 impl<'t, 'h> Direct<'t, 'h> {
     /// Addresses of `memory`. `hint` is the caller's to keep from burst to burst.
     #[inline]
     pub fn new(memory: &'t Memory, hint: &'h mut Hint) -> Direct<'t, 'h> {
-        Direct { memory, hint }
+        let window = memory.window(*hint);
+        Direct { memory, hint, window }
+    }
+
+    #[cold]
+    fn elsewhere(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        let found = self.memory.prefix_slow(address, len, self.hint).ok_or(Fault::Outside);
+        self.window = self.memory.window(*self.hint);
+        found
     }
 }
 
@@ -55,6 +65,9 @@ impl<'t> Translate<'t> for Direct<'t, '_> {
 
     #[inline]
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        self.memory.prefix_mut(address, len, self.hint).ok_or(Fault::Outside)
+        match self.window.whole(address, len) {
+            Some(span) => Ok(span),
+            None => self.elsewhere(address, len),
+        }
     }
 }

@@ -146,6 +146,111 @@ impl<'t, W: Number> Words<'t, W> {
     }
 }
 
+/// Pairs of little-endian numbers in a peer's memory, as descriptors are. Past the end, loads give zeros and stores do
+/// nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairs<'t> {
+    first: NonNull<[u64; 2]>,
+    count: u32,
+    _lives: PhantomData<&'t u64>,
+}
+
+// SAFETY: an address and a length, used through atomics.
+unsafe impl Send for Pairs<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Pairs<'_> {}
+
+impl<'t> Pairs<'t> {
+    /// The first `count` pairs of `span`, or as many as it has; `None` where they are not aligned for them.
+    #[inline]
+    pub fn new(span: SpanMut<'t>, count: u16) -> Option<Pairs<'t>> {
+        let first = span.pointer().cast::<[u64; 2]>();
+        first.is_aligned().then(|| {
+            let most = span.len() / size_of::<[u64; 2]>();
+            Pairs { first, count: most.min(usize::from(count)) as u32, _lives: PhantomData }
+        })
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
+    /// Up to `count` of them from the `from`th on.
+    #[inline]
+    pub fn window(self, from: usize, count: usize) -> Pairs<'t> {
+        let from = from.min(self.len());
+        let count = count.min(self.len() - from);
+        // SAFETY: `from` is at most the count, so this lies within the span or where it ends.
+        Pairs { first: unsafe { self.first.add(from) }, count: count as u32, _lives: PhantomData }
+    }
+
+    #[inline]
+    fn at(self, index: usize, half: usize) -> Option<NonNull<u64>> {
+        // SAFETY: the index is below the count and `half` 0 or 1, so the number lies within the span.
+        (index < self.len()).then(|| unsafe { self.first.cast::<u64>().add(2 * index + (half & 1)) })
+    }
+
+    #[inline]
+    fn load(self, index: usize, half: usize, order: Ordering) -> u64 {
+        // SAFETY: aligned by construction, within the span, which stays mapped for `'t`.
+        self.at(index, half).map_or(0, |at| unsafe { Number::load(at.as_ptr(), order) })
+    }
+
+    #[inline]
+    fn store(self, index: usize, half: usize, value: u64, order: Ordering) {
+        if let Some(at) = self.at(index, half) {
+            // SAFETY: as for loads; spans for writing are mapped writable.
+            unsafe { value.store(at.as_ptr(), order) };
+        }
+    }
+
+    /// Loads a pair's first number, in no order with anything else.
+    #[inline]
+    pub fn first(self, index: usize) -> u64 {
+        self.load(index, 0, Ordering::Relaxed)
+    }
+
+    /// Loads a pair's second number; what its writer stored before it can be seen afterwards.
+    #[inline]
+    pub fn second(self, index: usize) -> u64 {
+        self.load(index, 1, Ordering::Acquire)
+    }
+
+    /// Stores a pair's first number, in no order with anything else.
+    #[inline]
+    pub fn set_first(self, index: usize, value: u64) {
+        self.store(index, 0, value, Ordering::Relaxed);
+    }
+
+    /// Stores a pair's second number, in no order with anything else.
+    #[inline]
+    pub fn set_second(self, index: usize, value: u64) {
+        self.store(index, 1, value, Ordering::Relaxed);
+    }
+
+    /// Stores a pair's second number after everything stored before.
+    #[inline]
+    pub fn release_second(self, index: usize, value: u64) {
+        self.store(index, 1, value, Ordering::Release);
+    }
+
+    /// Asks for a pair's cache line, to be read soon.
+    #[inline]
+    pub fn prefetch(self, index: usize) {
+        if let Some(at) = self.at(index, 0) {
+            prefetch(at.cast());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +269,25 @@ mod tests {
         assert_eq!(out, [0, 0, 0x34, 0x12]);
         assert!(Words::<u32>::new(span.split(1).1).is_none());
         assert!(Words::<u64>::new(span.split(4).1).is_none());
+    }
+
+    #[test]
+    fn pairs_end_where_the_window_ends() {
+        let mut bytes = [0u64; 8];
+        // SAFETY: any bytes are valid, and the borrow is passed on.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast::<u8>(), 64) };
+        let span = SpanMut::of(bytes);
+        let pairs = Pairs::new(span, 3).unwrap();
+        assert_eq!((pairs.len(), Pairs::new(span, 9).unwrap().len()), (3, 4));
+        pairs.set_first(1, 7);
+        pairs.release_second(1, 8);
+        pairs.set_second(3, 9);
+        let window = pairs.window(1, 1);
+        assert_eq!((window.first(0), window.second(0), window.len()), (7, 8, 1));
+        assert_eq!((window.first(1), window.second(1)), (0, 0));
+        assert_eq!((pairs.window(3, 1).len(), pairs.window(9, 9).len()), (0, 0));
+        assert_eq!(Pairs::new(span, 4).unwrap().second(3), 0);
+        assert!(Pairs::new(span.split(4).1, 1).is_none());
     }
 
     fn bytemuck(words: &mut [u64; 2]) -> &mut [u8] {

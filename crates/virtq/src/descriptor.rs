@@ -1,6 +1,6 @@
 //! Descriptors, as both formats have them.
 
-use ringway_mem::{Span, Words};
+use ringway_mem::{Pairs, Span};
 
 /// The chain goes on.
 pub const NEXT: u16 = 1;
@@ -58,8 +58,8 @@ impl Descriptor {
     }
 
     #[inline]
-    pub fn store_split(&self, words: Words<'_, u64>, index: u16) {
-        words.store(2 * usize::from(index), self.address);
-        words.store(2 * usize::from(index) + 1, self.split_rest());
+    pub fn store_split(&self, table: Pairs<'_>, index: u16) {
+        table.set_first(usize::from(index), self.address);
+        table.set_second(usize::from(index), self.split_rest());
     }
 }

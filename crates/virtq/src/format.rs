@@ -72,8 +72,14 @@ pub(crate) trait Format<'t>: Copy {
     /// Moves a place over a buffer that was read there.
     fn pass(&self, at: &mut Cursor, chain: Chain);
 
+    /// Moves a place over `count` buffers of one descriptor.
+    fn pass_run(&self, at: &mut Cursor, count: usize);
+
     /// Writes a buffer as used, and moves over it.
     fn write_used(&self, used: &mut Used, chain: Chain, len: u32);
+
+    /// Writes buffers of one descriptor as used, each by its id and the bytes written into it, and moves over them.
+    fn write_used_run(&self, used: &mut Used, buffers: impl ExactSizeIterator<Item = (u16, u32)>);
 
     /// Makes everything written visible to the driver.
     fn publish(&self, used: &mut Used);

@@ -34,4 +34,4 @@ pub use packed::{PackedDriver, PackedRing};
 pub use rx::{Demand, FRAMES, Fill, RxDevice};
 pub use signals::Signals;
 pub use split::{SplitDriver, SplitRing};
-pub use tx::{BATCH, TxDevice, Verdict};
+pub use tx::{BATCH, Look, TxDevice, Verdict};

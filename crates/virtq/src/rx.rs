@@ -62,6 +62,16 @@ struct Reserved {
     buffers: u16,
 }
 
+/// How far buffers were looked for.
+struct Search {
+    /// The first that was not looked at.
+    at: Cursor,
+    /// The first of those known that no frame has.
+    next: usize,
+    /// Frames that have none yet.
+    left: usize,
+}
+
 /// A device's state of a receive queue.
 #[derive(Debug)]
 pub struct RxDevice {
@@ -132,42 +142,82 @@ impl RxDevice {
         demand: Demand,
         lens: impl ExactSizeIterator<Item = u32>,
     ) -> Result<(), QueueError> {
-        let mut at = self.at;
-        let mut left = lens.len().min(FRAMES);
-        let mut next = 0;
+        let mut search = Search { at: self.at, next: 0, left: lens.len().min(FRAMES) };
         ring.prefetch_used(&self.used);
-        for len in lens.take(FRAMES) {
-            let need = len.saturating_add(demand.header);
-            let first = next;
-            let mut room = 0u32;
-            let mut fits = true;
-            while room < need {
-                if next == self.buffers && !self.fetch(ring, &mut at, translate, left)? {
-                    // Attack: buffers of a byte each. A frame that all we can keep don't hold is not waited for.
-                    if self.frames > 0 || !self.is_exhausted() {
-                        return Ok(());
-                    }
-                    fits = false;
-                    break;
-                }
-                room = room.saturating_add(self.buffer[next].room);
-                next += 1;
-                if !demand.mergeable {
-                    fits = room >= need;
-                    break;
-                }
+        let mut needs = lens.take(FRAMES).map(|len| len.saturating_add(demand.header));
+        let mut need = needs.next();
+        loop {
+            need = self.reserve_run(need, &mut needs, &mut search);
+            let Some(large) = need else { return Ok(()) };
+            if !self.reserve_several(ring, translate, demand.mergeable, large, &mut search)? {
+                return Ok(());
             }
-            left -= 1;
-            let reserved = &mut self.reserved[self.frames];
-            if fits {
-                *reserved = Reserved { len: need, first: first as u16, buffers: (next - first) as u16 };
-            } else {
-                *reserved = Reserved { len: 0, first: first as u16, buffers: 0 };
-                next = first;
-            }
+            search.left -= 1;
             self.frames += 1;
+            need = needs.next();
         }
-        Ok(())
+    }
+
+    /// Reserves a buffer at hand each, as long as the next frame fits into the next buffer. Returns what the frame
+    /// needs that doesn't.
+    #[inline(always)]
+    fn reserve_run(
+        &mut self,
+        mut need: Option<u32>,
+        needs: &mut impl Iterator<Item = u32>,
+        search: &mut Search,
+    ) -> Option<u32> {
+        let from = search.next;
+        let places = self.reserved[self.frames..].iter_mut();
+        let mut run = 0;
+        for (buffer, place) in self.buffer[..self.buffers].iter().skip(from).zip(places) {
+            let Some(len) = need.filter(|&len| len <= buffer.room) else { break };
+            *place = Reserved { len, first: (from + run) as u16, buffers: 1 };
+            need = needs.next();
+            run += 1;
+        }
+        search.next += run;
+        search.left -= run;
+        self.frames += run;
+        need
+    }
+
+    /// Reserves for a frame of `need` bytes what is not at hand in one buffer. `false`: there is not enough.
+    fn reserve_several<'t, F: Format<'t>, T: Translate<'t>>(
+        &mut self,
+        ring: F,
+        translate: &mut T,
+        mergeable: bool,
+        need: u32,
+        search: &mut Search,
+    ) -> Result<bool, QueueError> {
+        let first = search.next;
+        let mut room = 0u32;
+        let mut fits = true;
+        while room < need {
+            let wanted = search.left;
+            if search.next == self.buffers && !self.fetch(ring, &mut search.at, translate, wanted)? {
+                // Attack: buffers of a byte each. A frame that all we can keep don't hold is not waited for.
+                if self.frames > 0 || !self.is_exhausted() {
+                    return Ok(false);
+                }
+                fits = false;
+                break;
+            }
+            room = room.saturating_add(self.buffer[search.next].room);
+            search.next += 1;
+            if !mergeable {
+                fits = room >= need;
+                break;
+            }
+        }
+        self.reserved[self.frames] = if fits {
+            Reserved { len: need, first: first as u16, buffers: (search.next - first) as u16 }
+        } else {
+            search.next = first;
+            Reserved { len: 0, first: first as u16, buffers: 0 }
+        };
+        Ok(true)
     }
 
     /// Whether no further buffer could be kept.
@@ -255,26 +305,53 @@ impl RxDevice {
         fill: &mut impl Fill,
     ) -> Result<(), QueueError> {
         let end = self.put.saturating_add(count).min(self.frames);
-        for frame in self.put..end {
-            let reserved = self.reserved[frame];
-            let buffer = self.buffer[usize::from(reserved.first)];
-            if reserved.buffers == 1 && buffer.pieces == 0 {
-                let to = translate.write(buffer.address, reserved.len)?;
-                if to.len() == reserved.len as usize {
-                    fill.whole(frame, to);
-                    ring.write_used(&mut self.used, buffer.chain, reserved.len);
-                    ring.pass(&mut self.at, buffer.chain);
-                    self.put += 1;
-                    continue;
-                }
+        while self.put < end {
+            let first = self.put;
+            let (run, result) = self.fill_run(translate, first..end, fill);
+            let done = &self.reserved[first..first + run];
+            let buffer = &self.buffer;
+            let id = |reserved: &Reserved| buffer[usize::from(reserved.first)].chain.id;
+            ring.write_used_run(&mut self.used, done.iter().map(|reserved| (id(reserved), reserved.len)));
+            ring.pass_run(&mut self.at, run);
+            self.put += run;
+            result?;
+            if self.put < end {
+                self.put_parts(ring, translate, self.put, fill)?;
+                self.put += 1;
             }
-            self.put_parts(ring, translate, frame, fill)?;
-            self.put += 1;
         }
         Ok(())
     }
 
+    /// Fills the first of `frames` that lie in one range each. Returns how many did.
+    #[inline(always)]
+    fn fill_run<'t, T: Translate<'t>>(
+        &self,
+        translate: &mut T,
+        frames: core::ops::Range<usize>,
+        fill: &mut impl Fill,
+    ) -> (usize, Result<(), QueueError>) {
+        let (first, mut run) = (frames.start, 0);
+        for reserved in &self.reserved[frames] {
+            let buffer = self.buffer[usize::from(reserved.first)];
+            if reserved.buffers != 1 || buffer.pieces != 0 {
+                break;
+            }
+            let to = match translate.write(buffer.address, reserved.len) {
+                Ok(to) => to,
+                Err(fault) => return (run, Err(fault.into())),
+            };
+            if to.len() != reserved.len as usize {
+                break;
+            }
+            fill.whole(first + run, to);
+            run += 1;
+        }
+        (run, Ok(()))
+    }
+
     /// Puts a frame that lies in several ranges, or that is too long.
+    #[inline(never)]
     fn put_parts<'t, F: Format<'t>, T: Translate<'t>>(
         &mut self,
         ring: F,

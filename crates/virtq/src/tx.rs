@@ -24,18 +24,64 @@ pub enum Verdict {
     Stop,
 }
 
+/// What looks at chains.
+pub trait Look<'t> {
+    /// A chain of one range.
+    fn whole(&mut self, frame: Span<'t>) -> Verdict;
+
+    /// A chain as the ranges it consists of, in order; as none where it has too many.
+    fn parts(&mut self, parts: &[Span<'t>]) -> Verdict;
+}
+
+impl<'t, F: FnMut(&[Span<'t>]) -> Verdict> Look<'t> for F {
+    #[inline]
+    fn whole(&mut self, frame: Span<'t>) -> Verdict {
+        self(&[frame])
+    }
+
+    #[inline]
+    fn parts(&mut self, parts: &[Span<'t>]) -> Verdict {
+        self(parts)
+    }
+}
+
 /// A device's state of a transmit queue.
 #[derive(Debug)]
 pub struct TxDevice {
     at: Cursor,
     used: Used,
     signalled: Cursor,
-    count: usize,
+    taken: Taken,
     released: usize,
-    skipped: u64,
-    taken: [Chain; BATCH],
     heads: [Head; BATCH],
     pieces: [Piece; CHAIN],
+}
+
+/// The chains that were looked at.
+#[derive(Debug)]
+struct Taken {
+    chains: [Chain; BATCH],
+    count: usize,
+    /// Which of them were skipped.
+    skipped: u64,
+    /// Whether each has one descriptor.
+    plain: bool,
+}
+
+impl Taken {
+    /// `false`: the chain was not wanted, and none behind it.
+    #[inline(always)]
+    fn note(&mut self, chain: Chain, verdict: Verdict) -> bool {
+        if verdict == Verdict::Stop {
+            return false;
+        }
+        if let Some(place) = self.chains.get_mut(self.count) {
+            *place = chain;
+            self.skipped |= u64::from(verdict == Verdict::Skip) << self.count;
+            self.count += 1;
+        }
+        true
+    }
 }
 
 macro_rules! with {
@@ -56,10 +102,8 @@ impl TxDevice {
             at,
             used: Used::new(used),
             signalled: used,
-            count: 0,
+            taken: Taken { chains: [Chain::default(); BATCH], count: 0, skipped: 0, plain: true },
             released: 0,
-            skipped: 0,
-            taken: [Chain::default(); BATCH],
             heads: [Head::default(); BATCH],
             pieces: [Piece::default(); CHAIN],
         }
@@ -72,16 +116,16 @@ impl TxDevice {
     }
 
     /// Looks at up to `max` chains (at most [`BATCH`]) from the first that was not released on, and shows each to
-    /// `each` as the ranges it consists of, in order. None of them is taken off the ring. After an error the chains
-    /// before the broken one have been shown. A chain of too many ranges is skipped; `each` sees it as no range.
+    /// `look`. None of them is taken off the ring. After an error the chains before the broken one have been shown. A
+    /// chain of too many ranges is skipped.
     pub fn peek<'t, T: Translate<'t>>(
         &mut self,
         ring: &Ring<'t>,
         translate: &mut T,
         max: usize,
-        mut each: impl FnMut(&[Span<'t>]) -> Verdict,
+        mut look: impl Look<'t>,
     ) -> Result<(), QueueError> {
-        let result = with!(*ring, ring => self.peek_in(ring, translate, max, &mut each));
+        let result = with!(*ring, ring => self.peek_in(ring, translate, max, &mut look));
         if result == Err(QueueError::Miss) {
             // So that all that is missing for a burst is asked for at once.
             foresee(ring, self.at, false, max.min(BATCH), translate);
@@ -95,14 +139,15 @@ impl TxDevice {
         ring: F,
         translate: &mut T,
         max: usize,
-        each: &mut impl FnMut(&[Span<'t>]) -> Verdict,
+        look: &mut impl Look<'t>,
     ) -> Result<(), QueueError> {
-        (self.count, self.released, self.skipped) = (0, 0, 0);
+        (self.taken.count, self.taken.skipped, self.taken.plain) = (0, 0, true);
+        self.released = 0;
         let max = max.min(BATCH);
         let mut at = self.at;
-        while self.count < max {
-            let (count, end) = ring.gather(&mut at, false, &mut self.heads[..max - self.count]);
-            if count > 0 && !self.show(count, translate, each)? {
+        while self.taken.count < max {
+            let (count, end) = ring.gather(&mut at, false, &mut self.heads[..max - self.taken.count]);
+            if count > 0 && !self.show(count, translate, look)? {
                 return Ok(());
             }
             match end {
@@ -114,8 +159,9 @@ impl TxDevice {
                         return Ok(());
                     };
                     let (pieces, cut) = (sink.count, sink.cut);
-                    let verdict = self.show_pieces(pieces, cut, translate, each)?;
-                    if !self.note(chain, verdict) {
+                    let verdict = self.show_pieces(pieces, cut, translate, look)?;
+                    self.taken.plain = false;
+                    if !self.taken.note(chain, verdict) {
                         return Ok(());
                     }
                 }
@@ -125,12 +171,12 @@ impl TxDevice {
     }
 
     /// Shows the first `count` of `heads`. `false`: no more is wanted.
-    #[inline]
+    #[inline(always)]
     fn show<'t, T: Translate<'t>>(
         &mut self,
         count: usize,
         translate: &mut T,
-        each: &mut impl FnMut(&[Span<'t>]) -> Verdict,
+        look: &mut impl Look<'t>,
     ) -> Result<bool, QueueError> {
         let mut spans = [Span::empty(); BATCH];
         let mut result = Ok(true);
@@ -150,12 +196,12 @@ impl TxDevice {
         for (index, span) in spans[..good].iter().enumerate() {
             let head = self.heads[index];
             let verdict = if span.len() == head.len as usize {
-                each(core::slice::from_ref(span))
+                look.whole(*span)
             } else {
                 self.pieces[0] = Piece { address: head.address, len: head.len };
-                self.show_pieces(1, false, translate, each)?
+                self.show_pieces(1, false, translate, look)?
             };
-            if !self.note(Chain { id: head.id, slots: 1 }, verdict) {
+            if !self.taken.note(Chain { id: head.id, slots: 1 }, verdict) {
                 return Ok(false);
             }
         }
@@ -163,12 +209,13 @@ impl TxDevice {
     }
 
     /// Shows a chain of the first `count` of `pieces`.
+    #[inline(never)]
     fn show_pieces<'t, T: Translate<'t>>(
         &mut self,
         count: usize,
         cut: bool,
         translate: &mut T,
-        each: &mut impl FnMut(&[Span<'t>]) -> Verdict,
+        look: &mut impl Look<'t>,
     ) -> Result<Verdict, QueueError> {
         let mut parts = [Span::empty(); PARTS];
         let mut filled = 0;
@@ -191,23 +238,10 @@ impl TxDevice {
         }
         if !fits {
             // Attack: a frame in countless parts costs more than it is worth.
-            each(&[]);
+            look.parts(&[]);
             return Ok(Verdict::Skip);
         }
-        Ok(each(&parts[..filled]))
-    }
-
-    #[inline]
-    fn note(&mut self, chain: Chain, verdict: Verdict) -> bool {
-        if verdict == Verdict::Stop {
-            return false;
-        }
-        if let Some(place) = self.taken.get_mut(self.count) {
-            *place = chain;
-            self.skipped |= u64::from(verdict == Verdict::Skip) << self.count;
-            self.count += 1;
-        }
-        true
+        Ok(look.parts(&parts[..filled]))
     }
 
     /// Gives the next `frames` taken chains back to the driver, with those skipped before, between and right behind
@@ -220,8 +254,18 @@ impl TxDevice {
     #[inline]
     fn release_in<'t, F: Format<'t>>(&mut self, ring: F, mut frames: usize) -> usize {
         let first = self.released;
-        for (index, chain) in self.taken.iter().enumerate().take(self.count).skip(first) {
-            if self.skipped >> index & 1 == 0 {
+        let taken = &self.taken.chains[..self.taken.count];
+        if self.taken.plain && self.taken.skipped == 0 {
+            let end = first.saturating_add(frames).min(taken.len());
+            let buffers = taken.get(first..end).unwrap_or(&[]);
+            ring.write_used_run(&mut self.used, buffers.iter().map(|chain| (chain.id, 0)));
+            ring.pass_run(&mut self.at, buffers.len());
+            self.released = first + buffers.len();
+            ring.publish(&mut self.used);
+            return buffers.len();
+        }
+        for (index, chain) in taken.iter().enumerate().skip(first) {
+            if self.taken.skipped >> index & 1 == 0 {
                 if frames == 0 {
                     break;
                 }

@@ -49,7 +49,7 @@ fn peek(guest: &Guest, layout: &Layout) -> (usize, Result<(), QueueError>) {
     let ring = guest.ring(layout, BASE);
     let mut device = TxDevice::new(start(layout), start(layout));
     let mut shown = 0;
-    let result = device.peek(&ring, &mut guest.direct(&mut Hint::default()), 64, |_| {
+    let result = device.peek(&ring, &mut guest.direct(&mut Hint::default()), 64, |_: &[Span<'_>]| {
         shown += 1;
         Verdict::Take
     });
@@ -215,7 +215,7 @@ fn what_comes_before_a_breach_is_shown_and_can_be_released() {
         let look = |device: &mut TxDevice| {
             let mut shown = 0;
             let mut hint = Hint::default();
-            let result = device.peek(&ring, &mut guest.direct(&mut hint), 64, |_| {
+            let result = device.peek(&ring, &mut guest.direct(&mut hint), 64, |_: &[Span<'_>]| {
                 shown += 1;
                 Verdict::Take
             });
@@ -280,7 +280,7 @@ fn use_ring(guest: &Guest, layout: &Layout, at: Cursor, used: Cursor, mergeable:
     let mut tx = TxDevice::new(at, used);
     let mut number = 0;
     for _ in 0..4 {
-        let result = tx.peek(&ring, &mut guest.direct(&mut hint), 64, |parts| {
+        let result = tx.peek(&ring, &mut guest.direct(&mut hint), 64, |parts: &[Span<'_>]| {
             number += 1;
             let mut bytes = [0; 64];
             parts.iter().for_each(|part| {

@@ -6,7 +6,7 @@ mod common;
 
 use common::{BASE, Guest, LEN, start};
 use proptest::prelude::*;
-use ringway_mem::{Hint, SpanMut};
+use ringway_mem::{Hint, Span, SpanMut};
 use ringway_virtq::{
     Buffer, Demand, Driver, Fill, Indirect, Layout, Ring, RxDevice, Signals, TxDevice, Verdict,
 };
@@ -99,7 +99,7 @@ fn an_interrupt_is_wanted_however_often_the_ring_went_round_meanwhile() {
                 // It waits for the first of this round.
                 driver.set_flag(true);
             }
-            device.peek(&ring, &mut guest.direct(&mut hint), 4, |_| Verdict::Take).unwrap();
+            device.peek(&ring, &mut guest.direct(&mut hint), 4, |_: &[Span<'_>]| Verdict::Take).unwrap();
             assert_eq!(device.release(&ring, 4), 4);
             while round < rounds && driver.take_used().unwrap().is_some() {}
         }
@@ -142,7 +142,7 @@ proptest! {
                 Step::Serve { max, skip, release } => {
                     let (mut seen, mut kept) = (0, 0);
                     let mut wrong = None;
-                    let result = device.peek(&ring, &mut guest.direct(&mut hint), max, |parts| {
+                    let result = device.peek(&ring, &mut guest.direct(&mut hint), max, |parts: &[Span<'_>]| {
                         let mut bytes = Vec::new();
                         for part in parts {
                             let mut piece = vec![0; part.len()];

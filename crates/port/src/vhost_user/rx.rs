@@ -2,7 +2,7 @@
 
 use super::iommu::{Seeker, through};
 use super::vring::Vring;
-use ringway_frame::{Burst, Caps, Counters, CountersRef, FrameReader, Lost, Needs, Offload, Reason, RxQueue};
+use ringway_frame::{Burst, Caps, Counters, CountersRef, FrameReader, Lost, Needs, Reason, RxQueue};
 use ringway_mem::{Hint, Published, Span, SpanMut, Turn, copy};
 use ringway_ring::{Notifier, Policy, View};
 use ringway_virtq::{Cursor, Fill, QueueError, Ring, RxDevice};
@@ -189,8 +189,8 @@ struct Filler<'a, 'b, 't> {
     burst: &'a Burst<'t>,
     which: &'a [u16],
     header: usize,
-    /// Whether the driver may be told that a checksum was checked.
-    csum: bool,
+    /// Without the flags where the driver may not be told that a checksum was checked.
+    mask: u64,
     counters: &'b Counters,
     /// What was not delivered.
     lost: Lost,
@@ -204,12 +204,12 @@ impl<'a, 'b, 't> Filler<'a, 'b, 't> {
     #[inline]
     fn new(burst: &'a Burst<'t>, which: &'a [u16], vring: &Vring, counters: &'b Counters) -> Self {
         let header = (vring.demand.header as usize).min(12);
-        let csum = vring.caps.offloads.covers(Needs::CSUM);
+        let mask = if vring.caps.offloads.covers(Needs::CSUM) { u64::MAX } else { !0xff };
         Filler {
             burst,
             which,
             header,
-            csum,
+            mask,
             counters,
             lost: Lost::default(),
             front: [0; 12],
@@ -228,10 +228,8 @@ impl<'a, 'b, 't> Filler<'a, 'b, 't> {
     /// the last two bytes are not used.
     #[inline]
     fn front(&self, index: usize, buffers: u16) -> (u64, u32) {
-        let offload = self.burst.meta(index).offload;
-        let offload = if self.csum { offload } else { Offload { flags: 0, ..offload } };
-        let (front, csum_offset) = offload.to_words();
-        (front, u32::from(csum_offset) | u32::from(buffers) << 16)
+        let (front, csum_offset) = self.burst.meta(index).offload.to_words();
+        (front & self.mask, u32::from(csum_offset) | u32::from(buffers) << 16)
     }
 }
 

@@ -5,7 +5,7 @@ use super::vring::Vring;
 use ringway_frame::{Burst, CountersRef, LARGEST, Needs, Offload, Reason, TxQueue};
 use ringway_mem::{Hint, Published, Span, Turn};
 use ringway_ring::{Notifier, Policy, View};
-use ringway_virtq::{BATCH, Cursor, Ring, TxDevice, Verdict};
+use ringway_virtq::{BATCH, Cursor, Look, Ring, TxDevice, Verdict};
 use std::sync::Arc;
 
 /// Nanoseconds in which a driver is told at most once that its frames were taken. It doesn't wait for that to send
@@ -98,7 +98,7 @@ impl VringTx {
     fn discard(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
         let skips = &mut self.skips;
         let result = through!(self, vring, turn, translate => {
-            self.device.peek(ring, translate, BATCH, |_| skips.add(Reason::Down))
+            self.device.peek(ring, translate, BATCH, |_: &[Span<'_>]| skips.add(Reason::Down))
         });
         if let Err(error) = result
             && error.is_breach()
@@ -130,12 +130,10 @@ impl TxQueue for VringTx {
             return;
         }
         let before = burst.len();
-        let mut reader = Reader { header: vring.demand.header as usize, granted: vring.granted };
-        let skips = &mut self.skips;
+        let (header, granted, max) = (vring.demand.header as usize, vring.granted, burst.room());
         let result = through!(self, vring, turn, translate => {
-            self.device.peek(&ring, translate, burst.room(), |parts| {
-                reader.take(parts, burst).unwrap_or_else(|reason| skips.add(reason))
-            })
+            let reader = Reader { header, granted, burst, skips: &mut self.skips };
+            self.device.peek(&ring, translate, max, reader)
         });
         if burst.len() > before {
             return;
@@ -191,27 +189,51 @@ impl TxQueue for VringTx {
     }
 }
 
-/// Makes frames of a chain's parts.
-struct Reader {
+/// Makes frames of chains.
+struct Reader<'a, 't> {
     /// Bytes of `virtio_net_hdr`.
     header: usize,
     granted: Needs,
+    burst: &'a mut Burst<'t>,
+    skips: &'a mut Skips,
 }
 
-impl Reader {
+impl<'t> Look<'t> for Reader<'_, 't> {
     #[inline(always)]
-    fn take<'t>(&mut self, parts: &[Span<'t>], burst: &mut Burst<'t>) -> Result<Verdict, Reason> {
-        let [whole] = parts else { return self.take_parts(parts, burst) };
+    fn whole(&mut self, frame: Span<'t>) -> Verdict {
+        self.take(frame).unwrap_or_else(|reason| self.skips.add(reason))
+    }
+
+    fn parts(&mut self, parts: &[Span<'t>]) -> Verdict {
+        let taken = if let [whole] = parts { self.take(*whole) } else { self.take_parts(parts) };
+        taken.unwrap_or_else(|reason| self.skips.add(reason))
+    }
+}
+
+impl<'t> Reader<'_, 't> {
+    #[inline(always)]
+    fn take(&mut self, whole: Span<'t>) -> Result<Verdict, Reason> {
         if whole.len() < self.header {
             return Err(Reason::Short);
         }
         let (header, frame) = whole.split(self.header);
-        let header = header.read_array().ok_or(Reason::Short)?;
-        let offload = self.offload(&header, frame.len())?;
-        Ok(verdict(burst.push(offload, frame).is_ok()))
+        let (front, back) = header.split(8);
+        let front = front.read_array().map(u64::from_le_bytes).ok_or(Reason::Short)?;
+        let back = back.read_array().map(u16::from_le_bytes).ok_or(Reason::Short)?;
+        let offload = Offload::from_words(front, back);
+        if !offload.is_done() || frame.len() > LARGEST as usize {
+            return self.take_undone(front, back, frame);
+        }
+        Ok(verdict(self.burst.push(offload.done(), frame).is_ok()))
     }
 
-    fn take_parts<'t>(&self, parts: &[Span<'t>], burst: &mut Burst<'t>) -> Result<Verdict, Reason> {
+    #[inline(never)]
+    fn take_undone(&mut self, front: u64, back: u16, frame: Span<'t>) -> Result<Verdict, Reason> {
+        let offload = self.offload(Offload::from_words(front, back), frame.len())?;
+        Ok(verdict(self.burst.push(offload, frame).is_ok()))
+    }
+
+    fn take_parts(&mut self, parts: &[Span<'t>]) -> Result<Verdict, Reason> {
         // A chain of too many parts is shown as none.
         if parts.is_empty() {
             return Err(Reason::BadDescriptor);
@@ -235,16 +257,15 @@ impl Reader {
             return Err(Reason::Short);
         }
         let header = header.first_chunk().ok_or(Reason::Short)?;
-        let offload = self.offload(header, len)?;
-        Ok(verdict(burst.push_pieces(offload, &frame[..count]).is_ok()))
+        let offload = self.offload(Offload::from_bytes(header), len)?;
+        Ok(verdict(self.burst.push_pieces(offload, &frame[..count]).is_ok()))
     }
 
-    #[inline]
-    fn offload(&self, header: &[u8; Offload::LEN], len: usize) -> Result<Offload, Reason> {
+    fn offload(&self, offload: Offload, len: usize) -> Result<Offload, Reason> {
         if len > LARGEST as usize {
             return Err(Reason::Long);
         }
-        Offload::from_bytes(header).check(len as u32, self.granted).map_err(|_| Reason::BadOffload)
+        offload.check(len as u32, self.granted).map_err(|_| Reason::BadOffload)
     }
 }
 

@@ -11,40 +11,66 @@ impl PackedRing<'_> {
     /// The descriptor at a place, if it is available.
     #[inline]
     fn descriptor(&self, at: Cursor) -> Option<Descriptor> {
-        let word = 2 * usize::from(at.index);
+        let place = usize::from(at.index);
         // The flags come first: what the driver wrote before them can be seen once they say so.
-        let rest = self.descriptors.load_acquire(word + 1);
+        let rest = self.descriptors.second(place);
         let flags = (rest >> 48) as u16;
         if flags & (AVAIL | USED) != PackedRing::available(at.wrap) {
             return None;
         }
-        Some(Descriptor::packed(self.descriptors.load(word), rest))
+        Some(Descriptor::packed(self.descriptors.first(place), rest))
     }
 
-    fn store(&self, at: Cursor, rest: u64) {
-        self.descriptors.store_release(2 * usize::from(at.index) + 1, rest);
+    /// The second word of a used descriptor.
+    #[inline]
+    fn used_rest(wrap: bool, id: u16, len: u32) -> u64 {
+        let flags = PackedRing::used(wrap) | if len > 0 { WRITE } else { 0 };
+        Descriptor { address: 0, len, flags, other: id }.packed_rest()
+    }
+
+    /// Reads descriptors of a buffer each, from `at` on and without going round; stops at whatever is none. Returns how
+    /// many there were.
+    #[inline]
+    fn gather_run(&self, at: Cursor, write: bool, out: &mut [Head]) -> usize {
+        let want = PackedRing::available(at.wrap) | if write { WRITE } else { 0 };
+        let window = self.descriptors.window(usize::from(at.index), out.len());
+        for (place, head) in out.iter_mut().enumerate() {
+            let found = Descriptor::packed(0, window.second(place));
+            if found.flags & (AVAIL | USED | NEXT | INDIRECT | WRITE) != want || found.len == 0 {
+                return place;
+            }
+            *head = Head { address: window.first(place), len: found.len, id: found.other };
+        }
+        out.len()
+    }
+
+    /// Why no buffer of one descriptor was found.
+    #[cold]
+    fn why(&self, at: Cursor, write: bool) -> End {
+        let Some(found) = self.descriptor(at) else { return End::Empty };
+        if found.flags & (NEXT | INDIRECT) != 0 {
+            return End::Chain;
+        }
+        if (found.flags & WRITE != 0) != write {
+            return End::Error(QueueError::Direction);
+        }
+        // One that was made available just now is found with the next ones.
+        if found.len == 0 { End::Error(QueueError::Zero) } else { End::Empty }
     }
 }
 
 impl<'t> Format<'t> for PackedRing<'t> {
     #[inline]
     fn gather(&self, at: &mut Cursor, write: bool, out: &mut [Head]) -> (usize, End) {
-        let want = if write { WRITE } else { 0 };
         let mut count = 0;
-        for head in out.iter_mut() {
-            let Some(found) = self.descriptor(*at) else { return (count, End::Empty) };
-            if found.flags & (NEXT | INDIRECT) != 0 {
-                return (count, End::Chain);
+        while count < out.len() {
+            let run = self.run(*at, out.len() - count);
+            let found = self.gather_run(*at, write, &mut out[count..count + run]);
+            self.pass_run(at, found);
+            count += found;
+            if found < run {
+                return (count, self.why(*at, write));
             }
-            if found.flags & WRITE != want {
-                return (count, End::Error(QueueError::Direction));
-            }
-            if found.len == 0 {
-                return (count, End::Error(QueueError::Zero));
-            }
-            *head = Head { address: found.address, len: found.len, id: found.other };
-            self.advance(at, 1);
-            count += 1;
         }
         (count, End::Asked)
     }
@@ -86,22 +112,43 @@ impl<'t> Format<'t> for PackedRing<'t> {
     }
 
     #[inline]
+    fn pass_run(&self, at: &mut Cursor, count: usize) {
+        self.advance(at, count as u16);
+    }
+
+    #[inline]
     fn write_used(&self, used: &mut Used, chain: Chain, len: u32) {
-        let flags = PackedRing::used(used.at.wrap) | if len > 0 { WRITE } else { 0 };
-        let rest = Descriptor { address: 0, len, flags, other: chain.id }.packed_rest();
+        let rest = PackedRing::used_rest(used.at.wrap, chain.id, len);
         if used.is_published() {
             // The driver looks at the first one first: storing it last shows all of them at once.
             used.first = rest;
         } else {
-            self.descriptors.store(2 * usize::from(used.at.index) + 1, rest);
+            self.descriptors.set_second(usize::from(used.at.index), rest);
         }
         self.advance(&mut used.at, chain.slots);
     }
 
     #[inline]
+    fn write_used_run(&self, used: &mut Used, mut buffers: impl ExactSizeIterator<Item = (u16, u32)>) {
+        if used.is_published()
+            && let Some((id, len)) = buffers.next()
+        {
+            self.write_used(used, Chain { id, slots: 1 }, len);
+        }
+        while buffers.len() > 0 {
+            let run = self.run(used.at, buffers.len());
+            let window = self.descriptors.window(usize::from(used.at.index), run);
+            for (place, (id, len)) in buffers.by_ref().take(run).enumerate() {
+                window.set_second(place, PackedRing::used_rest(used.at.wrap, id, len));
+            }
+            self.advance(&mut used.at, run as u16);
+        }
+    }
+
+    #[inline]
     fn publish(&self, used: &mut Used) {
         if !used.is_published() {
-            self.store(used.published, used.first);
+            self.descriptors.release_second(usize::from(used.published.index), used.first);
             used.untold = used.untold.saturating_add(self.distance(used.published, used.at));
             used.published = used.at;
         }

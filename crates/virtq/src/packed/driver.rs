@@ -70,12 +70,12 @@ impl<'t> PackedDriver<'t> {
     #[inline]
     fn write(&mut self, mut descriptor: Descriptor, first: bool) {
         descriptor.flags |= PackedRing::available(self.available.wrap);
-        let word = 2 * usize::from(self.available.index);
-        self.ring.descriptors.store(word, descriptor.address);
+        let place = usize::from(self.available.index);
+        self.ring.descriptors.set_first(place, descriptor.address);
         if first && self.available == self.published {
             self.first = descriptor.packed_rest();
         } else {
-            self.ring.descriptors.store(word + 1, descriptor.packed_rest());
+            self.ring.descriptors.set_second(place, descriptor.packed_rest());
         }
         self.ring.advance(&mut self.available, 1);
     }
@@ -83,7 +83,7 @@ impl<'t> PackedDriver<'t> {
     #[inline]
     pub(crate) fn publish(&mut self) {
         if self.available != self.published {
-            self.ring.descriptors.store_release(2 * usize::from(self.published.index) + 1, self.first);
+            self.ring.descriptors.release_second(usize::from(self.published.index), self.first);
             self.published = self.available;
         }
     }
@@ -103,7 +103,7 @@ impl<'t> PackedDriver<'t> {
     /// The used descriptor's second word, if the next one is used.
     #[inline]
     fn next_used(&self) -> Option<u64> {
-        let rest = self.ring.descriptors.load_acquire(2 * usize::from(self.used.index) + 1);
+        let rest = self.ring.descriptors.second(usize::from(self.used.index));
         let flags = (rest >> 48) as u16;
         (flags & (AVAIL | USED) == PackedRing::used(self.used.wrap)).then_some(rest)
     }

@@ -3,7 +3,7 @@
 use crate::error::LayoutError;
 use crate::format::Cursor;
 use crate::layout::{Areas, Layout};
-use ringway_mem::Words;
+use ringway_mem::{Pairs, Words};
 
 /// `flags`: equal to the driver's wrap counter when the descriptor is available.
 pub(super) const AVAIL: u16 = 1 << 7;
@@ -20,7 +20,7 @@ pub(super) const DESC: u16 = 2;
 /// A packed ring in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedRing<'t> {
-    pub(super) descriptors: Words<'t, u64>,
+    pub(super) descriptors: Pairs<'t>,
     /// Event suppression, written by the driver.
     pub(super) driver: Words<'t, u16>,
     /// Event suppression, written by the device.
@@ -36,7 +36,8 @@ impl<'t> PackedRing<'t> {
     pub fn new(layout: &Layout, areas: Areas<'t>) -> Result<PackedRing<'t>, LayoutError> {
         areas.check(layout)?;
         let both = (Words::new(areas.driver), Words::new(areas.device));
-        let (Some(descriptors), (Some(driver), Some(device))) = (Words::new(areas.descriptors), both) else {
+        let descriptors = Pairs::new(areas.descriptors, layout.size);
+        let (Some(descriptors), (Some(driver), Some(device))) = (descriptors, both) else {
             return Err(LayoutError::Alignment);
         };
         let Layout { size, event_idx, indirect, .. } = *layout;
@@ -55,6 +56,12 @@ impl<'t> PackedRing<'t> {
         } else {
             at.index = index as u16;
         }
+    }
+
+    /// How many of `count` places there are from `at` on before the ring goes round, at least one.
+    #[inline]
+    pub(super) fn run(&self, at: Cursor, count: usize) -> usize {
+        count.min(usize::from(self.size.saturating_sub(at.index))).max(1)
     }
 
     /// How many places `to` is beyond `from`, one round at most.

@@ -92,10 +92,22 @@ impl<'t> Format<'t> for SplitRing<'t> {
     }
 
     #[inline]
+    fn pass_run(&self, at: &mut Cursor, count: usize) {
+        at.index = at.index.wrapping_add(count as u16);
+    }
+
+    #[inline]
     fn write_used(&self, used: &mut Used, chain: Chain, len: u32) {
         let entry = u64::from(chain.id) | u64::from(len) << 32;
         self.entries.write_at(8 * usize::from(used.at.index & self.mask()), entry.to_le_bytes());
         used.at.index = used.at.index.wrapping_add(1);
+    }
+
+    #[inline]
+    fn write_used_run(&self, used: &mut Used, buffers: impl ExactSizeIterator<Item = (u16, u32)>) {
+        for (id, len) in buffers {
+            self.write_used(used, Chain { id, slots: 1 }, len);
+        }
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use crate::descriptor::Descriptor;
 use crate::error::LayoutError;
 use crate::layout::{Areas, Layout};
-use ringway_mem::{SpanMut, Words};
+use ringway_mem::{Pairs, SpanMut, Words};
 
 /// The available ring's `flags`: the driver doesn't want interrupts. The used ring's: the device doesn't want kicks.
 pub(super) const QUIET: u16 = 1;
@@ -15,7 +15,7 @@ const ENTRIES: usize = 2;
 /// A split ring in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitRing<'t> {
-    pub(super) descriptors: Words<'t, u64>,
+    pub(super) descriptors: Pairs<'t>,
     pub(super) available: Words<'t, u16>,
     /// The used ring by 16-bit words, for its flags, index and event.
     pub(super) used: Words<'t, u16>,
@@ -32,7 +32,8 @@ impl<'t> SplitRing<'t> {
     pub fn new(layout: &Layout, areas: Areas<'t>) -> Result<SplitRing<'t>, LayoutError> {
         areas.check(layout)?;
         let both = (Words::new(areas.driver), Words::new(areas.device));
-        let (Some(descriptors), (Some(available), Some(used))) = (Words::new(areas.descriptors), both) else {
+        let descriptors = Pairs::new(areas.descriptors, layout.size);
+        let (Some(descriptors), (Some(available), Some(used))) = (descriptors, both) else {
             return Err(LayoutError::Alignment);
         };
         let entries = areas.device.split(2 * ENTRIES).1;
@@ -47,8 +48,8 @@ impl<'t> SplitRing<'t> {
 
     #[inline]
     pub(super) fn descriptor(&self, index: u16) -> Descriptor {
-        let at = 2 * usize::from(index);
-        Descriptor::split(self.descriptors.load(at), self.descriptors.load(at + 1))
+        let at = usize::from(index);
+        Descriptor::split(self.descriptors.first(at), self.descriptors.second(at))
     }
 
     #[inline]
