@@ -346,6 +346,12 @@ impl<'a> Context<'a> {
         self.router.signal(self.id, port, NoteKind::Full, Some(Listener::Note(note)))
     }
 
+    /// The elements of a kind ([`Element::cast`]) that come first, downstream of an output or upstream of an input.
+    /// In [`Element::initialize`].
+    pub fn nearby(&self, port: usize, downstream: bool, kind: &str) -> alloc::vec::Vec<ElementId> {
+        self.router.nearby(self.id, port, downstream, kind)
+    }
+
     /// Asks to be told by [`Element::selected`] when a descriptor is ready; with neither, no longer.
     pub fn select(&mut self, descriptor: i32, readable: bool, writable: bool) {
         self.router.set_interest(self.id, descriptor, readable, writable);

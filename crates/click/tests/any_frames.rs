@@ -11,6 +11,7 @@ use std::fmt::Write;
 const ARGUMENTS: &[(&str, &str)] = &[
     ("AdjustTimestamp", "1s"),
     ("AggregateFilter", "0 5-10, 0 0, drop all"),
+    ("AggregateIP", "tcp dport & 0xff0"),
     ("Align", "4, 0"),
     ("ARPFaker", "1.2.3.4, 1:1:1:1:1:1, 5.6.7.8, 2:2:2:2:2:2"),
     ("ARPQuerier", "1.2.3.4, 1:1:1:1:1:1"),
@@ -28,6 +29,9 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("EtherEncap", "0x800, 1:1:1:1:1:1, 2:2:2:2:2:2"),
     ("EtherRewrite", "1:1:1:1:1:1, 2:2:2:2:2:2"),
     ("EtherVLANEncap", "0x800, 1:1:1:1:1:1, 2:2:2:2:2:2, VLAN_ID 5"),
+    ("FastTCPFlows", "0, 3, 60, 1:1:1:1:1:1, 1.2.3.4, 2:2:2:2:2:2, 5.6.7.8, 9, 9"),
+    ("FastUDPFlows", "0, 3, 60, 1:1:1:1:1:1, 1.2.3.4, 2:2:2:2:2:2, 5.6.7.8, 9, 9"),
+    ("FastUDPSource", "0, 3, 60, 1:1:1:1:1:1, 1.2.3.4, 5, 2:2:2:2:2:2, 5.6.7.8, 9"),
     ("FixIPSrc", "1.2.3.4"),
     ("FTPPortMapper", "other, other, 0"),
     ("GetEtherAddress", "0, src"),
@@ -62,6 +66,7 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("RandomSample", "0.5"),
     ("RatedSplitter", "1000"),
     ("RatedUnqueue", "1000"),
+    ("RED", "0, 3, 0.5, QUEUES other"),
     ("Resize", "4, -8"),
     ("RoundRobinIPMapper", "9.9.9.9 - - - 0 0"),
     ("SetEtherAddress", "1:1:1:1:1:1, 12"),
@@ -78,6 +83,7 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("StoreData", "9, \\<010203>"),
     ("StoreEtherAddress", "1:1:1:1:1:1, src"),
     ("StoreIPAddress", "1.2.3.4, 12"),
+    ("StoreTimestamp", "OFFSET 20"),
     ("StrideSched", "3"),
     ("Strip", "14"),
     ("TimedUnqueue", "1ms, 4"),
@@ -90,6 +96,7 @@ const ARGUMENTS: &[(&str, &str)] = &[
 /// Another element that some need.
 const OTHERS: &[(&str, &str)] = &[
     ("FTPPortMapper", "Idle -> other :: TCPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0) -> Idle"),
+    ("RED", "Idle -> other :: Queue -> Idle"),
     ("ICMPRewriter", "Idle -> other :: IPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0) -> Idle"),
 ];
 
@@ -104,7 +111,11 @@ const MULTIPLY: &[&str] = &[
     "ARPTable",
     "ReplayUnqueue",
     "EtherSwitch",
+    "FastTCPFlows",
+    "FastUDPFlows",
+    "FastUDPSource",
     "FlowMonitor",
+    "IP6Fragmenter",
     "Hub",
     "InfiniteSource",
     "ListenEtherSwitch",
@@ -150,6 +161,7 @@ const ACCOUNTS: &[(&str, &[&str])] = &[
     ("TCPRewriter", &["drops"]),
     ("TimedSink", &["count"]),
     ("UDPRewriter", &["drops"]),
+    ("StoreTimestamp", &["drops"]),
 ];
 
 /// Frames each begin with one of these and are changed from there.

@@ -2,6 +2,7 @@
 use crate::Class;
 
 pub mod analysis;
+pub mod aqm;
 mod check;
 pub mod control;
 pub mod ethernet;
@@ -17,6 +18,7 @@ pub mod rewriter;
 mod shape;
 mod stamp;
 pub mod standard;
+pub mod tcpudp;
 pub mod threads;
 mod token_bucket;
 pub mod tunnel;
@@ -33,8 +35,10 @@ pub const GROUPS: &[&[&Class]] = &[
     ip6::CLASSES,
     rewriter::CLASSES,
     analysis::CLASSES,
+    aqm::CLASSES,
     flow::CLASSES,
     ids::CLASSES,
+    tcpudp::CLASSES,
     tunnel::CLASSES,
 ];
 

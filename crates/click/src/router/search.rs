@@ -72,6 +72,29 @@ impl Router {
         active || self.flows_to(element, port, forward).is_empty() && info.class.flag('S') != Some(0)
     }
 
+    /// The elements of a kind that come first, down- or upstream of a port.
+    pub(crate) fn nearby(&self, from: ElementId, port: usize, forward: bool, kind: &str) -> Vec<ElementId> {
+        let mut found: Vec<ElementId> = Vec::new();
+        let mut seen: Vec<(ElementId, usize)> = Vec::new();
+        let mut ends = alloc::vec![(from, port)];
+        while let Some(end) = ends.pop() {
+            for other in self.other_ends(end, forward) {
+                if seen.contains(&other) {
+                    continue;
+                }
+                seen.push(other);
+                let (element, port) = other;
+                if !self.element(element).is_some_and(|there| there.cast(kind)) {
+                    let behind = self.flows_to(element, port, forward);
+                    ends.extend(behind.into_iter().map(|port| (element, port)));
+                } else if !found.contains(&element) {
+                    found.push(element);
+                }
+            }
+        }
+        found
+    }
+
     /// The ports that connections lead to from a port, down- or upstream.
     pub(super) fn other_ends(
         &self,

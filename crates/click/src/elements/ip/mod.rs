@@ -11,6 +11,7 @@ pub mod check_udp_header;
 pub mod dec_ip_ttl;
 pub mod direct_ip_lookup;
 pub(crate) mod encap;
+pub mod erase_ip_payload;
 mod filter;
 pub mod fix_ip_src;
 pub mod get_ip_address;
@@ -58,6 +59,7 @@ pub const CLASSES: &[&Class] = &[
     &check_udp_header::CLASS,
     &dec_ip_ttl::CLASS,
     &direct_ip_lookup::CLASS,
+    &erase_ip_payload::CLASS,
     &fix_ip_src::CLASS,
     &get_ip_address::CLASS,
     &ip_classifier::CLASS,

@@ -6,6 +6,7 @@ pub mod dec_ip6_hlim;
 pub mod get_ip6_address;
 pub mod icmp6_error;
 pub mod ip6_encap;
+pub mod ip6_fragmenter;
 pub mod ip6_mirror;
 pub mod ip6_nd_advertiser;
 pub mod ip6_nd_solicitor;
@@ -23,6 +24,7 @@ pub const CLASSES: &[&Class] = &[
     &get_ip6_address::CLASS,
     &icmp6_error::CLASS,
     &ip6_encap::CLASS,
+    &ip6_fragmenter::CLASS,
     &ip6_mirror::CLASS,
     &ip6_nd_advertiser::CLASS,
     &ip6_nd_solicitor::CLASS,

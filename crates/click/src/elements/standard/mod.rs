@@ -67,6 +67,7 @@ mod splitter;
 pub mod static_pull_switch;
 pub mod static_switch;
 pub mod store_data;
+pub mod store_timestamp;
 pub mod stride_sched;
 pub mod strip;
 pub mod suppressor;
@@ -147,6 +148,7 @@ pub const CLASSES: &[&Class] = &[
     &static_pull_switch::CLASS,
     &static_switch::CLASS,
     &store_data::CLASS,
+    &store_timestamp::CLASS,
     &stride_sched::CLASS,
     &strip::CLASS,
     &suppressor::CLASS,

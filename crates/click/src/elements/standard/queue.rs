@@ -64,6 +64,11 @@ impl Queue {
         Self { mode, ..Self::default() }
     }
 
+    /// How many packets it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
     /// Drops a packet, or emits it from output 1.
     fn drop_one(&mut self, packet: Packet, cx: &mut Context<'_>) {
         if self.drops == 0 && self.capacity > 0 {

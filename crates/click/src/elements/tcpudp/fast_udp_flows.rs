@@ -1,0 +1,150 @@
+//! `FastUDPFlows(RATE, LIMIT, LENGTH, SRCETH, SRCIP, DSTETH, DSTIP, FLOWS, FLOWSIZE, CHECKSUM, ACTIVE)`: makes
+//! Ethernet frames of UDP, of many flows in random order.
+//!
+//! Ports: no inputs; one pull output.
+//!
+//! Arguments:
+//! - `RATE`: frames a second at most; with 0 as many as are pulled.
+//! - `LIMIT`: frames in all; no limit if negative.
+//! - `LENGTH`: bytes of a frame, at least 60.
+//! - `SRCETH`, `SRCIP`, `DSTETH`, `DSTIP`: addresses.
+//! - `FLOWS`: flows at a time, at most 1048576. Each has random ports.
+//! - `FLOWSIZE`: frames of a flow; then another takes its place.
+//! - `CHECKSUM`: whether UDP's is computed; true by default.
+//! - `ACTIVE`: whether it makes frames; true by default.
+//!
+//! Handlers: `count` (read); `rate` (read, write): read it is the rate reached when LIMIT frames are made, else 0;
+//! `length` (read, write); `limit`, `reset`, `active` (write).
+use super::pace::Pace;
+use super::template::{Ends, Template};
+use crate::arg::Args;
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Timer};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Facts.
+pub static CLASS: Class = Class::new("FastUDPFlows", || Box::<FastUdpFlows>::default())
+    .ports("0/1")
+    .processing("l")
+    .flags("S1")
+    .metadata(Metadata::Ignores);
+
+/// Flows at most. Attack: a configuration that would take all memory.
+pub(super) const MOST_FLOWS: u32 = 1 << 20;
+const UDP: u8 = 17;
+
+/// A flow's ports, and how many frames of it were made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flow {
+    pub(super) ports: [u16; 2],
+    pub(super) made: u32,
+}
+
+impl Flow {
+    /// One with random ports.
+    pub(super) fn new(cx: &mut Context<'_>) -> Self {
+        let ports = cx.random();
+        Self { ports: [(ports >> 16) as u16, ports as u16], made: 0 }
+    }
+
+    /// So many.
+    pub(super) fn several(count: u32, cx: &mut Context<'_>) -> Vec<Self> {
+        (0..count).map(|_| Self::new(cx)).collect()
+    }
+}
+
+/// Reads FLOWS.
+pub(super) fn read_flows(args: &mut Args, flows: &mut u32) {
+    args.read_mp("FLOWS", flows);
+    if !(1..=MOST_FLOWS).contains(flows) {
+        args.error(format!("FLOWS must be between 1 and {MOST_FLOWS}"));
+        *flows = 1;
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct FastUdpFlows {
+    pace: Pace,
+    ends: Ends,
+    flows: Vec<Flow>,
+    flow_size: u32,
+    checksum: bool,
+    template: Template,
+}
+
+impl FastUdpFlows {
+    fn prepare(&mut self, cx: &mut Context<'_>) {
+        self.ends.bound(cx);
+        self.template = self.ends.template(UDP, &[0; 8], self.checksum.then_some(6));
+    }
+}
+
+impl Element for FastUdpFlows {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut flows = 0;
+        self.checksum = true;
+        self.pace.read_arguments(args, cx);
+        self.ends.read_arguments(args, false);
+        read_flows(args, &mut flows);
+        args.read_mp("FLOWSIZE", &mut self.flow_size);
+        args.read_p("CHECKSUM", &mut self.checksum);
+        args.read_p("ACTIVE", &mut self.pace.active);
+        args.complete()?;
+        self.prepare(cx);
+        self.flows = Flow::several(flows, cx);
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.pace.initialize(cx);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        self.pace.wake(cx);
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.steady();
+        while burst.len() < max {
+            if self.pace.is_done() {
+                return self.pace.rest(cx);
+            }
+            if !self.pace.is_due(now, cx) {
+                return;
+            }
+            let chosen = (u64::from(cx.random()) * self.flows.len() as u64) >> 32;
+            let Some(flow) = self.flows.get_mut(chosen as usize) else { return };
+            if flow.made >= self.flow_size {
+                *flow = Flow::new(cx);
+            }
+            let Some(packet) = self.template.packet(flow.ports, cx) else { return };
+            flow.made += 1;
+            self.pace.made(now);
+            burst.push(packet);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let mut handlers = Pace::handlers();
+        handlers.push(Handler::both("length"));
+        handlers
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "length" { self.ends.length.to_string() } else { self.pace.text(name) })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if name != "length" {
+            return self.pace.write(name, value, cx);
+        }
+        let wrong = |_| HandlerError::failed("length parameter must be integer");
+        self.ends.length = cx.parse(value).map_err(wrong)?;
+        self.prepare(cx);
+        Ok(())
+    }
+}

@@ -1,0 +1,11 @@
+//! Sources of TCP and UDP packets, for measurements.
+use crate::Class;
+
+pub mod fast_tcp_flows;
+pub mod fast_udp_flows;
+pub mod fast_udp_source;
+mod pace;
+mod template;
+
+/// This group's classes, by name.
+pub const CLASSES: &[&Class] = &[&fast_tcp_flows::CLASS, &fast_udp_flows::CLASS, &fast_udp_source::CLASS];
