@@ -28,7 +28,7 @@ step "an element of one's own" env CARGO_TARGET_DIR="$target" \
   cargo test --manifest-path examples/click-element/Cargo.toml
 # Together with the program, whose libraries are then not compiled again with other features.
 step "real peers" cargo test --release -p ringway-cli -p ringway-tests --no-fail-fast \
-  --lib --test linux_guests --test notifications --test virtio_user -- --test-threads=2
+  --lib --test iommu_guests --test linux_guests --test notifications --test virtio_user -- --test-threads=2
 # The closing lines of cargo and of the Python tests: "test result: ok. 12 passed; 0 failed; ..."
 read -r passed broken < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$log")
 [ "$failed" -eq 0 ] || [ "$broken" -gt 0 ] || broken=$failed

@@ -95,6 +95,14 @@ impl Fabric {
         let _ = self.child.wait();
     }
 
+    /// A counter of port `name`, summed over its queues.
+    pub fn counted(&self, name: &str, counter: &str) -> io::Result<u64> {
+        let stats = self.ask(&["stats", "--json"])?;
+        let port = stats["ports"].as_array().and_then(|all| all.iter().find(|port| port["name"] == name));
+        let value = port.and_then(|port| port["total"][counter].as_u64());
+        value.ok_or_else(|| io::Error::other(format!("port {name} has no {counter}")))
+    }
+
     /// Starts a guest on the port `port` and waits until it is ready.
     pub fn guest(&self, kind: Kind, port: &str, host: u8, options: &[&str]) -> Guest {
         self.guest_with(kind, port, host, |spec| {

@@ -5,10 +5,15 @@ pub mod bridge;
 pub mod dpdk;
 pub mod fabric;
 pub mod folder;
+pub mod numbered;
 pub mod pages;
+pub mod qemu;
 pub mod sleeper;
+pub mod talk;
 pub mod traffic;
+pub mod vfio;
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// Waits until `holds` does, looking every few milliseconds; false when it did not within `bound`.
@@ -27,4 +32,12 @@ pub fn eventually(bound: Duration, mut holds: impl FnMut() -> bool) -> bool {
 /// run.
 pub fn rounds(few: usize) -> usize {
     std::env::var("RINGWAY_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(few)
+}
+
+/// Says something beside the results of tests, also when the test that says it passes.
+pub fn say(text: &str) {
+    if !text.is_empty() {
+        // Nobody may listen.
+        let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    }
 }

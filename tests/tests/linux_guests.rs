@@ -6,63 +6,12 @@ use ringway_tests::bridge::Bridge;
 use ringway_tests::fabric::{self, BOOT, Fabric, connecting_port, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::pages::Pages;
-use ringway_tests::traffic::{iperf, ping};
+use ringway_tests::talk::{BOUND, ran, reaches, talk};
+use ringway_tests::traffic::iperf;
 use ringway_tests::{eventually, rounds};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-const BOUND: Duration = Duration::from_secs(40);
 
 fn two_ports() -> String {
     format!("[switch.main]\n{}{}", port("left", ""), port("right", ""))
-}
-
-fn ran(guest: &Guest, command: &str) -> String {
-    let output = guest.run(command, BOUND).unwrap();
-    assert_eq!(output.status, 0, "{}: {command}:\n{}", guest.spec().name, output.text);
-    output.text.trim().to_string()
-}
-
-/// Pings lose nothing, TCP and UDP arrive, and a large file arrives as it was sent.
-fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
-    for (from, to) in [(one, to[1]), (other, to[0])] {
-        for size in [18, 56, 1472] {
-            let pings = ping(from, to, 10, size, 0.05).unwrap();
-            assert_eq!(pings.lost(), 0, "{size} bytes from {} to {to}: {pings:?}", from.spec().name);
-        }
-        let tcp = iperf(from, to, 2, "").unwrap_or_else(|error| panic!("TCP to {to}: {error}"));
-        assert!(tcp.rate > 0.0, "{tcp:?}");
-        let udp =
-            iperf(from, to, 1, "-u -b 20M -l 1400").unwrap_or_else(|error| panic!("UDP to {to}: {error}"));
-        assert!(udp.datagrams > 0.0, "{udp:?}");
-    }
-    let (receiver, address) = (other, to[1]);
-    // Without an input that stays open, it would end the connection before the file is there.
-    ran(
-        receiver,
-        "mkfifo /tmp/open; (nc -l -p 7000 <>/tmp/open >/tmp/file; touch /tmp/whole) >/dev/null 2>&1 &",
-    );
-    ran(one, "dd if=/dev/urandom of=/tmp/file bs=64k count=256 2>/dev/null");
-    ran(
-        one,
-        &format!("for i in 1 2 3 4 5 6 7 8; do nc {address} 7000 </tmp/file && break; usleep 200000; done"),
-    );
-    let whole = eventually(BOUND, || {
-        receiver.run("test -e /tmp/whole", BOUND).is_ok_and(|output| output.status == 0)
-    });
-    assert!(whole, "the file does not arrive");
-    assert_eq!(
-        ran(one, "sha256sum </tmp/file"),
-        ran(receiver, "sha256sum </tmp/file"),
-        "the file arrives changed"
-    );
-    ran(one, "rm /tmp/file");
-    ran(receiver, "rm /tmp/file /tmp/whole /tmp/open");
-}
-
-fn reaches(from: &Guest, to: &str) -> bool {
-    eventually(BOUND, || ping(from, to, 1, 56, 0.1).is_ok_and(|pings| pings.lost() == 0))
 }
 
 /// The same guests without Ringway: what they can't do here, no port can be blamed for.
@@ -131,60 +80,6 @@ fn qemu() {
     let left = fabric.guest(Kind::Qemu, "left", 1, &[]);
     let right = fabric.guest(Kind::Qemu, "right", 2, &["packed=on"]);
     talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
-    left.reboot(BOOT).unwrap();
-    assert!(reaches(&left, "10.99.0.2"), "no ping after a reboot");
-}
-
-/// A QEMU newer than Debian 12's, which loses translations and, under TCG, the guest; `None` where there is none to be
-/// had, and the one that is installed has to do.
-fn newer_qemu() -> Option<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/newer-qemu.sh");
-    let output = Command::new(script).stdin(Stdio::null()).output().ok()?;
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-    (output.status.success() && path.is_file()).then_some(path)
-}
-
-/// The major version of the QEMU that is installed.
-fn installed_qemu() -> Option<u32> {
-    let output = Command::new("qemu-system-x86_64").arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.split("version ").nth(1)?.split('.').next()?.parse().ok()
-}
-
-/// A sum over all queues of port `name`.
-fn counted(fabric: &Fabric, name: &str, counter: &str) -> u64 {
-    let stats = fabric.ask(&["stats", "--json"]).unwrap();
-    let ports = stats["ports"].as_array().unwrap();
-    ports.iter().find(|port| port["name"] == name).unwrap()["total"][counter].as_u64().unwrap()
-}
-
-/// Buffers are mapped for one use each; nothing is lost, and nothing arrives changed.
-#[test]
-fn qemu_behind_an_iommu() {
-    let folder = Folder::new("iommu").unwrap();
-    let fabric = Fabric::up(folder.path(), "iommu", &two_ports()).unwrap();
-    let program = newer_qemu();
-    if program.is_none() && installed_qemu().is_none_or(|major| major < 8) {
-        // Its own guests crash it then, whatever the back-end; the port's own tests have the rest.
-        eprintln!("guests behind an IOMMU left out: there is no QEMU 8 or newer");
-        return;
-    }
-    let guest = |name: &str, host: u8, options: &[&str]| {
-        fabric.guest_with(Kind::Qemu, name, host, |spec| {
-            (spec.program, spec.iommu, spec.memory) = (program.clone(), true, 256);
-            spec.interfaces[0].options = options.iter().map(ToString::to_string).collect();
-        })
-    };
-    let (left, right) = (guest("left", 1, &[]), guest("right", 2, &["packed=on"]));
-    eprintln!("guests behind an IOMMU run in {}", left.note());
-    talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
-    for name in ["left", "right"] {
-        for counter in ["iotlb_hits", "iotlb_misses", "iotlb_invalidations"] {
-            assert!(counted(&fabric, name, counter) > 100, "{name}: {counter}");
-        }
-        assert_eq!(counted(&fabric, name, "iotlb_faults") + counted(&fabric, name, "faults"), 0, "{name}");
-    }
     left.reboot(BOOT).unwrap();
     assert!(reaches(&left, "10.99.0.2"), "no ping after a reboot");
 }

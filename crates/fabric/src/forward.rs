@@ -181,14 +181,31 @@ impl Unsuited<'_, '_> {
 /// Another worker has the destination; that counts as full.
 struct Busy;
 
+/// Nanoseconds that frames wait for a destination that asks its peer's side for something, if `hold` is not more and
+/// not 0: a front-end answers when its host lets it run.
+const ANSWER: u64 = 10_000_000;
+
 /// Where a burst had to stop, and for whom.
 struct Cut {
     at: usize,
-    full: Option<usize>,
+    full: Option<Full>,
+}
+
+/// A destination that had no room.
+#[derive(Clone, Copy)]
+struct Full {
+    destination: usize,
+    asks: bool,
+}
+
+impl Full {
+    fn of(to: &Open<'_>, list: &List) -> Full {
+        Full { destination: list.destination as usize, asks: to.queue.asks() }
+    }
 }
 
 impl Cut {
-    fn lower(&mut self, at: usize, full: Option<usize>) {
+    fn lower(&mut self, at: usize, full: Option<Full>) {
         if at < self.at {
             *self = Cut { at, full };
         }
@@ -409,7 +426,7 @@ impl<'d> Delivery<'d, '_, '_> {
         if to.fits == frames.len() {
             to.fits_all(self.turn.now, self.port.hold);
         } else if self.waits_for(to.slot) {
-            cut.lower(usize::from(frames[to.fits]), Some(list.destination as usize));
+            cut.lower(usize::from(frames[to.fits]), Some(Full::of(&to, list)));
         }
         Some(to)
     }
@@ -438,7 +455,7 @@ impl<'d> Delivery<'d, '_, '_> {
         if inputs == unsuited.completed.outcomes.len() {
             unsuited.to.fits_all(self.turn.now, self.port.hold);
         } else if self.waits_for(unsuited.to.slot) {
-            cut.lower(usize::from(frames[inputs]), Some(list.destination as usize));
+            cut.lower(usize::from(frames[inputs]), Some(Full::of(&unsuited.to, list)));
         }
         unsuited
     }
@@ -449,10 +466,11 @@ impl<'d> Delivery<'d, '_, '_> {
 
     /// The first frame found no room: it waits for at most `hold`, and less where it holds frames for others too often.
     fn wait(&mut self, cut: &Cut) {
-        let (now, hold) = (self.turn.now, self.port.hold);
+        let least = if cut.full.is_some_and(|full| full.asks) { ANSWER } else { 0 };
+        let (now, hold) = (self.turn.now, self.port.hold.max(least));
         let Waiting { since, last } = *self.source.waiting.get_or_insert(Waiting { since: now, last: now });
         self.source.waiting = Some(Waiting { since, last: now });
-        let Some(slot) = cut.full.and_then(|full| self.world.rx.get(full)) else { return };
+        let Some(slot) = cut.full.and_then(|full| self.world.rx.get(full.destination)) else { return };
         if now.saturating_sub(since) >= hold {
             slot.patience.end(now, hold);
             self.source.waiting = None;

@@ -89,6 +89,12 @@ pub trait RxQueue: Send {
     /// Makes what was put visible to the peer, and notifies it if it wants that and no timer holds it back.
     fn publish(&mut self, turn: &Turn<'_>);
 
+    /// Whether the last `reserve` found less room than it wanted because something has to be asked of the peer's side
+    /// first, which was done: that says nothing of how fast the peer takes frames, and senders have more patience.
+    fn asks(&self) -> bool {
+        false
+    }
+
     /// Whether a notification waits for the end of the turn, in which more may come.
     fn combines(&self) -> bool {
         false

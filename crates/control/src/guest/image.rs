@@ -7,16 +7,9 @@ use std::process::{Command, Stdio};
 /// The first process of a guest.
 const INIT: &str = concat!(include_str!("init.sh"), include_str!("agent.sh"));
 /// Modules a network guest needs, in the order they load. One that is not there is taken as built in.
-const MODULES: &[&str] = &[
-    "virtio_ring",
-    "virtio",
-    "virtio_pci_legacy_dev",
-    "virtio_pci_modern_dev",
-    "virtio_pci",
-    "failover",
-    "net_failover",
-    "virtio_net",
-];
+const VIRTIO: &[&str] =
+    &["virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci"];
+const NETWORK: &[&str] = &["failover", "net_failover", "virtio_net"];
 /// Programs of this host that a guest gets with their libraries; the first must be there.
 const PROGRAMS: &[&str] = &["iperf3", "ethtool", "ping"];
 /// Packages that bring a kernel for virtual machines: Debian's, Ubuntu's.
@@ -166,9 +159,20 @@ pub fn program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(usual).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
+/// What an initial file system has beyond what each has.
+#[derive(Debug, Default)]
+pub struct More<'a> {
+    /// A shell script that runs once the network is up.
+    pub script: Option<&'a Path>,
+    /// Modules to load before those of the network.
+    pub modules: Vec<&'a str>,
+    /// Programs and libraries of this host, at the same place there.
+    pub carried: &'a [PathBuf],
+}
+
 /// Writes the initial file system for `kernel` to `path`: busybox, iperf3 with its libraries, the modules, our first
-/// process, and a script that it runs.
-pub fn write(kernel: &Kernel, script: Option<&Path>, path: &Path) -> Result<(), Error> {
+/// process, and `more`.
+pub fn write(kernel: &Kernel, more: &More<'_>, path: &Path) -> Result<(), Error> {
     let mut archive = Archive::default();
     for folder in ["bin", "dev", "modules", "usr", "usr/bin", "lib", "lib64"] {
         archive.folder(folder);
@@ -176,7 +180,7 @@ pub fn write(kernel: &Kernel, script: Option<&Path>, path: &Path) -> Result<(), 
     archive.device("dev/console", 5, 1);
     archive.device("dev/null", 1, 3);
     archive.file("init", 0o755, INIT.as_bytes());
-    if let Some(script) = script {
+    if let Some(script) = more.script {
         archive.copy("script", script)?;
     }
     let busybox = program("busybox").ok_or_else(|| Error::Missing("busybox-static".into()))?;
@@ -188,7 +192,10 @@ pub fn write(kernel: &Kernel, script: Option<&Path>, path: &Path) -> Result<(), 
             None => {}
         }
     }
-    for (index, name) in MODULES.iter().enumerate() {
+    for carried in more.carried {
+        archive.with_libraries(carried)?;
+    }
+    for (index, name) in VIRTIO.iter().chain(&more.modules).chain(NETWORK).enumerate() {
         if let Some(found) = module(&kernel.modules, name) {
             archive.file(&format!("modules/{index:02}-{name}.ko"), 0o644, &unpacked(&found)?);
         }
@@ -258,16 +265,29 @@ impl Archive {
         Ok(())
     }
 
-    /// A program and the libraries that the dynamic linker would load for it, each at its own path.
+    /// A program and the libraries that the dynamic linker would load for it, each of these at its own path.
     fn program(&mut self, name: &str, from: &Path) -> Result<(), Error> {
         self.copy(name, from)?;
-        let listed = quiet(Command::new("ldd").arg(from)).unwrap_or_default();
+        self.libraries(from)
+    }
+
+    /// The same for what keeps its path.
+    fn with_libraries(&mut self, from: &Path) -> Result<(), Error> {
+        self.at_its_path(from)?;
+        self.libraries(from)
+    }
+
+    fn at_its_path(&mut self, from: &Path) -> Result<(), Error> {
+        if let Some(parent) = from.parent() {
+            self.parents(parent);
+        }
+        self.copy(from.to_string_lossy().trim_start_matches('/'), from)
+    }
+
+    fn libraries(&mut self, of: &Path) -> Result<(), Error> {
+        let listed = quiet(Command::new("ldd").arg(of)).unwrap_or_default();
         for word in String::from_utf8_lossy(&listed).split_whitespace().filter(|word| word.starts_with('/')) {
-            let library = Path::new(word);
-            if let Some(parent) = library.parent() {
-                self.parents(parent);
-            }
-            self.copy(word.trim_start_matches('/'), library)?;
+            self.at_its_path(Path::new(word))?;
         }
         Ok(())
     }

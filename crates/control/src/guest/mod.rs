@@ -96,9 +96,23 @@ pub struct Spec {
     pub append: Vec<String>,
     /// The program that runs QEMU, if not the one that is installed.
     pub program: Option<PathBuf>,
-    /// Whether a QEMU guest has an IOMMU, which its interfaces are behind and which its kernel uses strictly: each
-    /// buffer is mapped when it is given to the device, and unmapped when it comes back.
-    pub iommu: bool,
+    /// The IOMMU of a QEMU guest, which its interfaces are behind and which its kernel uses strictly: each buffer is
+    /// mapped when it is given to the device, and unmapped when it comes back.
+    pub iommu: Option<Iommu>,
+    /// More modules of its kernel, in the order they load, before those of its network. One that is not there is taken
+    /// as built in.
+    pub drivers: Vec<String>,
+    /// Programs and libraries of this host that it has too, at the same place, with what they are linked to.
+    pub carried: Vec<PathBuf>,
+}
+
+/// What stands between a QEMU guest's devices and its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Iommu {
+    /// VT-d.
+    Intel,
+    /// virtio's (virtio 1.3, 5.13); the guest's kernel has to have its driver.
+    Virtio,
 }
 
 impl Spec {
@@ -117,7 +131,9 @@ impl Spec {
             script: None,
             append: Vec::new(),
             program: None,
-            iommu: false,
+            iommu: None,
+            drivers: Vec::new(),
+            carried: Vec::new(),
         }
     }
 }
@@ -204,7 +220,13 @@ fn image(spec: &Spec, folder: &Path, agent: &str) -> Result<(image::Kernel, Path
         Some(initrd) => initrd.clone(),
         None => {
             let path = folder.join("initramfs.cpio");
-            image::write(&found, spec.script.as_deref(), &path)?;
+            let drivers = spec.drivers.iter().map(String::as_str);
+            let more = image::More {
+                script: spec.script.as_deref(),
+                modules: drivers.chain(qemu::modules(spec)).collect(),
+                carried: &spec.carried,
+            };
+            image::write(&found, &more, &path)?;
             path
         }
     };

@@ -1,5 +1,5 @@
 //! QEMU: a virtual machine, with KVM where it really runs a guest, else with its translator (TCG).
-use super::{Attachment, Error, Interface, Launch, Spec, image};
+use super::{Attachment, Error, Interface, Iommu, Launch, Spec, image};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -11,12 +11,14 @@ const PROBE_BOUND: Duration = Duration::from_secs(8);
 
 /// An IOMMU that tells vhost-user's back-ends what the guest takes back. The machine has to leave interrupts to
 /// it.
-const IOMMU: [&str; 4] = [
+const INTEL: [&str; 4] = [
     "-machine",
     "kernel-irqchip=split",
     "-device",
     "intel-iommu,intremap=on,device-iotlb=on,caching-mode=on",
 ];
+/// What the guest's driver has not set up yet is out of a device's reach.
+const VIRTIO: [&str; 2] = ["-device", "virtio-iommu-pci,boot-bypass=off"];
 
 /// The command line. Standard input and output are the agent's serial line, standard error is the console.
 pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
@@ -25,9 +27,17 @@ pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
     let (kernel, initrd, mut words) = super::image(spec, folder, "ttyS1")?;
     let kvm = kvm_works(&program, folder);
     let mut arguments = machine(kvm, spec.processors, spec.memory, spec.huge);
-    if spec.iommu {
-        arguments.extend(words_of(&IOMMU));
-        words.extend(words_of(&["intel_iommu=on", "iommu.strict=1", "iommu.passthrough=0"]));
+    if let Some(iommu) = spec.iommu {
+        let (device, more): (&[&str], _) = match iommu {
+            Iommu::Intel => (&INTEL, Some("intel_iommu=on")),
+            Iommu::Virtio => (&VIRTIO, None),
+        };
+        arguments.extend(words_of(device));
+        words.extend(["iommu.strict=1", "iommu.passthrough=0"].into_iter().chain(more).map(String::from));
+    }
+    if !kvm && !spec.carried.is_empty() {
+        // QEMU's usual processor is older than what programs of a host may be made for.
+        arguments.extend(words_of(&["-cpu", "max,la57=off"]));
     }
     arguments.extend(words_of(&["-serial", "file:/dev/stderr", "-chardev", "stdio,id=agent,signal=off"]));
     arguments.extend(words_of(&["-serial", "chardev:agent"]));
@@ -35,13 +45,18 @@ pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
     let version = version(&program);
     for (index, interface) in spec.interfaces.iter().enumerate() {
         let mut interface = interface.clone();
-        if spec.iommu {
+        if spec.iommu.is_some() {
             interface.options.extend(words_of(&["iommu_platform=on", "ats=on"]));
         }
         arguments.extend(network(&format!("net{index}"), &interface, version));
     }
     let note = format!("QEMU {version} with {}", if kvm { "KVM" } else { "TCG" });
     Ok(Launch { program, arguments, environment: Vec::new(), note })
+}
+
+/// Modules for what the virtual machine has beside network devices.
+pub fn modules(spec: &Spec) -> Option<&'static str> {
+    (spec.iommu == Some(Iommu::Virtio)).then_some("virtio_iommu")
 }
 
 fn words_of(words: &[&str]) -> Vec<String> {
@@ -150,7 +165,7 @@ fn kvm_works(program: &Path, folder: &Path) -> bool {
 fn probe(program: &Path, folder: &Path) -> Result<bool, Error> {
     let kernel = image::qemu()?;
     let (initrd, console) = (folder.join("probe.cpio"), folder.join("probe.log"));
-    image::write(&kernel, None, &initrd)?;
+    image::write(&kernel, &image::More::default(), &initrd)?;
     let mut arguments = machine(true, 1, 192, None);
     arguments.extend(["-no-reboot".into(), "-serial".into(), format!("file:{}", console.display())]);
     arguments.extend(boot(&kernel, &initrd, "quiet ringway.probe"));

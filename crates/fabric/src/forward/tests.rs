@@ -28,6 +28,8 @@ struct Peer {
     sends: VecDeque<&'static [u8]>,
     got: Vec<Vec<u8>>,
     room: usize,
+    /// Room comes when something is answered.
+    asks: bool,
     away: bool,
     published: usize,
     /// It holds notifications back until the turn ends; whether it does now, and how often one ended.
@@ -90,6 +92,10 @@ impl RxQueue for Shared {
         let mut peer = self.0.lock().unwrap();
         peer.published += 1;
         peer.held = peer.can_hold;
+    }
+
+    fn asks(&self) -> bool {
+        self.0.lock().unwrap().asks
     }
 
     fn combines(&self) -> bool {
@@ -225,6 +231,38 @@ fn what_does_not_fit_waits_in_its_ring_and_is_dropped_after_hold() {
     assert_eq!(bench.serve(0), Served::Moved(1));
     bench.send(0, &[frame(1, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Waiting, "now it is");
+}
+
+#[test]
+fn a_port_that_asks_first_has_more_time_and_no_more_than_that() {
+    let mut bench = Bench::new(3);
+    bench.teach();
+    bench.set_room(1, 0);
+    bench.peers[1].0.lock().unwrap().asks = true;
+    bench.send(0, &[frame(1, 0, 60); 5]);
+    assert_eq!(bench.serve(0), Served::Waiting);
+    bench.now += ANSWER - 1;
+    assert_eq!(bench.serve(0), Served::Waiting);
+    bench.set_room(1, 5);
+    assert_eq!(bench.serve(0), Served::Moved(5), "the answer came in time");
+    assert_eq!((bench.got(1).len(), bench.rx_drops(1, Reason::Full)), (5, 0));
+    // One that never comes, with frames for others behind.
+    bench.set_room(1, 0);
+    bench.send(0, &[frame(1, 0, 60), frame(2, 0, 60)]);
+    let begin = bench.now;
+    while bench.got(2).is_empty() {
+        bench.serve(0);
+        bench.now += 1000;
+    }
+    assert!(bench.now - begin <= ANSWER + 2000, "{}", bench.now - begin);
+    assert_eq!(bench.rx_drops(1, Reason::Full), 1);
+    bench.send(0, &[frame(1, 0, 60), frame(2, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Moved(2), "nobody waits for it a second time");
+    // Who asked for no patience has none.
+    Arc::get_mut(bench.world.ports[0].as_mut().unwrap()).unwrap().hold = 0;
+    bench.now += 1000 * ANSWER;
+    bench.send(0, &[frame(1, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Moved(1));
 }
 
 #[test]

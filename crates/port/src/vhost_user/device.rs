@@ -405,7 +405,7 @@ impl Guest {
         match &mut self.iommu {
             Some(iommu) if grows => iommu.extend(&self.memory),
             // What was granted may be elsewhere now.
-            Some(_) => self.iommu = Some(Iommu::new(&self.memory)),
+            Some(_) => self.iommu = Some(Iommu::new(&self.memory, self.counters.clone())),
             None => {}
         }
         self.ahead = true;

@@ -124,6 +124,7 @@ impl RxQueue for VringRx {
         if self.seeker.is_blocked(vring.iommu.as_ref()) {
             return 0;
         }
+        self.seeker.restart();
         let lens = which.iter().map(|&frame| burst.meta(usize::from(frame)).len);
         let (count, result) = through!(self, vring, turn, translate => {
             self.device.reserve(&ring, translate, vring.demand, lens)
@@ -165,6 +166,10 @@ impl RxQueue for VringRx {
             // Attack: an interrupt held back for a guest that is gone would be due for ever, and nobody sleep.
             None => self.notifier = Notifier::new(self.notifier.policy()),
         }
+    }
+
+    fn asks(&self) -> bool {
+        self.seeker.asks()
     }
 
     fn combines(&self) -> bool {

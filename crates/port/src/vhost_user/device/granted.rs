@@ -25,7 +25,7 @@ impl Guest {
     pub(super) fn set_iommu(&mut self) {
         let wanted = self.features & virtio::ACCESS_PLATFORM != 0;
         if wanted != self.iommu.is_some() {
-            self.iommu = wanted.then(|| Iommu::new(&self.memory));
+            self.iommu = wanted.then(|| Iommu::new(&self.memory, self.counters.clone()));
         }
     }
 

@@ -26,12 +26,14 @@ mod test;
 pub(super) use board::{Bell, Board};
 pub(super) use queue::{Seeker, through};
 
+use ringway_frame::CountersRef;
 use ringway_mem::Memory;
 use ringway_mem::iotlb::{Access, Change, ENTRIES, Editor, Iotlb, Missed};
 use ringway_vhost_user::{BackendRequest, Iotlb as Message};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Translations asked for and not answered, at most. Attack: a driver that names addresses without end.
 const PENDING: usize = 4096;
@@ -73,13 +75,15 @@ pub(super) struct Iommu {
     /// Whole messages, or what is left of them, that the channel had no room for yet.
     outbox: Vec<u8>,
     asked_again: u64,
+    /// Of each queue pair.
+    counters: Vec<CountersRef>,
 }
 
 impl Iommu {
     /// Nothing is granted of this memory.
-    pub(super) fn new(memory: &Arc<Memory>) -> Iommu {
+    pub(super) fn new(memory: &Arc<Memory>, counters: Vec<CountersRef>) -> Iommu {
         let editor = Editor::new(memory.clone(), ENTRIES);
-        Iommu { editor, pending: BTreeMap::new(), outbox: Vec::new(), asked_again: 0 }
+        Iommu { editor, pending: BTreeMap::new(), outbox: Vec::new(), asked_again: 0, counters }
     }
 
     /// What is granted is granted of this memory, where it lies in it; regions were added only.
@@ -100,6 +104,9 @@ impl Iommu {
             return false;
         }
         self.pending.insert(key, Question { iova, ring, asked: now, times: 1 });
+        // A queue meets the same again until it is answered; that is one miss.
+        let counters = self.counters.get(ring / 2).or(self.counters.first());
+        counters.inspect(|counters| _ = counters.iotlb_misses.fetch_add(1, Relaxed));
         self.ask(Message::MISS, missed);
         true
     }

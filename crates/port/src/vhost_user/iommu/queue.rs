@@ -3,7 +3,6 @@
 use super::Granted;
 use ringway_frame::{Counters, add};
 use ringway_mem::iotlb::Lookaside;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// What a queue remembers of its guest's IOMMU.
 #[derive(Default)]
@@ -14,6 +13,8 @@ pub(in crate::vhost_user) struct Seeker {
     aside: Option<Box<Lookaside>>,
     /// The version of the IOTLB at which it lacks what it wants next.
     blocked: Option<u64>,
+    /// It lacked something when it last looked.
+    lacks: bool,
 }
 
 impl Seeker {
@@ -22,9 +23,9 @@ impl Seeker {
         Seeker { receives: true, ..Seeker::default() }
     }
 
-    /// The ring was described anew.
+    /// The ring was described anew, or is looked at anew.
     pub(in crate::vhost_user) fn restart(&mut self) {
-        self.blocked = None;
+        (self.blocked, self.lacks) = (None, false);
     }
 
     #[inline]
@@ -39,6 +40,11 @@ impl Seeker {
             (Some(version), Some(granted)) => granted.iotlb.version() == version,
             _ => false,
         }
+    }
+
+    /// Whether it lacks something that is asked for.
+    pub(in crate::vhost_user) fn asks(&self) -> bool {
+        self.lacks
     }
 
     /// Whether it may sleep: it is woken when more is granted.
@@ -62,18 +68,17 @@ impl Seeker {
             add(hits, std::mem::take(&mut aside.hits));
         }
         if !aside.missed().is_empty() {
-            self.lack(granted, counters);
+            self.lack(granted);
         }
     }
 
     #[cold]
-    fn lack(&mut self, granted: &Granted, counters: &Counters) {
+    fn lack(&mut self, granted: &Granted) {
         let Some(aside) = &mut self.aside else { return };
-        counters.iotlb_misses.fetch_add(aside.missed().len() as u64, Relaxed);
         // What found no room is found again in the next turn.
         let is_said = granted.board.post(aside.missed());
         aside.forget_missed();
-        self.blocked = is_said.then_some(aside.version());
+        (self.blocked, self.lacks) = (is_said.then_some(aside.version()), true);
     }
 }
 

@@ -78,6 +78,8 @@ fn buffers_that_are_mapped_for_one_frame_each_lose_none() {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
             let mut next = 0x8000_0000u64;
+            monitor.answer();
+            let (updates, misses) = (monitor.updates, counted(counters).1);
             for round in 0..40u64 {
                 let (mut sent, mut posted) = (Vec::new(), Vec::new());
                 for number in 0..32u64 {
@@ -109,8 +111,40 @@ fn buffers_that_are_mapped_for_one_frame_each_lose_none() {
                     monitor.unmap(*iova, 0x2000);
                 }
             }
-            let (_, _, invalidations, faults, drops) = counted(counters);
+            let (_, asked, invalidations, faults, drops) = counted(counters);
             assert_eq!((invalidations, faults, drops), (40 * 32, 0, 0));
+            assert_eq!(asked - misses, (monitor.updates - updates) as u64, "each question is one miss");
+        });
+    }
+}
+
+#[test]
+fn frames_for_a_buffer_that_is_asked_for_wait_until_it_is_granted() {
+    for kind in Kind::ALL {
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
+            let (from, to) = (0x4000_0000, 0x4020_0000);
+            monitor.map(from, DATA, 0x1000, READ);
+            monitor.map(to, DATA + 0x20_0000, 0x1000, WRITE);
+            let bytes = framed(7, 100);
+            space.span(DATA, 112).write(&bytes);
+            add(tx, from, 112, false);
+            assert_eq!(reflect(reader, queue), 0);
+            assert!(!queue.rx.asks(), "nothing is known of a frame yet");
+            monitor.answer();
+            // Nobody posted a buffer: that is no question.
+            assert_eq!(reflect(reader, queue), 0);
+            assert!(!queue.rx.asks());
+            // Nobody told of the buffer: the worker finds it first, and its address unknown.
+            add(rx, to, 2048, true);
+            for _ in 0..5 {
+                assert_eq!(reflect(reader, queue), 0);
+                assert!(queue.rx.asks(), "it lacks an answer, not room");
+            }
+            pass(reader, queue, monitor, 1);
+            assert!(!queue.rx.asks());
+            assert_eq!(space.bytes(DATA + 0x20_0000, 112)[12..], bytes[12..]);
+            assert_eq!(counted(counters).4, 0, "none was dropped");
         });
     }
 }

@@ -1,0 +1,160 @@
+//! DPDK's testpmd inside a QEMU guest, on vfio: a driver in the guest's user space, behind the guest's IOMMU.
+use crate::traffic::Runs;
+use ringway_control::guest::{Guest, Spec, image};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// For one command in the guest.
+const BOUND: Duration = Duration::from_secs(60);
+/// Modules that a driver in user space needs, in the order they load.
+const DRIVERS: [&str; 6] =
+    ["irqbypass", "vfio", "vfio_virqfd", "vfio_iommu_type1", "vfio_pci_core", "vfio_pci"];
+/// Parts of DPDK that testpmd loads at its start.
+const PLUGINS: [&str; 3] = ["bus_pci", "net_virtio", "mempool_ring"];
+/// Has it write each line at once, also into a file; `stdbuf` is the program that loads it.
+const LINES: &str = "/usr/libexec/coreutils/libstdbuf.so";
+/// Huge pages of 2 MB that the guest keeps for it.
+const PAGES: u32 = 48;
+/// Its memory, in MB.
+pub const MEMORY: u32 = 64;
+
+/// What it is told at its start.
+#[derive(Debug, Clone, Copy)]
+pub struct Driver {
+    /// Whether its memory is huge pages of the guest.
+    pub huge: bool,
+    /// What it calls its memory towards its device: `"pa"` (physical addresses) or `"va"` (its own).
+    pub addresses: &'static str,
+    /// What it does to a frame: `"io"` nothing, `"macswap"` exchanges its addresses.
+    pub mode: &'static str,
+}
+
+/// Gives a guest what the driver needs; `false` if testpmd is not installed on this host.
+pub fn carry(spec: &mut Spec) -> bool {
+    let Some(program) = image::program("dpdk-testpmd") else { return false };
+    let Some(loaded) = loaded(&program) else { return false };
+    spec.carried.extend([program, LINES.into()].into_iter().chain(loaded));
+    spec.drivers.extend(DRIVERS.map(String::from));
+    spec.memory = 448;
+    spec.processors = 2;
+    true
+}
+
+/// What this host's testpmd loads while it runs.
+fn loaded(program: &Path) -> Option<Vec<PathBuf>> {
+    let output = Command::new("ldd").arg(program).stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let like = |linked: &str, wanted: &str| {
+        let path = text.split_whitespace().find(|word| word.starts_with('/') && word.contains(linked))?;
+        Some(PathBuf::from(path.replace(linked, wanted))).filter(|path| path.is_file())
+    };
+    // The C library loads the last when a thread is cancelled.
+    PLUGINS
+        .map(|name| like("bus_pci", name))
+        .into_iter()
+        .chain([like("libc.so.6", "libgcc_s.so.1")])
+        .collect()
+}
+
+/// Gives the guest's first `count` network devices to vfio, so that programs in it may drive them, and sets huge pages
+/// aside. Fails if vfio would do without an IOMMU.
+pub fn bind(guest: &Guest, count: usize) -> Result<Vec<String>, String> {
+    let mut devices = Vec::new();
+    for index in 0..count {
+        let found = ran(guest, &format!("basename $(readlink -f /sys/class/net/eth{index}/device/..)"))?;
+        let device = format!("/sys/bus/pci/devices/{found}");
+        ran(
+            guest,
+            &format!("echo vfio-pci >{device}/driver_override && echo {found} >{device}/driver/unbind"),
+        )?;
+        ran(guest, &format!("echo {found} >/sys/bus/pci/drivers_probe"))?;
+        ran(guest, &format!("test -e /dev/vfio/$(basename $(readlink {device}/iommu_group))"))?;
+        devices.push(found);
+    }
+    ran(guest, "! ls /dev/vfio | grep noiommu")?;
+    ran(
+        guest,
+        &format!("echo {PAGES} >/proc/sys/vm/nr_hugepages && grep -q {PAGES} /proc/sys/vm/nr_hugepages"),
+    )?;
+    ran(guest, "chmod 755 / && mkdir -p /var/run /dev/hugepages && mount -t hugetlbfs huge /dev/hugepages")?;
+    Ok(devices)
+}
+
+/// A testpmd that runs in a guest and forwards between two of its devices; it ends with this.
+pub struct GuestTestpmd<'g> {
+    guest: &'g Guest,
+}
+
+impl<'g> GuestTestpmd<'g> {
+    /// Starts it on `devices`, as [`bind`] names them, and waits until it forwards.
+    pub fn start(guest: &'g Guest, devices: &[String], driver: Driver) -> Result<GuestTestpmd<'g>, String> {
+        let mut options: String = devices.iter().map(|device| format!("-a {device} ")).collect();
+        let plugins = guest.spec().carried.iter().filter(|path| path.to_string_lossy().contains("librte_"));
+        options.extend(plugins.map(|path| format!("-d {} ", path.display())));
+        let memory = if driver.huge { "--in-memory" } else { "--no-huge" };
+        let Driver { addresses, mode, .. } = driver;
+        let line = format!(
+            "_STDBUF_O=L LD_PRELOAD={LINES} dpdk-testpmd -l 0,1 -m {MEMORY} {memory} --iova-mode={addresses} \
+             {options}--no-telemetry -- -i --nb-cores=1 --forward-mode={mode} --total-num-mbufs=4096 \
+             --txd=256 --rxd=256 --no-mlockall"
+        );
+        ran(guest, "rm -f /tmp/typed /tmp/said /tmp/ended && mkfifo /tmp/typed")?;
+        // Without an input that stays open it would end.
+        ran(guest, &format!("({line} <>/tmp/typed >/tmp/said 2>&1; echo $? >/tmp/ended) >/dev/null 2>&1 &"))?;
+        let testpmd = GuestTestpmd { guest };
+        testpmd.says("testpmd>")?;
+        testpmd.types("start")?;
+        testpmd.says("packet forwarding - ports=2")?;
+        Ok(testpmd)
+    }
+
+    /// Ends it in order, which stops its devices; what it said, or why it does not end.
+    pub fn quit(self) -> Result<String, String> {
+        self.types("stop")?;
+        self.types("quit")?;
+        self.until("test -e /tmp/ended")
+            .map_err(|why| format!("testpmd does not end: {why}\n{}", self.said()))?;
+        let status = ran(self.guest, "cat /tmp/ended")?;
+        if status != "0" {
+            return Err(format!("testpmd ends with {status}:\n{}", self.said()));
+        }
+        Ok(self.said())
+    }
+
+    fn types(&self, line: &str) -> Result<(), String> {
+        ran(self.guest, &format!("echo {line} >/tmp/typed")).map(drop)
+    }
+
+    /// What it said so far.
+    pub fn said(&self) -> String {
+        self.guest.run("cat /tmp/said", BOUND).map_or_else(|error| error.to_string(), |output| output.text)
+    }
+
+    fn says(&self, words: &str) -> Result<(), String> {
+        self.until(&format!("grep -q '{words}' /tmp/said || test -e /tmp/ended"))
+            .and_then(|()| ran(self.guest, &format!("grep -q '{words}' /tmp/said")))
+            .map(drop)
+            .map_err(|why| format!("testpmd does not say {words:?}: {why}\n{}", self.said()))
+    }
+
+    /// Waits until a command in the guest succeeds.
+    fn until(&self, command: &str) -> Result<(), String> {
+        ran(self.guest, &format!("until {command}; do usleep 50000; done")).map(drop)
+    }
+}
+
+impl Drop for GuestTestpmd<'_> {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.guest.run("killall -9 dpdk-testpmd", BOUND);
+    }
+}
+
+fn ran(guest: &Guest, command: &str) -> Result<String, String> {
+    let output = Runs::run(guest, command, BOUND)?;
+    if output.status == 0 {
+        return Ok(output.text.trim().to_string());
+    }
+    Err(format!("{command}: {}: {}", output.status, output.text.trim()))
+}

@@ -1,0 +1,197 @@
+//! Guests of QEMU behind an IOMMU: the kernel's driver, which maps each buffer for one use, and one in the guest's user
+//! space, whose mappings stay.
+// A test that can't go on ends.
+#![allow(clippy::unwrap_used, clippy::panic)]
+use ringway_control::guest::{Attachment, Guest, Interface, Iommu, Kind, Spec};
+use ringway_tests::fabric::{self, BOOT, Fabric, port};
+use ringway_tests::folder::Folder;
+use ringway_tests::numbered::{Talker, exchange};
+use ringway_tests::qemu::{self, Fit};
+use ringway_tests::say;
+use ringway_tests::talk::{ran, reaches, talk};
+use ringway_tests::vfio::{self, Driver, GuestTestpmd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const BOUND: Duration = Duration::from_secs(60);
+/// Frames in either direction.
+const FRAMES: u64 = 20_000;
+/// Pages of the memory of a driver in user space.
+const PAGES: u64 = vfio::MEMORY as u64 * 256;
+/// Each side of the guest is patched to a program, whose frames wait as long as QEMU takes to answer: how soon the host
+/// lets it run is not what is tested.
+const PATCHES: &str = r#"
+[port.a]
+kind = "ring"
+socket = "a.sock"
+hold = "5s"
+[port.left]
+kind = "vhost-user"
+socket = "left.sock"
+[port.b]
+kind = "ring"
+socket = "b.sock"
+hold = "5s"
+[port.right]
+kind = "vhost-user"
+socket = "right.sock"
+[patch.one]
+ports = ["a", "left"]
+[patch.other]
+ports = ["b", "right"]
+"#;
+
+/// A QEMU that will do; the port's own tests have the rest where there is none.
+fn fit() -> Option<Fit> {
+    let fit = qemu::fit();
+    if fit.is_none() {
+        say("guests behind an IOMMU left out: there is no QEMU 9 or newer to be had");
+    }
+    fit
+}
+
+fn two_ports() -> String {
+    format!("[switch.main]\n{}{}", port("left", ""), port("right", ""))
+}
+
+/// What is counted of a port's IOTLB.
+#[derive(Debug, Clone, Copy)]
+struct Iotlb {
+    hits: u64,
+    misses: u64,
+    invalidations: u64,
+    refused: u64,
+}
+
+fn iotlb(fabric: &Fabric, port: &str) -> Iotlb {
+    let counted = |counter| fabric.counted(port, counter).unwrap();
+    Iotlb {
+        hits: counted("iotlb_hits"),
+        misses: counted("iotlb_misses"),
+        invalidations: counted("iotlb_invalidations"),
+        refused: counted("iotlb_faults") + counted("faults"),
+    }
+}
+
+/// Two guests whose kernels map each buffer for one use; nothing is lost, and nothing arrives changed.
+fn kernel_driver(name: &str, fit: &Fit, iommu: Iommu, kernel: Option<[PathBuf; 2]>, driver: &str) {
+    let folder = Folder::new(name).unwrap();
+    let fabric = Fabric::up(folder.path(), name, &two_ports()).unwrap();
+    let guest = |name: &str, host: u8, options: &[&str]| {
+        fabric.guest_with(Kind::Qemu, name, host, |spec| {
+            (spec.program, spec.iommu, spec.memory) = (fit.program.clone(), Some(iommu), 256);
+            if let Some([image, modules]) = kernel.clone() {
+                (spec.kernel, spec.modules) = (Some(image), Some(modules));
+            }
+            spec.interfaces[0].options = options.iter().map(ToString::to_string).collect();
+        })
+    };
+    let (left, right) = (guest("left", 1, &[]), guest("right", 2, &["packed=on"]));
+    say(&format!("guests behind an IOMMU ({iommu:?}) run in {}", left.note()));
+    for guest in [&left, &right] {
+        // Whose devices are not behind it have no group.
+        let group = ran(guest, "readlink -f /sys/class/net/eth0/device/../iommu");
+        assert!(group.contains(driver), "behind {group}");
+    }
+    talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
+    for name in ["left", "right"] {
+        let Iotlb { hits, misses, invalidations, refused } = iotlb(&fabric, name);
+        assert!(hits > 100 && misses > 100 && invalidations > 100, "{name}: {hits} {misses} {invalidations}");
+        assert_eq!(refused, 0, "{name}");
+    }
+    left.reboot(BOOT).unwrap();
+    assert!(reaches(&left, "10.99.0.2"), "no ping after a reboot");
+}
+
+#[test]
+fn kernel_driver_behind_intel_iommu() {
+    let Some(fit) = fit() else { return };
+    kernel_driver("intel", &fit, Iommu::Intel, None, "dmar");
+}
+
+#[test]
+fn kernel_driver_behind_virtio_iommu() {
+    let Some(fit) = fit() else { return };
+    let Some(kernel) = qemu::kernel_with_virtio_iommu() else {
+        return say("guests behind virtio's IOMMU left out: there is no kernel with its driver to be had");
+    };
+    kernel_driver("viommu", &fit, Iommu::Virtio, Some(kernel), "virtio");
+}
+
+/// A guest with two devices, each patched to a program's ring, that has what DPDK needs.
+fn between_two_rings(fabric: &Fabric, fit: &Fit, iommu: Iommu) -> Option<Spec> {
+    let interfaces = [("left", 1, &[][..]), ("right", 2, &["packed=on"][..])].map(|(name, host, options)| {
+        let socket = fabric.socket(&format!("{name}.sock"));
+        let mac = Some(format!("02:00:00:00:00:{host:02x}"));
+        let options = options.iter().map(ToString::to_string).collect();
+        Interface { mac, options, ..Interface::new(Attachment::VhostUser { socket, listen: false }) }
+    });
+    let mut spec = Spec::new("driver", Kind::Qemu, interfaces.into());
+    (spec.program, spec.iommu) = (fit.program.clone(), Some(iommu));
+    if !vfio::carry(&mut spec) {
+        say("a driver in a guest's user space left out: dpdk-testpmd is not installed");
+        return None;
+    }
+    Some(spec)
+}
+
+/// DPDK in the guest forwards between its two devices what two programs send each other: each frame arrives once, in
+/// order, and byte for byte as it was sent.
+fn user_space_driver(fabric: &Fabric, guest: &Guest, drivers: &[Driver]) {
+    let devices = vfio::bind(guest, 2).unwrap();
+    let talker = |port: &str, station| Talker::new(&fabric.socket(port), station).unwrap();
+    let (mut a, mut b) = (talker("a.sock", 1), talker("b.sock", 2));
+    for driver in drivers {
+        let before = ["left", "right"].map(|name| iotlb(fabric, name));
+        let testpmd = GuestTestpmd::start(guest, &devices, *driver).unwrap();
+        let started = ["left", "right"].map(|name| iotlb(fabric, name));
+        if let Err(why) = exchange([&mut a, &mut b], FRAMES, driver.mode == "macswap", BOUND) {
+            let stats = fabric.ask(&["stats", "--json"]).unwrap_or_default();
+            panic!("{driver:?}: {why}\n{stats}\n{}", testpmd.said());
+        }
+        for ((name, before), started) in ["left", "right"].into_iter().zip(before).zip(started) {
+            let after = iotlb(fabric, name);
+            assert!(after.hits - before.hits >= 2 * FRAMES, "{driver:?}, {name}: {before:?} {after:?}");
+            // Each page of what is mapped is asked for once at most.
+            let asked = after.misses - before.misses;
+            assert!((1..=PAGES).contains(&asked), "{driver:?}, {name}: {before:?} {after:?}");
+            assert_eq!(
+                after.invalidations, started.invalidations,
+                "{driver:?}, {name}: what is mapped stays"
+            );
+            assert_eq!(after.refused, 0, "{driver:?}, {name}");
+        }
+        testpmd.quit().unwrap();
+    }
+}
+
+#[test]
+fn user_space_driver_behind_intel_iommu() {
+    let Some(fit) = fit() else { return };
+    let folder = Folder::new("vfio").unwrap();
+    let fabric = Fabric::up(folder.path(), "vfio", PATCHES).unwrap();
+    let Some(spec) = between_two_rings(&fabric, &fit, Iommu::Intel) else { return };
+    let guest = fabric::start(spec, &folder.path().join("driver"));
+    say(&format!("a driver in a guest's user space (VT-d) runs in {}", guest.note()));
+    let drivers = [
+        Driver { huge: true, addresses: "pa", mode: "macswap" },
+        Driver { huge: true, addresses: "va", mode: "io" },
+        Driver { huge: false, addresses: "va", mode: "macswap" },
+    ];
+    user_space_driver(&fabric, &guest, &drivers);
+}
+
+#[test]
+fn user_space_driver_behind_virtio_iommu() {
+    let Some(fit) = fit() else { return };
+    let Some(kernel) = qemu::kernel_with_virtio_iommu() else { return };
+    let folder = Folder::new("vvfio").unwrap();
+    let fabric = Fabric::up(folder.path(), "vvfio", PATCHES).unwrap();
+    let Some(mut spec) = between_two_rings(&fabric, &fit, Iommu::Virtio) else { return };
+    [spec.kernel, spec.modules] = kernel.map(Some);
+    let guest = fabric::start(spec, &folder.path().join("driver"));
+    // This IOMMU doesn't check interrupts of devices; without being told to, vfio won't do without that.
+    ran(&guest, "echo 1 >/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts");
+    say(&format!("a driver in a guest's user space (virtio's IOMMU) runs in {}", guest.note()));
+    user_space_driver(&fabric, &guest, &[Driver { huge: true, addresses: "va", mode: "macswap" }]);
+}
