@@ -1,14 +1,14 @@
-//! `FlowMonitor(CAPACITY, IDLE_TIMEOUT, ACTIVE_TIMEOUT, DOMAIN)`: counts packets and bytes of each IPv4 flow, and
-//! reports flows as IPFIX messages (RFC 7011).
+//! `FlowMonitor(CAPACITY, IDLE_TIMEOUT, ACTIVE_TIMEOUT, DOMAIN)`: counts packets and bytes of each IPv4 and IPv6
+//! flow, and reports flows as IPFIX messages (RFC 7011).
 //!
 //! Ports: one input, one output, push or pull; a second output, push, gets the messages: payloads of UDP, each with
-//! its template, for `UDPIPEncap`. A flow is addresses, ports and protocol, one way; without ports, as in ICMP and
-//! in fragments but the first, the addresses and the protocol. Packets need a noted IPv4 header; others pass
-//! uncounted.
+//! its template, for `UDPIPEncap`. A flow is addresses, ports and protocol, one way; without ports, as in ICMP, in
+//! fragments of IPv4 but the first and in all of IPv6, the addresses and the protocol. Packets need a noted IP
+//! header; others pass uncounted.
 //!
 //! Arguments:
-//! - `CAPACITY`: flows at most; 1048576. When there are more, of sixteen the least lately seen is reported and
-//!   forgotten, which counts as an eviction.
+//! - `CAPACITY`: flows at most of each IP version; 1048576. When there are more, of sixteen the least lately seen is
+//!   reported and forgotten, which counts as an eviction.
 //! - `IDLE_TIMEOUT`: a flow without packets for so long has ended; 15 seconds. So has a TCP connection 1 second after
 //!   FIN or RST.
 //! - `ACTIVE_TIMEOUT`: a flow that goes on is reported so often; 30 minutes.
@@ -19,8 +19,8 @@
 //! Handlers: `count` (flows now), `flows` (ever seen), `packets`, `bytes`, `other` (packets uncounted), `evictions`,
 //! `records` (reported), `capacity` (read); `table` (read, with how many lines, 100 by default): addresses, ports,
 //! protocol, packets, bytes since the last report; `flush` (write): reports and forgets all.
-use super::connection::{Connection, Headers};
-use super::ipfix::{self, End, RECORDS, Record};
+use super::connection::{Connection, Connection6, Ends, Headers};
+use super::ipfix::{self, End, Record};
 use super::table::{FlowTable, USUAL};
 use crate::arg::{Args, Nanoseconds};
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PACKETS, PacketBurst, SECOND, Timer};
@@ -28,7 +28,6 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::net::Ipv4Addr;
 
 /// Facts.
 pub static CLASS: Class =
@@ -51,74 +50,119 @@ struct Counts {
     tos: u8,
 }
 
-/// See the module.
-#[derive(Debug)]
-pub struct FlowMonitor {
-    flows: FlowTable<Connection, Counts>,
+/// When flows are reported, and under which name.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
     idle: u64,
     active: u64,
     domain: u32,
+    /// Flows last seen up to this moment are asked for.
+    flushed: Option<u64>,
+}
+
+impl Rules {
+    /// Whether a flow is to be reported, and why.
+    fn end(&self, counts: &Counts, seen: u64, now: u64) -> Option<End> {
+        let silent = now.saturating_sub(seen);
+        let ended = counts.flags & (FIN | RST) != 0 && silent >= SECOND;
+        match () {
+            () if self.flushed.is_some_and(|flushed| seen <= flushed) => Some(End::Forced),
+            () if silent >= self.idle => Some(End::Idle),
+            () if ended => Some(End::Detected),
+            () if now.saturating_sub(counts.first) >= self.active => Some(End::Active),
+            () => None,
+        }
+    }
+}
+
+/// What was counted of all flows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
     seen: u64,
     packets: u64,
     bytes: u64,
     other: u64,
     records: u64,
-    waiting: Vec<Record>,
+    /// Records in messages.
+    sent: u64,
+}
+
+/// The flows of one IP version.
+#[derive(Debug)]
+struct Flows<C> {
+    table: FlowTable<C, Counts>,
+    waiting: Vec<Record<C>>,
+}
+
+impl<C: Ends> Default for Flows<C> {
+    fn default() -> Self {
+        Self { table: FlowTable::default(), waiting: Vec::with_capacity(ipfix::records::<C>()) }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct FlowMonitor {
+    flows: Flows<Connection>,
+    flows6: Flows<Connection6>,
+    rules: Rules,
+    totals: Totals,
     timer: Option<Timer>,
-    /// Flows last seen up to this moment are asked for.
-    flushed: Option<u64>,
 }
 
 impl Default for FlowMonitor {
     fn default() -> Self {
-        Self {
-            flows: FlowTable::default(),
-            idle: 15 * SECOND,
-            active: 1800 * SECOND,
-            domain: 0,
-            seen: 0,
-            packets: 0,
-            bytes: 0,
-            other: 0,
-            records: 0,
-            waiting: Vec::with_capacity(RECORDS),
-            timer: None,
-            flushed: None,
-        }
+        let rules = Rules { idle: 15 * SECOND, active: 1800 * SECOND, domain: 0, flushed: None };
+        let (flows, flows6) = (Flows::default(), Flows::default());
+        Self { flows, flows6, rules, totals: Totals::default(), timer: None }
     }
 }
 
-impl FlowMonitor {
+impl<C: Ends> Flows<C> {
     /// Counts a packet.
     #[inline]
-    fn count(&mut self, headers: Headers, hash: u64, now: u64, cx: &mut Context<'_>) {
-        let Headers { connection, length, tos, flags } = headers;
-        let number = match self.flows.find(hash, connection) {
+    fn count(
+        &mut self,
+        headers: &Headers<C>,
+        hash: u64,
+        now: u64,
+        (rules, totals): (&Rules, &mut Totals),
+        cx: &mut Context<'_>,
+    ) {
+        let Headers { connection, length, tos, flags, .. } = *headers;
+        let number = match self.table.find(hash, connection) {
             Some(number) => number,
             None => {
-                self.seen += 1;
+                totals.seen += 1;
                 let counts = Counts { first: now, tos, ..Counts::default() };
-                let (number, evicted) = self.flows.add(hash, connection, counts, now);
+                let (number, evicted) = self.table.add(hash, connection, counts, now);
                 if let Some((connection, counts)) = evicted {
-                    self.report(connection, counts, now, End::Resources, cx);
+                    self.report((connection, counts), now, End::Resources, (rules, totals), cx);
                 }
                 number
             }
         };
-        self.packets += 1;
-        self.bytes += u64::from(length);
-        if let Some(counts) = self.flows.touch(number, now) {
+        totals.packets += 1;
+        totals.bytes += u64::from(length);
+        if let Some(counts) = self.table.touch(number, now) {
             counts.packets += 1;
             counts.bytes += u64::from(length);
             counts.flags |= flags;
         }
     }
 
-    fn report(&mut self, connection: Connection, counts: Counts, last: u64, end: End, cx: &mut Context<'_>) {
+    fn report(
+        &mut self,
+        (connection, counts): (C, Counts),
+        last: u64,
+        end: End,
+        (rules, totals): (&Rules, &mut Totals),
+        cx: &mut Context<'_>,
+    ) {
         if counts.packets == 0 {
             return;
         }
-        self.records += 1;
+        totals.records += 1;
         if cx.noutputs() < 2 {
             return;
         }
@@ -134,12 +178,12 @@ impl FlowMonitor {
             end: last,
             reason: end,
         });
-        if self.waiting.len() >= RECORDS {
-            self.send(cx);
+        if self.waiting.len() >= ipfix::records::<C>() {
+            self.send(rules.domain, totals, cx);
         }
     }
 
-    fn send(&mut self, cx: &mut Context<'_>) {
+    fn send(&mut self, domain: u32, totals: &mut Totals, cx: &mut Context<'_>) {
         if self.waiting.is_empty() {
             return;
         }
@@ -150,75 +194,92 @@ impl FlowMonitor {
             }
         }
         // The number of records sent before (RFC 7011, 3.1), those of this message not counted.
-        let sequence = (self.records - self.waiting.len() as u64) as u32;
-        let message = ipfix::message(&self.waiting, self.domain, sequence, wall);
+        let message = ipfix::message(&self.waiting, domain, totals.sent as u32, wall);
+        totals.sent += self.waiting.len() as u64;
         self.waiting.clear();
         if let Some(packet) = cx.packet(&message) {
             cx.push(1, packet);
         }
     }
 
-    /// Looks at the next `steps` slots for flows to report.
-    fn sweep(&mut self, mut steps: usize, now: u64, cx: &mut Context<'_>) {
-        let (idle, active, flushed) = (self.idle, self.active, self.flushed);
+    /// Looks at a part of the table for flows to report, as large as is looked at every [`PERIOD`].
+    fn sweep(&mut self, now: u64, (rules, totals): (&Rules, &mut Totals), cx: &mut Context<'_>) {
+        // So that the whole table is seen in a quarter of the timeout, and in a second at most.
+        let round = (rules.idle / 4).clamp(PERIOD, SECOND);
+        let mut steps = (self.table.slots() as u64 * PERIOD).div_ceil(round) as usize;
         let mut found: (Option<End>, u64) = (None, 0);
-        while let Some(number) = self.flows.next_old(&mut steps, |counts, seen| {
-            let silent = now.saturating_sub(seen);
-            let ended = counts.flags & (FIN | RST) != 0 && silent >= SECOND;
-            let end = match () {
-                () if flushed.is_some_and(|flushed| seen <= flushed) => Some(End::Forced),
-                () if silent >= idle => Some(End::Idle),
-                () if ended => Some(End::Detected),
-                () if now.saturating_sub(counts.first) >= active => Some(End::Active),
-                () => None,
-            };
-            found = (end, seen);
-            end.is_some()
+        while let Some(number) = self.table.next_old(&mut steps, |counts, seen| {
+            found = (rules.end(counts, seen, now), seen);
+            found.0.is_some()
         }) {
             let (Some(end), last) = found else { continue };
-            let (connection, counts) = if end == End::Active {
-                let Some((connection, counts)) = self.flows.get(number) else { continue };
+            let flow = if end == End::Active {
+                let Some((connection, counts)) = self.table.get(number) else { continue };
                 let reported = (*connection, *counts);
-                if let Some(counts) = self.flows.get_mut(number) {
+                if let Some(counts) = self.table.get_mut(number) {
                     *counts = Counts { first: now, tos: counts.tos, ..Counts::default() };
                 }
                 reported
             } else {
-                let Some(gone) = self.flows.remove(number) else { continue };
+                let Some(gone) = self.table.remove(number) else { continue };
                 gone
             };
-            self.report(connection, counts, last, end, cx);
+            self.report(flow, last, end, (rules, totals), cx);
         }
+        self.send(rules.domain, totals, cx);
     }
 
-    fn table(&self, lines: usize) -> String {
-        let mut out = String::new();
-        for (connection, counts) in self.flows.iter().take(lines.min(LINES)) {
-            let ends = connection.ends;
-            let (from, to) = (Ipv4Addr::from_bits(ends.source), Ipv4Addr::from_bits(ends.destination));
-            let (protocol, Counts { packets, bytes, .. }) = (connection.protocol, counts);
-            let (from_port, to_port) = (ends.source_port, ends.destination_port);
-            let _ = writeln!(out, "{from} {from_port} {to} {to_port} {protocol} {packets} {bytes}");
+    fn write(&self, lines: usize, out: &mut String) {
+        for (connection, Counts { packets, bytes, .. }) in self.table.iter().take(lines) {
+            let _ = writeln!(out, "{} {packets} {bytes}", connection.text());
         }
+    }
+}
+
+impl FlowMonitor {
+    fn table(&self, lines: usize) -> String {
+        let (lines, mut out) = (lines.min(LINES), String::new());
+        self.flows.write(lines, &mut out);
+        self.flows6.write(lines.saturating_sub(self.flows.table.len() as usize), &mut out);
         out
+    }
+
+    /// Counts the packets that are not of IPv4: those whose place in `found` is empty.
+    #[cold]
+    fn count_others(
+        &mut self,
+        burst: &PacketBurst,
+        found: &[Option<(Headers, u64)>],
+        now: u64,
+        cx: &mut Context<'_>,
+    ) {
+        for (packet, _) in burst.iter().zip(found).filter(|(_, found)| found.is_none()) {
+            let Some(headers) = Headers::of_ip6(packet) else {
+                self.totals.other += 1;
+                continue;
+            };
+            let hash = self.flows6.table.approach(headers.connection);
+            self.flows6.count(&headers, hash, now, (&self.rules, &mut self.totals), cx);
+        }
     }
 }
 
 impl Element for FlowMonitor {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut capacity = USUAL;
-        let (mut idle, mut active) = (Nanoseconds(self.idle), Nanoseconds(self.active));
+        let (mut idle, mut active) = (Nanoseconds(self.rules.idle), Nanoseconds(self.rules.active));
         args.read_p("CAPACITY", &mut capacity);
         args.read("IDLE_TIMEOUT", &mut idle);
         args.read("ACTIVE_TIMEOUT", &mut active);
-        args.read("DOMAIN", &mut self.domain);
+        args.read("DOMAIN", &mut self.rules.domain);
         args.complete()?;
         if capacity == 0 {
             return Err(cx.error("CAPACITY must be > 0"));
         }
         let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
-        self.flows = FlowTable::new(capacity, seed);
-        (self.idle, self.active) = (idle.0, active.0);
+        self.flows.table = FlowTable::new(capacity, seed);
+        self.flows6.table = FlowTable::new(capacity, seed.rotate_left(17));
+        (self.rules.idle, self.rules.active) = (idle.0, active.0);
         Ok(())
     }
 
@@ -232,31 +293,30 @@ impl Element for FlowMonitor {
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let now = cx.coarse_now();
         let mut found = [const { None }; PACKETS];
+        let mut others = false;
         for (packet, place) in burst.iter().zip(&mut found) {
-            *place = Headers::of(packet).map(|headers| (headers, self.flows.approach(headers.connection)));
+            *place =
+                Headers::of(packet).map(|headers| (headers, self.flows.table.approach(headers.connection)));
+            others |= place.is_none();
         }
         for (_, hash) in found.iter().flatten() {
-            self.flows.near(*hash);
+            self.flows.table.near(*hash);
         }
-        for place in found.iter().take(burst.len()) {
-            match place {
-                Some((headers, hash)) => self.count(*headers, *hash, now, cx),
-                None => self.other += 1,
-            }
+        for (headers, hash) in found.iter().take(burst.len()).flatten() {
+            self.flows.count(headers, *hash, now, (&self.rules, &mut self.totals), cx);
+        }
+        if others {
+            self.count_others(burst, &found, now, cx);
         }
     }
 
     fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
         let now = cx.steady();
-        // So that the whole table is seen in a quarter of the timeout, and in a second at most.
-        let round = (self.idle / 4).clamp(PERIOD, SECOND);
-        let slots = self.flows.slots() as u64;
-        let steps = (slots * PERIOD).div_ceil(round) as usize;
-        self.sweep(steps, now, cx);
-        if self.flushed.is_some() && self.flows.len() == 0 {
-            self.flushed = None;
+        self.flows.sweep(now, (&self.rules, &mut self.totals), cx);
+        self.flows6.sweep(now, (&self.rules, &mut self.totals), cx);
+        if self.flows.table.len() + self.flows6.table.len() == 0 {
+            self.rules.flushed = None;
         }
-        self.send(cx);
         cx.set_timer_again(timer, PERIOD);
     }
 
@@ -270,14 +330,14 @@ impl Element for FlowMonitor {
 
     fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(match name {
-            "count" => self.flows.len().to_string(),
-            "flows" => self.seen.to_string(),
-            "packets" => self.packets.to_string(),
-            "bytes" => self.bytes.to_string(),
-            "other" => self.other.to_string(),
-            "evictions" => self.flows.evictions().to_string(),
-            "records" => self.records.to_string(),
-            "capacity" => self.flows.capacity().to_string(),
+            "count" => (self.flows.table.len() + self.flows6.table.len()).to_string(),
+            "flows" => self.totals.seen.to_string(),
+            "packets" => self.totals.packets.to_string(),
+            "bytes" => self.totals.bytes.to_string(),
+            "other" => self.totals.other.to_string(),
+            "evictions" => (self.flows.table.evictions() + self.flows6.table.evictions()).to_string(),
+            "records" => self.totals.records.to_string(),
+            "capacity" => self.flows.table.capacity().to_string(),
             "table" if parameter.is_empty() => self.table(100),
             "table" => {
                 let lines = cx.parse::<u32>(parameter);
@@ -291,7 +351,7 @@ impl Element for FlowMonitor {
         if name != "flush" {
             return Err(HandlerError::missing(name));
         }
-        self.flushed = Some(cx.coarse_now());
+        self.rules.flushed = Some(cx.coarse_now());
         Ok(())
     }
 
@@ -299,9 +359,8 @@ impl Element for FlowMonitor {
         let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             core::mem::swap(&mut self.flows, &mut from.flows);
-            core::mem::swap(&mut self.waiting, &mut from.waiting);
-            (self.seen, self.packets, self.bytes) = (from.seen, from.packets, from.bytes);
-            (self.other, self.records) = (from.other, from.records);
+            core::mem::swap(&mut self.flows6, &mut from.flows6);
+            self.totals = from.totals;
         }
     }
 }

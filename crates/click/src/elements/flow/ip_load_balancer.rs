@@ -6,11 +6,12 @@
 //!
 //! Ports: input 0: packets from clients; those to VIP go to output 0, their destination the server's. Input 1
 //! (optional): packets from servers; those of known connections go to output 1, their source VIP. Output 2
-//! (optional): all others: not TCP or UDP, later fragments, other addresses, unknown connections, no server; without
-//! it they are dropped. All push. Packets need a noted IPv4 header; the destination annotation is set.
+//! (optional): all others: not TCP or UDP, later fragments, of IPv6 all fragments, other addresses, unknown
+//! connections, no server; without it they are dropped. All push. Packets need a noted IP header; the destination
+//! annotation is set.
 //!
 //! Arguments:
-//! - `VIP`: the address that clients know.
+//! - `VIP`: the address that clients know, of IPv4 or IPv6; servers' are of the same.
 //! - `SERVER`: an address, and a weight from 1 to 100 if it is not 1; as often as there are servers, at most 4096. By
 //!   position, or as keyword.
 //! - `CAPACITY`: connections at most; 1048576. When there are more, of sixteen the least lately seen is forgotten,
@@ -21,12 +22,11 @@
 //! (ever seen), `evictions`, `other`, `capacity` (read); `lookup SADDR SPORT DPORT PROTO` (read): a connection's
 //! server; `add` (write): a server with weight, or a new weight; `drain` (write): a server gets no more connections;
 //! `remove` (write): the same, and its connections get other servers.
-use super::connection::{Connection, Headers, TCP, UDP};
+use super::connection::Headers;
+use super::family::Family;
 use super::maglev::{self, Claim, PLACES};
 use super::table::{FlowTable, Key, USUAL};
-use crate::arg::{Arg, ArgError, Args, Nanoseconds, Scope};
-use crate::elements::packet::{put, u16_at, u32_at};
-use crate::elements::rewriter::key::FlowKey;
+use crate::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Nanoseconds, Scope};
 use crate::{
     Class, Context, Element, Failed, Handler, HandlerError, PACKETS, Packet, PacketBurst, SECOND, Timer,
 };
@@ -35,9 +35,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ringway_click_lang::config;
-use ringway_wire::checksum::update_u32;
 
 /// Facts.
 pub static CLASS: Class = Class::new("IPLoadBalancer", || Box::<IpLoadBalancer>::default())
@@ -64,8 +63,8 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Server {
-    address: Ipv4Addr,
+struct Server<A> {
+    address: A,
     weight: u8,
     state: State,
     connections: u32,
@@ -74,15 +73,15 @@ struct Server {
 
 /// A server as an argument says it.
 #[derive(Clone, Copy, Debug)]
-struct Share(Ipv4Addr, u8);
+struct Share<A>(A, u8);
 
-impl Arg for Share {
+impl<A: Family> Arg for Share<A> {
     fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
         let words = config::split_words(text);
         match words.as_slice() {
-            [address] => Ok(Self(Ipv4Addr::parse(address, scope)?, 1)),
+            [address] => Ok(Self(A::parse(address, scope)?, 1)),
             [address, weight] => match u8::parse(weight, scope)? {
-                weight @ 1..=100 => Ok(Self(Ipv4Addr::parse(address, scope)?, weight)),
+                weight @ 1..=100 => Ok(Self(A::parse(address, scope)?, weight)),
                 _ => Err(ArgError::other("weight must be between 1 and 100")),
             },
             _ => Err(ArgError::other("expected ADDRESS [WEIGHT]")),
@@ -96,61 +95,36 @@ struct Place {
     ended: bool,
 }
 
-/// See the module.
+/// The connections of one address, and the servers they go to.
 #[derive(Debug)]
-pub struct IpLoadBalancer {
-    vip: Ipv4Addr,
-    servers: Vec<Server>,
+struct Balancer<A: Family> {
+    vip: A,
+    servers: Vec<Server<A>>,
     places: Vec<u16>,
-    connections: FlowTable<Connection, Place>,
+    connections: FlowTable<A::Connection, Place>,
     timeout: u64,
     seen: u64,
     other: u64,
-    timer: Option<Timer>,
 }
 
-impl Default for IpLoadBalancer {
-    fn default() -> Self {
+impl<A: Family> Balancer<A> {
+    fn new(vip: A) -> Self {
         Self {
-            vip: Ipv4Addr::UNSPECIFIED,
+            vip,
             servers: Vec::new(),
             places: Vec::new(),
             connections: FlowTable::default(),
             timeout: 300 * SECOND,
             seen: 0,
             other: 0,
-            timer: None,
         }
     }
-}
 
-/// Writes an address into a header at 12 or 16, with the checksums that cover it (RFC 1624).
-#[inline]
-fn set_address(packet: &mut Packet, at: usize, new: Ipv4Addr) {
-    let Some(ip) = packet.network_data_mut() else { return };
-    let (old, new) = (u32_at(ip, at), new.to_bits());
-    let header = usize::from(ip[0] & 15) * 4;
-    put(ip, at, new.to_be_bytes());
-    let sum = update_u32(u16_at(ip, 10), old, new);
-    put(ip, 10, sum.to_be_bytes());
-    let sum_at = header + if ip[9] == TCP { 16 } else { 6 };
-    // A UDP checksum of 0 is none. One that becomes 0 is written as its other form.
-    if sum_at + 2 > ip.len() || (ip[9] == UDP && u16_at(ip, sum_at) == 0) {
-        return;
-    }
-    let sum = match update_u32(u16_at(ip, sum_at), old, new) {
-        0 if ip[9] == UDP => u16::MAX,
-        sum => sum,
-    };
-    put(ip, sum_at, sum.to_be_bytes());
-}
-
-impl IpLoadBalancer {
     fn rebuild(&mut self) {
         let up = self.servers.iter().enumerate().filter(|(_, server)| server.state == State::Up);
         let claims: Vec<Claim> = up
             .map(|(number, server)| Claim {
-                name: server.address.to_bits().into(),
+                name: server.address.number(),
                 weight: server.weight,
                 server: number as u16,
             })
@@ -159,15 +133,15 @@ impl IpLoadBalancer {
     }
 
     /// The server that a new connection would get. Not by the table's hash, which is secret and each balancer's own.
-    fn choose(&self, connection: Connection) -> Option<u16> {
+    fn choose(&self, connection: A::Connection) -> Option<u16> {
         let place = connection.hash(0) % PLACES as u64;
         self.places.get(place as usize).copied()
     }
 
-    fn add(&mut self, Share(address, weight): Share) -> Result<(), &'static str> {
+    fn add(&mut self, Share(address, weight): Share<A>) -> Result<(), &'static str> {
         let new = Server { address, weight, state: State::Up, connections: 0, packets: 0 };
         // A place of one that is gone can be another's as soon as no connection names it.
-        let free = |server: &Server| server.state == State::Gone && server.connections == 0;
+        let free = |server: &Server<A>| server.state == State::Gone && server.connections == 0;
         let own = self.servers.iter().position(|server| server.address == address);
         match own.or_else(|| self.servers.iter().position(free)) {
             Some(number) => {
@@ -191,7 +165,7 @@ impl IpLoadBalancer {
 
     /// The server of a connection, chosen if there is none yet.
     #[inline]
-    fn server(&mut self, headers: &Headers, hash: u64, now: u64) -> Option<usize> {
+    fn server(&mut self, headers: &Headers<A::Connection>, hash: u64, now: u64) -> Option<usize> {
         let connection = headers.connection;
         let number = match self.connections.find(hash, connection) {
             Some(number) => number,
@@ -219,7 +193,7 @@ impl IpLoadBalancer {
 
     /// Another server for a connection whose server is gone.
     #[cold]
-    fn move_on(&mut self, number: u32, connection: Connection) -> Option<usize> {
+    fn move_on(&mut self, number: u32, connection: A::Connection) -> Option<usize> {
         let Some(server) = self.choose(connection) else {
             let (_, place) = self.connections.remove(number)?;
             self.release(place);
@@ -234,38 +208,37 @@ impl IpLoadBalancer {
 
     /// From a client.
     #[inline]
-    fn forth(&mut self, packet: &mut Packet, headers: &Headers, hash: u64, now: u64) -> bool {
+    fn forth(&mut self, packet: &mut Packet, headers: &Headers<A::Connection>, hash: u64, now: u64) -> bool {
         let Some(number) = self.server(headers, hash, now) else { return false };
         let server = &mut self.servers[number];
         server.packets += 1;
         let address = server.address;
-        set_address(packet, 16, address);
-        packet.notes_mut().set_dst_ip(address.octets());
+        address.set(packet, headers, true);
+        address.note(packet);
         true
     }
 
     /// From a server.
     #[inline]
-    fn back(&mut self, packet: &mut Packet, headers: &Headers, hash: u64, now: u64) -> bool {
-        let from = headers.connection.ends.source;
+    fn back(&mut self, packet: &mut Packet, headers: &Headers<A::Connection>, hash: u64, now: u64) -> bool {
+        let ([(from, _), (to, _)], _) = A::ends(&headers.connection);
         let Some(number) = self.connections.find(hash, self.client_side(headers)) else { return false };
         let Some(place) = self.connections.touch(number, now) else { return false };
         place.ended |= headers.flags & (FIN | RST) != 0;
         let server = self.servers.get(usize::from(place.server));
-        if server.is_none_or(|server| server.address.to_bits() != from) {
+        if server.is_none_or(|server| server.address != from) {
             return false;
         }
-        let vip = self.vip;
-        set_address(packet, 12, vip);
-        packet.notes_mut().set_dst_ip(headers.connection.ends.destination.to_be_bytes());
+        self.vip.set(packet, headers, false);
+        to.note(packet);
         true
     }
 
     /// The connection as its client's packets name it.
     #[inline]
-    fn client_side(&self, headers: &Headers) -> Connection {
-        let Connection { ends, protocol } = headers.connection;
-        Connection { ends: FlowKey { destination: self.vip.to_bits(), ..ends.reverse() }, protocol }
+    fn client_side(&self, headers: &Headers<A::Connection>) -> A::Connection {
+        let ([(_, port), client], protocol) = A::ends(&headers.connection);
+        A::connection([client, (self.vip, port)], protocol)
     }
 
     fn servers_text(&self) -> String {
@@ -285,28 +258,21 @@ impl IpLoadBalancer {
         };
         let wrong = |error: ArgError| HandlerError::failed(error.to_string());
         let port = |text: &str| cx.parse::<u16>(text).map_err(wrong);
-        let ends = FlowKey {
-            source: cx.parse::<Ipv4Addr>(source).map_err(wrong)?.to_bits(),
-            source_port: port(source_port)?,
-            destination: self.vip.to_bits(),
-            destination_port: port(destination_port)?,
-        };
+        let source = (cx.parse::<A>(source).map_err(wrong)?, port(source_port)?);
+        let destination = (self.vip, port(destination_port)?);
         let protocol = cx.parse_with(protocol, crate::elements::ip::names::parse_protocol).map_err(wrong)?;
-        let connection = Connection { ends, protocol };
+        let connection = A::connection([source, destination], protocol);
         let kept = self.connections.find_one(connection).and_then(|number| self.connections.get(number));
         let server = kept.map(|(_, place)| place.server).or_else(|| self.choose(connection));
         let server = server.and_then(|server| self.servers.get(usize::from(server)));
         Ok(server.map_or_else(|| "-".to_string(), |server| server.address.to_string()))
     }
-}
 
-impl Element for IpLoadBalancer {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let (mut capacity, mut timeout) = (USUAL, Nanoseconds(self.timeout));
-        args.read_mp("VIP", &mut self.vip);
         args.read("CAPACITY", &mut capacity);
         args.read("TIMEOUT", &mut timeout);
-        let mut shares: Vec<Share> = Vec::new();
+        let mut shares: Vec<Share<A>> = Vec::new();
         args.read_all("SERVER", &mut shares);
         args.result()?;
         let scope = cx.scope();
@@ -330,20 +296,12 @@ impl Element for IpLoadBalancer {
         Ok(())
     }
 
-    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let timer = cx.new_timer();
-        cx.set_timer_after(timer, PERIOD);
-        self.timer = Some(timer);
-        Ok(())
-    }
-
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let now = cx.coarse_now();
-        let vip = self.vip.to_bits();
+        let (now, vip) = (cx.coarse_now(), self.vip);
         let mut found = [const { None }; PACKETS];
         for (packet, place) in burst.iter().zip(&mut found) {
-            let headers = Headers::of(packet).filter(Headers::has_ports);
-            let headers = headers.filter(|headers| port == 1 || headers.connection.ends.destination == vip);
+            let to = |headers: &Headers<A::Connection>| A::ends(&headers.connection).0[1].0;
+            let headers = A::headers(packet).filter(|headers| port == 1 || to(headers) == vip);
             *place = headers.map(|headers| {
                 let key = if port == 1 { self.client_side(&headers) } else { headers.connection };
                 (headers, self.connections.approach(key))
@@ -362,8 +320,9 @@ impl Element for IpLoadBalancer {
         }
     }
 
-    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
-        let (now, timeout) = (cx.steady(), self.timeout);
+    /// Forgets connections that have ended.
+    fn sweep(&mut self, now: u64) {
+        let timeout = self.timeout;
         let round = (timeout / 4).clamp(PERIOD, 2 * SECOND);
         let mut steps = (self.connections.slots() as u64 * PERIOD).div_ceil(round) as usize;
         while let Some(number) = self.connections.next_old(&mut steps, |place, seen| {
@@ -373,18 +332,9 @@ impl Element for IpLoadBalancer {
                 self.release(place);
             }
         }
-        cx.set_timer_again(timer, PERIOD);
     }
 
-    fn handlers(&self) -> Vec<Handler> {
-        let read = ["servers", "count", "connections", "evictions", "other", "capacity"].map(Handler::read);
-        let write = ["add", "drain", "remove"].map(Handler::write);
-        let mut handlers: Vec<Handler> = read.into_iter().chain(write).collect();
-        handlers.push(Handler::read("lookup").parameters());
-        handlers
-    }
-
-    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn read(&self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(match name {
             "servers" => self.servers_text(),
             "count" => self.connections.len().to_string(),
@@ -401,7 +351,7 @@ impl Element for IpLoadBalancer {
         let wrong = |error: ArgError| HandlerError::failed(error.to_string());
         let state = match name {
             "add" => {
-                let share = cx.parse::<Share>(value).map_err(wrong)?;
+                let share = cx.parse::<Share<A>>(value).map_err(wrong)?;
                 self.add(share).map_err(HandlerError::failed)?;
                 self.rebuild();
                 return Ok(());
@@ -410,17 +360,15 @@ impl Element for IpLoadBalancer {
             "remove" => State::Gone,
             _ => return Err(HandlerError::missing(name)),
         };
-        let address = cx.parse::<Ipv4Addr>(value).map_err(wrong)?;
-        let there = |server: &&mut Server| server.address == address && server.state != State::Gone;
+        let address = cx.parse::<A>(value).map_err(wrong)?;
+        let there = |server: &&mut Server<A>| server.address == address && server.state != State::Gone;
         let server = self.servers.iter_mut().find(there);
         server.ok_or_else(|| HandlerError::failed(format!("no server {address}")))?.state = state;
         self.rebuild();
         Ok(())
     }
 
-    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
-        let Some(from) = from.downcast_mut::<Self>() else { return };
+    fn take_state(&mut self, from: &mut Self) {
         if from.vip != self.vip || from.connections.capacity() != self.connections.capacity() {
             return;
         }
@@ -433,5 +381,95 @@ impl Element for IpLoadBalancer {
         self.rebuild();
         core::mem::swap(&mut self.connections, &mut from.connections);
         (self.seen, self.other) = (from.seen, from.other);
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct IpLoadBalancer {
+    balancer: Either,
+}
+
+/// One for the address's IP version.
+#[derive(Debug)]
+enum Either {
+    V4(Balancer<Ipv4Addr>),
+    V6(Balancer<Ipv6Addr>),
+}
+
+impl Default for IpLoadBalancer {
+    fn default() -> Self {
+        Self { balancer: Either::V4(Balancer::new(Ipv4Addr::NONE)) }
+    }
+}
+
+/// Does the same with either.
+macro_rules! either {
+    ($own:expr, $balancer:ident => $does:expr) => {
+        match &mut $own.balancer {
+            Either::V4($balancer) => $does,
+            Either::V6($balancer) => $does,
+        }
+    };
+}
+
+fn address(text: &str, scope: &Scope) -> Result<IpAddr, ArgError> {
+    match Ipv4Addr::parse(text, scope) {
+        Ok(address) => Ok(address.into()),
+        Err(error) => Ipv6Addr::parse(text, scope).map(IpAddr::from).map_err(|_| error),
+    }
+}
+
+impl Element for IpLoadBalancer {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut vip = IpAddr::V4(Ipv4Addr::NONE);
+        args.read_with("VIP", MANDATORY_POSITIONAL, &mut vip, address);
+        self.balancer = match vip {
+            IpAddr::V4(vip) => Either::V4(Balancer::new(vip)),
+            IpAddr::V6(vip) => Either::V6(Balancer::new(vip)),
+        };
+        either!(self, balancer => balancer.configure(args, cx))
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let timer = cx.new_timer();
+        cx.set_timer_after(timer, PERIOD);
+        Ok(())
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        either!(self, balancer => balancer.push(port, burst, cx));
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        let now = cx.steady();
+        either!(self, balancer => balancer.sweep(now));
+        cx.set_timer_again(timer, PERIOD);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let read = ["servers", "count", "connections", "evictions", "other", "capacity"].map(Handler::read);
+        let write = ["add", "drain", "remove"].map(Handler::write);
+        let mut handlers: Vec<Handler> = read.into_iter().chain(write).collect();
+        handlers.push(Handler::read("lookup").parameters());
+        handlers
+    }
+
+    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        either!(self, balancer => balancer.read(name, parameter, cx))
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        either!(self, balancer => balancer.write(name, value, cx))
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        match (&mut self.balancer, &mut from.balancer) {
+            (Either::V4(own), Either::V4(from)) => own.take_state(from),
+            (Either::V6(own), Either::V6(from)) => own.take_state(from),
+            _ => {}
+        }
     }
 }

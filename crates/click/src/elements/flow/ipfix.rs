@@ -1,5 +1,5 @@
 //! Flow records as IPFIX messages (RFC 7011; information elements by IANA's numbers).
-use super::connection::Connection;
+use super::connection::Ends;
 use crate::SECOND;
 use alloc::vec::Vec;
 
@@ -7,12 +7,8 @@ use alloc::vec::Vec;
 const VERSION: u16 = 10;
 /// The set that carries templates.
 const TEMPLATES: u16 = 2;
-/// Our template.
-const TEMPLATE: u16 = 256;
-/// Information elements and their lengths, in the order of a record.
-const FIELDS: [(u16, u16); 12] = [
-    (8, 4),   // sourceIPv4Address
-    (12, 4),  // destinationIPv4Address
+/// Information elements and their lengths, in the order of a record, behind the two addresses.
+const FIELDS: [(u16, u16); 10] = [
     (7, 2),   // sourceTransportPort
     (11, 2),  // destinationTransportPort
     (4, 1),   // protocolIdentifier
@@ -24,12 +20,20 @@ const FIELDS: [(u16, u16); 12] = [
     (153, 8), // flowEndMilliseconds
     (136, 1), // flowEndReason
 ];
-/// Bytes of a record.
-const RECORD: usize = 49;
+/// Bytes of a record behind the addresses.
+const FIXED: usize = 41;
 /// Bytes before the first record: message header, template set, header of the data set.
-const HEADERS: usize = 16 + 4 + 4 + 4 * FIELDS.len() + 4;
-/// Records of a message, so that with IPv4 and UDP headers it fits a frame of 1500 bytes.
-pub(super) const RECORDS: usize = (1500 - 28 - HEADERS) / RECORD;
+const HEADERS: usize = 16 + 4 + 4 + 4 * (2 + FIELDS.len()) + 4;
+
+/// Bytes of a record.
+const fn record_len<C: Ends>() -> usize {
+    FIXED + 2 * C::ADDRESSES.1 as usize
+}
+
+/// Records of a message, so that with IPv6 and UDP headers it fits a frame of 1500 bytes.
+pub(super) const fn records<C: Ends>() -> usize {
+    (1500 - 48 - HEADERS) / record_len::<C>()
+}
 
 /// Why a flow's record ended (IANA: flowEndReason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +52,8 @@ pub(super) enum End {
 
 /// A flow's record; times in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
-    pub(super) connection: Connection,
+pub(super) struct Record<C> {
+    pub(super) connection: C,
     pub(super) tos: u8,
     pub(super) flags: u8,
     pub(super) packets: u64,
@@ -60,9 +64,10 @@ pub(super) struct Record {
 }
 
 /// A message with these records; it tells its template each time, since UDP may lose it.
-pub(super) fn message(records: &[Record], domain: u32, sequence: u32, now: u64) -> Vec<u8> {
-    let records = &records[..records.len().min(RECORDS)];
-    let length = HEADERS + RECORD * records.len();
+pub(super) fn message<C: Ends>(all: &[Record<C>], domain: u32, sequence: u32, now: u64) -> Vec<u8> {
+    let records = &all[..all.len().min(records::<C>())];
+    let data = record_len::<C>() * records.len();
+    let length = HEADERS + data;
     let mut out = Vec::with_capacity(length);
     let word = |out: &mut Vec<u8>, value: u16| out.extend(value.to_be_bytes());
     let long = |out: &mut Vec<u8>, value: u32| out.extend(value.to_be_bytes());
@@ -73,22 +78,19 @@ pub(super) fn message(records: &[Record], domain: u32, sequence: u32, now: u64) 
     long(&mut out, sequence);
     long(&mut out, domain);
     word(&mut out, TEMPLATES);
-    word(&mut out, 8 + 4 * FIELDS.len() as u16);
-    word(&mut out, TEMPLATE);
-    word(&mut out, FIELDS.len() as u16);
-    for (element, length) in FIELDS {
+    word(&mut out, 8 + 4 * (2 + FIELDS.len() as u16));
+    word(&mut out, C::TEMPLATE);
+    word(&mut out, 2 + FIELDS.len() as u16);
+    let (addresses, bytes) = C::ADDRESSES;
+    for (element, length) in addresses.map(|element| (element, bytes)).into_iter().chain(FIELDS) {
         word(&mut out, element);
         word(&mut out, length);
     }
-    word(&mut out, TEMPLATE);
-    word(&mut out, 4 + (RECORD * records.len()) as u16);
+    word(&mut out, C::TEMPLATE);
+    word(&mut out, 4 + data as u16);
     for record in records {
-        let ends = record.connection.ends;
-        long(&mut out, ends.source);
-        long(&mut out, ends.destination);
-        word(&mut out, ends.source_port);
-        word(&mut out, ends.destination_port);
-        out.extend([record.connection.protocol, record.tos]);
+        record.connection.write(&mut out);
+        out.extend([record.connection.protocol(), record.tos]);
         word(&mut out, record.flags.into());
         quad(&mut out, record.packets);
         quad(&mut out, record.bytes);
@@ -101,13 +103,14 @@ pub(super) fn message(records: &[Record], domain: u32, sequence: u32, now: u64) 
 
 #[cfg(test)]
 mod tests {
+    use super::super::connection::{Connection, Connection6};
     use super::*;
 
-    #[test]
-    fn lengths_add_up() {
-        assert_eq!(FIELDS.iter().map(|(_, length)| usize::from(*length)).sum::<usize>(), RECORD);
+    fn lengths<C: Ends>() {
+        let fixed = FIELDS.iter().map(|(_, length)| usize::from(*length)).sum::<usize>();
+        assert_eq!(fixed, FIXED);
         let record = Record {
-            connection: Connection::default(),
+            connection: C::default(),
             tos: 1,
             flags: 2,
             packets: 3,
@@ -116,10 +119,10 @@ mod tests {
             end: 6_000_000,
             reason: End::Idle,
         };
-        for count in [0, 1, RECORDS, RECORDS + 9] {
+        for count in [0, 1, records::<C>(), records::<C>() + 9] {
             let made = message(&vec![record; count], 7, 8, 9 * SECOND);
             assert_eq!(u16::from_be_bytes([made[2], made[3]]) as usize, made.len());
-            assert!(made.len() <= 1472);
+            assert!(made.len() <= 1452);
             let mut at = 16;
             while at < made.len() {
                 at += usize::from(u16::from_be_bytes([made[at + 2], made[at + 3]]));
@@ -127,5 +130,11 @@ mod tests {
             assert_eq!(at, made.len());
         }
         assert_eq!(message(&[record], 7, 8, 9 * SECOND)[4..16], [0, 0, 0, 9, 0, 0, 0, 8, 0, 0, 0, 7]);
+    }
+
+    #[test]
+    fn lengths_add_up() {
+        lengths::<Connection>();
+        lengths::<Connection6>();
     }
 }

@@ -2,7 +2,8 @@
 use crate::Class;
 
 pub(crate) mod buckets;
-mod connection;
+pub(crate) mod connection;
+mod family;
 pub mod flow_monitor;
 pub mod ip_load_balancer;
 mod ipfix;

@@ -1,6 +1,6 @@
 //! Session frames of PPP over Ethernet (RFC 2516).
-use crate::Packet;
 use crate::elements::packet::{prepend, put, u16_at};
+use crate::{Annotations, Packet};
 use ringway_wire::MacAddress;
 
 /// Bytes before what PPP carries: Ethernet, PPPoE, PPP's protocol.
@@ -11,6 +11,8 @@ const SESSION: u16 = 0x8864;
 const VERSION_TYPE: u8 = 0x11;
 /// PPP's number for IPv4.
 pub(super) const IPV4: u16 = 0x0021;
+/// PPP's number for IPv6.
+pub(super) const IPV6: u16 = 0x0057;
 
 /// What the headers of a session frame say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,7 @@ impl SessionFrame {
         })
     }
 
-    /// Leaves only what PPP carries, and notes that it is IPv4 where it is.
+    /// Leaves only what PPP carries, and notes the header where it is IPv4 or IPv6.
     #[inline]
     pub(super) fn strip(&self, packet: &mut Packet) {
         packet.set_mac_header(0);
@@ -66,13 +68,19 @@ impl SessionFrame {
             let destination = [ip[16], ip[17], ip[18], ip[19]];
             packet.set_network_header(0, header);
             packet.notes_mut().set_dst_ip(destination);
+        } else if self.protocol == IPV6
+            && let Some(destination) = ip.get(24..40).and_then(<[u8]>::first_chunk::<16>).copied()
+        {
+            packet.set_network_header(0, 40);
+            packet.notes_mut().set(Annotations::DST_IP6, destination);
         }
     }
 }
 
-/// Puts the headers of a session frame before an IPv4 packet. False if it is too long for them.
+/// Puts the headers of a session frame before an IP packet. False if it is too long for them.
 #[inline]
 pub(super) fn wrap(packet: &mut Packet, to: MacAddress, from: MacAddress, session: u16) -> bool {
+    let protocol = if packet.data().first().is_some_and(|first| first >> 4 == 6) { IPV6 } else { IPV4 };
     let Ok(length) = u16::try_from(packet.len() + 2) else { return false };
     let mut headers = [0; HEADERS];
     put(&mut headers, 0, to.0);
@@ -81,7 +89,7 @@ pub(super) fn wrap(packet: &mut Packet, to: MacAddress, from: MacAddress, sessio
     headers[14] = VERSION_TYPE;
     put(&mut headers, 16, session.to_be_bytes());
     put(&mut headers, 18, length.to_be_bytes());
-    put(&mut headers, 20, IPV4.to_be_bytes());
+    put(&mut headers, 20, protocol.to_be_bytes());
     let grown = prepend(packet, &headers);
     packet.set_mac_header(0);
     grown

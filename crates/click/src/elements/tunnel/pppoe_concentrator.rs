@@ -1,29 +1,30 @@
-//! `PPPoEConcentrator(ETH, SESSION, ..., CAPACITY)`: the data path of a broadband access server: IPv4 packets of PPPoE
-//! sessions (RFC 2516), each counted and, if asked for, held to a rate.
+//! `PPPoEConcentrator(ETH, SESSION, ..., CAPACITY)`: the data path of a broadband access server: IPv4 and IPv6
+//! packets of PPPoE sessions (RFC 2516), each counted and, if asked for, held to a rate.
 //!
-//! Ports: input 0: frames from subscribers; the packets of known sessions go to output 0, without headers and padding,
-//! their IPv4 header and destination noted. Input 1: IPv4 packets for subscribers, the header noted; they go to
-//! output 1 as frames of the session whose address is their destination. Output 2 (optional): all else, unchanged:
-//! discovery, PPP's control protocols, frames to other stations, sessions and addresses that are not known. All push.
+//! Ports: input 0: frames from subscribers; the packets of known sessions go to output 0, without headers and
+//! padding, their IP header and destination noted. Input 1: IP packets for subscribers, the header noted; they go
+//! to output 1 as frames of the session whose address, or prefix, holds their destination. Output 2 (optional): all
+//! else, unchanged: discovery, PPP's control protocols, IPv6 from link-local addresses (by which a subscriber asks
+//! for its prefix) and to them, frames to other stations, sessions and addresses that are not known. All push.
 //!
-//! A packet whose source is not its session's address is dropped (RFC 2827). Frames carry 1492 bytes of IPv4: put an
+//! A packet whose source is not its session's is dropped (RFC 2827). Frames carry 1492 bytes of IP: put an
 //! `IPFragmenter(1492)` before input 1.
 //!
 //! Arguments:
 //! - `ETH`: its own Ethernet address.
-//! - `SESSION`: the subscriber's Ethernet address, the session's number, the subscriber's IPv4 address, and the
-//!   bandwidth in each direction if it is to be bounded; a tenth of a second's may come at once. As often as there
-//!   are sessions, by position or as keyword.
+//! - `SESSION`: the subscriber's Ethernet address, the session's number, the subscriber's IPv4 address, its IPv6
+//!   prefix of at most 64 bits if it has one, and the bandwidth in each direction if it is to be bounded; a tenth
+//!   of a second's may come at once. As often as there are sessions, by position or as keyword.
 //! - `CAPACITY`: sessions at most; 1048576. More are refused.
 //!
 //! Handlers: `add` (write): a session as SESSION says, or new values for one; `remove` (write): `ETH NUMBER`;
-//! `session` (read, `ETH NUMBER`): address, rate in bytes a second; packets, bytes and drops for the rate from the
-//! subscriber; the same to it; `table` (read, with how many lines, 100 by default): Ethernet address, number,
-//! then the same, a session a line; `count` (sessions), `capacity`, `unknown`, `spoofed`, `limited`, `malformed`
-//! (read).
-use super::pppoe::{self, IPV4, SessionFrame, Wrong};
-use super::sessions::{Refused, Session, Sessions, name, parts};
-use crate::arg::{Arg, ArgError, Args, Bandwidth, Scope};
+//! `session` (read, `ETH NUMBER`): address, prefix or `-`, rate in bytes a second; packets, bytes and drops for the
+//! rate from the subscriber; the same to it; `table` (read, with how many lines, 100 by default): Ethernet address,
+//! number, then the same, a session a line; `count` (sessions), `capacity`, `unknown`, `spoofed`, `limited`,
+//! `malformed` (read).
+use super::pppoe::{self, IPV4, IPV6, SessionFrame, Wrong};
+use super::sessions::{Delegation, Refused, Session, Sessions, name, parts};
+use crate::arg::{Arg, ArgError, Args, Bandwidth, Prefix6, Scope};
 use crate::elements::flow::table::USUAL;
 use crate::elements::packet::{mac_text, u32_at};
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PACKETS, Packet, PacketBurst};
@@ -49,21 +50,29 @@ const LINES: usize = 10_000;
 struct Wanted {
     name: u64,
     address: Ipv4Addr,
+    delegation: Delegation,
     rate: u32,
 }
 
 impl Arg for Wanted {
     fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
         let words = config::split_words(text);
-        let (ethernet, number, address, rate) = match words.as_slice() {
-            [ethernet, number, address] => (ethernet, number, address, 0),
-            [ethernet, number, address, rate] => {
-                (ethernet, number, address, Bandwidth::parse(rate, scope)?.0)
-            }
-            _ => return Err(ArgError::other("expected ETH NUMBER ADDRESS [BANDWIDTH]")),
+        let [ethernet, number, address, more @ ..] = words.as_slice() else {
+            return Err(ArgError::other("expected ETH NUMBER ADDRESS [PREFIX] [BANDWIDTH]"));
+        };
+        let prefix = more.first().and_then(|word| Prefix6::parse(word, scope).ok());
+        let delegation = match prefix {
+            Some(prefix) => Delegation::new(prefix)
+                .ok_or_else(|| ArgError::other("the prefix must have between 1 and 64 bits"))?,
+            None => Delegation::default(),
+        };
+        let rate = match &more[usize::from(prefix.is_some())..] {
+            [] => 0,
+            [rate] => Bandwidth::parse(rate, scope)?.0,
+            _ => return Err(ArgError::other("expected ETH NUMBER ADDRESS [PREFIX] [BANDWIDTH]")),
         };
         let name = name(MacAddress::parse(ethernet, scope)?, u16::parse(number, scope)?);
-        Ok(Self { name, address: Ipv4Addr::parse(address, scope)?, rate })
+        Ok(Self { name, address: Ipv4Addr::parse(address, scope)?, delegation, rate })
     }
 }
 
@@ -87,10 +96,11 @@ pub struct PppoeConcentrator {
 
 impl PppoeConcentrator {
     fn add(&mut self, wanted: &Wanted, now: u64) -> Result<(), String> {
-        let Wanted { name, address, rate } = *wanted;
-        self.sessions.add(name, address, rate, now).map_err(|refused| match refused {
+        let Wanted { name, address, delegation, rate } = *wanted;
+        self.sessions.add(name, (address, delegation), rate, now).map_err(|refused| match refused {
             Refused::Full => "too many sessions".to_string(),
             Refused::AddressTaken => format!("{address} is another session's"),
+            Refused::PrefixTaken => format!("{delegation} is another session's"),
             Refused::Number => "session number must be between 1 and 65534".to_string(),
         })
     }
@@ -102,17 +112,25 @@ impl PppoeConcentrator {
             self.unknown += 1;
             return Fate::Other;
         };
-        if frame.protocol != IPV4 {
-            return Fate::Other;
-        }
+        let (version, least) = match frame.protocol {
+            IPV4 => (4, 20),
+            IPV6 => (6, 40),
+            _ => return Fate::Other,
+        };
         let ip = packet.data().get(pppoe::HEADERS..).unwrap_or_default();
-        if frame.length < 20 || ip.first().is_none_or(|first| first >> 4 != 4) {
+        if frame.length < least || ip.first().is_none_or(|first| first >> 4 != version) {
             self.malformed += 1;
             return Fate::Drop;
         }
-        let source = u32_at(ip, 12);
+        if version == 6 && is_local(u64_at(ip, 8), u64_at(ip, 24)) {
+            return Fate::Other;
+        }
         let Some(session) = self.sessions.sessions.touch(number, now) else { return Fate::Drop };
-        if session.address != source {
+        let own = match version {
+            4 => session.address == u32_at(ip, 12),
+            _ => session.delegation.holds(u64_at(ip, 8)),
+        };
+        if !own {
             self.spoofed += 1;
             return Fate::Drop;
         }
@@ -174,16 +192,22 @@ impl PppoeConcentrator {
     }
 
     fn push_down(&mut self, burst: &mut PacketBurst, now: u64, cx: &mut Context<'_>) {
-        let mut found = [None; PACKETS];
-        for (packet, place) in burst.iter().zip(&mut found) {
-            let ip = packet.network_data().filter(|ip| ip.len() >= 20);
-            let address = ip.map(|ip| u32_at(ip, 16));
-            *place = address.map(|address| (address, self.sessions.addresses.approach(address)));
+        let (mut found, mut numbers) = ([None; PACKETS], [None; PACKETS]);
+        for ((packet, place), number) in burst.iter().zip(&mut found).zip(&mut numbers) {
+            match packet.network_data() {
+                Some(ip) if ip.len() >= 20 && ip[0] >> 4 == 4 => {
+                    let address = u32_at(ip, 16);
+                    *place = Some((address, self.sessions.addresses.approach(address)));
+                }
+                Some(ip) if ip.len() >= 40 && ip[0] >> 4 == 6 && !is_local(u64_at(ip, 8), u64_at(ip, 24)) => {
+                    *number = self.sessions.by_prefix(u64_at(ip, 24));
+                }
+                _ => {}
+            }
         }
         for (_, hash) in found.iter().flatten() {
             self.sessions.addresses.near(*hash);
         }
-        let mut numbers = [None; PACKETS];
         for (place, number) in found.iter().zip(&mut numbers) {
             let Some((address, hash)) = place else { continue };
             let at = self.sessions.addresses.find(*hash, *address);
@@ -208,6 +232,19 @@ impl PppoeConcentrator {
     }
 }
 
+/// Eight bytes as a number; 0 past the end.
+#[inline]
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |half| u64::from_be_bytes(*half))
+}
+
+/// Whether an IPv6 packet with these first halves of addresses stays on its link: from or to a link-local address,
+/// from none, or to a group of the link (RFC 4291).
+fn is_local(source: u64, destination: u64) -> bool {
+    let on_link = |address: u64| address >> 54 == 0xfe80 >> 6;
+    on_link(source) || on_link(destination) || source == 0 || destination >> 48 & 0xff0f == 0xff02
+}
+
 #[inline]
 fn pass(fate: Fate, on: usize, packet: Packet, cx: &mut Context<'_>) {
     match fate {
@@ -218,9 +255,10 @@ fn pass(fate: Fate, on: usize, packet: Packet, cx: &mut Context<'_>) {
 }
 
 fn line(session: &Session) -> String {
-    let Session { address, rate, up, down } = session;
+    let Session { address, rate, delegation, up, down } = session;
+    let prefix = if *delegation == Delegation::default() { "-".to_string() } else { delegation.to_string() };
     format!(
-        "{} {rate} {} {} {} {} {} {}",
+        "{} {prefix} {rate} {} {} {} {} {} {}",
         Ipv4Addr::from_bits(*address),
         up.packets,
         up.bytes,

@@ -1,8 +1,11 @@
-//! Sessions of a concentrator: found by the subscriber's Ethernet address and session number, or by the address that
-//! the subscriber was given.
+//! Sessions of a concentrator: found by the subscriber's Ethernet address and session number, or by the address or
+//! the IPv6 prefix that the subscriber was given.
 use crate::SECOND;
+use crate::arg::Prefix6;
 use crate::elements::flow::table::FlowTable;
-use core::net::Ipv4Addr;
+use alloc::collections::BTreeMap;
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use ringway_wire::MacAddress;
 
 /// Nanoseconds of a tick of a bucket.
@@ -54,6 +57,44 @@ impl Direction {
     }
 }
 
+/// A session's IPv6 prefix: its first bits, and how many, at most 64; 0 if it has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Delegation {
+    bits: u64,
+    length: u8,
+}
+
+impl Delegation {
+    /// Of a prefix; nothing if it is longer than 64 bits.
+    pub(super) fn new(prefix: Prefix6) -> Option<Self> {
+        let length = prefix.length;
+        if !(1..=64).contains(&length) {
+            return None;
+        }
+        Some(Self { bits: (prefix.address.to_bits() >> 64) as u64 & mask(length), length })
+    }
+
+    /// Whether it holds an address, given by its first 64 bits.
+    #[inline]
+    pub(super) fn holds(self, address: u64) -> bool {
+        self.length > 0 && address & mask(self.length) == self.bits
+    }
+
+    fn is_none(self) -> bool {
+        self.length == 0
+    }
+}
+
+impl fmt::Display for Delegation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv6Addr::from_bits(u128::from(self.bits) << 64), self.length)
+    }
+}
+
+fn mask(length: u8) -> u64 {
+    u64::MAX.checked_shl(64 - u32::from(length)).unwrap_or(0)
+}
+
 /// A session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Session {
@@ -61,6 +102,8 @@ pub(super) struct Session {
     pub(super) address: u32,
     /// Bytes a second in each direction; 0 for as many as there are.
     pub(super) rate: u32,
+    /// The subscriber's IPv6 prefix.
+    pub(super) delegation: Delegation,
     /// From the subscriber.
     pub(super) up: Direction,
     /// To the subscriber.
@@ -88,6 +131,8 @@ pub(super) enum Refused {
     Full,
     /// Another session has the address.
     AddressTaken,
+    /// Another session has the prefix.
+    PrefixTaken,
     /// 0 and 65535 mean something else (RFC 2516, 5.4).
     Number,
 }
@@ -99,16 +144,58 @@ pub(super) struct Sessions {
     pub(super) sessions: FlowTable<u64, Session>,
     /// Numbers in `sessions`, by address.
     pub(super) addresses: FlowTable<u32, u32>,
+    /// The same by the first bits of their prefixes, for each length of these.
+    prefixes: BTreeMap<u8, FlowTable<u64, u32>>,
+    seed: u64,
 }
 
 impl Sessions {
     /// No sessions, and room for so many.
     pub(super) fn new(capacity: u32, seed: u64) -> Self {
-        Self { sessions: FlowTable::new(capacity, seed), addresses: FlowTable::new(capacity, seed) }
+        Self {
+            sessions: FlowTable::new(capacity, seed),
+            addresses: FlowTable::new(capacity, seed),
+            prefixes: BTreeMap::new(),
+            seed,
+        }
+    }
+
+    fn holder(&self, Delegation { bits, length }: Delegation) -> Option<u32> {
+        let table = self.prefixes.get(&length)?;
+        table.get(table.find_one(bits)?).map(|(_, number)| *number)
+    }
+
+    /// The session whose prefix holds an address, given by its first 64 bits; of several the longest.
+    pub(super) fn by_prefix(&self, address: u64) -> Option<u32> {
+        let lengths = self.prefixes.keys().rev();
+        lengths.copied().find_map(|length| self.holder(Delegation { bits: address & mask(length), length }))
+    }
+
+    fn set_prefix(&mut self, new: Delegation, old: Delegation, number: u32, now: u64) {
+        if new == old {
+            return;
+        }
+        if let Some(table) = self.prefixes.get_mut(&old.length)
+            && let Some(at) = table.find_one(old.bits)
+        {
+            table.remove(at);
+        }
+        if !new.is_none() {
+            let (capacity, seed) = (self.sessions.capacity(), self.seed);
+            let table = self.prefixes.entry(new.length).or_insert_with(|| FlowTable::new(capacity, seed));
+            table.add_one(new.bits, number, now);
+        }
+        self.prefixes.retain(|_, table| table.len() > 0);
     }
 
     /// Adds a session, or gives one another address or rate; what it counted stays.
-    pub(super) fn add(&mut self, name: u64, address: Ipv4Addr, rate: u32, now: u64) -> Result<(), Refused> {
+    pub(super) fn add(
+        &mut self,
+        name: u64,
+        (address, delegation): (Ipv4Addr, Delegation),
+        rate: u32,
+        now: u64,
+    ) -> Result<(), Refused> {
         let (address, (_, number)) = (address.to_bits(), parts(name));
         if matches!(number, 0 | u16::MAX) {
             return Err(Refused::Number);
@@ -117,6 +204,9 @@ impl Sessions {
         let holder = self.addresses.find_one(address).and_then(|at| self.addresses.get(at));
         if holder.is_some_and(|(_, holder)| Some(*holder) != own) {
             return Err(Refused::AddressTaken);
+        }
+        if self.holder(delegation).is_some_and(|holder| Some(holder) != own) {
+            return Err(Refused::PrefixTaken);
         }
         let known = own.and_then(|number| self.sessions.get(number)).map(|(_, session)| *session);
         let number = match own {
@@ -130,8 +220,14 @@ impl Sessions {
         if self.addresses.find_one(address).is_none() {
             self.addresses.add_one(address, number, now);
         }
+        self.set_prefix(
+            delegation,
+            known.map_or(Delegation::default(), |known| known.delegation),
+            number,
+            now,
+        );
         if let Some(session) = self.sessions.get_mut(number) {
-            (session.address, session.rate) = (address, rate);
+            (session.address, session.rate, session.delegation) = (address, rate, delegation);
         }
         Ok(())
     }
@@ -141,6 +237,7 @@ impl Sessions {
         let Some(number) = self.sessions.find_one(name) else { return false };
         if let Some((_, session)) = self.sessions.remove(number) {
             self.forget_address(session.address);
+            self.set_prefix(Delegation::default(), session.delegation, number, 0);
         }
         true
     }
@@ -162,19 +259,42 @@ mod tests {
 
     #[test]
     fn an_address_is_one_sessions() {
-        let mut sessions = Sessions::new(2, 1);
+        let (mut sessions, none) = (Sessions::new(2, 1), Delegation::default());
         let (one, two) = (name(mac(1), 7), name(mac(2), 7));
         let (first, second) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-        assert_eq!(sessions.add(one, first, 0, 0), Ok(()));
-        assert_eq!(sessions.add(two, first, 0, 0), Err(Refused::AddressTaken));
-        assert_eq!(sessions.add(two, second, 0, 0), Ok(()));
-        assert_eq!(sessions.add(name(mac(3), 7), [10, 0, 0, 3].into(), 0, 0), Err(Refused::Full));
-        assert_eq!(sessions.add(name(mac(3), 0), [10, 0, 0, 3].into(), 0, 0), Err(Refused::Number));
-        assert_eq!(sessions.add(one, [10, 0, 0, 9].into(), 5, 0), Ok(()));
-        assert_eq!(sessions.add(two, first, 0, 0), Ok(()));
+        assert_eq!(sessions.add(one, (first, none), 0, 0), Ok(()));
+        assert_eq!(sessions.add(two, (first, none), 0, 0), Err(Refused::AddressTaken));
+        assert_eq!(sessions.add(two, (second, none), 0, 0), Ok(()));
+        assert_eq!(sessions.add(name(mac(3), 7), ([10, 0, 0, 3].into(), none), 0, 0), Err(Refused::Full));
+        assert_eq!(sessions.add(name(mac(3), 0), ([10, 0, 0, 3].into(), none), 0, 0), Err(Refused::Number));
+        assert_eq!(sessions.add(one, ([10, 0, 0, 9].into(), none), 5, 0), Ok(()));
+        assert_eq!(sessions.add(two, (first, none), 0, 0), Ok(()));
         assert_eq!(parts(one), (mac(1), 7));
         assert!(sessions.remove(one) && !sessions.remove(one));
         assert_eq!((sessions.sessions.len(), sessions.addresses.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_prefix_is_one_sessions() {
+        let mut sessions = Sessions::new(3, 1);
+        let prefix =
+            |text: &str, length| Delegation::new(Prefix6 { address: text.parse().unwrap(), length }).unwrap();
+        let bits = |text: &str| (text.parse::<Ipv6Addr>().unwrap().to_bits() >> 64) as u64;
+        let (wide, narrow) = (prefix("2001:db8::", 48), prefix("2001:db8:0:5::9", 64));
+        let mut add =
+            |last, prefix| sessions.add(name(mac(last), 7), ([10, 0, 0, last].into(), prefix), 0, 0);
+        assert_eq!(
+            (add(1, wide), add(2, narrow), add(3, narrow)),
+            (Ok(()), Ok(()), Err(Refused::PrefixTaken))
+        );
+        let number = |sessions: &Sessions, last| sessions.sessions.find_one(name(mac(last), 7));
+        assert_eq!(sessions.by_prefix(bits("2001:db8:0:5::1")), number(&sessions, 2));
+        assert_eq!(sessions.by_prefix(bits("2001:db8:0:6::1")), number(&sessions, 1));
+        assert_eq!(sessions.by_prefix(bits("2001:db9::")), None);
+        assert!(sessions.remove(name(mac(2), 7)));
+        assert_eq!(sessions.by_prefix(bits("2001:db8:0:5::1")), number(&sessions, 1));
+        assert_eq!(narrow.to_string(), "2001:db8:0:5::/64");
+        assert!(Delegation::new(Prefix6 { address: Ipv6Addr::LOCALHOST, length: 65 }).is_none());
     }
 
     #[test]
