@@ -267,6 +267,36 @@ class ProxyTest(HostCase):
             self.assertIn(connection.getresponse().status, (413, 415))
             connection.close()
 
+    def test_bombs(self):
+        from http.client import HTTPConnection
+
+        laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+        call = "<methodCall><methodName>discover</methodName><params>{}</params></methodCall>"
+        value = "<param><value><string>{}</string></value></param>"
+        many = value.format("x") * 100_000
+        bombs = {
+            "laughs": f'<!DOCTYPE m [<!ENTITY l0 "ha">{laughs}]>' + call.format(value.format("&l9;")),
+            "quadratic": f'<!DOCTYPE m [<!ENTITY a "{"a" * 50_000}">]>'
+            + call.format(value.format("&a;" * 50_000)),
+            "outside": '<!DOCTYPE m [<!ENTITY f SYSTEM "file:///etc/passwd">]>'
+            + call.format(value.format("&f;")),
+            "elements": call.format("<param/>" * 1_000_001),
+            "deep": "<methodCall><params>" + "<value><array><data>" * 100_000,
+            "number": call.format(f"<param><value><int>{'9' * 1_000_000}</int></value></param>"),
+            "arguments": call.format(many),
+            "garbage": "\x00\x01",
+            "nothing": "",
+        }
+        for name, text in bombs.items():
+            for data in (text.encode(), ('<?xml version="1.0" encoding="utf-16"?>' + text).encode("utf-16")):
+                with self.subTest(name):
+                    connection = HTTPConnection("localhost", self.port, timeout=60)
+                    connection.request("POST", "/", data[: 8 << 20], {"Content-Type": "text/xml"})
+                    reply = connection.getresponse()
+                    self.assertIn(b"faultString", reply.read())
+                    connection.close()
+        self.assertIn("filters", self.proxy.discover())
+
     def test_an_inventory_file(self):
         path = os.path.join(self.folder, "inventory.json")
         with open(path, "w") as file:

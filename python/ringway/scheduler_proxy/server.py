@@ -6,6 +6,8 @@ import socketserver
 from http import HTTPStatus
 from threading import BoundedSemaphore
 from typing import Any
+from xml.parsers import expat
+from xmlrpc.client import Fault, dumps
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 from .service import SchedulerProxy
@@ -13,6 +15,35 @@ from .service import SchedulerProxy
 LARGEST = 8 << 20
 """Attack: a body without end. Bytes."""
 _MOST_CLIENTS = 16
+
+
+_MOST_ELEMENTS = 1_000_000
+"""Attack: values without end, each of which becomes an object. Elements of a call."""
+
+
+class _Refused(Exception):
+    """A call that is not even read."""
+
+
+def _look_at(data: bytes) -> None:
+    """Refuses what no XML-RPC call has.
+
+    Attack: entities that grow to a hundred times the document; they need a document type."""
+    left = _MOST_ELEMENTS
+
+    def doctype(*_: object) -> None:
+        raise _Refused("a call has no document type")
+
+    def element(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _Refused(f"a call has {_MOST_ELEMENTS} elements at most")
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = doctype
+    parser.StartElementHandler = element
+    parser.Parse(data, True)
 
 
 class _Handler(SimpleXMLRPCRequestHandler):
@@ -50,6 +81,13 @@ class Server(socketserver.ThreadingMixIn, SimpleXMLRPCServer):
         self.register_introspection_functions()
         for call in (proxy.discover, proxy.runFilters, proxy.runCostFunctions, proxy.runLoadBalancing):
             self.register_function(call)
+
+    def _marshaled_dispatch(self, data: Any, *more: Any, **named: Any) -> Any:
+        try:
+            _look_at(data)
+        except (_Refused, expat.ExpatError) as error:
+            return dumps(Fault(1, f"{type(error).__name__.lstrip('_')}: {error}")).encode()
+        return super()._marshaled_dispatch(data, *more, **named)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         # Attack: clients without end, each with a thread.
