@@ -77,7 +77,7 @@ pub struct BindingResult {
     pub error: String,
 }
 
-/// A quantity of Kubernetes in its unit: `500m`, `2`, `1Gi`, `1500M`.
+/// A quantity of Kubernetes in its unit: `500m`, `2`, `1Gi`, `1500M`, `2e3`.
 fn quantity(value: &serde_json::Value) -> Option<f64> {
     let text = match value {
         serde_json::Value::String(text) => text.clone(),
@@ -86,17 +86,29 @@ fn quantity(value: &serde_json::Value) -> Option<f64> {
     };
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
+    if let Some(exponent) =
+        text[end..].strip_prefix(['e', 'E']).filter(|rest| !rest.is_empty() && *rest != "i")
+    {
+        let exponent: i32 = exponent.parse().ok()?;
+        return Some(number * 10f64.powi(exponent.clamp(-400, 400)));
+    }
     let factor = match &text[end..] {
+        "n" => 1e-9,
+        "u" => 1e-6,
         "m" => 1e-3,
         "" => 1.0,
         "k" => 1e3,
         "M" => 1e6,
         "G" => 1e9,
         "T" => 1e12,
+        "P" => 1e15,
+        "E" => 1e18,
         "Ki" => 1024.0,
         "Mi" => 1_048_576.0,
         "Gi" => 1_073_741_824.0,
         "Ti" => 1_099_511_627_776.0,
+        "Pi" => 1_125_899_906_842_624.0,
+        "Ei" => 1_152_921_504_606_846_976.0,
         _ => return None,
     };
     Some(number * factor)
@@ -147,11 +159,18 @@ fn vm(pod: &serde_json::Value) -> Result<Vm, Failed> {
     })
 }
 
-/// The pod's VM and the trace of a decision among nodes, with those that are not known.
-fn judge(service: &Service, args: ExtenderArgs) -> Result<(Trace, Vec<String>, Vec<String>), Failed> {
-    let nodes = args
+/// The trace of a decision about the pod's VM, the nodes, and those that are not known.
+///
+/// Attack: a node a million times. Each is there once.
+fn judge(
+    service: &Service,
+    args: ExtenderArgs,
+) -> Result<(Trace, BTreeSet<String>, BTreeSet<String>), Failed> {
+    let nodes: BTreeSet<String> = args
         .node_names
-        .ok_or_else(|| Failed::Wrong("`NodeNames` is missing; set nodeCacheCapable: true".into()))?;
+        .ok_or_else(|| Failed::Wrong("`NodeNames` is missing; set nodeCacheCapable: true".into()))?
+        .into_iter()
+        .collect();
     let known = service.engine.view(|model| {
         let cluster = |name: &String| {
             let id = model.host(name)?;
@@ -162,10 +181,12 @@ fn judge(service: &Service, args: ExtenderArgs) -> Result<(Trace, Vec<String>, V
     let (there, missing): (Vec<_>, Vec<_>) = known.into_iter().partition(|(_, cluster)| cluster.is_some());
     let missing = missing.into_iter().map(|(node, _)| node).collect();
     let mut vm = vm(&args.pod)?;
-    let Some((_, Some(cluster))) = there.first() else { return Ok((Trace::default(), Vec::new(), missing)) };
+    let Some((_, Some(cluster))) = there.first() else {
+        return Ok((Trace::default(), BTreeSet::new(), missing));
+    };
     vm.cluster.clone_from(cluster);
-    let nodes: Vec<String> = there.into_iter().map(|(node, _)| node).collect();
-    let only: BTreeSet<String> = nodes.iter().cloned().collect();
+    let nodes: BTreeSet<String> = there.into_iter().map(|(node, _)| node).collect();
+    let only = nodes.clone();
     // The pod's own reservation from an earlier cycle must not be in its way.
     let request = PlaceRequest { new: vec![vm], only, seed: Some(0), ..PlaceRequest::default() };
     let explained = service.attempt(request)?;
@@ -298,7 +319,11 @@ mod tests {
     fn a_pod_is_what_its_containers_request() {
         let vm = vm(&args().pod).unwrap();
         assert_eq!((vm.name.as_str(), vm.cores, vm.memory_mb), ("shop.web", 3, 3479));
-        assert_eq!(quantity(&json!("5e3")), None);
+        let read = |text: &str| quantity(&json!(text));
+        assert_eq!((read("5e3"), read("2E"), read("1Pi")), (Some(5000.0), Some(2e18), Some(2f64.powi(50))));
+        for wrong in ["", "-1", "1x", "1ee3", "e3", "1e99999999999", "Gi", "NaN", "1..2"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
     }
 
     #[tokio::test]
