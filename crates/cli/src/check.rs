@@ -11,7 +11,11 @@ use std::path::Path;
 
 /// What files are checked against on this host.
 pub fn host() -> Host {
-    Host { cores: ringway_host::allowed_cores().unwrap_or_default(), base: Some(run_dir::base()) }
+    Host {
+        cores: ringway_host::allowed_cores().unwrap_or_default(),
+        base: Some(run_dir::base()),
+        find: Some(ringway_control::place_plugins::find),
+    }
 }
 
 /// Reads a fabric file.

@@ -36,7 +36,17 @@ fn blocks(page: &Path, language: &str) -> Vec<(usize, String)> {
 #[test]
 fn every_fabric_file_in_the_documentation_is_right() {
     let folder = std::env::temp_dir().join(format!("rw-docs-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    // Their policies name units of plugins.
+    for place in ["plugins", "examples/plugins"] {
+        std::fs::create_dir_all(folder.join(place)).unwrap();
+        for entry in std::fs::read_dir(python.join("../examples/plugins")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                std::fs::copy(&path, folder.join(place).join(path.file_name().unwrap())).unwrap();
+            }
+        }
+    }
     let mut wrong = Vec::new();
     let mut count = 0;
     for page in pages() {
@@ -44,8 +54,8 @@ fn every_fabric_file_in_the_documentation_is_right() {
             count += 1;
             let file = folder.join("shown.toml");
             std::fs::write(&file, &text).unwrap();
-            let output =
-                Command::new(env!("CARGO_BIN_EXE_ringway")).arg("check").arg(&file).output().unwrap();
+            let mut check = Command::new(env!("CARGO_BIN_EXE_ringway"));
+            let output = check.arg("check").arg(&file).env("RINGWAY_PYTHON", &python).output().unwrap();
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr).into_owned();
                 wrong.push(format!("{}:{line}:\n{said}", page.display()));

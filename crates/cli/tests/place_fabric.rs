@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// A fabric with a load, in a folder of its own. It goes with the folder.
@@ -16,10 +16,15 @@ impl Lab {
         std::fs::write(self.0.join(name), text).unwrap();
     }
 
-    fn ok(&self, words: &[&str]) -> String {
+    fn run(&self, words: &[&str]) -> Output {
+        let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
         command.args(words).current_dir(&self.0).env("RINGWAY_RUN", self.0.join("run"));
-        let output = command.output().unwrap();
+        command.env("RINGWAY_PYTHON", python).output().unwrap()
+    }
+
+    fn ok(&self, words: &[&str]) -> String {
+        let output = self.run(words);
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
@@ -37,8 +42,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
-        let _ = command.arg("down").current_dir(&self.0).env("RINGWAY_RUN", self.0.join("run")).output();
+        let _ = self.run(&["down"]);
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -110,4 +114,55 @@ fn placement_looks_after_itself_and_serves_kubernetes() {
     let reply: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, &reply["NodeNames"]), (200, &json!(["b"])), "{body}");
     assert_eq!(post(port, "/v1/shutdown", &Value::Null).0, 404);
+}
+
+const FEW: &str = "from ringway.placement import Filter\n\n\nclass Few(Filter):\n    \
+    properties_validation = 'most=[0-9]+'\n\n    def do_filter(self, hosts, vm, args):\n        \
+    return [host for host in hosts if host.vms_active < int(args['most'])]\n";
+
+const RULES: &str = "[plugins.rules]\nfolder = \"rules\"\n\
+    [policy.night]\nfilters = [\"Memory\", \"Few\"]\nrequired = [\"Few\"]\n\
+    [cluster.default]\npolicy = \"night\"\ninterval = 0\nproperties = { most = 1 }\n";
+
+/// The file's plugins, policies and clusters hold as soon as placement is asked; what the file loses while the
+/// fabric is down goes when it is up again, and what came by the API stays.
+#[test]
+fn the_file_is_what_placement_becomes() {
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-file-{}", std::process::id())));
+    std::fs::create_dir_all(lab.0.join("rules")).unwrap();
+    lab.write("rules/few.py", FEW);
+    lab.write("lab.toml", &format!("{LOAD}{RULES}"));
+    lab.write(
+        "more.toml",
+        "[policy.mine]\nbase = \"none\"\n[host.a]\ncores = 4\nthreads = 4\n\
+        memory-mb = 8192\n[vm.v]\nhost = \"a\"\nstatus = \"up\"\n[vm.w]\n",
+    );
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    lab.ok(&["place", "put", "more.toml"]);
+    assert!(lab.policies().contains(&"night".to_string()));
+    let why = lab.ok(&["place", "why-not", "w", "a"]);
+    assert!(why.contains("Few"), "a has as many as are allowed: {why}");
+
+    // A wrong file says where it is wrong, and changes nothing that runs.
+    let line = LOAD.lines().count() + 4;
+    lab.write("lab.toml", &format!("{LOAD}{}", RULES.replace("\"Few\"]\nreq", "\"Feww\"]\nreq")));
+    let refused = lab.run(&["apply", "lab.toml"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let wanted = format!("lab.toml:{line}:22: there is no filter \"Feww\"; did you mean \"Few\"?");
+    assert!(refused.status.code() == Some(3) && said.contains(&wanted), "{said}");
+    lab.write("lab.toml", &format!("{LOAD}{}", RULES.replace("most = 1", "most = 2")));
+    assert_eq!(lab.ok(&["apply", "lab.toml"]), "change cluster default\n");
+    assert!(!lab.ok(&["place", "why-not", "w", "a"]).contains("Few"));
+    assert_eq!(lab.ok(&["apply", "lab.toml"]), "nothing to change\n");
+
+    lab.ok(&["down"]);
+    lab.write("lab.toml", LOAD);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let policies = lab.policies();
+    assert!(
+        policies.contains(&"mine".to_string()) && !policies.contains(&"night".to_string()),
+        "{policies:?}"
+    );
+    let tried = lab.json(&["place", "try", "w"]);
+    assert_eq!(tried["decision"]["choices"][0]["policy"], "none");
 }

@@ -107,7 +107,7 @@ mod tests {
     use crate::file::{Host, read};
 
     fn fabric(text: &str) -> Fabric {
-        read("f", text, &Host { cores: vec![0], base: None }).unwrap()
+        read("f", text, &Host { cores: vec![0], base: None, find: None }).unwrap()
     }
 
     fn words(from: &str, to: &str) -> Vec<String> {

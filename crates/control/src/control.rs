@@ -74,7 +74,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let (inbox, messages) = mpsc::unbounded_channel();
     signals(&inbox)?;
     let link = place::Link::new(inbox.clone());
-    let place = place::Place::at(file_of_places, fabric.policies.clone(), link);
+    let place = place::Place::at(file_of_places, fabric.placement.clone(), link);
     let file = options.file.display().to_string();
     let (host, data) = (options.host, options.data);
     let mut engine = Engine::start(&fabric, file, host, run, data, inbox.clone(), place.clone()).await?;

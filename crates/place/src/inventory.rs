@@ -5,10 +5,11 @@
 
 use crate::engine::Object;
 use crate::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm, Wrong};
-use crate::policy::read_table;
+use crate::policy::{check_properties, read_table};
 use crate::problem::{Problem, Problems, nearest};
 use crate::unit::ExternalUnit;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
@@ -33,7 +34,7 @@ pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Obj
         let what = error.message().lines().collect::<Vec<_>>().join(", ");
         list.push(Problem { at: error.span().unwrap_or(0..0), what, fix: String::new() });
     }
-    let mut reader = Reader { text, list, objects: Vec::new() };
+    let mut reader = Reader { external, list, objects: Vec::new() };
     for (key, _) in table.get_ref().iter() {
         if !TABLES.contains(&key.get_ref().as_ref()) {
             let fix = nearest(key.get_ref(), TABLES)
@@ -46,7 +47,7 @@ pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Obj
         let policies = read_table(tables, external, &mut reader.list);
         reader.objects.extend(policies.into_iter().map(Object::Policy));
     }
-    reader.named::<Cluster>(top, "cluster", |it, name| (it.name = name, it.check()).1, Object::Cluster);
+    reader.clusters(top);
     reader.named::<Host>(
         top,
         "host",
@@ -55,7 +56,7 @@ pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Obj
     );
     reader.listed::<Load>(top, "load", Load::check, Object::Load);
     reader.listed::<Fact>(top, "fact", Fact::check, Object::Fact);
-    reader.listed::<Blacklist>(top, "blacklist", |_| Ok(()), Object::Blacklist);
+    reader.listed::<Blacklist>(top, "blacklist", Blacklist::check, Object::Blacklist);
     reader.named::<Vm>(top, "vm", |it, name| (it.name = name, it.check()).1, |it| Object::Vm(Box::new(it)));
     let group = |it: &mut AffinityGroup, name| {
         it.name = name;
@@ -73,13 +74,30 @@ pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Obj
     }
 }
 
+/// Reads the tables `[cluster.NAME]` of a file, in its order, beside others that somebody else reads.
+pub fn read_clusters(
+    top: &DeTable<'_>,
+    external: &[ExternalUnit],
+    problems: &mut Vec<Problem>,
+) -> Vec<Cluster> {
+    let mut reader = Reader { external, list: std::mem::take(problems), objects: Vec::new() };
+    reader.clusters(top);
+    *problems = reader.list;
+    let cluster = |object| if let Object::Cluster(cluster) = object { Some(cluster) } else { None };
+    reader.objects.into_iter().filter_map(cluster).collect()
+}
+
 struct Reader<'t> {
-    text: &'t str,
+    external: &'t [ExternalUnit],
     list: Vec<Problem>,
     objects: Vec<Object>,
 }
 
 impl Reader<'_> {
+    fn clusters(&mut self, top: &DeTable<'_>) {
+        self.named::<Cluster>(top, "cluster", |it, name| (it.name = name, it.check()).1, Object::Cluster);
+    }
+
     fn wrong(&mut self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
         self.list.push(Problem { at: at.clone(), what: what.into(), fix: fix.into() });
     }
@@ -100,7 +118,7 @@ impl Reader<'_> {
         let mut entries: Vec<_> = tables.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
         for (name, value) in entries {
-            let Some((item, count)) = self.item::<T>(&name.span(), value) else { continue };
+            let Some((item, count)) = self.item::<T>(kind, &name.span(), value) else { continue };
             let width = count.unwrap_or(0).saturating_sub(1).to_string().len();
             let names: Vec<String> = match count {
                 None => vec![name.get_ref().to_string()],
@@ -132,7 +150,7 @@ impl Reader<'_> {
             return self.wrong(&value.span(), format!("`{kind}` is not a list"), format!("write [[{kind}]]"));
         };
         for value in entries.iter() {
-            let Some((item, _)) = self.item::<T>(&value.span(), value) else { continue };
+            let Some((item, _)) = self.item::<T>(kind, &value.span(), value) else { continue };
             match check(&item) {
                 Ok(()) => self.objects.push(object(item)),
                 Err(error) => self.wrong(&value.span(), error.to_string(), ""),
@@ -143,6 +161,7 @@ impl Reader<'_> {
     /// An object, and its `count`.
     fn item<T: DeserializeOwned>(
         &mut self,
+        kind: &str,
         at: &Range<usize>,
         value: &Spanned<DeValue<'_>>,
     ) -> Option<(T, Option<i64>)> {
@@ -160,20 +179,92 @@ impl Reader<'_> {
                 return None;
             }
         };
-        match Value::Table(table).try_into::<T>() {
+        if let Some(Value::Table(properties)) = table.get_mut("properties") {
+            properties.iter_mut().for_each(|(_, value)| as_text(value));
+        }
+        if let Some(DeValue::Table(properties)) = entries.get("properties").map(Spanned::get_ref) {
+            self.properties(properties);
+        }
+        match read_as::<T>(table.clone()) {
             Ok(item) => Some((item, count)),
-            Err(error) => {
-                let what = error.message().lines().next().unwrap_or("it can't be read").to_string();
-                // The message names the key; its place is there.
-                let named = entries
-                    .iter()
-                    .find(|(key, _)| what.contains(&format!("`{}`", key.get_ref().replace('-', "_"))));
-                let place = named.map_or_else(|| at.clone(), |(key, _)| key.span());
-                let place = if place.end <= self.text.len() { place } else { at.clone() };
-                self.wrong(&place, what, "");
+            Err(what) => {
+                // Whatever key it is about, without that key it would not be said.
+                let about = entries.iter().find(|(key, _)| {
+                    let mut others = table.clone();
+                    others.remove(&key.get_ref().replace('-', "_"));
+                    read_as::<T>(others).err().as_ref() != Some(&what)
+                });
+                let (place, what, fix) = explain(kind, at, about, what);
+                self.wrong(&place, what, fix);
                 None
             }
         }
+    }
+
+    /// Checks custom properties, each at its place.
+    fn properties(&mut self, properties: &DeTable<'_>) {
+        for (name, value) in properties.iter() {
+            let mut text = value_of(value.get_ref());
+            as_text(&mut text);
+            let Value::String(text) = text else { continue };
+            let one = BTreeMap::from([(name.get_ref().to_string(), text)]);
+            for (_, what, fix) in check_properties(&one, self.external) {
+                self.wrong(&value.span(), what, fix);
+            }
+        }
+    }
+}
+
+/// An object, or serde's words about what is wrong.
+fn read_as<T: DeserializeOwned>(table: Table) -> Result<T, String> {
+    let words = |error: toml::de::Error| error.message().lines().next().unwrap_or_default().to_string();
+    Value::Table(table).try_into::<T>().map_err(words)
+}
+
+/// Where something is wrong, what, and what to do, from serde's words and the key that they are about.
+fn explain(
+    kind: &str,
+    at: &Range<usize>,
+    about: Option<(&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)>,
+    what: String,
+) -> (Range<usize>, String, String) {
+    let Some((key, value)) = about else { return (at.clone(), what, String::new()) };
+    let name = key.get_ref();
+    if let Some((unknown, known)) = quoted(&what, "unknown field ") {
+        // Deeper down it is another key than the one it stands below.
+        let is_it = unknown == name.replace('-', "_");
+        let unknown = if is_it { name } else { unknown };
+        let whose = if is_it { format!("a {kind}") } else { format!("`{name}`") };
+        let known: Vec<String> = known.iter().map(|known| known.replace('_', "-")).collect();
+        let fix = suggest(&unknown.replace('_', "-"), &known);
+        return (key.span(), format!("{whose} has no key `{}`", unknown.escape_debug()), fix);
+    }
+    if let Some((word, known)) = quoted(&what, "unknown variant ") {
+        let known: Vec<String> = known.into_iter().map(String::from).collect();
+        let fix = suggest(word, &known);
+        return (value.span(), format!("`{name}` can't be `{}`", word.escape_debug()), fix);
+    }
+    (value.span(), format!("`{name}`: {what}"), String::new())
+}
+
+fn suggest(word: &str, known: &[String]) -> String {
+    match nearest(word, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there is {}", known.join(", ")),
+    }
+}
+
+/// Of serde's words that begin so: what nobody knows, and what there is instead.
+fn quoted<'w>(what: &'w str, begin: &str) -> Option<(&'w str, Vec<&'w str>)> {
+    let mut quoted = what.strip_prefix(begin)?.split('`').skip(1).step_by(2);
+    Some((quoted.next()?, quoted.collect()))
+}
+
+/// A figure or a truth as the text that a custom property is.
+fn as_text(value: &mut Value) {
+    match value {
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => *value = Value::String(value.to_string()),
+        _ => {}
     }
 }
 
@@ -226,8 +317,20 @@ mod tests {
         let said = read("i.toml", text, &[]).unwrap_err().to_string();
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], "i.toml:1:7: host a: `cores` is 0; 1 to 65536 will do");
-        assert!(lines[1].starts_with("i.toml:4:1: unknown field `coers`"), "{said}");
+        assert_eq!(lines[1], "i.toml:4:1: a host has no key `coers`; did you mean `cores`?");
         assert_eq!(lines[2], "i.toml:5:2: there is no table `hots`; did you mean `host`?");
         assert!(lines[3].starts_with("i.toml:7:12: there is no filter \"x\""), "{said}");
+    }
+
+    #[test]
+    fn custom_properties_are_checked_at_their_place() {
+        let text = "[cluster.c]\nproperties = { HighUtilization = 70, LowUtilization = \"99\" }\n\
+            [vm.v.properties]\nFactFiltr = \"t < 3\"\nFactFilter = \"t <\"\n";
+        let said = read("i.toml", text, &[]).unwrap_err().to_string();
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[0].starts_with("i.toml:2:55: LowUtilization = \"99\" does not match"), "{said}");
+        assert_eq!(lines[1], "i.toml:4:13: there is no property `FactFiltr`; did you mean `FactFilter`?");
+        assert!(lines[2].starts_with("i.toml:5:14: FactFilter: "), "{said}");
+        assert_eq!(lines.len(), 3, "{said}");
     }
 }

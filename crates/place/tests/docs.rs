@@ -25,3 +25,57 @@ fn every_unit_and_property_has_a_row() {
         assert!(page.contains(&format!("`{name}`")), "{name} is not there");
     }
 }
+
+/// What oVirt's engine enables: filters, weights, balancers, by the names it gives them.
+const OVIRT: [&str; 38] = [
+    "Compatibility-Version",
+    "CPU-Level",
+    "CPUTopology",
+    "CpuPinning",
+    "HostDevice",
+    "PinToHost",
+    "VM leases ready",
+    "MDevice",
+    "ClusterInMaintenance",
+    "CPUOverloaded",
+    "CPU",
+    "Emulated-Machine",
+    "HA",
+    "HostedEngineSpares",
+    "HugePages",
+    "Memory",
+    "NUMA",
+    "Migration",
+    "Network",
+    "Swap",
+    "VmAffinityGroups",
+    "VmToHostsAffinityGroups",
+    "InClusterUpgrade",
+    "Migration-Tsc-Frequency",
+    "Host-hooks",
+    "OptimalForCpuEvenDistribution",
+    "OptimalForMemoryEvenDistribution",
+    "OptimalForEvenGuestDistribution",
+    "OptimalForHaReservation",
+    "Fit VM to single host NUMA node",
+    "OptimalForCpuPowerSaving",
+    "OptimalForMemoryPowerSaving",
+    "PreferredHosts",
+    "CPU for high performance VMs",
+    "CPU and NUMA pinning compatibility",
+    "None",
+    "OptimalForEvenDistribution",
+    "OptimalForPowerSaving",
+];
+
+#[test]
+fn every_unit_of_ovirt_is_there() {
+    let filters = filters::MANDATORY.iter().chain(filters::SELECTABLE).map(|it| it.name());
+    let known: Vec<&str> =
+        filters.chain(weights::ALL.iter().map(|it| it.name())).chain(balancers::NAMES).collect();
+    let page = page();
+    for name in OVIRT {
+        assert!(known.contains(&name), "{name} is not built");
+        assert!(page.contains(&format!("| `{name}` |")), "{name} has no row");
+    }
+}

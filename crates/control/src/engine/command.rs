@@ -105,7 +105,11 @@ impl Engine {
     }
 
     async fn become_as(&mut self, new: NewFabric) -> Result<Changes, Failure> {
-        let target = file::read(&new.file, &new.text, &self.host).map_err(|problems| {
+        let (host, name, text) = (self.host.clone(), new.file.clone(), new.text);
+        // Units of plugins are looked for: their hosts take a moment to start.
+        let read = tokio::task::spawn_blocking(move || file::read(&name, &text, &host)).await;
+        let read = read.map_err(|error| Failure::Conflict(trouble(error)))?;
+        let target = read.map_err(|problems| {
             Failure::Wrong(Trouble { error: problems.to_string(), problems: (&problems).into() })
         })?;
         let folder = Path::new(&new.file).parent().unwrap_or(Path::new("/"));
@@ -116,8 +120,8 @@ impl Engine {
         let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(trouble(error)))?;
         self.file = new.file;
         let mut changes = Changes { changes };
-        changes.changes.extend(self.place.policies_are(target.policies.clone()).await);
-        self.fabric.policies = target.policies;
+        changes.changes.extend(self.place.become_as(target.placement.clone()).await);
+        self.fabric.placement = target.placement;
         Ok(changes)
     }
 }

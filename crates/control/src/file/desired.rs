@@ -1,6 +1,8 @@
 //! What a fabric file asks for.
 
+use crate::place_plugins::Options;
 pub use ringway_fabric::proto::Notify;
+use ringway_place::object::Cluster;
 use ringway_place::policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -21,10 +23,21 @@ pub struct Fabric {
     pub ports: Vec<Port>,
     /// Guests.
     pub guests: Vec<Guest>,
-    /// Policies of placement.
-    pub policies: Vec<Policy>,
+    /// What it says of placement.
+    pub placement: Placement,
     /// Workers, at least one.
     pub workers: Vec<Worker>,
+}
+
+/// What a file says of placement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Where units from outside come from.
+    pub plugins: Options,
+    /// Policies.
+    pub policies: Vec<Policy>,
+    /// Clusters.
+    pub clusters: Vec<Cluster>,
 }
 
 /// Pages for memory that we make ourselves: rings of programs, memory of guests.

@@ -1,21 +1,24 @@
-//! The fabric file: TOML in, a desired state or everything that is wrong with it out. Does no I/O.
+//! The fabric file: TOML in, a desired state or everything that is wrong with it out. Does no I/O
+//! itself; units from outside are found by who asks.
 
 mod cross;
 mod desired;
 mod guest;
 mod notify;
+mod placement;
 mod port;
 mod problem;
 mod section;
 mod units;
 
 pub use desired::{
-    Cidr, Fabric, Guest, GuestKind, HugePages, Kind, Lookup, Mac, Notify, Poll, Port, Shape, Socket, Switch,
-    Tap, To, VhostUser, Worker,
+    Cidr, Fabric, Guest, GuestKind, HugePages, Kind, Lookup, Mac, Notify, Placement, Poll, Port, Shape,
+    Socket, Switch, Tap, To, VhostUser, Worker,
 };
 pub use problem::{Problem, Problems, nearest};
 pub use units::{show_duration, show_size};
 
+use crate::place_plugins::{Found, Options};
 use section::{Notes, Section, either};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -36,6 +39,8 @@ pub struct Host {
     pub cores: Vec<usize>,
     /// The directory of run directories, to which relative socket paths belong, if known.
     pub base: Option<PathBuf>,
+    /// Says what units from outside there are; without it there are none. It may take a while.
+    pub find: Option<fn(&Options) -> Found>,
 }
 
 /// Reads the text of the file known to people as `file`.
@@ -46,7 +51,7 @@ pub fn read(file: &str, text: &str, host: &Host) -> Result<Fabric, Problems> {
         return Err(Problems { file: file.into(), text: String::new(), list: notes.into_problems() });
     }
     let (table, syntax) = DeTable::parse_recoverable(text);
-    let fabric = (syntax.is_empty()).then(|| whole(table.get_ref(), host, &notes));
+    let fabric = (syntax.is_empty()).then(|| whole(table.get_ref(), file, host, &notes));
     for error in &syntax {
         notes.wrong(
             &error.span().unwrap_or(0..0),
@@ -62,9 +67,10 @@ pub fn read(file: &str, text: &str, host: &Host) -> Result<Fabric, Problems> {
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 7] = ["fabric", "switch", "port", "patch", "guest", "worker", "policy"];
+const TABLES: [&str; 9] =
+    ["fabric", "switch", "port", "patch", "guest", "worker", "policy", "cluster", "plugins"];
 
-fn whole(top: &DeTable<'_>, host: &Host, notes: &Notes) -> Fabric {
+fn whole(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Fabric {
     for (key, _) in top.iter() {
         let name = key.get_ref();
         if !TABLES.contains(&&**name) {
@@ -88,7 +94,7 @@ fn whole(top: &DeTable<'_>, host: &Host, notes: &Notes) -> Fabric {
     for section in named(top, "guest", notes) {
         fabric.guests.extend(guest::guest(section));
     }
-    fabric.policies = policies(top, notes);
+    fabric.placement = placement::placement(top, file, host, notes);
     let mut assigned = BTreeMap::new();
     for section in named(top, "worker", notes) {
         worker(section, &mut fabric.workers, &mut assigned, notes);
@@ -105,21 +111,6 @@ fn whole(top: &DeTable<'_>, host: &Host, notes: &Notes) -> Fabric {
     let partial = cross::Partial { patches, assigned };
     cross::check(&mut fabric, partial, host, notes);
     fabric
-}
-
-/// The tables `[policy.NAME]`. Units from outside are not known here.
-fn policies(top: &DeTable<'_>, notes: &Notes) -> Vec<ringway_place::policy::Policy> {
-    let Some((key, value)) = top.get_key_value("policy") else { return Vec::new() };
-    let DeValue::Table(tables) = value.get_ref() else {
-        notes.wrong(&key.span(), "`policy` is not a table", "write [policy.NAME]");
-        return Vec::new();
-    };
-    let mut problems = Vec::new();
-    let policies = ringway_place::policy::read_table(tables, &[], &mut problems);
-    for problem in problems {
-        notes.wrong(&problem.at, problem.what, problem.fix);
-    }
-    policies
 }
 
 /// How long an adaptive worker polls a queue after its last frame, in nanoseconds.
@@ -186,7 +177,7 @@ fn head(top: &DeTable<'_>, notes: &Notes) -> Fabric {
         switches: Vec::new(),
         ports: Vec::new(),
         guests: Vec::new(),
-        policies: Vec::new(),
+        placement: Placement::default(),
         workers: Vec::new(),
     };
     let Some((key, value)) = top.get_key_value("fabric") else { return fabric };

@@ -1,6 +1,7 @@
 //! Placement in the control process: the engine on a file in the run directory, its paths of the API.
 
 mod clock;
+mod described;
 mod extender;
 mod fabric;
 mod keeper;

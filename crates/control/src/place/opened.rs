@@ -1,9 +1,10 @@
 //! Placement on a file that is made when it is first asked for: a fabric that places nothing leaves nothing.
 
+use super::described::{Outcome, follow, words};
 use super::measure::Measure;
 use super::{DecisionView, Failed, Link, Service, this_host};
+use crate::file::Placement;
 use ringway_place::engine::Object;
-use ringway_place::policy::Policy;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,18 +12,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone)]
 pub struct Place {
     path: Option<PathBuf>,
-    policies: Arc<Mutex<Vec<Policy>>>,
+    /// What the fabric's file says.
+    file: Arc<Mutex<Placement>>,
+    /// What of it could not be done yet.
+    refused: Arc<Mutex<Vec<String>>>,
     link: Option<Arc<Link>>,
     service: Arc<Mutex<Option<Service>>>,
     measure: Arc<Mutex<Measure>>,
 }
 
 impl Place {
-    /// Placement on the file at `path`, with policies that are put in first, beside the fabric of this host.
-    pub(crate) fn at(path: PathBuf, policies: Vec<Policy>, link: Link) -> Place {
+    /// Placement on the store at `path`, as the fabric's file says, beside the fabric of this host.
+    pub(crate) fn at(path: PathBuf, file: Placement, link: Link) -> Place {
         Place {
             path: Some(path),
-            policies: Arc::new(Mutex::new(policies)),
+            file: Arc::new(Mutex::new(file)),
+            refused: Arc::default(),
             link: Some(Arc::new(link)),
             service: Arc::default(),
             measure: Arc::default(),
@@ -33,15 +38,16 @@ impl Place {
     pub fn on(service: Service) -> Place {
         Place {
             path: None,
-            policies: Arc::default(),
+            file: Arc::default(),
+            refused: Arc::default(),
             link: None,
             service: Arc::new(Mutex::new(Some(service))),
             measure: Arc::default(),
         }
     }
 
-    fn policies(&self) -> Vec<Policy> {
-        self.policies.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn file(&self) -> Placement {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Placement if it is open, or if there is something to open.
@@ -60,11 +66,15 @@ impl Place {
                 let service = Service::open(path).map_err(|error| Failed::Conflict(error.to_string()))?;
                 let host = this_host();
                 let known = service.engine.view(|model| model.host(&host.name).is_some())?;
-                service.put(self.policies().into_iter().map(Object::Policy).collect())?;
+                let file = self.file();
+                if !file.plugins.is_empty() {
+                    service.plugins(file.plugins.clone());
+                }
                 // What people said of it since holds.
                 if !known {
                     service.put(vec![Object::Host(Box::new(host))])?;
                 }
+                self.follow_file(&service, &file)?;
                 opened.insert(service).clone()
             }
             (None, None) => return Err(Failed::Conflict("placement has no file".into())),
@@ -89,6 +99,9 @@ impl Place {
     pub(crate) fn tick(&self) -> Result<(), Failed> {
         match self.kept()? {
             Some(service) => {
+                if !self.refused.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+                    self.follow_file(&service, &self.file())?;
+                }
                 service.engine.tidy()?;
                 service.balance_due()
             }
@@ -96,44 +109,44 @@ impl Place {
         }
     }
 
-    /// Takes over the policies of a changed file. What changed, in words.
-    pub(crate) async fn policies_are(&self, policies: Vec<Policy>) -> Vec<String> {
-        let place = self.clone();
-        // It waits for the disk.
-        let task = tokio::task::spawn_blocking(move || place.take_over(policies));
-        task.await.unwrap_or_else(|error| vec![format!("policies: {error}")])
+    /// Makes placement as the file says; what can't be done is tried again.
+    fn follow_file(&self, service: &Service, file: &Placement) -> Result<Outcome, Failed> {
+        let outcome = follow(service, file)?;
+        outcome.said.iter().for_each(|said| tracing::info!("the file: {said}"));
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if *refused != outcome.refused {
+            outcome.refused.iter().for_each(|said| tracing::warn!("the file: {said}"));
+            refused.clone_from(&outcome.refused);
+        }
+        Ok(outcome)
     }
 
-    fn take_over(&self, policies: Vec<Policy>) -> Vec<String> {
+    /// Takes over what a changed file says. What changed, in words.
+    pub(crate) async fn become_as(&self, file: Placement) -> Vec<String> {
+        let place = self.clone();
+        // It waits for the disk, and for plugins.
+        let task = tokio::task::spawn_blocking(move || place.take_over(file));
+        task.await.unwrap_or_else(|error| vec![format!("placement: {error}")])
+    }
+
+    fn take_over(&self, file: Placement) -> Vec<String> {
         let before = {
-            let mut ours = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *ours, policies.clone())
+            let mut ours = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *ours, file.clone())
         };
         let opened = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let put = |policy: &Policy| match &opened {
-            Some(service) => service.put(vec![Object::Policy(policy.clone())]).map(drop),
-            None => Ok(()),
+        let changed = before.plugins != file.plugins;
+        let mut said: Vec<String> = changed.then(|| "change plugins".to_string()).into_iter().collect();
+        let Some(service) = opened else {
+            said.extend(words(&before, &file));
+            return said;
         };
-        let remove = |name: &str| match &opened {
-            Some(service) => service.remove("policy", name),
-            None => Ok(()),
-        };
-        let mut said = Vec::new();
-        let mut say = |verb: &str, name: &str, result: Result<(), Failed>| {
-            said.push(match result {
-                Ok(()) => format!("{verb} policy {name}"),
-                Err(error) => format!("policy {name} is left as it was: {error}"),
-            });
-        };
-        for policy in &policies {
-            match before.iter().find(|old| old.name == policy.name) {
-                Some(old) if old == policy => {}
-                Some(_) => say("change", &policy.name, put(policy)),
-                None => say("add", &policy.name, put(policy)),
-            }
+        if changed {
+            service.plugins(file.plugins.clone());
         }
-        for old in before.iter().filter(|old| !policies.iter().any(|policy| policy.name == old.name)) {
-            say("remove", &old.name, remove(&old.name));
+        match self.follow_file(&service, &file) {
+            Ok(outcome) => said.extend(outcome.said.into_iter().chain(outcome.refused)),
+            Err(error) => said.push(format!("placement is left as it was: {error}")),
         }
         said
     }

@@ -16,6 +16,7 @@ mod service;
 mod source;
 
 pub use options::{Folder, Options, Service};
+pub use service::is_url;
 
 use link::Request;
 use picture::Picture;
@@ -46,6 +47,24 @@ pub struct Problem {
     pub source: String,
     /// What is wrong, with its place.
     pub what: String,
+    /// Whether none of its units can be had for it.
+    pub is_out: bool,
+}
+
+/// Units that were looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Those there are.
+    pub units: Vec<ExternalUnit>,
+    /// What is wrong with where they come from.
+    pub problems: Vec<Problem>,
+}
+
+/// Looks which units there are, and ends what was started for it.
+pub fn find(options: &Options) -> Found {
+    let mut plugins = Plugins::start(options.clone());
+    let units = plugins.units();
+    Found { units, problems: plugins.problems() }
 }
 
 /// Attack: reasons without end. Bytes of them that are kept of an answer, and of one of them.
@@ -88,15 +107,19 @@ impl Plugins {
         let mut problems = Vec::new();
         let mut taken = BTreeSet::new();
         for source in &mut self.sources {
-            let refreshed = source.refresh(&self.options);
+            // Why it failed is known to it.
+            let _ = source.refresh(&self.options);
             let name = source.name();
-            let mut say = |what: String| problems.push(Problem { source: name.clone(), what });
-            source.problems.iter().cloned().for_each(&mut say);
-            if let Err(what) = refreshed {
-                say(what);
+            let mut say =
+                |what: String, is_out| problems.push(Problem { source: name.clone(), what, is_out });
+            source.problems.iter().for_each(|what| say(what.clone(), false));
+            if let Some(why) = source.out() {
+                say(why.into(), true);
             }
             for unit in source.units.iter().filter(|unit| !taken.insert((unit.name.clone(), unit.kind))) {
-                say(format!("{} is in another folder or service already; this one isn't used", unit.name));
+                let what =
+                    format!("{} is in another folder or service already; this one isn't used", unit.name);
+                say(what, false);
             }
         }
         problems

@@ -25,6 +25,13 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Whether there is no source of units.
+    pub fn is_empty(&self) -> bool {
+        self.folders.is_empty() && self.services.is_empty()
+    }
+}
+
 /// A folder of Python plugins. It has a process of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

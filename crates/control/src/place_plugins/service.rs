@@ -74,6 +74,11 @@ impl Link for Http {
     }
 }
 
+/// Whether a service can be asked at such an address.
+pub fn is_url(url: &str) -> bool {
+    address(url).is_ok()
+}
+
 fn address(url: &str) -> Result<Address, LinkError> {
     let wrong = || LinkError::Gone(format!("{url}: is not http://HOST:PORT/PATH"));
     let uri: hyper::Uri = url.parse().map_err(|_| wrong())?;

@@ -115,6 +115,11 @@ impl Source {
         }
     }
 
+    /// Why it is out of reach, if it is.
+    pub fn out(&self) -> Option<&str> {
+        self.link.is_none().then_some(&self.why)
+    }
+
     /// How long one of its units may take.
     pub fn limit(&self) -> Duration {
         bounded(match &self.place {

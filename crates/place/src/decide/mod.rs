@@ -26,8 +26,8 @@ use std::sync::Arc;
 /// `SpeedOptimizationSchedulingThreshold`).
 pub const SPEED_THRESHOLD: u32 = 10;
 
-/// So many waiting requests make a policy that allows overbooking leave the lock out (oVirt's
-/// `SchedulerOverBookingThreshold`).
+/// Behind so many waiting requests, one of a policy that allows overbooking leaves the lock out for itself and for as
+/// many of them (oVirt's `SchedulerOverBookingThreshold`; `SchedulingManager.checkAllowOverbooking`).
 pub const OVERBOOKING_THRESHOLD: u32 = 10;
 
 /// What is asked.
@@ -57,7 +57,7 @@ pub struct Ask {
     /// Whether it was let through beside others, as a policy that allows overbooking wants under load.
     #[serde(default)]
     pub overbook: bool,
-    /// VMs of which it did not see what was reserved for them, since that happened while it waited.
+    /// VMs of which it did not see what was reserved for them, since that happened after it was let through.
     #[serde(default)]
     pub unseen: BTreeSet<String>,
 }

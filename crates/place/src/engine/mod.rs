@@ -5,6 +5,7 @@
 //! share a store and never promise the same twice.
 
 mod balance;
+mod described;
 mod external;
 mod history;
 mod objects;
@@ -13,13 +14,12 @@ mod repair;
 mod views;
 
 pub use balance::{BalanceStep, Migration, MigrationState};
+pub use described::Described;
 pub use history::{Decision, Explained, HISTORY, WhyNot};
 pub use objects::{Object, build};
 pub use views::HostRow;
 
-use crate::decide::{
-    Answers, Ask, Choice, DecideError, OVERBOOKING_THRESHOLD, Scratch, Trace, decide, policy_of_vm,
-};
+use crate::decide::{Answers, Ask, Choice, DecideError, Scratch, Trace, decide, policy_of_vm};
 use crate::model::{Change, Model};
 use crate::object::{Pending, Vm, VmStatus, Wrong};
 use crate::store::{Compare, LeaseId, Op, Revision, Store, StoreError, decode, encode};
@@ -27,7 +27,7 @@ use crate::unit::External;
 use history::Recent;
 use queue::{Answer, BATCH, Queue};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// How long a reservation lasts without anybody saying that the VM runs, in milliseconds.
@@ -67,7 +67,6 @@ pub struct Engine {
     store: Arc<dyn Store>,
     inner: Mutex<Inner>,
     queue: Queue,
-    waiting: AtomicU32,
     /// The newest decision.
     newest: AtomicU64,
 }
@@ -106,8 +105,7 @@ impl Engine {
             inner.note(&entry.key, entry.modified, Some(&entry.value));
         }
         let newest = AtomicU64::new(inner.next - 1);
-        let (queue, waiting) = (Queue::default(), AtomicU32::new(0));
-        Ok(Engine { store, inner: Mutex::new(inner), queue, waiting, newest })
+        Ok(Engine { store, inner: Mutex::new(inner), queue: Queue::default(), newest })
     }
 
     /// Attaches units from outside; they replace those before.
@@ -148,16 +146,14 @@ impl Engine {
     /// returned
     /// for the revision.
     pub fn begin(&self, ask: Ask) -> Result<(Decision, Revision), EngineError> {
-        let arrived = self.newest.load(Ordering::Relaxed);
         if let Some(mut inner) = self.try_lock() {
             // Whoever holds it need not stand in line.
             let serving = self.queue.serve();
-            let answer = self.decide(&mut inner, ask, arrived);
+            let answer = self.decide(&mut inner, ask, None);
             self.serve(inner, &serving);
             return answer;
         }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let ticket = self.queue.push(ask, arrived);
+        let ticket = self.queue.push(ask, self.newest.load(Ordering::Relaxed));
         loop {
             if let Some(answer) = ticket.take() {
                 return answer;
@@ -181,9 +177,8 @@ impl Engine {
         let mut answered = Vec::new();
         while answered.len() < BATCH {
             let Some(ticket) = self.queue.pop() else { break };
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            if let Some((ask, arrived)) = ticket.asks() {
-                ticket.answer(self.decide(&mut inner, ask, arrived));
+            if let Some((ask, through)) = ticket.asks() {
+                ticket.answer(self.decide(&mut inner, ask, through));
             }
             answered.push(ticket);
         }
@@ -192,10 +187,10 @@ impl Engine {
         answered.iter().for_each(|ticket| ticket.wake());
     }
 
-    fn decide(&self, inner: &mut Inner, mut ask: Ask, arrived: u64) -> Answer {
+    fn decide(&self, inner: &mut Inner, mut ask: Ask, through: Option<u64>) -> Answer {
         ask.waiting = self.waiting();
-        if ask.waiting >= OVERBOOKING_THRESHOLD {
-            inner.let_through(&mut ask, arrived);
+        if let Some(newest) = through {
+            inner.let_through(&mut ask, newest);
         }
         let answer = inner.place(&*self.store, ask);
         self.newest.store(inner.next - 1, Ordering::Relaxed);
@@ -204,7 +199,7 @@ impl Engine {
 
     /// Requests that wait now.
     pub fn waiting(&self) -> u32 {
-        self.waiting.load(Ordering::Relaxed)
+        self.queue.waiting()
     }
 
     /// Returns when everything up to a revision would survive a crash.
@@ -339,8 +334,9 @@ impl Inner {
         }
     }
 
-    /// A policy that allows overbooking decides under load as if nothing had been decided while a request waited.
-    fn let_through(&mut self, ask: &mut Ask, arrived: u64) {
+    /// A policy that allows overbooking decides as if nothing had been decided since a request was let through:
+    /// those let through together do not see each other.
+    fn let_through(&mut self, ask: &mut Ask, newest: u64) {
         let policy = ask.vms.first().and_then(|vm| policy_of_vm(&self.model, ask.policy.as_deref(), vm));
         if policy.is_none_or(|policy| policy.optimise != crate::policy::Optimise::Overbooking) {
             return;
@@ -348,7 +344,7 @@ impl Inner {
         ask.overbook = true;
         let reserved = self.model.pendings().values();
         let meanwhile =
-            reserved.filter(|pending| pending.decision > arrived && !ask.vms.contains(&pending.vm));
+            reserved.filter(|pending| pending.decision > newest && !ask.vms.contains(&pending.vm));
         ask.unseen = meanwhile.map(|pending| pending.vm.clone()).collect();
     }
 

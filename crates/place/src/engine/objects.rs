@@ -3,9 +3,10 @@
 use super::{Engine, EngineError};
 use crate::model::{Change, Model};
 use crate::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm};
-use crate::policy::{Policy, built_in, check};
+use crate::policy::{Policy, built_in, check, check_properties};
 use crate::store::{Entry, Revision, decode};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -51,21 +52,21 @@ pub fn build(entries: &[Entry]) -> Model {
 }
 
 impl Object {
-    /// The change it makes, if it can be true.
-    fn change(self, engine: &Engine) -> Result<Change, EngineError> {
+    /// The change it makes, if it can be true. `fresh` are policies that come with it.
+    fn change(self, engine: &Engine, fresh: &BTreeSet<String>) -> Result<Change, EngineError> {
         Ok(match self {
             Object::Cluster(cluster) => {
                 cluster.check()?;
-                engine.lock().known_policy(&cluster.policy)?;
+                let mut inner = engine.lock();
+                inner.known_policy(&cluster.policy, fresh)?;
+                let old =
+                    inner.model.cluster(&cluster.name).map(|(_, state)| state.cluster.properties.clone());
+                inner.properties("cluster", &cluster.name, &cluster.properties, old.as_ref())?;
                 Change::Cluster(cluster)
             }
             Object::Policy(policy) => {
                 let units = engine.lock().external_units();
-                let wrong = check(&policy, &units);
-                if !wrong.is_empty() {
-                    let lines = wrong.iter().map(|(key, what, fix)| format!("{key}: {what}; {fix}"));
-                    return Err(EngineError::Policy(lines.collect::<Vec<_>>().join("\n")));
-                }
+                all_good("", &check(&policy, &units))?;
                 Change::Policy(Arc::new(policy))
             }
             Object::Host(host) => {
@@ -80,11 +81,19 @@ impl Object {
                 fact.check()?;
                 Change::Fact(fact)
             }
-            Object::Blacklist(entry) => Change::Blacklist(entry),
+            Object::Blacklist(entry) => {
+                entry.check()?;
+                Change::Blacklist(entry)
+            }
             Object::Vm(vm) => {
                 vm.check()?;
                 if let Some(policy) = &vm.policy {
-                    engine.lock().known_policy(policy)?;
+                    engine.lock().known_policy(policy, fresh)?;
+                }
+                if !vm.properties.is_empty() {
+                    let mut inner = engine.lock();
+                    let old = inner.model.vm(&vm.name).map(|slot| slot.vm.properties.clone());
+                    inner.properties("VM", &vm.name, &vm.properties, old.as_ref())?;
                 }
                 Change::Vm(*vm)
             }
@@ -96,10 +105,43 @@ impl Object {
     }
 }
 
+/// Everything that is wrong, a line each.
+fn all_good(of: &str, wrong: &[(String, String, String)]) -> Result<(), EngineError> {
+    let lines: Vec<String> =
+        wrong.iter().map(|(key, what, fix)| format!("{of}{key}: {what}; {fix}")).collect();
+    if lines.is_empty() { Ok(()) } else { Err(EngineError::Policy(lines.join("\n"))) }
+}
+
 impl super::Inner {
-    fn known_policy(&self, name: &str) -> Result<(), EngineError> {
+    /// Checks custom properties. Those that are there already may be of a unit that is out of reach.
+    fn properties(
+        &mut self,
+        kind: &str,
+        name: &str,
+        new: &BTreeMap<String, String>,
+        old: Option<&BTreeMap<String, String>>,
+    ) -> Result<(), EngineError> {
+        if new.is_empty() || old == Some(new) {
+            return Ok(());
+        }
+        let units = self.external_units();
+        all_good(&format!("{kind} {name}: "), &check_properties(new, &units))
+    }
+
+    /// Who has a policy.
+    fn user_of_policy(&self, name: &str) -> Option<String> {
+        let clusters = self.model.clusters().iter().map(|state| &state.cluster);
+        let cluster =
+            clusters.filter(|cluster| cluster.policy == name).map(|it| format!("cluster {}", it.name));
+        let vms = self.model.vm_slots().map(|slot| &slot.vm);
+        let vm = vms.filter(|vm| vm.policy.as_deref() == Some(name)).map(|vm| format!("VM {}", vm.name));
+        cluster.chain(vm).next().map(|user| format!("policy {name} is that of {user}"))
+    }
+
+    fn known_policy(&self, name: &str, fresh: &BTreeSet<String>) -> Result<(), EngineError> {
         match self.model.policy(name) {
             Some(_) => Ok(()),
+            None if fresh.contains(name) => Ok(()),
             None => Err(crate::decide::DecideError::NoPolicy(name.into()).into()),
         }
     }
@@ -108,7 +150,11 @@ impl super::Inner {
 impl Engine {
     /// Puts objects in, all of them or none.
     pub fn put(&self, objects: Vec<Object>) -> Result<Revision, EngineError> {
-        let changes = objects.into_iter().map(|object| object.change(self)).collect::<Result<Vec<_>, _>>()?;
+        let name =
+            |object: &Object| if let Object::Policy(it) = object { Some(it.name.clone()) } else { None };
+        let fresh: BTreeSet<String> = objects.iter().filter_map(name).collect();
+        let changes = objects.into_iter().map(|object| object.change(self, &fresh));
+        let changes = changes.collect::<Result<Vec<_>, _>>()?;
         let mut inner = self.current()?;
         let revision = inner.change(&*self.store, &changes)?;
         drop(inner);
@@ -127,12 +173,7 @@ impl Engine {
             "policy" if built_in().iter().any(|policy| policy.name == name) => {
                 Some(format!("policy {name} is built in"))
             }
-            "policy" => inner
-                .model
-                .clusters()
-                .iter()
-                .find(|cluster| cluster.cluster.policy == name)
-                .map(|cluster| format!("policy {name} is that of cluster {}", cluster.cluster.name)),
+            "policy" => inner.user_of_policy(name),
             _ => None,
         };
         if let Some(user) = user {

@@ -2,11 +2,11 @@
 //! each of them sleeps once and is woken with its answer; a lock alone would wake them to find it taken.
 
 use super::{Decision, EngineError};
-use crate::decide::Ask;
+use crate::decide::{Ask, OVERBOOKING_THRESHOLD};
 use crate::store::Revision;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
@@ -19,8 +19,10 @@ pub(super) const BATCH: usize = 8;
 
 /// A request that waits.
 pub(super) struct Ticket {
-    /// What it asks, and the newest decision when it came; taken by whoever decides it.
-    asks: Mutex<Option<(Ask, u64)>>,
+    /// What it asks; taken by whoever decides it.
+    asks: Mutex<Option<Ask>>,
+    /// The newest decision when it was let through beside others, if it was.
+    through: Mutex<Option<u64>>,
     answer: Mutex<Option<Answer>>,
     thread: Thread,
 }
@@ -29,6 +31,7 @@ pub(super) struct Ticket {
 #[derive(Default)]
 pub(super) struct Queue {
     tickets: Mutex<VecDeque<Arc<Ticket>>>,
+    waiting: AtomicU32,
     /// Whether whoever holds the engine looks here before it lets go.
     served: AtomicBool,
 }
@@ -51,9 +54,9 @@ impl Ticket {
         lock(&self.answer).take()
     }
 
-    /// What it asks, for whoever decides it.
-    pub(super) fn asks(&self) -> Option<(Ask, u64)> {
-        lock(&self.asks).take()
+    /// What it asks, for whoever decides it, and the newest decision when it was let through, if it was.
+    pub(super) fn asks(&self) -> Option<(Ask, Option<u64>)> {
+        lock(&self.asks).take().map(|ask| (ask, *lock(&self.through)))
     }
 
     /// Hands the answer over.
@@ -68,20 +71,38 @@ impl Ticket {
 }
 
 impl Queue {
-    /// Puts a request of this thread in line.
-    pub(super) fn push(&self, ask: Ask, arrived: u64) -> Arc<Ticket> {
+    /// Puts a request of this thread in line. One that finds a long line lets itself and the first of it through, as
+    /// whom oVirt's `checkAllowOverbooking` gives permits to; it counts where their policy allows overbooking.
+    /// `newest` is the newest decision.
+    pub(super) fn push(&self, ask: Ask, newest: u64) -> Arc<Ticket> {
         let ticket = Arc::new(Ticket {
-            asks: Mutex::new(Some((ask, arrived))),
+            asks: Mutex::new(Some(ask)),
+            through: Mutex::default(),
             answer: Mutex::default(),
             thread: std::thread::current(),
         });
-        lock(&self.tickets).push_back(ticket.clone());
+        let mut tickets = lock(&self.tickets);
+        if tickets.len() >= OVERBOOKING_THRESHOLD as usize {
+            for one in tickets.iter().take(OVERBOOKING_THRESHOLD as usize).chain([&ticket]) {
+                lock(&one.through).get_or_insert(newest);
+            }
+        }
+        tickets.push_back(ticket.clone());
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         ticket
     }
 
     /// The first in line, who leaves it.
     pub(super) fn pop(&self) -> Option<Arc<Ticket>> {
-        lock(&self.tickets).pop_front()
+        let mut tickets = lock(&self.tickets);
+        let first = tickets.pop_front()?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(first)
+    }
+
+    /// How many are in line.
+    pub(super) fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Whether whoever holds the engine decides for those in line.

@@ -1,6 +1,6 @@
 //! Figures that can't be true are refused at the door, so that nothing behind it has to doubt them.
 
-use super::{AffinityGroup, Cluster, Fact, Host, Load, Vm};
+use super::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm};
 
 /// What is wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +20,8 @@ const CPUS: u32 = 65_536;
 const MEMORY: u64 = 1 << 30;
 /// Attack: lists without end.
 const LIST: usize = 4096;
+/// Attack: a reason without end.
+const REASON: usize = 4096;
 
 struct Check<'o> {
     kind: &'static str,
@@ -168,6 +170,15 @@ impl AffinityGroup {
     }
 }
 
+impl Blacklist {
+    /// Whether it can be used.
+    pub fn check(&self) -> Result<(), Wrong> {
+        let check = Check { kind: "blacklist entry of host", name: &self.host };
+        check.name("host", &self.host)?;
+        check.that(self.reason.len() <= REASON, || format!("`reason` has more than {REASON} bytes"))
+    }
+}
+
 impl Cluster {
     /// Whether its figures can be true.
     pub fn check(&self) -> Result<(), Wrong> {
@@ -178,6 +189,8 @@ impl Cluster {
         check.range("cool_down", self.cool_down, 0, 86_400)?;
         check.range("interval", self.interval, 0, 86_400)?;
         check.range("minimum_gain", self.minimum_gain.into(), 0, 100)?;
-        check.range("migrations", self.migrations.into(), 0, 100)
+        check.range("migrations", self.migrations.into(), 0, 100)?;
+        check.list("cpu_flags", self.cpu_flags.len())?;
+        check.list("properties", self.properties.len())
     }
 }

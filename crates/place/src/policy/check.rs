@@ -78,8 +78,18 @@ fn units(key: &str, what: &str, names: &[&str], known: &[&str], say: &mut impl F
     }
 }
 
+/// What is wrong with custom properties of a cluster or a VM, as [`check`] says it.
+pub fn check_properties(
+    values: &BTreeMap<String, String>,
+    external: &[ExternalUnit],
+) -> Vec<(String, String, String)> {
+    let mut wrong = Vec::new();
+    properties(values, external, &mut |key, what, fix| wrong.push((key.to_string(), what, fix)));
+    wrong
+}
+
 /// Checks custom properties against the expressions of all units.
-pub(crate) fn properties(
+fn properties(
     properties: &BTreeMap<String, String>,
     external: &[ExternalUnit],
     say: &mut impl FnMut(&str, String, String),

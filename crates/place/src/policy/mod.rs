@@ -5,7 +5,7 @@ mod check;
 mod file;
 
 pub use builtin::built_in;
-pub use check::check;
+pub use check::{check, check_properties};
 pub use file::{read, read_table};
 
 use serde::{Deserialize, Serialize};
@@ -47,8 +47,8 @@ pub enum Optimise {
     None,
     /// Weighing, when more than ten requests wait: any host that passes is taken.
     Speed,
-    /// The promise that nothing is promised twice, when ten requests or more wait: each is let through as if nothing
-    /// had been decided while it waited.
+    /// The promise that nothing is promised twice: a request that finds ten waiting lets them and itself through, and
+    /// each is decided as if nothing had been decided since.
     Overbooking,
 }
 

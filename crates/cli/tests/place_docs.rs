@@ -1,0 +1,174 @@
+//! Every command that docs/placement.md and docs/plugins.md show is run, in their order.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder in which everything is that the pages speak of, and a running fabric. Both go with it.
+struct Lab(PathBuf);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+}
+
+const PODS: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,\
+    deletion_time,scheduled_time\npod-0,2000,4096,0,0,,LS,Running,0,50,0\n";
+const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\nnode-0,32000,65536,0,\n";
+const HOSTS: &str = r#"{"hosts": [{"id": "h", "name": "host"}], "vms": [{"id": "v", "host": "h"}]}"#;
+
+impl Lab {
+    fn new(name: &str) -> Lab {
+        let lab = Lab(std::env::temp_dir().join(format!("ringway-{name}-{}", std::process::id())));
+        copy(&root().join("examples/placement"), &lab.0.join("examples/placement"));
+        copy(&root().join("examples/plugins"), &lab.0.join("examples/plugins"));
+        copy(&root().join("examples/plugins"), &lab.0.join("plugins"));
+        let files = [
+            ("lab.toml", "[fabric]\nname = \"lab\"\n[switch.main]\n"),
+            ("openb_pod_list_default.csv", PODS),
+            ("openb_node_list_all_node.csv", NODES),
+            ("hosts.json", HOSTS),
+        ];
+        for (name, text) in files {
+            std::fs::write(lab.0.join(name), text).unwrap();
+        }
+        lab
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let programs = Path::new(env!("CARGO_BIN_EXE_ringway")).parent().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).current_dir(&self.0).env("RINGWAY_RUN", self.0.join("run"));
+        command.env("PATH", format!("{}:{}", programs.display(), std::env::var("PATH").unwrap()));
+        // As if the package were installed.
+        command.env("PYTHONPATH", root().join("python")).env("RINGWAY_PYTHON", root().join("python"));
+        command.env_remove("RINGWAY_LOG");
+        command
+    }
+
+    fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// What a command prints that must succeed.
+    fn ok(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Starts a server that says where it listens, asks it, and ends it.
+    fn serve(&self, line: &str) {
+        // Tests run side by side.
+        let line = format!("exec {line} --listen localhost:0");
+        let mut server = self.command(&line).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(server.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        let port = said.trim().rsplit(' ').next().unwrap().to_string();
+        let ask = format!("xmlrpc.client.ServerProxy('http://localhost:{port}').discover()");
+        let asked = self.run(&format!("python3 -c \"import xmlrpc.client; print({ask})\""));
+        server.kill().unwrap();
+        server.wait().unwrap();
+        let units = String::from_utf8_lossy(&asked.stdout).into_owned();
+        assert!(units.contains("MaxVms"), "{line}: {said}{units}{}", String::from_utf8_lossy(&asked.stderr));
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = self.run("ringway down");
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Commands after `$ ` in the page's `console` blocks.
+fn shown(page: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join("docs").join(page)).unwrap();
+    let mut commands = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match line.strip_prefix("```") {
+            Some(fence) => inside = fence == "console",
+            None if inside => commands.extend(line.strip_prefix("$ ").map(str::to_string)),
+            None => {}
+        }
+    }
+    commands
+}
+
+#[test]
+fn every_command_of_the_pages_works() {
+    let lab = Lab::new("place-docs");
+    lab.ok("ringway up lab.toml --detach");
+    let commands: Vec<String> = ["placement.md", "plugins.md"].into_iter().flat_map(shown).collect();
+    for line in &commands {
+        if line.contains("scheduler_proxy") {
+            lab.serve(line);
+            continue;
+        }
+        let printed = lab.ok(line);
+        // These say nothing when all is well.
+        let silent = [" confirm ", " release ", " fact "].iter().any(|word| line.contains(word));
+        assert_eq!(printed.is_empty(), silent, "{line}: {printed}");
+    }
+    let uses =
+        |what: &str| commands.iter().any(|line| line.starts_with("ringway place") && line.contains(what));
+    let verbs = ["run", "try", "why-not", "explain", "decisions", "confirm", "release", "balance", "hosts"];
+    for verb in verbs.iter().chain(&["policies", "put", "plugins", "fact", "simulate", "start"]) {
+        // A guest that can be started needs a kernel of its own; tests/place_guest.rs has one.
+        assert!(*verb == "start" || uses(&format!(" {verb}")), "no page shows `ringway place {verb}`");
+    }
+}
+
+/// What docs/plugins.md says that its examples do.
+#[test]
+fn the_example_plugins_decide() {
+    let lab = Lab::new("place-plugins");
+    let on = "ringway place --inventory examples/placement/rules.toml --plugins examples/plugins";
+    let has = |words: &str, what: &str| {
+        let output = lab.run(&format!("{on} {words}"));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(printed.contains(what), "{words}: {printed}{}", String::from_utf8_lossy(&output.stderr));
+    };
+    has("why-not new node-0 --policy few", "MaxVms: has 2 VMs, at most 2");
+    has("why-not new late --policy office", "Hours: takes VMs from 25 to 25 o'clock only");
+    has("try new --policy calm --without late", "node-1");
+    has("balance --cluster night --dry-run --rounds 3", "night-0 becomes Down");
+    has("balance --cluster busy --dry-run", "mail would move from busy-0 to busy-1");
+}
+
+/// The Rust program has Python read Azure's trace of 2020, an SQLite file.
+#[test]
+fn azures_database_is_read_through_python() {
+    let lab = Lab::new("place-azure");
+    let script = "import sqlite3\n\
+        c = sqlite3.connect('packing_trace_zone_a_v1.sqlite')\n\
+        c.execute('create table vmType (id, vmTypeId, machineId, core, memory, hdd, ssd, nic)')\n\
+        c.execute('create table vm (vmId, tenantId, vmTypeId, priority, starttime, endtime)')\n\
+        c.executemany('insert into vmType values (?, ?, ?, ?, ?, 0, 0, 0)',\n\
+            [(0, 1, 0, 0.5, 0.25), (1, 1, 1, 0.9, 0.9), (2, 2, 0, 0.025, 0.01)])\n\
+        c.executemany('insert into vm values (?, 0, ?, 0, ?, ?)',\n\
+            [(1, 1, 0.0, None), (2, 1, 0.1, None), (3, 1, 0.2, None), (4, 2, 0.3, 0.4)])\n\
+        c.commit()\n";
+    std::fs::write(lab.0.join("make.py"), script).unwrap();
+    lab.ok("python3 make.py");
+    let simulate = "ringway place simulate --trace packing_trace_zone_a_v1.sqlite --format azure \
+        --hosts 1 --policy packing --json";
+    let reports: serde_json::Value = serde_json::from_str(&lab.ok(simulate)).unwrap();
+    // Two halves of the machine's CPUs, and after them neither the third nor the small one.
+    assert_eq!((&reports[0]["placed"], &reports[0]["rejected"]), (&2.into(), &2.into()), "{reports}");
+    std::fs::write(lab.0.join("other.sqlite"), b"SQLite format 3\0 but nothing more").unwrap();
+    let output = lab.run(&simulate.replace("packing_trace_zone_a_v1", "other"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("has tables vm and vmType"), "{said}");
+}

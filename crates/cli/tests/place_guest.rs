@@ -1,0 +1,98 @@
+//! A guest that placement starts: a real User-Mode Linux kernel on the fabric of this host.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A fabric in a folder of its own. It goes with the folder.
+struct Lab(PathBuf);
+
+impl Lab {
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command.args(words).current_dir(&self.0).env("RINGWAY_RUN", self.0.join("run")).output().unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+        let output = self.run(&words);
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap_or_default()
+    }
+
+    /// What of a guest stands in a list.
+    fn state(&self) -> String {
+        self.json(&["guest", "list"])[0]["state"].as_str().unwrap().to_string()
+    }
+
+    /// This host, whose name nobody has to know.
+    fn host(&self) -> Value {
+        self.json(&["place", "hosts"])[0].clone()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = self.run(&["down"]);
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(120);
+    while !so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+const FABRIC: &str = "[fabric]\nname = \"lab\"\n[switch.main]\n\
+    [port.left]\nkind = \"vhost-user\"\nsocket = \"left.sock\"\nswitch = \"main\"\n\
+    [guest.left]\nkind = \"uml\"\nport = \"left\"\naddress = \"10.77.0.1/24\"\nmemory = \"128MB\"\n\
+    start = false\n";
+
+#[test]
+fn a_real_guest_is_placed_runs_and_gives_back_what_it_took() {
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-guest-{}", std::process::id())));
+    std::fs::create_dir_all(&lab.0).unwrap();
+    std::fs::write(lab.0.join("lab.toml"), FABRIC).unwrap();
+    let up = lab.run(&["up", "lab.toml", "--detach"]);
+    assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+    let before = lab.host();
+    assert_eq!((&before["vms"], &before["pending"]), (&0.into(), &0.into()), "{before}");
+
+    // More than there is here is refused, and nothing is started for it.
+    std::fs::write(lab.0.join("full.toml"), "[vm.left]\nmemory-mb = 1073741824\n").unwrap();
+    assert!(lab.run(&["place", "put", "full.toml"]).status.success());
+    let refused = lab.run(&["place", "start", "left"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("Memory removed 1"), "{said}");
+    assert_ne!(lab.state(), "running");
+    std::fs::write(lab.0.join("fits.toml"), "[vm.left]\nmemory-mb = 128\n").unwrap();
+    assert!(lab.run(&["place", "put", "fits.toml"]).status.success());
+
+    let decision = lab.json(&["place", "start", "left"]);
+    assert_eq!((&decision["placed"], &decision["choices"][0]["host"]), (&true.into(), &before["name"]));
+    until("the guest runs", || lab.state() == "running");
+    // It is Linux, with its address on our port.
+    let mut said = String::new();
+    until("the guest answers", || {
+        let output = lab.run(&["guest", "exec", "left", "uname -s; ip address show dev eth0"]);
+        said = String::from_utf8_lossy(&output.stdout).into_owned();
+        output.status.success()
+    });
+    assert!(said.starts_with("Linux") && said.contains("10.77.0.1"), "{said}");
+    let running = lab.host();
+    assert_eq!((&running["vms"], &running["pending"]), (&1.into(), &0.into()), "{running}");
+    let taken = |host: &Value| host["schedulable_mb"].as_i64().unwrap();
+    assert!(taken(&running) <= taken(&before) - 128, "{before} {running}");
+
+    assert!(lab.run(&["guest", "stop", "left"]).status.success());
+    until("it gives back what it took", || {
+        let host = lab.host();
+        host["vms"] == 0 && host["pending"] == 0 && taken(&host) == taken(&before)
+    });
+    assert_ne!(lab.state(), "running");
+}

@@ -1,0 +1,157 @@
+//! Placement in the file: clusters, policies, and where units from outside come from.
+
+use super::desired::Placement;
+use super::problem::nearest;
+use super::section::{Notes, Section};
+use super::{Host, named};
+use crate::place_plugins::{Folder, Found, Options, Service, is_url};
+use ringway_place::inventory::read_clusters;
+use ringway_place::object::Cluster;
+use ringway_place::policy::{Policy, built_in, read_table};
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Reads `[plugins.NAME]`, `[policy.NAME]` and `[cluster.NAME]` of the file known as `file`.
+pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Placement {
+    let home = Path::new(file).parent().unwrap_or(Path::new(""));
+    let mut plugins = Options::default();
+    let mut places = Vec::new();
+    for section in named(top, "plugins", notes) {
+        let path = section.path.clone();
+        if let Some(source) = source(section, &mut plugins, home) {
+            match places.iter().find(|(other, _)| *other == source) {
+                Some((_, other)) => {
+                    notes.wrong(&notes.of(&path), format!("{path} is {other} once more"), "keep one");
+                }
+                None => places.push((source, path)),
+            }
+        }
+    }
+    let found = match host.find.filter(|_| !places.is_empty()) {
+        Some(find) => find(&plugins),
+        None => Found::default(),
+    };
+    for problem in found.problems.iter().filter(|problem| problem.is_out) {
+        out_of_reach(&problem.source, &problem.what, &places, notes);
+    }
+    let mut problems = Vec::new();
+    let policies = policies(top, &found, notes, &mut problems);
+    let clusters = read_clusters(top, &found.units, &mut problems);
+    check_policies_of(&clusters, &policies, top, &mut problems);
+    // What a file of plugins lacks may be why a unit is not there.
+    if !problems.is_empty() {
+        for problem in found.problems.iter().filter(|problem| !problem.is_out) {
+            out_of_reach(&problem.source, &problem.what, &places, notes);
+        }
+    }
+    for problem in problems {
+        notes.wrong(&problem.at, problem.what, problem.fix);
+    }
+    Placement { plugins, policies, clusters }
+}
+
+/// Notes what is wrong with a source of units at its table.
+fn out_of_reach(source: &str, what: &str, places: &[(String, String)], notes: &Notes) {
+    let place = places.iter().find(|(name, _)| name == source).map_or("plugins", |(_, path)| path);
+    notes.wrong(&notes.of(place), format!("{place}: {what}"), "");
+}
+
+/// The longest time a unit may be given, and the most memory.
+const LONGEST: u64 = 30_000_000_000;
+const LARGEST: u64 = 1 << 40;
+
+/// A table `[plugins.NAME]`; what its source is called.
+fn source(mut section: Section<'_>, plugins: &mut Options, home: &Path) -> Option<String> {
+    let folder = section.string("folder", "plugins");
+    let url = section.string("url", "http://127.0.0.1:8080/units");
+    let limit = section.duration("limit", 1_000_000..=LONGEST, "1s");
+    let limit_ms = limit.and_then(|limit| u32::try_from(limit / 1_000_000).ok());
+    let memory = section.size("memory", 16 << 20..=LARGEST);
+    let network = section.boolean("network");
+    let source = match (&folder, &url) {
+        (Some(folder), None) => {
+            // Plugin hosts run elsewhere.
+            let path = home.join(folder);
+            let folder = Folder::new(std::path::absolute(&path).unwrap_or(path));
+            let memory_mb = memory.and_then(|bytes| u32::try_from(bytes >> 20).ok());
+            let folder = Folder {
+                limit_ms: limit_ms.unwrap_or(folder.limit_ms),
+                memory_mb: memory_mb.unwrap_or(folder.memory_mb),
+                network: network.unwrap_or(false),
+                ..folder
+            };
+            let name = folder.path.display().to_string();
+            plugins.folders.push(folder);
+            Some(name)
+        }
+        (None, Some(url)) => {
+            if !is_url(url) {
+                section.wrong("url", format!("\"{}\" can't be asked", url.escape_debug()), URL);
+            }
+            for key in ["memory", "network"].into_iter().filter(|key| section.has(key)) {
+                section.wrong(key, format!("a service has no `{key}`"), "only a folder has it");
+            }
+            let service = Service::new(url.clone());
+            plugins.services.push(Service { limit_ms: limit_ms.unwrap_or(service.limit_ms), ..service });
+            Some(url.clone())
+        }
+        (Some(_), Some(_)) => {
+            section.wrong("url", "`folder` and `url` are both there", "give each a table of its own");
+            None
+        }
+        (None, None) if section.has("folder") || section.has("url") => None,
+        (None, None) => {
+            section.missing("folder", "add folder = \"plugins\", or url = \"http://HOST:PORT/PATH\"");
+            None
+        }
+    };
+    section.finish(|_| None);
+    source
+}
+
+/// What a service's address looks like.
+const URL: &str = "write http://HOST:PORT/PATH";
+
+type PlaceProblem = ringway_place::Problem;
+
+/// The tables `[policy.NAME]`.
+fn policies(
+    top: &DeTable<'_>,
+    found: &Found,
+    notes: &Notes,
+    problems: &mut Vec<PlaceProblem>,
+) -> Vec<Policy> {
+    let Some((key, value)) = top.get_key_value("policy") else { return Vec::new() };
+    let DeValue::Table(tables) = value.get_ref() else {
+        notes.wrong(&key.span(), "`policy` is not a table", "write [policy.NAME]");
+        return Vec::new();
+    };
+    read_table(tables, &found.units, problems)
+}
+
+/// Clusters have policies that the file has, or that are built in.
+fn check_policies_of(
+    clusters: &[Cluster],
+    policies: &[Policy],
+    top: &DeTable<'_>,
+    problems: &mut Vec<PlaceProblem>,
+) {
+    let built_in = built_in();
+    let known: Vec<&str> = policies.iter().chain(&built_in).map(|policy| policy.name.as_str()).collect();
+    let Some(DeValue::Table(tables)) = top.get("cluster").map(Spanned::get_ref) else { return };
+    for (name, value) in tables.iter() {
+        let of_it = clusters.iter().find(|cluster| cluster.name == **name.get_ref());
+        let Some(cluster) = of_it.filter(|cluster| !known.contains(&cluster.policy.as_str())) else {
+            continue;
+        };
+        let DeValue::Table(keys) = value.get_ref() else { continue };
+        let at = keys.get("policy").map_or(name.span(), Spanned::span);
+        let fix = match nearest(&cluster.policy, known.iter().copied()) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("add [policy.{}], or name a built-in one", cluster.policy),
+        };
+        let what = format!("there is no policy \"{}\"", cluster.policy.escape_debug());
+        problems.push(PlaceProblem { at, what, fix });
+    }
+}

@@ -1,0 +1,216 @@
+//! What the fabric's file says of placement, and how placement becomes so. What came by the API stays.
+
+use super::{Failed, Service};
+use crate::file::Placement;
+use ringway_place::engine::{Described, Object};
+use ringway_place::object::Cluster;
+use ringway_place::policy::Policy;
+use std::collections::BTreeMap;
+
+/// What was before.
+struct Before {
+    policies: BTreeMap<String, Policy>,
+    clusters: BTreeMap<String, Cluster>,
+    /// What a file described.
+    described: Described,
+}
+
+/// A step from what was to what is to be.
+enum Step {
+    Put(&'static str, Box<Object>),
+    Remove(&'static str, String),
+}
+
+/// What happened, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// A line each.
+    pub said: Vec<String>,
+    /// Lines about what was not done.
+    pub refused: Vec<String>,
+}
+
+impl Before {
+    fn of_file(file: &Placement) -> Before {
+        Before {
+            policies: file.policies.iter().map(|it| (it.name.clone(), it.clone())).collect(),
+            clusters: file.clusters.iter().map(|it| (it.name.clone(), it.clone())).collect(),
+            described: described(file),
+        }
+    }
+
+    fn of_store(service: &Service) -> Result<Before, Failed> {
+        let described = service.engine.described()?;
+        Ok(service.engine.view(|model| Before {
+            policies: model.policies().iter().map(|(name, it)| (name.clone(), (**it).clone())).collect(),
+            clusters: model
+                .clusters()
+                .iter()
+                .map(|state| (state.cluster.name.clone(), (*state.cluster).clone()))
+                .collect(),
+            described,
+        })?)
+    }
+
+    /// Clusters leave before the policies they have, and come after them.
+    fn steps(&self, now: &Placement) -> Vec<Step> {
+        let verb = |is_there: bool| if is_there { "change" } else { "add" };
+        let mut steps = Vec::new();
+        for policy in &now.policies {
+            let old = self.policies.get(&policy.name);
+            if old != Some(policy) {
+                steps.push(Step::Put(verb(old.is_some()), Box::new(Object::Policy(policy.clone()))));
+            }
+        }
+        for cluster in &now.clusters {
+            let old = self.clusters.get(&cluster.name);
+            if old != Some(cluster) {
+                steps.push(Step::Put(verb(old.is_some()), Box::new(Object::Cluster(cluster.clone()))));
+            }
+        }
+        let gone = |kind, old: &String| Step::Remove(kind, old.clone());
+        let is = described(now);
+        steps.extend(self.described.clusters.difference(&is.clusters).map(|old| gone("cluster", old)));
+        steps.extend(self.described.policies.difference(&is.policies).map(|old| gone("policy", old)));
+        steps
+    }
+}
+
+fn described(file: &Placement) -> Described {
+    Described {
+        policies: file.policies.iter().map(|policy| policy.name.clone()).collect(),
+        clusters: file.clusters.iter().map(|cluster| cluster.name.clone()).collect(),
+    }
+}
+
+impl Step {
+    fn kind_and_name(&self) -> (&'static str, &str) {
+        match self {
+            Step::Put(_, object) => match &**object {
+                Object::Cluster(cluster) => ("cluster", &cluster.name),
+                Object::Policy(policy) => ("policy", &policy.name),
+                _ => ("object", ""),
+            },
+            Step::Remove(kind, name) => (kind, name),
+        }
+    }
+
+    fn verb(&self) -> &'static str {
+        match self {
+            Step::Put(verb, _) => verb,
+            Step::Remove(..) => "remove",
+        }
+    }
+
+    fn take(&self, service: &Service) -> Result<(), Failed> {
+        match self {
+            Step::Put(_, object) => service.put(vec![(**object).clone()]).map(drop),
+            // Its hosts are still there; it is as one that nobody described.
+            Step::Remove("cluster", name) => {
+                service.put(vec![Object::Cluster(Cluster { name: name.clone(), ..Cluster::default() })])?;
+                Ok(())
+            }
+            Step::Remove(kind, name) => service.remove(kind, name),
+        }
+    }
+}
+
+/// What changes from one file to the next, where placement was never asked for.
+pub(super) fn words(before: &Placement, now: &Placement) -> Vec<String> {
+    let steps = Before::of_file(before).steps(now);
+    steps.iter().map(|step| [step.verb(), step.kind_and_name().0, step.kind_and_name().1].join(" ")).collect()
+}
+
+/// Makes placement as the file says. What can't be done is left as it was, and said.
+pub(super) fn follow(service: &Service, now: &Placement) -> Result<Outcome, Failed> {
+    let before = Before::of_store(service)?;
+    let wanted = described(now);
+    let mut ours = wanted.clone();
+    ours.policies.extend(before.described.policies.iter().cloned());
+    ours.clusters.extend(before.described.clusters.iter().cloned());
+    // First of all: what is put in and not noted could never be taken out again after a crash.
+    service.engine.describe(&ours)?;
+    let mut outcome = Outcome::default();
+    let mut left = wanted;
+    for step in before.steps(now) {
+        let (kind, name) = step.kind_and_name();
+        match step.take(service) {
+            Ok(()) => outcome.said.push(format!("{} {kind} {name}", step.verb())),
+            Err(error) => {
+                outcome.refused.push(format!("{kind} {name} is left as it was: {error}"));
+                // It is still to go.
+                match kind {
+                    "cluster" => left.clusters.insert(name.into()),
+                    _ => left.policies.insert(name.into()),
+                };
+            }
+        }
+    }
+    service.engine.describe(&left)?;
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(name: &str, base: &str) -> Policy {
+        let built_in = ringway_place::policy::built_in().into_iter().find(|policy| policy.name == base);
+        Policy { name: name.into(), ..built_in.unwrap() }
+    }
+
+    fn file(policies: &[&str], clusters: &[(&str, &str)]) -> Placement {
+        let cluster = |(name, policy): &(&str, &str)| Cluster {
+            name: name.to_string(),
+            policy: policy.to_string(),
+            ..Cluster::default()
+        };
+        Placement {
+            policies: policies.iter().map(|name| policy(name, "packing")).collect(),
+            clusters: clusters.iter().map(cluster).collect(),
+            ..Placement::default()
+        }
+    }
+
+    fn names(service: &Service) -> Vec<String> {
+        let built_in = ringway_place::policy::built_in();
+        let all = service.policies().unwrap().into_iter().map(|policy| policy.name);
+        all.filter(|name| !built_in.iter().any(|policy| policy.name == *name)).collect()
+    }
+
+    #[test]
+    fn what_came_from_the_file_goes_with_it_and_the_rest_stays() {
+        let service = Service::in_memory().unwrap();
+        service.put(vec![Object::Policy(policy("mine", "none"))]).unwrap();
+        let first = file(&["day", "night"], &[("default", "night")]);
+        let said = follow(&service, &first).unwrap().said;
+        assert_eq!(said, ["add policy day", "add policy night", "add cluster default"]);
+        assert_eq!(follow(&service, &first).unwrap(), Outcome::default(), "nothing is to be done twice");
+        // Whoever begins with another file knows by the store what the last one had.
+        let said = follow(&service, &file(&["day"], &[])).unwrap().said;
+        assert_eq!(said, ["remove cluster default", "remove policy night"]);
+        assert_eq!(names(&service), ["day", "mine"]);
+        let default = service.engine.view(|model| model.cluster("default").unwrap().1.cluster.clone());
+        assert_eq!(*default.unwrap(), Cluster::default());
+    }
+
+    #[test]
+    fn what_is_in_use_stays_until_it_is_not() {
+        let service = Service::in_memory().unwrap();
+        follow(&service, &file(&["night"], &[])).unwrap();
+        let user = Cluster { name: "c".into(), policy: "night".into(), ..Cluster::default() };
+        service.put(vec![Object::Cluster(user.clone())]).unwrap();
+        let refused = follow(&service, &file(&[], &[])).unwrap().refused;
+        assert_eq!(refused, ["policy night is left as it was: policy night is that of cluster c"]);
+        assert_eq!(follow(&service, &file(&[], &[])).unwrap().refused, refused);
+        service.put(vec![Object::Cluster(Cluster { policy: "none".into(), ..user })]).unwrap();
+        assert_eq!(follow(&service, &file(&[], &[])).unwrap().said, ["remove policy night"]);
+        assert_eq!(names(&service), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_alone_is_told_in_words() {
+        let said = words(&file(&["a"], &[("c", "a")]), &file(&["b"], &[("c", "b")]));
+        assert_eq!(said, ["add policy b", "change cluster c", "remove policy a"]);
+    }
+}

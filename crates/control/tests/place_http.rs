@@ -1,0 +1,204 @@
+//! Placement over HTTP: requesters side by side, and whatever else somebody may send.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use ringway_control::place::{Place, Service, extender_router, router};
+use ringway_place::engine::Object;
+use ringway_place::object::{Host, Vm};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+
+/// An API on a port of its own, with its thread, and the file of its store.
+struct Api {
+    service: Service,
+    address: SocketAddr,
+    extender: SocketAddr,
+    store: PathBuf,
+}
+
+impl Api {
+    fn new(name: &str) -> Api {
+        let store = std::env::temp_dir().join(format!("rw-http-{name}-{}.redb", std::process::id()));
+        let _ = std::fs::remove_file(&store);
+        let service = Service::open(&store).unwrap();
+        let place = Place::on(service.clone());
+        let (said, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let bind = || tokio::net::TcpListener::bind("127.0.0.1:0");
+                let (api, extender) = (bind().await.unwrap(), bind().await.unwrap());
+                said.send((api.local_addr().unwrap(), extender.local_addr().unwrap())).unwrap();
+                let served = axum::serve(extender, extender_router(place.clone()));
+                tokio::spawn(async move { served.await.unwrap() });
+                axum::serve(api, router(place)).await.unwrap();
+            });
+        });
+        let (address, extender) = heard.recv().unwrap();
+        Api { service, address, extender, store }
+    }
+
+    fn hosts(&self, count: usize, cores: u32, memory_mb: u64) {
+        let host =
+            |index| Host { name: format!("h{index}"), cores, threads: cores, memory_mb, ..Host::default() };
+        let hosts = (0..count).map(|index| Object::Host(Box::new(host(index))));
+        self.service.put(hosts.collect()).unwrap();
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.store);
+    }
+}
+
+/// The status and the body of an answer.
+fn send(address: SocketAddr, path: &str, body: &[u8]) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = "host: ringway\r\ncontent-type: application/json\r\nconnection: close";
+    write!(stream, "POST {path} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n", body.len()).unwrap();
+    // A body that is refused may not be read to its end.
+    let _ = stream.write_all(body);
+    let mut reply = Vec::new();
+    let _ = stream.read_to_end(&mut reply);
+    let reply = String::from_utf8_lossy(&reply).into_owned();
+    let status = reply.split(' ').nth(1).map_or(0, |status| status.parse().unwrap());
+    (status, reply.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_string()))
+}
+
+fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
+    let (status, text) = send(address, path, body.to_string().as_bytes());
+    (status, serde_json::from_str(&text).unwrap_or_default())
+}
+
+/// Eight requesters want more than there is, and some give it back: nothing is promised twice, nothing is lost.
+#[test]
+fn requesters_side_by_side_share_nothing() {
+    let api = Api::new("storm");
+    api.hosts(4, 16, 8192);
+    let placed: usize = std::thread::scope(|scope| {
+        let work = |requester: usize| {
+            let address = api.address;
+            move || {
+                let mut kept = 0;
+                for round in 0..10 {
+                    let name = format!("v{requester}-{round}");
+                    let vm = json!({ "name": name, "memory_mb": 1500, "cores": 1 });
+                    let (status, decision) = post(address, "/v1/place", &json!({ "new": [vm] }));
+                    assert_eq!(status, 200, "{decision}");
+                    if decision["placed"] == true && round % 3 == 0 {
+                        let path = format!("/v1/place/vms/{name}/release");
+                        assert_eq!(send(address, &path, b"").0, 204);
+                    } else if decision["placed"] == true {
+                        let path = format!("/v1/place/vms/{name}/confirm");
+                        assert_eq!(send(address, &path, b"").0, 204);
+                        kept += 1;
+                    }
+                }
+                kept
+            }
+        };
+        let threads: Vec<_> = (0..8).map(|requester| scope.spawn(work(requester))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    // Five of 1500 MB and their costs fit a host, and eighty were asked for.
+    assert_eq!(placed, 20);
+    let hosts = api.service.hosts().unwrap();
+    let mut vms: BTreeMap<String, u64> = BTreeMap::new();
+    for vm in api.service.vms().unwrap().into_iter().filter(Vm::runs) {
+        *vms.entry(vm.host.unwrap()).or_default() += vm.memory_mb;
+    }
+    for host in &hosts {
+        assert!(host.schedulable_mb >= 0 && host.pending == 0 && host.vms == 5, "{host:?}");
+        assert!(vms[&host.name] <= 8192, "{host:?}");
+    }
+}
+
+/// Every path answers what is wrong, and goes on.
+#[test]
+fn whatever_is_sent_is_answered() {
+    let api = Api::new("wrong");
+    api.hosts(2, 4, 4096);
+    let deep = "[".repeat(100_000);
+    let wrong: [&[u8]; 6] = [b"", b"{", b"\"x\"", b"{\"vms\": 7}", b"\xff\xfe\x00", deep.as_bytes()];
+    let paths = ["", "/try", "/why-not", "/objects", "/facts", "/balance"];
+    for path in paths.map(|path| format!("/v1/place{path}")) {
+        for body in wrong {
+            let (status, text) = send(api.address, &path, body);
+            assert!(status == 422 && text.contains("error"), "{path} {body:?}: {status} {text}");
+        }
+    }
+    let absurd = [
+        json!([{ "host": { "name": "x", "cores": 0 } }]),
+        json!([{ "host": { "name": "x/y", "cores": 1, "threads": 1, "memory_mb": 1 } }]),
+        json!([{ "host": { "name": "x", "cores": 4_000_000_000u32, "threads": 4_000_000_000u32 } }]),
+        json!([{ "vm": { "name": "v", "memory_mb": u64::MAX } }]),
+        json!([{ "vm": { "name": "v", "properties": { "HighUtilization": "7" } } }]),
+        json!([{ "vm": { "name": "v", "policy": "nobody's" } }]),
+        json!([{ "cluster": { "name": "c", "properties": { "Hihg": "7" } } }]),
+        json!([{ "cluster": { "name": "c", "policy": "nobody's" } }]),
+        json!([{ "fact": { "host": "h0", "name": "9x", "value": 1 } }]),
+        json!([{ "load": { "host": "h0", "cpu_percent": 900 } }]),
+        json!([{ "blacklist": { "host": "a b", "reason": "" } }]),
+        json!([{ "policy": { "name": "p", "weights": [{ "name": "HA", "factor": 4_000_000_000u32 }] } }]),
+        json!([{ "policy": { "name": "p", "filters": [{ "name": "CPU", "position": "first" },
+            { "name": "Memory", "position": "first" }] } }]),
+        json!([{ "policy": { "name": "p", "weights": [{ "name": "Packing", "factor": -1 }] } }]),
+    ];
+    let before = serde_json::to_value(api.service.hosts().unwrap()).unwrap();
+    for objects in absurd {
+        // A good one beside it is not put in either.
+        let mut all = vec![json!({ "host": { "name": "good" } })];
+        all.extend(objects.as_array().unwrap().iter().cloned());
+        let (status, said) = post(api.address, "/v1/place/objects", &Value::Array(all));
+        let refused = status == 422 || status == 404;
+        assert!(refused && said["error"].as_str().is_some_and(|said| said.len() > 10), "{objects}: {said}");
+    }
+    assert_eq!(serde_json::to_value(api.service.hosts().unwrap()).unwrap(), before);
+}
+
+#[test]
+fn the_extender_takes_what_kubernetes_never_sends() {
+    let api = Api::new("extender");
+    api.hosts(3, 4, 4096);
+    let path = "/v1/place/extender/filter";
+    let pod = json!({ "metadata": { "name": "web" }, "spec": { "containers": [] } });
+    let names: Vec<String> = (0..200_000).map(|index| format!("h{}", index % 4)).collect();
+    let (status, reply) = post(api.extender, path, &json!({ "Pod": pod, "NodeNames": names }));
+    assert_eq!((status, &reply["NodeNames"]), (200, &json!(["h0", "h1", "h2"])));
+    assert_eq!(reply["FailedAndUnresolvableNodes"].as_object().unwrap().len(), 1);
+    let request = |what: Value| {
+        let container = json!({ "resources": { "requests": what } });
+        json!({ "metadata": { "name": "web" }, "spec": { "containers": [container] } })
+    };
+    let wrong = [
+        json!({}),
+        json!({ "Pod": {}, "NodeNames": ["h0"] }),
+        json!({ "Pod": pod }),
+        json!({ "Pod": pod, "NodeNames": "h0" }),
+        json!({ "Pod": { "metadata": { "name": "a b" } }, "NodeNames": ["h0"] }),
+        json!({ "Pod": { "metadata": { "name": "x".repeat(100_000) } }, "NodeNames": ["h0"] }),
+        json!({ "Pod": request(json!({ "cpu": "much" })), "NodeNames": ["h0"] }),
+        json!({ "Pod": request(json!({ "cpu": "9".repeat(400) })), "NodeNames": ["h0"] }),
+        json!({ "Pod": request(json!({ "memory": "1e300" })), "NodeNames": ["h0"] }),
+        json!({ "Pod": { "metadata": { "name": "w", "annotations": { "ringway/policy": "none\u{0}" } } },
+            "NodeNames": ["h0"] }),
+    ];
+    for args in wrong {
+        let (status, reply) = post(api.extender, path, &args);
+        let said = reply["Error"].as_str().unwrap_or_default();
+        assert!(status == 200 && !said.is_empty() && reply["NodeNames"].is_null(), "{args}: {reply}");
+    }
+    for body in ["", "{", "null", "[1]", &"{\"Pod\":".repeat(50_000)] {
+        let (status, reply) = send(api.extender, path, body.as_bytes());
+        assert!(status == 200 && reply.contains("\"Error\":\""), "{status} {reply}");
+        assert_eq!(send(api.extender, "/v1/place/extender/prioritize", body.as_bytes()).0, 422);
+    }
+    // More than 64 MB is not even read.
+    let (_, reply) = send(api.extender, path, &vec![b' '; (64 << 20) + 1]);
+    assert!(reply.is_empty() || reply.contains("length limit"), "{reply}");
+    let (status, reply) = post(api.extender, path, &json!({ "Pod": pod, "NodeNames": ["h1"] }));
+    assert_eq!((status, &reply["NodeNames"]), (200, &json!(["h1"])));
+}

@@ -1,0 +1,38 @@
+//! Which objects a file describes, so that those can go that it no longer has, and others stay.
+
+use super::{Engine, EngineError};
+use crate::store::Op;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The store's key.
+const KEY: &str = "described/file";
+
+/// Names of objects that a file describes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Described {
+    /// Policies.
+    pub policies: BTreeSet<String>,
+    /// Clusters.
+    pub clusters: BTreeSet<String>,
+}
+
+impl Engine {
+    /// What the file described that was last taken over.
+    pub fn described(&self) -> Result<Described, EngineError> {
+        let (_, entries) = self.store.range(KEY, None)?;
+        // Attack: a store that somebody else wrote. What can't be read was never described.
+        Ok(entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default())
+    }
+
+    /// Notes what a file describes.
+    pub fn describe(&self, described: &Described) -> Result<(), EngineError> {
+        if self.described()? == *described {
+            return Ok(());
+        }
+        let op: Op = super::put(KEY, described, None);
+        let revision = self.store.transact(&[], vec![op])?;
+        Ok(self.store.durable(revision)?)
+    }
+}
