@@ -8,6 +8,20 @@ use ringway_mem::{Span, Translate};
 /// pieces. 64 KB in 4 KB pages, both ends ragged, and a header take 19.
 pub const CHAIN: usize = 128;
 
+/// Bytes of a chain that are looked up: more than the largest frame and its header have. Attack: buffers of gigabytes,
+/// granted in single pages; each would be looked up for every burst.
+pub(crate) const REACH: u32 = 1 << 17;
+
+/// As much of these pieces, in order, as [`REACH`] goes.
+pub(crate) fn reached(pieces: &[Piece]) -> impl Iterator<Item = Piece> {
+    let mut left = REACH;
+    pieces.iter().map_while(move |&Piece { address, len }| {
+        let len = len.min(left);
+        left -= len;
+        (len > 0).then_some(Piece { address, len })
+    })
+}
+
 /// One buffer: its name, and how many places of a packed ring it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {

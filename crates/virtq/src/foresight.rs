@@ -1,15 +1,19 @@
 //! Looking at buffers before they are used, so that their addresses are known when they are.
 
-use crate::chain::{CHAIN, Chain, Piece, Sink};
+use crate::chain::{CHAIN, Chain, Piece, Sink, reached};
 use crate::error::QueueError;
 use crate::format::{Cursor, Format};
 use crate::layout::Ring;
 use crate::tx::with;
 use ringway_mem::Translate;
 
-/// Has `translate` want every address of up to `most` chains that are available from `at` on, `write`: for writing.
-/// Returns behind the last that was looked at. Nothing is taken off the ring, and what breaks its rules is left for
-/// whoever does that.
+/// Descriptors after which no further chain is looked at. Attack: chains without number of as many descriptors as they
+/// may have.
+const LOOKED: usize = 256;
+
+/// Has `translate` want the addresses of up to `most` chains that are available from `at` on, `write`: for writing; of
+/// each as far as a frame may go, and of fewer chains where they have many descriptors. Returns behind the last that
+/// was looked at. Nothing is taken off the ring, and what breaks its rules is left for whoever does that.
 pub fn foresee<'t, T: Translate<'t>>(
     ring: &Ring<'t>,
     at: Cursor,
@@ -28,13 +32,18 @@ fn foresee_in<'t, F: Format<'t>, T: Translate<'t>>(
     translate: &mut T,
 ) -> Cursor {
     let mut pieces = [Piece::default(); CHAIN];
+    let mut looked = 0;
     for _ in 0..most {
+        if looked >= LOOKED {
+            break;
+        }
         let mut sink = Sink::new(&mut pieces);
         let found = ring.chain(&mut at, write, translate, &mut sink);
         let count = sink.count;
         match found {
             Ok(Some(_)) => {
-                pieces[..count].iter().for_each(|piece| translate.want(piece.address, piece.len, write));
+                looked += count;
+                reached(&pieces[..count]).for_each(|piece| translate.want(piece.address, piece.len, write));
             }
             // A table, which is alone in its descriptor; what it holds is wanted when it is known itself.
             Err(QueueError::Miss) => ring.pass(&mut at, Chain { id: 0, slots: 1 }),

@@ -1,6 +1,6 @@
 //! The device's side of a queue that the driver receives on.
 
-use crate::chain::{CHAIN, Chain, Piece, Sink};
+use crate::chain::{CHAIN, Chain, Piece, REACH, Sink, reached};
 use crate::error::QueueError;
 use crate::foresight::foresee;
 use crate::format::{Cursor, End, Format, Head, Used};
@@ -237,14 +237,15 @@ impl RxDevice {
         let (count, end) = ring.gather(at, true, &mut self.heads[..most]);
         let places = &mut self.buffer[self.buffers..];
         for (head, place) in self.heads[..count].iter().zip(places) {
-            let span = translate.write(head.address, head.len)?;
-            if span.len() < head.len as usize {
-                translate.knows(head.address, head.len, true)?;
+            let room = head.len.min(REACH);
+            let span = translate.write(head.address, room)?;
+            if span.len() < room as usize {
+                translate.knows(head.address, room, true)?;
             }
             span.prefetch_write();
             span.split(64).1.prefetch_write();
             let chain = Chain { id: head.id, slots: 1 };
-            *place = Buffer { address: head.address, room: head.len, chain, first: 0, pieces: 0 };
+            *place = Buffer { address: head.address, room, chain, first: 0, pieces: 0 };
         }
         self.buffers += count;
         if count > 0 {
@@ -269,9 +270,9 @@ impl RxDevice {
         let first = self.pieces;
         let mut sink = Sink::new(&mut self.piece[first..first + CHAIN]);
         let Some(chain) = ring.chain(at, true, translate, &mut sink)? else { return Ok(false) };
-        let room = u32::try_from(sink.bytes).unwrap_or(u32::MAX);
+        let room = u32::try_from(sink.bytes).unwrap_or(REACH).min(REACH);
         let pieces = sink.count;
-        for piece in &self.piece[first..first + pieces] {
+        for piece in reached(&self.piece[first..first + pieces]) {
             translate.knows(piece.address, piece.len, true)?;
         }
         self.buffer[self.buffers] =
@@ -373,7 +374,7 @@ impl RxDevice {
                 0 => &whole[..],
                 count => &self.piece[usize::from(buffer.first)..][..usize::from(count)],
             };
-            for piece in pieces {
+            for piece in reached(pieces) {
                 let count = piece.len.min(left);
                 left -= count;
                 parts(translate, Piece { address: piece.address, len: count }, fill)?;

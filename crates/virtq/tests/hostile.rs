@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use ringway_mem::{Direct, Fault, Hint, Span, SpanMut, Translate};
 use ringway_virtq::{
     Areas, Cursor, Demand, Driver, Fill, INDIRECT, Layout, LayoutError, NEXT, QueueError, Ring, RxDevice,
-    Signals, TxDevice, Verdict, WRITE,
+    Signals, TxDevice, Verdict, WRITE, foresee,
 };
 
 const SIZE: u16 = 8;
@@ -154,6 +154,109 @@ fn what_lies_behind_a_chain_s_most_descriptors_is_not_read() {
         device.peek(&guest.ring(&layout, BASE), &mut translate, 64, each).unwrap();
         assert_eq!(shown, [0], "it is skipped");
         assert!(translate.1 < 200, "packed {packed}: {} reads", translate.1);
+    }
+}
+
+/// Memory in pages that lie anywhere, of which nothing is known to be readable; counts pages that are asked about.
+struct Pages<'t, 'h>(Direct<'t, 'h>, usize);
+
+impl<'t> Translate<'t> for Pages<'t, '_> {
+    fn read(&mut self, _address: u64, _len: u32) -> Result<Span<'t>, Fault> {
+        self.1 += 1;
+        Err(Fault::Miss)
+    }
+
+    fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        self.1 += 1;
+        let offset = (address % 4096) as u32;
+        self.0.write(DATA + u64::from(offset), len.min(4096 - offset))
+    }
+
+    fn want(&mut self, _address: u64, len: u32, _write: bool) {
+        self.1 += len.div_ceil(4096) as usize;
+    }
+
+    fn knows(&mut self, _address: u64, len: u32, _write: bool) -> Result<(), Fault> {
+        self.1 += len.div_ceil(4096) as usize;
+        Ok(())
+    }
+}
+
+#[test]
+fn buffers_of_gigabytes_are_looked_up_as_far_as_a_frame_goes() {
+    let (whole, part) = ((DATA, u32::MAX, 0, 0), (DATA, u32::MAX, NEXT, 1));
+    let chains: [&[Raw]; 2] = [&[whole], &[part, (DATA, u32::MAX, NEXT, 2), (DATA, u32::MAX, 0, 1)]];
+    for packed in [false, true] {
+        for chain in chains {
+            for flags in [0, WRITE] {
+                let guest = Guest::new();
+                let raws: Vec<Raw> = chain
+                    .iter()
+                    .map(|raw| (raw.0, raw.1, raw.2 | flags, if packed { 0 } else { raw.3 }))
+                    .collect();
+                offer(&guest, packed, &raws, 0, 1);
+                let (layout, mut hint) = (layout(packed), Hint::default());
+                let (ring, at) = (guest.ring(&layout, BASE), start(&layout));
+                let mut pages = Pages(guest.direct(&mut hint), 0);
+                if flags == WRITE {
+                    let demand = Demand { mergeable: true, header: 12 };
+                    let mut device = RxDevice::new(at, at);
+                    let found = device.reserve(&ring, &mut pages, demand, [65_557, 100].into_iter());
+                    assert_eq!(found, (1, Ok(())), "it holds the largest frame");
+                } else {
+                    let look = |_: &[Span<'_>]| Verdict::Take;
+                    let found = TxDevice::new(at, at).peek(&ring, &mut pages, 64, look);
+                    assert_eq!(found, Err(QueueError::Miss));
+                }
+                assert!(pages.1 <= 64, "packed {packed}, {} descriptors: {} pages", chain.len(), pages.1);
+                pages.1 = 0;
+                foresee(&ring, at, flags == WRITE, 64, &mut pages);
+                assert!(
+                    pages.1 <= 64,
+                    "packed {packed}, {} descriptors: {} pages ahead",
+                    chain.len(),
+                    pages.1
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_looked_at_ahead_is_no_more_than_can_be_asked_for() {
+    for packed in [false, true] {
+        let layout = Layout { size: 128, ..layout(packed) };
+        let guest = Guest::new();
+        // Each entry names one table of as many descriptors as the ring has.
+        for number in 0..128 {
+            let raw = (DATA, 1, if number < 127 { WRITE | NEXT } else { WRITE }, number + 1);
+            store(&guest, TABLE + 16 * u64::from(number), packed, raw);
+            let flags = INDIRECT | if packed { 0x80 } else { 0 };
+            store(&guest, BASE + 16 * u64::from(number), packed, (TABLE, 16 * 128, flags, 0));
+        }
+        guest.write(BASE + 16 * 128 + 2, &(if packed { 0u16 } else { 128 }).to_le_bytes());
+        let mut hint = Hint::default();
+        let mut pages = Readable(Pages(guest.direct(&mut hint), 0));
+        let at = foresee(&guest.ring(&layout, BASE), start(&layout), true, 64, &mut pages);
+        assert!((256..512).contains(&pages.0.1), "packed {packed}: {} pages", pages.0.1);
+        assert_ne!(at, start(&layout), "it goes on from there");
+    }
+}
+
+/// The same, where all can be read.
+struct Readable<'t, 'h>(Pages<'t, 'h>);
+
+impl<'t> Translate<'t> for Readable<'t, '_> {
+    fn read(&mut self, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+        self.0.0.read(address, len)
+    }
+
+    fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        self.0.write(address, len)
+    }
+
+    fn want(&mut self, address: u64, len: u32, write: bool) {
+        self.0.want(address, len, write);
     }
 }
 

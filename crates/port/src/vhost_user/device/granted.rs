@@ -1,6 +1,7 @@
 //! A guest behind an IOMMU: where its rings lie, and what is asked for ahead.
 
-use super::{Guest, RECEIVES};
+use super::{Guest, RECEIVES, Slot};
+use crate::vhost_user::backend::SHARE;
 use crate::vhost_user::iommu::{Denied, Granted, Iommu};
 use crate::vhost_user::vring::{Space, parts};
 use ringway_frame::add;
@@ -65,13 +66,14 @@ impl Guest {
         if said.kind == Iotlb::INVALIDATE {
             iommu.invalidate(said);
             self.counters.iter().for_each(|counters| _ = counters.iotlb_invalidations.fetch_add(1, Relaxed));
-            self.withdraw(said.iova, said.size);
+            self.withdraw(said.iova, said.size, false);
             self.ahead |= said.size == 0 || said.size > WIDE;
             return Ok(true);
         }
         let (change, denied) = iommu.update(said).map_err(Refused)?;
-        if change == Change::Altered {
-            self.withdraw(said.iova, said.size);
+        if change != Change::None {
+            // Where more is granted than was known, a ring may have lain whose translation chance has let go of.
+            self.withdraw(said.iova, said.size, change == Change::Granted);
         }
         self.stirred |= change != Change::None || denied.is_some();
         if let Some(Denied { ring }) = denied {
@@ -80,21 +82,23 @@ impl Guest {
         Ok(change == Change::Altered)
     }
 
-    /// Takes rings from workers that lie where something was taken back, if only in part.
-    fn withdraw(&mut self, iova: u64, size: u64) {
+    /// Takes rings from workers that lie where something was taken back or granted otherwise, if only in part; of
+    /// those that are placed only, if `placed`.
+    fn withdraw(&mut self, iova: u64, size: u64, placed: bool) {
         let (first, last) = match size.checked_sub(1) {
             Some(more) => (iova, iova.saturating_add(more)),
             None => (0, u64::MAX),
         };
-        for index in 0..self.slots.len() {
-            let Some(ring) = &self.slots[index].ring else { continue };
-            let Ok(parts) = parts(self.features, ring) else { continue };
-            let lies = |&(iova, len, _): &(u64, u32, _)| {
-                iova <= last && iova.saturating_add(u64::from(len).saturating_sub(1)) >= first
-            };
-            if parts.iter().any(lies) && self.publish(index).is_err() {
-                self.park(index);
-            }
+        let lies = |&(iova, len, _): &(u64, u32, _)| {
+            iova <= last && iova.saturating_add(u64::from(len).saturating_sub(1)) >= first
+        };
+        let is_there = |slot: &Slot| {
+            let ring = slot.ring.as_ref().filter(|_| !(placed && slot.is_waiting));
+            ring.and_then(|ring| parts(self.features, ring).ok()).is_some_and(|parts| parts.iter().any(lies))
+        };
+        let found: Vec<usize> = (0..self.slots.len()).filter(|&index| is_there(&self.slots[index])).collect();
+        if !found.is_empty() {
+            self.publish_each(found.into_iter());
         }
     }
 
@@ -119,13 +123,7 @@ impl Guest {
             self.go_on();
         }
         let now = Clock::new().now();
-        let heard = std::mem::take(&mut self.heard);
-        let ahead = std::mem::take(&mut self.ahead);
-        for index in 0..self.slots.len() {
-            if self.is_receiving(index) && (ahead || heard.contains(&index)) {
-                self.look_ahead(index);
-            }
-        }
+        self.look_all_ahead(now);
         for index in 0..self.slots.len() {
             let (Some(iommu), slot) = (&mut self.iommu, &self.slots[index]) else { return };
             let mut lacks = false;
@@ -147,6 +145,27 @@ impl Guest {
         }
         if iommu.editor.retired().len() > RETIRED {
             ringway_host::reclaim_all(std::mem::take(iommu.editor.retired()));
+        }
+    }
+
+    /// Looks ahead on rings whose driver has posted more. Attack: many long rings that are filled again and again, while
+    /// nobody else gets a turn; what is left over is looked at in the next.
+    fn look_all_ahead(&mut self, now: u64) {
+        let (clock, until) = (Clock::new(), now.saturating_add(SHARE));
+        let heard = std::mem::take(&mut self.heard);
+        let ahead = std::mem::take(&mut self.ahead);
+        for index in 0..self.slots.len() {
+            if !self.is_receiving(index) || !(ahead || heard.contains(&index)) {
+                continue;
+            }
+            if clock.now() < until {
+                self.look_ahead(index);
+            } else {
+                self.heard.push(index);
+            }
+        }
+        if !self.heard.is_empty() {
+            self.bell.get().inspect(|bell| bell.signal());
         }
     }
 
@@ -217,9 +236,11 @@ impl Guest {
             ask_kick(&ring, at);
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
             if !is_available(&ring, at) {
-                break;
+                return;
             }
         }
+        // What is behind has too many descriptors to be looked at; what is posted next may not have.
+        ask_kick(&ring, at);
     }
 
     /// Has kicks for buffers to receive heard, where those are to be asked for ahead.

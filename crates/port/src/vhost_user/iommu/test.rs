@@ -1,6 +1,9 @@
 //! A guest behind an IOMMU: what arrives, what is asked for, and what is out of reach.
 
-use super::guest::{BOTH, CHANNEL, Kind, Monitor, READ, RINGS_IOVA, SIZE, Space, USER, WRITE, add, framed};
+use super::MOST;
+use super::guest::{
+    BOTH, CHANNEL, Kind, Monitor, PART, READ, RINGS, RINGS_IOVA, SIZE, Space, USER, WRITE, add, framed,
+};
 use super::rig::{Rig, pass, reflect, with};
 use crate::vhost_user::test::{Wire, port};
 use crate::vhost_user::{BackendError, State};
@@ -150,6 +153,96 @@ fn frames_for_a_buffer_that_is_asked_for_wait_until_it_is_granted() {
 }
 
 #[test]
+fn what_is_granted_otherwise_is_out_of_reach_without_being_taken_back() {
+    for kind in Kind::ALL {
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+            let (from, to) = (0x4000_0000, 0x4020_0000);
+            monitor.map(from, DATA, 0x4000, READ);
+            monitor.map(to, DATA + 0x20_0000, 0x4000, WRITE);
+            space.span(DATA, 112).write(&framed(7, 100));
+            add(rx, to + 0x800, 2048, true);
+            add(tx, from, 112, false);
+            pass(reader, queue, monitor, 1);
+            // Over the middle of it, elsewhere; one message, while the buffer behind is known.
+            let elsewhere = USER + DATA + 0x30_0000;
+            monitor.tell(Iotlb::UPDATE, to + 0x800, 0x1000, elsewhere, BOTH).unwrap();
+            space.span(DATA + 0x20_0000, 0x4000).write(&[0xaa; 0x4000]);
+            add(rx, to + 0x800, 2048, true);
+            add(tx, from, 112, false);
+            pass(reader, queue, monitor, 1);
+            assert_eq!(space.bytes(DATA + 0x20_0000, 0x4000), [0xaa; 0x4000]);
+            assert_eq!(space.bytes(DATA + 0x30_0000, 112)[12..], framed(7, 100)[12..]);
+            // For reading only: it is asked for writing, and never granted.
+            monitor.tell(Iotlb::UPDATE, to, 0x4000, elsewhere, READ).unwrap();
+            monitor.pages.retain(|page, _| *page < to >> 12 || *page >= (to + 0x4000) >> 12);
+            monitor.map(to, DATA + 0x30_0000, 0x4000, READ);
+            space.span(DATA + 0x30_0000, 0x4000).write(&[0xbb; 0x4000]);
+            add(rx, to, 2048, true);
+            add(tx, from, 112, false);
+            for _ in 0..10 {
+                assert_eq!(reflect(reader, queue), 0);
+                monitor.answer();
+            }
+            assert!(
+                monitor.asked.iter().any(|asked| asked.iova >> 12 == to >> 12 && asked.permissions == WRITE)
+            );
+            assert_eq!(space.bytes(DATA + 0x30_0000, 0x4000), [0xbb; 0x4000]);
+        });
+    }
+}
+
+#[test]
+fn a_ring_is_where_its_addresses_lead_though_they_were_forgotten() {
+    for kind in [Kind::ALL[0], Kind::ALL[1]] {
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+            monitor.map(0x4000_0000, DATA, 0x1000, BOTH);
+            add(rx, 0x4000_0800, 2048, true);
+            add(tx, 0x4000_0000, 112, false);
+            pass(reader, queue, monitor, 1);
+            // So many others that chance has let go of those of the ring, nineteen times of twenty.
+            for number in 0..4 * MOST as u64 {
+                let iova = 0x10_0000_0000 + number * 0x2000;
+                monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + number % 512 * 4096, READ).unwrap();
+            }
+            let (elsewhere, len) = (0x60_0000, 6 * PART);
+            let now = space.bytes(RINGS, len as usize);
+            space.span(elsewhere, len as u32).write(&now);
+            monitor.map(RINGS_IOVA, elsewhere, len, BOTH);
+            for page in 0..len / 4096 {
+                let at = page * 4096;
+                monitor.tell(Iotlb::UPDATE, RINGS_IOVA + at, 4096, USER + elsewhere + at, BOTH).unwrap();
+            }
+            // This is offered where they no longer are.
+            add(rx, 0x4000_0800, 2048, true);
+            add(tx, 0x4000_0000, 112, false);
+            for _ in 0..10 {
+                assert_eq!(reflect(reader, queue), 0, "{kind:?}");
+                monitor.answer();
+            }
+            let offered = space.bytes(RINGS, len as usize);
+            space.span(elsewhere, len as u32).write(&offered);
+            pass(reader, queue, monitor, 1);
+            assert_eq!(space.bytes(RINGS, len as usize), offered, "{kind:?}");
+            assert_eq!(monitor.state(), State::Up);
+        });
+    }
+}
+
+#[test]
+fn taking_back_where_every_ring_lies_waits_once() {
+    for kind in [Kind::ALL[0], Kind::ALL[2]] {
+        with(kind, |rig| {
+            let before = ringway_host::graces();
+            rig.monitor.tell(Iotlb::INVALIDATE, 0, 0, 0, 3).unwrap();
+            let waits = ringway_host::graces() - before;
+            assert!(waits <= 2, "{waits}: for the rings, and for the translations");
+        });
+    }
+}
+
+#[test]
 fn what_was_unmapped_is_out_of_reach() {
     for kind in Kind::ALL {
         with(kind, |rig| {
@@ -286,7 +379,7 @@ fn a_front_end_that_never_answers_hurts_only_itself() {
         assert_eq!(monitor.front.stop(1).unwrap() & 0x7fff, 0, "it never ran");
         monitor.answers = true;
         monitor.pages.clear();
-        monitor.map(RINGS_IOVA, super::guest::RINGS, 0x4_0000, BOTH);
+        monitor.map(RINGS_IOVA, RINGS, 0x4_0000, BOTH);
         monitor.start(1);
         monitor.front.transport().wait_for_reminder();
         monitor.answer();
