@@ -72,6 +72,10 @@ struct Survey {
 
 impl Survey {
     fn of(burst: &Burst<'_>, verdicts: &mut Verdicts) -> (Survey, u64) {
+        let bounds = burst.bounds();
+        if !bounds.undone && bounds.shortest >= ETHERNET {
+            return (Survey { needs: Needs::NONE, longest: bounds.longest }, burst.bytes() as u64);
+        }
         let mut survey = Survey { needs: Needs::NONE, longest: 0 };
         let mut bytes = 0;
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
@@ -129,7 +133,11 @@ impl<'w> Open<'w> {
     #[inline]
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, frames: &[u16]) {
         let lost = self.queue.put(turn, burst, frames);
-        let bytes: u64 = frames.iter().map(|&frame| u64::from(burst.meta(usize::from(frame)).len)).sum();
+        let bytes: u64 = if frames.len() == burst.len() {
+            burst.bytes() as u64
+        } else {
+            frames.iter().map(|&frame| u64::from(burst.meta(usize::from(frame)).len)).sum()
+        };
         add(&self.slot.counters.rx_frames, (frames.len() as u64).saturating_sub(lost.frames));
         add(&self.slot.counters.rx_bytes, bytes.saturating_sub(lost.bytes));
     }
@@ -359,11 +367,24 @@ impl<'d> Delivery<'d, '_, '_> {
         }
     }
 
+    /// The receiving queue that all of the frames `start..end` go to, where they go to one port that has one.
+    #[inline]
+    fn only(&self, start: usize, end: usize) -> Option<u32> {
+        let (first, rest) = self.verdicts[start..end].split_first()?;
+        let several = rest.iter().fold(0, |differ, verdict| differ | (verdict ^ first));
+        let to = self.world.port(*first)?;
+        (several == 0 && to.queues <= 1 && *first != self.source.port).then_some(to.first)
+    }
+
     /// Delivers the frames `start..end`, each to one port at most; returns the first that has to stay.
     fn unicast(&mut self, sorter: &mut Sorter, completer: &mut Completer, start: usize, end: usize) -> usize {
         let (world, turn, burst) = (self.world, self.turn, self.burst);
-        let lists = sorter
-            .sort(self.verdicts, (start, end), world.rx.len(), |frame, port| self.destination(frame, port));
+        let lists = match self.only(start, end) {
+            Some(destination) => sorter.all((start, end), destination),
+            None => sorter.sort(self.verdicts, (start, end), world.rx.len(), |frame, port| {
+                self.destination(frame, port)
+            }),
+        };
         let mut cut = Cut { at: end, full: None };
         let mut open: ArrayVec<Open<'d>, BURST> = ArrayVec::new();
         let mut completer = Some(completer);

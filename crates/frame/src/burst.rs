@@ -72,6 +72,29 @@ pub struct Burst<'t> {
     pieces: &'t mut Vec<Span<'static>>,
     count: usize,
     bytes: usize,
+    bounds: Bounds,
+}
+
+/// What no frame of a burst is beyond.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// No frame is shorter, in bytes.
+    pub shortest: u32,
+    /// No frame is longer, in bytes.
+    pub longest: u32,
+    /// Whether a sender may have left something undone for one of them.
+    pub undone: bool,
+}
+
+impl Bounds {
+    const NONE: Bounds = Bounds { shortest: u32::MAX, longest: 0, undone: false };
+
+    #[inline]
+    fn widen(&mut self, len: usize, offload: Offload) {
+        self.shortest = self.shortest.min(len as u32);
+        self.longest = self.longest.max(len as u32);
+        self.undone |= !offload.is_done();
+    }
 }
 
 impl<'t> Burst<'t> {
@@ -80,7 +103,7 @@ impl<'t> Burst<'t> {
     pub fn begin(storage: &'t mut Storage) -> Burst<'t> {
         storage.pieces.clear();
         let Storage { heads, metas, pieces } = storage;
-        Burst { heads, metas, pieces, count: 0, bytes: 0 }
+        Burst { heads, metas, pieces, count: 0, bytes: 0, bounds: Bounds::NONE }
     }
 
     /// How many frames it holds.
@@ -105,6 +128,12 @@ impl<'t> Burst<'t> {
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What none of its frames is beyond, nor any that was taken out again.
+    #[inline]
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// Adds a frame that lies in one piece; copies its head.
@@ -135,6 +164,7 @@ impl<'t> Burst<'t> {
         *meta = Meta { len: frame.len() as u32, first: first as u16, pieces, offload };
         self.count += 1;
         self.bytes += frame.len();
+        self.bounds.widen(frame.len(), offload);
         Ok(())
     }
 
@@ -173,6 +203,7 @@ impl<'t> Burst<'t> {
         *meta = Meta { len: len as u32, first: first as u16, pieces, offload };
         self.count += 1;
         self.bytes += len;
+        self.bounds.widen(len, offload);
         Ok(())
     }
 
@@ -186,6 +217,7 @@ impl<'t> Burst<'t> {
     pub fn set_offload(&mut self, index: usize, offload: Offload) {
         if let Some(meta) = self.metas.get_mut(index) {
             meta.offload = offload;
+            self.bounds.undone |= !offload.is_done();
         }
     }
 
@@ -339,6 +371,24 @@ mod tests {
         let mut burst = Burst::begin(&mut storage);
         burst.push(Offload::default(), Span::of(&short)).unwrap();
         assert!(burst.head(0)[14..].iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn bounds_hold_for_every_frame() {
+        let (short, long) = ([1u8; 20], [2u8; 200]);
+        let mut storage = Storage::default();
+        let mut burst = Burst::begin(&mut storage);
+        burst.push(Offload::default(), Span::of(&long)).unwrap();
+        let Bounds { shortest, longest, undone } = burst.bounds();
+        assert_eq!((shortest, longest, undone), (200, 200, false));
+        burst.push_pieces(Offload::default(), &[Span::of(&long), Span::of(&short)]).unwrap();
+        burst.push(Offload::default(), Span::of(&short)).unwrap();
+        assert_eq!((burst.bounds().shortest, burst.bounds().longest), (20, 220));
+        burst.set_offload(0, Offload::checksum(34, 16));
+        assert!(burst.bounds().undone);
+        let mut burst = Burst::begin(&mut storage);
+        burst.push(Offload::checksum(34, 16), Span::of(&long)).unwrap();
+        assert!(burst.bounds().undone);
     }
 
     #[test]

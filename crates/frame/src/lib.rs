@@ -12,7 +12,7 @@ mod offload;
 pub mod packet;
 mod port;
 
-pub use burst::{BURST, BURST_BYTES, Burst, FrameReader, Full, HEAD, Meta, Storage};
+pub use burst::{BURST, BURST_BYTES, Bounds, Burst, FrameReader, Full, HEAD, Meta, Storage};
 pub use counters::{Counters, CountersPage, CountersRef, Reason, add};
 pub use offload::{Gso, LARGEST, Needs, Offload, OffloadError};
 pub use port::{Caps, Lost, RxQueue, TxQueue};

@@ -68,14 +68,14 @@ impl Mac {
 
     #[inline]
     fn destination(head: &[u8; HEAD]) -> Mac {
-        let [a, b, c, d, e, f, ..] = *head;
-        Mac(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+        let [a, b, c, d, e, f, g, h, ..] = *head;
+        Mac(u64::from_le_bytes([a, b, c, d, e, f, g, h]) & Mac::MASK)
     }
 
     #[inline]
     fn source(head: &[u8; HEAD]) -> Mac {
-        let [_, _, _, _, _, _, a, b, c, d, e, f, ..] = *head;
-        Mac(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+        let [_, _, _, _, _, _, a, b, c, d, e, f, g, h, ..] = *head;
+        Mac(u64::from_le_bytes([a, b, c, d, e, f, g, h]) & Mac::MASK)
     }
 
     /// Whether it names a group (multicast or broadcast).

@@ -60,6 +60,32 @@ impl Default for Sorter {
 }
 
 impl Sorter {
+    /// Makes one list of frames `start..end`, for a destination below the `destinations` of every later sort.
+    #[inline]
+    pub fn all(&mut self, (start, end): (usize, usize), destination: u32) -> &[List] {
+        self.clear();
+        let (start, end) = (start.min(BURST), end.min(BURST));
+        let list = &mut self.lists[0];
+        list.destination = destination;
+        list.count = end.saturating_sub(start);
+        for (place, frame) in list.frames.iter_mut().zip(start..end) {
+            *place = frame as u16;
+        }
+        self.used = usize::from(list.count > 0);
+        &self.lists[..self.used]
+    }
+
+    /// Forgets the lists.
+    #[inline]
+    fn clear(&mut self) {
+        for list in &self.lists[..self.used] {
+            if let Some(slot) = self.list_of.get_mut(list.destination as usize) {
+                *slot = NONE;
+            }
+        }
+        self.used = 0;
+    }
+
     /// Makes the lists of frames `start..end`. `destination` turns a frame's index and port into a destination, a
     /// number below `destinations`, or `None` for a frame that goes nowhere after all.
     #[inline]
@@ -70,10 +96,7 @@ impl Sorter {
         destinations: usize,
         mut destination: impl FnMut(usize, PortId) -> Option<u32>,
     ) -> &[List] {
-        for list in &self.lists[..self.used] {
-            self.list_of[list.destination as usize] = NONE;
-        }
-        self.used = 0;
+        self.clear();
         if self.list_of.len() < destinations {
             self.list_of.resize(destinations, NONE);
         }
@@ -123,6 +146,20 @@ mod tests {
                 prop_assert_eq!(seen, ports.len());
             }
         }
+    }
+
+    #[test]
+    fn frames_for_one_destination_need_no_sorting() {
+        let mut sorter = Sorter::default();
+        let frames = |lists: &[List]| -> Vec<(u32, Vec<u16>)> {
+            lists.iter().map(|list| (list.destination, list.frames().to_vec())).collect()
+        };
+        assert_eq!(frames(sorter.all((2, 5), 7)), [(7, vec![2, 3, 4])]);
+        let verdicts = [3; BURST];
+        let by_sorting = frames(sorter.sort(&verdicts, (2, 5), 9, |_, port| Some(u32::from(port))));
+        assert_eq!(by_sorting, [(3, vec![2, 3, 4])]);
+        assert_eq!(frames(sorter.all((0, BURST), 3))[0].1.len(), BURST);
+        assert!(sorter.all((5, 5), 1).is_empty());
     }
 
     #[test]
