@@ -1,6 +1,7 @@
 //! Elements that know each flow: they count it, or keep it with the server it once got.
 use crate::Class;
 
+pub(crate) mod blocks;
 pub(crate) mod buckets;
 pub(crate) mod connection;
 mod family;

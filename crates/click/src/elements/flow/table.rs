@@ -6,12 +6,10 @@
 //!
 //! A look-up takes two lines that are in no cache: the bucket and the slot. A burst asks for all its buckets
 //! ([`FlowTable::approach`]), then for all its slots ([`FlowTable::near`]), and looks then.
+use super::blocks::Blocks;
 use super::buckets::{Buckets, MOVES};
-use alloc::vec::Vec;
 use ringway_frame::prefetch;
 
-/// Slots of a block.
-const BLOCK: usize = 1024;
 /// Slots that the hand looks at for one to give away.
 const LOOKS: usize = 16;
 /// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
@@ -60,8 +58,7 @@ struct Slot<K, V> {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct FlowTable<K, V> {
-    blocks: Vec<Vec<Slot<K, V>>>,
-    free: Vec<u32>,
+    slots: Blocks<Slot<K, V>>,
     live: u32,
     capacity: u32,
     seed: u64,
@@ -80,8 +77,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     /// An empty table of at most so many, at least one.
     pub(crate) fn new(capacity: u32, seed: u64) -> Self {
         Self {
-            blocks: Vec::new(),
-            free: Vec::new(),
+            slots: Blocks::default(),
             live: 0,
             capacity: capacity.clamp(1, LARGEST),
             seed,
@@ -108,17 +104,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
 
     /// How many slots there are, empty ones included.
     pub(crate) fn slots(&self) -> usize {
-        self.blocks.last().map_or(0, |last| (self.blocks.len() - 1) * BLOCK + last.len())
-    }
-
-    #[inline]
-    fn slot(&self, number: u32) -> &Slot<K, V> {
-        &self.blocks[number as usize / BLOCK][number as usize % BLOCK]
-    }
-
-    #[inline]
-    fn slot_mut(&mut self, number: u32) -> &mut Slot<K, V> {
-        &mut self.blocks[number as usize / BLOCK][number as usize % BLOCK]
+        self.slots.len()
     }
 
     /// A key's hash; its bucket is asked for.
@@ -133,7 +119,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     #[inline]
     pub(crate) fn near(&self, hash: u64) {
         if let Some(number) = self.buckets.get(hash).checked_sub(1) {
-            prefetch(self.slot(number));
+            prefetch(&self.slots[number]);
         }
     }
 
@@ -141,7 +127,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     #[inline]
     pub(crate) fn fetch(&self, number: u32) {
         if (number as usize) < self.slots() {
-            prefetch(self.slot(number));
+            prefetch(&self.slots[number]);
         }
     }
 
@@ -150,7 +136,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     pub(crate) fn find(&self, hash: u64, key: K) -> Option<u32> {
         let mut next = *self.buckets.get(hash);
         while let Some(number) = next.checked_sub(1) {
-            let slot = self.slot(number);
+            let slot = &self.slots[number];
             if slot.key == key {
                 return Some(number);
             }
@@ -166,37 +152,37 @@ impl<K: Key, V: Default> FlowTable<K, V> {
 
     /// What is kept under a number.
     pub(crate) fn get(&self, number: u32) -> Option<(&K, &V)> {
-        let slot = self.blocks.get(number as usize / BLOCK)?.get(number as usize % BLOCK)?;
+        let slot = self.slots.get(number)?;
         slot.live.then_some((&slot.key, &slot.value))
     }
 
     /// The same, to change.
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut V> {
-        let slot = self.blocks.get_mut(number as usize / BLOCK)?.get_mut(number as usize % BLOCK)?;
+        let slot = self.slots.get_mut(number)?;
         slot.live.then_some(&mut slot.value)
     }
 
     /// The same; takes note that it was seen.
     #[inline]
     pub(crate) fn touch(&mut self, number: u32, now: u64) -> Option<&mut V> {
-        let slot = self.blocks.get_mut(number as usize / BLOCK)?.get_mut(number as usize % BLOCK)?;
+        let slot = self.slots.get_mut(number)?;
         slot.seen = now;
         slot.live.then_some(&mut slot.value)
     }
 
     /// All.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        let live = self.blocks.iter().flatten().filter(|slot| slot.live);
+        let live = self.slots.iter().filter(|slot| slot.live);
         live.map(|slot| (&slot.key, &slot.value))
     }
 
     /// Adds a key that is not there; answers its number, and what had to make room.
     pub(crate) fn add(&mut self, hash: u64, key: K, value: V, now: u64) -> (u32, Option<(K, V)>) {
         let evicted = if self.live >= self.capacity { self.make_room() } else { None };
-        let number = self.take_number();
+        let number = self.slots.take();
         let head = self.buckets.get_mut(hash);
         let next = core::mem::replace(head, number + 1);
-        *self.slot_mut(number) = Slot { key, next, live: true, seen: now, value };
+        self.slots[number] = Slot { key, next, live: true, seen: now, value };
         self.live += 1;
         self.grow();
         (number, evicted)
@@ -211,20 +197,19 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     pub(crate) fn remove(&mut self, number: u32) -> Option<(K, V)> {
         let (key, _) = self.get(number)?;
         let hash = key.hash(self.seed);
-        let behind = self.slot(number).next;
+        let behind = self.slots[number].next;
         let mut at = *self.buckets.get(hash);
         if at == number + 1 {
             *self.buckets.get_mut(hash) = behind;
         }
         while let Some(before) = at.checked_sub(1) {
-            at = self.slot(before).next;
+            at = self.slots[before].next;
             if at == number + 1 {
-                self.slot_mut(before).next = behind;
+                self.slots[before].next = behind;
                 break;
             }
         }
-        let slot = core::mem::take(self.slot_mut(number));
-        self.free.push(number);
+        let slot = self.slots.free(number);
         self.live -= 1;
         Some((slot.key, slot.value))
     }
@@ -239,7 +224,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         while *steps > 0 {
             *steps -= 1;
             let number = self.turn()?;
-            let slot = self.slot_mut(number);
+            let slot = &mut self.slots[number];
             if slot.live && old(&mut slot.value, slot.seen) {
                 return Some(number);
             }
@@ -261,7 +246,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         while looks < LOOKS || oldest.is_none() {
             looks += 1;
             let number = self.turn()?;
-            let slot = self.slot(number);
+            let slot = &self.slots[number];
             if slot.live && oldest.is_none_or(|(seen, _)| slot.seen < seen) {
                 oldest = Some((slot.seen, number));
             }
@@ -273,28 +258,14 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         self.remove(oldest?.1)
     }
 
-    fn take_number(&mut self) -> u32 {
-        if let Some(number) = self.free.pop() {
-            return number;
-        }
-        if self.blocks.last().is_none_or(|block| block.len() == BLOCK) {
-            self.blocks.push(Vec::with_capacity(BLOCK));
-        }
-        let number = self.slots();
-        if let Some(block) = self.blocks.last_mut() {
-            block.push(Slot::default());
-        }
-        number as u32
-    }
-
     /// Moves a few old buckets, or makes more if there are too few.
     fn grow(&mut self) {
         for _ in 0..MOVES {
             let Some(mut next) = self.buckets.next_old() else { break };
             while let Some(number) = next.checked_sub(1) {
-                let hash = self.slot(number).key.hash(self.seed);
+                let hash = self.slots[number].key.hash(self.seed);
                 let behind = core::mem::replace(self.buckets.get_mut(hash), number + 1);
-                next = core::mem::replace(&mut self.slot_mut(number).next, behind);
+                next = core::mem::replace(&mut self.slots[number].next, behind);
             }
         }
         self.buckets.provide(self.live as usize * 2);

@@ -3,7 +3,7 @@ use crate::arg::Args;
 use crate::elements::ip::encap::{Destination, Encap};
 use crate::elements::packet::put;
 use crate::{Context, HandlerError, Packet};
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use core::net::Ipv4Addr;
 use ringway_wire::checksum;
 
@@ -34,7 +34,7 @@ impl Message {
 
     /// The handler `src` or `dst`.
     pub(super) fn address(&self, name: &str) -> String {
-        if name == "src" { self.encap.source.to_string() } else { self.encap.destination.text() }
+        self.encap.address(name)
     }
 
     /// Writes the handler `src` or `dst`.
@@ -44,12 +44,8 @@ impl Message {
         value: &str,
         cx: &Context<'_>,
     ) -> Result<(), HandlerError> {
-        let address = cx.parse(value).map_err(|_| HandlerError::failed("expected IP address"))?;
-        match name {
-            "src" => self.encap.source = address,
-            _ => self.encap.destination = Destination::Address(address),
-        }
-        Ok(())
+        cx.parse::<Ipv4Addr>(value).map_err(|_| HandlerError::failed("expected IP address"))?;
+        self.encap.set_address(name, value, cx)
     }
 
     /// Puts the headers before a packet; false if it would be too long.

@@ -1,7 +1,7 @@
 //! The IPv4 header that elements put before packets.
 use crate::arg::{Arg, ArgError, Scope};
 use crate::elements::packet::{fill_ip_checksum, put};
-use crate::{Packet, PacketBurst};
+use crate::{Context, HandlerError, Packet, PacketBurst};
 use alloc::string::{String, ToString};
 use core::net::Ipv4Addr;
 use ringway_wire::checksum::Sum;
@@ -75,6 +75,29 @@ impl Default for Encap {
 }
 
 impl Encap {
+    /// The handler `src` or `dst`.
+    pub(crate) fn address(&self, name: &str) -> String {
+        if name == "src" { self.source.to_string() } else { self.destination.text() }
+    }
+
+    /// Writes the handler `src` or `dst`.
+    ///
+    /// # Errors
+    /// The value is no address.
+    pub(crate) fn set_address(
+        &mut self,
+        name: &str,
+        value: &str,
+        cx: &Context<'_>,
+    ) -> Result<(), HandlerError> {
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        match name {
+            "src" => self.source = cx.parse(value).map_err(wrong)?,
+            _ => self.destination = cx.parse_with(value, Destination::parse).map_err(wrong)?,
+        }
+        Ok(())
+    }
+
     /// Puts the header before a packet, and lets `fill` write `behind` bytes that follow it: it is given all bytes
     /// from there on and the pseudo header's sum. False if the packet would be too long.
     #[inline]

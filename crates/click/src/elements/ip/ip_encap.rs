@@ -17,7 +17,7 @@ use crate::arg::{ArgError, Args, KEYWORD, MANDATORY_POSITIONAL, Scope, parse_boo
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Facts.
@@ -76,15 +76,10 @@ impl Element for IpEncap {
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "src" { self.encap.source.to_string() } else { self.encap.destination.text() })
+        Ok(self.encap.address(name))
     }
 
     fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "src" => self.encap.source = cx.parse(value).map_err(wrong)?,
-            _ => self.encap.destination = cx.parse_with(value, Destination::parse).map_err(wrong)?,
-        }
-        Ok(())
+        self.encap.set_address(name, value, cx)
     }
 }

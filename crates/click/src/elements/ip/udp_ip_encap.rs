@@ -66,20 +66,18 @@ impl Element for UdpIpEncap {
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(match name {
-            "src" => self.encap.source.to_string(),
             "sport" => self.source.to_string(),
-            "dst" => self.encap.destination.text(),
-            _ => self.destination.to_string(),
+            "dport" => self.destination.to_string(),
+            _ => self.encap.address(name),
         })
     }
 
     fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let wrong = |error: ArgError| HandlerError::failed(error.to_string());
         match name {
-            "src" => self.encap.source = cx.parse(value).map_err(wrong)?,
             "sport" => self.source = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
-            "dst" => self.encap.destination = cx.parse_with(value, Destination::parse).map_err(wrong)?,
-            _ => self.destination = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
+            "dport" => self.destination = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
+            _ => self.encap.set_address(name, value, cx)?,
         }
         Ok(())
     }

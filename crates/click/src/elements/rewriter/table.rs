@@ -4,13 +4,12 @@
 //! Expiries are in two heaps, guaranteed and not; an expiry that only moves on is put right when it comes to the top.
 use super::key::FlowKey;
 use super::sequence::Shifts;
+use crate::elements::flow::blocks::Blocks;
 use crate::elements::flow::buckets::{Buckets, MOVES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_frame::prefetch;
 
-/// Flows of a block.
-const BLOCK: usize = 1024;
 /// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
 pub const LARGEST: u32 = 1 << 24;
 /// Flows unless the configuration says otherwise.
@@ -106,8 +105,7 @@ impl Timeouts {
 /// Flows.
 #[derive(Debug)]
 pub struct FlowSet {
-    blocks: Vec<Vec<Flow>>,
-    free: Vec<u32>,
+    flows: Blocks<Flow>,
     live: u32,
     seed: u64,
     /// Chains of entries, a flow's number times two plus the direction, plus 1; 0 for none.
@@ -127,8 +125,7 @@ impl FlowSet {
     /// An empty set.
     pub fn new(capacity: u32, seed: u64) -> Self {
         Self {
-            blocks: Vec::new(),
-            free: Vec::new(),
+            flows: Blocks::default(),
             live: 0,
             seed,
             buckets: Buckets::default(),
@@ -158,24 +155,23 @@ impl FlowSet {
 
     /// A flow.
     pub fn get(&self, flow: u32) -> Option<&Flow> {
-        self.blocks.get(flow as usize / BLOCK)?.get(flow as usize % BLOCK).filter(|flow| flow.live)
+        self.flows.get(flow).filter(|flow| flow.live)
     }
 
     /// A flow, to change.
     #[inline]
     pub fn get_mut(&mut self, flow: u32) -> Option<&mut Flow> {
-        let block = self.blocks.get_mut(flow as usize / BLOCK)?;
-        block.get_mut(flow as usize % BLOCK).filter(|flow| flow.live)
+        self.flows.get_mut(flow).filter(|flow| flow.live)
     }
 
     #[inline]
     fn at(&mut self, flow: u32) -> &mut Flow {
-        &mut self.blocks[flow as usize / BLOCK][flow as usize % BLOCK]
+        &mut self.flows[flow]
     }
 
     /// All flows' numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Flow> {
-        self.blocks.iter().flatten().filter(|flow| flow.live)
+        self.flows.iter().filter(|flow| flow.live)
     }
 
     /// The flow that a packet of a map belongs to, and whether it is a reply.
@@ -202,7 +198,7 @@ impl FlowSet {
     #[inline]
     fn entry(&self, entry: u32) -> (&Flow, u32, usize) {
         let (number, way) = ((entry - 1) / 2, (entry - 1) as usize % 2);
-        (&self.blocks[number as usize / BLOCK][number as usize % BLOCK], number, way)
+        (&self.flows[number], number, way)
     }
 
     /// A key's hash; its bucket is asked for ahead of its use. A burst does this for all its packets, then
@@ -281,25 +277,10 @@ impl FlowSet {
         self.buckets.provide(self.live as usize * 4);
     }
 
-    fn take_number(&mut self) -> u32 {
-        if let Some(number) = self.free.pop() {
-            return number;
-        }
-        if self.blocks.last().is_none_or(|block| block.len() == BLOCK) {
-            self.blocks.push(Vec::with_capacity(BLOCK));
-        }
-        let number = (self.blocks.len() - 1) * BLOCK;
-        let block = self.blocks.last_mut();
-        block.map_or(0, |block| {
-            block.push(Flow::default());
-            (number + block.len() - 1) as u32
-        })
-    }
-
     /// Adds a flow. If the set is full, the flow that would expire first and was promised nothing is
     /// forgotten; nothing if that is the new one.
     pub fn add(&mut self, flow: Flow, now: u64) -> Option<u32> {
-        let number = self.take_number();
+        let number = self.flows.take();
         let (owner, guaranteed, expiry) = (flow.owner, flow.guaranteed, flow.expiry);
         let (map, reply, same) = (flow.map, flow.keys[1], flow.keys[0] == flow.keys[1]);
         if let Some((other, _)) = self.find(map, reply) {
@@ -346,7 +327,7 @@ impl FlowSet {
     }
 
     fn timeouts(&self, number: u32) -> Timeouts {
-        let flow = &self.blocks[number as usize / BLOCK][number as usize % BLOCK];
+        let flow = &self.flows[number];
         let owner = self.owners.get(flow.owner as usize);
         owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking as usize])
     }
@@ -369,7 +350,7 @@ impl FlowSet {
 
     /// Forgets all flows of an input.
     pub fn forget_owner(&mut self, owner: u32) {
-        let all = (0..self.blocks.len() * BLOCK).map(|number| number as u32);
+        let all = (0..self.flows.len()).map(|number| number as u32);
         let own: Vec<u32> =
             all.filter(|number| self.get(*number).is_some_and(|flow| flow.owner == owner)).collect();
         own.into_iter().for_each(|number| self.forget(number));
@@ -427,9 +408,7 @@ impl FlowSet {
         }
         self.unlink(number, 1);
         self.remove_from_heap(heap, place);
-        let flow = self.at(number);
-        (flow.live, flow.shifts) = (false, None);
-        self.free.push(number);
+        self.flows.free(number);
         self.live -= 1;
         if let Some(owner) = self.owners.get_mut(owner as usize) {
             owner.count = owner.count.saturating_sub(1);

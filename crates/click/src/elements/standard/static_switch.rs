@@ -1,12 +1,17 @@
 //! `StaticSwitch(OUTPUT)`: sends packets to one output for good.
 //!
-//! Ports: one push input, any number of push outputs. No handlers.
+//! Ports: one push input, any number of push outputs.
 //!
 //! Arguments:
 //! - `OUTPUT`: the output; negative to drop packets.
+//!
+//! Handlers: `drops` (read).
+use super::switch::Switch;
 use crate::arg::Args;
-use crate::{Class, Context, Element, Failed, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Facts.
 pub static CLASS: Class =
@@ -15,24 +20,24 @@ pub static CLASS: Class =
 /// See the module.
 #[derive(Debug, Default)]
 pub struct StaticSwitch {
-    output: i32,
+    switch: Switch,
 }
 
 impl Element for StaticSwitch {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        args.read_mp("OUTPUT", &mut self.output);
-        args.complete()?;
-        if usize::try_from(self.output).is_ok_and(|output| output >= cx.noutputs()) {
-            let text = alloc::format!("output must be < {}", cx.noutputs());
-            return Err(cx.error(text));
-        }
-        Ok(())
+        args.read_mp("OUTPUT", &mut self.switch.output);
+        self.switch.check(args, cx)
     }
 
-    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        match usize::try_from(self.output) {
-            Ok(output) => cx.push_burst(output, burst),
-            Err(_) => burst.clear(),
-        }
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        self.switch.push(port, burst, cx);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        self.switch.read(name, "", cx)
     }
 }

@@ -5,7 +5,7 @@
 //! Arguments:
 //! - `OUTPUT`: the output; 0 by default, negative to drop packets.
 //!
-//! Handlers: `switch` (read, write), `config` (read): the output. LLRPCs: 5 reads it, 6 writes it.
+//! Handlers: `switch` (read, write), `config` (read): the output; `drops` (read). LLRPCs: 5 reads it, 6 writes it.
 use crate::arg::Args;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use alloc::boxed::Box;
@@ -22,33 +22,46 @@ const SET_SWITCH: u32 = 0x8004_4006;
 /// Sends packets to one output.
 #[derive(Debug, Default)]
 pub struct Switch {
-    output: i32,
+    pub(super) output: i32,
+    drops: u64,
+}
+
+impl Switch {
+    /// Ends reading the arguments.
+    pub(super) fn check(&self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        args.complete()?;
+        match usize::try_from(self.output) {
+            Ok(output) if output >= cx.noutputs() => {
+                let text = alloc::format!("output must be < {}", cx.noutputs());
+                Err(cx.error(text))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Element for Switch {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         args.read_p("OUTPUT", &mut self.output);
-        args.complete()?;
-        if usize::try_from(self.output).is_ok_and(|output| output >= cx.noutputs()) {
-            let text = alloc::format!("output must be < {}", cx.noutputs());
-            return Err(cx.error(text));
-        }
-        Ok(())
+        self.check(args, cx)
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         match usize::try_from(self.output) {
             Ok(output) => cx.push_burst(output, burst),
-            Err(_) => burst.clear(),
+            Err(_) => {
+                self.drops += burst.len() as u64;
+                burst.clear();
+            }
         }
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("switch"), Handler::read("config").calm()].into()
+        [Handler::both("switch"), Handler::read("config").calm(), Handler::read("drops")].into()
     }
 
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.output.to_string())
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "drops" { self.drops.to_string() } else { self.output.to_string() })
     }
 
     fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {

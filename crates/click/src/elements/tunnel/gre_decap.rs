@@ -10,20 +10,17 @@
 //! - `KEY`: only packets with this key; by default any or none.
 //!
 //! Handlers: `drops` (read): packets that were none.
+use super::decap::{Decap, Tunnel};
 use super::gre_encap::{GRE, HAS_CHECKSUM, HAS_KEY, HAS_SEQUENCE};
 use crate::arg::Args;
 use crate::elements::ip::transport::Transport;
-use crate::elements::packet::{divert, header_length, u16_at, u32_at};
-use crate::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
-};
+use crate::elements::packet::{header_length, u16_at, u32_at};
+use crate::{Annotations, Class, Metadata, Packet};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use ringway_wire::checksum::checksum;
 
 /// Facts.
-pub static CLASS: Class = Class::new("GREDecap", || Box::<GreDecap>::default())
+pub static CLASS: Class = Class::new("GREDecap", || Box::<Decap<GreDecap>>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
@@ -36,12 +33,11 @@ const MUST_BE_ZERO: u16 = 0x4c07;
 pub struct GreDecap {
     protocol: u16,
     key: Option<u32>,
-    drops: u64,
 }
 
 impl Default for GreDecap {
     fn default() -> Self {
-        Self { protocol: 0x0800, key: None, drops: 0 }
+        Self { protocol: 0x0800, key: None }
     }
 }
 
@@ -66,8 +62,15 @@ impl GreDecap {
         let at = usize::try_from(packet.network_header()?).ok()? + transport.header + length;
         Some((at, rest, key.unwrap_or(0)))
     }
+}
 
-    fn decap(&self, packet: &mut Packet) -> bool {
+impl Tunnel for GreDecap {
+    fn read_arguments(&mut self, args: &mut Args) {
+        args.read_p("PROTO", &mut self.protocol);
+        args.read("KEY", &mut self.key);
+    }
+
+    fn strip(&self, packet: &mut Packet) -> bool {
         let Some((at, length, key)) = self.find(packet) else { return false };
         packet.pull(at);
         packet.take(packet.len().saturating_sub(length));
@@ -81,29 +84,5 @@ impl GreDecap {
             packet.notes_mut().set_dst_ip(destination.to_be_bytes());
         }
         true
-    }
-}
-
-impl Element for GreDecap {
-    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        args.read_p("PROTO", &mut self.protocol);
-        args.read("KEY", &mut self.key);
-        args.complete()
-    }
-
-    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        divert(burst, cx, |packet, _| {
-            let good = self.decap(packet);
-            self.drops += u64::from(!good);
-            good
-        });
-    }
-
-    fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
     }
 }

@@ -12,12 +12,12 @@
 //! - `TTL`: time to live; 64 by default.
 //!
 //! Handlers: `src`, `dst` (read, write).
-use crate::arg::{ArgError, Args, MANDATORY_POSITIONAL};
+use crate::arg::{Args, MANDATORY_POSITIONAL};
 use crate::elements::ip::encap::{Destination, Encap};
 use crate::elements::packet::put;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_wire::checksum::checksum;
 
@@ -83,15 +83,10 @@ impl Element for GreEncap {
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "src" { self.encap.source.to_string() } else { self.encap.destination.text() })
+        Ok(self.encap.address(name))
     }
 
     fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "src" => self.encap.source = cx.parse(value).map_err(wrong)?,
-            _ => self.encap.destination = cx.parse_with(value, Destination::parse).map_err(wrong)?,
-        }
-        Ok(())
+        self.encap.set_address(name, value, cx)
     }
 }

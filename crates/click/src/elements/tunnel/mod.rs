@@ -1,6 +1,7 @@
 //! Elements that put frames into others, and take them out again.
 use crate::Class;
 
+mod decap;
 pub mod gre_decap;
 pub mod gre_encap;
 mod pppoe;

@@ -9,19 +9,16 @@
 //! - `DPORT`: the destination port; 4789 by default.
 //!
 //! Handlers: `drops` (read): packets that were none.
+use super::decap::{Decap, Tunnel};
 use super::vxlan_encap::{HEADER, LARGEST, PORT, VALID};
 use crate::arg::{Args, POSITIONAL};
 use crate::elements::ip::transport::Transport;
-use crate::elements::packet::{bounded, divert, u16_at, u32_at};
-use crate::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
-};
+use crate::elements::packet::{bounded, u16_at, u32_at};
+use crate::{Annotations, Class, Metadata, Packet};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("VXLANDecap", || Box::<VxlanDecap>::default())
+pub static CLASS: Class = Class::new("VXLANDecap", || Box::<Decap<VxlanDecap>>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
@@ -35,12 +32,11 @@ const ETHERNET: usize = 14;
 pub struct VxlanDecap {
     vni: Option<u32>,
     port: u16,
-    drops: u64,
 }
 
 impl Default for VxlanDecap {
     fn default() -> Self {
-        Self { vni: None, port: PORT, drops: 0 }
+        Self { vni: None, port: PORT }
     }
 }
 
@@ -61,8 +57,17 @@ impl VxlanDecap {
         let at = usize::try_from(packet.network_header()?).ok()? + transport.header + 8 + HEADER;
         Some((at, length - 8 - HEADER, vni))
     }
+}
 
-    fn decap(&self, packet: &mut Packet) -> bool {
+impl Tunnel for VxlanDecap {
+    fn read_arguments(&mut self, args: &mut Args) {
+        args.read_with("VNI", POSITIONAL, &mut self.vni, |text, scope| {
+            bounded(0, LARGEST)(text, scope).map(Some)
+        });
+        args.read("DPORT", &mut self.port);
+    }
+
+    fn strip(&self, packet: &mut Packet) -> bool {
         let Some((at, length, vni)) = self.find(packet) else { return false };
         packet.pull(at);
         packet.take(packet.len().saturating_sub(length));
@@ -70,31 +75,5 @@ impl VxlanDecap {
         packet.set_mac_header(0);
         packet.notes_mut().set_u32(Annotations::AGGREGATE, vni);
         true
-    }
-}
-
-impl Element for VxlanDecap {
-    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        args.read_with("VNI", POSITIONAL, &mut self.vni, |text, scope| {
-            bounded(0, LARGEST)(text, scope).map(Some)
-        });
-        args.read("DPORT", &mut self.port);
-        args.complete()
-    }
-
-    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        divert(burst, cx, |packet, _| {
-            let good = self.decap(packet);
-            self.drops += u64::from(!good);
-            good
-        });
-    }
-
-    fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
     }
 }

@@ -104,20 +104,15 @@ impl Element for VxlanEncap {
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "src" => self.encap.source.to_string(),
-            "dst" => self.encap.destination.text(),
-            _ => self.vni.to_string(),
-        })
+        Ok(if name == "vni" { self.vni.to_string() } else { self.encap.address(name) })
     }
 
     fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "src" => self.encap.source = cx.parse(value).map_err(wrong)?,
-            "dst" => self.encap.destination = cx.parse_with(value, Destination::parse).map_err(wrong)?,
-            _ => self.vni = cx.parse_with(value, bounded(0, LARGEST)).map_err(wrong)?,
+        if name != "vni" {
+            return self.encap.set_address(name, value, cx);
         }
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        self.vni = cx.parse_with(value, bounded(0, LARGEST)).map_err(wrong)?;
         Ok(())
     }
 }
