@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 /// Arguments for elements that need some.
 const ARGUMENTS: &[(&str, &str)] = &[
+    ("AddressTranslator", "0, true, true, false, 2001:db8::9 7 8"),
     ("AdjustTimestamp", "1s"),
     ("AggregateFilter", "0 5-10, 0 0, drop all"),
     ("AggregateIP", "tcp dport & 0xff0"),
@@ -127,6 +128,7 @@ const MULTIPLY: &[&str] = &[
 /// Elements that count what they drop or hold, by these handlers; all others give what they got, as long as all their
 /// outputs are connected.
 const ACCOUNTS: &[(&str, &[&str])] = &[
+    ("AddressTranslator", &["drops"]),
     ("AggregateIPFlows", &["length"]),
     ("AggregateLast", &["count"]),
     ("DirectIPLookup", &["drops"]),
@@ -151,6 +153,8 @@ const ACCOUNTS: &[(&str, &[&str])] = &[
     ("LookupIP6Route", &["drops"]),
     ("MarkIPCE", &["drops"]),
     ("PPPoEConcentrator", &["spoofed", "limited", "malformed"]),
+    ("ProtocolTranslator46", &["drops"]),
+    ("ProtocolTranslator64", &["drops"]),
     ("RadixIPLookup", &["drops"]),
     ("RangeIPLookup", &["drops"]),
     ("SetIPChecksum", &["drops"]),
@@ -158,10 +162,12 @@ const ACCOUNTS: &[(&str, &[&str])] = &[
     ("SimpleIdle", &["count"]),
     ("SortedIPLookup", &["drops"]),
     ("StaticIPLookup", &["drops"]),
+    ("StaticSwitch", &["drops"]),
+    ("StoreTimestamp", &["drops"]),
+    ("Switch", &["drops"]),
     ("TCPRewriter", &["drops"]),
     ("TimedSink", &["count"]),
     ("UDPRewriter", &["drops"]),
-    ("StoreTimestamp", &["drops"]),
 ];
 
 /// Frames each begin with one of these and are changed from there.

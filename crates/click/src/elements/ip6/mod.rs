@@ -1,6 +1,7 @@
 //! Elements that read and write IPv6 headers and neighbor discovery.
 use crate::Class;
 
+pub mod address_translator;
 pub mod check_ip6_header;
 pub mod dec_ip6_hlim;
 pub mod get_ip6_address;
@@ -14,11 +15,15 @@ pub mod ip6_print;
 pub mod lookup_ip6_route;
 pub mod mark_ip6_header;
 mod neighbor;
+pub mod protocol_translator46;
+pub mod protocol_translator64;
 pub mod set_ip6_address;
 pub mod set_ip6_dscp;
+mod siit;
 
 /// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
+    &address_translator::CLASS,
     &check_ip6_header::CLASS,
     &dec_ip6_hlim::CLASS,
     &get_ip6_address::CLASS,
@@ -31,6 +36,8 @@ pub const CLASSES: &[&Class] = &[
     &ip6_print::CLASS,
     &lookup_ip6_route::CLASS,
     &mark_ip6_header::CLASS,
+    &protocol_translator46::CLASS,
+    &protocol_translator64::CLASS,
     &set_ip6_address::CLASS,
     &set_ip6_dscp::CLASS,
 ];
