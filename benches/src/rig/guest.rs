@@ -134,14 +134,33 @@ struct Direction<'m> {
 }
 
 impl Direction<'_> {
+    /// Makes the last `count` of the driver's buffers ready, the last of them first.
     #[inline]
-    fn add(&mut self, buffer: u16) -> Result<(), Failure> {
-        let address = self.buffers + u64::from(buffer) * u64::from(BUFFER);
-        let address = self.iommu.address(address);
-        let id = self.driver.add(&[Buffer { address, len: self.len, write: self.write }], None);
-        let id = id.ok_or("the ring has no room for its own buffers")?;
-        self.of[usize::from(id)] = buffer;
+    fn add(&mut self, count: usize) -> Result<(), Failure> {
+        let Direction { driver, buffers, len, write, iommu, of, free } = self;
+        let run = &free[free.len().saturating_sub(count)..];
+        let described = run.iter().rev().map(|&buffer| {
+            let address = iommu.address(*buffers + u64::from(buffer) * u64::from(BUFFER));
+            Buffer { address, len: *len, write: *write }
+        });
+        let last = run.len().wrapping_sub(1);
+        let added = driver.add_run(described, |number, id| of[usize::from(id)] = run[last - number]);
+        if added < count {
+            return Err("the ring has no room for its own buffers".into());
+        }
+        free.truncate(free.len() - added);
         Ok(())
+    }
+
+    /// Takes up to `most` buffers back; returns how many. `used` is told what was written into each.
+    #[inline]
+    fn take_back(&mut self, most: usize, mut used: impl FnMut(u32)) -> Result<usize, Failure> {
+        let Direction { driver, of, free, .. } = self;
+        let count = driver.take_used_run(most, |id, len| {
+            used(len);
+            free.push(of[usize::from(id)]);
+        })?;
+        Ok(count)
     }
 }
 
@@ -194,8 +213,9 @@ impl<'m> Guest<'m> {
             let address = tx.buffers + u64::from(buffer) * u64::from(BUFFER);
             at(memory, address, tx.len)?.write(&frame);
             tx.free.push(buffer);
-            rx.add(buffer)?;
+            rx.free.push(shape.ring - 1 - buffer);
         }
+        rx.add(usize::from(shape.ring))?;
         rx.driver.publish();
         rx.driver.set_flag(false);
         tx.driver.set_flag(false);
@@ -206,18 +226,12 @@ impl<'m> Guest<'m> {
     /// Takes back what was sent, and sends; how many frames.
     #[inline]
     fn send(&mut self) -> Result<usize, Failure> {
-        while let Some((id, _)) = self.tx.driver.take_used()? {
-            self.tx.free.push(self.tx.of[usize::from(id)]);
-        }
+        self.tx.take_back(usize::MAX, |_| {})?;
         let count = BURST.min(WINDOW - self.ahead).min(self.tx.free.len());
         if count == 0 {
             return Ok(0);
         }
-        for _ in 0..count {
-            if let Some(buffer) = self.tx.free.pop() {
-                self.tx.add(buffer)?;
-            }
-        }
+        self.tx.add(count)?;
         self.ahead += count;
         self.tx.driver.publish();
         if self.tx.driver.wants_kick() {
@@ -229,17 +243,18 @@ impl<'m> Guest<'m> {
     /// Receives, and gives the buffers back; how many frames there were.
     #[inline]
     fn receive(&mut self) -> Result<usize, Failure> {
-        let mut count = 0;
-        while count < BURST
-            && let Some((id, len)) = self.rx.driver.take_used()?
-        {
-            if len != HEADER + self.frame {
-                return Err(format!("a frame of {} bytes came, not {}", len, HEADER + self.frame).into());
+        let whole = HEADER + self.frame;
+        let mut wrong = None;
+        let count = self.rx.take_back(BURST, |len| {
+            if len != whole {
+                wrong = Some(len);
             }
-            self.rx.add(self.rx.of[usize::from(id)])?;
-            count += 1;
+        })?;
+        if let Some(len) = wrong {
+            return Err(format!("a frame of {len} bytes came, not {whole}").into());
         }
         if count > 0 {
+            self.rx.add(count)?;
             self.rx.driver.publish();
             if self.rx.driver.wants_kick() {
                 self.wires.kicks[0].signal();

@@ -62,6 +62,13 @@ impl<'t> Driver<'t> {
         each!(self, driver => driver.add(buffers, indirect))
     }
 
+    /// Makes buffers of one descriptor each ready, as many as there are free descriptors for; returns how many. `added`
+    /// is told of each, by its number in the run, which id it has.
+    #[inline]
+    pub fn add_run(&mut self, buffers: impl Iterator<Item = Buffer>, added: impl FnMut(usize, u16)) -> usize {
+        each!(self, driver => driver.add_run(buffers, added))
+    }
+
     /// Shows what was added to the device.
     #[inline]
     pub fn publish(&mut self) {
@@ -77,6 +84,13 @@ impl<'t> Driver<'t> {
     #[inline]
     pub fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
         each!(self, driver => driver.take_used())
+    }
+
+    /// The next used buffers, `most` at most; returns how many. `used` is told the id of each, and how many bytes the
+    /// device wrote.
+    #[inline]
+    pub fn take_used_run(&mut self, most: usize, used: impl FnMut(u16, u32)) -> Result<usize, QueueError> {
+        each!(self, driver => driver.take_used_run(most, used))
     }
 
     /// Whether there is a used buffer.

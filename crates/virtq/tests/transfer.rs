@@ -108,6 +108,49 @@ fn an_interrupt_is_wanted_however_often_the_ring_went_round_meanwhile() {
     }
 }
 
+/// Runs of buffers go round rings of any size and come back whole, in order, with what names them.
+#[test]
+fn runs_come_back_as_they_were_added() {
+    for (packed, size) in [(true, 5), (true, 8), (false, 8)] {
+        let layout = Layout { packed, size, event_idx: false, indirect: false };
+        let guest = Guest::new();
+        let ring = guest.ring(&layout, BASE);
+        let mut driver = Driver::new(&layout, guest.areas(&layout, BASE)).unwrap();
+        let mut device = TxDevice::new(start(&layout), start(&layout));
+        let mut hint = Hint::default();
+        let mut under_way: VecDeque<u16> = VecDeque::new();
+        for round in 0..50 {
+            let buffer = |len| Buffer { address: BUFFERS, len, write: false };
+            let room = driver.free();
+            let mut numbers = Vec::new();
+            let asked = round % 7;
+            let added = driver.add_run((1..=asked as u32).map(buffer), |number, id| {
+                numbers.push(number);
+                under_way.push_back(id);
+            });
+            assert_eq!(added, asked.min(room), "packed {packed}");
+            assert_eq!(numbers, (0..added).collect::<Vec<_>>());
+            driver.publish();
+            let mut lens = Vec::new();
+            let look = |parts: &[Span<'_>]| {
+                lens.push(parts[0].len());
+                Verdict::Take
+            };
+            device.peek(&ring, &mut guest.direct(&mut hint), 3, look).unwrap();
+            assert!(lens.iter().all(|&len| (1..7).contains(&len)));
+            assert_eq!(device.release(&ring, lens.len()), lens.len());
+            let mut came = Vec::new();
+            let count = driver.take_used_run(2, |id, len| came.push((id, len))).unwrap();
+            assert_eq!(count, came.len());
+            assert!(count > 0 || lens.is_empty());
+            for used in came {
+                assert_eq!(Some(used), under_way.pop_front().map(|id| (id, 0)));
+            }
+        }
+        assert!(under_way.len() <= usize::from(size));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
 

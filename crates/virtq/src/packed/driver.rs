@@ -68,6 +68,37 @@ impl<'t> PackedDriver<'t> {
     }
 
     #[inline]
+    pub(crate) fn add_run(
+        &mut self,
+        buffers: impl Iterator<Item = Buffer>,
+        mut added: impl FnMut(usize, u16),
+    ) -> usize {
+        let (ring, mut at) = (self.ring, self.available);
+        let mut count = 0;
+        for buffer in buffers.take(self.room) {
+            let Some(id) = self.free.take() else { break };
+            let flags = PackedRing::available(at.wrap) | if buffer.write { WRITE } else { 0 };
+            let rest = Descriptor { address: 0, len: buffer.len, flags, other: id }.packed_rest();
+            let place = usize::from(at.index);
+            ring.descriptors.set_first(place, buffer.address);
+            if at == self.published {
+                self.first = rest;
+            } else {
+                ring.descriptors.set_second(place, rest);
+            }
+            if let Some(slots) = self.slots.get_mut(usize::from(id)) {
+                *slots = 1;
+            }
+            ring.advance(&mut at, 1);
+            added(count, id);
+            count += 1;
+        }
+        self.available = at;
+        self.room -= count;
+        count
+    }
+
+    #[inline]
     fn write(&mut self, mut descriptor: Descriptor, first: bool) {
         descriptor.flags |= PackedRing::available(self.available.wrap);
         let place = usize::from(self.available.index);
@@ -108,7 +139,7 @@ impl<'t> PackedDriver<'t> {
         (flags & (AVAIL | USED) == PackedRing::used(self.used.wrap)).then_some(rest)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
         // Nothing is under way.
         if self.room == usize::from(self.ring.size) {
@@ -124,6 +155,22 @@ impl<'t> PackedDriver<'t> {
         self.room += usize::from(slots);
         self.ring.advance(&mut self.used, slots);
         Ok(Some((found.other, found.len)))
+    }
+
+    #[inline]
+    pub(crate) fn take_used_run(
+        &mut self,
+        most: usize,
+        mut used: impl FnMut(u16, u32),
+    ) -> Result<usize, QueueError> {
+        let mut count = 0;
+        while count < most
+            && let Some((id, len)) = self.take_used()?
+        {
+            used(id, len);
+            count += 1;
+        }
+        Ok(count)
     }
 
     pub(crate) fn pending(&self) -> bool {

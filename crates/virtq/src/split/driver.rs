@@ -63,6 +63,29 @@ impl<'t> SplitDriver<'t> {
     }
 
     #[inline]
+    pub(crate) fn add_run(
+        &mut self,
+        buffers: impl Iterator<Item = Buffer>,
+        mut added: impl FnMut(usize, u16),
+    ) -> usize {
+        let (ring, mut at) = (self.ring, self.available);
+        let mut count = 0;
+        for buffer in buffers.take(self.free.len()) {
+            let Some(id) = self.free.take() else { break };
+            descriptor(&buffer, false, 0).store_split(ring.descriptors, id);
+            if let Some(length) = self.lengths.get_mut(usize::from(id)) {
+                *length = 1;
+            }
+            ring.available.store(ring.available_at(at), id);
+            at = at.wrapping_add(1);
+            added(count, id);
+            count += 1;
+        }
+        self.available = at;
+        count
+    }
+
+    #[inline]
     pub(crate) fn publish(&mut self) {
         self.ring.available.store_release(IDX, self.available);
         self.published = self.available;
@@ -79,13 +102,36 @@ impl<'t> SplitDriver<'t> {
 
     #[inline]
     pub(crate) fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
-        let ready = self.ring.used.load_acquire(IDX).wrapping_sub(self.used);
-        if ready == 0 {
+        if self.ready()? == 0 {
             return Ok(None);
         }
-        if ready > self.ring.size {
-            return Err(QueueError::Index);
+        self.take_one().map(Some)
+    }
+
+    /// How many used buffers there are.
+    #[inline]
+    fn ready(&self) -> Result<u16, QueueError> {
+        let ready = self.ring.used.load_acquire(IDX).wrapping_sub(self.used);
+        if ready > self.ring.size { Err(QueueError::Index) } else { Ok(ready) }
+    }
+
+    #[inline]
+    pub(crate) fn take_used_run(
+        &mut self,
+        most: usize,
+        mut used: impl FnMut(u16, u32),
+    ) -> Result<usize, QueueError> {
+        let count = most.min(usize::from(self.ready()?));
+        for _ in 0..count {
+            let (id, len) = self.take_one()?;
+            used(id, len);
         }
+        Ok(count)
+    }
+
+    /// The next of the used buffers, of which there is one.
+    #[inline(always)]
+    fn take_one(&mut self) -> Result<(u16, u32), QueueError> {
         let place = 8 * usize::from(self.used & self.ring.mask());
         let entry = self.ring.entries.as_span().split(place).1.read_array::<8>();
         let entry = u64::from_le_bytes(entry.ok_or(QueueError::Descriptor)?);
@@ -95,12 +141,13 @@ impl<'t> SplitDriver<'t> {
             return Err(QueueError::Descriptor);
         }
         let mut index = id as u16;
-        for _ in 0..count {
-            self.free.give(index);
+        self.free.give(index);
+        for _ in 1..count {
             index = self.links.get(usize::from(index)).copied().unwrap_or(0);
+            self.free.give(index);
         }
         self.used = self.used.wrapping_add(1);
-        Ok(Some((id as u16, (entry >> 32) as u32)))
+        Ok((id as u16, (entry >> 32) as u32))
     }
 
     pub(crate) fn pending(&self) -> bool {
