@@ -195,3 +195,50 @@ fn user_space_driver_behind_virtio_iommu() {
     say(&format!("a driver in a guest's user space (virtio's IOMMU) runs in {}", guest.note()));
     user_space_driver(&fabric, &guest, &[Driver { huge: true, addresses: "va", mode: "macswap" }]);
 }
+
+/// What a driver in a guest's user space says that offers its device the kernel's memory to receive into, and what the
+/// kernel prints as its version after a frame was sent there. With an IOMMU nothing was granted to the driver.
+fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_overreach"));
+    let folder = Folder::new(name).unwrap();
+    let fabric = Fabric::up(folder.path(), name, PATCHES).unwrap();
+    let guest = fabric.guest_with(Kind::Qemu, "left", 1, |spec| {
+        (spec.program, spec.iommu, spec.memory) = (fit.program.clone(), iommu, 512);
+        spec.carried.push(program.clone());
+        spec.append.push("nokaslr".into());
+    });
+    say(&format!("a driver that reaches for its kernel, IOMMU {iommu:?}, runs in {}", guest.note()));
+    let found = ran(&guest, "basename $(readlink -f /sys/class/net/eth0/device/..)");
+    ran(&guest, &format!("echo {found} >/sys/bus/pci/devices/{found}/driver/unbind"));
+    // The kernel is mapped from here on, and lies where it was linked to.
+    let symbol = ran(&guest, "grep ' linux_proc_banner$' /proc/kallsyms | cut -d' ' -f1");
+    let address = u64::from_str_radix(&symbol, 16).unwrap() - 0xffff_ffff_8000_0000;
+    let line = format!(
+        "({} {found} {address:x} >/tmp/said 2>&1; touch /tmp/over) >/dev/null 2>&1 &",
+        program.display()
+    );
+    ran(&guest, &line);
+    ran(&guest, "until grep -q offered /tmp/said || test -e /tmp/over; do usleep 50000; done");
+    let mut ring = ringway_client::Ring::connect(&fabric.socket("a.sock")).unwrap();
+    let mut frame = [0; 60];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x88, 0xb5]);
+    frame[14..14 + OVERWRITTEN.len()].copy_from_slice(OVERWRITTEN.as_bytes());
+    assert!(ring.tx.push(&frame).unwrap());
+    ring.sync().unwrap();
+    ran(&guest, "until test -e /tmp/over; do usleep 50000; done");
+    [ran(&guest, "cat /tmp/said"), ran(&guest, "cat /proc/version")]
+}
+
+/// What the kernel is to say.
+const OVERWRITTEN: &str = "a frame was here";
+
+#[test]
+fn a_driver_in_user_space_reaches_its_kernel_only_without_an_iommu() {
+    let Some(fit) = fit() else { return };
+    let [said, version] = overreach("bare", &fit, None);
+    assert!(said.ends_with("a frame came"), "{said}");
+    assert_eq!(version, OVERWRITTEN);
+    let [said, version] = overreach("guarded", &fit, Some(Iommu::Intel));
+    assert!(said.ends_with("nothing came"), "{said}");
+    assert!(version.starts_with("Linux version "), "{version}");
+}

@@ -31,6 +31,8 @@ fn memory(lens: &[usize], joined: bool) -> Arc<Memory> {
 }
 
 const USER: u64 = 0x7000;
+/// Steps of a property test; few under Miri, which is some hundred times slower.
+const STEPS: usize = if cfg!(miri) { 8 } else { 60 };
 const SPACE: u64 = 96;
 /// The two ends of the addresses, where sums wrap.
 const BASES: [u64; 2] = [0, u64::MAX - SPACE + 1];
@@ -167,7 +169,7 @@ fn is_merged(editor: &Editor) {
 proptest! {
     #[test]
     fn it_is_a_table_with_a_row_for_every_address(
-        steps in proptest::collection::vec(step(), 1..60),
+        steps in proptest::collection::vec(step(), 1..STEPS),
         joined in any::<bool>(),
     ) {
         let mut editor = Editor::new(memory(&[32, 16, 64], joined), 1 << 16);
@@ -180,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bound_only_forgets(steps in proptest::collection::vec(step(), 1..60), most in 1usize..8) {
+    fn a_bound_only_forgets(steps in proptest::collection::vec(step(), 1..STEPS), most in 1usize..8) {
         let mut editor = Editor::new(memory(&[112], false), most);
         let (mut model, mut aside) = (Model::new(), Lookaside::default());
         for step in steps {
@@ -202,10 +204,11 @@ proptest! {
 
     #[test]
     fn what_a_queue_remembers_is_what_holds(
-        steps in proptest::collection::vec((step(), 0..SPACE, 0u32..9, any::<bool>()), 1..60),
+        steps in proptest::collection::vec((step(), 0..SPACE, 0u32..9, any::<bool>()), 1..STEPS),
         is_large in any::<bool>(),
     ) {
         // Halves of pages, or eighths of blocks, so that some are whole and some are not.
+        let is_large = is_large && !cfg!(miri);
         let unit: u64 = if is_large { 1 << 18 } else { 2048 };
         static MEMORIES: [OnceLock<Arc<Memory>>; 2] = [OnceLock::new(), OnceLock::new()];
         let memory = MEMORIES[usize::from(is_large)]
@@ -232,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn vm_memory_says_the_same(steps in proptest::collection::vec(step(), 1..40)) {
+    fn vm_memory_says_the_same(steps in proptest::collection::vec(step(), 1..STEPS)) {
         use vm_memory::{GuestAddress, Permissions};
         use vm_memory::iommu::Iotlb;
         let mut editor = Editor::new(memory(&[112], false), 1 << 16);
@@ -266,7 +269,7 @@ proptest! {
 
     #[test]
     fn rings_lie_together_or_not_at_all(
-        steps in proptest::collection::vec(step(), 1..30),
+        steps in proptest::collection::vec(step(), 1..STEPS),
         at in 0..SPACE,
         len in 1u32..40,
     ) {
@@ -320,7 +323,7 @@ fn apply_bounded(editor: &mut Editor, model: &mut Model, step: Step) -> bool {
 
 #[test]
 fn many_entries_stay_in_order_and_in_chunks() {
-    let pages = 3000u64;
+    let pages = if cfg!(miri) { 300 } else { 3000u64 };
     let memory = memory(&[1 << 14], false);
     let mut editor = Editor::new(memory, 1 << 16);
     // Every other byte, so that none merge, in an order that jumps about.

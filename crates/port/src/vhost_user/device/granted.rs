@@ -148,8 +148,8 @@ impl Guest {
         }
     }
 
-    /// Looks ahead on rings whose driver has posted more. Attack: many long rings that are filled again and again, while
-    /// nobody else gets a turn; what is left over is looked at in the next.
+    /// Looks ahead on rings whose driver has posted more. Attack: many long rings that are filled again and again,
+    /// while nobody else gets a turn; what is left over is looked at in the next.
     fn look_all_ahead(&mut self, now: u64) {
         let (clock, until) = (Clock::new(), now.saturating_add(SHARE));
         let heard = std::mem::take(&mut self.heard);
