@@ -9,6 +9,7 @@ pub mod from_ip_summary_dump;
 pub mod from_port;
 pub mod mcast_socket;
 mod replay;
+pub mod socket;
 pub mod to_dump;
 pub mod to_ip_summary_dump;
 pub mod to_port;
@@ -22,6 +23,7 @@ pub const CLASSES: &[&Class] = &[
     &from_ip_summary_dump::CLASS,
     &from_port::CLASS,
     &mcast_socket::CLASS,
+    &socket::CLASS,
     &to_dump::CLASS,
     &to_ip_summary_dump::CLASS,
     &to_port::CLASS,

@@ -1,0 +1,346 @@
+//! `Socket(TYPE, PLACE, ..., [keywords])`: sends packets through a socket, and makes packets of what arrives there.
+//!
+//! Ports: at most one input, push or pull; at most one push output. What goes in does not come out.
+//!
+//! Arguments:
+//! - `TYPE`: `TCP` or `UDP`, and then `IP`, `PORT`, `LOCALIP`, `LOCALPORT`; or `UNIX` or `UNIX_DGRAM`, and then
+//!   `FILENAME`, `LOCALFILENAME`.
+//! - `CLIENT`: whether it connects to that place instead of waiting there; true if it has no output, or if what is
+//!   local is given. A server of TCP or UNIX has one connection at a time, one of datagrams answers whom it heard
+//!   last. A client of UDP to 0.0.0.0 sends each packet to the address that is noted in it.
+//! - `SNAPLEN`: bytes of a packet made at most; 2048 by default.
+//! - `HEADROOM`: room before them; 28 by default.
+//! - `TIMESTAMP`: whether packets get the time; true by default.
+//! - `NODELAY`: whether TCP sends small packets at once; true by default.
+//! - `SNDBUF`, `RCVBUF`: bytes that a socket of TCP or UDP holds.
+//! - `ALLOW`, `DENY`: names of elements that look up IPv4 routes. A server of TCP or UDP hears those whom ALLOW has
+//!   a route for; of others, if there is DENY, those whom it has none for, else, if there is ALLOW, nobody.
+//! - `VERBOSE`: whether it tells of connections; false by default.
+//!
+//! It never waits: a packet that the socket has no room for is dropped, if it was pushed, and so is one when nobody
+//! is connected. Handlers: `drops` (read).
+mod link;
+
+use crate::file::reason;
+use link::{Kind, Link, Place, Wish};
+use ringway_click::arg::{Args, Word};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task,
+};
+use std::io::ErrorKind;
+use std::net::Ipv4Addr;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("Socket", || Box::<Socket>::default()).ports("0-1/0-1").processing("a/h").flow("x/y");
+
+/// Packets made a turn, so that a flood of them leaves time for others.
+const TURN: usize = 64;
+/// The largest packet, and the most room before one.
+const LARGEST: u32 = 65_535;
+
+/// See the module.
+#[derive(Default)]
+pub struct Socket {
+    wish: Wish,
+    snaplen: u32,
+    headroom: u32,
+    timestamp: bool,
+    verbose: bool,
+    allow: Option<String>,
+    deny: Option<String>,
+    link: Option<Link>,
+    /// What is left of a packet that the socket did not take whole.
+    left: Vec<u8>,
+    buffer: Vec<u8>,
+    task: Option<Task>,
+    signal: Signal,
+    drops: u64,
+}
+
+impl Socket {
+    fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let link = Link::open(&self.wish).map_err(|error| {
+            let text = format!("{}: {}", self.wish.remote, reason(&error));
+            cx.error(text)
+        })?;
+        self.link = Some(link);
+        self.watch(cx);
+        Ok(())
+    }
+
+    /// Whether a server hears this address.
+    fn hears(&self, address: Option<Ipv4Addr>, cx: &mut Context<'_>) -> bool {
+        let Some(address) = address else { return true };
+        let mut has = |table: &str| {
+            let call = cx.handler_call(&format!("{table}.lookup {address}"), false);
+            call.and_then(|call| cx.read(&call)).is_ok_and(|found| !found.trim().starts_with('-'))
+        };
+        match (&self.allow, &self.deny) {
+            (Some(allow), _) if has(allow) => true,
+            (_, Some(deny)) => !has(deny),
+            (allow, None) => allow.is_none(),
+        }
+    }
+
+    /// Asks to be told of what matters now.
+    fn watch(&self, cx: &mut Context<'_>) {
+        let Some(link) = &self.link else { return };
+        for (descriptor, readable) in link.descriptors(cx.noutputs() > 0) {
+            cx.select(descriptor, readable, !self.left.is_empty() && link.carries(descriptor));
+        }
+    }
+
+    /// Ends a connection.
+    fn close(&mut self, cx: &mut Context<'_>) {
+        let Some(link) = &mut self.link else { return };
+        if let Some(descriptor) = link.end() {
+            cx.select(descriptor, false, false);
+            if self.verbose {
+                let name = cx.declaration();
+                cx.chatter(format_args!("{name}: closed connection"));
+            }
+        }
+        self.left.clear();
+        self.watch(cx);
+    }
+
+    /// Sends a packet, or as much of it as goes; false if nothing goes.
+    fn send(&mut self, packet: &Packet, cx: &mut Context<'_>) -> bool {
+        let Some(link) = self.link.as_mut().filter(|_| self.left.is_empty()) else { return false };
+        let noted = Ipv4Addr::from(packet.notes().dst_ip());
+        match link.send(packet.data(), noted) {
+            Ok(sent) if sent < packet.len() => {
+                self.left.extend_from_slice(&packet.data()[sent..]);
+                self.watch(cx);
+                true
+            }
+            Ok(_) => true,
+            Err(error) => {
+                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) {
+                    self.complain(&error, cx);
+                    self.close(cx);
+                }
+                false
+            }
+        }
+    }
+
+    fn complain(&self, error: &std::io::Error, cx: &mut Context<'_>) {
+        if self.verbose {
+            let name = cx.declaration();
+            cx.chatter(format_args!("{name}: {}", reason(error)));
+        }
+    }
+
+    /// Sends what was left of a packet.
+    fn flush(&mut self, cx: &mut Context<'_>) {
+        let Some(link) = self.link.as_mut().filter(|_| !self.left.is_empty()) else { return };
+        match link.send(&self.left, Ipv4Addr::UNSPECIFIED) {
+            Ok(sent) => drop(self.left.drain(..sent)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => {
+                self.complain(&error, cx);
+                self.close(cx);
+            }
+        }
+        if self.left.is_empty() {
+            self.watch(cx);
+            if let Some(task) = self.task {
+                cx.reschedule(task);
+            }
+        }
+    }
+
+    /// Makes a packet of what has arrived; false if there is no more.
+    fn receive(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        let limit = self.snaplen as usize;
+        let (length, from) = match link.receive(&mut self.buffer[..limit]) {
+            Ok(received) => received,
+            Err(error) => {
+                match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::NotConnected => {}
+                    ErrorKind::Interrupted => return true,
+                    // The other end has gone.
+                    ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => self.close(cx),
+                    _ => {
+                        self.complain(&error, cx);
+                        self.close(cx);
+                    }
+                }
+                return false;
+            }
+        };
+        if !self.hears(from, cx) {
+            return true;
+        }
+        if let Some(link) = &mut self.link {
+            link.heard();
+        }
+        let Some(mut packet) = cx.make_packet(self.headroom as usize, length, 0) else { return true };
+        packet.data_mut().copy_from_slice(&self.buffer[..length]);
+        if self.timestamp {
+            packet.notes_mut().timestamp = cx.packet_time();
+        }
+        cx.push(0, packet);
+        true
+    }
+
+    /// Takes a connection.
+    fn accept(&mut self, cx: &mut Context<'_>) {
+        let Some(link) = &mut self.link else { return };
+        let from = match link.accept(self.wish.no_delay) {
+            Ok(from) => from,
+            Err(_) => return,
+        };
+        if !self.hears(from, cx) {
+            return self.close(cx);
+        }
+        if self.verbose {
+            let (name, from) = (cx.declaration(), from.map_or(String::new(), |from| format!(" from {from}")));
+            cx.chatter(format_args!("{name}: opened connection{from}"));
+        }
+        self.watch(cx);
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
+    fn read_place(&mut self, args: &mut Args) {
+        let mut port = 0u16;
+        let mut local = String::new();
+        match self.wish.kind {
+            Kind::Tcp | Kind::Udp => {
+                let (mut address, mut own) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
+                let mut own_port = 0u16;
+                args.read_mp("ADDR", &mut address);
+                args.read_mp("PORT", &mut port);
+                let given = [args.read_p("LOCAL_ADDR", &mut own), args.read_p("LOCAL_PORT", &mut own_port)];
+                self.wish.remote = Place::Address(address, port);
+                self.wish.local = given.contains(&true).then_some(Place::Address(own, own_port));
+            }
+            Kind::Unix | Kind::UnixDatagram => {
+                let mut file = ringway_click::arg::Filename::default();
+                args.read_mp("FILENAME", &mut file);
+                self.wish.remote = Place::File(file.0);
+                let mut own = ringway_click::arg::Filename::default();
+                if args.read_p("LOCAL_FILENAME", &mut own) {
+                    local = own.0;
+                }
+                self.wish.local = (!local.is_empty()).then_some(Place::File(local));
+            }
+        }
+    }
+}
+
+impl Element for Socket {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut kind, mut client) = (Word::default(), false);
+        let (mut send, mut receive) = (0u32, 0u32);
+        let (mut allow, mut deny) = (Word::default(), Word::default());
+        (self.snaplen, self.headroom, self.timestamp) = (2048, ringway_click::HEADROOM as u32, true);
+        self.wish.no_delay = true;
+        args.read_mp("TYPE", &mut kind);
+        args.result()?;
+        self.wish.kind = match kind.0.to_ascii_uppercase().as_str() {
+            "TCP" => Kind::Tcp,
+            "UDP" => Kind::Udp,
+            "UNIX" => Kind::Unix,
+            "UNIX_DGRAM" => Kind::UnixDatagram,
+            _ => return Err(cx.error(format!("unknown socket type `{}'", kind.0))),
+        };
+        self.read_place(args);
+        args.read("SNAPLEN", &mut self.snaplen);
+        args.read("HEADROOM", &mut self.headroom);
+        args.read("TIMESTAMP", &mut self.timestamp);
+        args.read("NODELAY", &mut self.wish.no_delay);
+        args.read("VERBOSE", &mut self.verbose);
+        let chosen = args.read("CLIENT", &mut client);
+        self.wish.send_buffer = args.read("SNDBUF", &mut send).then_some(send);
+        self.wish.receive_buffer = args.read("RCVBUF", &mut receive).then_some(receive);
+        self.allow = args.read("ALLOW", &mut allow).then_some(allow.0);
+        self.deny = args.read("DENY", &mut deny).then_some(deny.0);
+        args.complete()?;
+        self.wish.client = if chosen { client } else { cx.noutputs() == 0 || self.wish.local.is_some() };
+        self.snaplen = self.snaplen.clamp(1, LARGEST);
+        self.headroom = self.headroom.min(LARGEST);
+        self.buffer = vec![0; self.snaplen as usize];
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        for table in [&self.allow, &self.deny].into_iter().flatten() {
+            if cx.handler_call(&format!("{table}.lookup"), false).is_err() {
+                let text = format!("{table} is not an IPRouteTable");
+                return Err(cx.error(text));
+            }
+        }
+        // What the element has that this one replaces is taken over, or closed first.
+        if !cx.has_predecessor() {
+            self.open(cx)?;
+        }
+        if cx.ninputs() > 0 && cx.input_is_pull(0) {
+            let task = cx.new_task(true);
+            self.task = Some(task);
+            self.signal = cx.upstream_empty_signal(0, Some(task));
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            let sent = self.send(&packet, cx);
+            self.drops += u64::from(!sent);
+        }
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        let ready = self.link.as_ref().is_some_and(Link::is_ready) && self.left.is_empty();
+        let Some(packet) = ready.then(|| cx.pull_one(0)).flatten() else {
+            // Whoever makes it ready schedules the task again.
+            if ready && cx.is_active(&self.signal) {
+                cx.reschedule(task);
+            }
+            return false;
+        };
+        let sent = self.send(&packet, cx);
+        self.drops += u64::from(!sent);
+        cx.reschedule(task);
+        sent
+    }
+
+    fn selected(&mut self, descriptor: i32, readable: bool, writable: bool, cx: &mut Context<'_>) {
+        if self.link.as_ref().is_some_and(|link| link.listens(descriptor)) {
+            return self.accept(cx);
+        }
+        if writable {
+            self.flush(cx);
+        }
+        let mut rounds = TURN;
+        while readable && rounds > 0 && self.receive(cx) {
+            rounds -= 1;
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        vec![Handler::read("drops")]
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn std::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        let link = from.link.take();
+        if from.wish == self.wish {
+            (self.link, self.left) = (link, std::mem::take(&mut from.left));
+            return self.watch(cx);
+        }
+        drop(link);
+        // What fails is said; then there is nobody to send to.
+        let _ = self.open(cx);
+    }
+}

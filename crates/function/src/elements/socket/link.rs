@@ -1,0 +1,320 @@
+//! The sockets behind a Socket element, none of which ever waits.
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt,
+};
+use std::fmt;
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::PathBuf;
+
+/// Which kind of socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    #[default]
+    Tcp,
+    Udp,
+    Unix,
+    UnixDatagram,
+}
+
+/// Where a socket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    Address(Ipv4Addr, u16),
+    File(String),
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Address(Ipv4Addr::UNSPECIFIED, 0)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address, port) => write!(f, "{address}:{port}"),
+            Self::File(file) => f.write_str(file),
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    pub kind: Kind,
+    pub remote: Place,
+    pub local: Option<Place>,
+    pub client: bool,
+    pub no_delay: bool,
+    pub send_buffer: Option<u32>,
+    pub receive_buffer: Option<u32>,
+}
+
+trait Duplex: Read + Write + AsRawFd {}
+impl<T: Read + Write + AsRawFd> Duplex for T {}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+enum Datagrams {
+    /// Whom it sends to; with 0.0.0.0 as the packet says.
+    Udp(UdpSocket, Option<SocketAddrV4>),
+    Unix(UnixDatagram, Option<PathBuf>),
+}
+
+/// Who sent a datagram.
+enum From {
+    Udp(SocketAddrV4),
+    Unix(PathBuf),
+}
+
+/// See the module.
+pub struct Link {
+    listener: Option<Listener>,
+    stream: Option<Box<dyn Duplex>>,
+    datagrams: Option<Datagrams>,
+    /// A server's; it answers whom it heard last.
+    answers: bool,
+    last: Option<From>,
+    /// Who sent what was received last.
+    sender: Option<From>,
+    /// A file to take away in the end.
+    file: Option<String>,
+}
+
+fn unix(file: &str) -> Result<SocketAddrUnix> {
+    SocketAddrUnix::new(file).map_err(Error::from)
+}
+
+/// A socket, bound and connected as it is asked for.
+fn open(wish: &Wish) -> Result<OwnedFd> {
+    let internet = matches!(wish.kind, Kind::Tcp | Kind::Udp);
+    let family = if internet { AddressFamily::INET } else { AddressFamily::UNIX };
+    let stream = matches!(wish.kind, Kind::Tcp | Kind::Unix);
+    let kind = if stream { SocketType::STREAM } else { SocketType::DGRAM };
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    if let Some(bytes) = wish.send_buffer {
+        sockopt::set_socket_send_buffer_size(&socket, bytes as usize)?;
+    }
+    if let Some(bytes) = wish.receive_buffer {
+        sockopt::set_socket_recv_buffer_size(&socket, bytes as usize)?;
+    }
+    if wish.kind == Kind::Tcp && !wish.client {
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+    }
+    let own = if wish.client { wish.local.as_ref() } else { Some(&wish.remote) };
+    match own {
+        Some(Place::Address(address, port)) => {
+            bind(&socket, &SocketAddr::V4(SocketAddrV4::new(*address, *port)))?;
+        }
+        Some(Place::File(file)) => bind(&socket, &unix(file)?)?,
+        None => {}
+    }
+    if wish.client {
+        match &wish.remote {
+            // Each packet says where it goes.
+            Place::Address(Ipv4Addr::UNSPECIFIED, _) if wish.kind == Kind::Udp => {}
+            Place::Address(address, port) => {
+                connect(&socket, &SocketAddr::V4(SocketAddrV4::new(*address, *port)))?;
+            }
+            Place::File(file) => connect(&socket, &unix(file)?)?,
+        }
+    } else if stream {
+        listen(&socket, 1)?;
+    }
+    Ok(socket)
+}
+
+impl Link {
+    /// Opens what is asked for.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(wish: &Wish) -> Result<Self> {
+        let socket = open(wish)?;
+        let own = if wish.client { wish.local.clone() } else { Some(wish.remote.clone()) };
+        let file = if let Some(Place::File(file)) = own { Some(file) } else { None };
+        let (listener, stream, datagrams) = (None, None, None);
+        let mut link =
+            Self { listener, stream, datagrams, answers: !wish.client, last: None, sender: None, file };
+        match (wish.kind, wish.client) {
+            (Kind::Tcp, true) => {
+                let stream = TcpStream::from(socket);
+                stream.set_nodelay(wish.no_delay)?;
+                stream.set_nonblocking(true)?;
+                link.stream = Some(Box::new(stream));
+            }
+            (Kind::Tcp, false) => {
+                let listener = TcpListener::from(socket);
+                listener.set_nonblocking(true)?;
+                link.listener = Some(Listener::Tcp(listener));
+            }
+            (Kind::Unix, true) => {
+                let stream = UnixStream::from(socket);
+                stream.set_nonblocking(true)?;
+                link.stream = Some(Box::new(stream));
+            }
+            (Kind::Unix, false) => {
+                let listener = UnixListener::from(socket);
+                listener.set_nonblocking(true)?;
+                link.listener = Some(Listener::Unix(listener));
+            }
+            (Kind::Udp, client) => {
+                let datagrams = UdpSocket::from(socket);
+                datagrams.set_nonblocking(true)?;
+                let to = match wish.remote {
+                    Place::Address(address, port) if client => Some(SocketAddrV4::new(address, port)),
+                    _ => None,
+                };
+                link.datagrams = Some(Datagrams::Udp(datagrams, to));
+            }
+            (Kind::UnixDatagram, client) => {
+                let datagrams = UnixDatagram::from(socket);
+                datagrams.set_nonblocking(true)?;
+                let to = match &wish.remote {
+                    Place::File(file) if client => Some(PathBuf::from(file)),
+                    _ => None,
+                };
+                link.datagrams = Some(Datagrams::Unix(datagrams, to));
+            }
+        }
+        Ok(link)
+    }
+
+    /// The descriptor that packets go through.
+    fn carrier(&self) -> Option<i32> {
+        let stream = self.stream.as_ref().map(|stream| stream.as_raw_fd());
+        stream.or(match &self.datagrams {
+            Some(Datagrams::Udp(socket, _)) => Some(socket.as_raw_fd()),
+            Some(Datagrams::Unix(socket, _)) => Some(socket.as_raw_fd()),
+            None => None,
+        })
+    }
+
+    fn waiting(&self) -> Option<i32> {
+        match self.listener.as_ref()? {
+            Listener::Tcp(listener) => Some(listener.as_raw_fd()),
+            Listener::Unix(listener) => Some(listener.as_raw_fd()),
+        }
+    }
+
+    /// All descriptors, and whether it matters that they can be read; `hears`: what arrives is wanted.
+    pub fn descriptors(&self, hears: bool) -> impl Iterator<Item = (i32, bool)> + use<> {
+        // A stream is read even so, to learn that it has ended; one that waits does so while there is none.
+        let carrier = self.carrier().map(|own| (own, hears || self.stream.is_some()));
+        let waiting = self.waiting().map(|own| (own, self.stream.is_none()));
+        carrier.into_iter().chain(waiting)
+    }
+
+    /// Whether packets go through this descriptor.
+    pub fn carries(&self, descriptor: i32) -> bool {
+        self.carrier() == Some(descriptor)
+    }
+
+    /// Whether connections come to this descriptor.
+    pub fn listens(&self, descriptor: i32) -> bool {
+        self.waiting() == Some(descriptor)
+    }
+
+    /// Whether there is somebody to send to.
+    pub fn is_ready(&self) -> bool {
+        self.stream.is_some() || self.datagrams.is_some() && (!self.answers || self.last.is_some())
+    }
+
+    /// Takes a connection; the address it comes from, if it has one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn accept(&mut self, no_delay: bool) -> Result<Option<Ipv4Addr>> {
+        let listener = self.listener.as_ref().filter(|_| self.stream.is_none());
+        match listener.ok_or(ErrorKind::WouldBlock)? {
+            Listener::Tcp(listener) => {
+                let (stream, from) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(no_delay)?;
+                self.stream = Some(Box::new(stream));
+                Ok(if let SocketAddr::V4(from) = from { Some(*from.ip()) } else { None })
+            }
+            Listener::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                self.stream = Some(Box::new(stream));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Ends a connection; its descriptor.
+    pub fn end(&mut self) -> Option<i32> {
+        self.stream.take().map(|stream| stream.as_raw_fd())
+    }
+
+    /// Sends bytes; how many went.
+    ///
+    /// # Errors
+    /// The system's; [`ErrorKind::NotConnected`] if there is nobody to send to.
+    pub fn send(&mut self, bytes: &[u8], noted: Ipv4Addr) -> Result<usize> {
+        if let Some(stream) = &mut self.stream {
+            return stream.write(bytes);
+        }
+        let nobody = || Error::from(ErrorKind::NotConnected);
+        match (&self.datagrams, &self.last) {
+            (Some(Datagrams::Udp(socket, Some(to))), _) if to.ip().is_unspecified() => {
+                socket.send_to(bytes, SocketAddrV4::new(noted, to.port()))
+            }
+            (Some(Datagrams::Udp(socket, Some(_))), _) => socket.send(bytes),
+            (Some(Datagrams::Udp(socket, None)), Some(From::Udp(to))) => socket.send_to(bytes, to),
+            (Some(Datagrams::Unix(socket, Some(_))), _) => socket.send(bytes),
+            (Some(Datagrams::Unix(socket, None)), Some(From::Unix(to))) => socket.send_to(bytes, to),
+            _ => Err(nobody()),
+        }
+    }
+
+    /// Takes what has arrived: how many bytes, and from which address, if a server wants to know.
+    ///
+    /// # Errors
+    /// The system's; [`ErrorKind::UnexpectedEof`] if the other end has gone.
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<(usize, Option<Ipv4Addr>)> {
+        if let Some(stream) = &mut self.stream {
+            return match stream.read(buffer)? {
+                0 => Err(ErrorKind::UnexpectedEof.into()),
+                length => Ok((length, None)),
+            };
+        }
+        match &self.datagrams {
+            Some(Datagrams::Udp(socket, _)) => {
+                let (length, from) = socket.recv_from(buffer)?;
+                let SocketAddr::V4(from) = from else { return Ok((length, None)) };
+                self.sender = Some(From::Udp(from));
+                Ok((length, self.answers.then_some(*from.ip())))
+            }
+            Some(Datagrams::Unix(socket, _)) => {
+                let (length, from) = socket.recv_from(buffer)?;
+                self.sender = from.as_pathname().map(|path| From::Unix(path.to_path_buf()));
+                Ok((length, None))
+            }
+            None => Err(ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Takes note that what was received last is welcome: a server answers who sent it.
+    pub fn heard(&mut self) {
+        if let Some(sender) = self.sender.take().filter(|_| self.answers) {
+            self.last = Some(sender);
+        }
+    }
+}
+
+/// A socket's file goes with it.
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
