@@ -2,6 +2,9 @@
 //! panic or give more packets than it got, and what it got it gives or counts.
 #![allow(clippy::unwrap_used)]
 
+#[path = "any_frames/offload.rs"]
+mod offload;
+
 use proptest::prelude::*;
 use ringway_click::{Class, Clock, Options, Recorder, Registry, Router, Turn};
 use ringway_click_lang::{Anything, Source};

@@ -5,12 +5,14 @@
 //! Packets and their pool stay on one thread: what crosses threads is copied, as it is between ports.
 mod annotation;
 mod burst;
+mod complete;
 mod pool;
 
 pub use annotation::{ANNOTATION_BYTES, Annotations, PacketType};
 pub use burst::{PACKETS, PacketBurst};
 pub use pool::{Pool, SMALL};
 
+use crate::Offload;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -33,6 +35,9 @@ struct Inner {
     mac: u32,
     network: u32,
     transport: u32,
+    /// Where the bytes begin whose checksum `offload` leaves to be filled; its own `csum_start` is not used.
+    unsummed: u32,
+    offload: Offload,
     notes: Annotations,
     shelf: Rc<Shelf>,
 }
@@ -138,7 +143,7 @@ impl Packet {
         inner.shelf.put_bytes(used);
         inner.start = headroom as u32;
         inner.end = inner.start + length;
-        for header in [&mut inner.mac, &mut inner.network, &mut inner.transport] {
+        for header in [&mut inner.mac, &mut inner.network, &mut inner.transport, &mut inner.unsummed] {
             if *header != UNSET {
                 *header = header.wrapping_add(headroom as u32).wrapping_sub(old as u32);
             }
@@ -163,9 +168,15 @@ impl Packet {
     }
 
     /// Takes `bytes` from the front, all if there are fewer. The room stays, so [`Packet::push`] brings them back.
+    ///
+    /// A checksum that is still to be filled and begins within these bytes is filled now, over the whole packet.
     #[inline]
     pub fn pull(&mut self, bytes: usize) {
-        self.0.start += bytes.min(self.len()) as u32;
+        let start = self.0.start + bytes.min(self.len()) as u32;
+        if self.has_offload() && start > self.0.unsummed {
+            let _ = self.fill_checksum();
+        }
+        self.0.start = start;
     }
 
     /// Adds `bytes` behind the data, with whatever stands there. False as for [`Packet::push`].
@@ -330,6 +341,7 @@ impl Clone for Packet {
         made.start = from.start;
         made.end = from.end;
         (made.mac, made.network, made.transport) = (from.mac, from.network, from.transport);
+        (made.unsummed, made.offload) = (from.unsummed, from.offload);
         made.notes = from.notes.clone();
         Packet(ManuallyDrop::new(made))
     }

@@ -76,6 +76,7 @@ impl Router {
             deferred: Default::default(),
             budget: u32::MAX,
             looped: 0,
+            incomplete: 0,
             runcount: 1,
             stop_element: None,
             report: Rc::default(),
@@ -139,6 +140,7 @@ impl Router {
                 tasks: Vec::new(),
                 thread: 0,
                 overrides: Vec::new(),
+                completes: false,
             });
         }
         if !good {

@@ -1,6 +1,7 @@
 //! A router: elements, their connections, and what runs them.
 mod build;
 mod call;
+mod offload;
 mod ports;
 mod report;
 mod run;
@@ -71,6 +72,8 @@ pub(crate) struct Info {
     pub(crate) thread: i32,
     /// Names of common handlers that it answers itself.
     pub(crate) overrides: Vec<String>,
+    /// Packets are completed before they reach it.
+    completes: bool,
 }
 
 /// A running configuration.
@@ -104,6 +107,8 @@ pub struct Router {
     budget: u32,
     /// Packets dropped because a turn handed over too many.
     looped: u64,
+    /// Packets dropped because they could not be completed.
+    incomplete: u64,
     runcount: i64,
     stop_element: Option<ElementId>,
     report: Rc<RefCell<Report>>,
@@ -292,6 +297,11 @@ impl Router {
     /// Packets dropped because they went round in circles.
     pub fn looped(&self) -> u64 {
         self.looped
+    }
+
+    /// Packets dropped because an element needed them completed and their offload metadata could not be acted on.
+    pub fn incomplete(&self) -> u64 {
+        self.incomplete
     }
 
     /// A packet from the router's pool.

@@ -35,6 +35,7 @@ impl Router {
             info.outputs = ports.outputs.iter().map(port).collect();
         }
         self.connect();
+        self.mark_completing();
         let too_far = self.pulled_too_far();
         if let Some((id, text)) = &too_far {
             diagnostics.error(self.landmark(*id).clone(), text.clone());

@@ -65,6 +65,10 @@ impl Router {
                 self.circle(work);
                 continue;
             }
+            if self.pool.has_offloads() && self.must_complete(&work) {
+                self.complete_work(work);
+                continue;
+            }
             self.budget -= 1;
             let Some(mut element) = self.take(work.to) else {
                 self.blocked.push_back(work);
@@ -118,10 +122,12 @@ impl Router {
         let max = max.min(self.burst).min(crate::PACKETS - burst.len());
         if burst.is_empty() {
             self.enter(from, |element, cx| element.pull(port, max, burst, cx));
+            self.complete_pulled(id, burst);
             return;
         }
         let mut more = self.spare.pop().unwrap_or_default();
         self.enter(from, |element, cx| element.pull(port, max, &mut more, cx));
+        self.complete_pulled(id, &mut more);
         for packet in more.drain() {
             burst.push(packet);
         }

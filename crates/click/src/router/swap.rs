@@ -63,6 +63,9 @@ impl Router {
         if let Clock::Simulated(now) = self.clock {
             next.clock.jump(now);
         }
+        if self.pool.has_offloads() {
+            next.pool.expect_offloads();
+        }
         for id in next.ids() {
             let Some(old) = self.find(next.name(id)).filter(|_| next.has_predecessor(id)) else { continue };
             let Some(mut from) = self.take(old) else { continue };

@@ -1,6 +1,4 @@
 //! What elements note about a packet, at Click's offsets, since configurations name them.
-use crate::Offload;
-
 /// Bytes of the annotation area.
 pub const ANNOTATION_BYTES: usize = 48;
 
@@ -35,19 +33,11 @@ pub struct Annotations {
     pub packet_type: PacketType,
     /// The device it came from: a number its source gave it; 0 if none.
     pub device: u32,
-    /// What still has to be done to it: checksums and segments.
-    pub offload: Offload,
 }
 
 impl Default for Annotations {
     fn default() -> Self {
-        Self {
-            bytes: [0; ANNOTATION_BYTES],
-            timestamp: 0,
-            packet_type: PacketType::Host,
-            device: 0,
-            offload: Offload::default(),
-        }
+        Self { bytes: [0; ANNOTATION_BYTES], timestamp: 0, packet_type: PacketType::Host, device: 0 }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where packets come from and go back to.
 use super::{Annotations, HEADROOM, Inner, LARGEST_BUFFER, Packet, UNSET};
+use crate::Offload;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -26,6 +27,8 @@ pub(super) struct Shelf {
     none: Rc<Vec<u8>>,
     /// The pool is gone: nothing is kept any more.
     closed: Cell<bool>,
+    /// Some packet was left something to do.
+    pub(super) offloads: Cell<bool>,
 }
 
 impl Shelf {
@@ -69,6 +72,8 @@ impl Shelf {
                 mac: UNSET,
                 network: UNSET,
                 transport: UNSET,
+                unsummed: UNSET,
+                offload: Offload::default(),
                 notes: Annotations::default(),
                 shelf: self.clone(),
             }),
@@ -117,7 +122,19 @@ impl Pool {
             bytes: RefCell::default(),
             none: Rc::default(),
             closed: Cell::new(false),
+            offloads: Cell::new(false),
         }))
+    }
+
+    /// Whether any of its packets ever had offload metadata: if not, nobody need look for it.
+    #[inline]
+    pub fn has_offloads(&self) -> bool {
+        self.0.offloads.get()
+    }
+
+    /// Says that packets with offload metadata come from elsewhere.
+    pub fn expect_offloads(&self) {
+        self.0.offloads.set(true);
     }
 
     /// A packet of `length` bytes, none of them meaningful yet, with at least that much room before and behind them.
@@ -136,6 +153,7 @@ impl Pool {
         node.start = headroom as u32;
         node.end = (headroom + length) as u32;
         (node.mac, node.network, node.transport) = (UNSET, UNSET, UNSET);
+        (node.unsummed, node.offload) = (UNSET, Offload::default());
         node.notes = Annotations::default();
         Some(Packet(ManuallyDrop::new(node)))
     }

@@ -6,8 +6,8 @@
 //! - `PORT`: in a function of a fabric file, the name of one of its ports; elsewhere the path of a ring
 //!   port's socket. A ToPort of the same port shares its ring.
 //! - `OFFLOADS`: whether packets may come with checksums to fill and segments to make; false by default. If
-//!   true, they are noted on the packets, and a ToPort passes them on: for configurations that leave payload
-//!   and the length of headers as they are.
+//!   true, elements that need them done (`ringway click --elements NAME` says so of a class) get packets for
+//!   which they have been done in software, and a ToPort passes on what is left.
 //! - `SPIN`: how long it looks for frames after the last before it sleeps until the port notifies it; 50us by
 //!   default.
 //! - `TIMESTAMP`: whether packets get the time; true by default.
@@ -15,8 +15,9 @@
 //! When the port goes away, it asks again, after a second at most, until the port is back. Frames wait in the
 //! ring while the configuration is at work; those for which it has no room are dropped and counted by the port.
 //!
-//! Handlers: `count`, `byte_count`, `drops` (frames too long for a packet), `state` (`up`, `asked`, or `away`
-//! with the reason), `losses` (how often the ring was lost) (read); `reset_counts` (write).
+//! Handlers: `count`, `byte_count`, `drops` (frames too long for a packet, or whose metadata can't
+//! be true), `state` (`up`, `asked`, or `away` with the reason), `losses` (how often the ring was lost) (read);
+//! `reset_counts` (write).
 use crate::attachment::Plug;
 use ringway_click::arg::{Args, Filename, Nanoseconds};
 use ringway_click::{
@@ -71,8 +72,9 @@ impl FromPort {
                 drops += 1;
                 continue;
             }
-            if offloads {
-                packet.notes_mut().offload = Offload::from_bytes(&offload);
+            if offloads && packet.set_offload(Offload::from_bytes(&offload)).is_err() {
+                drops += 1;
+                continue;
             }
             burst.push(packet);
         }

@@ -12,14 +12,18 @@
 use crate::file::{Output, reason};
 use ringway_click::arg::{Args, Filename, Word};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task,
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
+    Signal, Task,
 };
 use ringway_wire::pcap::Header;
 use std::any::Any;
 
 /// Facts.
-pub static CLASS: Class =
-    Class::new("ToDump", || Box::<ToDump>::default()).ports("1/0-1").processing("a/h").flags("S2");
+pub static CLASS: Class = Class::new("ToDump", || Box::<ToDump>::default())
+    .ports("1/0-1")
+    .processing("a/h")
+    .flags("S2")
+    .metadata(Metadata::Resolve);
 
 /// Link type of packets that begin with an IP header.
 const RAW: u16 = 101;

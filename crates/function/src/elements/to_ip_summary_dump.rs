@@ -20,7 +20,8 @@ use crate::file::{Output, reason};
 use ringway_click::arg::{Args, Filename, Raw};
 use ringway_click::summary::{self, Time, Writer};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task,
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
+    Signal, Task,
 };
 use ringway_click_lang::config;
 use std::any::Any;
@@ -29,7 +30,8 @@ use std::any::Any;
 pub static CLASS: Class = Class::new("ToIPSummaryDump", || Box::<ToIpSummaryDump>::default())
     .ports("1/0-1")
     .processing("a/h")
-    .flags("S2");
+    .flags("S2")
+    .metadata(Metadata::Resolve);
 
 /// Records of one packet at most. Attack: a packet that says it stands for four billion.
 const MOST_RECORDS: u32 = 1 << 16;

@@ -50,7 +50,7 @@ impl Counts {
     /// Puts a packet into the ring. False if it has no room, and nothing is counted.
     fn put(&mut self, packet: &Packet, ring: &mut Ring) -> Result<bool, RingError> {
         let data = packet.data();
-        match ring.tx.push_with(data, packet.notes().offload.to_bytes()) {
+        match ring.tx.push_with(data, packet.offload().to_bytes()) {
             Ok(true) => {
                 self.frames += 1;
                 self.bytes += data.len() as u64;

@@ -4,22 +4,16 @@
 //! take: checksums filled (virtio 1.3, 5.1.6.2), large TCP and UDP frames cut into segments. Only headers are
 //! copied; a segment's payload stays where the sender has it, and is borrowed as long as the first burst is.
 
-mod headers;
 mod pieces;
 mod segment;
 #[cfg(test)]
 mod tests;
 
 use pieces::{Chunk, PIECES, Pieces};
-use ringway_frame::{Burst, Caps, Gso, HEAD, Needs, Offload, Reason, Storage};
+use ringway_frame::{Burst, Caps, Gso, HEAD, HEADERS, Needs, Offload, Reason, Storage};
 use ringway_mem::Span;
 use ringway_wire::Sum;
 
-/// Segments that one frame may become. Attack: 64 KB with a segment size of 1 would be 65,000 frames of work
-/// for one. TCP's smallest usual segments, 536 bytes, need 123.
-pub const SEGMENTS: usize = 256;
-/// Bytes that a frame's headers may have, all together.
-pub const HEADERS: usize = 256;
 /// Frames that one completion yields at most.
 pub const FRAMES: usize = 512;
 
@@ -112,6 +106,12 @@ impl Default for Completer {
 enum Stop {
     Drop(Reason),
     Full,
+}
+
+impl From<Reason> for Stop {
+    fn from(reason: Reason) -> Stop {
+        Stop::Drop(reason)
+    }
 }
 
 impl From<ringway_frame::Full> for Stop {

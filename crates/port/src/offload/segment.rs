@@ -1,9 +1,8 @@
 //! Segmentation of TCP (RFC 9293) and UDP (Linux's UDP_SEGMENT) frames.
 
-use super::headers::{Headers, Part};
 use super::pieces::Pieces;
-use super::{HEADERS, SEGMENTS, Stop, Work};
-use ringway_frame::{Gso, Offload, Reason};
+use super::{Stop, Work};
+use ringway_frame::{Gso, HEADERS, Headers, Offload, Part, Reason, SEGMENTS};
 use ringway_mem::Span;
 
 /// Cuts `frame` into segments.
@@ -13,7 +12,7 @@ pub(super) fn segment(work: &mut Work<'_, '_>, frame: usize, gso: Gso) -> Result
     let mut first = [0; HEADERS];
     let read = work.from.read(frame, 0, &mut first[..total.min(HEADERS)]);
     let headers = Headers::parse(&first[..read], total, offload, gso)?;
-    let payload = total - headers.len;
+    let payload = total - headers.len();
     let size = usize::from(offload.gso_size);
     // Attack: segments of a byte or two make of one frame tens of thousands; see `SEGMENTS`.
     if size == 0 || payload.div_ceil(size) > SEGMENTS {
@@ -23,7 +22,7 @@ pub(super) fn segment(work: &mut Work<'_, '_>, frame: usize, gso: Gso) -> Result
     if longest > headers.most() {
         return Err(Stop::Drop(Reason::BadOffload));
     }
-    if headers.len + longest > work.caps.largest as usize {
+    if headers.len() + longest > work.caps.largest as usize {
         return Err(Stop::Drop(Reason::Long));
     }
     let leaves_checksum = work.leaves_checksum();
@@ -32,7 +31,7 @@ pub(super) fn segment(work: &mut Work<'_, '_>, frame: usize, gso: Gso) -> Result
     } else {
         Offload::default()
     };
-    let mut behind = Pieces::behind(work.from, frame, headers.len);
+    let mut behind = Pieces::behind(work.from, frame, headers.len());
     for number in 0..payload.div_ceil(size).max(1) {
         let offset = number * size;
         let len = size.min(payload - offset);
@@ -48,7 +47,7 @@ pub(super) fn segment(work: &mut Work<'_, '_>, frame: usize, gso: Gso) -> Result
             sum.finish_nonzero()
         };
         headers.put_checksum(field, out);
-        work.pieces[0] = Span::of(&out[..headers.len]);
+        work.pieces[0] = Span::of(&out[..headers.len()]);
         work.out.push_pieces(left, &work.pieces[..=count])?;
     }
     Ok(())

@@ -28,7 +28,8 @@ use super::maglev::{self, Claim, PLACES};
 use super::table::{FlowTable, Key, USUAL};
 use crate::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Nanoseconds, Scope};
 use crate::{
-    Class, Context, Element, Failed, Handler, HandlerError, PACKETS, Packet, PacketBurst, SECOND, Timer,
+    Class, Context, Element, Failed, Handler, HandlerError, Metadata, PACKETS, Packet, PacketBurst, SECOND,
+    Timer,
 };
 use alloc::boxed::Box;
 use alloc::format;
@@ -42,7 +43,8 @@ use ringway_click_lang::config;
 pub static CLASS: Class = Class::new("IPLoadBalancer", || Box::<IpLoadBalancer>::default())
     .ports("1-2/1-3")
     .processing("h")
-    .flow("xy/xyx");
+    .flow("xy/xyx")
+    .metadata(Metadata::Resolve);
 
 /// Servers at most. Attack: handlers that add ever more.
 const MOST_SERVERS: usize = 4096;

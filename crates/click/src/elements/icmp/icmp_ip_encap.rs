@@ -11,13 +11,16 @@
 use super::message::Message;
 use crate::arg::{Args, MANDATORY_POSITIONAL, Word};
 use crate::elements::ip::names::{icmp_code, parse_icmp_type};
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("ICMPIPEncap", || Box::<IcmpIpEncap>::default()).ports("1/1").flags("A");
+pub static CLASS: Class = Class::new("ICMPIPEncap", || Box::<IcmpIpEncap>::default())
+    .ports("1/1")
+    .flags("A")
+    .metadata(Metadata::Resolve);
 
 /// Puts headers before packets.
 #[derive(Debug, Default)]

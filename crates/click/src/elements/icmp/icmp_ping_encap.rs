@@ -9,14 +9,16 @@
 //! Handlers: `src`, `dst` (read, write).
 use super::message::Message;
 use crate::arg::Args;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class =
-    Class::new("ICMPPingEncap", || Box::<IcmpPingEncap>::default()).ports("1/1").flags("A");
+pub static CLASS: Class = Class::new("ICMPPingEncap", || Box::<IcmpPingEncap>::default())
+    .ports("1/1")
+    .flags("A")
+    .metadata(Metadata::Resolve);
 
 /// Makes requests.
 #[derive(Debug, Default)]

@@ -14,14 +14,15 @@
 use super::encap::{Destination, Encap};
 use super::names::parse_protocol;
 use crate::arg::{ArgError, Args, KEYWORD, MANDATORY_POSITIONAL, Scope, parse_bool};
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("IPEncap", || Box::<IpEncap>::default()).ports("1/1").live();
+pub static CLASS: Class =
+    Class::new("IPEncap", || Box::<IpEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
 /// Puts headers before packets.
 #[derive(Debug, Default)]

@@ -10,14 +10,16 @@
 //! No handlers.
 use crate::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Scope};
 use crate::elements::packet::{divert, is_later_fragment, put, u16_at, u32_at};
-use crate::{Class, Context, Element, Failed, Packet, PacketBurst};
+use crate::{Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
 use alloc::boxed::Box;
 use core::net::Ipv4Addr;
 use ringway_wire::checksum;
 
 /// Facts.
-pub static CLASS: Class =
-    Class::new("StoreIPAddress", || Box::<StoreIpAddress>::default()).ports("1/1-2").processing("a/ah");
+pub static CLASS: Class = Class::new("StoreIPAddress", || Box::<StoreIpAddress>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    .metadata(Metadata::Resolve);
 
 #[derive(Clone, Copy, Debug)]
 enum Place {

@@ -10,12 +10,13 @@
 //! No handlers. The headers still tell the old length.
 use super::transport::Transport;
 use crate::arg::Args;
-use crate::{Annotations, Class, Context, Element, Failed, Packet, PacketBurst};
+use crate::{Annotations, Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class =
-    Class::new("TruncateIPPayload", || Box::<TruncateIpPayload>::default()).ports("1/1");
+pub static CLASS: Class = Class::new("TruncateIPPayload", || Box::<TruncateIpPayload>::default())
+    .ports("1/1")
+    .metadata(Metadata::Resolve);
 
 /// Cuts packets.
 #[derive(Debug, Default)]

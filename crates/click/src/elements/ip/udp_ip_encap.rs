@@ -12,7 +12,7 @@ use super::encap::{Destination, Encap};
 use super::names::parse_port;
 use crate::arg::{ArgError, Args, MANDATORY_POSITIONAL, NameKind};
 use crate::elements::packet::put;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -21,8 +21,11 @@ use ringway_wire::ip::Protocol;
 const UDP: NameKind = NameKind::UdpPort;
 
 /// Facts.
-pub static CLASS: Class =
-    Class::new("UDPIPEncap", || Box::<UdpIpEncap>::default()).ports("1/1").flags("A").live();
+pub static CLASS: Class = Class::new("UDPIPEncap", || Box::<UdpIpEncap>::default())
+    .ports("1/1")
+    .flags("A")
+    .live()
+    .metadata(Metadata::Resolve);
 
 /// Puts headers before packets.
 #[derive(Debug, Default)]

@@ -12,7 +12,9 @@
 //! Handlers: `src`, `dst` (read, write).
 use crate::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Scope};
 use crate::elements::ip::names::parse_protocol;
-use crate::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use crate::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
+};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -20,7 +22,8 @@ use core::net::Ipv6Addr;
 use ringway_wire::{ip::Protocol, ipv6};
 
 /// Facts.
-pub static CLASS: Class = Class::new("IP6Encap", || Box::<Ip6Encap>::default()).ports("1/1").live();
+pub static CLASS: Class =
+    Class::new("IP6Encap", || Box::<Ip6Encap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
 /// Puts headers before packets.
 #[derive(Debug)]

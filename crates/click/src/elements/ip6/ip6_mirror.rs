@@ -3,11 +3,12 @@
 //! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
 //!
 //! No arguments, no handlers. Checksums stay right, as they don't depend on the order.
-use crate::{Class, Context, Element, PacketBurst};
+use crate::{Class, Context, Element, Metadata, PacketBurst};
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class = Class::new("IP6Mirror", || Box::<Ip6Mirror>::default()).ports("1/1");
+pub static CLASS: Class =
+    Class::new("IP6Mirror", || Box::<Ip6Mirror>::default()).ports("1/1").metadata(Metadata::Resolve);
 
 /// Swaps addresses.
 #[derive(Debug, Default)]

@@ -6,12 +6,15 @@
 //! - `LENGTH`: bytes.
 //! - `EXTRA_LENGTH`: whether the extra length annotation counts; false by default.
 use crate::arg::Args;
-use crate::{Annotations, Class, Context, Element, Failed, PacketBurst};
+use crate::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class =
-    Class::new("CheckLength", || Box::<CheckLength>::default()).ports("1/1-2").processing("a/ah").live();
+pub static CLASS: Class = Class::new("CheckLength", || Box::<CheckLength>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    .live()
+    .metadata(Metadata::Resolve);
 
 /// See the module.
 #[derive(Debug, Default)]

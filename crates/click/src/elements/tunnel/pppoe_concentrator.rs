@@ -27,7 +27,7 @@ use super::sessions::{Delegation, Refused, Session, Sessions, name, parts};
 use crate::arg::{Arg, ArgError, Args, Bandwidth, Prefix6, Scope};
 use crate::elements::flow::table::USUAL;
 use crate::elements::packet::{mac_text, u32_at};
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PACKETS, Packet, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PACKETS, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -41,7 +41,8 @@ use ringway_wire::MacAddress;
 pub static CLASS: Class = Class::new("PPPoEConcentrator", || Box::<PppoeConcentrator>::default())
     .ports("2/2-3")
     .processing("h")
-    .flow("xy/xyz");
+    .flow("xy/xyz")
+    .metadata(Metadata::Resolve);
 
 /// Lines of a table. Attack: a handler that would print millions while packets wait.
 const LINES: usize = 10_000;

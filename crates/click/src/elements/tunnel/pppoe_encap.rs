@@ -11,14 +11,15 @@
 use super::pppoe;
 use crate::arg::{ArgError, Args};
 use crate::elements::packet::mac_text;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_wire::MacAddress;
 
 /// Facts.
-pub static CLASS: Class = Class::new("PPPoEEncap", || Box::<PppoeEncap>::default()).ports("1/1").live();
+pub static CLASS: Class =
+    Class::new("PPPoEEncap", || Box::<PppoeEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
 /// See the module.
 #[derive(Debug, Default)]

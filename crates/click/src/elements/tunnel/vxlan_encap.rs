@@ -17,13 +17,14 @@ use crate::arg::{ArgError, Args, MANDATORY_POSITIONAL};
 use crate::elements::flow::table::Key;
 use crate::elements::ip::encap::{Destination, Encap};
 use crate::elements::packet::{bounded, put, u16_at};
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("VXLANEncap", || Box::<VxlanEncap>::default()).ports("1/1").live();
+pub static CLASS: Class =
+    Class::new("VXLANEncap", || Box::<VxlanEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
 /// The port that VXLAN has (RFC 7348, 8).
 pub(super) const PORT: u16 = 4789;

@@ -1,26 +1,32 @@
 //! The headers of a frame that is to be segmented, checked and made ready to be repeated.
 
-use super::{HEADERS, Stop};
-use ringway_frame::{Gso, Offload, Reason};
+use super::{Gso, Offload};
+use crate::Reason;
 use ringway_wire::ethernet::{self, EtherType};
 use ringway_wire::ip::Protocol;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Sum, ipv4, ipv6, tcp, udp, vlan};
 
-const BAD: Stop = Stop::Drop(Reason::BadOffload);
+/// Bytes that a frame's headers may have, all together.
+pub const HEADERS: usize = 256;
+/// Segments that one frame may become. Attack: 64 KB with a segment size of 1 would be 65,000 frames of work
+/// for one. TCP's smallest usual segments, 536 bytes, need 123.
+pub const SEGMENTS: usize = 256;
+
+const BAD: Reason = Reason::BadOffload;
 
 /// What of the upper header changes from segment to segment.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Upper {
     Tcp { sequence: u32, offset: u8, flags: Flags },
     Udp,
 }
 
 /// Headers to put before every segment: their bytes, with whatever changes zeroed, and the sums of these.
-pub(super) struct Headers {
+#[derive(Clone, Debug)]
+pub struct Headers {
     bytes: [u8; HEADERS],
-    /// Bytes of all headers.
-    pub(super) len: usize,
+    len: usize,
     l3: usize,
     l4: usize,
     /// Of IPv4: the header's sum, and the first identification.
@@ -31,19 +37,20 @@ pub(super) struct Headers {
 }
 
 /// One segment's place among its frame's.
-pub(super) struct Part {
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
     /// Its number, from 0.
-    pub(super) number: usize,
+    pub number: usize,
     /// Whether it is the last.
-    pub(super) last: bool,
+    pub last: bool,
     /// Where its payload begins.
-    pub(super) offset: usize,
+    pub offset: usize,
     /// Bytes of its payload.
-    pub(super) len: usize,
+    pub len: usize,
 }
 
 /// Where the network layer begins, and which it is.
-fn network(bytes: &[u8]) -> Result<(EtherType, usize), Stop> {
+fn network(bytes: &[u8]) -> Result<(EtherType, usize), Reason> {
     let frame = ethernet::Frame::new_checked(bytes).map_err(|_| BAD)?;
     let inner = vlan::untag(frame.ethertype(), frame.payload()).map_err(|_| BAD)?;
     Ok((inner.ethertype, ethernet::HEADER_LEN + inner.tags * vlan::TAG_LEN))
@@ -58,7 +65,7 @@ struct Network {
     identification: Option<u16>,
 }
 
-fn ipv4_network(bytes: &[u8], l3: usize) -> Result<Network, Stop> {
+fn ipv4_network(bytes: &[u8], l3: usize) -> Result<Network, Reason> {
     let (packet, _) = ipv4::Packet::new_prefix(&bytes[l3..]).map_err(|_| BAD)?;
     if packet.is_fragment() {
         return Err(BAD);
@@ -71,7 +78,7 @@ fn ipv4_network(bytes: &[u8], l3: usize) -> Result<Network, Stop> {
     })
 }
 
-fn ipv6_network(bytes: &[u8], l3: usize) -> Result<Network, Stop> {
+fn ipv6_network(bytes: &[u8], l3: usize) -> Result<Network, Reason> {
     let (packet, _) = ipv6::Packet::new_prefix(&bytes[l3..]).map_err(|_| BAD)?;
     let upper = packet.upper().map_err(|_| BAD)?;
     if upper.fragment {
@@ -89,9 +96,44 @@ fn ipv6_network(bytes: &[u8], l3: usize) -> Result<Network, Stop> {
 }
 
 impl Headers {
-    /// Reads the headers at the start of a frame of `total` bytes, of which `bytes` are the first.
-    pub(super) fn parse(bytes: &[u8], total: usize, offload: Offload, gso: Gso) -> Result<Headers, Stop> {
+    /// Reads the headers at the start of a frame of `total` bytes, of which `bytes` are the first, at least
+    /// [`HEADERS`] if there are so many.
+    ///
+    /// # Errors
+    /// [`Reason::BadOffload`] if they are not what the metadata says, [`Reason::NoOffload`] if they are too long.
+    pub fn parse(bytes: &[u8], total: usize, offload: Offload, gso: Gso) -> Result<Headers, Reason> {
         let (ethertype, l3) = network(bytes)?;
+        Headers::behind(l3, ethertype, bytes, total, offload, gso)
+    }
+
+    /// The same of bytes whose network header is known to begin at `l3`, whatever lies before it.
+    ///
+    /// # Errors
+    /// As [`Headers::parse`].
+    pub fn parse_at(
+        l3: usize,
+        bytes: &[u8],
+        total: usize,
+        offload: Offload,
+        gso: Gso,
+    ) -> Result<Headers, Reason> {
+        let ethertype = match bytes.get(l3).ok_or(BAD)? >> 4 {
+            4 => EtherType::IPV4,
+            6 => EtherType::IPV6,
+            _ => return Err(BAD),
+        };
+        Headers::behind(l3, ethertype, bytes, total, offload, gso)
+    }
+
+    fn behind(
+        l3: usize,
+        ethertype: EtherType,
+        bytes: &[u8],
+        total: usize,
+        offload: Offload,
+        gso: Gso,
+    ) -> Result<Headers, Reason> {
+        let bytes = &bytes[..bytes.len().min(HEADERS)];
         let network = match (ethertype, gso) {
             (EtherType::IPV4, Gso::Tcp4 | Gso::UdpL4) => ipv4_network(bytes, l3)?,
             (EtherType::IPV6, Gso::Tcp6 | Gso::UdpL4) => ipv6_network(bytes, l3)?,
@@ -163,8 +205,15 @@ impl Headers {
         self.header.add(&self.bytes[l4..self.len]);
     }
 
+    /// Bytes of all headers.
+    #[expect(clippy::len_without_is_empty, reason = "there are always some")]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Longest payload that the network layer's length fields allow.
-    pub(super) fn most(&self) -> usize {
+    pub fn most(&self) -> usize {
         let counted = match self.ipv4 {
             Some(_) => self.l3,
             None => self.l3 + ipv6::HEADER_LEN,
@@ -174,7 +223,7 @@ impl Headers {
 
     /// Writes the headers of one segment, all but the upper layer's checksum; gives that of the pseudo header
     /// and of the headers.
-    pub(super) fn emit(&self, part: &Part, out: &mut [u8; HEADERS]) -> (Sum, Sum) {
+    pub fn emit(&self, part: &Part, out: &mut [u8; HEADERS]) -> (Sum, Sum) {
         let (l3, l4) = (self.l3, self.l4);
         out[..self.len].copy_from_slice(&self.bytes[..self.len]);
         let mut put = |at: usize, word: u16| out[at..at + 2].copy_from_slice(&word.to_be_bytes());
@@ -213,7 +262,7 @@ impl Headers {
     }
 
     /// Writes the upper layer's checksum field.
-    pub(super) fn put_checksum(&self, field: u16, out: &mut [u8; HEADERS]) {
+    pub fn put_checksum(&self, field: u16, out: &mut [u8; HEADERS]) {
         let at = self.l4
             + match self.upper {
                 Upper::Tcp { .. } => tcp::CHECKSUM_AT,
@@ -230,6 +279,6 @@ fn segment_flags(flags: Flags, part: &Part) -> Flags {
 }
 
 /// Headers that end past `bytes` are either longer than we take, or than the frame.
-fn too_long_or_bad(bytes: &[u8], total: usize) -> Stop {
-    if total > bytes.len() { Stop::Drop(Reason::NoOffload) } else { BAD }
+fn too_long_or_bad(bytes: &[u8], total: usize) -> Reason {
+    if total > bytes.len() { Reason::NoOffload } else { BAD }
 }

@@ -1,4 +1,8 @@
-//! Offload metadata: what a sender left undone.
+//! Offload metadata: what a sender left undone, and the headers of the segments that it left to others.
+
+mod headers;
+
+pub use headers::{HEADERS, Headers, Part, SEGMENTS};
 
 /// Largest frame there is: 64 KB of IP, an Ethernet header and two VLAN tags.
 pub const LARGEST: u32 = 65_535 + 14 + 8;

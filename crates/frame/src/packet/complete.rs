@@ -1,0 +1,151 @@
+//! Offload metadata of packets: noted, read, and acted on in software.
+use super::{Packet, Pool, UNSET};
+use crate::{Gso, HEADERS, Headers, Needs, Offload, OffloadError, Part, Reason, SEGMENTS};
+use ringway_wire::Sum;
+
+/// Bytes before the data that segments have from their packet: what was taken off and may be brought back.
+const BEFORE: usize = 256;
+
+impl Packet {
+    /// What was left to be done to it, counted from the data's first byte.
+    pub fn offload(&self) -> Offload {
+        let offload = self.0.offload;
+        if !offload.needs_checksum() {
+            return offload;
+        }
+        // Attack: headers put before it until the distance does not fit; the checksum then lies past any end.
+        let from = self.0.unsummed.saturating_sub(self.0.start);
+        Offload { csum_start: u16::try_from(from).unwrap_or(u16::MAX), ..offload }
+    }
+
+    /// Whether anything was left to be done to it, or said of its checksum.
+    #[inline]
+    pub fn has_offload(&self) -> bool {
+        let Offload { flags, gso_type, .. } = self.0.offload;
+        flags | gso_type != 0
+    }
+
+    /// Notes what is left to be done to it, counted from the data's first byte.
+    ///
+    /// # Errors
+    /// [`OffloadError`] if that can't be true of this packet; then nothing is noted.
+    pub fn set_offload(&mut self, offload: Offload) -> Result<(), OffloadError> {
+        let offload = offload.check(self.len() as u32, Needs::ALL)?;
+        let inner = &mut **self.0;
+        inner.unsummed =
+            if offload.needs_checksum() { inner.start + u32::from(offload.csum_start) } else { UNSET };
+        inner.offload = Offload { csum_start: 0, ..offload };
+        if offload != Offload::default() {
+            inner.shelf.offloads.set(true);
+        }
+        Ok(())
+    }
+
+    fn clear_offload(&mut self) {
+        (self.0.unsummed, self.0.offload) = (UNSET, Offload::default());
+    }
+
+    /// Fills the checksum that is to be filled, over all that there is, and forgets about segments: the field holds
+    /// the sum of the pseudo header (virtio 1.3, 5.1.6.2).
+    ///
+    /// # Errors
+    /// [`Reason::BadOffload`] if the packet ends before the field does, as bytes were taken from its end.
+    #[cold]
+    pub(super) fn fill_checksum(&mut self) -> Result<(), Reason> {
+        let (offload, at) = (self.0.offload, self.0.unsummed);
+        self.clear_offload();
+        if !offload.needs_checksum() {
+            return Ok(());
+        }
+        self.make_unique();
+        let bytes = self.bytes_from_mut(at).ok_or(Reason::BadOffload)?;
+        let mut sum = Sum::new();
+        sum.add(bytes);
+        let field = bytes.get_mut(usize::from(offload.csum_offset)..).and_then(<[u8]>::first_chunk_mut);
+        *field.ok_or(Reason::BadOffload)? = sum.finish_nonzero().to_be_bytes();
+        Ok(())
+    }
+
+    /// Where what is repeated before each segment begins: with the data, or with a network header before it.
+    fn base(&self) -> usize {
+        self.0.start.min(self.0.network) as usize
+    }
+
+    /// The headers to repeat, wherever the network header is: where it was noted, behind Ethernet's, or right before
+    /// what is summed.
+    fn headers(&self, bytes: &[u8], gso: Gso) -> Result<Headers, Reason> {
+        let base = self.base() as u32;
+        let start = u16::try_from(self.0.unsummed.wrapping_sub(base)).map_err(|_| Reason::BadOffload)?;
+        let offload = Offload { csum_start: start, ..self.0.offload };
+        let first = &bytes[..bytes.len().min(HEADERS)];
+        let at = |l3: u32| Headers::parse_at(l3 as usize, first, bytes.len(), offload, gso);
+        at(self.0.network.wrapping_sub(base))
+            .or_else(|_| Headers::parse(first, bytes.len(), offload, gso))
+            .or_else(|why| at(u32::from(start).saturating_sub(20)).map_err(|_| why))
+            .or_else(|why| at(u32::from(start).saturating_sub(40)).map_err(|_| why))
+    }
+}
+
+impl Pool {
+    /// Does to a packet what was left to be done to it: fills its checksum, cuts it into segments. Hands on what comes
+    /// of it, in order; notes, marked headers and the bytes before the data are those of the packet.
+    ///
+    /// # Errors
+    /// [`Reason::BadOffload`] if its headers contradict its metadata, [`Reason::NoOffload`] if they are longer than
+    /// [`HEADERS`]; then nothing was handed on and the packet is dropped.
+    pub fn complete(&self, packet: Packet, mut next: impl FnMut(Packet)) -> Result<(), Reason> {
+        let mut packet = packet;
+        match packet.0.offload.gso() {
+            Ok(Some(gso)) => self.segment(&packet, gso, next),
+            _ => {
+                packet.fill_checksum()?;
+                next(packet);
+                Ok(())
+            }
+        }
+    }
+
+    fn segment(&self, whole: &Packet, gso: Gso, mut next: impl FnMut(Packet)) -> Result<(), Reason> {
+        let (buffer, data) = whole.buffer();
+        let bytes = buffer.get(whole.base()..data.end).ok_or(Reason::BadOffload)?;
+        let headers = whole.headers(bytes, gso)?;
+        let size = usize::from(whole.0.offload.gso_size);
+        let payload = bytes.get(headers.len()..).ok_or(Reason::BadOffload)?;
+        // Attack: segments of a byte or two make of one packet tens of thousands; see `SEGMENTS`.
+        if size == 0 || payload.len().div_ceil(size) > SEGMENTS || size.min(payload.len()) > headers.most() {
+            return Err(Reason::BadOffload);
+        }
+        for number in 0..payload.len().div_ceil(size).max(1) {
+            let offset = number * size;
+            let len = size.min(payload.len() - offset);
+            let part = Part { number, last: offset + len == payload.len(), offset, len };
+            let segment = self.one_segment(whole, &headers, &part, &payload[offset..offset + len]);
+            next(segment.ok_or(Reason::NoOffload)?);
+        }
+        Ok(())
+    }
+
+    fn one_segment(&self, whole: &Packet, headers: &Headers, part: &Part, payload: &[u8]) -> Option<Packet> {
+        let mut bytes = [0; HEADERS];
+        let (_, mut sum) = headers.emit(part, &mut bytes);
+        sum.add(payload);
+        headers.put_checksum(sum.finish_nonzero(), &mut bytes);
+        let (buffer, data) = whole.buffer();
+        let base = whole.base();
+        let before = base.min(BEFORE);
+        let length = before + headers.len() + payload.len();
+        let mut made = self.make(base - before, length, whole.tailroom().min(BEFORE))?;
+        let (front, rest) = made.data_mut().split_at_mut_checked(before)?;
+        let (own, behind) = rest.split_at_mut_checked(headers.len())?;
+        front.copy_from_slice(&buffer[base - before..base]);
+        own.copy_from_slice(&bytes[..headers.len()]);
+        behind.copy_from_slice(payload);
+        made.0.start = data.start as u32;
+        (made.0.mac, made.0.network, made.0.transport) = (whole.0.mac, whole.0.network, whole.0.transport);
+        *made.notes_mut() = whole.notes().clone();
+        Some(made)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+use super::super::Pool;
+use crate::{Offload, Reason};
+use core::net::{Ipv4Addr, Ipv6Addr};
+use proptest::prelude::*;
+use ringway_wire::ip::Protocol;
+use ringway_wire::{Sum, ipv4, ipv6, tcp, udp};
+use std::vec::Vec;
+
+/// A packet to complete.
+#[derive(Clone, Debug)]
+struct Shape {
+    six: bool,
+    udp: bool,
+    /// Bytes a segment; none to make if 0.
+    size: u16,
+    payload: Vec<u8>,
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let payload = prop::collection::vec(any::<u8>(), 0..5000);
+    (any::<(bool, bool)>(), prop_oneof![Just(0), 40u16..3000], payload)
+        .prop_map(|((six, udp), size, payload)| Shape { six, udp, size, payload })
+}
+
+const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const DESTINATION: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+impl Shape {
+    fn l4(&self) -> usize {
+        14 + if self.six { 40 } else { 20 }
+    }
+
+    fn header(&self) -> usize {
+        if self.udp { 8 } else { 20 }
+    }
+
+    fn protocol(&self) -> Protocol {
+        if self.udp { Protocol::UDP } else { Protocol::TCP }
+    }
+
+    fn pseudo(&self, len: usize) -> Sum {
+        let six = |end: Ipv4Addr| end.to_ipv6_mapped();
+        match self.six {
+            true => Sum::pseudo_v6(six(SOURCE), six(DESTINATION), self.protocol().0, len as u32),
+            false => Sum::pseudo_v4(SOURCE, DESTINATION, self.protocol().0, len as u16),
+        }
+    }
+
+    /// The frame as its sender leaves it, and the metadata.
+    fn frame(&self) -> (Vec<u8>, Offload) {
+        let (l4, header) = (self.l4(), self.header());
+        let behind = header + self.payload.len();
+        let mut frame = vec![2; l4 + header];
+        frame.extend_from_slice(&self.payload);
+        frame[12..14].copy_from_slice(if self.six { &[0x86, 0xdd] } else { &[8, 0] });
+        if self.six {
+            let [source, destination]: [Ipv6Addr; 2] = [SOURCE, DESTINATION].map(|end| end.to_ipv6_mapped());
+            let (next_header, payload_len) = (self.protocol(), behind as u16);
+            let repr = ipv6::Repr {
+                traffic_class: 0,
+                flow_label: 7,
+                payload_len,
+                next_header,
+                hop_limit: 9,
+                source,
+                destination,
+            };
+            repr.emit(&mut frame[14..]).unwrap();
+        } else {
+            let repr = ipv4::Repr {
+                dscp: 0,
+                ecn: 0,
+                identification: 65_535,
+                dont_fragment: true,
+                more_fragments: false,
+                fragment_offset: 0,
+                ttl: 9,
+                protocol: self.protocol(),
+                source: SOURCE,
+                destination: DESTINATION,
+                options: &[],
+                payload_len: behind as u16,
+            };
+            repr.emit(&mut frame[14..]).unwrap();
+        }
+        let field = if self.udp {
+            frame[l4 + 4..l4 + 6].copy_from_slice(&(behind as u16).to_be_bytes());
+            udp::CHECKSUM_AT
+        } else {
+            frame[l4 + 12] = 0x50;
+            frame[l4 + 13] = 0x19;
+            tcp::CHECKSUM_AT
+        };
+        frame[l4 + field..l4 + field + 2].copy_from_slice(&self.pseudo(behind).value().to_be_bytes());
+        let gso_type = match (self.size, self.udp, self.six) {
+            (0, _, _) => 0,
+            (_, true, _) => 5,
+            (_, false, true) => 4,
+            (_, false, false) => 1,
+        };
+        (frame, Offload { gso_type, gso_size: self.size, ..Offload::checksum(l4 as u16, field as u16) })
+    }
+
+    /// Checks what is behind the network header; gives the payload.
+    fn check<'a>(&self, network: &'a [u8]) -> &'a [u8] {
+        let behind = if self.six {
+            ipv6::Packet::new_checked(network).unwrap().payload()
+        } else {
+            let packet = ipv4::Packet::new_checked(network).unwrap();
+            assert!(packet.is_checksum_valid());
+            packet.payload()
+        };
+        let pseudo = self.pseudo(behind.len());
+        if self.udp {
+            let datagram = udp::Datagram::new_checked(behind).unwrap();
+            assert!(datagram.is_checksum_valid(pseudo) && datagram.checksum() != 0);
+            datagram.payload()
+        } else {
+            let segment = tcp::Segment::new_checked(behind).unwrap();
+            assert!(segment.is_checksum_valid(pseudo));
+            segment.payload()
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_completed_is_right_wherever_the_data_begins(
+        shape in shape(),
+        // Bytes taken off before, and whether the network header is noted.
+        taken in prop::sample::select(vec![0usize, 14, 34]),
+        noted: bool,
+        shared: bool,
+    ) {
+        let (frame, offload) = shape.frame();
+        let pool = Pool::new();
+        let mut packet = pool.copy(&frame).unwrap();
+        packet.set_offload(offload).unwrap();
+        prop_assert_eq!((packet.offload(), pool.has_offloads()), (offload, true));
+        let other = shared.then(|| packet.clone());
+        let noted = noted || (taken == 34 && shape.size > 0);
+        if noted {
+            packet.set_network_header(14, shape.l4() - 14);
+        }
+        packet.pull(taken);
+        prop_assert!(packet.push(8));
+        packet.pull(8);
+        let mut payload = Vec::new();
+        let mut count = 0;
+        pool.complete(packet, |mut made| {
+            assert!(!made.has_offload());
+            assert_eq!(made.network_header(), noted.then_some(14 - taken as isize));
+            assert!(made.push(taken));
+            assert_eq!(made.data()[..14], frame[..14]);
+            payload.extend_from_slice(shape.check(&made.data()[14..]));
+            count += 1;
+        }).unwrap();
+        let size = usize::from(shape.size);
+        let segments = if size == 0 { 1 } else { shape.payload.len().div_ceil(size).max(1) };
+        prop_assert_eq!((payload, count), (shape.payload.clone(), segments));
+        if let Some(other) = other {
+            prop_assert_eq!((other.data(), other.offload()), (&frame[..], offload));
+        }
+    }
+
+    #[test]
+    fn a_checksum_is_filled_before_its_header_is_taken_off(shape in shape(), behind in 1usize..8) {
+        let (frame, offload) = shape.frame();
+        let mut packet = Pool::new().copy(&frame).unwrap();
+        packet.set_offload(offload).unwrap();
+        packet.pull(shape.l4() + behind);
+        prop_assert!(!packet.has_offload());
+        prop_assert!(packet.push(shape.l4() + behind));
+        prop_assert_eq!(shape.check(&packet.data()[14..]), &shape.payload[..]);
+    }
+
+    #[test]
+    fn any_metadata_ends_in_packets_or_an_error(
+        shape in shape(), raw: [u8; 10], honest in 0u8..3, at: prop::sample::Index, to: u8,
+        pulled in 0usize..80, cut in 0usize..80, network in prop::option::of(-40isize..100),
+    ) {
+        let (mut frame, offload) = shape.frame();
+        let at = at.index(frame.len());
+        frame[at] = to;
+        let lying = Offload::from_bytes(&raw);
+        let offload = match honest {
+            0 => lying,
+            1 => Offload { gso_size: lying.gso_size, gso_type: lying.gso_type & 0x85, ..offload },
+            _ => offload,
+        };
+        let pool = Pool::new();
+        let mut packet = pool.copy(&frame).unwrap();
+        let _ = packet.set_offload(offload);
+        packet.pull(pulled);
+        packet.take(cut);
+        if let Some(at) = network {
+            packet.set_network_header(at, 20);
+        }
+        let mut count = 0;
+        let done = pool.complete(packet, |made| {
+            assert!(!made.has_offload());
+            count += 1;
+        });
+        prop_assert_eq!(done.is_ok(), count > 0);
+    }
+}
+
+#[test]
+fn tiny_segments_are_refused() {
+    let mut shape = Shape { six: false, udp: false, size: 1, payload: vec![0; 257] };
+    let pool = Pool::new();
+    let complete = |shape: &Shape| {
+        let (frame, offload) = shape.frame();
+        let mut packet = pool.copy(&frame).unwrap();
+        packet.set_offload(offload).unwrap();
+        pool.complete(packet, |_| {})
+    };
+    assert_eq!(complete(&shape), Err(Reason::BadOffload));
+    shape.payload.pop();
+    assert_eq!(complete(&shape), Ok(()));
+}
