@@ -24,6 +24,10 @@ pub struct Case {
     pub ratio: f64,
     /// Its text between a source and a sink.
     pub text: fn(source: &str, sink: &str) -> String,
+    /// The same for a peer, by its fastest elements; none if it has no suitable ones.
+    pub theirs: Option<fn(source: &str, sink: &str) -> String>,
+    /// Whether frames that its elements wrote to may be sent again.
+    pub again: bool,
     /// What it gets.
     pub frames: fn(Length) -> Frames,
 }
@@ -35,6 +39,8 @@ pub const CASES: &[Case] = &[
         mark: 20.0,
         ratio: 3.0,
         text: |source, sink| format!("{source} -> {sink};"),
+        theirs: Some(|source, sink| format!("{source} -> {sink};")),
+        again: true,
         frames: |length| Frames::new(length, 1, |number| flow(number as u64)),
     },
     Case {
@@ -42,23 +48,53 @@ pub const CASES: &[Case] = &[
         mark: 20.0,
         ratio: 3.0,
         text: |source, sink| format!("{source} -> EtherMirror -> {sink};"),
+        theirs: Some(|source, sink| format!("{source} -> EtherMirror -> {sink};")),
+        again: true,
         frames: |length| Frames::new(length, 1, |number| flow(number as u64)),
     },
-    Case { key: "router", mark: 12.0, ratio: 3.0, text: router, frames: routed },
-    Case { key: "firewall.10", mark: 8.0, ratio: 0.0, text: |a, b| firewall(10, a, b), frames: filtered },
+    Case {
+        key: "router",
+        mark: 12.0,
+        ratio: 3.0,
+        text: |source, sink| router("RadixIPLookup", source, sink),
+        theirs: Some(|source, sink| router("DirectIPLookup", source, sink)),
+        again: true,
+        frames: routed,
+    },
+    Case {
+        key: "firewall.10",
+        mark: 8.0,
+        ratio: 0.0,
+        text: |a, b| firewall(10, a, b),
+        theirs: Some(|a, b| firewall(10, a, b)),
+        again: true,
+        frames: filtered,
+    },
     Case {
         key: "firewall.10000",
         mark: 5.0,
         ratio: 0.0,
         text: |a, b| firewall(10_000, a, b),
+        theirs: Some(|a, b| firewall(10_000, a, b)),
+        again: true,
         frames: filtered,
     },
-    Case { key: "nat", mark: 6.0, ratio: 3.0, text: nat, frames: translated },
+    Case {
+        key: "nat",
+        mark: 6.0,
+        ratio: 3.0,
+        text: nat,
+        theirs: Some(nat),
+        again: false,
+        frames: translated,
+    },
     Case {
         key: "ids.5",
         mark: 8.0,
         ratio: 0.0,
         text: |a, b| middlebox::ids(5, a, b),
+        theirs: None,
+        again: true,
         frames: |length| middlebox::searched(5, length),
     },
     Case {
@@ -66,16 +102,44 @@ pub const CASES: &[Case] = &[
         mark: 8.0,
         ratio: 0.0,
         text: |a, b| middlebox::ids(5000, a, b),
+        theirs: None,
+        again: true,
         frames: |length| middlebox::searched(5000, length),
     },
-    Case { key: "lb", mark: 5.0, ratio: 0.0, text: middlebox::balancer, frames: middlebox::balanced },
-    Case { key: "flowmon", mark: 5.0, ratio: 0.0, text: middlebox::monitor, frames: middlebox::monitored },
-    Case { key: "bras", mark: 5.0, ratio: 0.0, text: middlebox::bras, frames: middlebox::session_frames },
+    Case {
+        key: "lb",
+        mark: 5.0,
+        ratio: 0.0,
+        text: middlebox::balancer,
+        theirs: Some(middlebox::mapper),
+        again: false,
+        frames: middlebox::balanced,
+    },
+    Case {
+        key: "flowmon",
+        mark: 5.0,
+        ratio: 0.0,
+        text: middlebox::monitor,
+        theirs: None,
+        again: true,
+        frames: middlebox::monitored,
+    },
+    Case {
+        key: "bras",
+        mark: 5.0,
+        ratio: 0.0,
+        text: middlebox::bras,
+        theirs: None,
+        again: true,
+        frames: middlebox::session_frames,
+    },
     Case {
         key: "bras.down",
         mark: 5.0,
         ratio: 0.0,
         text: middlebox::bras_down,
+        theirs: None,
+        again: true,
         frames: middlebox::to_subscribers,
     },
 ];
@@ -119,10 +183,10 @@ fn routed(length: Length) -> Frames {
 }
 
 /// Click's own router (Kohler et al., TOCS 2000), with fixed addresses instead of ARP.
-fn router(source: &str, sink: &str) -> String {
+fn router(lookup: &str, source: &str, sink: &str) -> String {
     let mut text = String::from("out :: Null -> ");
     let _ = writeln!(text, "{sink}; bad :: Discard;");
-    text.push_str("rt :: RadixIPLookup(");
+    let _ = write!(text, "rt :: {lookup}(");
     for number in 0..PREFIXES {
         let (network, bits) = prefix(number);
         let port = number % PORTS;

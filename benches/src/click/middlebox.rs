@@ -62,6 +62,18 @@ pub fn balancer(source: &str, sink: &str) -> String {
     )
 }
 
+/// The same by Click's elements.
+pub fn mapper(source: &str, sink: &str) -> String {
+    let servers: Vec<String> = (1..=SERVERS).map(|server| format!("- - 10.9.0.{server} - 0 1")).collect();
+    format!(
+        "mapper :: RoundRobinIPMapper({});
+         {source} -> Strip(14) -> CheckIPHeader -> lb :: IPRewriter(mapper, drop, MAPPING_CAPACITY 4000000, \
+         TCP_TIMEOUT 3600, TCP_NODATA_TIMEOUT 3600);
+         lb[0] -> Unstrip(14) -> {sink}; lb[1] -> Discard; Idle -> [1]lb;",
+        servers.join(", ")
+    )
+}
+
 /// Connections to one address.
 pub fn balanced(length: Length) -> Frames {
     opened(length, |number| {

@@ -70,21 +70,33 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
     let frames = Rc::new((case.frames)(Length::Fixed(64)));
     let mut ours = build(case, frames.clone())?;
-    let slices = match peer::program() {
+    let folder = Folder::new()?;
+    let path = folder.path().join("frames.pcap");
+    let peer = peer::program().zip(case.theirs);
+    let count = frames.len();
+    let theirs = |in_place| {
+        let (program, text) = peer.as_ref()?;
+        let text = text(&peer::source(program, &path, in_place), "count :: Counter -> Discard");
+        Some(move |time| peer::rate(program, &text, count, time))
+    };
+    let slices = match theirs(false) {
         None => plan.alone(SLICE, |time| rate(&mut ours, time))?,
-        Some(program) => {
-            let folder = Folder::new()?;
-            let path = folder.path().join("frames.pcap");
+        Some(theirs) => {
             peer::capture(&path, &frames)?;
-            let source = format!("FromDump({}, STOP false) -> ReplayUnqueue(STOP -1)", path.display());
-            let text = (case.text)(&source, "count :: Counter -> Discard");
-            plan.pairs(SLICE, |time| rate(&mut ours, time), |_| peer::rate(&program, &text, PEER))?
+            plan.pairs(SLICE, |time| rate(&mut ours, time), |_| theirs(PEER))?
         }
+    };
+    let in_place = match theirs(true).filter(|_| case.again) {
+        Some(theirs) => Some(theirs(PEER)?),
+        None => None,
     };
     drop(ours);
     let mut entry = slices.entry("Mpps", Better::More).best_at_least(case.mark);
     if case.ratio > 0.0 && entry.ratio.is_some() {
         entry = entry.ratio_at_least(case.ratio);
+    }
+    if let Some(in_place) = in_place {
+        entry = entry.with("peer, one slice, frames written in place, Mpps", in_place);
     }
     let ticks = ringway_host::ticks_per_second();
     let best = entry.best.unwrap_or(f64::NAN);
@@ -96,7 +108,9 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
         let best = slices.entry("Mpps", Better::More).best.unwrap_or(f64::NAN);
         entry = entry.step(name, &[("Mpps", best), ("ticks a frame", ticks / best / 1e6)]);
     }
-    if entry.peer.is_none() {
+    if case.theirs.is_none() {
+        entry = entry.note("no peer has such an element");
+    } else if entry.peer.is_none() {
         entry = entry.note("no peer: name its program by FASTCLICK or CLICK (built with all elements)");
     }
     Ok(entry)

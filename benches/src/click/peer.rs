@@ -33,11 +33,24 @@ pub fn capture(path: &Path, frames: &Frames) -> Result<(), Failure> {
     Ok(file.flush()?)
 }
 
-/// Runs a configuration, whose packets `count :: Counter` counts; packets a second, in millions.
-pub fn rate(program: &Path, configuration: &str, time: Duration) -> Result<f64, Failure> {
+/// What sends the frames of a capture: from memory, into which it is read at first. Packets share its frames until an
+/// element writes to one, which then gets its own copy; `in_place`, it writes to the frame itself, which costs less
+/// and is there for FastClick's devices.
+pub fn source(program: &Path, capture: &Path, in_place: bool) -> String {
+    let dump = format!("FromDump({}, STOP false, MMAP false)", capture.display());
+    let fast = std::env::var_os("FASTCLICK").is_some_and(|fast| fast == program);
+    let clone = if fast { format!(", QUICK_CLONE {in_place}") } else { String::new() };
+    format!("{dump} -> ReplayUnqueue(STOP -1{clone})")
+}
+
+/// Runs a configuration, whose packets `count :: Counter` counts; packets a second, in millions, once it has sent
+/// `first` of them.
+pub fn rate(program: &Path, configuration: &str, first: usize, time: Duration) -> Result<f64, Failure> {
     let seconds = time.as_secs_f64();
+    let look = "print $(now), print $(count.count)";
     let driver = format!(
-        "DriverManager(wait 0.3s, print $(count.count), wait {seconds}s, print $(count.count), stop);"
+        "DriverManager(label open, wait 0.05s, goto open $(lt $(count.count) {first}), \
+         {look}, wait {seconds}s, {look}, stop);"
     );
     let mut child = Command::new("taskset")
         .args(["-c", &crate::rig::WORKER.to_string()])
@@ -52,9 +65,9 @@ pub fn rate(program: &Path, configuration: &str, time: Duration) -> Result<f64, 
     }
     let output = child.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let counts: Vec<f64> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
-    match counts[..] {
-        [before, after] => Ok((after - before) / seconds / 1e6),
+    let numbers: Vec<f64> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    match numbers[..] {
+        [begin, before, end, after] if end > begin => Ok((after - before) / (end - begin) / 1e6),
         _ => {
             Err(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("it gave no counts").into())
         }

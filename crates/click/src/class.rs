@@ -2,8 +2,8 @@
 use crate::Element;
 use alloc::boxed::Box;
 
-/// What a class does with offload metadata ([`Packet::offload`](crate::Packet::offload)): checksums to fill and segments
-/// to make.
+/// What a class does with offload metadata: checksums to fill and segments to make
+/// ([`Packet::offload`](crate::Packet::offload)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metadata {
     /// It leaves the bytes concerned and the lengths of headers as they are; the metadata stays true.
@@ -11,8 +11,8 @@ pub enum Metadata {
     Keeps,
     /// It drops or replaces packets, so it does not matter.
     Ignores,
-    /// It reads or writes checksums, or what they or segments depend on: addresses, lengths, headers put before. The
-    /// router completes packets in software before they reach it.
+    /// It reads or writes checksums, or what they or segments depend on: addresses, lengths, headers put before.
+    /// The router completes packets in software before they reach it.
     Resolve,
 }
 

@@ -22,6 +22,7 @@ const GLOBAL: &[Handler] = &[
     Handler::read("list"),
     Handler::write("stop"),
     Handler::read("active_ports"),
+    Handler::read("drops"),
 ];
 
 /// Those that depend on the router: what replaces its configuration, how fast its time passes.
@@ -207,6 +208,7 @@ impl Router {
             TIMEWARP => self.clock.speed().map_or("simulation".into(), |speed| speed.to_string()),
             "list" => self.list(),
             "active_ports" => self.active_ports(),
+            "drops" => format!("circle {}\nincomplete {}\n", self.looped, self.incomplete),
             _ => return Err(HandlerError::missing(name)),
         })
     }

@@ -10,13 +10,15 @@
 //! Handlers: `drops` (read).
 use crate::arg::Args;
 use crate::elements::packet::put;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, SECOND};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("StoreTimestamp", || Box::<StoreTimestamp>::default()).ports("1/1");
+pub static CLASS: Class = Class::new("StoreTimestamp", || Box::<StoreTimestamp>::default())
+    .ports("1/1")
+    .metadata(Metadata::Resolve);
 
 /// Offsets at most. Attack: a configuration that would make packets larger than there is memory.
 const MOST: u32 = 1 << 16;
