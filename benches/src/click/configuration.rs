@@ -24,7 +24,7 @@ pub struct Case {
     pub ratio: f64,
     /// Its text between a source and a sink.
     pub text: fn(source: &str, sink: &str) -> String,
-    /// The same for a peer, by its fastest elements; none if it has no suitable ones.
+    /// The same for a peer, by its fastest elements; none if there is none.
     pub theirs: Option<fn(source: &str, sink: &str) -> String>,
     /// Whether frames that its elements wrote to may be sent again.
     pub again: bool,

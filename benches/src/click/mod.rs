@@ -109,7 +109,7 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
         entry = entry.step(name, &[("Mpps", best), ("ticks a frame", ticks / best / 1e6)]);
     }
     if case.theirs.is_none() {
-        entry = entry.note("no peer has such an element");
+        entry = entry.note("no configuration for a peer");
     } else if entry.peer.is_none() {
         entry = entry.note("no peer: name its program by FASTCLICK or CLICK (built with all elements)");
     }
