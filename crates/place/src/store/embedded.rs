@@ -3,10 +3,9 @@
 
 use super::memory::{Lease, Memory, Note, State, Version};
 use super::{Compare, Entry, Event, LeaseId, Op, Revision, Store, StoreError};
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
-use std::collections::VecDeque;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -16,13 +15,6 @@ const VERSIONS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("
 const LEASES: TableDefinition<'_, u64, (u64, u64)> = TableDefinition::new("leases");
 /// Figures by name.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-
-/// Versions that nobody can ask for any more and that are still in the file. They are removed a few at a time: whoever
-/// waits for a transaction does not wait for thousands of them.
-type Rubbish = VecDeque<(String, Revision)>;
-
-/// How many are removed at once while nobody waits.
-const SWEEP: usize = 64;
 
 /// How far the file is.
 #[derive(Default)]
@@ -48,7 +40,7 @@ impl Embedded {
     /// given for, whatever the clock did meanwhile.
     pub fn open(path: &Path, now: u64) -> Result<Embedded, StoreError> {
         let database = Database::create(path).map_err(file)?;
-        let (state, rubbish) = load(&database, now)?;
+        let state = load(&database, now)?;
         let progress = Arc::new(Progress::default());
         if let Ok(mut written) = progress.written.lock() {
             written.0 = state.revision;
@@ -57,7 +49,7 @@ impl Embedded {
         let shared = progress.clone();
         let writer = std::thread::Builder::new()
             .name("place-store".into())
-            .spawn(move || write(&database, &receiver, rubbish, &shared))
+            .spawn(move || write(&database, &receiver, &shared))
             .map_err(file)?;
         Ok(Embedded { memory: Memory::of(state), sender: Some(sender), progress, writer: Some(writer) })
     }
@@ -82,11 +74,11 @@ impl Drop for Embedded {
     }
 }
 
-fn load(database: &Database, now: u64) -> Result<(State, Rubbish), StoreError> {
-    let (mut state, mut rubbish) = (State::default(), Rubbish::new());
+fn load(database: &Database, now: u64) -> Result<State, StoreError> {
+    let mut state = State::default();
     let transaction = database.begin_read().map_err(file)?;
     // A new file has no tables.
-    let Ok(versions) = transaction.open_table(VERSIONS) else { return Ok((state, rubbish)) };
+    let Ok(versions) = transaction.open_table(VERSIONS) else { return Ok(state) };
     let mut all: Vec<(String, Version)> = Vec::new();
     for entry in versions.iter().map_err(file)? {
         let (key, bytes) = entry.map_err(file)?;
@@ -116,88 +108,39 @@ fn load(database: &Database, now: u64) -> Result<(State, Rubbish), StoreError> {
         let figure = |name: &str| meta.get(name).ok().flatten().map_or(0, |figure| figure.value());
         state.revision = state.revision.max(figure("revision"));
         let oldest = figure("oldest");
-        // What was not removed before the end.
-        rubbish.extend(state.compact(oldest).into_iter().filter_map(gone));
+        state.compact(oldest);
     }
-    Ok((state, rubbish))
+    Ok(state)
 }
 
-fn gone(note: Note) -> Option<(String, Revision)> {
-    if let Note::Gone(key, revision) = note { Some((key, revision)) } else { None }
-}
-
-/// Writes until nobody sends any more.
-fn write(
-    database: &Database,
-    receiver: &Receiver<(Revision, Vec<Note>)>,
-    rubbish: Rubbish,
-    progress: &Progress,
-) {
-    if let Err(error) = write_all(database, receiver, rubbish, progress) {
-        progress.written.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(error);
-        progress.more.notify_all();
-    }
-}
-
-/// All that waits, in one transaction, again and again.
-fn write_all(
-    database: &Database,
-    receiver: &Receiver<(Revision, Vec<Note>)>,
-    mut rubbish: Rubbish,
-    progress: &Progress,
-) -> Result<(), String> {
-    loop {
-        let first = match receiver.try_recv() {
-            Err(TryRecvError::Empty) if !rubbish.is_empty() => {
-                sweep(database, &mut rubbish)?;
-                continue;
-            }
-            Err(TryRecvError::Empty) => receiver.recv().ok(),
-            other => other.ok(),
-        };
-        let Some(first) = first else { return Ok(()) };
+/// Writes until nobody sends any more: all that waits, in one transaction.
+fn write(database: &Database, receiver: &Receiver<(Revision, Vec<Note>)>, progress: &Progress) {
+    while let Ok(first) = receiver.recv() {
         let mut batch = vec![first];
         batch.extend(receiver.try_iter());
         let revision = batch.iter().map(|(revision, _)| *revision).max().unwrap_or(0);
-        commit(database, revision, batch, &mut rubbish)?;
+        let result = commit(database, revision, batch);
         let mut written = progress.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.0 = written.0.max(revision);
+        match result {
+            Ok(()) => written.0 = written.0.max(revision),
+            Err(error) => written.1 = Some(error),
+        }
         progress.more.notify_all();
-    }
-}
-
-fn say(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
-/// Removes some of what nobody can ask for. Nobody waits for it, nor for the disk.
-fn sweep(database: &Database, rubbish: &mut Rubbish) -> Result<(), String> {
-    let mut transaction = database.begin_write().map_err(say)?;
-    transaction.set_durability(Durability::None).map_err(say)?;
-    {
-        let mut versions = transaction.open_table(VERSIONS).map_err(say)?;
-        for (key, revision) in rubbish.drain(..rubbish.len().min(SWEEP)) {
-            versions.remove((key.as_str(), revision)).map_err(say)?;
+        if written.1.is_some() {
+            return;
         }
     }
-    transaction.commit().map_err(say)
 }
 
-fn commit(
-    database: &Database,
-    revision: Revision,
-    batch: Vec<(Revision, Vec<Note>)>,
-    rubbish: &mut Rubbish,
-) -> Result<(), String> {
-    let transaction = database.begin_write().map_err(say)?;
+fn commit(database: &Database, revision: Revision, batch: Vec<(Revision, Vec<Note>)>) -> Result<(), String> {
+    let say = |error: &dyn std::fmt::Display| error.to_string();
+    let transaction = database.begin_write().map_err(|error| say(&error))?;
     {
-        let mut versions = transaction.open_table(VERSIONS).map_err(say)?;
-        let mut leases = transaction.open_table(LEASES).map_err(say)?;
-        let mut meta = transaction.open_table(META).map_err(say)?;
+        let mut versions = transaction.open_table(VERSIONS).map_err(|error| say(&error))?;
+        let mut leases = transaction.open_table(LEASES).map_err(|error| say(&error))?;
+        let mut meta = transaction.open_table(META).map_err(|error| say(&error))?;
         let mut oldest = None;
-        let mut written = 0;
         for note in batch.into_iter().flat_map(|(_, notes)| notes) {
-            written += 1;
             match note {
                 Note::Version(key, version) => {
                     let mut bytes = vec![u8::from(version.value.is_some())];
@@ -206,29 +149,26 @@ fn commit(
                         bytes.extend(value.iter());
                     }
                     let key = (key.as_str(), version.revision);
-                    versions.insert(key, bytes.as_slice()).map_err(say)?;
+                    versions.insert(key, bytes.as_slice()).map_err(|error| say(&error))?;
                 }
                 Note::Lease(id, Some(lease)) => {
-                    leases.insert(id, (lease.deadline, lease.ttl)).map_err(say)?;
+                    leases.insert(id, (lease.deadline, lease.ttl)).map_err(|error| say(&error))?;
                 }
-                Note::Lease(id, None) => drop(leases.remove(id).map_err(say)?),
+                Note::Lease(id, None) => {
+                    leases.remove(id).map_err(|error| say(&error))?;
+                }
                 Note::Gone(key, revision) => {
-                    written -= 1;
-                    rubbish.push_back((key, revision));
+                    versions.remove((key.as_str(), revision)).map_err(|error| say(&error))?;
                 }
                 Note::Compact(revision) => oldest = Some(revision),
             }
         }
-        // More than come, so that the file does not grow for ever where nobody ever rests.
-        for (key, revision) in rubbish.drain(..rubbish.len().min(2 * written)) {
-            versions.remove((key.as_str(), revision)).map_err(say)?;
-        }
-        meta.insert("revision", revision).map_err(say)?;
+        meta.insert("revision", revision).map_err(|error| say(&error))?;
         if let Some(oldest) = oldest {
-            meta.insert("oldest", oldest).map_err(say)?;
+            meta.insert("oldest", oldest).map_err(|error| say(&error))?;
         }
     }
-    transaction.commit().map_err(say)
+    transaction.commit().map_err(|error| say(&error))
 }
 
 impl Store for Embedded {
@@ -322,35 +262,6 @@ mod tests {
         drop(embedded);
         let again = Embedded::open(&path, 0).unwrap();
         assert_eq!(keys(&again, None), ["b=1"]);
-        std::fs::remove_file(&path).unwrap();
-    }
-
-    #[test]
-    fn what_is_forgotten_leaves_the_file_in_the_end() {
-        let path = std::env::temp_dir().join(format!("rw-place-rubbish-{}.redb", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let versions = || {
-            let database = Database::create(&path).unwrap();
-            let table = database.begin_read().unwrap().open_table(VERSIONS).unwrap();
-            redb::ReadableTableMetadata::len(&table).unwrap()
-        };
-        let store = Embedded::open(&path, 0).unwrap();
-        let mut last = 0;
-        for round in 0..500 {
-            last = store.transact(&[], vec![put("k", &round.to_string(), None)]).unwrap();
-        }
-        store.compact(last).unwrap();
-        drop(store);
-        // Ended in the middle of it: whoever opens the file next goes on.
-        for _ in 0..1000 {
-            if versions() == 1 {
-                break;
-            }
-            let store = Embedded::open(&path, 0).unwrap();
-            assert_eq!(keys(&store, None), ["k=499"]);
-            store.lease(1, 0).unwrap();
-        }
-        assert_eq!(versions(), 1);
         std::fs::remove_file(&path).unwrap();
     }
 
