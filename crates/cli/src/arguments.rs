@@ -110,6 +110,12 @@ Examples:
         #[command(subcommand)]
         command: GuestCommand,
     },
+    /// Start, stop and list functions, read and write their handlers.
+    Function {
+        /// What to do.
+        #[command(subcommand)]
+        command: FunctionCommand,
+    },
     /// Run a Click configuration, with the options of Click's own program.
     #[command(
         disable_help_flag = true,
@@ -157,6 +163,9 @@ Examples:
         #[arg(long, value_enum, default_value_t)]
         log: Log,
     },
+    /// A function's process, with the link to its control process as standard input.
+    #[command(hide = true)]
+    RunFunction,
 }
 
 /// How to bring a fabric up.
@@ -290,6 +299,60 @@ Examples:
         /// Seconds to wait at most.
         #[arg(long, default_value_t = 120)]
         timeout: u64,
+    },
+}
+
+/// What to do with functions.
+#[derive(Subcommand)]
+pub enum FunctionCommand {
+    /// List the functions.
+    #[command(after_help = "\
+Examples:
+  ringway function list
+  ringway function list --json")]
+    List,
+    /// Start functions.
+    #[command(after_help = "\
+Examples:
+  ringway function start firewall")]
+    Start {
+        /// The functions.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Stop functions.
+    #[command(after_help = "\
+Examples:
+  ringway function stop firewall")]
+    Stop {
+        /// The functions.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Read a handler of a function and print its value.
+    #[command(after_help = "\
+Examples:
+  ringway function read firewall allowed.count
+  ringway function read firewall list            the names of its elements")]
+    Read {
+        /// The function.
+        name: String,
+        /// The handler: an element, a point, its name; or one of the whole configuration.
+        handler: String,
+    },
+    /// Write a handler of a function.
+    #[command(after_help = "\
+Examples:
+  ringway function write firewall allowed.reset
+  ringway function write shaper rate.rate 1000
+  ringway function write firewall hotconfig - < new.click   another configuration, for now")]
+    Write {
+        /// The function.
+        name: String,
+        /// The handler.
+        handler: String,
+        /// The value; `-` is standard input.
+        value: Option<String>,
     },
 }
 

@@ -5,7 +5,7 @@ use crate::fail::Fail;
 use crate::text;
 use anstream::println;
 use ringway_control::api::ProblemView;
-use ringway_control::file::{Fabric, Host, read};
+use ringway_control::file::{Clicks, Fabric, Host, read_with};
 use ringway_control::run_dir;
 use std::path::Path;
 
@@ -23,7 +23,9 @@ pub fn load(target: &Target, file: &Path) -> Result<Fabric, Fail> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Fail::Failed(format!("{}: {error}; give the path of a fabric file", file.display()))
     })?;
-    let mut fabric = read(&file.display().to_string(), &text, &host())?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let clicks = Clicks { folder, read: &|path| std::fs::read(path), check: &crate::function::check };
+    let mut fabric = read_with(&file.display().to_string(), &text, &host(), Some(&clicks))?;
     if let Some(name) = &target.fabric {
         fabric.name.clone_from(name);
     }
@@ -48,7 +50,7 @@ pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     let fabric = result?;
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     println!(
-        "{}good:{:#} fabric {}, {}, {}, {}, {}",
+        "{}good:{:#} fabric {}, {}, {}, {}, {}{}",
         text::GOOD,
         text::GOOD,
         fabric.name,
@@ -59,6 +61,11 @@ pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
         },
         count(fabric.ports.len(), "port"),
         count(fabric.guests.len(), "guest"),
+        if fabric.functions.is_empty() {
+            String::new()
+        } else {
+            format!("{}, ", count(fabric.functions.len(), "function"))
+        },
         count(fabric.workers.len(), "worker"),
     );
     Ok(())

@@ -91,6 +91,12 @@ impl Client {
         serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
     }
 
+    /// Replaces what `path` has, which answers nothing.
+    pub fn put_only<B: Serialize>(&mut self, path: &str, body: &B) -> Result<(), Fail> {
+        let body = serde_json::to_vec(body).map_err(Fail::because)?;
+        self.send(Method::PUT, path, body.into()).map(drop)
+    }
+
     /// Replaces what `path` has.
     pub fn put<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
         let body = serde_json::to_vec(body).map_err(Fail::because)?;

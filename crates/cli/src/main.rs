@@ -7,11 +7,13 @@ mod click_tools;
 mod client;
 mod doctor;
 mod fail;
+mod function;
 mod guest;
 mod log;
 mod place;
 mod ps;
 mod run_data;
+mod run_function;
 mod stats;
 mod table;
 mod target;
@@ -59,6 +61,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
             }
             GuestCommand::Wait { names, timeout } => guest::wait(&target, json, &names, timeout),
         },
+        Command::Function { command } => function::function(&target, json, command),
         Command::Click { arguments } => click::run(&arguments),
         Command::Place(arguments) => place::place(&target, json, *arguments),
         Command::Doctor => doctor::doctor(json),
@@ -71,5 +74,6 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
             Ok(())
         }
         Command::Data { log } => run_data::run(log),
+        Command::RunFunction => run_function::run(),
     }
 }

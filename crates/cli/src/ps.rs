@@ -5,13 +5,14 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::text::{self, Table, cell};
 use anstream::println;
-use ringway_control::api::{FabricView, PortView};
+use ringway_control::api::{FabricView, FunctionView, PortView};
 use serde::Serialize;
 
 #[derive(Serialize)]
 struct Ps {
     fabric: FabricView,
     ports: Vec<PortView>,
+    functions: Vec<FunctionView>,
 }
 
 /// Shows a fabric and its ports.
@@ -19,8 +20,9 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
     let fabric: FabricView = client.get("/v1/fabric")?;
     let ports: Vec<PortView> = client.get("/v1/ports")?;
+    let functions: Vec<FunctionView> = client.get("/v1/functions")?;
     if json {
-        text::json(&Ps { fabric, ports });
+        text::json(&Ps { fabric, ports, functions });
         return Ok(());
     }
     let workers: Vec<String> = fabric
@@ -46,6 +48,10 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
         ]);
     }
     table.print();
+    if !functions.is_empty() {
+        println!();
+        crate::function::table(functions).print();
+    }
     Ok(())
 }
 

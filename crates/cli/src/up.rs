@@ -8,7 +8,7 @@ use crate::text;
 use anstream::println;
 use ringway_control::api::{Changes, FabricView, NewFabric};
 use ringway_control::file::Fabric;
-use ringway_control::{Options, run_dir};
+use ringway_control::{Options, Program, run_dir};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -62,7 +62,11 @@ pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
         rustix::process::setsid().map_err(Fail::because)?;
     }
     crate::log::start(up.log);
-    let data: Vec<OsString> = ["data", "--log", up.log.word()].map(OsString::from).into();
+    let program = Program {
+        data: ["data", "--log", up.log.word()].map(OsString::from).into(),
+        function: vec!["run-function".into()],
+        check: crate::function::check,
+    };
     let options = Options {
         fabric,
         file,
@@ -70,7 +74,7 @@ pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
         api: target.socket.clone(),
         extender: up.extender,
         host: check::host(),
-        data,
+        program,
     };
     ringway_control::run(options, || ready(up.detached)).map_err(Fail::because)
 }

@@ -1,6 +1,6 @@
 //! From one fabric to another, one change at a time.
 
-use crate::file::{Fabric, Guest, Port, Switch};
+use crate::file::{Fabric, Function, Guest, Port, Switch};
 use std::collections::HashSet;
 
 /// One change to the running fabric.
@@ -8,6 +8,8 @@ use std::collections::HashSet;
 pub enum Change {
     /// Stops a guest.
     RemoveGuest(String),
+    /// Stops a function.
+    RemoveFunction(String),
     /// Takes a port away.
     RemovePort(String),
     /// Takes a switch away.
@@ -16,19 +18,26 @@ pub enum Change {
     AddSwitch(Switch),
     /// Makes a port.
     AddPort(Port),
+    /// Has a function run another configuration.
+    SwapFunction(Function),
     /// Adds a guest, and starts it if it is to start.
     AddGuest(Guest),
+    /// Adds a function, and starts it if it is to start.
+    AddFunction(Function),
 }
 
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Change::RemoveGuest(name) => write!(f, "remove guest {name}"),
+            Change::RemoveFunction(name) => write!(f, "remove function {name}"),
             Change::RemovePort(name) => write!(f, "remove port {name}"),
             Change::RemoveSwitch(name) => write!(f, "remove switch {name}"),
             Change::AddSwitch(switch) => write!(f, "add switch {}", switch.name),
             Change::AddPort(port) => write!(f, "add port {} ({})", port.name, port.kind.name()),
+            Change::SwapFunction(function) => write!(f, "change function {}", function.name),
             Change::AddGuest(guest) => write!(f, "add guest {}", guest.name),
+            Change::AddFunction(function) => write!(f, "add function {}", function.name),
         }
     }
 }
@@ -49,8 +58,8 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
 }
 
 /// What leads from one fabric to the other. What is the same in both is not touched: a port that is
-/// different goes and comes anew, as do all ports of a switch that is different, and guests go and come with
-/// their ports.
+/// different goes and comes anew, as do all ports of a switch that is different, and guests and functions go and come
+/// with their ports. A function that has another configuration and nothing else stays.
 pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     use crate::file::To;
     let kept_switches: HashSet<&str> = from
@@ -75,9 +84,21 @@ pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
         })
         .map(|guest| &*guest.name)
         .collect();
+    let has_ports = |function: &&Function| function.ports.iter().all(|port| kept_ports.contains(&**port));
+    let stays = |function: &&Function| {
+        let same = |other: &&Function| {
+            let own = Function { configuration: other.configuration.clone(), ..(*function).clone() };
+            own == **other
+        };
+        has_ports(function) && to.functions.iter().any(|other| same(&other))
+    };
+    let kept_functions: HashSet<&str> =
+        from.functions.iter().filter(stays).map(|function| &*function.name).collect();
     let mut changes = Vec::new();
     let gone = |name: &String, kept: &HashSet<&str>| (!kept.contains(&**name)).then(|| name.clone());
     changes.extend(from.guests.iter().filter_map(|g| gone(&g.name, &kept_guests)).map(Change::RemoveGuest));
+    let functions = from.functions.iter().filter_map(|f| gone(&f.name, &kept_functions));
+    changes.extend(functions.map(Change::RemoveFunction));
     changes.extend(from.ports.iter().filter_map(|p| gone(&p.name, &kept_ports)).map(Change::RemovePort));
     changes
         .extend(from.switches.iter().filter_map(|s| gone(&s.name, &kept_switches)).map(Change::RemoveSwitch));
@@ -85,7 +106,13 @@ pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     changes
         .extend(to.switches.iter().filter(|s| new(&s.name, &kept_switches)).cloned().map(Change::AddSwitch));
     changes.extend(to.ports.iter().filter(|p| new(&p.name, &kept_ports)).cloned().map(Change::AddPort));
+    let swapped = |f: &&Function| {
+        kept_functions.contains(&*f.name) && from.function(&f.name).is_some_and(|own| own != *f)
+    };
+    changes.extend(to.functions.iter().filter(swapped).cloned().map(Change::SwapFunction));
     changes.extend(to.guests.iter().filter(|g| new(&g.name, &kept_guests)).cloned().map(Change::AddGuest));
+    let functions = to.functions.iter().filter(|f| new(&f.name, &kept_functions));
+    changes.extend(functions.cloned().map(Change::AddFunction));
     changes
 }
 
@@ -98,6 +125,13 @@ pub fn apply(fabric: &mut Fabric, change: &Change) {
         Change::AddSwitch(switch) => fabric.switches.push(switch),
         Change::AddPort(port) => fabric.ports.push(port),
         Change::AddGuest(guest) => fabric.guests.push(guest),
+        Change::RemoveFunction(name) => fabric.functions.retain(|function| function.name != name),
+        Change::AddFunction(function) => fabric.functions.push(function),
+        Change::SwapFunction(function) => {
+            if let Some(own) = fabric.functions.iter_mut().find(|own| own.name == function.name) {
+                *own = function;
+            }
+        }
     }
 }
 
@@ -131,6 +165,16 @@ mod tests {
         let changed = TWO.replace("socket='a'", "socket='c'");
         let expected = ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest g"];
         assert_eq!(words(TWO, &changed), expected);
+    }
+
+    #[test]
+    fn a_function_stays_while_only_its_configuration_changes() {
+        let one = "[switch.s]\n[port.r]\nkind='ring'\nsocket='r'\nswitch='s'\n\
+                   [function.f]\nport='r'\nclick='FromPort(r) -> ToPort(r);'\n";
+        assert_eq!(words(one, &one.replace("->", "-> Null ->")), ["change function f"]);
+        assert_eq!(words(one, &format!("{one}memory='64MB'\n")), ["remove function f", "add function f"]);
+        let moved = ["remove function f", "remove port r", "add port r (ring)", "add function f"];
+        assert_eq!(words(one, &one.replace("socket='r'", "socket='q'")), moved);
     }
 
     #[test]

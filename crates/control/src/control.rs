@@ -2,7 +2,7 @@
 
 use crate::api;
 use crate::engine::{Engine, EngineError, Inbox, Message};
-use crate::file::{Fabric, Host};
+use crate::file::{Complaint, Fabric, Function, Host};
 use crate::place;
 use crate::run_dir::{RunDir, RunDirError, api_socket};
 use ringway_port::vhost_user::open::{Access, Listener, OpenError};
@@ -33,6 +33,17 @@ pub enum ControlError {
     System(#[from] io::Error),
 }
 
+/// This program, as `control` needs it.
+#[derive(Clone)]
+pub struct Program {
+    /// The arguments that make it a `data` process.
+    pub data: Vec<OsString>,
+    /// The arguments that make it a function's process.
+    pub function: Vec<OsString>,
+    /// Everything that is wrong with a function's configuration.
+    pub check: fn(&Function) -> Vec<Complaint>,
+}
+
 /// What `control` is started with.
 pub struct Options {
     /// The fabric to bring up, as its file says.
@@ -47,8 +58,8 @@ pub struct Options {
     pub extender: Option<std::net::SocketAddr>,
     /// What files are checked against.
     pub host: Host,
-    /// The arguments of this program that make it a `data` process.
-    pub data: Vec<OsString>,
+    /// This program.
+    pub program: Program,
 }
 
 /// Brings the fabric up, says so by `ready`, and serves until it is told to go down.
@@ -76,8 +87,8 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let link = place::Link::new(inbox.clone());
     let place = place::Place::at(file_of_places, fabric.placement.clone(), link);
     let file = options.file.display().to_string();
-    let (host, data) = (options.host, options.data);
-    let mut engine = Engine::start(&fabric, file, host, run, data, inbox.clone(), place.clone()).await?;
+    let (host, program) = (options.host, options.program);
+    let mut engine = Engine::start(&fabric, file, host, run, program, inbox.clone(), place.clone()).await?;
     if let Err(error) = engine.move_to(&fabric).await {
         engine.down().await;
         return Err(error.into());

@@ -6,6 +6,8 @@ mod control;
 mod data;
 mod engine;
 pub mod file;
+pub mod function;
+mod functions;
 pub mod guest;
 mod guests;
 mod open;
@@ -14,4 +16,4 @@ pub mod place;
 pub mod place_plugins;
 pub mod run_dir;
 
-pub use control::{ControlError, Options, run};
+pub use control::{ControlError, Options, Program, run};

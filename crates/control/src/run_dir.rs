@@ -126,12 +126,18 @@ impl RunDir {
     pub fn guest(&self, name: &str) -> PathBuf {
         self.path.join("guests").join(name)
     }
+
+    /// The folder of functions' sockets.
+    pub fn functions(&self) -> PathBuf {
+        self.path.join("functions")
+    }
 }
 
 impl Drop for RunDir {
     fn drop(&mut self) {
         // What is gone already needs no removing; what others put there stays, and the directory with it.
         let _ = std::fs::remove_dir_all(self.path.join("guests"));
+        let _ = std::fs::remove_dir_all(self.functions());
         let _ = std::fs::remove_file(api_socket(&self.path));
         let _ = std::fs::remove_file(self.path.join("lock"));
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);

@@ -17,7 +17,7 @@ const PAUSES: (u64, u64) = (10_000_000, 1_000_000_000);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    static ALL: RefCell<BTreeMap<String, Weak<RefCell<Attachment>>>> = const { RefCell::new(BTreeMap::new()) };
+    static ALL: RefCell<BTreeMap<String, Weak<RefCell<Attachment>>>> = RefCell::default();
 }
 
 enum State {

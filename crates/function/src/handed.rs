@@ -23,9 +23,10 @@ thread_local! {
     static HANDED: RefCell<Option<Handed>> = const { RefCell::new(None) };
 }
 
-/// From now on elements of this thread use these, and no other ports.
-pub fn hand(handed: Handed) {
-    HANDED.set(Some(handed));
+/// From now on elements of this thread use these, and no other ports; without any, whatever they can connect to.
+/// Answers what they used before.
+pub fn hand(handed: Option<Handed>) -> Option<Handed> {
+    HANDED.replace(handed)
 }
 
 /// The names that ports may have; nothing if any socket may be used.

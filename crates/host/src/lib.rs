@@ -29,7 +29,7 @@ pub use memory::{
     Keep, Mapping, PageChoice, Pages, is_lost, map_region, map_region_for, memfd, memfd_in, memfd_of, stitch,
 };
 pub use poll::{Wish, poll};
-pub use sandbox::{Confinement, confine_data};
+pub use sandbox::{Confinement, confine_data, confine_function};
 pub use signal::{Signal, Sort, signal_shared};
 pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};

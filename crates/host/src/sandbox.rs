@@ -1,6 +1,8 @@
 //! The `data` process gives up what it doesn't need: identity, capabilities, the file system, and all system
 //! calls but those of the data path.
 //!
+//! A function's process does the same, and has a memory limit.
+//!
 //! Whoever takes over a worker through a guest's frames finds a process that can't open, connect, execute or
 //! trace anything, and that may use the descriptors it has.
 
@@ -8,7 +10,8 @@ mod calls;
 mod files;
 mod identity;
 
-use crate::error::HostError;
+use crate::error::{HostError, Named};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// What could be given up. Without seccomp there is no confinement, and so no such value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +27,33 @@ pub struct Confinement {
 pub fn confine_data() -> Result<Confinement, HostError> {
     crate::clock::Clock::new();
     crate::grace::grace();
-    let is_namespaced = identity::drop_privileges()?;
+    confine(identity::NOBODY, &[])
+}
+
+/// Descriptors that a function has at most.
+const DESCRIPTORS: u64 = 256;
+
+/// Confines a process that runs a function, likewise: as `user` if this is root, with `memory` bytes of its own at
+/// most. It may accept connections on sockets it has.
+pub fn confine_function(user: u32, memory: u64) -> Result<Confinement, HostError> {
+    crate::clock::Clock::new();
+    let limits = [
+        (Resource::Data, memory),
+        (Resource::Nofile, DESCRIPTORS),
+        (Resource::Core, 0),
+        (Resource::Fsize, 0),
+    ];
+    for (resource, most) in limits {
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }).named("setting a limit")?;
+    }
+    confine(user, calls::ACCEPTING)
+}
+
+fn confine(user: u32, more: &[i64]) -> Result<Confinement, HostError> {
+    let is_namespaced = identity::drop_privileges(user)?;
     rustix::thread::set_no_new_privs(true)
         .map_err(|error| HostError::Call { call: "no_new_privs", error })?;
     let landlock = files::forbid();
-    calls::forbid()?;
+    calls::forbid(more)?;
     Ok(Confinement { is_namespaced, landlock })
 }

@@ -99,12 +99,12 @@ Examples:
         #[arg(long, default_value_t = 20)]
         count: usize,
     },
-    /// Place a guest of the fabric's file, and start it.
+    /// Place a guest or a function of the fabric's file, and start it.
     #[command(after_help = "\
 Examples:
   ringway place start left")]
     Start {
-        /// The guest.
+        /// The guest or function.
         guest: String,
     },
     /// Say that VMs run where they were placed.

@@ -51,6 +51,14 @@ impl Router {
         Self::unbuilt(graph, options).complete(registry)
     }
 
+    /// Checks a configuration and configures its elements, which touches nothing outside; then lets them go. What was
+    /// said, errors among it.
+    pub fn check(graph: Graph, registry: &Registry, options: Options) -> Diagnostics {
+        let mut router = Self::unbuilt(graph, options);
+        let _ = router.make_elements(registry) && router.check_graph() && router.configure();
+        router.diagnostics()
+    }
+
     /// A router without elements.
     pub(super) fn unbuilt(graph: Graph, options: Options) -> Self {
         let names = Rc::new(Names::new(&graph));

@@ -1,9 +1,11 @@
 //! The paths of the API.
 
 use super::{
-    Changes, Exec, ExecView, FabricView, GuestView, NewFabric, PortView, StatsView, TableView, Trouble,
+    Changes, Exec, ExecView, FabricView, FunctionView, GuestView, HandlerValue, NewFabric, PortView,
+    StatsView, TableView, Trouble,
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
+use crate::function::handlers::{self, HandlerError};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
@@ -23,7 +25,23 @@ const LONGEST: u64 = 86_400;
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Ringway", description = "The control API of a fabric.", license(name = "Apache-2.0")),
-    paths(fabric, put_fabric, ports, stats, table, guests, start_guest, stop_guest, exec, shutdown,)
+    paths(
+        fabric,
+        put_fabric,
+        ports,
+        stats,
+        table,
+        guests,
+        start_guest,
+        stop_guest,
+        exec,
+        functions,
+        start_function,
+        stop_function,
+        read_handler,
+        write_handler,
+        shutdown,
+    )
 )]
 struct Description;
 
@@ -46,6 +64,10 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/guests/{name}/start", post(start_guest))
         .route("/v1/guests/{name}/stop", post(stop_guest))
         .route("/v1/guests/{name}/exec", post(exec))
+        .route("/v1/functions", get(functions))
+        .route("/v1/functions/{name}/start", post(start_function))
+        .route("/v1/functions/{name}/stop", post(stop_function))
+        .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
         .fallback(async || Failure::Unknown(trouble("there is no such path; see /openapi.json")))
         .layer(DefaultBodyLimit::max(LARGEST))
@@ -165,6 +187,70 @@ async fn exec(
     let ran = ran.map_err(|error| Failure::Conflict(trouble(error)))?;
     let output = ran.map_err(|error| Failure::Conflict(trouble(error)))?;
     Ok(Json(ExecView { status: output.status, text: output.text }))
+}
+
+/// Every function.
+#[utoipa::path(get, path = "/v1/functions", responses((status = 200, body = Vec<FunctionView>)))]
+async fn functions(State(inbox): State<Inbox>) -> Result<Json<Vec<FunctionView>>, Failure> {
+    ask(&inbox, Ask::Functions).await.map(Json)
+}
+
+/// Starts a function. Its configuration runs after the answer.
+#[utoipa::path(post, path = "/v1/functions/{name}/start",
+    params(("name" = String, Path, description = "The function")),
+    responses((status = 204), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
+async fn start_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+    ask(&inbox, |answer| Ask::StartFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Stops a function. Its process ends after the answer.
+#[utoipa::path(post, path = "/v1/functions/{name}/stop",
+    params(("name" = String, Path, description = "The function")),
+    responses((status = 204), (status = 404, body = Trouble)))]
+async fn stop_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+    ask(&inbox, |answer| Ask::StopFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+impl From<HandlerError> for Failure {
+    fn from(error: HandlerError) -> Failure {
+        match error {
+            HandlerError::Unknown(_) => Failure::Unknown(trouble(error)),
+            HandlerError::Refused(_) | HandlerError::Silent(_) => Failure::Conflict(trouble(error)),
+        }
+    }
+}
+
+/// Reads a handler of a function.
+#[utoipa::path(get, path = "/v1/functions/{name}/handlers/{handler}",
+    params(("name" = String, Path, description = "The function"),
+        ("handler" = String, Path, description = "The handler, such as `counter.count`")),
+    responses((status = 200, body = HandlerValue), (status = 404, body = Trouble),
+        (status = 409, body = Trouble, description = "It does not run, did not answer, or refused")))]
+async fn read_handler(
+    State(inbox): State<Inbox>,
+    Path((name, handler)): Path<(String, String)>,
+) -> Result<Json<HandlerValue>, Failure> {
+    let socket = ask(&inbox, |answer| Ask::Handlers(name, answer)).await?;
+    let value = handlers::read(&socket, &handler).await?;
+    Ok(Json(HandlerValue { value: String::from_utf8_lossy(&value).into_owned() }))
+}
+
+/// Writes a handler of a function.
+#[utoipa::path(put, path = "/v1/functions/{name}/handlers/{handler}",
+    params(("name" = String, Path, description = "The function"),
+        ("handler" = String, Path, description = "The handler, such as `counter.reset`")),
+    request_body = HandlerValue,
+    responses((status = 204), (status = 404, body = Trouble),
+        (status = 409, body = Trouble, description = "It does not run, did not answer, or refused")))]
+async fn write_handler(
+    State(inbox): State<Inbox>,
+    Path((name, handler)): Path<(String, String)>,
+    value: Result<Json<HandlerValue>, JsonRejection>,
+) -> Result<StatusCode, Failure> {
+    let Json(value) = value.map_err(unread)?;
+    let socket = ask(&inbox, |answer| Ask::Handlers(name, answer)).await?;
+    handlers::write(&socket, &handler, value.value.as_bytes()).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Takes the fabric down. The answer comes when that is done.

@@ -33,6 +33,9 @@ pub struct FabricView {
     pub ports: usize,
     /// How many guests it has.
     pub guests: usize,
+    /// How many functions it has.
+    #[serde(default)]
+    pub functions: usize,
 }
 
 /// A switch.
@@ -211,6 +214,34 @@ pub struct GuestView {
     pub reason: String,
 }
 
+/// A function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FunctionView {
+    /// Its name.
+    pub name: String,
+    /// `stopped`, `starting`, `running`, or `ended` (and about to be started again).
+    pub state: String,
+    /// Its process; 0 without one.
+    pub pid: u32,
+    /// Its ports.
+    pub ports: Vec<String>,
+    /// The file of its configuration.
+    pub configuration: String,
+    /// The socket of its handlers, a ControlSocket.
+    pub handlers: String,
+    /// How often it had to be started again since it was started.
+    pub restarts: u64,
+    /// Why it last ended, or doesn't run though it should.
+    pub reason: String,
+}
+
+/// A handler's value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HandlerValue {
+    /// The value; bytes that are no text are replaced.
+    pub value: String,
+}
+
 /// A command for a guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Exec {
@@ -272,8 +303,8 @@ pub struct ProblemView {
 
 impl From<&Problems> for Vec<ProblemView> {
     fn from(problems: &Problems) -> Vec<ProblemView> {
-        let view = |(line, column, problem): (usize, usize, &crate::file::Problem)| ProblemView {
-            file: problems.file.clone(),
+        let view = |(file, line, column, problem): (&str, usize, usize, &crate::file::Problem)| ProblemView {
+            file: file.into(),
             line,
             column,
             what: problem.what.clone(),

@@ -2,12 +2,14 @@
 
 use super::Engine;
 use crate::api::{
-    Changes, FabricView, GuestView, NewFabric, PortView, StatsView, TableEntryView, TableView, Trouble,
+    Changes, FabricView, FunctionView, GuestView, NewFabric, PortView, StatsView, TableEntryView, TableView,
+    Trouble,
 };
-use crate::file::{self, Fabric};
+use crate::file::{self, Clicks, Fabric};
+use crate::functions::FunctionError;
 use crate::guest::Guest;
 use ringway_fabric::proto::{Reply, Request};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -50,6 +52,14 @@ pub enum Ask {
     StopGuest(String, Answer<()>),
     /// A running guest, to talk to.
     Guest(String, Answer<Arc<Guest>>),
+    /// Its functions.
+    Functions(Answer<Vec<FunctionView>>),
+    /// Start a function.
+    StartFunction(String, Answer<()>),
+    /// Stop a function.
+    StopFunction(String, Answer<()>),
+    /// Where a running function's handlers are.
+    Handlers(String, Answer<PathBuf>),
     /// Become as this file says.
     Become(NewFabric, Answer<Changes>),
     /// Go down.
@@ -77,6 +87,16 @@ impl Engine {
             }
             Ask::StopGuest(name, answer) => drop(answer.send(self.guests.stop(&name).map_err(guest_failure))),
             Ask::Guest(name, answer) => drop(answer.send(self.guests.running(&name).map_err(guest_failure))),
+            Ask::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
+            Ask::StartFunction(name, answer) => {
+                drop(answer.send(self.functions.start(&name).map_err(function_failure)))
+            }
+            Ask::StopFunction(name, answer) => {
+                drop(answer.send(self.functions.stop(&name).map_err(function_failure)))
+            }
+            Ask::Handlers(name, answer) => {
+                drop(answer.send(self.functions.socket(&name).map_err(function_failure)))
+            }
             Ask::Become(new, answer) => drop(answer.send(self.become_as(new).await)),
             // The serving loop ends with it.
             Ask::Shutdown(answer) => drop(answer),
@@ -106,9 +126,14 @@ impl Engine {
 
     async fn become_as(&mut self, new: NewFabric) -> Result<Changes, Failure> {
         let (host, name, text) = (self.host.clone(), new.file.clone(), new.text);
+        let check = self.program.check;
         // Units of plugins are looked for: their hosts take a moment to start.
-        let read = tokio::task::spawn_blocking(move || file::read(&name, &text, &host)).await;
-        let read = read.map_err(|error| Failure::Conflict(trouble(error)))?;
+        let read = tokio::task::spawn_blocking(move || {
+            let folder = Path::new(&name).parent().unwrap_or(Path::new("/"));
+            let clicks = Clicks { folder, read: &|path| std::fs::read(path), check: &check };
+            file::read_with(&name, &text, &host, Some(&clicks))
+        });
+        let read = read.await.map_err(|error| Failure::Conflict(trouble(error)))?;
         let target = read.map_err(|problems| {
             Failure::Wrong(Trouble { error: problems.to_string(), problems: (&problems).into() })
         })?;
@@ -132,5 +157,12 @@ fn guest_failure(error: crate::guests::GuestError) -> Failure {
         crate::guests::GuestError::Already(..) | crate::guests::GuestError::NotRunning(_) => {
             Failure::Conflict(trouble(error))
         }
+    }
+}
+
+fn function_failure(error: FunctionError) -> Failure {
+    match error {
+        FunctionError::Unknown(_) => Failure::Unknown(trouble(error)),
+        _ => Failure::Conflict(trouble(error)),
     }
 }

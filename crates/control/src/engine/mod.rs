@@ -7,8 +7,10 @@ mod show;
 pub use command::{Ask, Failure};
 
 use crate::change::{self, Change};
+use crate::control::Program;
 use crate::data::{Data, DataError, Page, PageError};
 use crate::file::{Fabric, Host};
+use crate::functions::{FunctionError, FunctionEvent, Functions};
 use crate::guests::{GuestEvent, Guests};
 use crate::open::{OpenError, PeerEvent};
 use crate::place::Place;
@@ -16,7 +18,6 @@ use crate::run_dir::RunDir;
 use live::Live;
 use ringway_fabric::proto::{self, Event, Request};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -40,6 +41,8 @@ pub enum Message {
     Peer(PeerEvent),
     /// News of a guest.
     Guest(GuestEvent),
+    /// News of a function.
+    Function(FunctionEvent),
     /// The fabric is to go down.
     Down,
 }
@@ -59,6 +62,9 @@ pub enum EngineError {
     /// There are no counters for it.
     #[error(transparent)]
     Page(#[from] PageError),
+    /// A function can't be had so.
+    #[error(transparent)]
+    Function(#[from] FunctionError),
     /// It can't change while the fabric is up.
     #[error("{0} can't change while the fabric is up; use `ringway down` and `ringway up`")]
     Fixed(&'static str),
@@ -79,13 +85,14 @@ pub struct Engine {
     live: BTreeMap<String, Live>,
     page: Page,
     data: Option<Data>,
-    arguments: Vec<OsString>,
+    program: Program,
     started: Instant,
     data_started: Instant,
     restarts: u64,
     quick: usize,
     epoch: u64,
     guests: Guests,
+    functions: Functions,
     run: RunDir,
     inbox: Inbox,
     place: Place,
@@ -98,11 +105,18 @@ impl Engine {
         file: String,
         host: Host,
         run: RunDir,
-        arguments: Vec<OsString>,
+        program: Program,
         inbox: Inbox,
         place: Place,
     ) -> Result<Engine, EngineError> {
-        let bare = Fabric { switches: Vec::new(), ports: Vec::new(), guests: Vec::new(), ..fabric.clone() };
+        let bare = Fabric {
+            switches: Vec::new(),
+            ports: Vec::new(),
+            guests: Vec::new(),
+            functions: Vec::new(),
+            ..fabric.clone()
+        };
+        let functions = Functions::new(&fabric.name, program.function.clone(), inbox.clone());
         let mut engine = Engine {
             fabric: bare,
             file,
@@ -110,13 +124,14 @@ impl Engine {
             live: BTreeMap::new(),
             page: Page::new()?,
             data: None,
-            arguments,
+            program,
             started: Instant::now(),
             data_started: Instant::now(),
             restarts: 0,
             quick: 0,
             epoch: 0,
             guests: Guests::new(inbox.clone()),
+            functions,
             run,
             inbox,
             place,
@@ -141,6 +156,7 @@ impl Engine {
                 Message::StartData => self.restart_data().await,
                 Message::Peer(event) => self.peer(event).await,
                 Message::Guest(event) => self.guests.started(event),
+                Message::Function(event) => self.functions.heard(event),
             }
         }
         self.down().await;
@@ -153,6 +169,7 @@ impl Engine {
     /// Takes everything away.
     pub async fn down(mut self) {
         tracing::info!("going down");
+        self.functions.stop_all();
         self.guests.stop_all().await;
         for live in std::mem::take(&mut self.live).into_values() {
             live.close().await;
@@ -207,6 +224,13 @@ impl Engine {
             Change::AddSwitch(switch) => self.call(&switch.name, live::add_switch(switch)).await.map(drop)?,
             Change::AddPort(port) => self.add_port(port).await?,
             Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name)),
+            Change::RemoveFunction(name) => drop(self.functions.remove(name)),
+            Change::AddFunction(function) => {
+                self.functions.add(function, target, &self.run.functions())?;
+            }
+            Change::SwapFunction(function) => {
+                self.functions.swap(&function.name, &function.configuration).await?;
+            }
         }
         change::apply(&mut self.fabric, change);
         Ok(())
@@ -230,7 +254,7 @@ impl Engine {
 
     async fn start_data(&mut self, generation: u64) -> Result<(), EngineError> {
         let failed = |error| EngineError::Data("the data process".into(), error);
-        let mut data = Data::start(generation, &self.arguments, self.inbox.clone()).map_err(failed)?;
+        let mut data = Data::start(generation, &self.program.data, self.inbox.clone()).map_err(failed)?;
         self.data_started = Instant::now();
         let workers = self.fabric.workers.iter().map(live::worker).collect();
         let start = Request::Start { workers, counters: self.page.entries() };

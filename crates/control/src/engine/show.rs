@@ -40,6 +40,7 @@ impl Engine {
             workers: state.workers.into_iter().map(worker).collect(),
             ports: self.fabric.ports.len(),
             guests: self.guests.len(),
+            functions: self.functions.len(),
         }
     }
 

@@ -22,7 +22,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, notes: &Notes) 
     lookups(fabric, notes);
     sockets(fabric, host, notes);
     unique(fabric, notes);
-    guests(fabric, notes);
+    owners(fabric, host, notes);
 }
 
 /// Notes that `name` is no `what`.
@@ -230,28 +230,61 @@ fn unique(fabric: &Fabric, notes: &Notes) {
     }
 }
 
-fn guests(fabric: &Fabric, notes: &Notes) {
-    let mut used: HashMap<&str, &str> = HashMap::new();
-    for guest in &fabric.guests {
-        for (index, name) in guest.ports.iter().enumerate() {
-            let place = format!("guest.{}.ports.{index}", guest.name);
+/// Who has ports to itself.
+struct Owner<'a> {
+    /// `guest` or `function`.
+    what: &'static str,
+    name: &'a str,
+    ports: &'a [String],
+    /// The kind that its ports are of.
+    kind: &'static str,
+}
+
+/// Guests and functions have ports of the right kind to themselves.
+fn owners(fabric: &Fabric, host: &Host, notes: &Notes) {
+    let guests = fabric.guests.iter().map(|guest| Owner {
+        what: "guest",
+        name: &guest.name,
+        ports: &guest.ports,
+        kind: "vhost-user",
+    });
+    let functions = fabric.functions.iter().map(|function| Owner {
+        what: "function",
+        name: &function.name,
+        ports: &function.ports,
+        kind: "ring",
+    });
+    let mut used = HashMap::new();
+    for owner in guests.chain(functions) {
+        let Owner { what, name, ports, kind } = owner;
+        for (index, port) in ports.iter().enumerate() {
+            let place = format!("{what}.{name}.ports.{index}");
             // A single `port` stands without a number.
-            let place = if notes.has(&place) { place } else { format!("guest.{}.port", guest.name) };
-            if !known_port(fabric, &place, name, notes) {
+            let place = if notes.has(&place) { place } else { format!("{what}.{name}.port") };
+            if !known_port(fabric, &place, port, notes) {
                 continue;
             }
-            let kind = fabric.port(name).map(|port| &port.kind);
-            if let Some(kind) = kind
-                && !matches!(kind, Kind::VhostUser(_))
-                && notes.has(&format!("port.{name}.kind"))
+            if let Some(found) = fabric.port(port).map(|port| &port.kind)
+                && found.name() != kind
+                && notes.has(&format!("port.{port}.kind"))
             {
-                let what = format!("port {name} is of kind {}", kind.name());
-                notes.wrong(&notes.of(&place), what, "a guest's port is of kind vhost-user");
+                let wrong = format!("port {port} is of kind {}", found.name());
+                notes.wrong(&notes.of(&place), wrong, format!("a {what}'s port is of kind {kind}"));
             }
-            if let Some(other) = used.insert(name, &guest.name) {
-                let what = format!("port {name} is guest {other}'s already");
-                notes.wrong(&notes.of(&place), what, "give each guest a port of its own");
+            if let Some((other_kind, other)) = used.insert(port, (what, name)) {
+                let wrong = format!("port {port} is {other_kind} {other}'s already");
+                notes.wrong(&notes.of(&place), wrong, format!("give each {what} a port of its own"));
             }
+        }
+    }
+    for function in &fabric.functions {
+        if fabric.guest(&function.name).is_some() {
+            let at = notes.of(&format!("function.{}", function.name));
+            notes.wrong(&at, format!("there is a guest {} too", function.name), "give each its own name");
+        }
+        if let Some(core) = function.core.filter(|core| !host.cores.contains(core)) {
+            let at = notes.of(&format!("function.{}.core", function.name));
+            notes.wrong(&at, format!("there is no core {core} that we may run on"), "leave `core` out");
         }
     }
 }

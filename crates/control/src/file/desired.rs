@@ -23,6 +23,8 @@ pub struct Fabric {
     pub ports: Vec<Port>,
     /// Guests.
     pub guests: Vec<Guest>,
+    /// Functions.
+    pub functions: Vec<Function>,
     /// What it says of placement.
     pub placement: Placement,
     /// Workers, at least one.
@@ -278,6 +280,44 @@ pub enum GuestKind {
     Qemu,
 }
 
+/// A function: a Click configuration that runs in a process of its own, on ring ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// Its configuration.
+    pub configuration: Configuration,
+    /// The configuration's parameters, names and values.
+    pub parameters: Vec<(String, String)>,
+    /// Its ports: names of ring ports.
+    pub ports: Vec<String>,
+    /// Bytes of memory at most.
+    pub memory: u64,
+    /// The core that it is pinned to.
+    pub core: Option<usize>,
+    /// Frames that it handles at once.
+    pub burst: u32,
+    /// Whether it starts with the fabric.
+    pub start: bool,
+}
+
+/// A Click configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// The file that it was read from.
+    pub file: Option<PathBuf>,
+    /// Its text.
+    pub text: String,
+}
+
+impl Function {
+    /// What its configuration is called in messages of Click.
+    pub fn title(&self) -> &str {
+        let file = self.configuration.file.as_ref().and_then(|file| file.to_str());
+        file.unwrap_or(&self.name)
+    }
+}
+
 /// A thread of the data path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Worker {
@@ -383,6 +423,11 @@ impl Fabric {
     /// The port of this name.
     pub fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| port.name == name)
+    }
+
+    /// The function of this name.
+    pub fn function(&self, name: &str) -> Option<&Function> {
+        self.functions.iter().find(|function| function.name == name)
     }
 
     /// The guest of this name.

@@ -3,6 +3,7 @@
 
 mod cross;
 mod desired;
+mod function;
 mod guest;
 mod notify;
 mod placement;
@@ -12,9 +13,10 @@ mod section;
 mod units;
 
 pub use desired::{
-    Cidr, Fabric, Guest, GuestKind, HugePages, Kind, Lookup, Mac, Notify, Placement, Poll, Port, Shape,
-    Socket, Switch, Tap, To, VhostUser, Worker,
+    Cidr, Configuration, Fabric, Function, Guest, GuestKind, HugePages, Kind, Lookup, Mac, Notify, Placement,
+    Poll, Port, Shape, Socket, Switch, Tap, To, VhostUser, Worker,
 };
+pub use function::Complaint;
 pub use problem::{Problem, Problems, nearest};
 pub use units::{show_duration, show_size};
 
@@ -22,7 +24,7 @@ use crate::place_plugins::{Found, Options};
 use section::{Notes, Section, either};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -43,15 +45,38 @@ pub struct Host {
     pub find: Option<fn(&Options) -> Found>,
 }
 
-/// Reads the text of the file known to people as `file`.
+/// What configurations of functions are read and checked with.
+pub struct Clicks<'a> {
+    /// The folder that files are relative to.
+    pub folder: &'a Path,
+    /// Reads a file.
+    pub read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
+    /// Everything that is wrong with a function's configuration.
+    pub check: &'a dyn Fn(&Function) -> Vec<Complaint>,
+}
+
+/// Reads the text of the file known to people as `file`. Configurations of functions are not looked at.
 pub fn read(file: &str, text: &str, host: &Host) -> Result<Fabric, Problems> {
+    read_with(file, text, host, None)
+}
+
+/// The same with configurations of functions.
+pub fn read_with(
+    file: &str,
+    text: &str,
+    host: &Host,
+    clicks: Option<&Clicks<'_>>,
+) -> Result<Fabric, Problems> {
     let notes = Notes::default();
     if text.len() > LARGEST {
         notes.wrong(&(0..0), format!("the file has {} bytes", text.len()), format!("{LARGEST} are enough"));
         return Err(Problems { file: file.into(), text: String::new(), list: notes.into_problems() });
     }
     let (table, syntax) = DeTable::parse_recoverable(text);
-    let fabric = (syntax.is_empty()).then(|| whole(table.get_ref(), file, host, &notes));
+    let mut fabric = (syntax.is_empty()).then(|| whole(table.get_ref(), file, host, &notes));
+    if let (Some(fabric), Some(clicks)) = (&mut fabric, clicks) {
+        function::configurations(fabric, text, clicks, &notes);
+    }
     for error in &syntax {
         notes.wrong(
             &error.span().unwrap_or(0..0),
@@ -67,8 +92,8 @@ pub fn read(file: &str, text: &str, host: &Host) -> Result<Fabric, Problems> {
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 9] =
-    ["fabric", "switch", "port", "patch", "guest", "worker", "policy", "cluster", "plugins"];
+const TABLES: [&str; 10] =
+    ["fabric", "switch", "port", "patch", "guest", "function", "worker", "policy", "cluster", "plugins"];
 
 fn whole(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Fabric {
     for (key, _) in top.iter() {
@@ -93,6 +118,9 @@ fn whole(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Fabric {
     }
     for section in named(top, "guest", notes) {
         fabric.guests.extend(guest::guest(section));
+    }
+    for section in named(top, "function", notes) {
+        fabric.functions.extend(function::function(section));
     }
     fabric.placement = placement::placement(top, file, host, notes);
     let mut assigned = BTreeMap::new();
@@ -177,6 +205,7 @@ fn head(top: &DeTable<'_>, notes: &Notes) -> Fabric {
         switches: Vec::new(),
         ports: Vec::new(),
         guests: Vec::new(),
+        functions: Vec::new(),
         placement: Placement::default(),
         workers: Vec::new(),
     };

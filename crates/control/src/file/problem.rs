@@ -12,6 +12,8 @@ pub struct Problem {
     pub what: String,
     /// What to do; may be empty.
     pub fix: String,
+    /// If it stands in another file that this one names: that file, line and column, from 1.
+    pub elsewhere: Option<(String, usize, usize)>,
 }
 
 /// Everything wrong in a file, in the order of the file.
@@ -29,28 +31,30 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Every problem with its line and column, from 1.
-    pub fn places(&self) -> impl Iterator<Item = (usize, usize, &Problem)> {
+    /// Every problem with its file, its line and column, from 1.
+    pub fn places(&self) -> impl Iterator<Item = (&str, usize, usize, &Problem)> {
         self.list.iter().map(|problem| {
             let place = Place::of(&self.text, problem.at.start);
-            (place.line, place.column, problem)
+            match &problem.elsewhere {
+                Some((file, line, column)) => (&**file, *line, *column, problem),
+                None => (&*self.file, place.line, place.column, problem),
+            }
         })
     }
 
     /// Every problem in words; with `excerpts` each followed by its source line and a caret below the place.
     pub fn render(&self, excerpts: bool) -> String {
         let mut out = String::new();
-        for (index, problem) in self.list.iter().enumerate() {
+        for (index, (file, line, column, problem)) in self.places().enumerate() {
             if index > 0 {
                 out.push('\n');
             }
-            let place = Place::of(&self.text, problem.at.start);
-            let _ = write!(out, "{}:{}:{}: {}", self.file, place.line, place.column, problem.what);
+            let _ = write!(out, "{file}:{line}:{column}: {}", problem.what);
             if !problem.fix.is_empty() {
                 let _ = write!(out, "; {}", problem.fix);
             }
-            if excerpts {
-                place.excerpt(&self.text, &problem.at, &mut out);
+            if excerpts && problem.elsewhere.is_none() {
+                Place::of(&self.text, problem.at.start).excerpt(&self.text, &problem.at, &mut out);
             }
         }
         out
@@ -153,7 +157,7 @@ mod tests {
         let problems = Problems {
             file: "f.toml".into(),
             text: text.into(),
-            list: vec![Problem { at: at..at + 5, what: "no".into(), fix: "write 1".into() }],
+            list: vec![Problem { at: at..at + 5, what: "no".into(), fix: "write 1".into(), elsewhere: None }],
         };
         assert_eq!(problems.to_string(), "f.toml:2:5: no; write 1");
         assert_eq!(problems.render(true), "f.toml:2:5: no; write 1\n  2 | ä = \"bad\"\n    |     ^^^^^");

@@ -18,7 +18,14 @@ pub struct Notes {
 impl Notes {
     /// Notes that something is wrong.
     pub fn wrong(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem { at: at.clone(), what: what.into(), fix: fix.into() });
+        let (what, fix) = (what.into(), fix.into());
+        self.problems.borrow_mut().push(Problem { at: at.clone(), what, fix, elsewhere: None });
+    }
+
+    /// Notes that something is wrong in another file, which this one names at `at`: its name, line and column.
+    pub fn wrong_in(&self, elsewhere: (String, usize, usize), at: &Range<usize>, what: String) {
+        let problem = Problem { at: at.clone(), what, fix: String::new(), elsewhere: Some(elsewhere) };
+        self.problems.borrow_mut().push(problem);
     }
 
     /// Remembers where `path` (`port.a` or `port.a.socket`) stands.

@@ -1,9 +1,9 @@
 //! What placement takes from the fabric of this host: live rates of its ports; and guests that it starts.
 
 use super::{DecisionView, Failed, PlaceRequest, Service};
-use crate::api::{Counts, GuestView, StatsView, Trouble};
+use crate::api::{Counts, FunctionView, GuestView, StatsView, Trouble};
 use crate::engine::{Ask, Failure, Inbox, Message};
-use crate::file::{Fabric, Guest};
+use crate::file::{Fabric, Function, Guest};
 use ringway_place::engine::Object;
 use ringway_place::object::{Fact, Migration, PortLoad, Vm, VmStatus};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,20 +75,31 @@ impl Link {
         self.ask(Ask::Guests)
     }
 
+    /// The functions as they are.
+    pub fn functions(&self) -> Result<Vec<FunctionView>, Failed> {
+        self.ask(Ask::Functions)
+    }
+
     /// The fabric as it is described now, whatever it came up with.
     pub fn described(&self) -> Result<Box<Fabric>, Failed> {
         self.ask(Ask::Described)
     }
 
-    /// Places a guest of the fabric and starts it; what was reserved is given back if it does not start.
+    /// Places a guest or a function of the fabric and starts it; what was reserved is given back if it does not start.
     pub fn start(&self, service: &Service, here: &str, name: &str) -> Result<DecisionView, Failed> {
         let fabric = self.described()?;
-        let guest = fabric.guests.iter().find(|guest| guest.name == name);
-        let guest =
-            guest.ok_or_else(|| Failed::Unknown(format!("there is no guest {name} in the fabric")))?;
+        type Order = fn(String, oneshot::Sender<Result<(), Failure>>) -> Ask;
+        let (own, order): (Vm, Order) = match (fabric.guest(name), fabric.function(name)) {
+            (Some(guest), _) => (vm(guest), Ask::StartGuest),
+            (None, Some(function)) => (vm_of(function), Ask::StartFunction),
+            (None, None) => {
+                let what = format!("there is no guest or function {name} in the fabric");
+                return Err(Failed::Unknown(what));
+            }
+        };
         let known = service.engine.view(|model| model.vm(name).map(|slot| (*slot.vm).clone()))?;
         // Described by somebody or not, nobody can move it.
-        let vm = Vm { migration: Migration::PinnedToHost, ..known.unwrap_or_else(|| vm(guest)) };
+        let vm = Vm { migration: Migration::PinnedToHost, ..known.unwrap_or(own) };
         let request = PlaceRequest {
             vms: vec![name.into()],
             new: vec![vm],
@@ -100,7 +111,7 @@ impl Link {
         if let Some(choice) = decision.choices.iter().find(|choice| choice.host.is_none()) {
             return Err(Failed::Conflict(choice.why()));
         }
-        match self.ask(|answer| Ask::StartGuest(name.into(), answer)) {
+        match self.ask(|answer| order(name.into(), answer)) {
             Ok(()) => service.confirm(name)?,
             Err(error) => {
                 service.release(name)?;
@@ -122,24 +133,42 @@ pub fn vm(guest: &Guest) -> Vm {
     }
 }
 
-/// What has to be put in so that VMs on `here` are as the guests of the fabric are: those that run without having been
-/// placed take what they take, those that ended take nothing any more.
+/// A function as a VM: its process has one thread.
+fn vm_of(function: &Function) -> Vm {
+    Vm {
+        name: function.name.clone(),
+        cores: 1,
+        memory_mb: (function.memory >> 20).max(1),
+        migration: Migration::PinnedToHost,
+        ..Vm::default()
+    }
+}
+
+/// What has to be put in so that VMs on `here` are as the guests and functions of the fabric are: those that run
+/// without having been placed take what they take, those that ended take nothing any more.
 pub fn differences(
     guests: &[GuestView],
+    functions: &[FunctionView],
     fabric: &Fabric,
     known: &BTreeMap<String, Vm>,
     here: &str,
 ) -> Vec<Object> {
     let mut changes = Vec::new();
-    for view in guests {
-        let Some(guest) = fabric.guests.iter().find(|guest| guest.name == view.name) else { continue };
+    let guests = guests.iter().filter_map(|view| {
         let runs = matches!(view.state.as_str(), "starting" | "running" | "stopping");
-        let known = known.get(&view.name);
+        Some((vm(fabric.guest(&view.name)?), runs))
+    });
+    let functions = functions.iter().filter_map(|view| {
+        // One that ended is about to be started again.
+        Some((vm_of(fabric.function(&view.name)?), view.state != "stopped"))
+    });
+    for (own, runs) in guests.chain(functions) {
+        let known = known.get(&own.name);
         let counts = known.is_some_and(|vm| vm.runs() && vm.host.as_deref() == Some(here));
         if runs == counts {
             continue;
         }
-        let old = known.cloned().unwrap_or_else(|| vm(guest));
+        let old = known.cloned().unwrap_or(own);
         let (status, host) =
             if runs { (VmStatus::Up, Some(here.to_string())) } else { (VmStatus::Down, None) };
         let migration = if runs { Migration::PinnedToHost } else { old.migration };
@@ -233,7 +262,7 @@ mod tests {
         let mut known = BTreeMap::new();
         let now = |state: &str, known: &BTreeMap<String, Vm>| {
             let mut changes =
-                differences(&[guest("g", state), guest("x", "running")], &fabric, known, "here");
+                differences(&[guest("g", state), guest("x", "running")], &[], &fabric, known, "here");
             match changes.pop() {
                 Some(Object::Vm(vm)) => Some(*vm),
                 _ => None,

@@ -50,7 +50,8 @@ impl Measure {
             let running = |slot: &ringway_place::model::VmSlot| (slot.vm.name.clone(), (*slot.vm).clone());
             let known: BTreeMap<String, Vm> =
                 service.engine.view(|model| model.vm_slots().map(running).collect())?;
-            objects.extend(differences(&link.guests()?, &*link.described()?, &known, &here));
+            let (guests, functions) = (link.guests()?, link.functions()?);
+            objects.extend(differences(&guests, &functions, &*link.described()?, &known, &here));
         }
         objects.extend(self.load(service, &here, now, ports)?.map(Object::Load));
         if !objects.is_empty() {

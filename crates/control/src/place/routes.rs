@@ -238,9 +238,9 @@ async fn explain(State(place): State<Place>, Path(id): Path<u64>) -> Result<Json
     work(place, move |service| service.explain(id)).await
 }
 
-/// Places a guest of the fabric's file on this host, and starts it.
+/// Places a guest or a function of the fabric's file on this host, and starts it.
 #[utoipa::path(post, path = "/v1/place/guests/{name}/start",
-    params(("name" = String, Path, description = "The guest")),
+    params(("name" = String, Path, description = "The guest or function")),
     responses((status = 200, body = DecisionView), (status = 404, body = Trouble),
         (status = 409, body = Trouble)))]
 async fn start_guest(

@@ -1,7 +1,7 @@
 //! Routers from texts: the first, and those that replace it while it runs.
 use super::Host;
 use ringway_click::{Clock, Console, Options, Rebuild, Registry, Router};
-use ringway_click_lang::{Element, Graph, Landmark, Source};
+use ringway_click_lang::{Diagnostics, Element, Graph, Landmark, Source};
 
 /// What routers are built with.
 pub(super) struct Builder {
@@ -18,6 +18,12 @@ pub(super) struct Builder {
 impl Builder {
     /// Reads a configuration: the graph, if it can be used, and what is to be said of it.
     pub(super) fn parse(&self, text: &str, file: &str) -> (Option<Graph>, String) {
+        let (graph, said) = self.read(text, file);
+        (graph, said.to_string())
+    }
+
+    /// The same; what is to be said one by one.
+    pub(super) fn read(&self, text: &str, file: &str) -> (Option<Graph>, Diagnostics) {
         let mut host = Host::new(&self.registry).along(self.path.clone());
         let source = Source { variables: &self.variables, ..Source::new(text, file) };
         let mut parsed = source.read(&mut host);
@@ -31,7 +37,7 @@ impl Builder {
             });
         }
         let graph = (parsed.diagnostics.errors() == 0).then_some(parsed.graph);
-        (graph, parsed.diagnostics.to_string())
+        (graph, parsed.diagnostics)
     }
 
     /// The options of a router with this text.

@@ -1,6 +1,8 @@
 //! The driver: reads a configuration, runs it, reads handlers in the end.
 mod builder;
+mod check;
 pub mod clickpath;
+pub mod function;
 mod hosted;
 mod options;
 pub mod reference;
@@ -10,6 +12,7 @@ mod surroundings;
 mod terminal;
 
 use builder::Builder;
+pub use check::{Complaint, Configuration, check};
 use hosted::Hosted;
 pub use options::{Options, Usage};
 pub use surroundings::{Host, Machine, PROVIDED};

@@ -78,6 +78,9 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_sigaltstack,
 ];
 
+/// What a process may do besides that accepts connections.
+pub(super) const ACCEPTING: &[libc::c_long] = &[libc::SYS_accept4];
+
 /// Calls that newer architectures don't have.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait];
@@ -100,8 +103,8 @@ fn one_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, BackendError
     Ok(rules.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-fn rules() -> Result<Rules, BackendError> {
-    let mut rules: Rules = ALLOWED.iter().chain(OLD).map(|&call| (call, Vec::new())).collect();
+fn rules(more: &[libc::c_long]) -> Result<Rules, BackendError> {
+    let mut rules: Rules = ALLOWED.iter().chain(OLD).chain(more).map(|&call| (call, Vec::new())).collect();
     // Attack: code that was written into memory is run from there.
     let executable = libc::PROT_EXEC as u64;
     rules.insert(libc::SYS_mmap, when(2, SeccompCmpOp::MaskedEq(executable), 0)?);
@@ -130,11 +133,11 @@ fn rules() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Applies the filters to every thread of this process.
-pub(super) fn forbid() -> Result<(), HostError> {
+/// Applies the filters, which allow `more` too, to every thread of this process.
+pub(super) fn forbid(more: &[libc::c_long]) -> Result<(), HostError> {
     let failed = |error: BackendError| HostError::Sandbox(error.to_string());
     let refuse = |errno: libc::c_int| SeccompAction::Errno(errno as u32);
-    let allowed = rules().map_err(failed)?;
+    let allowed = rules(more).map_err(failed)?;
     let allowed = SeccompFilter::new(allowed, refuse(libc::EPERM), SeccompAction::Allow, ARCH);
     // The flags of `clone3` lie in memory, where no filter can look. Told that there is none, the C library
     // takes `clone`.

@@ -4,10 +4,10 @@ use crate::error::{HostError, Named};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 /// User and group of nobody.
-const NOBODY: libc::uid_t = 65_534;
+pub(super) const NOBODY: libc::uid_t = 65_534;
 
-/// Gives up every capability, and root for nobody; whether this is still root, of a user namespace.
-pub(super) fn drop_privileges() -> Result<bool, HostError> {
+/// Gives up every capability, and root for `user`; whether this is still root, of a user namespace.
+pub(super) fn drop_privileges(user: libc::uid_t) -> Result<bool, HostError> {
     let is_root = rustix::process::geteuid().is_root();
     for capability in 0..64 {
         // SAFETY: the call takes numbers only. What isn't there, or isn't ours, needs no dropping.
@@ -19,13 +19,13 @@ pub(super) fn drop_privileges() -> Result<bool, HostError> {
         // empty.
         let refused = unsafe {
             libc::setgroups(0, std::ptr::null()) != 0
-                || libc::setresgid(NOBODY, NOBODY, NOBODY) != 0
-                || libc::setresuid(NOBODY, NOBODY, NOBODY) != 0
+                || libc::setresgid(user, user, user) != 0
+                || libc::setresuid(user, user, user) != 0
         };
-        // A user namespace may have no nobody. Root of such a one has what its maker has; the rest holds all
+        // A user namespace may not have that user. Root of such a one has what its maker has; the rest holds all
         // the same.
         if refused && rustix::process::geteuid().is_root() && !is_namespaced() {
-            return Err(std::io::Error::last_os_error()).named("becoming nobody");
+            return Err(std::io::Error::last_os_error()).named("giving up root");
         }
     }
     let none = CapabilitySets {

@@ -1,0 +1,130 @@
+//! `ringway function`.
+
+use crate::arguments::{FunctionCommand, Target};
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::text::{self, Table, cell};
+use anstream::{print, println};
+use ringway_control::api::{FunctionView, HandlerValue};
+use ringway_control::file::{Complaint, Function};
+use ringway_function::click::{self, Configuration};
+use std::io::Read;
+
+/// Everything that is wrong with a function's configuration.
+pub fn check(function: &Function) -> Vec<Complaint> {
+    let configuration = Configuration {
+        text: &function.configuration.text,
+        file: function.title(),
+        parameters: &function.parameters,
+        ports: &function.ports,
+    };
+    let complaint = |click::Complaint { file, line, column, what }| Complaint { file, line, column, what };
+    click::check(configuration).into_iter().map(complaint).collect()
+}
+
+/// Does what is asked with functions.
+pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result<(), Fail> {
+    match command {
+        FunctionCommand::List => list(target, json),
+        FunctionCommand::Start { names } => order(target, json, &names, "start", "starting"),
+        FunctionCommand::Stop { names } => order(target, json, &names, "stop", "stopping"),
+        FunctionCommand::Read { name, handler } => read(target, json, &name, &handler),
+        FunctionCommand::Write { name, handler, value } => write(target, &name, &handler, value),
+    }
+}
+
+fn list(target: &Target, json: bool) -> Result<(), Fail> {
+    let functions: Vec<FunctionView> = Client::connect(target)?.get("/v1/functions")?;
+    if json {
+        text::json(&functions);
+    } else {
+        table(functions).print();
+    }
+    Ok(())
+}
+
+/// Functions as people see them.
+pub fn table(functions: Vec<FunctionView>) -> Table {
+    let mut table =
+        Table::new(&["FUNCTION", "STATE", ">PID", "PORTS", ">RESTARTS", "CONFIGURATION", "REASON"]);
+    for function in functions {
+        table.row(vec![
+            cell(function.name),
+            text::state(&function.state),
+            cell(if function.pid == 0 { String::new() } else { function.pid.to_string() }),
+            cell(function.ports.join(" ")),
+            cell(function.restarts.to_string()),
+            cell(function.configuration),
+            cell(function.reason),
+        ]);
+    }
+    table
+}
+
+fn order(target: &Target, json: bool, names: &[String], verb: &str, doing: &str) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    for name in names {
+        client.post(&path(name, verb)?)?;
+        if !json {
+            println!("{doing} {name}");
+        }
+    }
+    if json {
+        let functions: Vec<FunctionView> = client.get("/v1/functions")?;
+        text::json(&functions);
+    }
+    Ok(())
+}
+
+fn read(target: &Target, json: bool, name: &str, handler: &str) -> Result<(), Fail> {
+    let value: HandlerValue = Client::connect(target)?.get(&handler_path(name, handler)?)?;
+    if json {
+        text::json(&value);
+        return Ok(());
+    }
+    // Values of Click end as they like; a line of ours ends.
+    print!("{}{}", value.value, if value.value.ends_with('\n') { "" } else { "\n" });
+    Ok(())
+}
+
+fn write(target: &Target, name: &str, handler: &str, value: Option<String>) -> Result<(), Fail> {
+    let value = match value.as_deref() {
+        Some("-") => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map_err(Fail::because)?;
+            text
+        }
+        value => value.unwrap_or_default().to_string(),
+    };
+    Client::connect(target)?.put_only(&handler_path(name, handler)?, &HandlerValue { value })
+}
+
+/// The API's path of something about a function.
+fn path(name: &str, what: &str) -> Result<String, Fail> {
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+        return Err(Fail::Unknown(format!("there is no function \"{name}\"")));
+    }
+    Ok(format!("/v1/functions/{name}/{what}"))
+}
+
+fn handler_path(name: &str, handler: &str) -> Result<String, Fail> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/@".contains(&byte);
+    let encoded: String = handler
+        .bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect();
+    path(name, &format!("handlers/{encoded}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_are_paths() {
+        let path = |handler| handler_path("f", handler).ok();
+        assert_eq!(path("in/c@1.count").as_deref(), Some("/v1/functions/f/handlers/in/c@1.count"));
+        assert_eq!(path("a b?").as_deref(), Some("/v1/functions/f/handlers/a%20b%3F"));
+        assert!(handler_path("../x", "a").is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! The process of a function.
+
+use crate::fail::Fail;
+use ringway_control::function::{Said, Start};
+use ringway_fabric::{Link, LinkError};
+use ringway_function::click::Configuration;
+use ringway_function::click::function;
+use ringway_function::handed::{self, Handed};
+use rustix::fs::{FileType, fstat};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Runs a function as it is told over the link that standard input is, confined.
+pub fn run() -> Result<(), Fail> {
+    let mode = fstat(rustix::stdio::stdin()).map_err(Fail::because)?.st_mode;
+    if FileType::from_raw_mode(mode) != FileType::Socket {
+        return Err(Fail::Failed("`ringway run-function` is started by `ringway up`, not by hand".into()));
+    }
+    let stdin = rustix::stdio::stdin().try_clone_to_owned().map_err(Fail::because)?;
+    let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
+    rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
+    drop(null);
+    let link = Arc::new(Link::new(stdin));
+    let (start, descriptors) = link.receive::<Start>().map_err(Fail::because)?;
+    let [listener, doors]: [OwnedFd; 2] = descriptors
+        .try_into()
+        .map_err(|_| Fail::Failed("the function's sockets did not come with its order".into()))?;
+    if let Some(core) = start.core {
+        ringway_host::pin(core).map_err(Fail::because)?;
+    }
+    ringway_host::confine_function(start.user, start.memory).map_err(Fail::because)?;
+    let leash = link.clone();
+    ringway_host::spawn("leash", None, move || hold(&leash)).map_err(Fail::because)?;
+    handed::hand(Some(Handed {
+        ports: start.ports.clone(),
+        doors: Some(doors.into()),
+        listeners: vec![(start.handlers.clone(), listener.into())],
+    }));
+    let configuration = Configuration {
+        text: &start.text,
+        file: &start.title,
+        parameters: &start.parameters,
+        ports: &start.ports,
+    };
+    // If nobody hears it, the leash ends us.
+    let say = |said: Said| drop(link.send(&said, &[]));
+    function::run(configuration, &start.handlers, start.burst as usize, || say(Said::Up)).map_err(|wrong| {
+        say(Said::Wrong(wrong.clone()));
+        Fail::Failed(wrong)
+    })
+}
+
+/// Ends this process when whoever started it is gone.
+fn hold(link: &Link) {
+    loop {
+        match link.receive::<()>() {
+            Err(LinkError::Json(_)) | Ok(_) => {}
+            Err(_) => std::process::exit(0),
+        }
+    }
+}

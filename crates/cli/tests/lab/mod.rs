@@ -1,0 +1,87 @@
+//! Fabrics of the real program, each in a run directory of its own.
+#![allow(dead_code, reason = "each test has its own needs")]
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A folder with a fabric file, where nobody else runs fabrics. It goes with its fabrics.
+pub struct Lab {
+    /// Where it is.
+    pub folder: PathBuf,
+}
+
+impl Lab {
+    pub fn new(name: &str, file: &str) -> Lab {
+        let folder = std::env::temp_dir().join(format!("ringway-cli-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let lab = Lab { folder };
+        lab.write(file);
+        lab
+    }
+
+    pub fn write(&self, file: &str) {
+        std::fs::write(self.folder.join("lab.toml"), format!("[fabric]\nname = \"lab\"\n{file}")).unwrap();
+    }
+
+    pub fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command.args(words).current_dir(&self.folder).env("RINGWAY_RUN", self.folder.join("run"));
+        command.env_remove("RINGWAY_LOG").output().unwrap()
+    }
+
+    /// What a command says that must succeed.
+    pub fn ok(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {errors}{}", self.log());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn json(&self, words: &[&str]) -> Value {
+        let words: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+        serde_json::from_str(&self.ok(&words)).unwrap()
+    }
+
+    /// The exit code and the words of a command that must fail.
+    pub fn fails(&self, words: &[&str]) -> (i32, String) {
+        let output = self.run(words);
+        assert!(!output.status.success(), "{words:?}");
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("run/lab.log")).unwrap_or_default()
+    }
+
+    pub fn socket(&self, name: &str) -> PathBuf {
+        self.folder.join("run/lab").join(name)
+    }
+
+    /// The state of a port.
+    pub fn state(&self, port: &str) -> String {
+        let ps = self.json(&["ps"]);
+        let ports = ps["ports"].as_array().unwrap();
+        let found = ports.iter().find(|found| found["name"] == port).unwrap();
+        found["state"].as_str().unwrap().to_string()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for name in ["lab", "other"] {
+            self.run(&["--fabric", name, "down"]);
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits until something is so, for as long as a slow machine may need.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}

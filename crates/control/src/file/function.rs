@@ -1,0 +1,134 @@
+//! `[function.NAME]`.
+
+use super::desired::{Configuration, Function};
+use super::section::{Notes, Section};
+use super::{Clicks, Fabric};
+use std::path::{Path, PathBuf};
+
+/// Memory of a function that doesn't say.
+const MEMORY: u64 = 256 << 20;
+/// Attack: a configuration that is endless.
+const LARGEST: usize = 16 << 20;
+/// Frames that a function handles at once, if it doesn't say.
+const BURST: u64 = 64;
+
+/// Something wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// The file it is in; the configuration's own if empty.
+    pub file: String,
+    /// Line, from 1; 0 if unknown.
+    pub line: usize,
+    /// Column in bytes, from 1; 0 if unknown.
+    pub column: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Reads a function.
+pub fn function(mut section: Section<'_>) -> Option<Function> {
+    let name = section.path.strip_prefix("function.")?.to_string();
+    let file = section.string("config", "firewall.click").map(PathBuf::from);
+    let text = section.string("click", "FromPort(a) -> ToPort(b);");
+    if section.has("config") && section.has("click") {
+        section.wrong("click", format!("{} has both `config` and `click`", section.path), "keep one");
+    } else if !section.has("config") && !section.has("click") {
+        let fix = "add config = \"FILE\" or click = \"\"\"...\"\"\"";
+        section.missing("config", fix);
+    }
+    let ports = section.one_or_many("port", "ports", "a");
+    if ports.is_empty() && !section.has("port") && !section.has("ports") {
+        section.missing("port", "add port = \"...\" or ports = [...], names of ring ports");
+    }
+    if ports.len() > usize::from(u8::MAX) {
+        section.wrong("ports", format!("{} has {} ports", section.path, ports.len()), "255 are the most");
+    }
+    let parameters = section.pairs("parameters", "{ NAME = \"value\" }");
+    for (index, (parameter, _)) in parameters.iter().enumerate() {
+        let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if parameter.is_empty() || !parameter.bytes().all(word) {
+            let what = format!("\"{}\" can't be a parameter", parameter.escape_debug());
+            section.wrong(&format!("parameters.{index}"), what, "use letters, digits and `_`");
+        }
+    }
+    let function = Function {
+        name,
+        configuration: Configuration { file, text: text.unwrap_or_default() },
+        parameters,
+        ports,
+        memory: section.size("memory", 32 << 20..=1 << 40).unwrap_or(MEMORY),
+        core: section.number("core", 0..=65_535).map(|core| core as usize),
+        burst: section.number("burst", 1..=64).unwrap_or(BURST) as u32,
+        start: section.boolean("start").unwrap_or(true),
+    };
+    section.finish(|key| match key {
+        "socket" | "switch" => Some("it belongs to the function's port".into()),
+        _ => None,
+    });
+    Some(function)
+}
+
+/// Reads and checks the configurations of all functions.
+pub fn configurations(fabric: &mut Fabric, text: &str, clicks: &Clicks<'_>, notes: &Notes) {
+    for function in &mut fabric.functions {
+        let path = format!("function.{}", function.name);
+        let inline = function.configuration.file.is_none();
+        let key = if inline { format!("{path}.click") } else { format!("{path}.config") };
+        if !notes.has(&key) {
+            continue;
+        }
+        if let Some(file) = &function.configuration.file {
+            match read(&clicks.folder.join(file), clicks) {
+                Ok(text) => function.configuration.text = text,
+                Err(error) => {
+                    let what = format!("{}: {error}", file.display());
+                    notes.wrong(&notes.of(&key), what, "it is relative to the folder of this file");
+                    continue;
+                }
+            }
+        }
+        for complaint in (clicks.check)(function) {
+            let at = notes.of(&key);
+            let own = complaint.file.is_empty() || complaint.file == function.title();
+            let place = inline.then(|| within(text, &at, &function.configuration.text, &complaint)).flatten();
+            match place {
+                Some(place) if own => notes.wrong(&(place..place), complaint.what, ""),
+                // Text with escapes: nobody can count in it.
+                _ if inline && own => notes.wrong(&at, complaint.what, ""),
+                _ => {
+                    let file = if own { shown(clicks, function) } else { complaint.file };
+                    notes.wrong_in(
+                        (file, complaint.line.max(1), complaint.column.max(1)),
+                        &at,
+                        complaint.what,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The configuration's file, as people find it.
+fn shown(clicks: &Clicks<'_>, function: &Function) -> String {
+    let file = function.configuration.file.clone().unwrap_or_default();
+    clicks.folder.join(file).display().to_string()
+}
+
+fn read(path: &Path, clicks: &Clicks<'_>) -> Result<String, String> {
+    let text = (clicks.read)(path).map_err(|error| error.to_string())?;
+    if text.len() > LARGEST {
+        return Err(format!("it has {} bytes; {LARGEST} are enough", text.len()));
+    }
+    String::from_utf8(text).map_err(|error| error.to_string())
+}
+
+/// Where in the file's `text` a complaint about `inner` is, whose string stands at `at`.
+fn within(text: &str, at: &std::ops::Range<usize>, inner: &str, complaint: &Complaint) -> Option<usize> {
+    let start = at.start + text.get(at.clone())?.find(inner)?;
+    let mut place = start;
+    for line in inner.split_inclusive('\n').take(complaint.line.checked_sub(1)?) {
+        place += line.len();
+    }
+    let place = (place + complaint.column.saturating_sub(1)).min(start + inner.len());
+    text.is_char_boundary(place).then_some(place)
+}

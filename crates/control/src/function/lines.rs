@@ -1,0 +1,58 @@
+//! What a function's process prints: into the log, as far as it is not too much.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::time::{Duration, Instant};
+
+/// Bytes of a line at most; more is another line.
+const LONGEST: u64 = 4096;
+/// Lines that are kept for who asks why it ended.
+const KEPT: usize = 20;
+/// Lines a second that are logged. Attack: a function that fills the log.
+const RATE: u32 = 100;
+
+/// Logs what `output` says until it ends; its last lines.
+pub fn log(name: &str, output: impl Read) -> Vec<String> {
+    let mut output = BufReader::new(output);
+    let mut kept = VecDeque::new();
+    let (mut since, mut logged, mut left_out) = (Instant::now(), 0, 0_u64);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        match output.by_ref().take(LONGEST).read_until(b'\n', &mut bytes) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => break,
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let line: String = text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if since.elapsed() > Duration::from_secs(1) {
+            if left_out > 0 {
+                tracing::warn!(function = name, "{left_out} more lines");
+            }
+            (since, logged, left_out) = (Instant::now(), 0, 0);
+        }
+        if logged < RATE {
+            tracing::info!(function = name, "{line}");
+            logged += 1;
+        } else {
+            left_out += 1;
+        }
+        if kept.len() == KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(line);
+    }
+    kept.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_last_lines_are_kept() {
+        let text: String = (0..1000).map(|line| format!("line {line}\n")).collect();
+        let kept = super::log("test", text.as_bytes());
+        assert_eq!((kept.len(), kept[0].as_str(), kept[19].as_str()), (20, "line 980", "line 999"));
+        assert_eq!(super::log("test", &[b'x'; 10_000][..]).len(), 3, "a line without end is several");
+    }
+}

@@ -1,0 +1,79 @@
+//! Functions: processes that run Click configurations on ring ports, and what is said to them.
+
+pub mod handlers;
+mod lines;
+mod process;
+
+pub use process::{Ended, Process};
+
+use serde::{Deserialize, Serialize};
+
+/// What a function's process is told first. With it come the socket it listens on, for handlers, and the one by which
+/// it asks for its ports.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// The configuration's text.
+    pub text: String,
+    /// What the configuration is called.
+    pub title: String,
+    /// Its parameters, names and values.
+    pub parameters: Vec<(String, String)>,
+    /// Names of its ports.
+    pub ports: Vec<String>,
+    /// What the socket for handlers is called.
+    pub handlers: String,
+    /// Frames that it handles at once.
+    pub burst: u32,
+    /// Bytes of memory at most.
+    pub memory: u64,
+    /// The core it is pinned to.
+    pub core: Option<usize>,
+    /// The user it becomes, if it is root.
+    pub user: u32,
+}
+
+/// What a function's process says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Said {
+    /// Its configuration runs.
+    Up,
+    /// Its configuration can't run; why.
+    Wrong(String),
+}
+
+/// The user that a function becomes: one of those that no system gives to anybody (systemd's UIDS-GIDS, "DynamicUser").
+fn user(fabric: &str, name: &str) -> u32 {
+    const FIRST: u32 = 61_184;
+    const COUNT: u32 = 4336;
+    // FNV-1a: the same each time, so that files of a function's user are the function's.
+    let bytes = fabric.bytes().chain([0]).chain(name.bytes());
+    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    FIRST + hash % COUNT
+}
+
+impl Start {
+    /// What the process of a function is told.
+    pub fn of(function: &crate::file::Function, fabric: &str, handlers: String) -> Start {
+        Start {
+            text: function.configuration.text.clone(),
+            title: function.title().into(),
+            parameters: function.parameters.clone(),
+            ports: function.ports.clone(),
+            handlers,
+            burst: function.burst,
+            memory: function.memory,
+            core: function.core,
+            user: user(fabric, &function.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn users_are_the_functions_own() {
+        let users = ["a", "b", "c"].map(|name| super::user("lab", name));
+        assert!(users.iter().all(|user| (61_184..=65_519).contains(user)));
+        assert!(users[0] != users[1] && users[1] != users[2], "{users:?}");
+    }
+}

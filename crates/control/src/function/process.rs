@@ -1,0 +1,136 @@
+//! The process of a function: started, given its ports, watched.
+
+use super::{Said, Start, lines};
+use ringway_fabric::{Link, LinkError};
+use ringway_host::{receive_with, send_with};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+/// How a function's process ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its status.
+    pub status: String,
+    /// What it said last.
+    pub last: String,
+}
+
+/// A running process. Dropping it ends it.
+#[derive(Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    descriptor: OwnedFd,
+    /// The process ends when this is closed.
+    link: Arc<Link>,
+}
+
+impl Process {
+    /// Starts this program with `arguments`, which make it a function's process. `doors` are the sockets of its ports
+    /// in their order. `said` hears what it says, `ended` its end.
+    pub fn start(
+        name: &str,
+        start: &Start,
+        arguments: &[OsString],
+        listener: &UnixListener,
+        doors: Vec<PathBuf>,
+        mut said: impl FnMut(Said) + Send + 'static,
+        ended: impl FnOnce(Ended) + Send + 'static,
+    ) -> io::Result<Process> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let (keeper, asker) = UnixStream::pair()?;
+        let mut command = Command::new("/proc/self/exe");
+        // A signal from the terminal is for `control`, which ends functions in its order.
+        command
+            .arg0("ringway")
+            .args(arguments)
+            .env_clear()
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mut child = command.spawn()?;
+        drop(command);
+        let link = Arc::new(Link::new(ours.into()));
+        let process = match identify(&child) {
+            Ok(descriptor) => Process { pid: child.id(), descriptor, link: link.clone() },
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error);
+            }
+        };
+        let thread = |what: &str| std::thread::Builder::new().name(format!("function-{what}"));
+        thread("doors").spawn(move || open_doors(&keeper, &doors))?;
+        let heard = link.clone();
+        thread("says").spawn(move || {
+            while let Ok((what, _)) = heard.receive::<Said>() {
+                said(what);
+            }
+        })?;
+        let (mut out, errors) = (child.stdout.take(), child.stderr.take());
+        let owner = name.to_string();
+        let printer = name.to_string();
+        // Both to their ends, or a pipe that nobody reads stops it.
+        thread("prints").spawn(move || out.take().map(|out| lines::log(&printer, out)))?;
+        thread("ends").spawn(move || {
+            let last = errors.map(|errors| lines::log(&owner, errors)).unwrap_or_default();
+            let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+            ended(Ended { status, last: last.join("; ") });
+        })?;
+        // What it can't take, it is told by its end.
+        if let Err(error) = link.send(start, &[listener.as_fd(), asker.as_fd()]) {
+            let LinkError::Host(error) = error else { return Err(io::Error::other(error)) };
+            tracing::warn!(function = name, %error, "it ended at once");
+        }
+        Ok(process)
+    }
+
+    /// Asks it to end.
+    pub fn ask_to_end(&self) {
+        // It may have ended.
+        let _ = pidfd_send_signal(&self.descriptor, Signal::TERM);
+    }
+
+    /// Ends it.
+    pub fn kill(&self) {
+        let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = rustix::net::shutdown(self.link.as_fd(), rustix::net::Shutdown::Both);
+    }
+}
+
+fn identify(child: &Child) -> io::Result<OwnedFd> {
+    let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// Connects to ports that the process asks for by number, until it is gone: it can't connect by itself.
+fn open_doors(keeper: &UnixStream, doors: &[PathBuf]) {
+    let mut asked = [0];
+    while let Ok((1, _)) = receive_with(keeper.as_fd(), &mut asked, 0) {
+        let door = doors.get(usize::from(asked[0])).ok_or_else(|| io::ErrorKind::NotFound.into());
+        let answered = match door.and_then(UnixStream::connect) {
+            Ok(socket) => send_with(keeper.as_fd(), &[0], &[socket.as_fd()]),
+            Err(error) => {
+                let number = error.raw_os_error().and_then(|number| u8::try_from(number).ok());
+                send_with(keeper.as_fd(), &[number.filter(|number| *number > 0).unwrap_or(1)], &[])
+            }
+        };
+        if answered.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The fabric's functions: started, watched, started again, stopped, each in a process of its own.
+
+use crate::api::FunctionView;
+use crate::engine::{Inbox, Message};
+use crate::file::{Configuration, Fabric, Function};
+use crate::function::{Ended, Process, Said, Start, handlers};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a function may take to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Waits before a function is started again, in milliseconds: longer each time, up to the last.
+const RESTARTS: [u64; 5] = [10, 100, 500, 2_000, 10_000];
+/// After so long without an end, waits begin at the first again.
+const STABLE: Duration = Duration::from_secs(60);
+
+/// Something about a function can't be done.
+#[derive(Debug, thiserror::Error)]
+pub enum FunctionError {
+    /// There is none of this name.
+    #[error("there is no function \"{0}\"; `ringway function list` shows those there are")]
+    Unknown(String),
+    /// It runs, or is about to.
+    #[error("function {0} runs already")]
+    Already(String),
+    /// It doesn't run.
+    #[error("function {0} does not run; start it with `ringway function start {0}`")]
+    NotRunning(String),
+    /// Its socket can't be made.
+    #[error("function {name}: {path}: {error}")]
+    Socket {
+        /// The function.
+        name: String,
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It runs another configuration, and goes on with it.
+    #[error("function {0} goes on as it was: {1}")]
+    Refused(String, handlers::HandlerError),
+}
+
+enum Life {
+    Stopped,
+    Running {
+        process: Process,
+        /// Its configuration runs.
+        up: bool,
+    },
+    /// It ended, and is started again after a while.
+    Waiting,
+}
+
+struct Record {
+    function: Function,
+    /// Its ports' sockets.
+    doors: Vec<PathBuf>,
+    /// Where its handlers are read and written; kept over its processes, so that who connects in between waits.
+    listener: UnixListener,
+    socket: PathBuf,
+    life: Life,
+    /// Which process this is; news of earlier ones are old.
+    turn: u64,
+    started: Instant,
+    restarts: u64,
+    quick: usize,
+    reason: String,
+}
+
+/// News of a function's process.
+#[derive(Debug)]
+pub struct FunctionEvent {
+    name: String,
+    turn: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Said(Said),
+    Ended(Ended),
+    /// It is time to start it again.
+    Again,
+}
+
+/// All functions of a fabric.
+pub struct Functions {
+    records: BTreeMap<String, Record>,
+    /// The fabric's name.
+    fabric: String,
+    /// What makes this program a function's process.
+    arguments: Vec<OsString>,
+    inbox: Inbox,
+    turn: u64,
+}
+
+impl Functions {
+    /// None yet.
+    pub fn new(fabric: &str, arguments: Vec<OsString>, inbox: Inbox) -> Functions {
+        Functions { records: BTreeMap::new(), fabric: fabric.into(), arguments, inbox, turn: 0 }
+    }
+
+    /// Adds a function, whose ports `fabric` has, and starts it if it is to start.
+    pub fn add(&mut self, function: &Function, fabric: &Fabric, folder: &Path) -> Result<(), FunctionError> {
+        let socket = folder.join(format!("{}.sock", function.name));
+        let listener = listen(folder, &socket).map_err(|error| FunctionError::Socket {
+            name: function.name.clone(),
+            path: socket.clone(),
+            error,
+        })?;
+        let door = |port: &String| Some(fabric.port(port)?.kind.socket()?.path.clone());
+        let record = Record {
+            function: function.clone(),
+            doors: function.ports.iter().filter_map(door).collect(),
+            listener,
+            socket,
+            life: Life::Stopped,
+            turn: 0,
+            started: Instant::now(),
+            restarts: 0,
+            quick: 0,
+            reason: String::new(),
+        };
+        self.records.insert(function.name.clone(), record);
+        if function.start { self.start(&function.name) } else { Ok(()) }
+    }
+
+    fn record(&mut self, name: &str) -> Result<&mut Record, FunctionError> {
+        self.records.get_mut(name).ok_or_else(|| FunctionError::Unknown(name.into()))
+    }
+
+    /// Starts a function.
+    pub fn start(&mut self, name: &str) -> Result<(), FunctionError> {
+        let record = self.record(name)?;
+        if !matches!(record.life, Life::Stopped) {
+            return Err(FunctionError::Already(name.into()));
+        }
+        (record.quick, record.restarts) = (0, 0);
+        record.reason.clear();
+        self.launch(name);
+        Ok(())
+    }
+
+    /// Starts its process. What fails passes, or is found in its reason.
+    fn launch(&mut self, name: &str) {
+        self.turn += 1;
+        let turn = self.turn;
+        let Some(record) = self.records.get_mut(name) else { return };
+        let handlers = record.socket.display().to_string();
+        let start = Start::of(&record.function, &self.fabric, handlers);
+        let tell = |inbox: Inbox, name: String| {
+            move |what| {
+                // Once nobody listens, the fabric is going down.
+                let _ = inbox.send(Message::Function(FunctionEvent { name: name.clone(), turn, what }));
+            }
+        };
+        let (said, ended) = (tell(self.inbox.clone(), name.into()), tell(self.inbox.clone(), name.into()));
+        let started = Process::start(
+            name,
+            &start,
+            &self.arguments,
+            &record.listener,
+            record.doors.clone(),
+            move |what| said(What::Said(what)),
+            move |what| ended(What::Ended(what)),
+        );
+        record.turn = turn;
+        record.started = Instant::now();
+        match started {
+            Ok(process) => {
+                tracing::info!(function = name, pid = process.pid, "started");
+                record.life = Life::Running { process, up: false };
+            }
+            Err(error) => self.again(name, error.to_string()),
+        }
+    }
+
+    /// It ended by itself: after a while it is started again.
+    fn again(&mut self, name: &str, reason: String) {
+        let Some(record) = self.records.get_mut(name) else { return };
+        record.quick =
+            if record.started.elapsed() > STABLE { 0 } else { (record.quick + 1).min(RESTARTS.len()) };
+        let wait = RESTARTS[record.quick.saturating_sub(1)];
+        tracing::error!(function = name, reason, wait_ms = wait, "it ended; starting it again");
+        // What a process said of its configuration is more than how it ended.
+        if record.reason.is_empty() {
+            record.reason = reason;
+        }
+        record.life = Life::Waiting;
+        let (inbox, name, turn) = (self.inbox.clone(), name.to_string(), record.turn);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            let _ = inbox.send(Message::Function(FunctionEvent { name, turn, what: What::Again }));
+        });
+    }
+
+    /// News of a function's process.
+    pub fn heard(&mut self, event: FunctionEvent) {
+        let FunctionEvent { name, turn, what } = event;
+        let Some(record) = self.records.get_mut(&name).filter(|record| record.turn == turn) else { return };
+        match (what, &mut record.life) {
+            (What::Said(Said::Up), Life::Running { up, .. }) => {
+                tracing::info!(function = name, "up");
+                *up = true;
+                record.reason.clear();
+            }
+            (What::Said(Said::Wrong(why)), _) => record.reason = why.trim().replace('\n', "; "),
+            (What::Ended(Ended { status, last }), Life::Running { .. }) => {
+                let reason = if last.is_empty() { status } else { format!("{status}: {last}") };
+                self.again(&name, reason);
+            }
+            (What::Again, Life::Waiting) => {
+                record.restarts += 1;
+                self.launch(&name);
+            }
+            _ => {}
+        }
+    }
+
+    /// Stops a function; its process ends after this.
+    pub fn stop(&mut self, name: &str) -> Result<(), FunctionError> {
+        let record = self.record(name)?;
+        record.reason.clear();
+        // Whatever is still heard of its process is old.
+        record.turn = 0;
+        if let Life::Running { process, .. } = std::mem::replace(&mut record.life, Life::Stopped) {
+            tracing::info!(function = name, "stopping");
+            process.ask_to_end();
+            tokio::spawn(async move {
+                // Dropped, it is ended.
+                tokio::time::sleep(FAREWELL).await;
+                drop(process);
+            });
+        }
+        Ok(())
+    }
+
+    /// Stops a function and forgets it.
+    pub fn remove(&mut self, name: &str) -> Result<(), FunctionError> {
+        let stopped = self.stop(name);
+        if let Some(record) = self.records.remove(name) {
+            // Nobody may be able to, and then the next one of this name does.
+            let _ = std::fs::remove_file(&record.socket);
+        }
+        stopped
+    }
+
+    /// Stops all, which end at once.
+    pub fn stop_all(&mut self) {
+        for name in self.records.keys().cloned().collect::<Vec<_>>() {
+            // The names are those there are.
+            let _ = self.remove(&name);
+        }
+    }
+
+    /// Has a function run another configuration; its packets and what its elements know stay. If that can't run,
+    /// nothing changes.
+    pub async fn swap(&mut self, name: &str, to: &Configuration) -> Result<(), FunctionError> {
+        let record = self.record(name)?;
+        if let Life::Running { up: true, .. } = record.life {
+            let swapped = handlers::write(&record.socket, "hotconfig", to.text.as_bytes()).await;
+            swapped.map_err(|why| FunctionError::Refused(name.into(), why))?;
+        }
+        record.function.configuration = to.clone();
+        match &record.life {
+            // It has the old one, and comes again with the new.
+            Life::Running { up: false, process } => process.kill(),
+            // One whose configuration did not run is not made to wait.
+            Life::Waiting => {
+                record.reason.clear();
+                self.launch(name);
+            }
+            Life::Running { .. } | Life::Stopped => {}
+        }
+        Ok(())
+    }
+
+    /// Where handlers of a function that runs are read and written.
+    pub fn socket(&mut self, name: &str) -> Result<PathBuf, FunctionError> {
+        let record = self.record(name)?;
+        match record.life {
+            Life::Stopped => Err(FunctionError::NotRunning(name.into())),
+            Life::Running { .. } | Life::Waiting => Ok(record.socket.clone()),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// What there is.
+    pub fn view(&self) -> Vec<FunctionView> {
+        self.records.iter().map(|(name, record)| view(name, record)).collect()
+    }
+}
+
+fn view(name: &str, record: &Record) -> FunctionView {
+    let (state, pid) = match &record.life {
+        Life::Stopped => ("stopped", 0),
+        Life::Running { process, up: true } => ("running", process.pid),
+        Life::Running { process, up: false } => ("starting", process.pid),
+        Life::Waiting => ("ended", 0),
+    };
+    FunctionView {
+        name: name.into(),
+        state: state.into(),
+        pid,
+        ports: record.function.ports.clone(),
+        configuration: match &record.function.configuration.file {
+            Some(file) => file.display().to_string(),
+            None => "in the fabric file".into(),
+        },
+        handlers: record.socket.display().to_string(),
+        restarts: record.restarts,
+        reason: record.reason.clone(),
+    }
+}
+
+/// Makes the folder and the socket in it; a socket that was left there is replaced.
+fn listen(folder: &Path, socket: &Path) -> io::Result<UnixListener> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+    match std::fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket)?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}

@@ -1,0 +1,141 @@
+//! What is wrong with a function's configuration, before anything runs it.
+use super::builder::Builder;
+use super::{Machine, Terminal, registry};
+use crate::handed::{self, Handed};
+use ringway_click::{Clock, Console, PACKETS, Router};
+use ringway_click_lang::{Diagnostics, Graph, Severity, config};
+use std::collections::BTreeSet;
+
+/// A function's configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Configuration<'a> {
+    /// Its text.
+    pub text: &'a str,
+    /// What the text is called.
+    pub file: &'a str,
+    /// Parameters: names and values.
+    pub parameters: &'a [(String, String)],
+    /// Names of the function's ports.
+    pub ports: &'a [String],
+}
+
+/// Something wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// The file it is in: the configuration's, or one that it requires; empty if it is nowhere in particular.
+    pub file: String,
+    /// Line, from 1; 0 if unknown.
+    pub line: usize,
+    /// Column in bytes, from 1; 0 if unknown.
+    pub column: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Everything that is wrong with a configuration: parses it, and configures its elements. It touches nothing outside.
+pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
+    let Configuration { text, file, parameters, ports } = configuration;
+    let builder = Builder {
+        registry: registry(),
+        variables: parameters.to_vec(),
+        path: None,
+        sockets: Vec::new(),
+        burst: PACKETS,
+        console: Box::new(|| Box::new(Terminal) as Box<dyn Console>),
+    };
+    let (graph, diagnostics) = builder.read(text, file);
+    let mut complaints = complaints(&diagnostics);
+    let Some(graph) = graph else { return complaints };
+    check_ports(&graph, ports, file, &mut complaints);
+    let known = handed::hand(Some(Handed { ports: ports.to_vec(), ..Handed::default() }));
+    let options = builder.options(Clock::Real(Box::new(Machine::default())), String::new());
+    complaints.extend(self::complaints(&Router::check(graph, &builder.registry, options)));
+    handed::hand(known);
+    complaints
+}
+
+fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
+    let mut complaints: Vec<Complaint> = Vec::new();
+    let (mut place, mut doing) = (None, "");
+    for diagnostic in diagnostics {
+        let text = diagnostic.text.trim();
+        match diagnostic.severity {
+            // "While configuring 'x :: X':", and then what is wrong, without a place.
+            Severity::Note if diagnostic.landmark.is_some() => {
+                (place, doing) = (diagnostic.landmark.as_ref(), text);
+            }
+            Severity::Note | Severity::Warning => {}
+            Severity::Error => {
+                let (at, doing) = match &diagnostic.landmark {
+                    Some(own) => (Some(own), ""),
+                    None => (place, doing),
+                };
+                let what = if doing.is_empty() { text.to_string() } else { format!("{doing} {text}") };
+                complaints.push(Complaint {
+                    file: at.map_or(String::new(), |at| at.file.to_string()),
+                    line: at.map_or(0, |at| at.line as usize),
+                    column: at.map_or(0, |at| at.column as usize),
+                    what: what.replace('\n', " "),
+                });
+            }
+        }
+    }
+    complaints
+}
+
+/// Each port of the function is used, and in each direction once.
+fn check_ports(graph: &Graph, ports: &[String], file: &str, complaints: &mut Vec<Complaint>) {
+    let mut used = BTreeSet::new();
+    for element in &graph.elements {
+        if !matches!(element.class.as_str(), "FromPort" | "ToPort") {
+            continue;
+        }
+        let arguments = config::split_arguments(&element.configuration);
+        let port = arguments.first().map(|first| config::unquote_text(first)).unwrap_or_default();
+        if !used.insert((element.class.clone(), port.clone())) {
+            complaints.push(Complaint {
+                file: element.landmark.file.to_string(),
+                line: element.landmark.line as usize,
+                column: element.landmark.column as usize,
+                what: format!("port '{port}' has another {} already", element.class),
+            });
+        }
+    }
+    for port in ports.iter().filter(|port| !used.iter().any(|(_, own)| own == *port)) {
+        let what = format!("no FromPort or ToPort of port '{port}'");
+        complaints.push(Complaint { file: file.into(), line: 1, column: 1, what });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str, ports: &[&str]) -> Vec<String> {
+        let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+        let parameters = [("IN".to_string(), "a".to_string())];
+        let configuration = Configuration { text, file: "f.click", parameters: &parameters, ports: &ports };
+        let line = |c: Complaint| format!("{}:{}:{}: {}", c.file, c.line, c.column, c.what);
+        check(configuration).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        assert_eq!(said("FromPort($IN) -> ToPort(b);", &["a", "b"]), [] as [&str; 0]);
+        let unknown = said("FromPort(a) -> Nonsense(1)\n -> ToPort(b);", &["a", "b"]);
+        assert!(unknown[0].starts_with("f.click:1:16: ") && unknown[0].contains("Nonsense"), "{unknown:?}");
+        let syntax = said("FromPort(a) -> \n -> ToPort(b);", &["a", "b"]);
+        assert!(syntax[0].starts_with("f.click:2:"), "{syntax:?}");
+        let argument = said("FromPort(a)\n -> c :: Queue(x) -> ToPort(b);", &["a", "b"]);
+        assert!(argument[0].starts_with("f.click:2:5: While configuring 'c :: Queue': "), "{argument:?}");
+    }
+
+    #[test]
+    fn each_port_is_used_once_a_direction() {
+        let twice = said("FromPort(a) -> ToPort(a);\nFromPort(a) -> Discard;", &["a", "c"]);
+        assert_eq!(twice[0], "f.click:2:1: port 'a' has another FromPort already");
+        assert_eq!(twice[1], "f.click:1:1: no FromPort or ToPort of port 'c'");
+        let foreign = said("FromPort(a) -> ToPort(z);", &["a"]);
+        assert!(foreign[0].contains("this function has no port 'z'; it has a"), "{foreign:?}");
+    }
+}
