@@ -147,6 +147,16 @@ impl Plug {
         self.timer = Some(timer);
     }
 
+    /// In `initialize`: what [`Plug::want_offloads`] will want, so that a port nobody has asked for yet is not asked for
+    /// otherwise first.
+    pub(crate) fn prefer_offloads(&mut self, offloads: bool) {
+        let Some(port) = &self.port else { return };
+        let mut port = port.borrow_mut();
+        if matches!(port.state, State::Away) {
+            port.asked.offloads = offloads;
+        }
+    }
+
     /// Whether the ring takes frames with checksums to fill and segments to make. Asks for another if that is new.
     pub(crate) fn want_offloads(&mut self, offloads: bool, cx: &mut Context<'_>) {
         let Some(port) = &self.port else { return };

@@ -2,6 +2,7 @@
 //! completed frames.
 use super::{ARGUMENTS, sides};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use ringway_click::arg::Args;
 use ringway_click::{
     Class, Clock, Context, Element, Failed, Metadata, Options, Packet, PacketBurst, Pool, Recorder, Registry,
@@ -58,7 +59,7 @@ const COUNT: &[&str] =
 /// Classes that write to an Ethernet header, which has to be there.
 const ETHERNET: &[&str] = &["EtherMirror", "EtherRewrite", "StoreEtherAddress"];
 /// Classes that take every packet for IPv6.
-const SIX: &[&str] = &["SetIP6DSCP"];
+const SIX: &[&str] = &["DecIP6HLIM", "SetIP6DSCP"];
 
 /// A frame as a guest leaves it.
 #[derive(Clone, Debug)]
@@ -260,7 +261,8 @@ fn compare(class: &Class, burst: usize, given: &[Given]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+    // The same cases each time: an element that takes a packet for what it is not may change how the rest is read.
+    #![proptest_config(ProptestConfig { cases: 6, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
     fn what_an_element_needs_completed_is(

@@ -35,8 +35,9 @@ impl From<std::io::Error> for HandlerError {
 /// Reads a handler, such as `counter.count`.
 pub async fn read(socket: &Path, handler: &str) -> Result<Vec<u8>, HandlerError> {
     within(async {
+        let handler = one_line(handler)?;
         let mut session = Session::open(socket).await?;
-        session.say(format!("READ {}\r\n", one_line(handler)?).as_bytes()).await?;
+        session.say(format!("READ {handler}\r\n").as_bytes()).await?;
         session.answer().await?;
         let line = session.line().await?;
         let length = line.strip_prefix("DATA ").and_then(|length| length.trim().parse::<u64>().ok());
@@ -52,8 +53,8 @@ pub async fn read(socket: &Path, handler: &str) -> Result<Vec<u8>, HandlerError>
 /// Writes a handler.
 pub async fn write(socket: &Path, handler: &str, value: &[u8]) -> Result<(), HandlerError> {
     within(async {
-        let mut session = Session::open(socket).await?;
         let head = format!("WRITEDATA {} {}\r\n", one_line(handler)?, value.len());
+        let mut session = Session::open(socket).await?;
         session.say(&[head.as_bytes(), value].concat()).await?;
         session.answer().await
     })

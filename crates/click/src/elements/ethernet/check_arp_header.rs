@@ -11,14 +11,17 @@
 use crate::arg::Args;
 use crate::elements::check::Check;
 use crate::elements::packet::u16_at;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class =
-    Class::new("CheckARPHeader", || Box::<CheckArpHeader>::default()).ports("1/1-2").processing("a/ah");
+pub static CLASS: Class = Class::new("CheckARPHeader", || Box::<CheckArpHeader>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    // What is too small for its addresses whole may not be in segments.
+    .metadata(Metadata::Resolve);
 
 const REASONS: &[&str] =
     &["tiny packet", "too small for addresses", "bad hardware type/length", "bad protocol type/length"];
