@@ -147,8 +147,8 @@ impl Plug {
         self.timer = Some(timer);
     }
 
-    /// In `initialize`: what [`Plug::want_offloads`] will want, so that a port nobody has asked for yet is not asked for
-    /// otherwise first.
+    /// In `initialize`: what [`Plug::want_offloads`] will want, so that a port which nobody has asked for yet is not
+    /// asked for otherwise first.
     pub(crate) fn prefer_offloads(&mut self, offloads: bool) {
         let Some(port) = &self.port else { return };
         let mut port = port.borrow_mut();
