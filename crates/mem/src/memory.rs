@@ -162,13 +162,8 @@ impl Memory {
 
     /// Up to `len` bytes at guest-physical `guest`: as many as its region holds, at least one; `None` where there is
     /// no region, or `len` is 0.
-    #[inline]
-    pub fn prefix_mut(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
-        self.window(*hint).whole(guest, len).or_else(|| self.prefix_slow(guest, len, hint))
-    }
-
     #[cold]
-    pub(crate) fn prefix_slow(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
+    pub(crate) fn prefix(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
         let index = self.regions.partition_point(|region| region.guest <= guest).checked_sub(1)?;
         let region = self.regions.get(index)?;
         let offset = guest - region.guest;
@@ -289,6 +284,7 @@ fn within(region: &Region, offset: u64, len: u32) -> Option<SpanMut<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::translate::{Direct, Translate};
 
     fn region(guest: u64, user: u64, len: usize) -> Region {
         struct Keep(Vec<core::cell::UnsafeCell<u8>>);
@@ -315,7 +311,8 @@ mod tests {
         assert!(memory.span(u64::MAX, u32::MAX, &mut hint).is_none());
         assert!(memory.user_span(0xa000, 0x100).is_some());
         assert!(memory.user_span(0xa000, 0x101).is_none());
-        let mut prefix = |guest, len| memory.prefix_mut(guest, len, &mut hint).map(|span| span.len());
+        let mut direct = Direct::new(&memory, &mut hint);
+        let mut prefix = |guest, len| direct.write(guest, len).ok().map(|span| span.len());
         assert_eq!(prefix(0x10f0, 0x20), Some(0x10));
         assert_eq!(prefix(0x1100, 0x20), Some(0x20));
         assert_eq!(prefix(0x1100, 0), None);

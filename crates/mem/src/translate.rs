@@ -51,7 +51,7 @@ impl<'t, 'h> Direct<'t, 'h> {
 
     #[cold]
     fn elsewhere(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        let found = self.memory.prefix_slow(address, len, self.hint).ok_or(Fault::Outside);
+        let found = self.memory.prefix(address, len, self.hint).ok_or(Fault::Outside);
         self.window = self.memory.window(*self.hint);
         found
     }

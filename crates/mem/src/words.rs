@@ -241,14 +241,6 @@ impl<'t> Pairs<'t> {
     pub fn release_second(self, index: usize, value: u64) {
         self.store(index, 1, value, Ordering::Release);
     }
-
-    /// Asks for a pair's cache line, to be read soon.
-    #[inline]
-    pub fn prefetch(self, index: usize) {
-        if let Some(at) = self.at(index, 0) {
-            prefetch(at.cast());
-        }
-    }
 }
 
 #[cfg(test)]
