@@ -5,6 +5,14 @@ use crate::{ElementId, Note, NoteKind, Search, Signal};
 use alloc::vec::Vec;
 use ringway_click_lang::check::Flow;
 
+/// What lies behind a port that was looked at.
+enum Way {
+    /// Is not looked at.
+    Ends,
+    /// Is looked at.
+    GoesOn,
+}
+
 impl Router {
     /// The signal of all notifiers that packets to (or from) a port depend on; `listener` is told when one wakes.
     pub(crate) fn signal(
@@ -30,31 +38,48 @@ impl Router {
     fn find_notes(&self, from: ElementId, port: usize, kind: NoteKind) -> Option<Vec<Note>> {
         let forward = kind == NoteKind::Full;
         let mut found: Vec<Note> = Vec::new();
+        let all = self.walk((from, port), forward, |(element, port)| {
+            if let Some(note) = self.note_at(element, port, kind) {
+                if !found.contains(&note) {
+                    found.push(note);
+                }
+                let stops = self.notes[note.0 as usize].search == Search::Stop;
+                Some(if stops { Way::Ends } else { Way::GoesOn })
+            } else {
+                (!self.ends_the_search(element, port, forward)).then_some(Way::GoesOn)
+            }
+        });
+        all.then_some(found)
+    }
+
+    /// Looks at each port that packets at a port come to, down- or upstream; `look` says of each whether those behind
+    /// it are looked at too, or, by `None`, that no more is to be looked at, and then this is false.
+    fn walk(
+        &self,
+        from: (ElementId, usize),
+        forward: bool,
+        mut look: impl FnMut((ElementId, usize)) -> Option<Way>,
+    ) -> bool {
         let mut seen: Vec<(ElementId, usize)> = Vec::new();
-        let mut ends = alloc::vec![(from, port)];
+        let mut ends = alloc::vec![from];
         while let Some(end) = ends.pop() {
             for other in self.other_ends(end, forward) {
                 if seen.contains(&other) {
                     continue;
                 }
                 seen.push(other);
-                let (element, port) = other;
-                let note = self.note_at(element, port, kind);
-                if let Some(note) = note {
-                    if !found.contains(&note) {
-                        found.push(note);
+                match look(other) {
+                    None => return false,
+                    Some(Way::Ends) => {}
+                    Some(Way::GoesOn) => {
+                        let (element, port) = other;
+                        let behind = self.flows_to(element, port, forward);
+                        ends.extend(behind.into_iter().map(|port| (element, port)));
                     }
-                    if self.notes[note.0 as usize].search == Search::Stop {
-                        continue;
-                    }
-                } else if self.ends_the_search(element, port, forward) {
-                    return None;
                 }
-                let behind = self.flows_to(element, port, forward);
-                ends.extend(behind.into_iter().map(|port| (element, port)));
             }
         }
-        Some(found)
+        true
     }
 
     fn note_at(&self, element: ElementId, port: usize, kind: NoteKind) -> Option<Note> {
@@ -75,23 +100,15 @@ impl Router {
     /// The elements of a kind that come first, down- or upstream of a port.
     pub(crate) fn nearby(&self, from: ElementId, port: usize, forward: bool, kind: &str) -> Vec<ElementId> {
         let mut found: Vec<ElementId> = Vec::new();
-        let mut seen: Vec<(ElementId, usize)> = Vec::new();
-        let mut ends = alloc::vec![(from, port)];
-        while let Some(end) = ends.pop() {
-            for other in self.other_ends(end, forward) {
-                if seen.contains(&other) {
-                    continue;
-                }
-                seen.push(other);
-                let (element, port) = other;
-                if !self.element(element).is_some_and(|there| there.cast(kind)) {
-                    let behind = self.flows_to(element, port, forward);
-                    ends.extend(behind.into_iter().map(|port| (element, port)));
-                } else if !found.contains(&element) {
-                    found.push(element);
-                }
+        self.walk((from, port), forward, |(element, _)| {
+            if !self.element(element).is_some_and(|there| there.cast(kind)) {
+                return Some(Way::GoesOn);
             }
-        }
+            if !found.contains(&element) {
+                found.push(element);
+            }
+            Some(Way::Ends)
+        });
         found
     }
 

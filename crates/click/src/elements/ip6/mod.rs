@@ -20,6 +20,7 @@ pub mod protocol_translator64;
 pub mod set_ip6_address;
 pub mod set_ip6_dscp;
 mod siit;
+mod translator;
 
 /// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[

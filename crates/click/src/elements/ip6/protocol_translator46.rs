@@ -8,36 +8,11 @@
 //!
 //! No arguments. Handlers: `drops` (read).
 use super::siit;
-use crate::{Class, Context, Element, Handler, HandlerError, Metadata, PacketBurst};
+use super::translator::Translator;
+use crate::{Class, Metadata};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("ProtocolTranslator46", || Box::<ProtocolTranslator46>::default())
+pub static CLASS: Class = Class::new("ProtocolTranslator46", || Box::new(Translator::new(siit::to_six)))
     .ports("1/1")
     .metadata(Metadata::Resolve);
-
-/// See the module.
-#[derive(Debug, Default)]
-pub struct ProtocolTranslator46 {
-    drops: u64,
-}
-
-impl Element for ProtocolTranslator46 {
-    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        burst.retain(|packet| {
-            let done = siit::to_six(packet).is_some();
-            self.drops += u64::from(!done);
-            done
-        });
-    }
-
-    fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
-    }
-}
