@@ -3,8 +3,9 @@
 use crate::arguments::{FunctionCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::order::FUNCTION;
 use crate::text::{self, Table, cell};
-use anstream::{print, println};
+use anstream::print;
 use ringway_control::api::{FunctionView, HandlerValue};
 use ringway_control::file::{Complaint, Function};
 use ringway_function::click::{self, Configuration};
@@ -26,8 +27,12 @@ pub fn check(function: &Function) -> Vec<Complaint> {
 pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result<(), Fail> {
     match command {
         FunctionCommand::List => list(target, json),
-        FunctionCommand::Start { names } => order(target, json, &names, "start", "starting"),
-        FunctionCommand::Stop { names } => order(target, json, &names, "stop", "stopping"),
+        FunctionCommand::Start { names } => {
+            FUNCTION.order::<FunctionView>(target, json, &names, ("start", "starting"))
+        }
+        FunctionCommand::Stop { names } => {
+            FUNCTION.order::<FunctionView>(target, json, &names, ("stop", "stopping"))
+        }
         FunctionCommand::Read { name, handler } => read(target, json, &name, &handler),
         FunctionCommand::Write { name, handler, value } => write(target, &name, &handler, value),
     }
@@ -61,21 +66,6 @@ pub fn table(functions: Vec<FunctionView>) -> Table {
     table
 }
 
-fn order(target: &Target, json: bool, names: &[String], verb: &str, doing: &str) -> Result<(), Fail> {
-    let mut client = Client::connect(target)?;
-    for name in names {
-        client.post(&path(name, verb)?)?;
-        if !json {
-            println!("{doing} {name}");
-        }
-    }
-    if json {
-        let functions: Vec<FunctionView> = client.get("/v1/functions")?;
-        text::json(&functions);
-    }
-    Ok(())
-}
-
 fn read(target: &Target, json: bool, name: &str, handler: &str) -> Result<(), Fail> {
     let value: HandlerValue = Client::connect(target)?.get(&handler_path(name, handler)?)?;
     if json {
@@ -100,20 +90,13 @@ fn write(target: &Target, name: &str, handler: &str, value: Option<String>) -> R
 }
 
 /// The API's path of something about a function.
-fn path(name: &str, what: &str) -> Result<String, Fail> {
-    if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
-        return Err(Fail::Unknown(format!("there is no function \"{name}\"")));
-    }
-    Ok(format!("/v1/functions/{name}/{what}"))
-}
-
 fn handler_path(name: &str, handler: &str) -> Result<String, Fail> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/@".contains(&byte);
     let encoded: String = handler
         .bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect();
-    path(name, &format!("handlers/{encoded}"))
+    FUNCTION.path(name, &format!("handlers/{encoded}"))
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::order::GUEST;
 use crate::text::{self, Table, cell};
-use anstream::{print, println};
+use anstream::print;
 use ringway_control::api::{Exec, ExecView, GuestView};
 use std::time::{Duration, Instant};
 
@@ -34,41 +35,18 @@ pub fn list(target: &Target, json: bool) -> Result<(), Fail> {
 
 /// Starts guests.
 pub fn start(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
-    order(target, json, names, "start", "starting")
+    GUEST.order::<GuestView>(target, json, names, ("start", "starting"))
 }
 
 /// Stops guests.
 pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
-    order(target, json, names, "stop", "stopping")
-}
-
-fn order(target: &Target, json: bool, names: &[String], verb: &str, doing: &str) -> Result<(), Fail> {
-    let mut client = Client::connect(target)?;
-    for name in names {
-        client.post(&path(name, verb)?)?;
-        if !json {
-            println!("{doing} {name}");
-        }
-    }
-    if json {
-        let guests: Vec<GuestView> = client.get("/v1/guests")?;
-        text::json(&guests);
-    }
-    Ok(())
-}
-
-/// The API's path of an order to a guest.
-fn path(name: &str, verb: &str) -> Result<String, Fail> {
-    if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
-        return Err(Fail::Unknown(format!("there is no guest \"{name}\"")));
-    }
-    Ok(format!("/v1/guests/{name}/{verb}"))
+    GUEST.order::<GuestView>(target, json, names, ("stop", "stopping"))
 }
 
 /// Runs a command in a guest.
 pub fn exec(target: &Target, json: bool, name: &str, timeout: u64, command: &str) -> Result<(), Fail> {
     let exec = Exec { command: command.into(), timeout };
-    let view: ExecView = Client::connect(target)?.ask(&path(name, "exec")?, &exec)?;
+    let view: ExecView = Client::connect(target)?.ask(&GUEST.path(name, "exec")?, &exec)?;
     if json {
         text::json(&view);
         return Ok(());

@@ -10,6 +10,7 @@ mod fail;
 mod function;
 mod guest;
 mod log;
+mod order;
 mod place;
 mod ps;
 mod run_data;
