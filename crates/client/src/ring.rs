@@ -58,8 +58,12 @@ impl Ring {
     /// Waits for a pipe's new other end after [`RingError::Closed`]; frames in the old memory are lost.
     pub fn renew(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
         let spin = self.spin;
-        let Ring { socket, .. } = self;
-        Ok(Ring { spin, ..Ring::over(socket, timeout)? })
+        Ok(Ring { spin, ..self.another().ring(timeout)? })
+    }
+
+    /// Gives the ring up, for the pipe's new other end to bring another over the same socket.
+    pub fn another(self) -> Coming {
+        Coming { socket: self.socket }
     }
 
     /// Whether this is a pipe's end.

@@ -3,7 +3,7 @@
 
 use crate::handed;
 use ringway_click::{Context, Timer};
-use ringway_client::{Asked, Coming, Ring, RingError};
+use ringway_client::{Asked, Coming, Kind, Ring, RingError};
 use ringway_host::{Wish, poll};
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ struct Attachment {
     port: String,
     asked: Asked,
     state: State,
+    /// A pipe's end that waits for its new other end.
+    kept: Option<Coming>,
     /// Counts what the state has been.
     epoch: u64,
     /// When it is tried again, and how long that was put off.
@@ -53,6 +55,7 @@ impl Attachment {
                 port: port.into(),
                 asked: Asked::default(),
                 state: State::Away,
+                kept: None,
                 epoch: 1,
                 next: 0,
                 pause: 0,
@@ -73,8 +76,8 @@ impl Attachment {
     /// Moves on as far as it goes without waiting.
     fn tend(&mut self, now: u64) {
         if matches!(self.state, State::Away) && now >= self.next {
-            let socket = handed::connect(&self.port).map_err(RingError::System);
-            match socket.and_then(|socket| Coming::over(socket, self.asked)) {
+            let asked = self.kept.take().map_or_else(|| self.ask(), Ok);
+            match asked {
                 Ok(coming) => self.become_as(State::Asked(coming)),
                 Err(error) => self.lose(&error, now),
             }
@@ -93,6 +96,10 @@ impl Attachment {
         }
     }
 
+    fn ask(&self) -> Result<Coming, RingError> {
+        Coming::over(handed::connect(&self.port).map_err(RingError::System)?, self.asked)
+    }
+
     /// There is no ring any more, or none yet.
     fn lose(&mut self, error: &RingError, now: u64) {
         let was_up = matches!(self.state, State::Up(_));
@@ -102,7 +109,13 @@ impl Attachment {
         self.pause = if lasted { PAUSES.0 } else { (self.pause * 2).clamp(PAUSES.0, PAUSES.1) };
         self.next = now.saturating_add(self.pause);
         self.reason = error.to_string();
-        self.become_as(State::Away);
+        let state = std::mem::replace(&mut self.state, State::Away);
+        self.epoch += 1;
+        // A pipe's next program is joined with this end already, which must not leave it.
+        self.kept = match (state, error) {
+            (State::Up(ring), RingError::Closed) if ring.kind() == Kind::Pipe => Some(ring.another()),
+            _ => None,
+        };
     }
 }
 
@@ -163,6 +176,7 @@ impl Plug {
         let mut port = port.borrow_mut();
         if port.asked.offloads != offloads {
             port.asked.offloads = offloads;
+            port.kept = None;
             if !matches!(port.state, State::Away) {
                 port.become_as(State::Away);
             }
