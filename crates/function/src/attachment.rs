@@ -2,9 +2,9 @@
 //! that follow one another in it.
 
 use crate::handed;
-use ringway_click::{Context, Timer};
+use ringway_click::{Context, Failed, Timer};
 use ringway_client::{Asked, Coming, Kind, Ring, RingError};
-use ringway_host::{Wish, poll};
+use ringway_host::{EventFd, Wish, poll};
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -42,6 +42,8 @@ struct Attachment {
     since: u64,
     losses: u64,
     reason: String,
+    /// Tells each plug that the state is another.
+    news: Vec<Weak<EventFd>>,
 }
 
 impl Attachment {
@@ -62,15 +64,17 @@ impl Attachment {
                 since: 0,
                 losses: 0,
                 reason: "not asked for yet".into(),
+                news: Vec::new(),
             }));
             all.insert(port.into(), Rc::downgrade(&attachment));
             attachment
         })
     }
 
-    fn become_as(&mut self, state: State) {
-        self.state = state;
+    fn become_as(&mut self, state: State) -> State {
         self.epoch += 1;
+        self.news.retain(|plug| plug.upgrade().inspect(|news| news.signal()).is_some());
+        std::mem::replace(&mut self.state, state)
     }
 
     /// Moves on as far as it goes without waiting.
@@ -78,7 +82,7 @@ impl Attachment {
         if matches!(self.state, State::Away) && now >= self.next {
             let asked = self.kept.take().map_or_else(|| self.ask(), Ok);
             match asked {
-                Ok(coming) => self.become_as(State::Asked(coming)),
+                Ok(coming) => drop(self.become_as(State::Asked(coming))),
                 Err(error) => self.lose(&error, now),
             }
         }
@@ -109,10 +113,8 @@ impl Attachment {
         self.pause = if lasted { PAUSES.0 } else { (self.pause * 2).clamp(PAUSES.0, PAUSES.1) };
         self.next = now.saturating_add(self.pause);
         self.reason = error.to_string();
-        let state = std::mem::replace(&mut self.state, State::Away);
-        self.epoch += 1;
         // A pipe's next program is joined with this end already, which must not leave it.
-        self.kept = match (state, error) {
+        self.kept = match (self.become_as(State::Away), error) {
             (State::Up(ring), RingError::Closed) if ring.kind() == Kind::Pipe => Some(ring.another()),
             _ => None,
         };
@@ -131,6 +133,8 @@ fn is_readable(socket: BorrowedFd<'_>) -> bool {
 pub(crate) struct Plug {
     port: Option<Rc<RefCell<Attachment>>>,
     timer: Option<Timer>,
+    /// Another plug of the port may be the one that brings about, or notices, another state.
+    news: Option<Rc<EventFd>>,
     /// Which epoch the descriptors are of.
     epoch: u64,
     watched: Vec<i32>,
@@ -153,11 +157,18 @@ impl Plug {
     }
 
     /// In its `initialize`.
-    pub(crate) fn initialize(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if let Some(port) = &self.port {
+            let news = Rc::new(EventFd::new().map_err(|error| cx.error(error.to_string()))?);
+            cx.select(news.as_fd().as_raw_fd(), true, false);
+            port.borrow_mut().news.push(Rc::downgrade(&news));
+            self.news = Some(news);
+        }
         let timer = cx.new_timer();
         // Not now: another configuration may still be at work.
         cx.set_timer_after(timer, 0);
         self.timer = Some(timer);
+        Ok(())
     }
 
     /// In `initialize`: what [`Plug::want_offloads`] will want, so that a port which nobody has asked for yet is not
@@ -229,8 +240,12 @@ impl Plug {
         matches!(port.state, State::Up(_))
     }
 
-    /// A descriptor of the ring is ready: forgets the notification; if it hung up, the ring is lost.
+    /// A descriptor is ready: forgets the notification; if the ring's hung up, the ring is lost.
     pub(crate) fn selected(&mut self, descriptor: i32, cx: &mut Context<'_>) {
+        if let Some(news) = self.news.as_ref().filter(|news| news.as_fd().as_raw_fd() == descriptor) {
+            news.clear();
+            return;
+        }
         let Some(port) = &self.port else { return };
         let mut port = port.borrow_mut();
         let State::Up(ring) = &mut port.state else { return };
@@ -266,5 +281,27 @@ impl Plug {
     /// How often a ring was lost.
     pub(crate) fn losses(&self) -> u64 {
         self.port.as_ref().map_or(0, |port| port.borrow().losses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_finds_another_state_tells_all_others() {
+        let port = Attachment::to("a socket that nobody listens on");
+        let plugs = [(); 2].map(|()| Rc::new(EventFd::new().unwrap()));
+        let mut port = port.borrow_mut();
+        port.news.extend(plugs.iter().map(Rc::downgrade));
+        port.tend(0);
+        assert!(plugs.iter().all(|news| news.clear()), "it is away with another reason");
+        assert!(!port.reason.is_empty() && port.next == PAUSES.0 && port.losses == 0);
+        port.tend(PAUSES.0 - 1);
+        assert!(!plugs.iter().any(|news| news.clear()), "not tried yet");
+        let [kept, gone] = plugs;
+        drop(gone);
+        port.tend(PAUSES.0);
+        assert!(kept.clear() && port.news.len() == 1, "a plug that is gone is forgotten");
     }
 }

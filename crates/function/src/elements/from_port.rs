@@ -135,8 +135,7 @@ impl Element for FromPort {
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         self.task = Some(cx.new_task(false));
         self.plug.prefer_offloads(self.offloads);
-        self.plug.initialize(cx);
-        Ok(())
+        self.plug.initialize(cx)
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {

@@ -124,7 +124,7 @@ impl Element for ToPort {
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        self.plug.initialize(cx);
+        self.plug.initialize(cx)?;
         if cx.input_is_pull(0) {
             let task = cx.new_task(false);
             self.signal = cx.upstream_empty_signal(0, Some(task));
