@@ -177,9 +177,8 @@ impl Memory {
     #[inline]
     pub(crate) fn window(&self, hint: Hint) -> Window<'_> {
         let region = self.regions.get(hint.0);
-        let (guest, len, host) =
-            region.map_or((0, 0, NonNull::dangling()), |region| (region.guest, region.len, region.host));
-        Window { guest, len, host, _lives: PhantomData }
+        // SAFETY: a region's bytes stay mapped while it lives, and so this memory.
+        region.map_or(Window::NONE, |region| unsafe { Window::new(region.guest, region.len, region.host) })
     }
 
     /// The same as [`Memory::user_span`], kept together with the memory.
@@ -219,7 +218,7 @@ impl Memory {
     }
 }
 
-/// What is to be known of a region to look addresses up in it, held where no store to a guest's memory can be taken for
+/// A range of a peer's addresses that lies in one piece, held where no store to a guest's memory can be taken for
 /// one to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window<'t> {
@@ -230,6 +229,18 @@ pub(crate) struct Window<'t> {
 }
 
 impl<'t> Window<'t> {
+    /// No range.
+    pub const NONE: Window<'t> = Window { guest: 0, len: 0, host: NonNull::dangling(), _lives: PhantomData };
+
+    /// `len` bytes at the peer's address `guest`, which are ours at `host`.
+    ///
+    /// # Safety
+    /// As for [`SpanMut::new`], for all of them.
+    #[inline]
+    pub(crate) unsafe fn new(guest: u64, len: u64, host: NonNull<u8>) -> Window<'t> {
+        Window { guest, len, host, _lives: PhantomData }
+    }
+
     /// All of `len` bytes at `guest`, if they are there and not none.
     #[inline]
     pub fn whole(&self, guest: u64, len: u32) -> Option<SpanMut<'t>> {
@@ -239,7 +250,7 @@ impl<'t> Window<'t> {
         if offset >= self.len || u64::from(len).wrapping_sub(1) >= self.len - offset {
             return None;
         }
-        // SAFETY: `offset` and `len` lie within a region of the memory that is borrowed for `'t`.
+        // SAFETY: `offset` and `len` lie within what `new` was promised for `'t`.
         Some(unsafe { SpanMut::new(self.host.add(offset as usize), len) })
     }
 }

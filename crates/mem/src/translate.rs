@@ -21,6 +21,27 @@ pub trait Translate<'t> {
     /// Bytes to write.
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault>;
 
+    /// Bytes to read of many ranges, one after the other, as [`Translate::read`] has them, up to the first fault; asks
+    /// for the first two cache lines of each. Returns how many were found.
+    #[inline(always)]
+    fn read_all(
+        &mut self,
+        ranges: impl Iterator<Item = (u64, u32)>,
+        spans: &mut [Span<'t>],
+    ) -> (usize, Result<(), Fault>) {
+        let mut count = 0;
+        for ((address, len), span) in ranges.zip(spans) {
+            match self.read(address, len) {
+                Ok(found) => *span = found,
+                Err(fault) => return (count, Err(fault)),
+            }
+            span.prefetch();
+            span.split(64).1.prefetch();
+            count += 1;
+        }
+        (count, Ok(()))
+    }
+
     /// These bytes will be read or written next: what is not known of them is to be asked for, together with what
     /// was found missing before.
     fn want(&mut self, _address: u64, _len: u32, _write: bool) {}

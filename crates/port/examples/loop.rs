@@ -1,6 +1,7 @@
 //! Measures guest to guest through two vhost-user ports, without a switch: what the port itself costs.
 //!
-//! `loop [SECONDS [CASE]]`, a case as `packed.64.1024`. A front-end in this process lays out two guests' memories and
+//! `loop [SECONDS [CASE]]`, a case as `packed.64.1024`, or `packed.64.1024.iommu` for guests behind an IOMMU that maps
+//! all of their memory at once. A front-end in this process lays out two guests' memories and
 //! drives their rings from one core; the ports' queues are served on another. Prints ticks a frame of the serving core
 //! while it has work, and frames a second, of the best slice; as `warm` the ticks where one thread does both.
 #![allow(clippy::print_stdout)]
@@ -11,7 +12,9 @@ use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_port::vhost_user::{self, Backend, Config};
 use ringway_port::{Queue, Silent};
 use ringway_vhost_user::feature::{protocol, virtio};
-use ringway_vhost_user::{Frontend, MemoryRegion, Packet, SharedRegion, Transport, Vring, VringAddr};
+use ringway_vhost_user::{
+    Frontend, Iotlb, MemoryRegion, Packet, Request, SharedRegion, Transport, Vring, VringAddr,
+};
 use ringway_virtq::{Areas, Buffer, Driver, Layout};
 use std::error::Error;
 use std::io::{self, Read};
@@ -36,6 +39,7 @@ struct Case {
     packed: bool,
     len: u32,
     size: u16,
+    iommu: bool,
 }
 
 /// Hands what the front-end sends to the back-end at once.
@@ -86,17 +90,26 @@ fn guest(case: Case) -> Result<Guest, Box<dyn Error>> {
     let mut wire = Wire { stream, backend };
     wire.backend.connect(other.into())?;
     let packed = if case.packed { virtio::RING_PACKED } else { 0 };
-    let features = virtio::VERSION_1 | virtio::NET_MRG_RXBUF | packed;
-    let mut front = Frontend::negotiate(wire, features, protocol::REPLY_ACK)?;
+    let behind = if case.iommu { virtio::ACCESS_PLATFORM } else { 0 };
+    let features = virtio::VERSION_1 | virtio::NET_MRG_RXBUF | packed | behind;
+    let mut front = Frontend::negotiate(wire, features, protocol::REPLY_ACK | protocol::BACKEND_REQ)?;
+    // Nothing is asked for, since all is told before.
+    let (channel, _) = UnixStream::pair()?;
+    front.set(Request::SetBackendReqFd(channel.into()))?;
     let file = shared_memory()?;
     let memory = Memory::new(vec![map_region(&file, 0, SIZE, 0, 0)?])?;
     let region = MemoryRegion { guest: 0, size: SIZE, user: USER, offset: 0 };
     front.set_memory(vec![SharedRegion { region, fd: file }])?;
+    if case.iommu {
+        let whole = Iotlb { iova: 0, size: SIZE, user: USER, permissions: 3, kind: Iotlb::UPDATE };
+        front.set(Request::IotlbMsg(whole))?;
+    }
+    let base = if case.iommu { 0 } else { USER };
     for index in [RX, TX] {
-        let [descriptors, available, used] = places(index).map(|at| USER + at);
+        let [descriptors, available, used] = places(index).map(|at| base + at);
         let addresses = VringAddr { index, flags: 0, descriptors, available, used, log: 0 };
-        let base = if case.packed { 0x8000 } else { 0 };
-        front.start(Vring { size: case.size, addresses, base, kick: None, call: None })?;
+        let start = if case.packed { 0x8000 } else { 0 };
+        front.start(Vring { size: case.size, addresses, base: start, kick: None, call: None })?;
     }
     let layout = Layout { packed: case.packed, size: case.size, event_idx: false, indirect: false };
     Ok(Guest { front, queue: queues.pop(), own: Own { memory, layout } })
@@ -333,11 +346,12 @@ fn run(case: Case, seconds: f64) -> Result<(), Box<dyn Error>> {
     let burst = per(some().map(|slice| slice.frames).sum(), some().map(|slice| slice.bursts).sum());
     let warm = warm(case, seconds / 4.0)?;
     println!(
-        "{:6} {:5} B  ring {:4}: busy {busy:6.1} ticks a frame (median {median:6.1}; warm {warm:5.1}), \
+        "{:6} {:5} B  ring {:4}{}: busy {busy:6.1} ticks a frame (median {median:6.1}; warm {warm:5.1}), \
          {:5.2} Mpps, burst {burst:4.1}",
         if case.packed { "packed" } else { "split" },
         case.len,
         case.size,
+        if case.iommu { " iommu" } else { "" },
         rate / all / 1e6,
     );
     drop((a.front, b.front));
@@ -349,10 +363,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let only = std::env::args().nth(2);
     for size in [256, 1024] {
         for len in [64, 1500] {
-            for packed in [false, true] {
+            for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
                 let name = format!("{}.{len}.{size}", if packed { "packed" } else { "split" });
+                let name = name + if iommu { ".iommu" } else { "" };
                 if only.as_ref().is_none_or(|only| *only == name) {
-                    run(Case { packed, len, size }, seconds)?;
+                    run(Case { packed, len, size, iommu }, seconds)?;
                 }
             }
         }

@@ -179,20 +179,8 @@ impl TxDevice {
         look: &mut impl Look<'t>,
     ) -> Result<bool, QueueError> {
         let mut spans = [Span::empty(); BATCH];
-        let mut result = Ok(true);
-        let mut good = 0;
-        for (head, span) in self.heads[..count].iter().zip(&mut spans) {
-            match translate.read(head.address, head.len) {
-                Ok(found) => *span = found,
-                Err(fault) => {
-                    result = Err(fault.into());
-                    break;
-                }
-            }
-            span.prefetch();
-            span.split(64).1.prefetch();
-            good += 1;
-        }
+        let ranges = self.heads[..count].iter().map(|head| (head.address, head.len));
+        let (good, result) = translate.read_all(ranges, &mut spans);
         for (index, span) in spans[..good].iter().enumerate() {
             let head = self.heads[index];
             let verdict = if span.len() == head.len as usize {
@@ -205,7 +193,7 @@ impl TxDevice {
                 return Ok(false);
             }
         }
-        result
+        result.map(|()| true).map_err(QueueError::from)
     }
 
     /// Shows a chain of the first `count` of `pieces`.

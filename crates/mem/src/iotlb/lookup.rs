@@ -2,6 +2,7 @@
 
 use super::map::Entry;
 use super::{Access, Iotlb, Map};
+use crate::memory::Window;
 use crate::span::{Span, SpanMut};
 use crate::translate::{Fault, Translate};
 use crate::turn::Turn;
@@ -51,6 +52,31 @@ impl Hit {
     }
 }
 
+/// A range that served last.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    first: u64,
+    len: u64,
+    host: NonNull<u8>,
+}
+
+// SAFETY: as for `Hit`.
+unsafe impl Send for Last {}
+
+impl Last {
+    const NONE: Last = Last { first: 0, len: 0, host: NonNull::dangling() };
+
+    /// The same for one burst.
+    ///
+    /// # Safety
+    /// It lies in the memory that is borrowed for `'t`.
+    #[inline]
+    unsafe fn window<'t>(self) -> Window<'t> {
+        // SAFETY: the caller's promise; no other range is ever put here.
+        unsafe { Window::new(self.first, self.len, self.host) }
+    }
+}
+
 /// An address whose translation is to be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missed {
@@ -69,6 +95,8 @@ pub struct Lookaside {
     turn: u64,
     version: u64,
     generation: u64,
+    /// What served last for reading, and for writing: nearly every frame of a guest with large pages is there.
+    last: [Last; 2],
     known: Box<Known>,
     missed: Box<[Missed; MISSED]>,
     misses: usize,
@@ -107,6 +135,7 @@ impl Default for Lookaside {
             turn: 0,
             version: 0,
             generation: 0,
+            last: [Last::NONE; 2],
             known: Box::new(Known::NOTHING),
             missed: Box::new([Missed { iova: 0, access: Access::READ }; MISSED]),
             misses: 0,
@@ -148,6 +177,7 @@ impl Lookaside {
     #[cold]
     fn forget(&mut self, id: u64, epoch: u64) {
         (self.id, self.epoch) = (id, epoch);
+        self.last = [Last::NONE; 2];
         self.generation = (self.generation + 1) % GENERATIONS;
         if self.generation == 0 {
             *self.known = Known::NOTHING;
@@ -172,6 +202,8 @@ pub struct Lookup<'t, 'q> {
     iotlb: &'t Iotlb,
     map: &'t Map,
     aside: &'q mut Lookaside,
+    /// What served last for reading, and for writing.
+    last: [Window<'t>; 2],
 }
 
 impl<'t, 'q> Lookup<'t, 'q> {
@@ -179,32 +211,53 @@ impl<'t, 'q> Lookup<'t, 'q> {
     #[inline]
     pub fn new(iotlb: &'t Iotlb, turn: &'t Turn<'_>, aside: &'q mut Lookaside) -> Lookup<'t, 'q> {
         aside.renew(iotlb, turn.number());
-        Lookup { iotlb, map: iotlb.map.read(turn), aside }
+        Lookup::renewed(iotlb, iotlb.map.read(turn), aside)
     }
 
     /// For the thread that changes the IOTLB, which can't do so meanwhile.
     pub fn of(editor: &'t super::Editor, aside: &'q mut Lookaside) -> Lookup<'t, 'q> {
         aside.renew(editor.shared(), 0);
-        Lookup { iotlb: editor.shared(), map: editor.map(), aside }
+        Lookup::renewed(editor.shared(), editor.map(), aside)
     }
 
     #[inline]
+    fn renewed(iotlb: &'t Iotlb, map: &'t Map, aside: &'q mut Lookaside) -> Lookup<'t, 'q> {
+        // SAFETY: what the queue remembers are ranges of this IOTLB's memory (`renew` forgets those of others), which
+        // is never changed, and stays for as long as the borrow of the IOTLB.
+        let last = aside.last.map(|last| unsafe { last.window() });
+        Lookup { iotlb, map, aside, last }
+    }
+
+    #[inline(never)]
     fn find(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
         let Lookaside { known, generation, hits, .. } = &mut *self.aside;
         let key = (*generation << 2) | u64::from(need.bits());
         let mut hit: &Hit = known.block(iova);
         let mut found = hold(hit, BLOCK, iova, len, key);
-        if found.is_none() {
+        let is_block = found.is_some();
+        if !is_block {
             hit = known.page(iova);
             found = hold(hit, PAGE, iova, len, key);
         }
         let Some(offset) = found else { return self.find_range(iova, len, need) };
         *hits += 1;
+        let Hit { host, room, .. } = *hit;
+        if is_block {
+            self.remember(Last { first: iova - offset, len: room.into(), host }, need);
+        }
         // SAFETY: the unit lies in a range of one region of this IOTLB's memory (`renew` forgets those of
         // others), whose length was checked against the region's when it was found, and `offset + len` is
         // at most what the range has from the unit's begin on. The memory is never changed, and stays for
         // as long as the borrow of the IOTLB.
-        Ok(unsafe { SpanMut::new(hit.host.add(offset as usize), len) })
+        Ok(unsafe { SpanMut::new(host.add(offset as usize), len) })
+    }
+
+    /// `last`, which lies in a range of one region of this IOTLB's memory, serves next.
+    #[inline]
+    fn remember(&mut self, last: Last, need: Access) {
+        self.aside.last[side(need)] = last;
+        // SAFETY: as in `renewed`.
+        self.last[side(need)] = unsafe { last.window() };
     }
 
     #[inline(never)]
@@ -228,10 +281,17 @@ impl<'t, 'q> Lookup<'t, 'q> {
         } else if let Some(page) = Hit::of(entry, host, iova, PAGE, *generation) {
             *known.page(iova) = page;
         }
+        let last = Last { first: entry.first, len: (entry.last - entry.first).saturating_add(1), host };
+        self.remember(last, need);
         let len = u64::from(len - 1).min(entry.last - iova) as u32 + 1;
         // SAFETY: as in `find`; `iova` lies within the range, and `len` ends there at the latest.
         Ok(unsafe { SpanMut::new(host.add((iova - entry.first) as usize), len) })
     }
+}
+
+#[inline(always)]
+fn side(need: Access) -> usize {
+    usize::from(need == Access::WRITE)
 }
 
 /// Where in `hit`, a unit of `size` bytes, `iova` lies, if it is there and `len` bytes follow, granted as
@@ -252,7 +312,44 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
 
     #[inline]
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        self.find(address, len, Access::WRITE)
+        match self.last[1].whole(address, len) {
+            Some(span) => {
+                self.aside.hits += 1;
+                Ok(span)
+            }
+            None => self.find(address, len, Access::WRITE),
+        }
+    }
+
+    #[inline(always)]
+    fn read_all(
+        &mut self,
+        ranges: impl Iterator<Item = (u64, u32)>,
+        spans: &mut [Span<'t>],
+    ) -> (usize, Result<(), Fault>) {
+        // In registers, as long as one range serves.
+        let (mut window, mut hits) = (self.last[0], 0);
+        let (mut count, mut result) = (0, Ok(()));
+        for ((address, len), span) in ranges.zip(spans) {
+            if let Some(found) = window.whole(address, len) {
+                *span = found.as_span();
+                hits += 1;
+            } else {
+                match self.find(address, len, Access::READ) {
+                    Ok(found) => *span = found.as_span(),
+                    Err(fault) => {
+                        result = Err(fault);
+                        break;
+                    }
+                }
+                window = self.last[0];
+            }
+            span.prefetch();
+            span.split(64).1.prefetch();
+            count += 1;
+        }
+        self.aside.hits += hits;
+        (count, result)
     }
 
     fn knows(&mut self, address: u64, len: u32, write: bool) -> Result<(), Fault> {

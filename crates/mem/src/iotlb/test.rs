@@ -2,6 +2,7 @@
 
 use super::{Access, Change, Editor, Lookaside, Lookup, UpdateError};
 use crate::memory::{Memory, Region};
+use crate::span::Span;
 use crate::translate::{Fault, Translate};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -364,6 +365,43 @@ fn what_is_taken_back_is_found_no_more_though_a_queue_remembers_it() {
     // Another IOTLB, perhaps of other memory.
     let other = Editor::new(memory, 4);
     assert_eq!(found(&other, &mut aside, 11, 1, false), Err(Fault::Miss));
+}
+
+#[test]
+fn many_are_found_as_each_alone_would_be_up_to_the_first_that_is_not() {
+    let memory = memory(&[64, 64], false);
+    let mut editor = Editor::new(memory, 16);
+    editor.update(0, 16, USER, Access::READ).unwrap();
+    editor.update(16, 16, USER + 40, Access::BOTH).unwrap();
+    editor.update(40, 8, USER + 8, Access::WRITE).unwrap();
+    let ranges = [(2, 4), (0, 16), (14, 4), (16, 16), (3, 1), (31, 9), (18, 0), (4, 4)];
+    let mut aside = Lookaside::default();
+    for _ in 0..2 {
+        let mut spans = [Span::empty(); 8];
+        let before = aside.hits;
+        let all = Lookup::of(&editor, &mut aside).read_all(ranges.into_iter(), &mut spans);
+        assert_eq!(all, (6, Err(Fault::Outside)), "a length of 0 is no range");
+        assert_eq!(aside.hits - before, 6);
+        for (span, (iova, len)) in spans.iter().zip(&ranges[..6]) {
+            let mut alone = Lookaside::default();
+            let alone = Lookup::of(&editor, &mut alone).read(*iova, *len).unwrap();
+            assert_eq!((span.address(), span.len()), (alone.address(), alone.len()), "{iova}");
+        }
+        let lens = spans.map(|span| span.len());
+        assert_eq!(lens, [4, 16, 2, 16, 1, 1, 0, 0]);
+    }
+    assert!(aside.missed().is_empty());
+    // What may only be written, what is not granted, and what was taken back.
+    let mut all = |editor: &Editor, ranges: [(u64, u32); 3]| {
+        aside.forget_missed();
+        let found = Lookup::of(editor, &mut aside).read_all(ranges.into_iter(), &mut [Span::empty(); 3]);
+        (found, aside.missed().first().map(|missed| missed.iova))
+    };
+    assert_eq!(all(&editor, [(0, 1), (40, 4), (1, 1)]), ((1, Err(Fault::Miss)), Some(40)));
+    assert_eq!(all(&editor, [(0, 1), (17, 4), (32, 1)]), ((2, Err(Fault::Miss)), Some(32)));
+    assert_eq!(all(&editor, [(17, 4), (0, 1), (18, 4)]), ((3, Ok(())), None));
+    editor.invalidate(0, 1);
+    assert_eq!(all(&editor, [(17, 4), (1, 1), (0, 1)]), ((2, Err(Fault::Miss)), Some(0)));
 }
 
 #[test]
