@@ -18,6 +18,6 @@ mod words;
 pub use memory::{Hint, Kept, Memory, MemoryError, REGIONS, Region};
 pub use orphan::Orphans;
 pub use span::{Span, SpanMut, copy, prefetch_value};
-pub use translate::{Direct, Fault, Translate};
+pub use translate::{Direct, Fault, KEPT, Translate};
 pub use turn::{Published, READERS, Reader, Retired, Snapshot, Turn};
 pub use words::{Pairs, Words};

@@ -12,6 +12,9 @@ pub enum Fault {
     Miss,
 }
 
+/// Places for [`Translate::keep`].
+pub const KEPT: usize = 512;
+
 /// A way from a peer's addresses to ours. What comes back begins at the address and may be shorter than asked for,
 /// but has at least one byte: what lies behind it is to be asked for with a further call.
 pub trait Translate<'t> {
@@ -40,6 +43,19 @@ pub trait Translate<'t> {
             count += 1;
         }
         (count, Ok(()))
+    }
+
+    /// As [`Translate::write`], for bytes that will be asked for again by [`Translate::write_kept`]; `place` is below
+    /// [`KEPT`].
+    #[inline]
+    fn keep(&mut self, _place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        self.write(address, len)
+    }
+
+    /// As [`Translate::write`], quicker for what was kept at `place`.
+    #[inline]
+    fn write_kept(&mut self, _place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        self.write(address, len)
     }
 
     /// These bytes will be read or written next: what is not known of them is to be asked for, together with what

@@ -8,12 +8,12 @@ use crate::layout::Ring;
 use crate::signals::Signals;
 use crate::tx::{BATCH, with};
 use alloc::boxed::Box;
-use ringway_mem::{SpanMut, Translate};
+use ringway_mem::{KEPT, SpanMut, Translate};
 
 /// Frames that can be reserved together: the segments that one frame of 64 KB may become.
 pub const FRAMES: usize = 256;
 /// Buffers that can be reserved together: 256 KB in buffers of 1.5 KB, and some.
-const BUFFERS: usize = 512;
+const BUFFERS: usize = KEPT;
 /// Descriptors of chains that can be reserved together.
 const PIECES: usize = 1024;
 
@@ -235,10 +235,11 @@ impl RxDevice {
     ) -> Result<bool, QueueError> {
         let most = wanted.clamp(1, BATCH).min(BUFFERS - self.buffers);
         let (count, end) = ring.gather(at, true, &mut self.heads[..most]);
-        let places = &mut self.buffer[self.buffers..];
-        for (head, place) in self.heads[..count].iter().zip(places) {
+        let numbers = self.buffers..BUFFERS;
+        let places = numbers.clone().zip(&mut self.buffer[numbers]);
+        for (head, (number, place)) in self.heads[..count].iter().zip(places) {
             let room = head.len.min(REACH);
-            let span = translate.write(head.address, room)?;
+            let span = translate.keep(number, head.address, room)?;
             if span.len() < room as usize {
                 translate.knows(head.address, room, true)?;
             }
@@ -334,11 +335,12 @@ impl RxDevice {
     ) -> (usize, Result<(), QueueError>) {
         let (first, mut run) = (frames.start, 0);
         for reserved in &self.reserved[frames] {
-            let buffer = self.buffer[usize::from(reserved.first)];
+            let number = usize::from(reserved.first);
+            let buffer = self.buffer[number];
             if reserved.buffers != 1 || buffer.pieces != 0 {
                 break;
             }
-            let to = match translate.write(buffer.address, reserved.len) {
+            let to = match translate.write_kept(number, buffer.address, reserved.len) {
                 Ok(to) => to,
                 Err(fault) => return (run, Err(fault.into())),
             };

@@ -260,6 +260,70 @@ impl<'t> Translate<'t> for Readable<'t, '_> {
     }
 }
 
+/// Memory of which nothing is granted; keeps what is wanted of it.
+struct Nothing(Vec<(u64, bool)>);
+
+impl<'t> Translate<'t> for Nothing {
+    fn read(&mut self, _address: u64, _len: u32) -> Result<Span<'t>, Fault> {
+        Err(Fault::Miss)
+    }
+
+    fn write(&mut self, _address: u64, _len: u32) -> Result<SpanMut<'t>, Fault> {
+        Err(Fault::Miss)
+    }
+
+    fn want(&mut self, address: u64, _len: u32, write: bool) {
+        self.0.push((address, write));
+    }
+}
+
+#[test]
+fn a_miss_has_the_rest_of_its_burst_wanted_and_nothing_behind_it() {
+    const RING: u16 = 256;
+    let place = |number: u16| DATA + 0x1000 * u64::from(number);
+    for packed in [false, true] {
+        // A burst; less than one; and one whose 20th buffer, or 128th, breaks the rules.
+        for (max, zero, expected) in
+            [(64, RING, 64), (10, RING, 10), (1000, RING, 64), (64, 20, 20), (64, 128, 64)]
+        {
+            for write in [false, true] {
+                let (guest, layout) = (Guest::new(), Layout { size: RING, ..layout(packed) });
+                for number in 0..RING {
+                    let flags = if write { WRITE } else { 0 } | if packed { 0x80 } else { 0 };
+                    let raw = (place(number), if number == zero { 0 } else { 2048 }, flags, number);
+                    store(&guest, BASE + 16 * u64::from(number), packed, raw);
+                }
+                let available = BASE + 16 * u64::from(RING);
+                let entries = (0..RING).flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+                if !packed {
+                    guest.write(available + 4, &entries);
+                    guest.write(available + 2, &RING.to_le_bytes());
+                }
+                let (ring, at) = (guest.ring(&layout, BASE), start(&layout));
+                let mut nothing = Nothing(Vec::new());
+                let expected = if write {
+                    let demand = Demand { mergeable: true, header: 12 };
+                    let lens = vec![60; max.min(200)];
+                    let mut device = RxDevice::new(at, at);
+                    let found = device.reserve(&ring, &mut nothing, demand, lens.into_iter());
+                    assert_eq!(found, (0, Err(QueueError::Miss)));
+                    assert_eq!(device.position(), (at, at), "nothing is taken off the ring");
+                    // More frames are likely to follow: as many buffers are asked for as a burst may take.
+                    usize::from(zero).min(64)
+                } else {
+                    let mut device = TxDevice::new(at, at);
+                    let found = device.peek(&ring, &mut nothing, max, |_: &[Span<'_>]| Verdict::Take);
+                    assert_eq!(found, Err(QueueError::Miss));
+                    assert_eq!(device.position(), (at, at), "nothing is taken off the ring");
+                    expected
+                };
+                let wanted: Vec<_> = (0..expected as u16).map(|number| (place(number), write)).collect();
+                assert_eq!(nothing.0, wanted, "packed {packed}, {max} of {RING}, bad one {zero}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_table_has_neither_tables_nor_loops() {
     let tables: [(&[Raw], [Option<QueueError>; 2]); 4] = [
@@ -301,6 +365,59 @@ fn indices_that_jump_and_numbers_outside_the_ring_are_named() {
     let guest = Guest::new();
     offer(&guest, true, &[(DATA, 64, NEXT, 0)], 0, 0);
     assert_eq!(peek(&guest, &layout(true)), (0, Err(QueueError::Unfinished)));
+}
+
+/// Has every descriptor of a packed ring made available for its next round when the last of them was looked up.
+struct Again<'t, 'h> {
+    direct: Direct<'t, 'h>,
+    guest: &'t Guest,
+    looked: u16,
+    rounds: u16,
+}
+
+impl<'t> Translate<'t> for Again<'t, '_> {
+    fn read(&mut self, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+        self.direct.read(address, len)
+    }
+
+    fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        self.looked += 1;
+        if self.looked.is_multiple_of(4) && self.looked / 4 < self.rounds {
+            let available = if (self.looked / 4).is_multiple_of(2) { 1 << 7 } else { 1 << 15 };
+            for number in 0..4 {
+                store(
+                    self.guest,
+                    BASE + 16 * u64::from(number),
+                    true,
+                    (DATA, 100, WRITE | available, number),
+                );
+            }
+        }
+        self.direct.write(address, len)
+    }
+}
+
+#[test]
+fn a_ring_that_is_filled_again_while_it_is_read_has_its_place_within_it() {
+    // No driver has more buffers out than the ring has descriptors.
+    for frames in 1..30u16 {
+        let (guest, layout) = (Guest::new(), Layout { size: 4, ..layout(true) });
+        let chain: Vec<Raw> = (0..4).map(|number| (DATA, 100, WRITE, number)).collect();
+        offer(&guest, true, &chain, 0, 0);
+        let (ring, at, mut hint) = (guest.ring(&layout, BASE), start(&layout), Hint::default());
+        let mut again = Again { direct: guest.direct(&mut hint), guest: &guest, looked: 0, rounds: 10 };
+        let mut device = RxDevice::new(at, at);
+        let demand = Demand { mergeable: false, header: 12 };
+        let lens = vec![60; usize::from(frames)];
+        let (count, _) = device.reserve(&ring, &mut again, demand, lens.into_iter());
+        assert_eq!(count, usize::from(frames));
+        again.rounds = 0;
+        assert_eq!(device.put(&ring, &mut again, count, &mut Ones), (count, Ok(())));
+        let place = Cursor { index: frames % 4, wrap: at.wrap ^ (frames / 4 % 2 == 1) };
+        assert_eq!(device.position(), (place, place), "after {frames}");
+        assert!(device.publish(&ring) || frames % 8 == 0);
+        device.wants_interrupt(&ring);
+    }
 }
 
 #[test]

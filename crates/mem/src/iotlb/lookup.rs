@@ -4,7 +4,7 @@ use super::map::Entry;
 use super::{Access, Iotlb, Map};
 use crate::memory::Window;
 use crate::span::{Span, SpanMut};
-use crate::translate::{Fault, Translate};
+use crate::translate::{Fault, KEPT, Translate};
 use crate::turn::Turn;
 use alloc::boxed::Box;
 use core::ptr::NonNull;
@@ -98,6 +98,12 @@ pub struct Lookaside {
     /// What served last for reading, and for writing: nearly every frame of a guest with large pages is there.
     last: [Last; 2],
     known: Box<Known>,
+    /// Whether any block is.
+    has_blocks: bool,
+    /// What [`Translate::keep`] found that was not in the range that served last, each by its address.
+    kept: Box<[Last; KEPT]>,
+    /// No place from here on was used since all were last cleared.
+    kept_end: usize,
     missed: Box<[Missed; MISSED]>,
     misses: usize,
     /// Look-ups that found a grant since they were last counted.
@@ -137,6 +143,9 @@ impl Default for Lookaside {
             generation: 0,
             last: [Last::NONE; 2],
             known: Box::new(Known::NOTHING),
+            has_blocks: false,
+            kept: Box::new([Last::NONE; KEPT]),
+            kept_end: 0,
             missed: Box::new([Missed { iova: 0, access: Access::READ }; MISSED]),
             misses: 0,
             hits: 0,
@@ -178,6 +187,10 @@ impl Lookaside {
     fn forget(&mut self, id: u64, epoch: u64) {
         (self.id, self.epoch) = (id, epoch);
         self.last = [Last::NONE; 2];
+        self.has_blocks = false;
+        let kept = self.kept_end.min(KEPT);
+        self.kept[..kept].fill(Last::NONE);
+        self.kept_end = 0;
         self.generation = (self.generation + 1) % GENERATIONS;
         if self.generation == 0 {
             *self.known = Known::NOTHING;
@@ -230,14 +243,14 @@ impl<'t, 'q> Lookup<'t, 'q> {
 
     #[inline(never)]
     fn find(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
-        let Lookaside { known, generation, hits, .. } = &mut *self.aside;
+        let Lookaside { known, has_blocks, generation, hits, .. } = &mut *self.aside;
         let key = (*generation << 2) | u64::from(need.bits());
-        let mut hit: &Hit = known.block(iova);
-        let mut found = hold(hit, BLOCK, iova, len, key);
-        let is_block = found.is_some();
-        if !is_block {
-            hit = known.page(iova);
-            found = hold(hit, PAGE, iova, len, key);
+        let mut hit: &Hit = known.page(iova);
+        let mut found = hold(hit, PAGE, iova, len, key);
+        let is_block = found.is_none() && *has_blocks;
+        if is_block {
+            hit = known.block(iova);
+            found = hold(hit, BLOCK, iova, len, key);
         }
         let Some(offset) = found else { return self.find_range(iova, len, need) };
         *hits += 1;
@@ -274,10 +287,11 @@ impl<'t, 'q> Lookup<'t, 'q> {
             self.aside.note(iova, need);
             return Err(Fault::Miss);
         };
-        let Lookaside { known, generation, hits, .. } = &mut *self.aside;
+        let Lookaside { known, has_blocks, generation, hits, .. } = &mut *self.aside;
         *hits += 1;
         if let Some(block) = Hit::of(entry, host, iova, BLOCK, *generation) {
             *known.block(iova) = block;
+            *has_blocks = true;
         } else if let Some(page) = Hit::of(entry, host, iova, PAGE, *generation) {
             *known.page(iova) = page;
         }
@@ -319,6 +333,36 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
             }
             None => self.find(address, len, Access::WRITE),
         }
+    }
+
+    #[inline]
+    fn keep(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        if let Some(span) = self.last[1].whole(address, len) {
+            self.aside.hits += 1;
+            return Ok(span);
+        }
+        let found = self.find(address, len, Access::WRITE)?;
+        if let Some(kept) = self.aside.kept.get_mut(place) {
+            *kept = Last { first: address, len: found.len() as u64, host: found.pointer() };
+            self.aside.kept_end = self.aside.kept_end.max(place + 1);
+        }
+        Ok(found)
+    }
+
+    #[inline]
+    fn write_kept(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        if let Some(span) = self.last[1].whole(address, len) {
+            self.aside.hits += 1;
+            return Ok(span);
+        }
+        if let Some(kept) = self.aside.kept.get(place) {
+            // SAFETY: as in `renewed`: `forget` clears what was kept, too.
+            if let Some(span) = unsafe { kept.window() }.whole(address, len) {
+                self.aside.hits += 1;
+                return Ok(span);
+            }
+        }
+        self.find(address, len, Access::WRITE)
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::{Access, Change, Editor, Lookaside, Lookup, UpdateError};
 use crate::memory::{Memory, Region};
-use crate::span::Span;
+use crate::span::{Span, SpanMut};
 use crate::translate::{Fault, Translate};
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
@@ -167,6 +167,10 @@ fn is_merged(editor: &Editor) {
     assert_eq!(entries.len(), editor.map().len());
 }
 
+fn shape(found: &Result<SpanMut<'_>, Fault>) -> Result<(usize, usize), Fault> {
+    found.map(|span| (span.as_span().address(), span.len()))
+}
+
 proptest! {
     #[test]
     fn it_is_a_table_with_a_row_for_every_address(
@@ -231,6 +235,17 @@ proptest! {
                 let (iova, len) = (at * unit + u64::from(len), len * 1500);
                 let known = found(&editor, &mut aside, iova, len, write);
                 prop_assert_eq!(known, found(&editor, &mut Lookaside::default(), iova, len, write));
+                // What was kept by whoever looked there last, perhaps for another address, and is now.
+                let place = (at % 8) as usize;
+                let mut lookup = Lookup::of(&editor, &mut aside);
+                for again in [lookup.write_kept(place, iova, len), {
+                    let kept = lookup.keep(place, iova, len);
+                    prop_assert_eq!(shape(&kept), shape(&lookup.write_kept(place, iova, len)));
+                    kept
+                }] {
+                    let fresh = &mut Lookaside::default();
+                    prop_assert_eq!(shape(&again), shape(&Lookup::of(&editor, fresh).write(iova, len)));
+                }
             }
         }
     }

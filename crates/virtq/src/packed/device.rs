@@ -112,8 +112,13 @@ impl<'t> Format<'t> for PackedRing<'t> {
     }
 
     #[inline]
-    fn pass_run(&self, at: &mut Cursor, count: usize) {
-        self.advance(at, count as u16);
+    fn pass_run(&self, at: &mut Cursor, mut count: usize) {
+        // Attack: a ring filled again while it is read gives more buffers than it has descriptors.
+        while count > 0 {
+            let run = self.run(*at, count);
+            self.advance(at, run as u16);
+            count -= run;
+        }
     }
 
     #[inline]
