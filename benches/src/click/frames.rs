@@ -1,6 +1,7 @@
 //! What a benchmark's source sends: frames made beforehand, over and over.
 
 use std::net::Ipv4Addr;
+use std::ops::RangeBounds;
 
 /// Ethernet, IPv4 and TCP headers without options, in bytes.
 const HEADERS: usize = 14 + 20 + 20;
@@ -123,6 +124,13 @@ impl Frames {
     #[inline]
     pub fn get(&self, number: usize) -> (&[u8; KEPT], usize) {
         (&self.heads[number], usize::from(self.lengths[number]))
+    }
+
+    /// The same of several.
+    #[inline]
+    pub fn slices(&self, numbers: impl RangeBounds<usize>) -> (&[[u8; KEPT]], &[u16]) {
+        let range = (numbers.start_bound().cloned(), numbers.end_bound().cloned());
+        (&self.heads[range], &self.lengths[range])
     }
 
     /// What is behind them, if it matters.

@@ -2,7 +2,8 @@
 
 use super::frames::Frames;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Metadata, Packet, Task};
+use ringway_click::{Class, Context, Element, Failed, Metadata, PACKETS, Packet, PacketBurst, Task};
+use ringway_frame::prefetch;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -14,10 +15,9 @@ pub static CLASS: Class = Class::new("BenchmarkSource", || Box::<BenchmarkSource
     .flags("S1")
     .metadata(Metadata::Ignores);
 
-/// Packets that are ready before one of them is sent: their memory comes round only after as many others', as that of
-/// a card's receive ring does, and is not the cache's first level's.
-const READY: usize = 8192;
 const HEADROOM: usize = 28;
+/// So many frames lie in no cache near by.
+const FAR: usize = 1 << 15;
 
 thread_local! {
     static FRAMES: RefCell<Rc<Frames>> = RefCell::default();
@@ -39,28 +39,55 @@ pub fn sent() -> u64 {
 struct BenchmarkSource {
     frames: Rc<Frames>,
     next: usize,
+    /// How many packets are ready before one of them is sent: their memory comes round only after as many others', as
+    /// that of a card's receive ring does, and is not the cache's first level's.
+    least: usize,
     ready: VecDeque<Packet>,
     /// Frames whose payload matters.
-    whole: Vec<Option<Packet>>,
+    whole: Vec<Packet>,
 }
 
 impl BenchmarkSource {
-    /// Puts the next frame into a packet.
+    /// Puts the next frames into packets.
     #[inline]
-    fn make(&mut self, cx: &mut Context<'_>) {
-        let (head, length) = self.frames.get(self.next);
-        if let Some(Some(packet)) = self.whole.get(self.next) {
-            self.ready.push_back(packet.clone());
-        } else if let Some(mut packet) = cx.make_packet(HEADROOM, length, 0) {
-            // A card writes the whole frame; what this core costs is to read what it looks at.
-            if let Some((front, _)) = packet.data_mut().split_at_mut_checked(head.len().min(length)) {
-                front.copy_from_slice(&head[..front.len()]);
-            }
-            self.ready.push_back(packet);
+    fn make(&mut self, count: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        while burst.len() < count {
+            let run = (count - burst.len()).min(self.frames.len() - self.next);
+            self.run(run, burst, cx);
+            self.next = if self.next + run == self.frames.len() { 0 } else { self.next + run };
         }
-        self.next += 1;
-        if self.next == self.frames.len() {
-            self.next = 0;
+    }
+
+    /// Adds packets of the next `count` frames, which lie behind one another.
+    #[inline]
+    fn run(&mut self, count: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let frames = self.next..self.next + count;
+        if let Some(whole) = self.whole.get(frames.clone()) {
+            whole.iter().for_each(|packet| burst.push(packet.clone()));
+            return;
+        }
+        let (heads, lengths) = self.frames.slices(frames);
+        if self.frames.len() > FAR {
+            let next = self.next + count..self.frames.len().min(self.next + 2 * count);
+            self.frames.slices(next).0.iter().for_each(prefetch);
+        }
+        let at = burst.len();
+        if let [first, ..] = lengths
+            && lengths.iter().all(|length| length == first)
+        {
+            cx.make_packets(burst, at + count, HEADROOM, usize::from(*first));
+        } else {
+            let packets =
+                lengths.iter().filter_map(|length| cx.make_packet(HEADROOM, usize::from(*length), 0));
+            packets.for_each(|packet| burst.push(packet));
+        }
+        for (packet, head) in burst.iter_mut().skip(at).zip(heads) {
+            // A card writes the whole frame; what this core costs is to read what it looks at.
+            let data = packet.data_mut();
+            match data.first_chunk_mut() {
+                Some(front) => *front = *head,
+                None => data.copy_from_slice(&head[..data.len()]),
+            }
         }
     }
 }
@@ -80,26 +107,34 @@ impl BenchmarkSource {
 impl Element for BenchmarkSource {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
         self.frames = FRAMES.with_borrow(Rc::clone);
+        let mut least = 0u32;
+        args.read("READY", &mut least);
+        self.least = least as usize;
         args.complete()
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         // Packets that share these: as after a card has written them, the payload lies in memory and is only read.
-        let whole = (0..self.frames.len()).map(|number| self.whole_frame(number, cx)).collect();
-        self.whole = whole;
-        (0..READY).for_each(|_| self.make(cx));
+        self.whole = (0..self.frames.len()).map_while(|number| self.whole_frame(number, cx)).collect();
+        while self.ready.len() < self.least {
+            let mut burst = PacketBurst::new();
+            self.make(PACKETS, &mut burst, cx);
+            self.ready.extend(burst.drain());
+        }
         cx.new_task(true);
         Ok(())
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
         let count = cx.burst();
-        for _ in 0..count {
-            self.make(cx);
-            if let Some(packet) = self.ready.pop_front() {
-                cx.push(0, packet);
+        cx.push_with(0, |cx, burst| {
+            self.make(count, burst, cx);
+            if self.least > 0 {
+                self.ready.extend(burst.drain());
+                self.ready.drain(..count).for_each(|packet| burst.push(packet));
+                burst.warm();
             }
-        }
+        });
         SENT.set(SENT.get() + count as u64);
         cx.reschedule(task);
         true

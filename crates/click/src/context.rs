@@ -3,8 +3,8 @@ use crate::arg::{Arg, ArgError, Scope};
 use crate::notifier::{Listener, NoteState};
 use crate::router::Emission;
 use crate::{
-    Console, Element, ElementId, Failed, HandlerCall, HandlerError, Note, NoteKind, Packet, PacketBurst,
-    Router, Search, Signal, Task, Timer,
+    Console, Element, ElementId, Failed, HandlerCall, HandlerError, Note, NoteKind, PACKETS, Packet,
+    PacketBurst, Router, Search, Signal, Task, Timer,
 };
 use alloc::string::String;
 use core::any::Any;
@@ -58,8 +58,61 @@ impl<'a> Context<'a> {
 
     /// Emits all packets of a burst from an output.
     pub fn push_burst(&mut self, port: usize, burst: &mut PacketBurst) {
+        self.push_with(port, |_, own| own.append(burst));
         for packet in burst.drain() {
             self.push(port, packet);
+        }
+    }
+
+    /// Emits from an output the packets that `fill` puts into an empty burst, where they stay: for sources.
+    #[inline]
+    pub fn push_with(&mut self, port: usize, fill: impl FnOnce(&mut Self, &mut PacketBurst)) {
+        let mut burst = self.router.spare.pop().unwrap_or_default();
+        fill(self, &mut burst);
+        let limit = self.router.burst;
+        if burst.len() > limit || self.router.emitted[self.base..].iter().any(|other| other.port == port) {
+            for packet in burst.drain() {
+                self.push(port, packet);
+            }
+        }
+        if burst.is_empty() {
+            self.router.spare.push(burst);
+            return;
+        }
+        let full = burst.len() == limit;
+        self.router.emitted.push(Emission { port, burst });
+        if full && self.eager {
+            self.flush();
+        }
+    }
+
+    /// Emits each packet of a burst from the output that `output` says, which gets its place in the burst; drops it if
+    /// there is none.
+    pub fn scatter(
+        &mut self,
+        burst: &mut PacketBurst,
+        mut output: impl FnMut(usize, &mut Packet) -> Option<usize>,
+    ) {
+        // What the first outputs' packets go to, counted from 1 among what is emitted here; that holds a burst.
+        let mut open = [0u8; PACKETS];
+        let first = self.router.emitted.len();
+        let direct = !self.eager && self.router.burst == PACKETS;
+        for (number, mut packet) in burst.drain().enumerate() {
+            let Some(port) = output(number, &mut packet) else { continue };
+            match open.get_mut(port).filter(|_| direct) {
+                None => self.push(port, packet),
+                Some(open) => {
+                    if *open == 0 {
+                        let burst = self.router.spare.pop().unwrap_or_default();
+                        self.router.emitted.push(Emission { port, burst });
+                        *open = (self.router.emitted.len() - first) as u8;
+                    }
+                    let at = first + usize::from(*open) - 1;
+                    if let Some(emission) = self.router.emitted.get_mut(at) {
+                        emission.burst.push(packet);
+                    }
+                }
+            }
         }
     }
 
@@ -99,6 +152,12 @@ impl<'a> Context<'a> {
     /// A packet of `length` bytes, none meaningful yet, with at least that much room before and behind.
     pub fn make_packet(&mut self, headroom: usize, length: usize, tailroom: usize) -> Option<Packet> {
         self.router.pool.make(headroom, length, tailroom)
+    }
+
+    /// Adds packets such as [`Context::make_packet`] makes to a burst, until it holds `count`.
+    #[inline]
+    pub fn make_packets(&mut self, burst: &mut PacketBurst, count: usize, headroom: usize, length: usize) {
+        self.router.pool.fill(burst, count, headroom, length);
     }
 
     /// Nanoseconds since 1970.

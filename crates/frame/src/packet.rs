@@ -4,6 +4,7 @@
 //! packet held goes back to its [`Pool`] when it is dropped, so that passing packets on allocates nothing.
 //! Packets and their pool stay on one thread: what crosses threads is copied, as it is between ports.
 mod annotation;
+mod buffer;
 mod burst;
 mod complete;
 mod pool;
@@ -15,7 +16,8 @@ pub use pool::{Pool, SMALL};
 use crate::Offload;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
+use buffer::Buffer;
+use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
 use pool::Shelf;
@@ -27,10 +29,18 @@ pub const HEADROOM: usize = 28;
 /// The largest buffer. Attack: a configuration that asks for packets of gigabytes.
 pub const LARGEST_BUFFER: usize = 1 << 24;
 
-/// What a handle points at.
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+
+/// What a handle points at: a line about the data, and a line of notes.
+#[repr(C, align(64))]
 struct Inner {
-    bytes: Rc<Vec<u8>>,
+    buffer: Buffer,
+    /// The buffer's capacity; here too, so that who reads the data need not look there.
+    room: u32,
+    /// At most `end`.
     start: u32,
+    /// At most `room`.
     end: u32,
     mac: u32,
     network: u32,
@@ -38,17 +48,92 @@ struct Inner {
     /// Where the bytes begin whose checksum `offload` leaves to be filled; its own `csum_start` is not used.
     unsummed: u32,
     offload: Offload,
-    notes: Annotations,
+    /// There were clones since the packet was made, and may still be.
+    cloned: Cell<bool>,
+    /// Something may be noted; else nobody need look at the line of notes to make the packet anew.
+    noted: bool,
     shelf: Rc<Shelf>,
+    notes: Annotations,
+}
+
+const _: () = assert!(size_of::<Inner>() == 2 * LINE && core::mem::offset_of!(Inner, notes) == LINE);
+
+impl Inner {
+    fn new(buffer: Buffer, shelf: Rc<Shelf>) -> Self {
+        let (room, notes) = (buffer.capacity() as u32, Annotations::default());
+        let (mac, network, transport, unsummed) = (UNSET, UNSET, UNSET, UNSET);
+        let (offload, cloned, noted) = (Offload::default(), Cell::new(false), false);
+        Self {
+            buffer,
+            room,
+            start: 0,
+            end: 0,
+            mac,
+            network,
+            transport,
+            unsummed,
+            offload,
+            cloned,
+            noted,
+            shelf,
+            notes,
+        }
+    }
+
+    /// Becomes a packet's of `length` bytes behind `headroom`, which the buffer has and nobody else holds, as if it
+    /// were new.
+    #[inline]
+    fn renew(&mut self, headroom: u32, length: u32) {
+        self.start = headroom;
+        self.end = headroom + length;
+        (self.mac, self.network, self.transport) = (UNSET, UNSET, UNSET);
+        (self.unsummed, self.offload) = (UNSET, Offload::default());
+        self.cloned.set(false);
+        if core::mem::take(&mut self.noted) {
+            self.notes = Annotations::default();
+        }
+    }
+
+    fn set_buffer(&mut self, buffer: Buffer) -> Buffer {
+        self.room = buffer.capacity() as u32;
+        self.cloned.set(buffer.is_shared());
+        core::mem::replace(&mut self.buffer, buffer)
+    }
+
+    #[inline]
+    fn is_shared(&self) -> bool {
+        self.cloned.get() && self.buffer.is_shared()
+    }
+
+    #[inline]
+    fn bytes(&self, from: usize, to: usize) -> Option<&[u8]> {
+        if from > to || to > self.room as usize {
+            return None;
+        }
+        // SAFETY: `room` is the buffer's capacity, and who writes has it for himself.
+        Some(unsafe { core::slice::from_raw_parts(self.buffer.at(from).as_ptr(), to - from) })
+    }
+
+    /// Nothing also if clones share the bytes.
+    #[inline]
+    fn bytes_mut(&mut self, from: usize, to: usize) -> Option<&mut [u8]> {
+        if from > to || to > self.room as usize || self.is_shared() {
+            return None;
+        }
+        // SAFETY: `room` is the buffer's capacity, and this is its only holder: clones are always noted.
+        Some(unsafe { core::slice::from_raw_parts_mut(self.buffer.at(from).as_ptr(), to - from) })
+    }
 }
 
 /// No header known.
 const UNSET: u32 = u32::MAX;
 
 /// An owned packet.
+#[repr(transparent)]
 pub struct Packet(ManuallyDrop<Box<Inner>>);
 
 impl Packet {
+    #[inline]
     fn inner(&self) -> &Inner {
         &self.0
     }
@@ -59,15 +144,10 @@ impl Packet {
     }
 
     #[inline]
-    fn prefetch_buffer(&self) {
-        prefetch_value(&*self.inner().bytes);
-    }
-
-    #[inline]
     fn prefetch_data(&self) {
-        if let Some(first) = self.data().first_chunk::<64>() {
-            prefetch_value(first);
-            prefetch_value(&first[63]);
+        if let Some(first) = self.data().first_chunk::<LINE>() {
+            prefetch_value(&first[0]);
+            prefetch_value(&first[LINE - 1]);
         }
     }
 
@@ -75,16 +155,15 @@ impl Packet {
     #[inline]
     pub fn data(&self) -> &[u8] {
         let inner = self.inner();
-        inner.bytes.get(inner.start as usize..inner.end as usize).unwrap_or_default()
+        inner.bytes(inner.start as usize, inner.end as usize).unwrap_or_default()
     }
 
     /// The bytes, to write to: if clones share them, this packet gets its own copy first.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         self.make_unique();
-        let Inner { bytes, start, end, .. } = &mut **self.0;
-        let range = *start as usize..*end as usize;
-        Rc::get_mut(bytes).and_then(|bytes| bytes.get_mut(range)).unwrap_or_default()
+        let inner = &mut **self.0;
+        inner.bytes_mut(inner.start as usize, inner.end as usize).unwrap_or_default()
     }
 
     /// Number of bytes.
@@ -108,13 +187,13 @@ impl Packet {
     /// Bytes of room behind the data.
     #[inline]
     pub fn tailroom(&self) -> usize {
-        self.0.bytes.len() - self.0.end as usize
+        (self.0.room - self.0.end) as usize
     }
 
     /// Whether other packets share the data.
     #[inline]
     pub fn is_shared(&self) -> bool {
-        Rc::strong_count(&self.0.bytes) > 1
+        self.0.is_shared()
     }
 
     /// Gives this packet its own data, with the same room on both sides.
@@ -128,21 +207,22 @@ impl Packet {
     /// Moves the data to a buffer of its own with the given room; headers move along.
     #[cold]
     fn reallocate(&mut self, headroom: usize, tailroom: usize) {
-        let old = self.headroom();
-        let mut bytes = self.0.shelf.bytes(headroom + self.len() + tailroom);
-        if let Some(own) = Rc::get_mut(&mut bytes) {
-            let kept = old.min(headroom);
-            let behind = self.tailroom().min(own.len() - headroom - self.len());
-            let from = old - kept..self.0.end as usize + behind;
-            let to = headroom - kept;
-            own[to..to + from.len()].copy_from_slice(&self.0.bytes[from]);
-        }
-        let length = self.len() as u32;
+        let (old, length) = (self.headroom(), self.len());
+        let buffer = self.0.shelf.buffer(headroom + length + tailroom);
+        let kept = old.min(headroom);
+        let behind = self.tailroom().min(buffer.capacity() - headroom - length);
         let inner = &mut **self.0;
-        let used = core::mem::replace(&mut inner.bytes, bytes);
-        inner.shelf.put_bytes(used);
+        let used = inner.set_buffer(buffer);
+        let count = kept + length + behind;
+        // SAFETY: so many bytes stand in `used` from there on, as `behind` is at most its tailroom, and there is room
+        // for them in the other, which nobody else holds.
+        unsafe {
+            let from = used.at(old - kept).as_ptr();
+            core::ptr::copy_nonoverlapping(from, inner.buffer.at(headroom - kept).as_ptr(), count);
+        }
+        inner.shelf.put_buffer(used);
         inner.start = headroom as u32;
-        inner.end = inner.start + length;
+        inner.end = inner.start + length as u32;
         for header in [&mut inner.mac, &mut inner.network, &mut inner.transport, &mut inner.unsummed] {
             if *header != UNSET {
                 *header = header.wrapping_add(headroom as u32).wrapping_sub(old as u32);
@@ -212,7 +292,9 @@ impl Packet {
 
     /// Room and data together, and where in it the data is: for what must look before the data.
     pub fn buffer(&self) -> (&[u8], Range<usize>) {
-        (&self.0.bytes, self.0.start as usize..self.0.end as usize)
+        let inner = self.inner();
+        let all = inner.bytes(0, inner.room as usize).unwrap_or_default();
+        (all, inner.start as usize..inner.end as usize)
     }
 
     /// What elements noted about it.
@@ -224,7 +306,9 @@ impl Packet {
     /// What elements noted about it, to change.
     #[inline]
     pub fn notes_mut(&mut self) -> &mut Annotations {
-        &mut self.0.notes
+        let inner = &mut **self.0;
+        inner.noted = true;
+        &mut inner.notes
     }
 
     /// Where in the data the MAC header begins; negative if it lies before the data.
@@ -292,7 +376,7 @@ impl Packet {
 
     #[inline]
     fn bytes_from(&self, header: u32) -> Option<&[u8]> {
-        self.0.bytes.get(header as usize..self.0.end as usize)
+        self.0.bytes(header as usize, self.0.end as usize)
     }
 
     /// The bytes from the MAC header on, to write to.
@@ -319,8 +403,7 @@ impl Packet {
     #[inline]
     fn bytes_from_mut(&mut self, header: u32) -> Option<&mut [u8]> {
         let inner = &mut **self.0;
-        let range = header as usize..inner.end as usize;
-        Rc::get_mut(&mut inner.bytes)?.get_mut(range)
+        inner.bytes_mut(header as usize, inner.end as usize)
     }
 
     /// Length of the network header, as its marks say.
@@ -337,12 +420,16 @@ impl Clone for Packet {
     /// Another packet that shares the data; its notes are its own.
     fn clone(&self) -> Self {
         let from = self.inner();
-        let mut made = from.shelf.node(from.bytes.clone());
+        from.cloned.set(true);
+        let mut made = from.shelf.node(from.buffer.clone());
         made.start = from.start;
         made.end = from.end;
         (made.mac, made.network, made.transport) = (from.mac, from.network, from.transport);
         (made.unsummed, made.offload) = (from.unsummed, from.offload);
-        made.notes = from.notes.clone();
+        if from.noted || made.noted {
+            made.notes = from.notes.clone();
+            made.noted = from.noted;
+        }
         Packet(ManuallyDrop::new(made))
     }
 }

@@ -25,6 +25,19 @@ pub(crate) fn prepend(packet: &mut Packet, bytes: &[u8]) -> bool {
     true
 }
 
+/// The same for a header whose length is known beforehand.
+#[inline]
+#[must_use]
+pub(crate) fn prepend_header<const N: usize>(packet: &mut Packet, header: &[u8; N]) -> bool {
+    if !packet.push(N) {
+        return false;
+    }
+    if let Some(front) = packet.data_mut().first_chunk_mut() {
+        *front = *header;
+    }
+    true
+}
+
 /// Length of an IPv4 header, options included, if all of it is there.
 #[inline]
 pub(crate) fn header_length(data: &[u8]) -> Option<usize> {

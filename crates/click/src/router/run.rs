@@ -29,9 +29,6 @@ impl Router {
     /// Passes on what element `id` emitted since `base`, with all that follows from it.
     pub(crate) fn pass_on(&mut self, id: ElementId, base: usize) {
         if self.emitted.len() > base {
-            for emission in self.emitted.iter().skip(base) {
-                emission.burst.warm();
-            }
             let bottom = self.work.len();
             self.route(id, base);
             self.hand_over(bottom);
@@ -42,51 +39,65 @@ impl Router {
     fn route(&mut self, id: ElementId, base: usize) {
         while self.emitted.len() > base {
             let Some(Emission { port, burst }) = self.emitted.pop() else { return };
-            self.send(id, port, burst);
+            let work = self.onward(id, port, burst);
+            self.work.extend(work);
         }
     }
 
+    /// The work that packets emitted from an output are; nothing, and they are dropped, if it leads nowhere.
     #[inline]
-    fn send(&mut self, id: ElementId, port: usize, mut burst: alloc::boxed::Box<PacketBurst>) {
-        match self.infos[id.index()].outputs.get(port).and_then(|port| port.peer) {
-            Some((to, port)) => self.work.push(Work { to, port, burst }),
-            None => {
-                burst.clear();
-                self.spare.push(burst);
-            }
-        }
+    fn onward(
+        &mut self,
+        id: ElementId,
+        port: usize,
+        mut burst: alloc::boxed::Box<PacketBurst>,
+    ) -> Option<Work> {
+        let peer = self.infos[id.index()].outputs.get(port).and_then(|port| port.peer);
+        let Some((to, port)) = peer.filter(|_| !burst.is_empty()) else {
+            burst.clear();
+            self.spare.push(burst);
+            return None;
+        };
+        Some(Work { to, port, burst })
     }
 
     /// Hands bursts over until no more work lies above `bottom`.
     fn hand_over(&mut self, bottom: usize) {
         while self.work.len() > bottom {
-            let Some(mut work) = self.work.pop() else { return };
-            if self.budget == 0 {
-                self.circle(work);
-                continue;
-            }
-            if self.pool.has_offloads() && self.must_complete(&work) {
-                self.complete_work(work);
-                continue;
-            }
-            self.budget -= 1;
-            let Some(mut element) = self.take(work.to) else {
-                self.blocked.push_back(work);
-                continue;
-            };
-            let mut cx = Context::new(self, work.to, false);
-            element.push(work.port, &mut work.burst, &mut cx);
-            let base = cx.emissions();
-            self.put(work.to, element);
-            if work.burst.is_empty() {
-                self.spare.push(work.burst);
-            } else {
-                self.send(work.to, 0, work.burst);
-            }
-            if self.emitted.len() > base {
-                self.route(work.to, base);
+            let mut next = self.work.pop();
+            while let Some(work) = next {
+                next = self.hand(work);
             }
         }
+    }
+
+    /// Hands a burst over. Answers what comes next, if that is clear at once.
+    #[inline]
+    fn hand(&mut self, mut work: Work) -> Option<Work> {
+        if self.budget == 0 {
+            self.circle(work);
+            return None;
+        }
+        if self.pool.has_offloads() && self.must_complete(&work) {
+            self.complete_work(work);
+            return None;
+        }
+        self.budget -= 1;
+        let Some(mut element) = self.take(work.to) else {
+            self.blocked.push_back(work);
+            return None;
+        };
+        let mut cx = Context::new(self, work.to, false);
+        element.push(work.port, &mut work.burst, &mut cx);
+        let base = cx.emissions();
+        self.put(work.to, element);
+        let next = self.onward(work.to, 0, work.burst);
+        if self.emitted.len() == base {
+            return next;
+        }
+        self.work.extend(next);
+        self.route(work.to, base);
+        None
     }
 
     #[cold]

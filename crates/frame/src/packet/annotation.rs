@@ -23,8 +23,9 @@ pub enum PacketType {
     Fastroute = 6,
 }
 
-/// Notes about a packet.
+/// Notes about a packet: a line of the cache.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Annotations {
     bytes: [u8; ANNOTATION_BYTES],
     /// Nanoseconds since 1970; 0 if it has no time.

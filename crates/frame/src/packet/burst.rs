@@ -1,5 +1,8 @@
 //! Packets handled at once.
-use super::Packet;
+use super::pool::Shelf;
+use super::{Inner, Packet};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
 /// How many packets a burst holds at most.
@@ -44,7 +47,29 @@ impl PacketBurst {
     /// Drops all.
     #[inline]
     pub fn clear(&mut self) {
-        self.packets.clear();
+        Shelf::put_all(&mut self.packets);
+    }
+
+    /// Takes over as packets all nodes of a list from `at` on, as far as they fit.
+    #[expect(clippy::vec_box, reason = "nodes do not move")]
+    #[inline]
+    pub(super) fn adopt(&mut self, nodes: &mut Vec<Box<Inner>>, at: usize) {
+        let count = nodes.len().saturating_sub(at).min(PACKETS - self.len());
+        let (own, kept) = (self.len(), nodes.len() - count);
+        // SAFETY: a packet is a node's box and nothing else. They move from the one to the other, which has room.
+        unsafe {
+            nodes.set_len(kept);
+            let (from, to) = (nodes.as_ptr().add(kept).cast(), self.packets.as_mut_ptr().add(own));
+            core::ptr::copy_nonoverlapping(from, to, count);
+            self.packets.set_len(own + count);
+        }
+    }
+
+    /// Takes all packets of another burst over, in order, behind its own; those that don't fit stay there.
+    #[inline]
+    pub fn append(&mut self, other: &mut PacketBurst) {
+        let count = other.len().min(PACKETS - self.len());
+        self.packets.extend(other.packets.drain(..count));
     }
 
     /// The packets.
@@ -96,7 +121,6 @@ impl PacketBurst {
     #[inline]
     pub fn warm(&self) {
         self.packets.iter().for_each(Packet::prefetch_handle);
-        self.packets.iter().for_each(Packet::prefetch_buffer);
         self.packets.iter().for_each(Packet::prefetch_data);
     }
 }

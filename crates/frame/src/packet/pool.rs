@@ -1,10 +1,9 @@
 //! Where packets come from and go back to.
-use super::{Annotations, HEADROOM, Inner, LARGEST_BUFFER, Packet, UNSET};
-use crate::Offload;
+use super::{Buffer, HEADROOM, Inner, LARGEST_BUFFER, PACKETS, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use alloc::vec;
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 
@@ -22,9 +21,9 @@ pub(super) struct Shelf {
     /// Nodes without a buffer.
     bare: RefCell<Vec<Box<Inner>>>,
     /// Buffers of [`SMALL`] bytes by themselves.
-    bytes: RefCell<Vec<Rc<Vec<u8>>>>,
+    buffers: RefCell<Vec<Buffer>>,
     /// The buffer of no bytes, which nodes without one hold.
-    none: Rc<Vec<u8>>,
+    none: Buffer,
     /// The pool is gone: nothing is kept any more.
     closed: Cell<bool>,
     /// Some packet was left something to do.
@@ -33,66 +32,93 @@ pub(super) struct Shelf {
 
 impl Shelf {
     /// A buffer of at least `size` bytes that nobody else holds.
-    pub(super) fn bytes(&self, size: usize) -> Rc<Vec<u8>> {
+    pub(super) fn buffer(&self, size: usize) -> Buffer {
         if size > SMALL {
-            return Rc::new(vec![0; size]);
+            return Buffer::new(size);
         }
-        if let Some(bytes) = self.bytes.borrow_mut().pop() {
-            return bytes;
+        if let Some(buffer) = self.buffers.borrow_mut().pop() {
+            return buffer;
         }
         let whole = self.whole.borrow_mut().pop();
         match whole {
             Some(mut node) => {
-                let bytes = core::mem::replace(&mut node.bytes, self.none.clone());
+                let buffer = node.set_buffer(self.none.clone());
                 keep(&self.bare, node);
-                bytes
+                buffer
             }
-            None => Rc::new(vec![0; SMALL]),
+            None => Buffer::new(SMALL),
         }
     }
 
-    pub(super) fn put_bytes(&self, bytes: Rc<Vec<u8>>) {
-        if bytes.len() == SMALL && Rc::strong_count(&bytes) == 1 && !self.closed.get() {
-            keep(&self.bytes, bytes);
+    pub(super) fn put_buffer(&self, buffer: Buffer) {
+        if buffer.capacity() == SMALL && !buffer.is_shared() && !self.closed.get() {
+            keep(&self.buffers, buffer);
         }
     }
 
-    /// A node for `bytes`; the rest of it is as some earlier packet left it.
-    pub(super) fn node(self: &Rc<Self>, bytes: Rc<Vec<u8>>) -> Box<Inner> {
+    /// A node for a buffer; the rest of it is as some earlier packet left it.
+    pub(super) fn node(self: &Rc<Self>, buffer: Buffer) -> Box<Inner> {
         let bare = self.bare.borrow_mut().pop();
         match bare {
             Some(mut node) => {
-                node.bytes = bytes;
+                node.set_buffer(buffer);
                 node
             }
-            None => Box::new(Inner {
-                bytes,
-                start: 0,
-                end: 0,
-                mac: UNSET,
-                network: UNSET,
-                transport: UNSET,
-                unsummed: UNSET,
-                offload: Offload::default(),
-                notes: Annotations::default(),
-                shelf: self.clone(),
-            }),
+            None => {
+                let node = Box::new(Inner::new(buffer, self.clone()));
+                node.cloned.set(node.buffer.is_shared());
+                node
+            }
         }
     }
 
     /// Takes a packet back.
-    #[inline]
     pub(super) fn put(mut node: Box<Inner>) {
         let shelf = node.shelf.clone();
         if shelf.closed.get() {
             return;
         }
-        if node.bytes.len() == SMALL && Rc::strong_count(&node.bytes) == 1 {
+        if node.is_whole() {
             keep(&shelf.whole, node);
         } else {
-            node.bytes = shelf.none.clone();
+            node.set_buffer(shelf.none.clone());
             keep(&shelf.bare, node);
         }
+    }
+
+    /// The same for several, most of which come from one pool.
+    #[inline]
+    pub(super) fn put_all(packets: &mut ArrayVec<Packet, PACKETS>) {
+        let Some(shelf) = packets.first().map(|packet| packet.0.shelf.clone()) else { return };
+        if shelf.closed.get() {
+            packets.clear();
+            return;
+        }
+        let mut whole = shelf.whole.borrow_mut();
+        let ours = |packet: &Packet| Rc::ptr_eq(&packet.0.shelf, &shelf) && packet.0.is_whole();
+        let count = packets.len();
+        if whole.len() + count <= KEPT && packets.iter().all(ours) {
+            whole.reserve(count);
+            // SAFETY: a packet is a node's box and nothing else. They move from the one to the other, which has room.
+            unsafe {
+                packets.set_len(0);
+                let (from, to) = (packets.as_ptr().cast(), whole.as_mut_ptr().add(whole.len()));
+                core::ptr::copy_nonoverlapping(from, to, count);
+                let length = whole.len() + count;
+                whole.set_len(length);
+            }
+            return;
+        }
+        drop(whole);
+        packets.clear();
+    }
+}
+
+impl Inner {
+    /// Whether it has a small buffer for itself.
+    #[inline]
+    fn is_whole(&self) -> bool {
+        self.room as usize == SMALL && !self.is_shared()
     }
 }
 
@@ -119,8 +145,8 @@ impl Pool {
         Self(Rc::new(Shelf {
             whole: RefCell::default(),
             bare: RefCell::default(),
-            bytes: RefCell::default(),
-            none: Rc::default(),
+            buffers: RefCell::default(),
+            none: Buffer::new(0),
             closed: Cell::new(false),
             offloads: Cell::new(false),
         }))
@@ -148,14 +174,27 @@ impl Pool {
         let whole = if size <= SMALL { self.0.whole.borrow_mut().pop() } else { None };
         let mut node = match whole {
             Some(node) => node,
-            None => self.0.node(self.0.bytes(size)),
+            None => self.0.node(self.0.buffer(size)),
         };
-        node.start = headroom as u32;
-        node.end = (headroom + length) as u32;
-        (node.mac, node.network, node.transport) = (UNSET, UNSET, UNSET);
-        (node.unsummed, node.offload) = (UNSET, Offload::default());
-        node.notes = Annotations::default();
+        node.renew(headroom as u32, length as u32);
         Some(Packet(ManuallyDrop::new(node)))
+    }
+
+    /// Adds packets such as [`Pool::make`] makes to a burst, until it holds `count`; fewer if that is more than fit, or
+    /// there is nothing so large.
+    #[inline]
+    pub fn fill(&self, burst: &mut PacketBurst, count: usize, headroom: usize, length: usize) {
+        if headroom.saturating_add(length) <= SMALL {
+            let mut whole = self.0.whole.borrow_mut();
+            let missing = count.min(PACKETS).saturating_sub(burst.len()).min(whole.len());
+            let at = whole.len() - missing;
+            whole[at..].iter_mut().for_each(|node| node.renew(headroom as u32, length as u32));
+            burst.adopt(&mut whole, at);
+        }
+        while burst.len() < count.min(PACKETS) {
+            let Some(packet) = self.make(headroom, length, 0) else { return };
+            burst.push(packet);
+        }
     }
 
     /// A packet of these bytes with the usual [`HEADROOM`].
@@ -178,6 +217,6 @@ impl Drop for Pool {
         self.0.closed.set(true);
         let whole = self.0.whole.take();
         let bare = self.0.bare.take();
-        drop((whole, bare, self.0.bytes.take()));
+        drop((whole, bare, self.0.buffers.take()));
     }
 }

@@ -123,6 +123,7 @@ fn prefixes(text: &str, scope: &Scope) -> Result<Vec<Prefix>, ArgError> {
 }
 
 impl CheckIpHeader {
+    #[inline]
     fn check(&self, packet: &mut Packet) -> Result<(), Reason> {
         let data = packet.data().get(self.offset..).unwrap_or_default();
         let Some(header) = data.first_chunk::<HEADER>() else { return Err(Reason::Tiny) };
@@ -137,8 +138,14 @@ impl CheckIpHeader {
         if length > data.len() || length < header_length {
             return Err(Reason::Length);
         }
-        if self.checksum && checksum::checksum(&data[..header_length]) != 0 {
-            return Err(Reason::Checksum);
+        if self.checksum {
+            let sum = match header_length {
+                HEADER => checksum::checksum_of(header),
+                _ => checksum::checksum(&data[..header_length]),
+            };
+            if sum != 0 {
+                return Err(Reason::Checksum);
+            }
         }
         let [.., a, b, c, d, e, f, g, h] = *header;
         let (source, destination) = ([a, b, c, d], [e, f, g, h]);
@@ -153,6 +160,7 @@ impl CheckIpHeader {
         Ok(())
     }
 
+    #[cold]
     fn drop(&mut self, reason: Reason, packet: Packet, cx: &mut Context<'_>) {
         if self.drops == 0 || self.verbose {
             let name = cx.name().to_string();

@@ -33,6 +33,7 @@ pub mod mark_ip_header;
 pub(crate) mod names;
 pub mod radix_ip_lookup;
 pub mod range_ip_lookup;
+mod route_lines;
 mod route_table;
 mod route_trie;
 pub mod set_ip_address;

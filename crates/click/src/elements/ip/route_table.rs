@@ -1,8 +1,10 @@
 //! The routing table behind all elements that look up IPv4 routes.
+use super::route_lines::{DEEPER, ROOTS, RouteLines};
 use super::route_trie::RouteTrie;
 use super::{bare_prefix, prefix_text};
 use crate::arg::{Arg, Args, Prefix, Scope};
 use crate::{Context, Element, Failed, Handler, HandlerError, PACKETS, Packet, PacketBurst};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -67,8 +69,8 @@ enum Undo {
     Restore(Route),
 }
 
-/// What a packet needs to know of a route.
-#[derive(Clone, Copy, Debug, Default)]
+/// What a packet needs to know of a route. Many routes have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Hop {
     /// 0.0.0.0 if there is none.
     gateway: [u8; 4],
@@ -79,8 +81,13 @@ struct Hop {
 #[derive(Debug, Default)]
 pub struct RouteTable {
     routes: RouteTrie<Route>,
-    /// By the routes' numbers.
+    /// What packets ask: as far as it goes, the same as `routes`.
+    lines: RouteLines,
+    /// Where each is in `hops`.
+    known: BTreeMap<Hop, u32>,
     hops: Vec<Hop>,
+    /// By the routes' numbers: which of `hops` each has.
+    hop_of: Vec<u32>,
     orders: u64,
     /// Routes can be changed by handlers.
     changeable: bool,
@@ -105,12 +112,45 @@ impl RouteTable {
     fn insert(&mut self, route: Route) -> bool {
         let number = self.routes.insert(route.prefix.address.to_bits(), route.length, route);
         let Some(number) = number.map(|number| number as usize) else { return false };
-        if self.hops.len() <= number {
-            self.hops.resize(number + 1, Hop::default());
-        }
         let gateway = route.gateway.map_or([0; 4], |gateway| gateway.octets());
-        self.hops[number] = Hop { gateway, port: route.port as u32 };
+        let hop = Hop { gateway, port: route.port as u32 };
+        let place = *self.known.entry(hop).or_insert_with(|| {
+            self.hops.push(hop);
+            self.hops.len() as u32 - 1
+        });
+        if self.hop_of.len() <= number {
+            self.hop_of.resize(number + 1, 0);
+        }
+        self.hop_of[number] = place;
         true
+    }
+
+    /// Lets packets know what has become of a prefix.
+    fn refresh(&mut self, address: Ipv4Addr, length: u32) {
+        let count = ROOTS >> length.min(16);
+        let first = (address.to_bits() >> 16) as usize & !(count - 1);
+        let hop_of = &self.hop_of;
+        let leaf = |number: u32| {
+            let hop = hop_of.get(number as usize).and_then(|hop| u16::try_from(hop + 1).ok());
+            hop.unwrap_or(DEEPER)
+        };
+        self.lines.refresh(first..first + count, &self.routes, leaf);
+    }
+
+    /// The numbers of the hops that addresses have. With longer prefixes, or more hops than lines can name, the trie
+    /// is asked.
+    #[inline]
+    fn hops_of(&self, addresses: &[u32]) -> [Option<u32>; PACKETS] {
+        let mut leaves = [0; PACKETS];
+        self.lines.lookup_all(addresses, &mut leaves);
+        if leaves.contains(&DEEPER) {
+            let mut numbers = [None; PACKETS];
+            self.routes.lookup_all(addresses, &mut numbers);
+            let hop = |number: Option<u32>| self.hop_of.get(number? as usize);
+            numbers.iter().filter_map(|number| hop(*number)).for_each(prefetch);
+            return numbers.map(|number| hop(number).copied());
+        }
+        leaves.map(|leaf| u32::from(leaf).checked_sub(1))
     }
 
     /// Does what a command says; answers how to undo it.
@@ -135,15 +175,18 @@ impl RouteTable {
             let not_found = || HandlerError::failed(format!("route '{}' not found", route.text(false)));
             let old = old.filter(same).ok_or_else(not_found)?;
             self.routes.remove(address, route.length);
+            self.refresh(route.prefix.address, route.length);
             return Ok(Undo::Restore(old));
         }
-        match old {
+        let done = match old {
             Some(old) if name == "add" => {
                 Err(HandlerError::failed(format!("conflict with existing route '{}'", old.text(false))))
             }
             Some(old) => self.add(route).map(|()| Undo::Restore(old)),
             None => self.add(route).map(|()| Undo::Remove(route)),
-        }
+        };
+        self.refresh(route.prefix.address, route.length);
+        done
     }
 
     /// Commands, a line each: all are done or none.
@@ -168,14 +211,17 @@ impl RouteTable {
 
     fn undo(&mut self, done: Vec<Undo>) {
         for undo in done.into_iter().rev() {
+            let (Undo::Remove(route) | Undo::Restore(route)) = &undo;
+            let Route { prefix, length, .. } = *route;
             match undo {
-                Undo::Remove(route) => {
-                    self.routes.remove(route.prefix.address.to_bits(), route.length);
+                Undo::Remove(_) => {
+                    self.routes.remove(prefix.address.to_bits(), length);
                 }
                 Undo::Restore(route) => {
                     self.insert(route);
                 }
             }
+            self.refresh(prefix.address, length);
         }
     }
 
@@ -209,6 +255,7 @@ impl Element for RouteTable {
                 args.error(error.to_string());
             }
         }
+        self.refresh(Ipv4Addr::UNSPECIFIED, 0);
         if replaced > 0 {
             let routes = if replaced > 1 { "routes" } else { "route" };
             cx.warning(format!("{replaced} {routes} replaced by later versions"));
@@ -217,23 +264,22 @@ impl Element for RouteTable {
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let (mut addresses, mut numbers) = ([0; PACKETS], [None; PACKETS]);
+        let mut addresses = [0; PACKETS];
         for (packet, address) in burst.iter().zip(&mut addresses) {
             *address = u32::from_be_bytes(packet.notes().dst_ip());
         }
-        self.routes.lookup_all(&addresses[..burst.len()], &mut numbers);
-        let hop = |number: Option<u32>| self.hops.get(number? as usize);
-        numbers.iter().filter_map(|number| hop(*number)).for_each(prefetch);
-        for (mut packet, number) in burst.drain().zip(numbers) {
-            let Some(hop) = number.and_then(|number| self.hops.get(number as usize)) else {
-                self.no_route(&packet, cx);
-                continue;
-            };
+        let hops = self.hops_of(&addresses[..burst.len()]);
+        for (packet, _) in burst.iter().zip(hops).filter(|(_, hop)| hop.is_none()) {
+            self.no_route(packet, cx);
+        }
+        let all = &self.hops;
+        cx.scatter(burst, |number, packet| {
+            let hop = all.get(hops[number]? as usize)?;
             if hop.gateway != [0; 4] {
                 packet.notes_mut().set_dst_ip(hop.gateway);
             }
-            cx.push(hop.port as usize, packet);
-        }
+            Some(hop.port as usize)
+        });
     }
 
     fn handlers(&self) -> Vec<Handler> {
@@ -270,6 +316,8 @@ impl Element for RouteTable {
             "ctrl" => self.control(value, cx),
             "flush" => {
                 self.routes.clear();
+                (self.lines, self.known) = Default::default();
+                self.hops.clear();
                 Ok(())
             }
             _ => self.command(name, value, cx).map(|_| ()),

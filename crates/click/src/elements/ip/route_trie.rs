@@ -14,6 +14,27 @@ const CHUNK: u32 = 1 << 31;
 /// Routes at most. Attack: a configuration, or who may write its handlers, that would take all memory.
 const MOST_ROUTES: usize = 1 << 22;
 
+/// What stands for a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// No route.
+    Empty,
+    /// A route's number.
+    Route(u32),
+    /// Longer prefixes are known.
+    Deeper,
+}
+
+impl Slot {
+    fn of(slot: u32) -> Self {
+        match slot {
+            0 => Self::Empty,
+            slot if slot & CHUNK != 0 => Self::Deeper,
+            slot => Self::Route(slot - 1),
+        }
+    }
+}
+
 /// A trie from prefixes to values.
 #[derive(Debug)]
 pub(crate) struct RouteTrie<T> {
@@ -80,6 +101,17 @@ impl<T> RouteTrie<T> {
         for ((slot, address), number) in slots.iter().zip(addresses).zip(numbers) {
             let slot = chunk(*slot).map_or(*slot, |chunk| chunk[*address as usize & 255]);
             *number = slot.checked_sub(1);
+        }
+    }
+
+    /// What is known of a network of 16 bits as a whole; else a number that is its own from now on, and what is
+    /// known of its 256 networks of 24 bits.
+    pub(super) fn network(&self, network: usize) -> Result<Slot, (usize, impl Iterator<Item = Slot>)> {
+        let slot = self.root.get(network).copied().unwrap_or(0);
+        let place = (slot ^ CHUNK) as usize;
+        match self.chunks.get(place).filter(|_| slot & CHUNK != 0) {
+            Some(chunk) => Err((place, chunk.iter().map(|slot| Slot::of(*slot)))),
+            None => Ok(Slot::of(slot)),
         }
     }
 

@@ -1,0 +1,86 @@
+//! Memory of packets: counted, shared by clones.
+use super::{HEADROOM, LINE};
+use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+/// Where the bytes begin: a packet's data begins with a line of the cache if it has the usual room before it.
+const BASE: usize = LINE - HEADROOM;
+
+/// What stands before the bytes.
+struct Head {
+    count: Cell<usize>,
+    capacity: usize,
+}
+
+const _: () = assert!(size_of::<Head>() <= BASE && usize::BITS == 64);
+
+/// Bytes, zeros at first. Clones are the same bytes; whoever is the only one may write.
+pub(super) struct Buffer(NonNull<Head>);
+
+impl Buffer {
+    /// `capacity` bytes, which the caller bounds.
+    pub(super) fn new(capacity: usize) -> Self {
+        let capacity = capacity.min(u32::MAX as usize);
+        let layout = Self::layout(capacity);
+        // SAFETY: the layout is not of size zero, as a head is part of it.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(head) = NonNull::new(memory.cast::<Head>()) else { handle_alloc_error(layout) };
+        // SAFETY: fresh memory, aligned to a line and larger than a head.
+        unsafe { head.write(Head { count: Cell::new(1), capacity }) };
+        Self(head)
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        // SAFETY: a line is a power of two, and no capacity is above `u32::MAX`.
+        unsafe { Layout::from_size_align_unchecked(BASE + capacity, LINE) }
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: a head stands there until the last clone is dropped, and is changed through its cell only.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// How many bytes there are.
+    pub(super) fn capacity(&self) -> usize {
+        self.head().capacity
+    }
+
+    /// Whether there are clones.
+    #[inline]
+    pub(super) fn is_shared(&self) -> bool {
+        self.head().count.get() > 1
+    }
+
+    /// The byte at `at`.
+    ///
+    /// # Safety
+    /// `at` is at most the capacity.
+    #[inline]
+    pub(super) unsafe fn at(&self, at: usize) -> NonNull<u8> {
+        // SAFETY: the bytes lie behind `BASE` in the same allocation, and `at` is not behind their end.
+        unsafe { self.0.cast::<u8>().add(BASE + at) }
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        let count = &self.head().count;
+        // Each clone is held by a packet's 128 bytes, so memory ends before the count does.
+        count.set(count.get() + 1);
+        Self(self.0)
+    }
+}
+
+impl Drop for Buffer {
+    #[inline]
+    fn drop(&mut self) {
+        let count = self.head().count.get() - 1;
+        self.head().count.set(count);
+        if count == 0 {
+            let layout = Self::layout(self.capacity());
+            // SAFETY: the last one gives back what `new` got, by the same layout.
+            unsafe { dealloc(self.0.as_ptr().cast(), layout) };
+        }
+    }
+}
