@@ -64,15 +64,30 @@ pub fn qemu() -> Result<Kernel, Error> {
     {
         return Ok(Kernel { image: image.into(), modules: modules.into() });
     }
-    let cache = cache().join("kernel");
-    if let Some(kernel) = kernel_under(&cache) {
+    let folder = cache().join("kernel");
+    if let Some(kernel) = kernel_under(&folder).or_else(|| kernel_under(Path::new("/"))) {
         return Ok(kernel);
     }
-    if let Some(kernel) = kernel_under(Path::new("/")) {
-        return Ok(kernel);
+    fetched_once(&folder, download)?;
+    kernel_under(&folder).ok_or_else(|| Error::Kernel(format!("no vmlinuz below {}", folder.display())))
+}
+
+/// Fetches a kernel into `folder`, whole or not at all, unless another guest that starts at the same time just did.
+fn fetched_once(folder: &Path, fetch: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
+    let (lock, fresh) = (folder.with_extension("lock"), folder.with_extension("new"));
+    if let Some(above) = folder.parent() {
+        fs::create_dir_all(above).map_err(file(above))?;
     }
-    download(&cache)?;
-    kernel_under(&cache).ok_or_else(|| Error::Kernel(format!("no vmlinuz below {}", cache.display())))
+    let held = fs::File::create(&lock).map_err(file(&lock))?;
+    held.lock().map_err(file(&lock))?;
+    if kernel_under(folder).is_some() {
+        return Ok(());
+    }
+    for left_over in [&fresh, folder] {
+        let _ = fs::remove_dir_all(left_over);
+    }
+    fetch(&fresh)?;
+    fs::rename(&fresh, folder).map_err(file(folder))
 }
 
 /// Where what was downloaded is kept: `$XDG_CACHE_HOME/ringway`, or `~/.cache/ringway`.
@@ -349,6 +364,7 @@ impl Archive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     #[test]
     fn an_archive_holds_each_entry_once_and_aligned() {
@@ -364,6 +380,37 @@ mod tests {
         assert!(text.starts_with("07070100000001000041ed"), "inode 1, a folder with mode 755");
         assert!(text.contains("12345") && !text.contains("again"));
         assert!(text.contains("TRAILER!!!\0"));
+    }
+
+    #[test]
+    fn guests_that_start_together_fetch_one_kernel_and_a_broken_one_is_fetched_again() {
+        let base = std::env::temp_dir().join(format!("ringway-kernel-{}", std::process::id()));
+        let (folder, fetches) = (base.join("kernel"), AtomicUsize::new(0));
+        fs::create_dir_all(folder.join("boot")).unwrap();
+        fs::write(folder.join("boot/vmlinuz-0"), b"its modules never came").unwrap();
+        let broken = fetched_once(&folder, |fresh| {
+            fs::create_dir_all(fresh).unwrap();
+            Err(Error::Kernel("no network".into()))
+        });
+        assert!(broken.is_err() && kernel_under(&folder).is_none());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let fetch = |fresh: &Path| {
+                        fetches.fetch_add(1, Relaxed);
+                        assert!(!fresh.exists());
+                        fs::create_dir_all(fresh.join("boot")).unwrap();
+                        fs::write(fresh.join("boot/vmlinuz-1"), b"x").unwrap();
+                        fs::create_dir_all(fresh.join("lib/modules/1")).unwrap();
+                        Ok(())
+                    };
+                    fetched_once(&folder, fetch).unwrap();
+                    assert_eq!(kernel_under(&folder).unwrap().modules, folder.join("lib/modules/1"));
+                });
+            }
+        });
+        assert_eq!(fetches.into_inner(), 1);
+        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]
