@@ -3,9 +3,10 @@
 
 use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, Space, add, framed};
 use super::rig::{next_one_works, reflect};
+use crate::Queue;
 use crate::vhost_user::BackendError;
 use crate::vhost_user::test::port;
-use ringway_frame::{CountersRef, Reason};
+use ringway_frame::{Burst, CountersRef, Reason, Storage};
 use ringway_mem::Reader;
 use ringway_vhost_user::{Request, VringFd};
 use std::io::Read;
@@ -365,5 +366,90 @@ fn interrupts_that_come_and_go_leave_nothing_behind() {
             while tx.take_used().unwrap().is_some() || rx.take_used().unwrap().is_some() {}
         }
         assert_eq!(faults(&counters), 0);
+    }
+}
+
+/// A turn in which the guest rewrites its rings and its frame's front, when the frame was taken and room for it
+/// reserved, and its rings once more when it was put there.
+fn rewritten(raw: &Raw<'_>, reader: &mut Reader, queue: &mut Queue) -> usize {
+    let rewrite = |address: u64| {
+        raw.space.span(DATA, 76).write(&[0xff; 76]);
+        for (ring, flags) in [(RX, WRITE), (TX, 0)] {
+            for slot in 0..4 {
+                raw.put(ring, slot, address, 3, flags | NEXT, slot ^ 1);
+                if !raw.kind.packed {
+                    let entry = RINGS + 3 * PART * ring + PART + 4 + 2 * u64::from(slot);
+                    raw.space.span(entry, 2).write(&u16::MAX.to_le_bytes());
+                }
+            }
+            raw.publish(ring, u16::MAX);
+        }
+    };
+    let mut storage = Storage::default();
+    let turn = reader.turn(1);
+    let mut burst = Burst::begin(&mut storage);
+    queue.tx.take(&turn, &mut burst);
+    let which: Vec<u16> = (0..burst.len() as u16).collect();
+    if which.is_empty() || queue.rx.reserve(&turn, &burst, &which) == 0 {
+        queue.tx.release(&turn, 0);
+        reader.rest();
+        return 0;
+    }
+    rewrite(raw.address(TABLE));
+    queue.rx.put(&turn, &burst, &which);
+    rewrite(u64::MAX - 1);
+    queue.tx.release(&turn, which.len());
+    queue.rx.publish(&turn);
+    reader.rest();
+    which.len()
+}
+
+#[test]
+fn what_is_rewritten_between_look_and_use_changes_nothing() {
+    for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
+        // The header alone in its descriptor, or with the frame.
+        for lens in [&[112][..], &[12, 100]] {
+            let kind = Kind { packed, iommu, page: 4096, ring: 256 };
+            let (mut backend, mut queues, counters) = port();
+            let space = Space::new(kind);
+            let (mut rx, _tx) = (space.driver(0), space.driver(1));
+            let mut monitor = Monitor::new(&mut backend, &space);
+            monitor.map(IOVA, 0, SIZE, BOTH);
+            monitor.start(0);
+            monitor.start(1);
+            let frame = framed(9, 100);
+            space.span(DATA, 112).write(&frame);
+            space.span(TABLE, 4096).write(&[0x77; 4096]);
+            let raw = Raw { space: &space, kind };
+            let id = add(&mut rx, raw.address(DATA + 0x1000), 2048, true);
+            raw.chain(TX, 0, lens);
+            let mut reader = Reader::register().unwrap();
+            let mut passed = 0;
+            for _ in 0..20 {
+                if passed == 0 {
+                    monitor.answer();
+                    passed = rewritten(&raw, &mut reader, &mut queues[0]);
+                }
+            }
+            assert_eq!(passed, 1, "{kind:?}");
+            let arrived = space.bytes(DATA + 0x1000, 112);
+            // Header and front were read once, before; bytes behind them come straight from the guest.
+            assert_eq!(arrived[..10], [0; 10], "{kind:?}: of the header as it was");
+            assert_eq!(arrived[12..76], frame[12..76], "{kind:?}");
+            assert_eq!(space.bytes(TABLE, 4096), [0x77; 4096], "{kind:?}");
+            // What comes back is what was looked at.
+            let used = |ring: u64| {
+                let at = RINGS + 3 * PART * ring + if packed { 8 } else { 2 * PART + 4 };
+                let bytes = space.bytes(at, 8);
+                let (low, high) = bytes.split_at(4);
+                let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
+                if packed { (number(high) & 0xffff, number(low)) } else { (number(low), number(high)) }
+            };
+            assert_eq!(used(RX), (u32::from(id), 112), "{kind:?}");
+            assert_eq!(used(TX), (0, 0), "{kind:?}");
+            assert_eq!(faults(&counters), 0, "{kind:?}");
+            drop((monitor, rx));
+            next_one_works((&mut backend, &mut queues[0], &counters), kind, "rewriting");
+        }
     }
 }
