@@ -20,7 +20,7 @@ as_root() {
 
 install() {
   as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -q --no-install-recommends "$@" </dev/null >/dev/null
+    apt-get install -y -q --no-install-recommends "$@" </dev/null 2>&1 >/dev/null | { grep -v '^debconf:' || true; } >&2
 }
 
 export PATH="$HOME/.cargo/bin:$PATH:/usr/sbin:/sbin"
@@ -29,6 +29,18 @@ for pair in "${needed[@]}"; do command -v "${pair%%:*}" >/dev/null || missing+=(
 for pair in "${wanted[@]}"; do command -v "${pair%%:*}" >/dev/null || optional+=("${pair#*:}"); done
 [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing+=(busybox-static)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+
+# Whether this system's package lists are of today, and have the package.
+are_new() { [ -n "$(find /var/lib/apt/lists -name '*_Packages*' -ctime -1 -print -quit 2>/dev/null)" ]; }
+is_known() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep 'Candidate: [0-9]' >/dev/null; }
+if are_new; then
+  offered=()
+  for package in "${optional[@]}"; do
+    if is_known "$package"; then offered+=("$package")
+    else echo "setup: $package is not to be had here; what needs it is left out" >&2; fi
+  done
+  optional=("${offered[@]}")
+fi
 
 if [ ${#missing[@]} -gt 0 ] || [ ${#optional[@]} -gt 0 ]; then
   if ! command -v apt-get >/dev/null; then
@@ -46,7 +58,7 @@ fi
 
 # The toolchain is rustup's, since rust-toolchain.toml names channel, components and targets.
 if ! command -v rustup >/dev/null; then
-  if apt-cache policy rustup 2>/dev/null | grep 'Candidate: [0-9]' >/dev/null; then
+  if is_known rustup; then
     echo "setup: installing rustup"
     install rustup
   else
