@@ -302,7 +302,13 @@ impl Archive {
     fn libraries(&mut self, of: &Path) -> Result<(), Error> {
         let listed = quiet(Command::new("ldd").arg(of)).unwrap_or_default();
         for word in String::from_utf8_lossy(&listed).split_whitespace().filter(|word| word.starts_with('/')) {
-            self.at_its_path(Path::new(word))?;
+            let library = Path::new(word);
+            self.at_its_path(library)?;
+            // glibc loads it by itself to end a thread (pthread_cancel(3)), so ldd(1) doesn't list it.
+            let unwinder = library.with_file_name("libgcc_s.so.1");
+            if library.file_name().is_some_and(|name| name == "libc.so.6") && unwinder.exists() {
+                self.at_its_path(&unwinder)?;
+            }
         }
         Ok(())
     }
@@ -380,6 +386,19 @@ mod tests {
         assert!(text.starts_with("07070100000001000041ed"), "inode 1, a folder with mode 755");
         assert!(text.contains("12345") && !text.contains("again"));
         assert!(text.contains("TRAILER!!!\0"));
+    }
+
+    #[test]
+    fn a_program_comes_with_what_the_c_library_loads_by_itself() {
+        let Some(shell) =
+            program("bash").filter(|_| Path::new("/lib/x86_64-linux-gnu/libgcc_s.so.1").exists())
+        else {
+            return;
+        };
+        let mut archive = Archive::default();
+        archive.libraries(&shell).unwrap();
+        let has = |name: &str| archive.names.iter().any(|own| own.ends_with(name));
+        assert!(has("/libc.so.6") && has("/libgcc_s.so.1"), "{:?}", archive.names);
     }
 
     #[test]
