@@ -5,6 +5,7 @@ mod frames;
 mod middlebox;
 mod patterns;
 mod peer;
+mod ports;
 mod source;
 
 use crate::Failure;
@@ -56,6 +57,8 @@ pub const GROUPS: &[Group] = &[Group {
         ("flowmon", "FlowMonitor, 1,000,000 live flows, uniform"),
         ("bras", "PPPoEConcentrator, 100,000 sessions with a rate each, frames from subscribers"),
         ("bras.down", "the same, packets to subscribers"),
+        ("forward.ports", "a source's port to a function on ring ports to a port that swallows, two cores"),
+        ("mirror.ports", "the same, Ethernet addresses swapped"),
     ],
     setup: 120.0,
     costs: 4.0,
@@ -64,6 +67,11 @@ pub const GROUPS: &[Group] = &[Group {
 }];
 
 fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    for (key, between) in ports::CASES {
+        if output.wants(key) {
+            output.put(key, ports::measure(plan, key, between));
+        }
+    }
     let _pinned = Pinned::to(WORKER)?;
     for case in CASES {
         if output.wants(case.key) {
@@ -127,10 +135,19 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
 fn build(case: &Case, source: &str, frames: Rc<Frames>) -> Result<Router, Failure> {
     let count = frames.len() as u64;
     source::set(frames);
+    let mut router = router(&(case.text)(source, "Discard"), case.key)?;
+    let end = source::sent() + count;
+    while source::sent() < end {
+        router.turn();
+    }
+    Ok(router)
+}
+
+/// A router of this configuration.
+fn router(text: &str, name: &str) -> Result<Router, Failure> {
     let mut registry = registry();
     registry.add(&[&source::CLASS]);
-    let text = (case.text)(source, "Discard");
-    let parsed = Source::new(&text, case.key).read(&mut Host::new(&registry));
+    let parsed = Source::new(text, name).read(&mut Host::new(&registry));
     if parsed.diagnostics.errors() > 0 {
         return Err(parsed.diagnostics.to_string().into());
     }
@@ -141,12 +158,7 @@ fn build(case: &Case, source: &str, frames: Rc<Frames>) -> Result<Router, Failur
         seed: 1,
         source: String::new(),
     };
-    let mut router = Router::build(parsed.graph, &registry, options)?;
-    let end = source::sent() + count;
-    while source::sent() < end {
-        router.turn();
-    }
-    Ok(router)
+    Ok(Router::build(parsed.graph, &registry, options)?)
 }
 
 /// Millions of packets a second.

@@ -114,10 +114,10 @@ impl Inner {
         Some(unsafe { core::slice::from_raw_parts(self.buffer.at(from).as_ptr(), to - from) })
     }
 
-    /// Nothing also if clones share the bytes.
+    /// Nothing also if clones may share the bytes, as far as is noted.
     #[inline]
     fn bytes_mut(&mut self, from: usize, to: usize) -> Option<&mut [u8]> {
-        if from > to || to > self.room as usize || self.is_shared() {
+        if from > to || to > self.room as usize || self.cloned.get() {
             return None;
         }
         // SAFETY: `room` is the buffer's capacity, and this is its only holder: clones are always noted.
@@ -199,9 +199,17 @@ impl Packet {
     /// Gives this packet its own data, with the same room on both sides.
     #[inline]
     pub fn make_unique(&mut self) {
+        if self.0.cloned.get() {
+            self.part();
+        }
+    }
+
+    #[cold]
+    fn part(&mut self) {
         if self.is_shared() {
             self.reallocate(self.headroom(), self.tailroom());
         }
+        self.0.cloned.set(false);
     }
 
     /// Moves the data to a buffer of its own with the given room; headers move along.

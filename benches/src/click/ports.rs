@@ -1,0 +1,111 @@
+//! A configuration on ring ports of a fabric: a source port, the function, a port that swallows; the fabric's worker on
+//! one core, the function on the other.
+
+use super::{SLICE, router};
+use crate::Failure;
+use crate::entry::{Better, Entry};
+use crate::keys::Folder;
+use crate::plan::Plan;
+use crate::rig::fabric::Rig;
+use crate::rig::{LOAD, Pinned, WORKER};
+use ringway_click::{Router, Turn};
+use ringway_fabric::proto::{Kind, Poll, To};
+use ringway_port::ring::open::{Program, RingListener};
+use ringway_ring::Geometry;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long it may take until frames pass.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A patch a side: where frames come from, and where they go.
+const PATCHES: [(&str, &str); 2] = [("load", "in"), ("out", "sink")];
+
+/// What is measured, and what stands between the function's ports.
+pub const CASES: [(&str, &str); 2] = [("forward.ports", ""), ("mirror.ports", "-> EtherMirror ")];
+
+/// Frames of 64 bytes from port to port.
+pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> {
+    crate::rig::two_cores()?;
+    let folder = Folder::new()?;
+    let mut rig = Rig::start(&[WORKER], 4, Poll::Adaptive)?;
+    let listen = |name: &str| RingListener::bind(&folder.path().join(name), Default::default());
+    let doors = [("in", listen("in")?), ("out", listen("out")?)];
+    let kind = |name: &str| match name {
+        "load" => Kind::Source {
+            size: 60,
+            to: "02:00:00:00:00:02".into(),
+            from: "02:00:00:00:00:01".into(),
+            rate: None,
+        },
+        "sink" => Kind::Null,
+        _ => Kind::Ring,
+    };
+    let both = PATCHES.iter().flat_map(|(one, two)| [(one, two), (two, one)]);
+    for (name, peer) in both {
+        rig.add_to(name, kind(name), To::Patch((*peer).into()), None)?;
+    }
+    let [from, to] = ["in", "out"].map(|name| folder.path().join(name));
+    let text = format!("FromPort({}) {between}-> to :: ToPort({});", from.display(), to.display());
+    let _pinned = Pinned::to(LOAD)?;
+    let mut function = router(&text, key)?;
+    let mut programs = Vec::new();
+    let end = Instant::now() + PATIENCE;
+    while sent(&mut function)? == 0 {
+        turn(&mut function);
+        for (name, door) in &doors {
+            programs.extend(welcome(&mut rig, name, door)?);
+        }
+        if Instant::now() > end {
+            return Err("no frame comes through the function".into());
+        }
+    }
+    let slices = plan.alone(SLICE, |time| rate(&mut function, time))?;
+    let entry = slices.entry("Mpps", Better::More);
+    let best = entry.best.unwrap_or(f64::NAN);
+    let ticks = ringway_host::ticks_per_second() / best / 1e6;
+    let note = "through ring ports: a worker sends and swallows on one core, the function runs on the other";
+    Ok(entry.with("best, ticks a frame", ticks).note(note))
+}
+
+/// Gives a function that came to a port its ring.
+fn welcome(rig: &mut Rig, name: &str, door: &RingListener) -> Result<Option<Program>, Failure> {
+    let Some(mut newcomer) = door.accept()? else { return Ok(None) };
+    let hello = loop {
+        if let Some(hello) = newcomer.hello()? {
+            break hello;
+        }
+    };
+    let program = newcomer.welcome(&hello, &Geometry::default())?;
+    let descriptors = program.descriptors().map(|descriptor| descriptor.try_clone_to_owned());
+    let descriptors: Vec<OwnedFd> = descriptors.into_iter().collect::<std::io::Result<_>>()?;
+    rig.attach(name, descriptors)?;
+    Ok(Some(program))
+}
+
+/// A turn of the function, which never sleeps.
+fn turn(router: &mut Router) {
+    if router.turn() != Turn::Busy {
+        let descriptors: Vec<i32> = router.interests().iter().map(|wish| wish.descriptor).collect();
+        for descriptor in descriptors {
+            router.selected(descriptor, true, false);
+        }
+    }
+}
+
+/// Frames that the function has sent.
+fn sent(router: &mut Router) -> Result<u64, Failure> {
+    Ok(router.read("to.count")?.trim().parse()?)
+}
+
+/// Millions of frames a second.
+fn rate(router: &mut Router, time: Duration) -> Result<f64, Failure> {
+    let (begin, before) = (Instant::now(), sent(router)?);
+    loop {
+        turn(router);
+        let passed = begin.elapsed();
+        if passed >= time {
+            return Ok((sent(router)? - before) as f64 / passed.as_secs_f64() / 1e6);
+        }
+    }
+}
