@@ -1,20 +1,24 @@
-//! A store in a file of this machine, by redb: everything is answered from memory, and written by one thread, many
-//! transactions in one.
+//! A store in a file of this machine: everything is answered from memory. What changes goes to a log at once, many
+//! transactions in one record, and from there to redb's database.
 
-use super::memory::{Lease, Memory, Note, State, Version};
+mod database;
+mod log;
+mod note;
+mod writer;
+
+use super::memory::{Memory, Note};
 use super::{Compare, Entry, Event, LeaseId, Op, Revision, Store, StoreError};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
-use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use log::Log;
+use redb::{Database, DatabaseError};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use writer::Noted;
 
-/// A key's versions: 1, the lease and the value; or 0 alone for none.
-const VERSIONS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("versions");
-/// Leases: deadline and length.
-const LEASES: TableDefinition<'_, u64, (u64, u64)> = TableDefinition::new("leases");
-/// Figures by name.
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// How long a file that somebody else has open is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How far the file is.
 #[derive(Default)]
@@ -26,7 +30,7 @@ struct Progress {
 /// A store in a file.
 pub struct Embedded {
     memory: Memory,
-    sender: Option<Sender<(Revision, Vec<Note>)>>,
+    sender: Option<Sender<Noted>>,
     progress: Arc<Progress>,
     writer: Option<JoinHandle<()>>,
 }
@@ -37,10 +41,13 @@ fn file(error: impl std::fmt::Display) -> StoreError {
 
 impl Embedded {
     /// Opens the file at `path`, or makes one. `now` is the time; a lease is never taken to last longer than it was
-    /// given for, whatever the clock did meanwhile.
+    /// given for, whatever the clock did meanwhile. While it is open a log is beside it, which has what the file
+    /// itself does not have yet.
     pub fn open(path: &Path, now: u64) -> Result<Embedded, StoreError> {
-        let database = Database::create(path).map_err(file)?;
-        let state = load(&database, now)?;
+        let database = create(path)?;
+        let beside = beside(path);
+        let log = recover(&database, &beside, log::HALF)?;
+        let state = database::load(&database, now).map_err(file)?;
         let progress = Arc::new(Progress::default());
         if let Ok(mut written) = progress.written.lock() {
             written.0 = state.revision;
@@ -49,7 +56,7 @@ impl Embedded {
         let shared = progress.clone();
         let writer = std::thread::Builder::new()
             .name("place-store".into())
-            .spawn(move || write(&database, &receiver, &shared))
+            .spawn(move || writer::run(&database, log, &beside, &receiver, &shared))
             .map_err(file)?;
         Ok(Embedded { memory: Memory::of(state), sender: Some(sender), progress, writer: Some(writer) })
     }
@@ -65,6 +72,37 @@ impl Embedded {
     }
 }
 
+/// The database in a file; who had it before may still be about to let it go.
+fn create(path: &Path) -> Result<Database, StoreError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match Database::create(path) {
+            Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            created => return created.map_err(file),
+        }
+    }
+}
+
+/// Where the log is.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".log");
+    name.into()
+}
+
+/// Brings to the database what a log from before a crash has ahead of it, and begins a new one with halves of so many
+/// bytes.
+fn recover(database: &Database, path: &Path, half: usize) -> Result<Log, StoreError> {
+    let (identity, logged) = database::logged(database).map_err(file)?;
+    let (number, ahead) = log::read(path, identity, logged).map_err(file)?;
+    if number > logged {
+        database::commit(database, number, ahead).map_err(file)?;
+    }
+    Log::create(path, identity, number, half).map_err(file)
+}
+
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.sender = None;
@@ -72,103 +110,6 @@ impl Drop for Embedded {
             let _ = writer.join();
         }
     }
-}
-
-fn load(database: &Database, now: u64) -> Result<State, StoreError> {
-    let mut state = State::default();
-    let transaction = database.begin_read().map_err(file)?;
-    // A new file has no tables.
-    let Ok(versions) = transaction.open_table(VERSIONS) else { return Ok(state) };
-    let mut all: Vec<(String, Version)> = Vec::new();
-    for entry in versions.iter().map_err(file)? {
-        let (key, bytes) = entry.map_err(file)?;
-        let ((key, revision), bytes) = (key.value(), bytes.value());
-        let version = match bytes {
-            [1, lease @ ..] if lease.len() >= 8 => {
-                let (lease, value) = lease.split_at(8);
-                let lease = u64::from_le_bytes(lease.try_into().unwrap_or_default());
-                Version { revision, value: Some(value.into()), lease: (lease > 0).then_some(lease) }
-            }
-            _ => Version { revision, value: None, lease: None },
-        };
-        all.push((key.to_string(), version));
-    }
-    if let Ok(leases) = transaction.open_table(LEASES) {
-        for entry in leases.iter().map_err(file)? {
-            let (id, lease) = entry.map_err(file)?;
-            let (deadline, ttl) = lease.value();
-            state.add_lease(id.value(), Lease { deadline: deadline.min(now.saturating_add(ttl)), ttl });
-        }
-    }
-    all.sort_by_key(|(_, version)| version.revision);
-    for (key, version) in all {
-        state.push(&key, version);
-    }
-    if let Ok(meta) = transaction.open_table(META) {
-        let figure = |name: &str| meta.get(name).ok().flatten().map_or(0, |figure| figure.value());
-        state.revision = state.revision.max(figure("revision"));
-        let oldest = figure("oldest");
-        state.compact(oldest);
-    }
-    Ok(state)
-}
-
-/// Writes until nobody sends any more: all that waits, in one transaction.
-fn write(database: &Database, receiver: &Receiver<(Revision, Vec<Note>)>, progress: &Progress) {
-    while let Ok(first) = receiver.recv() {
-        let mut batch = vec![first];
-        batch.extend(receiver.try_iter());
-        let revision = batch.iter().map(|(revision, _)| *revision).max().unwrap_or(0);
-        let result = commit(database, revision, batch);
-        let mut written = progress.written.lock().unwrap_or_else(PoisonError::into_inner);
-        match result {
-            Ok(()) => written.0 = written.0.max(revision),
-            Err(error) => written.1 = Some(error),
-        }
-        progress.more.notify_all();
-        if written.1.is_some() {
-            return;
-        }
-    }
-}
-
-fn commit(database: &Database, revision: Revision, batch: Vec<(Revision, Vec<Note>)>) -> Result<(), String> {
-    let say = |error: &dyn std::fmt::Display| error.to_string();
-    let transaction = database.begin_write().map_err(|error| say(&error))?;
-    {
-        let mut versions = transaction.open_table(VERSIONS).map_err(|error| say(&error))?;
-        let mut leases = transaction.open_table(LEASES).map_err(|error| say(&error))?;
-        let mut meta = transaction.open_table(META).map_err(|error| say(&error))?;
-        let mut oldest = None;
-        for note in batch.into_iter().flat_map(|(_, notes)| notes) {
-            match note {
-                Note::Version(key, version) => {
-                    let mut bytes = vec![u8::from(version.value.is_some())];
-                    if let Some(value) = &version.value {
-                        bytes.extend(version.lease.unwrap_or(0).to_le_bytes());
-                        bytes.extend(value.iter());
-                    }
-                    let key = (key.as_str(), version.revision);
-                    versions.insert(key, bytes.as_slice()).map_err(|error| say(&error))?;
-                }
-                Note::Lease(id, Some(lease)) => {
-                    leases.insert(id, (lease.deadline, lease.ttl)).map_err(|error| say(&error))?;
-                }
-                Note::Lease(id, None) => {
-                    leases.remove(id).map_err(|error| say(&error))?;
-                }
-                Note::Gone(key, revision) => {
-                    versions.remove((key.as_str(), revision)).map_err(|error| say(&error))?;
-                }
-                Note::Compact(revision) => oldest = Some(revision),
-            }
-        }
-        meta.insert("revision", revision).map_err(|error| say(&error))?;
-        if let Some(oldest) = oldest {
-            meta.insert("oldest", oldest).map_err(|error| say(&error))?;
-        }
-    }
-    transaction.commit().map_err(|error| say(&error))
 }
 
 impl Store for Embedded {

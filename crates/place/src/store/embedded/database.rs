@@ -1,0 +1,183 @@
+//! The database: everything but what the log has ahead of it.
+
+use crate::store::memory::{Lease, Note, State, Version};
+use crate::store::{LeaseId, Revision};
+use redb::{Database, Durability, Error, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use std::collections::BTreeMap;
+
+/// A key's versions: 1, the lease and the value; or 0 alone for none.
+const VERSIONS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("versions");
+/// Leases: deadline and length.
+const LEASES: TableDefinition<'_, u64, (u64, u64)> = TableDefinition::new("leases");
+/// Figures by name.
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// Who writes the log ahead may share a core with who writes here: after so many keys it is let through.
+const AT_ONCE: usize = 256;
+
+/// What changed, by revision.
+pub(super) type Batch = Vec<(Revision, Vec<Note>)>;
+
+/// The database's identity and the newest record of the log that it has.
+pub(super) fn logged(database: &Database) -> Result<(u64, u64), Error> {
+    let transaction = database.begin_write()?;
+    let figures = {
+        let mut meta = transaction.open_table(META)?;
+        let figure = |name: &str| -> Result<_, Error> { Ok(meta.get(name)?.map(|figure| figure.value())) };
+        let (identity, number) = (figure("identity")?, figure("logged")?.unwrap_or(0));
+        let identity = match identity {
+            Some(identity) => identity,
+            None => {
+                // The standard library's own random numbers suffice to tell two files apart.
+                use std::hash::BuildHasher;
+                let identity = std::hash::RandomState::new().hash_one(number);
+                meta.insert("identity", identity)?;
+                identity
+            }
+        };
+        (identity, number)
+    };
+    transaction.commit()?;
+    Ok(figures)
+}
+
+/// Everything, as far as the database has it.
+pub(super) fn load(database: &Database, now: u64) -> Result<State, Error> {
+    let mut state = State::default();
+    let transaction = database.begin_read()?;
+    // A new file has no tables.
+    let Ok(versions) = transaction.open_table(VERSIONS) else { return Ok(state) };
+    let mut all: Vec<(String, Version)> = Vec::new();
+    for entry in versions.iter()? {
+        let (key, bytes) = entry?;
+        let ((key, revision), bytes) = (key.value(), bytes.value());
+        let version = match bytes {
+            [1, lease @ ..] if lease.len() >= 8 => {
+                let (lease, value) = lease.split_at(8);
+                let lease = u64::from_le_bytes(lease.try_into().unwrap_or_default());
+                Version { revision, value: Some(value.into()), lease: (lease > 0).then_some(lease) }
+            }
+            _ => Version { revision, value: None, lease: None },
+        };
+        all.push((key.to_string(), version));
+    }
+    if let Ok(leases) = transaction.open_table(LEASES) {
+        for entry in leases.iter()? {
+            let (id, lease) = entry?;
+            let (deadline, ttl) = lease.value();
+            state.add_lease(id.value(), Lease { deadline: deadline.min(now.saturating_add(ttl)), ttl });
+        }
+    }
+    all.sort_by_key(|(_, version)| version.revision);
+    for (key, version) in all {
+        state.push(&key, version);
+    }
+    if let Ok(meta) = transaction.open_table(META) {
+        let figure = |name: &str| meta.get(name).ok().flatten().map_or(0, |figure| figure.value());
+        state.revision = state.revision.max(figure("revision"));
+        let oldest = figure("oldest");
+        state.compact(oldest);
+    }
+    Ok(state)
+}
+
+/// What is left of a batch when it is written as a whole.
+#[derive(Default)]
+struct Changes {
+    revision: Revision,
+    versions: BTreeMap<(String, Revision), Option<Version>>,
+    leases: BTreeMap<LeaseId, Option<Lease>>,
+    oldest: Option<Revision>,
+}
+
+impl Changes {
+    fn of(batch: Batch) -> Changes {
+        let mut changes = Changes::default();
+        for (revision, notes) in batch {
+            changes.revision = changes.revision.max(revision);
+            notes.into_iter().for_each(|note| changes.add(note));
+        }
+        changes
+    }
+
+    fn add(&mut self, note: Note) {
+        match note {
+            Note::Version(key, version) => {
+                self.versions.insert((key, version.revision), Some(version));
+            }
+            Note::Gone(key, revision) => {
+                let at = (key, revision);
+                // What came and went in between never gets there.
+                if self.versions.remove(&at).flatten().is_none() {
+                    self.versions.insert(at, None);
+                }
+            }
+            Note::Lease(id, lease) => {
+                self.leases.insert(id, lease);
+            }
+            Note::Compact(revision) => self.oldest = Some(revision),
+        }
+    }
+}
+
+/// Writes a batch, and that the log is known up to record `number`.
+pub(super) fn commit(database: &Database, number: u64, batch: Batch) -> Result<(), Error> {
+    let changes = Changes::of(batch);
+    let mut versions = changes.versions.into_iter().peekable();
+    loop {
+        let mut transaction = database.begin_write()?;
+        put(&transaction, versions.by_ref().take(AT_ONCE))?;
+        if versions.peek().is_none() {
+            rest(&transaction, number, changes.revision, &changes.leases, changes.oldest)?;
+            return Ok(transaction.commit()?);
+        }
+        // None of this is there after a crash before the last.
+        transaction.set_durability(Durability::None)?;
+        transaction.commit()?;
+        std::thread::yield_now();
+    }
+}
+
+fn put(
+    transaction: &WriteTransaction,
+    versions: impl Iterator<Item = ((String, Revision), Option<Version>)>,
+) -> Result<(), Error> {
+    let mut table = transaction.open_table(VERSIONS)?;
+    for ((key, revision), version) in versions {
+        let key = (key.as_str(), revision);
+        match version {
+            Some(Version { value: Some(value), lease, .. }) => {
+                let lease = lease.unwrap_or(0).to_le_bytes();
+                let parts: [&[u8]; 3] = [&[1], &lease, &value];
+                table.insert(key, parts.concat().as_slice())?;
+            }
+            Some(_) => drop(table.insert(key, [0].as_slice())?),
+            None => drop(table.remove(key)?),
+        }
+    }
+    Ok(())
+}
+
+fn rest(
+    transaction: &WriteTransaction,
+    number: u64,
+    revision: Revision,
+    leases: &BTreeMap<LeaseId, Option<Lease>>,
+    oldest: Option<Revision>,
+) -> Result<(), Error> {
+    let mut table = transaction.open_table(LEASES)?;
+    for (id, lease) in leases {
+        match lease {
+            Some(lease) => table.insert(id, (lease.deadline, lease.ttl))?,
+            None => table.remove(id)?,
+        };
+    }
+    let mut meta = transaction.open_table(META)?;
+    if revision > 0 {
+        meta.insert("revision", revision)?;
+    }
+    if let Some(oldest) = oldest {
+        meta.insert("oldest", oldest)?;
+    }
+    meta.insert("logged", number)?;
+    Ok(())
+}
