@@ -28,6 +28,7 @@ missing=() optional=()
 for pair in "${needed[@]}"; do command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}"); done
 for pair in "${wanted[@]}"; do command -v "${pair%%:*}" >/dev/null || optional+=("${pair#*:}"); done
 [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing+=(busybox-static)
+python3 -c "import ensurepip, venv" 2>/dev/null || missing+=(python3-venv)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 
 # Whether this system's package lists are of today, and have the package.

@@ -22,7 +22,7 @@ step "lints" cargo clippy --workspace --all-targets -- -D warnings
 step "without an operating system" cargo xtask bare
 step "build" cargo build --release -p ringway-cli
 step "unit and property tests" cargo test --workspace --exclude ringway-tests --no-fail-fast
-step "Python" env -C python python3 -m tests
+step "Python package, installed" ./scripts/python.sh
 step "fuzz targets, mutated seeds" env CARGO_TARGET_DIR="$target" cargo test --manifest-path fuzz/Cargo.toml
 step "an element of one's own" env CARGO_TARGET_DIR="$target" \
   cargo test --manifest-path examples/click-element/Cargo.toml

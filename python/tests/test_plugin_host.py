@@ -8,6 +8,7 @@ import tempfile
 import time
 import unittest
 
+import ringway
 from ringway.plugin_client import PluginError, PluginHost
 
 from .support import HOSTS, VM, VMS, HostCase, put, until
@@ -151,7 +152,7 @@ class LinesTest(unittest.TestCase):
                 b"",
             ]
             lines += [b'{"id":1,"op":"discover"}']
-            package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+            package = os.path.dirname(os.path.dirname(os.path.abspath(ringway.__file__)))
             done = subprocess.run(
                 command,
                 input=b"\n".join(lines) + b"\n",
@@ -167,7 +168,7 @@ class LinesTest(unittest.TestCase):
 
     def test_no_folder(self):
         command = [sys.executable, "-m", "ringway.plugin_host", "/nonexistent"]
-        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        package = os.path.dirname(os.path.dirname(os.path.abspath(ringway.__file__)))
         done = subprocess.run(
             command, capture_output=True, env={**os.environ, "PYTHONPATH": package}, timeout=60
         )
