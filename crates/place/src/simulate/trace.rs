@@ -2,7 +2,8 @@
 //!
 //! - `openb`: Alibaba's `openb_pod_list*.csv`: `name`, `cpu_milli`, `memory_mib`, `creation_time`, `deletion_time`.
 //!   Its nodes: `sn`, `cpu_milli`, `memory_mib`. GPUs are left out.
-//! - `vmagent`: `vmid`, `cpu`, `memory` (GB), `time` (seconds), `type` (0 comes, 1 goes).
+//! - `vmagent`: `vmid`, `cpu`, `memory` (GB), `time` (seconds), `type` (0 comes, 1 goes), as VMAgent documents its
+//!   `Huawei-East-1.csv`. An identifier that comes again once it has gone is another VM.
 //! - `azure`: the packing trace's tables `vm` and `vmType`, joined: `vmId`, `core`, `memory` (parts of a
 //!   machine), `starttime`, `endtime` (days).
 
@@ -57,6 +58,7 @@ struct Table<'t> {
 
 fn table<'t>(file: &'t str, text: &'t str) -> Result<Table<'t>, TraceError> {
     let wrong = |line: usize, what: String| TraceError { file: file.into(), line, what };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let (_, head) = lines.next().ok_or_else(|| wrong(1, "it is empty".into()))?;
     let names: HashMap<&str, usize> =
@@ -146,17 +148,34 @@ fn vmagent(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
     let (time, kind) = (table.column("time")?, table.column("type")?);
     let mut arrivals: Vec<Arrival> = Vec::new();
     let mut open: HashMap<&str, usize> = HashMap::new();
+    let mut lives: HashMap<&str, u32> = HashMap::new();
     for (line, cells) in &table.lines {
         let name = table.cell(*line, cells, id)?;
         let at = (table.number(*line, cells, time)? * 1000.0).max(0.0) as u64;
-        if table.number(*line, cells, kind)? == 0.0 {
-            let memory = table.number(*line, cells, memory)? * 1024.0;
-            open.insert(name, arrivals.len());
-            let vm = vm(name, table.number(*line, cells, cpu)?, memory);
-            arrivals.push(Arrival { at, vm, lifetime: None });
-        } else if let Some(index) = open.remove(name) {
-            let arrival = &mut arrivals[index];
-            arrival.lifetime = Some(at.saturating_sub(arrival.at).max(1));
+        match table.number(*line, cells, kind)? {
+            0.0 => {
+                if open.insert(name, arrivals.len()).is_some() {
+                    let what = format!("VM `{}` comes again before it goes", name.escape_debug());
+                    return Err(table.wrong(*line, what));
+                }
+                let memory = table.number(*line, cells, memory)? * 1024.0;
+                let mut vm = vm(name, table.number(*line, cells, cpu)?, memory);
+                let life = lives.entry(name).and_modify(|life| *life += 1).or_insert(1);
+                if *life > 1 {
+                    vm.name = format!("{}.{life}", vm.name);
+                }
+                arrivals.push(Arrival { at, vm, lifetime: None });
+            }
+            1.0 => {
+                // Who goes without having come was there before the trace.
+                if let Some(arrival) = open.remove(name).and_then(|index| arrivals.get_mut(index)) {
+                    arrival.lifetime = Some(at.saturating_sub(arrival.at).max(1));
+                }
+            }
+            other => {
+                let what = format!("type `{other}` is neither 0 (comes) nor 1 (goes)");
+                return Err(table.wrong(*line, what));
+            }
         }
     }
     Ok(arrivals)
