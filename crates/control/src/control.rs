@@ -126,7 +126,7 @@ async fn extend(listener: tokio::net::TcpListener, place: place::Place) {
             tracing::warn!(%at, "it asks nobody who they are: whoever reaches it can reserve hosts");
         }
     }
-    if let Err(error) = axum::serve(listener, place::extender_router(place)).await {
+    if let Err(error) = place::serve_extender(listener, place, place::PATIENCE).await {
         tracing::error!("the extender: {error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Placement over HTTP: requesters side by side, and whatever else somebody may send.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ringway_control::place::{Place, Service, extender_router, router};
+use ringway_control::place::{PATIENCE, Place, Service, router, serve_extender};
 use ringway_place::engine::Object;
 use ringway_place::object::{Host, Vm};
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// An API on a port of its own, with its thread, and the file of its store.
 struct Api {
@@ -20,6 +21,11 @@ struct Api {
 
 impl Api {
     fn new(name: &str) -> Api {
+        Api::with(name, PATIENCE)
+    }
+
+    /// An API whose extender waits so long for those who say nothing.
+    fn with(name: &str, patience: Duration) -> Api {
         let store = std::env::temp_dir().join(format!("rw-http-{name}-{}.redb", std::process::id()));
         let _ = std::fs::remove_file(&store);
         let service = Service::open(&store).unwrap();
@@ -31,8 +37,10 @@ impl Api {
                 let bind = || tokio::net::TcpListener::bind("127.0.0.1:0");
                 let (api, extender) = (bind().await.unwrap(), bind().await.unwrap());
                 said.send((api.local_addr().unwrap(), extender.local_addr().unwrap())).unwrap();
-                let served = axum::serve(extender, extender_router(place.clone()));
-                tokio::spawn(async move { served.await.unwrap() });
+                let place_of_extender = place.clone();
+                tokio::spawn(
+                    async move { serve_extender(extender, place_of_extender, patience).await.unwrap() },
+                );
                 axum::serve(api, router(place)).await.unwrap();
             });
         });
@@ -201,4 +209,57 @@ fn the_extender_takes_what_kubernetes_never_sends() {
     assert!(reply.is_empty() || reply.contains("length limit"), "{reply}");
     let (status, reply) = post(api.extender, path, &json!({ "Pod": pod, "NodeNames": ["h1"] }));
     assert_eq!((status, &reply["NodeNames"]), (200, &json!(["h1"])));
+}
+
+/// A request whose head promises another length than its body has.
+fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = "host: ringway\r\ncontent-type: application/json\r\nconnection: close";
+    let path = "/v1/place/extender/filter";
+    write!(stream, "POST {path} HTTP/1.1\r\n{head}\r\n{length}\r\n\r\n").unwrap();
+    let _ = stream.write_all(body);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut reply = Vec::new();
+    let _ = stream.read_to_end(&mut reply);
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+/// Lengths that lie, chunks that never end, hundreds who say nothing: the next one is answered.
+#[test]
+fn who_lies_or_says_nothing_keeps_nobody_out() {
+    let api = Api::with("liars", Duration::from_secs(1));
+    api.hosts(2, 4, 4096);
+    let pod = json!({ "metadata": { "name": "web" }, "spec": { "containers": [] } });
+    let body = json!({ "Pod": pod, "NodeNames": ["h0"] });
+    let text = body.to_string();
+    let more = format!("content-length: {}", text.len() + 1000);
+    for length in [
+        more.as_str(),
+        "content-length: 3",
+        "content-length: -1",
+        "content-length: 99999999999999999999999",
+        "content-length: 18446744073709551615",
+        "content-length: 3\r\ncontent-length: 4",
+        "content-length: 3\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked",
+        "transfer-encoding: gzip",
+        "content-encoding: gzip\r\ncontent-length: 20",
+    ] {
+        let reply = promised(api.extender, length, text.as_bytes());
+        assert!(!reply.contains("\"NodeNames\":[\"h0\"]"), "{length}: {reply}");
+    }
+    let chunk = promised(api.extender, "transfer-encoding: chunked", b"ffffffffffffffff\r\n{}");
+    assert!(!chunk.contains("\"NodeNames\":["), "{chunk}");
+    let head = "x: y\r\n".repeat(200_000);
+    let reply = promised(api.extender, &head, b"");
+    assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 4"), "{reply}");
+
+    let silent: Vec<TcpStream> = (0..150).map_while(|_| TcpStream::connect(api.extender).ok()).collect();
+    let half: Vec<TcpStream> =
+        silent.iter().filter_map(|stream| stream.try_clone().ok()).step_by(2).collect();
+    half.iter()
+        .for_each(|mut stream| drop(stream.write_all(b"POST /v1/place/extender/filter HTTP/1.1\r\nho")));
+    let (status, reply) = post(api.extender, "/v1/place/extender/filter", &body);
+    assert_eq!((status, &reply["NodeNames"]), (200, &json!(["h0"])));
+    assert_eq!(silent.len(), 150);
 }

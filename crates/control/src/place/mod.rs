@@ -2,6 +2,7 @@
 
 mod clock;
 mod described;
+mod door;
 mod extender;
 mod fabric;
 mod keeper;
@@ -13,11 +14,13 @@ mod this_host;
 mod view;
 
 pub use clock::Clock;
+pub use door::{PATIENCE, serve_extender};
 pub use extender::{BindingResult, ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult, HostPriority};
 pub(crate) use fabric::Link;
 pub(crate) use keeper::keep;
 pub use opened::Place;
-pub use routes::{description, extender_router, router};
+use routes::extender_router;
+pub use routes::{description, router};
 pub use service::{Failed, Service};
 pub use this_host::this_host;
 pub use view::*;

@@ -84,7 +84,7 @@ fn extender_routes() -> Router<Place> {
 }
 
 /// The paths of kube-scheduler's extender alone, for an address that it can reach.
-pub fn extender_router(place: Place) -> Router {
+pub(super) fn extender_router(place: Place) -> Router {
     extender_routes().layer(DefaultBodyLimit::max(LARGEST)).with_state(place)
 }
 
