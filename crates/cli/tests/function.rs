@@ -250,6 +250,54 @@ fn to_port(port: u16) -> [u8; 60] {
     frame
 }
 
+/// Whether the function counts as running on a host.
+fn takes(lab: &Lab) -> bool {
+    let mut api = UnixStream::connect(lab.socket("api.sock")).unwrap();
+    let request = "GET /v1/place/vms HTTP/1.1\r\nhost: ringway\r\nconnection: close\r\n\r\n";
+    api.write_all(request.as_bytes()).unwrap();
+    let mut reply = String::new();
+    api.read_to_string(&mut reply).unwrap();
+    let vms: Value = serde_json::from_str(reply.split_once("\r\n\r\n").unwrap().1).unwrap();
+    vms.as_array().unwrap().iter().any(|vm| vm["name"] == "wall" && vm["host"].is_string())
+}
+
+/// Configurations that want files and sockets get none; one that never rests and shouts without end is heard a little,
+/// passes frames, and is stopped when somebody says so.
+#[test]
+fn hostile_functions_that_placement_starts_are_held_to_themselves() {
+    let pass = "FromPort($IN) -> ToPort($OUT); FromPort($OUT) -> ToPort($IN);";
+    let lab = lab("hostile", pass, "start = false\n");
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let stolen = lab.folder.join("stolen");
+    let become_as = |more: &str| {
+        std::fs::write(lab.folder.join("wall.click"), format!("{pass}{more}")).unwrap();
+        lab.ok(&["apply", "lab.toml"]);
+        lab.ok(&["place", "start", "wall"]);
+    };
+    for attack in [
+        format!("InfiniteSource(LENGTH 60) -> ToDump({});", stolen.display()),
+        "InfiniteSource(LENGTH 60) -> Socket(UDP, 127.0.0.1, 9);".into(),
+        "FromDump(/etc/passwd, FORCE_IP true) -> Discard;".into(),
+    ] {
+        become_as(&attack);
+        until("it ends and comes again", || function(&lab)["restarts"].as_u64() > Some(0));
+        assert_ne!(function(&lab)["reason"], "", "{attack}");
+        assert!(takes(&lab) && !stolen.exists(), "{attack}");
+        lab.ok(&["function", "stop", "wall"]);
+        until("what it took is given back", || !takes(&lab));
+    }
+    become_as("InfiniteSource(LENGTH 60) -> Print(loud) -> shouted :: Counter -> Discard;");
+    until("the function runs", || is_running(&lab));
+    let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
+    send(&mut one, &frame(0x0800, 1));
+    assert_eq!(next(&mut two, LONG), Some(0x0800));
+    until("it shouts", || read(&lab, "shouted.count") > 100_000);
+    assert!(lab.log().len() < 4 << 20, "the log is not filled");
+    lab.ok(&["function", "stop", "wall"]);
+    until("what it took is given back", || !takes(&lab));
+    assert_eq!(lab.json(&["ps"])["fabric"]["restarts"], 0, "the data process goes on");
+}
+
 #[test]
 fn placement_starts_a_function_and_gives_back_what_it_took() {
     let lab = lab("place", FIREWALL, "start = false\n");
@@ -257,15 +305,7 @@ fn placement_starts_a_function_and_gives_back_what_it_took() {
     assert_eq!(function(&lab)["state"], "stopped");
     lab.ok(&["place", "start", "wall"]);
     until("the function runs", || is_running(&lab));
-    let takes = || {
-        let mut api = UnixStream::connect(lab.socket("api.sock")).unwrap();
-        let request = "GET /v1/place/vms HTTP/1.1\r\nhost: ringway\r\nconnection: close\r\n\r\n";
-        api.write_all(request.as_bytes()).unwrap();
-        let mut reply = String::new();
-        api.read_to_string(&mut reply).unwrap();
-        let vms: Value = serde_json::from_str(reply.split_once("\r\n\r\n").unwrap().1).unwrap();
-        vms.as_array().unwrap().iter().any(|vm| vm["name"] == "wall" && vm["host"].is_string())
-    };
+    let takes = || takes(&lab);
     assert!(takes());
     lab.ok(&["function", "stop", "wall"]);
     until("what it took is given back", || !takes());
