@@ -143,8 +143,14 @@ fn the_example_plugins_decide() {
     has("why-not new node-0 --policy few", "MaxVms: has 2 VMs, at most 2");
     has("why-not new late --policy office", "Hours: takes VMs from 25 to 25 o'clock only");
     has("try new --policy calm --without late", "node-1");
-    has("balance --cluster night --dry-run --rounds 3", "night-0 becomes Down");
-    has("balance --cluster busy --dry-run", "mail would move from busy-0 to busy-1");
+    has(
+        "balance --cluster night --dry-run --rounds 3",
+        "night-0 becomes Down (SleepByHour: nothing runs on it at night)",
+    );
+    has(
+        "balance --cluster busy --dry-run",
+        "mail would move from busy-0 to busy-1 (RelieveOverloaded: busy-0 is at 75 %)",
+    );
 }
 
 /// The Rust program has Python read Azure's trace of 2020, an SQLite file.

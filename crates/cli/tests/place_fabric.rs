@@ -166,3 +166,31 @@ fn the_file_is_what_placement_becomes() {
     let tried = lab.json(&["place", "try", "w"]);
     assert_eq!(tried["decision"]["choices"][0]["policy"], "none");
 }
+
+/// Placement's inventory says where something may run, and not what it is.
+#[test]
+fn what_the_file_does_not_describe_is_not_started_and_said_how() {
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-start-{}", std::process::id())));
+    std::fs::create_dir_all(&lab.0).unwrap();
+    lab.write("lab.toml", LOAD);
+    lab.write("more.toml", "[vm.wall]\nkind = \"function\"\n");
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    lab.ok(&["place", "put", "more.toml"]);
+    for (name, wanted) in
+        [("wall", "is known to placement only"), ("hall", "there is no guest or function hall")]
+    {
+        let refused = lab.run(&["place", "start", name]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let how = format!("[function.{name}] and run `ringway apply`");
+        assert!(refused.status.code() == Some(5) && said.contains(wanted) && said.contains(&how), "{said}");
+    }
+    assert!(lab.json(&["place", "hosts"]).as_array().unwrap().iter().all(|host| host["pending"] == 0));
+    // Once the file describes it, it is started.
+    let function = "[port.wire]\nkind = \"ring\"\nsocket = \"wire.sock\"\nswitch = \"main\"\n\
+        [function.wall]\nports = [\"wire\"]\nstart = false\n\
+        click = \"FromPort(wire) -> Discard; Idle -> ToPort(wire);\"\n";
+    lab.write("lab.toml", &format!("{LOAD}{function}"));
+    lab.ok(&["apply", "lab.toml"]);
+    assert_eq!(lab.json(&["place", "start", "wall"])["placed"], true);
+    until("it runs", || lab.json(&["function", "list"])[0]["state"] == "running");
+}

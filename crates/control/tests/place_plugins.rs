@@ -86,7 +86,7 @@ fn told(mut plugins: Plugins) -> Plugins {
 }
 
 fn moved_to(vm: &str, to: &[&str]) -> Result<Option<ExternalAction>, ExternalError> {
-    Ok(Some(ExternalAction::Move { vm: vm.into(), to: names(to) }))
+    Ok(Some(ExternalAction::Move { vm: vm.into(), to: names(to), reason: String::new() }))
 }
 
 fn filter(
@@ -311,8 +311,8 @@ fn a_service_over_http_is_believed_as_little() {
         plugins.balance("Far", &names(&all), &properties).map_err(|error| error.what)
     };
     assert_eq!(balance(r#"{"ok": {"action": null}}"#), Ok(None));
-    let off = ExternalAction::Power { host: "b".into(), on: false };
-    assert_eq!(balance(r#"{"ok": {"action": "sleep", "host": 1}}"#), Ok(Some(off)));
+    let off = ExternalAction::Power { host: "b".into(), on: false, reason: "it is late".into() };
+    assert_eq!(balance(r#"{"ok": {"action": "sleep", "host": 1, "reason": "it is\n late"}}"#), Ok(Some(off)));
     assert!(balance(r#"{"ok": {"action": "wake", "host": 9}}"#).is_err());
     assert!(balance(r#"{"ok": {"action": "migrate", "vm": "nobody", "hosts": [0]}}"#).is_err());
     assert!(balance(r#"{"ok": {"action": "migrate", "vm": "v", "hosts": [77]}}"#).is_err());

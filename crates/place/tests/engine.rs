@@ -122,7 +122,7 @@ fn facts_show_in_the_next_decision_and_go_stale() {
     engine.put(policy.unwrap().into_iter().map(Object::Policy).collect()).unwrap();
     put(&engine, Vm { policy: Some("cool".into()), ..vm("one", 1, 512) });
     let fact = |host: &str, value, until| {
-        let fact = Fact { host: host.into(), name: "temperature".into(), value, until };
+        let fact = Fact { host: host.into(), name: "temperature".into(), value, until, pushed: None };
         engine.put(vec![Object::Fact(fact)]).unwrap();
     };
     assert!(!engine.place(ask(&["one"], 1)).unwrap().placed());
@@ -143,7 +143,7 @@ fn absurd_figures_are_refused() {
     let engine = engine(vec![]);
     let absurd = engine.put(vec![host("a", 4, 1 << 40)]).unwrap_err().to_string();
     assert_eq!(absurd, "host a: `memory_mb` is 1099511627776; 1 to 1073741824 will do");
-    let fact = Fact { host: "a".into(), name: "t".into(), value: f64::NAN, until: None };
+    let fact = Fact { host: "a".into(), name: "t".into(), value: f64::NAN, until: None, pushed: None };
     assert!(engine.put(vec![Object::Fact(fact)]).is_err());
     assert!(engine.hosts(0).unwrap().is_empty());
     assert!(engine.remove("policy", "none").is_err());
@@ -190,7 +190,8 @@ fn a_decision_outlives_the_revision_it_was_made_at() {
     let decision = engine.place(ask(&["one"], 1)).unwrap();
     let explained = engine.explain(decision.id).unwrap();
     for value in 0..HISTORY {
-        let fact = Fact { host: "a".into(), name: "t".into(), value: value as f64, until: None };
+        let fact =
+            Fact { host: "a".into(), name: "t".into(), value: value as f64, until: None, pushed: None };
         engine.put(vec![Object::Fact(fact)]).unwrap();
     }
     engine.tidy().unwrap();

@@ -75,7 +75,7 @@ impl External for Listener {
     }
     fn balance(&mut self, _: &str, _: &[String], _: &Given) -> Result<Option<ExternalAction>, ExternalError> {
         let wants = self.0.lock().unwrap().wants.clone();
-        Ok(wants.map(|(host, on)| ExternalAction::Power { host, on }))
+        Ok(wants.map(|(host, on)| ExternalAction::Power { host, on, reason: "late".into() }))
     }
 }
 
@@ -120,7 +120,7 @@ proptest! {
                 3 => engine.remove("vm", &v).map(drop),
                 4 => engine.put(vec![vm(v.clone(), None)]).and_then(|_| engine.place(ask(&v, now))).map(drop),
                 _ => {
-                    let fact = Fact { host: h, name: "heat".into(), value: 1.0, until: None };
+                    let fact = Fact { host: h, name: "heat".into(), value: 1.0, until: None, pushed: None };
                     engine.put(vec![Object::Fact(fact)]).map(drop)
                 }
             };
@@ -156,6 +156,7 @@ fn balancers_switch_empty_hosts_only() {
     let wants = |host: &str, on: bool| {
         listener.0.lock().unwrap().wants = Some((host.into(), on));
         let step = engine.balance("default", 1).unwrap();
+        assert_eq!(step.power_reason, if step.power.is_some() { "Power: late" } else { "" });
         step.power.ok_or(step.errors.join("; "))
     };
     // A preview asks about what would be, and then all is as it is.

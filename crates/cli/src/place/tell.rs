@@ -165,7 +165,7 @@ pub fn balance(steps: &[BalanceStep], json: bool) {
         }
         if let Some((host, status)) = &step.power {
             quiet = false;
-            println!("round {}: {host} becomes {status:?}", round + 1);
+            println!("round {}: {host} becomes {status:?} ({})", round + 1, step.power_reason);
         }
         for host in &step.unsafe_hosts {
             println!("round {}: highly available VMs of {host} have no other host", round + 1);
@@ -238,7 +238,8 @@ pub fn units(units: &[UnitView], json: bool) {
         table.row(vec![
             cell(&unit.kind),
             cell(&unit.name),
-            cell(&unit.description),
+            // Those of plugins may have lines.
+            cell(unit.description.split_whitespace().collect::<Vec<_>>().join(" ")),
             cell(properties.join(", ")),
         ]);
     }

@@ -65,7 +65,7 @@ impl Link {
             before => before.cloned().unwrap_or_default(),
         };
         let first = last.is_none();
-        let rates = if first { Rates::default() } else { rates(&before, &stats, host, now + FRESH) };
+        let rates = if first { Rates::default() } else { rates(&before, &stats, host, now) };
         *last = Some(stats);
         Ok(Some(rates))
     }
@@ -93,8 +93,8 @@ impl Link {
             (Some(guest), _) => (vm(guest), Ask::StartGuest),
             (None, Some(function)) => (vm_of(function), Ask::StartFunction),
             (None, None) => {
-                let what = format!("there is no guest or function {name} in the fabric");
-                return Err(Failed::Unknown(what));
+                let known = service.engine.view(|model| model.vm(name).is_some())?;
+                return Err(Failed::Unknown(nothing_to_start(name, known)));
             }
         };
         let known = service.engine.view(|model| model.vm(name).map(|slot| (*slot.vm).clone()))?;
@@ -119,6 +119,19 @@ impl Link {
             }
         }
         Ok(decision)
+    }
+}
+
+/// What to do about a name that the fabric's file does not have; `known` if placement knows it all the same.
+fn nothing_to_start(name: &str, known: bool) -> String {
+    let file = format!("describe it there as [guest.{name}] or [function.{name}] and run `ringway apply`");
+    match known {
+        true => format!(
+            "{name} is known to placement only, which says where it may run and not what it is; the fabric's \
+             file has no guest or function {name}: {file}; or start it yourself: `ringway place run {name}` \
+             chooses a host, `ringway place confirm {name}` says that it runs there"
+        ),
+        false => format!("there is no guest or function {name} in the fabric; {file}"),
     }
 }
 
@@ -183,10 +196,12 @@ fn total(counts: &Counts) -> (u64, u64) {
     (counts.tx_frames + counts.rx_frames, counts.tx_bytes + counts.rx_bytes)
 }
 
-fn rates(before: &StatsView, stats: &StatsView, host: &str, until: u64) -> Rates {
+fn rates(before: &StatsView, stats: &StatsView, host: &str, now: u64) -> Rates {
     let seconds = stats.at.saturating_sub(before.at).max(1) as f64 / 1e9;
-    let fact =
-        |name: String, value: f64| Object::Fact(Fact { host: host.into(), name, value, until: Some(until) });
+    let fact = |name: String, value: f64| {
+        let (until, pushed) = (Some(now.saturating_add(FRESH)), Some(now));
+        Object::Fact(Fact { host: host.into(), name, value, until, pushed })
+    };
     let old: BTreeMap<&str, (u64, u64)> =
         before.ports.iter().map(|port| (port.name.as_str(), total(&port.total))).collect();
     let mut rates = Rates::default();

@@ -62,7 +62,13 @@ impl Service {
     pub fn open(path: &Path) -> Result<Service, StoreError> {
         let clock = Clock::default();
         let store = Arc::new(Embedded::open(path, clock.now())?);
-        Service::on(Engine::open(store), clock)
+        let service = Service::on(Engine::open(store), clock)?;
+        let settled = service.engine.settle(clock.now());
+        match settled.map_err(|error| StoreError::File(error.to_string()))? {
+            0 => {}
+            many => tracing::warn!("the clock went back since: {many} objects were of a time to come"),
+        }
+        Ok(service)
     }
 
     /// Placement that forgets everything.
@@ -121,7 +127,8 @@ impl Service {
         let now = self.clock.now();
         let object = |push: FactPush| {
             let until = push.ttl.map(|ttl| now.saturating_add(ttl));
-            Object::Fact(Fact { host: push.host, name: push.name, value: push.value, until })
+            let pushed = until.map(|_| now);
+            Object::Fact(Fact { host: push.host, name: push.name, value: push.value, until, pushed })
         };
         self.put(facts.into_iter().map(object).collect())
     }

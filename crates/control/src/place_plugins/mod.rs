@@ -90,6 +90,8 @@ struct Action {
     host: Option<usize>,
     #[serde(default)]
     hosts: Vec<usize>,
+    #[serde(default)]
+    reason: String,
 }
 
 impl Plugins {
@@ -231,13 +233,8 @@ impl Asked<'_> {
         {
             let mut why = String::new();
             if left > 0 && !accepted.reasons.is_empty() {
-                why.extend(
-                    accepted
-                        .reasons
-                        .get(&slot.to_string())
-                        .into_iter()
-                        .flat_map(|why| why.chars().take(REASON)),
-                );
+                let said = accepted.reasons.get(&slot.to_string());
+                why = said.map(|why| one_line(why)).unwrap_or_default();
                 left = left.saturating_sub(why.len());
             }
             rejected.hosts.insert(place as u32, why);
@@ -333,6 +330,7 @@ impl External for Plugins {
         let action = answer.unwrap_or_else(|| Err(error(unit, "it gave no answer")))?;
         let wrong = |what: &str| error(unit, &format!("result: {what}"));
         let on = action.action.as_deref() == Some("wake");
+        let reason = one_line(&action.reason);
         match (action.action.as_deref(), action.vm) {
             (None, _) => Ok(None),
             (Some("migrate"), Some(vm)) if self.picture.has_vm(&vm) => {
@@ -341,17 +339,24 @@ impl External for Plugins {
                     name.cloned().ok_or_else(|| wrong("it names hosts that are not candidates"))
                 };
                 let to = action.hosts.iter().map(known).collect::<Result<_, _>>()?;
-                Ok(Some(ExternalAction::Move { vm, to }))
+                Ok(Some(ExternalAction::Move { vm, to, reason }))
             }
             (Some("sleep" | "wake"), _) => {
                 let host = action.host.and_then(|slot| self.picture.name(slot).cloned());
                 let host = host.ok_or_else(|| wrong("it switches what is no host"))?;
-                Ok(Some(ExternalAction::Power { host, on }))
+                Ok(Some(ExternalAction::Power { host, on, reason }))
             }
             (Some("migrate"), _) => Err(wrong("it moves what is no VM")),
             (Some(other), _) => Err(wrong(&format!("there is no action {other}"))),
         }
     }
+}
+
+/// Attack: a reason of a plugin that clears the screen of who reads it, or fills it.
+fn one_line(text: &str) -> String {
+    let is_plain = |letter: &char| !letter.is_control() || letter.is_whitespace();
+    let text: String = text.chars().take(REASON).filter(is_plain).collect();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Whole numbers of the same order: fractions are kept to a thousandth.

@@ -83,7 +83,8 @@ pub fn moves(
             };
             let to: Vec<Row> = destinations.iter().filter(bears).copied().collect();
             if !to.is_empty() {
-                proposals.push(Proposal { vm, from: *from, to, evens, reason });
+                let (from, reason) = (*from, reason.into());
+                proposals.push(Proposal { vm, from, to, stay: true, evens, reason });
             }
         }
     }

@@ -26,8 +26,8 @@ pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
         let movable = scene.movable(from).into_iter();
         let ha = movable.filter(|vm| scene.model.vm_by(*vm).is_some_and(|slot| slot.vm.ha));
         for vm in ha.filter(|_| !to.is_empty()) {
-            let (to, reason) = (to.clone(), "highly available VMs");
-            proposals.push(Proposal { vm, from, to, evens: false, reason });
+            let (to, reason) = (to.clone(), "highly available VMs".into());
+            proposals.push(Proposal { vm, from, to, stay: true, evens: false, reason });
         }
     }
     proposals

@@ -11,6 +11,7 @@ pub use ha_reservation::unsafe_hosts;
 use crate::model::{ClusterState, Model, Row, VmId};
 use crate::object::{HostStatus, Migration, VmStatus};
 use crate::unit::describe;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Names of balancers that policies choose from.
@@ -31,10 +32,12 @@ pub struct Proposal {
     pub from: Row,
     /// Where it may go. To stay is always another choice.
     pub to: Vec<Row>,
+    /// Whether the VM may stay where it is if that is best.
+    pub stay: bool,
     /// Whether it is worth it only if the fuller of both hosts becomes emptier.
     pub evens: bool,
     /// Why.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
 }
 
 /// A host to switch.

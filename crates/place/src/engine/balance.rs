@@ -1,7 +1,7 @@
 //! A round of balancing: at most so many migrations a cluster, each worth it, none that undoes another.
 
 use super::external::{self, Attached};
-use super::repair::{AFFINITY, repairs};
+use super::repair::repairs;
 use super::{Engine, EngineError, Inner};
 use crate::balancers::{self, Proposal, Scene, unsafe_hosts};
 use crate::decide::{Answers, Ask, DecideError, Scratch, decide};
@@ -61,6 +61,9 @@ pub struct BalanceStep {
     pub migrations: Vec<Migration>,
     /// A host to switch, and what it is to be.
     pub power: Option<(String, HostStatus)>,
+    /// Why; empty without a host to switch.
+    #[serde(default)]
+    pub power_reason: String,
     /// Hosts whose failure would leave highly available VMs without a host.
     pub unsafe_hosts: Vec<String>,
     /// Balancers from outside that failed.
@@ -94,12 +97,14 @@ impl Round<'_> {
             let Some(slot) = self.model.vm_by(proposal.vm) else { continue };
             let cool_down = state.cluster.cool_down * 1000;
             let name = slot.vm.name.clone();
-            let last = slot.vm.moved_at.max(self.moved.get(&name).copied());
+            // Nobody moved it at a time to come, whatever was said.
+            let moved = slot.vm.moved_at.filter(|at| *at <= self.now);
+            let last = moved.max(self.moved.get(&name).copied());
             if last.is_some_and(|last| self.now < last.saturating_add(cool_down)) {
                 continue;
             }
             let from = state.name(proposal.from).to_string();
-            let stay = ![MAINTENANCE, AFFINITY].contains(&proposal.reason);
+            let stay = proposal.stay;
             let own = stay.then_some(&proposal.from);
             let hosts = proposal.to.iter().chain(own);
             let only: BTreeSet<String> = hosts.map(|row| state.name(*row).to_string()).collect();
@@ -118,7 +123,7 @@ impl Round<'_> {
             }
             // What was weighed with the rest is committed with the chosen alone.
             let ask = Ask { only: BTreeSet::from([to.clone()]), stay: false, ..ask };
-            let reason = proposal.reason.into();
+            let reason = proposal.reason.into_owned();
             let migration = Migration { vm: name, from, to, reason, ..Migration::default() };
             return Some((migration, ask));
         }
@@ -166,7 +171,8 @@ fn emptying(model: &Model, cluster: &str) -> Vec<Proposal> {
         });
         vms.sort_by_key(|(_, slot)| (!slot.vm.ha, -slot.need.committed, slot.vm.name.clone()));
         for (vm, _) in vms {
-            proposals.push(Proposal { vm, from, to: to.clone(), evens: false, reason: MAINTENANCE });
+            let (to, reason) = (to.clone(), MAINTENANCE.into());
+            proposals.push(Proposal { vm, from, to, stay: false, evens: false, reason });
         }
     }
     proposals
@@ -198,19 +204,26 @@ fn propose(
         (Some((more, power)), _) => {
             proposals.extend(more);
             step.power = power.map(|power| (state.name(power.host).to_string(), power.to));
+            step.power_reason = if step.power.is_some() { policy.balancer.clone() } else { String::new() };
         }
         (None, Some(attached)) => {
             let external = attached.unit();
             let hosts: Vec<String> = scene.hosts.iter().map(|row| state.name(*row).to_string()).collect();
             external.at(now, 0);
             match external.balance(&policy.balancer, &hosts, &scene.properties) {
-                Ok(Some(ExternalAction::Move { vm, to })) => {
-                    proposals.extend(from_outside(model, &scene, &vm, &to));
+                Ok(Some(ExternalAction::Move { vm, to, reason })) => {
+                    let reason = said_by(&policy.balancer, &reason);
+                    proposals.extend(from_outside(model, &scene, &vm, &to, reason));
                 }
-                Ok(Some(ExternalAction::Power { host, on })) => match power_from_outside(&scene, &host, on) {
-                    Ok(power) => step.power = Some(power),
-                    Err(why) => step.errors.push(format!("{}: {host}: {why}", policy.balancer)),
-                },
+                Ok(Some(ExternalAction::Power { host, on, reason })) => {
+                    match power_from_outside(&scene, &host, on) {
+                        Ok(power) => {
+                            step.power = Some(power);
+                            step.power_reason = said_by(&policy.balancer, &reason);
+                        }
+                        Err(why) => step.errors.push(format!("{}: {host}: {why}", policy.balancer)),
+                    }
+                }
                 Ok(None) => {}
                 Err(error) => step.errors.push(error.to_string()),
             }
@@ -220,7 +233,18 @@ fn propose(
     proposals
 }
 
-fn from_outside(model: &Model, scene: &Scene<'_>, vm: &str, hosts: &[String]) -> Option<Proposal> {
+/// A plugin's reason, with who it is.
+fn said_by(balancer: &str, reason: &str) -> String {
+    if reason.is_empty() { balancer.into() } else { format!("{balancer}: {reason}") }
+}
+
+fn from_outside(
+    model: &Model,
+    scene: &Scene<'_>,
+    vm: &str,
+    hosts: &[String],
+    reason: String,
+) -> Option<Proposal> {
     let id = model.vm_id(vm)?;
     let at = model.vm_by(id)?.at?;
     if !scene.hosts.contains(&at.row) || !scene.movable(at.row).contains(&id) {
@@ -229,7 +253,7 @@ fn from_outside(model: &Model, scene: &Scene<'_>, vm: &str, hosts: &[String]) ->
     let to = hosts.iter().filter_map(|host| model.host(host)).filter(|host| host.cluster == at.cluster);
     let to: Vec<Row> =
         to.map(|host| host.row).filter(|row| scene.hosts.contains(row) && *row != at.row).collect();
-    Some(Proposal { vm: id, from: at.row, to, evens: false, reason: "a plugin" })
+    Some(Proposal { vm: id, from: at.row, to, stay: true, evens: false, reason: reason.into() })
 }
 
 /// What a balancer may switch: an empty host that is on, or one that is off, if that can be done at all.

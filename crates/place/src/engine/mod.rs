@@ -11,6 +11,7 @@ mod history;
 mod objects;
 mod queue;
 mod repair;
+mod settle;
 mod views;
 
 pub use balance::{BalanceStep, Migration, MigrationState};

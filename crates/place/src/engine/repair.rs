@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// The reason of such moves.
-pub(super) const AFFINITY: &str = "affinity";
+const AFFINITY: &str = "affinity";
 
 /// VMs to move so that enforced groups hold again, the group of the highest priority first. Where they go the
 /// policy's filters say, so a policy without the filter of a rule has nothing repaired for it.
@@ -57,7 +57,8 @@ fn propose(scene: &Scene<'_>, from: Row, vms: &[VmId], to: &[Row], proposals: &m
         return;
     }
     for vm in scene.movable(from).into_iter().filter(|vm| vms.contains(vm)) {
-        proposals.push(Proposal { vm, from, to: to.to_vec(), evens: false, reason: AFFINITY });
+        let (to, reason) = (to.to_vec(), AFFINITY.into());
+        proposals.push(Proposal { vm, from, to, stay: false, evens: false, reason });
     }
 }
 

@@ -220,6 +220,9 @@ pub struct Fact {
     pub value: f64,
     /// When it goes stale; never if left out.
     pub until: Option<u64>,
+    /// When it was pushed, if it goes stale some time after that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pushed: Option<u64>,
 }
 
 /// Keeps a host out of every placement.

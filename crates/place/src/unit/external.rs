@@ -87,6 +87,8 @@ pub enum ExternalAction {
         vm: String,
         /// Where it may go, best first.
         to: Vec<String>,
+        /// Why; empty if nobody says.
+        reason: String,
     },
     /// A host is to be switched on or off.
     Power {
@@ -94,6 +96,8 @@ pub enum ExternalAction {
         host: String,
         /// Whether it is to be on.
         on: bool,
+        /// Why; empty if nobody says.
+        reason: String,
     },
 }
 
