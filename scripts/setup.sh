@@ -20,7 +20,8 @@ as_root() {
 
 install() {
   as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -q --no-install-recommends "$@" </dev/null 2>&1 >/dev/null | { grep -v '^debconf:' || true; } >&2
+    apt-get install -y -q --no-install-recommends "$@" </dev/null 2>&1 >/dev/null \
+    | { grep -v '^debconf:' || true; } >&2
 }
 
 export PATH="$HOME/.cargo/bin:$PATH:/usr/sbin:/sbin"
