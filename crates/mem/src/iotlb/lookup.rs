@@ -172,14 +172,15 @@ impl Lookaside {
     /// Goes on with `iotlb` as it is now.
     #[inline]
     fn renew(&mut self, iotlb: &Iotlb, turn: u64) {
-        self.version = iotlb.version.load(Ordering::Acquire);
-        let epoch = iotlb.epoch.load(Ordering::Acquire);
         // What held when the turn began holds until it ends: who takes it back waits for that.
-        let is_same_turn = turn != 0 && turn == self.turn;
-        if self.id != iotlb.id || epoch != self.epoch && !is_same_turn {
-            self.forget(iotlb.id, epoch);
+        if turn != 0 && turn == self.turn && self.id == iotlb.id {
+            return;
         }
         self.turn = turn;
+        let epoch = iotlb.epoch.load(Ordering::Acquire);
+        if self.id != iotlb.id || self.epoch != epoch {
+            self.forget(iotlb.id, epoch);
+        }
     }
 
     /// What is remembered holds no more, and may lead into memory that is gone.
@@ -213,10 +214,17 @@ impl Lookaside {
 #[derive(Debug)]
 pub struct Lookup<'t, 'q> {
     iotlb: &'t Iotlb,
-    map: &'t Map,
     aside: &'q mut Lookaside,
-    /// What served last for reading, and for writing.
-    last: [Window<'t>; 2],
+    source: Source<'t>,
+}
+
+/// Where a burst finds what its queue doesn't remember.
+#[derive(Clone, Copy, Debug)]
+enum Source<'t> {
+    /// In what is published; not looked at yet.
+    Turn(&'t Turn<'t>),
+    /// Here.
+    Map(&'t Map),
 }
 
 impl<'t, 'q> Lookup<'t, 'q> {
@@ -224,21 +232,37 @@ impl<'t, 'q> Lookup<'t, 'q> {
     #[inline]
     pub fn new(iotlb: &'t Iotlb, turn: &'t Turn<'_>, aside: &'q mut Lookaside) -> Lookup<'t, 'q> {
         aside.renew(iotlb, turn.number());
-        Lookup::renewed(iotlb, iotlb.map.read(turn), aside)
+        Lookup { iotlb, aside, source: Source::Turn(turn) }
     }
 
     /// For the thread that changes the IOTLB, which can't do so meanwhile.
     pub fn of(editor: &'t super::Editor, aside: &'q mut Lookaside) -> Lookup<'t, 'q> {
-        aside.renew(editor.shared(), 0);
-        Lookup::renewed(editor.shared(), editor.map(), aside)
+        let iotlb = editor.shared();
+        aside.renew(iotlb, 0);
+        aside.version = iotlb.version.load(Ordering::Acquire);
+        Lookup { iotlb, aside, source: Source::Map(editor.map()) }
     }
 
-    #[inline]
-    fn renewed(iotlb: &'t Iotlb, map: &'t Map, aside: &'q mut Lookaside) -> Lookup<'t, 'q> {
+    /// One map for all of the burst.
+    fn map(&mut self) -> &'t Map {
+        let map = match self.source {
+            Source::Map(map) => return map,
+            Source::Turn(turn) => {
+                // The version comes first: what is granted in between is then not waited for.
+                self.aside.version = self.iotlb.version.load(Ordering::Acquire);
+                self.iotlb.map.read(turn)
+            }
+        };
+        self.source = Source::Map(map);
+        map
+    }
+
+    /// The range that served last, for reading or writing.
+    #[inline(always)]
+    fn last(&self, need: Access) -> Window<'t> {
         // SAFETY: what the queue remembers are ranges of this IOTLB's memory (`renew` forgets those of others), which
         // is never changed, and stays for as long as the borrow of the IOTLB.
-        let last = aside.last.map(|last| unsafe { last.window() });
-        Lookup { iotlb, map, aside, last }
+        unsafe { self.aside.last[side(need)].window() }
     }
 
     #[inline(never)]
@@ -256,7 +280,7 @@ impl<'t, 'q> Lookup<'t, 'q> {
         *hits += 1;
         let Hit { host, room, .. } = *hit;
         if is_block {
-            self.remember(Last { first: iova - offset, len: room.into(), host }, need);
+            self.aside.last[side(need)] = Last { first: iova - offset, len: room.into(), host };
         }
         // SAFETY: the unit lies in a range of one region of this IOTLB's memory (`renew` forgets those of
         // others), whose length was checked against the region's when it was found, and `offset + len` is
@@ -265,20 +289,12 @@ impl<'t, 'q> Lookup<'t, 'q> {
         Ok(unsafe { SpanMut::new(host.add(offset as usize), len) })
     }
 
-    /// `last`, which lies in a range of one region of this IOTLB's memory, serves next.
-    #[inline]
-    fn remember(&mut self, last: Last, need: Access) {
-        self.aside.last[side(need)] = last;
-        // SAFETY: as in `renewed`.
-        self.last[side(need)] = unsafe { last.window() };
-    }
-
     #[inline(never)]
     fn find_range(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
         if len == 0 {
             return Err(Fault::Outside);
         }
-        let found = self.map.get(iova).filter(|entry| entry.access.covers(need));
+        let found = self.map().get(iova).filter(|entry| entry.access.covers(need));
         let found = found.and_then(|entry| {
             let len = (entry.last - entry.first).saturating_add(1);
             Some((entry, self.iotlb.memory().base_at(entry.region, entry.offset, len)?))
@@ -295,8 +311,8 @@ impl<'t, 'q> Lookup<'t, 'q> {
         } else if let Some(page) = Hit::of(entry, host, iova, PAGE, *generation) {
             *known.page(iova) = page;
         }
-        let last = Last { first: entry.first, len: (entry.last - entry.first).saturating_add(1), host };
-        self.remember(last, need);
+        let len_of_all = (entry.last - entry.first).saturating_add(1);
+        self.aside.last[side(need)] = Last { first: entry.first, len: len_of_all, host };
         let len = u64::from(len - 1).min(entry.last - iova) as u32 + 1;
         // SAFETY: as in `find`; `iova` lies within the range, and `len` ends there at the latest.
         Ok(unsafe { SpanMut::new(host.add((iova - entry.first) as usize), len) })
@@ -326,7 +342,7 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
 
     #[inline]
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        match self.last[1].whole(address, len) {
+        match self.last(Access::WRITE).whole(address, len) {
             Some(span) => {
                 self.aside.hits += 1;
                 Ok(span)
@@ -337,7 +353,7 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
 
     #[inline]
     fn keep(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        if let Some(span) = self.last[1].whole(address, len) {
+        if let Some(span) = self.last(Access::WRITE).whole(address, len) {
             self.aside.hits += 1;
             return Ok(span);
         }
@@ -351,12 +367,12 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
 
     #[inline]
     fn write_kept(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        if let Some(span) = self.last[1].whole(address, len) {
+        if let Some(span) = self.last(Access::WRITE).whole(address, len) {
             self.aside.hits += 1;
             return Ok(span);
         }
         if let Some(kept) = self.aside.kept.get(place) {
-            // SAFETY: as in `renewed`: `forget` clears what was kept, too.
+            // SAFETY: as in `last`: `forget` clears what was kept, too.
             if let Some(span) = unsafe { kept.window() }.whole(address, len) {
                 self.aside.hits += 1;
                 return Ok(span);
@@ -372,7 +388,7 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
         spans: &mut [Span<'t>],
     ) -> (usize, Result<(), Fault>) {
         // In registers, as long as one range serves.
-        let (mut window, mut hits) = (self.last[0], 0);
+        let (mut window, mut hits) = (self.last(Access::READ), 0);
         let (mut count, mut result) = (0, Ok(()));
         for ((address, len), span) in ranges.zip(spans) {
             if let Some(found) = window.whole(address, len) {
@@ -386,7 +402,7 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
                         break;
                     }
                 }
-                window = self.last[0];
+                window = self.last(Access::READ);
             }
             span.prefetch();
             span.split(64).1.prefetch();
