@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ringway_place::decide::Ask;
 use ringway_place::engine::{Engine, EngineError, HISTORY, LEASE, Object};
 use ringway_place::object::*;
-use ringway_place::store::{Memory, Store, StoreError};
+use ringway_place::store::{Embedded, Memory, Store, StoreError};
 use ringway_place::unit::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -454,4 +454,41 @@ fn overbooking_lets_requests_through_while_many_wait() {
     assert_eq!(let_through("overbooking", 11), 1);
     assert_eq!(let_through("overbooking", 12), 12);
     assert_eq!(let_through("none", 12), 1);
+}
+
+/// The clock went back while nobody ran: what the store has is of a time to come. Facts with a time limit go, a
+/// VM that was moved then has just been moved, and a reservation lasts no longer than it was given for.
+#[test]
+fn a_clock_that_went_back_keeps_nothing_for_years() {
+    const YEARS: u64 = 10 * 365 * 86_400_000;
+    let path = std::env::temp_dir().join(format!("rw-place-clock-{}.redb", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let engine = Engine::open(Arc::new(Embedded::open(&path, YEARS).unwrap())).unwrap();
+    engine.put(vec![host("a", 4, 8192)]).unwrap();
+    put(&engine, vm("one", 1, 512));
+    put(&engine, Vm { moved_at: Some(YEARS), ..vm("two", 1, 512) });
+    let fact = |name: &str, until, pushed| {
+        Object::Fact(Fact { host: "a".into(), name: name.into(), value: 1.0, until, pushed })
+    };
+    let long = Some(YEARS + 60_000);
+    engine.put(vec![fact("kept", None, None), fact("dated", long, None)]).unwrap();
+    engine.put(vec![fact("stale", long, Some(YEARS))]).unwrap();
+    let over = Load { host: "a".into(), over_since: Some(YEARS), ..Load::default() };
+    engine.put(vec![Object::Load(over)]).unwrap();
+    assert!(engine.place(ask(&["one"], YEARS)).unwrap().placed());
+    drop(engine);
+
+    let engine = Engine::open(Arc::new(Embedded::open(&path, 1_000).unwrap())).unwrap();
+    assert_eq!(engine.settle(1_000).unwrap(), 3);
+    assert_eq!(engine.settle(1_000).unwrap(), 0);
+    let names: Vec<String> = engine.hosts(1_000).unwrap().remove(0).facts.into_keys().collect();
+    assert_eq!(names, ["dated", "kept"]);
+    let moved = engine.view(|model| model.vm("two").unwrap().vm.moved_at).unwrap();
+    assert_eq!(moved, Some(1_000));
+    engine.expire(999 + LEASE).unwrap();
+    assert_eq!(engine.hosts(1_000).unwrap()[0].pending, 1);
+    engine.expire(1_000 + LEASE).unwrap();
+    assert_eq!(engine.hosts(1_000).unwrap()[0].pending, 0);
+    drop(engine);
+    std::fs::remove_file(&path).unwrap();
 }
