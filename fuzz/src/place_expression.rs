@@ -24,7 +24,7 @@ pub fn run(data: &[u8]) {
         ..Policy::default()
     };
     let host = |name: &str| Object::Host(Box::new(Host { name: name.into(), ..Host::default() }));
-    let fact = Fact { host: "a".into(), name: "heat".into(), value: 71.5, until: None };
+    let fact = Fact { host: "a".into(), name: "heat".into(), value: 71.5, pushed: None, until: None };
     let vm = Vm {
         name: "v".into(),
         policy: Some("p".into()),
