@@ -82,3 +82,13 @@ fn reasons_are_said_and_exit_codes_tell() {
     let units: serde_json::Value = serde_json::from_str(&units).unwrap();
     assert!(units.as_array().unwrap().len() > 50);
 }
+
+#[test]
+fn a_folder_of_plugins_that_is_not_there_is_said() {
+    let lab = Lab::new("folder");
+    let inventory = "examples/placement/inventory.toml";
+    let output = lab.run(&["place", "--inventory", inventory, "--plugins", "./nowhere", "try", "web-3"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("nowhere: no such folder") && output.status.code() == Some(1), "{said}");
+    assert!(output.stdout.is_empty());
+}

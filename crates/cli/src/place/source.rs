@@ -77,7 +77,7 @@ impl Source {
         if let Some(file) = file {
             let service = empty()?;
             if !plugins.is_empty() {
-                service.plugins(options(plugins));
+                service.replace_plugins(options(plugins)).map_err(here)?;
             }
             service.put(read(file, &service.engine.external_units())?).map_err(here)?;
             return Ok(Source::Here(service));
@@ -185,7 +185,7 @@ impl Source {
     pub fn plugins(&mut self, options: Options) -> Result<Vec<UnitView>, Fail> {
         match self {
             Source::Here(service) => {
-                service.plugins(options);
+                service.replace_plugins(options).map_err(here)?;
                 Ok(service.units())
             }
             Source::Fabric(client) => client.put("/v1/place/plugins", &options),

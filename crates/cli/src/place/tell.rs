@@ -65,7 +65,12 @@ pub fn why_not(why: &WhyNot, json: bool) {
     if why.chosen {
         println!("{} would be chosen for {}", why.host, why.vm);
     } else if why.rejected.is_empty() {
-        println!("{} can run {}, but {} hosts are better", why.host, why.vm, why.better);
+        let others = match why.better {
+            0 => "one as good was drawn".to_string(),
+            1 => "1 host is better".to_string(),
+            many => format!("{many} hosts are better"),
+        };
+        println!("{} can run {}, but {others}", why.host, why.vm);
     } else {
         println!("{} can't run {}:", why.host, why.vm);
     }

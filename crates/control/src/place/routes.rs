@@ -140,14 +140,14 @@ async fn units(State(place): State<Place>) -> Result<Json<Vec<UnitView>>, Failed
 
 /// Attaches units from outside, instead of those before: folders of Python plugins, services in any language.
 #[utoipa::path(put, path = "/v1/place/plugins", request_body = serde_json::Value,
-    responses((status = 200, body = Vec<UnitView>)))]
+    responses((status = 200, body = Vec<UnitView>), (status = 422, body = Trouble)))]
 async fn plugins(
     State(place): State<Place>,
     options: Body<crate::place_plugins::Options>,
 ) -> Result<Json<Vec<UnitView>>, Failed> {
     let options = body(options)?;
     work(place, |service| {
-        service.plugins(options);
+        service.replace_plugins(options)?;
         Ok(service.units())
     })
     .await

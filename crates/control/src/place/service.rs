@@ -112,6 +112,16 @@ impl Service {
         self.engine.attach(Box::new(Plugins::start(options)));
     }
 
+    /// The same when somebody asks for it; with a folder that isn't there nothing changes.
+    pub fn replace_plugins(&self, options: Options) -> Result<(), Failed> {
+        if let Some(path) = options.lacks() {
+            let path = path.display();
+            return Err(Failed::Wrong(format!("{path}: no such folder; plugins attached before stay")));
+        }
+        self.plugins(options);
+        Ok(())
+    }
+
     /// Puts objects in.
     pub fn put(&self, objects: Vec<Object>) -> Result<RevisionView, Failed> {
         Ok(RevisionView { revision: self.engine.put(objects)? })

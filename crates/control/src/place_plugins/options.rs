@@ -1,7 +1,7 @@
 //! Which plugins there are, and what they may.
 
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where units from outside come from.
@@ -29,6 +29,11 @@ impl Options {
     /// Whether there is no source of units.
     pub fn is_empty(&self) -> bool {
         self.folders.is_empty() && self.services.is_empty()
+    }
+
+    /// The first of the folders that isn't there.
+    pub fn lacks(&self) -> Option<&Path> {
+        self.folders.iter().map(|folder| folder.path.as_path()).find(|path| !path.is_dir())
     }
 }
 
