@@ -216,7 +216,8 @@ fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = "host: ringway\r\ncontent-type: application/json\r\nconnection: close";
     let path = "/v1/place/extender/filter";
-    write!(stream, "POST {path} HTTP/1.1\r\n{head}\r\n{length}\r\n\r\n").unwrap();
+    // It may have been refused, and hung up, before all is sent.
+    let _ = stream.write_all(format!("POST {path} HTTP/1.1\r\n{head}\r\n{length}\r\n\r\n").as_bytes());
     let _ = stream.write_all(body);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut reply = Vec::new();
