@@ -7,12 +7,11 @@ use crate::entry::{Better, Entry};
 use crate::keys::Folder;
 use crate::plan::Plan;
 use crate::rig::fabric::Rig;
+use crate::rig::program::welcome;
 use crate::rig::{LOAD, Pinned, WORKER};
 use ringway_click::{Router, Turn};
 use ringway_fabric::proto::{Kind, Poll, To};
-use ringway_port::ring::open::{Program, RingListener};
-use ringway_ring::Geometry;
-use std::os::fd::OwnedFd;
+use ringway_port::ring::open::RingListener;
 use std::time::{Duration, Instant};
 
 /// How long it may take until frames pass.
@@ -66,21 +65,6 @@ pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> 
     let ticks = ringway_host::ticks_per_second() / best / 1e6;
     let note = "through ring ports: a worker sends and swallows on one core, the function runs on the other";
     Ok(entry.with("best, ticks a frame", ticks).note(note))
-}
-
-/// Gives a function that came to a port its ring.
-fn welcome(rig: &mut Rig, name: &str, door: &RingListener) -> Result<Option<Program>, Failure> {
-    let Some(mut newcomer) = door.accept()? else { return Ok(None) };
-    let hello = loop {
-        if let Some(hello) = newcomer.hello()? {
-            break hello;
-        }
-    };
-    let program = newcomer.welcome(&hello, &Geometry::default())?;
-    let descriptors = program.descriptors().map(|descriptor| descriptor.try_clone_to_owned());
-    let descriptors: Vec<OwnedFd> = descriptors.into_iter().collect::<std::io::Result<_>>()?;
-    rig.attach(name, descriptors)?;
-    Ok(Some(program))
 }
 
 /// A turn of the function, which never sleeps.

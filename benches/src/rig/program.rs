@@ -22,16 +22,37 @@ pub struct OnPort {
 
 fn newcomer(listener: &RingListener) -> Result<(Newcomer, Hello), Failure> {
     loop {
-        if let Some(mut newcomer) = listener.accept()? {
-            loop {
-                if let Some(hello) = newcomer.hello()? {
-                    return Ok((newcomer, hello));
-                }
-                std::thread::yield_now();
-            }
+        if let Some(newcomer) = listener.accept()? {
+            return greeted(newcomer);
         }
         std::thread::yield_now();
     }
+}
+
+/// Waits until a newcomer has said what it wants.
+fn greeted(mut newcomer: Newcomer) -> Result<(Newcomer, Hello), Failure> {
+    loop {
+        if let Some(hello) = newcomer.hello()? {
+            return Ok((newcomer, hello));
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Gives whoever waits at the door of a ring port its ring, if anybody does.
+pub fn welcome(rig: &mut Rig, name: &str, door: &RingListener) -> Result<Option<Program>, Failure> {
+    let Some(newcomer) = door.accept()? else { return Ok(None) };
+    let (newcomer, hello) = greeted(newcomer)?;
+    let program = newcomer.welcome(&hello, &Geometry::default())?;
+    attach(rig, name, &program)?;
+    Ok(Some(program))
+}
+
+/// Hands a program's ring to the fabric.
+fn attach(rig: &mut Rig, name: &str, program: &Program) -> Result<(), Failure> {
+    let descriptors = program.descriptors().map(|descriptor| descriptor.try_clone_to_owned());
+    let descriptors: Vec<OwnedFd> = descriptors.into_iter().collect::<std::io::Result<_>>()?;
+    rig.attach(name, descriptors)
 }
 
 fn connect(path: &Path, slots: u32) -> JoinHandle<Result<Ring, String>> {
@@ -57,9 +78,7 @@ pub fn on_worker(rig: &mut Rig, name: &str, slots: u32, worker: Option<String>) 
     let handed = newcomer.welcome(&hello, &Geometry::default())?;
     let ring = program.join().map_err(|_| "a thread failed")??;
     rig.add_to(name, Kind::Ring, To::Switch(SWITCH.into()), worker)?;
-    let descriptors = handed.descriptors().map(|descriptor| descriptor.try_clone_to_owned());
-    let descriptors: Vec<OwnedFd> = descriptors.into_iter().collect::<std::io::Result<_>>()?;
-    rig.attach(name, descriptors)?;
+    attach(rig, name, &handed)?;
     Ok(OnPort { ring, _program: handed })
 }
 

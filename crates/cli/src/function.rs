@@ -89,7 +89,7 @@ fn write(target: &Target, name: &str, handler: &str, value: Option<String>) -> R
     Client::connect(target)?.put_only(&handler_path(name, handler)?, &HandlerValue { value })
 }
 
-/// The API's path of something about a function.
+/// The API's path of a function's handler.
 fn handler_path(name: &str, handler: &str) -> Result<String, Fail> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/@".contains(&byte);
     let encoded: String = handler
