@@ -20,7 +20,7 @@ pub fn run(data: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let all = "[policy.night]\nbase = \"power_saving\"\nweights = { OptimalForCpuPowerSaving = 2, HA = 99 }\n\
         properties = { HighUtilization = 70, LowUtilization = \"30\" }\n\
-        [policy.tight]\nfilters = [\"CPU\", \"Memory\", \"VCpuCapacity\"]\nfirst = \"CPU\"\n\
+        [policy.tight]\nfilters = [\"CPU\", \"Facts\", \"Memory\", \"VCpuCapacity\"]\nfirst = \"CPU\"\n\
         last = \"Memory\"\n\
         weights = { Packing = 10 }\nbalancer = \"None\"\nselector = \"scaled-sum\"\noptimise = \"speed\"\n\
         properties = { VCpuAllocationRatio = 4, FactFilter = \"a < 3 && b\" }\n";

@@ -15,6 +15,9 @@ from urllib.parse import quote
 
 COLUMNS = ("vmId", "core", "memory", "starttime", "endtime")
 
+MOST = 20_000_000
+"""Attack: a trace without end. VMs."""
+
 # A type has a row for each kind of machine; the first kind's parts are taken, as the trace gives no machines.
 AZURE = """
 select vmId, core, memory, starttime, endtime
@@ -38,14 +41,22 @@ def azure(file: Path, out: TextIO) -> int:
     try:
         connection = sqlite3.connect(address, uri=True)
         try:
+            # Attack: a view that computes for ever, or has rows without end, where a table should be.
+            connection.execute("pragma trusted_schema = off")
+            tables = connection.execute("select name from sqlite_master where type = 'table'").fetchall()
+            if not {("vm",), ("vmType",)} <= set(tables):
+                raise sqlite3.DatabaseError("no tables vm and vmType")
             rows = connection.execute(AZURE)
             writer.writerow(COLUMNS)
             for row in rows:
                 writer.writerow(["" if value is None else value for value in row])
                 count += 1
+                if count > MOST:
+                    raise sqlite3.DatabaseError(f"more than {MOST} VMs")
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    # A damaged file may have text that is none, and numbers that are too large.
+    except (sqlite3.Error, ValueError, OverflowError, MemoryError) as error:
         raise WrongTrace(
             f"{file}: {error}; Azure's packing trace has tables vm and vmType in an SQLite file"
         ) from None

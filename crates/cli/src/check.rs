@@ -26,6 +26,7 @@ pub fn load(target: &Target, file: &Path) -> Result<Fabric, Fail> {
     let folder = file.parent().unwrap_or(Path::new(""));
     let clicks = Clicks { folder, read: &|path| std::fs::read(path), check: &crate::function::check };
     let mut fabric = read_with(&file.display().to_string(), &text, &host(), Some(&clicks))?;
+    fabric.warnings.iter().for_each(|warning| text::warn(warning));
     if let Some(name) = &target.fabric {
         fabric.name.clone_from(name);
     }

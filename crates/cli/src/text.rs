@@ -23,6 +23,11 @@ pub fn json<T: serde::Serialize>(value: &T) {
     }
 }
 
+/// Says what does no harm, and is not as somebody may expect.
+pub fn warn(what: &str) {
+    anstream::eprintln!("{FAIR}warning:{FAIR:#} {what}");
+}
+
 /// Columns of text.
 pub struct Table {
     heads: Vec<&'static str>,

@@ -92,3 +92,82 @@ fn a_folder_of_plugins_that_is_not_there_is_said() {
     assert!(said.contains("nowhere: no such folder") && output.status.code() == Some(1), "{said}");
     assert!(output.stdout.is_empty());
 }
+
+/// What `place simulate` is told of an inventory and plugins counts.
+#[test]
+fn a_simulation_meets_an_inventory_and_its_plugins() {
+    let lab = Lab::new("simulate");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let rules = root.join("examples/placement/rules.toml").display().to_string();
+    let plugins = root.join("examples/plugins").display().to_string();
+    let python = root.join("python");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        let output = command.args(words).current_dir(&lab.0).env("RINGWAY_PYTHON", &python).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (json, output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let on = ["place", "--inventory", rules.as_str(), "--plugins", plugins.as_str(), "simulate"];
+    // Two VMs a host on three hosts, where two run already.
+    let (json, code, said) = run(&[
+        &on[..],
+        &["--policy", "few", "--vms", "30", "--lifetime", "0", "--cluster", "default", "--json"],
+    ]
+    .concat());
+    assert_eq!(
+        (code, &json[0]["hosts"], &json[0]["placed"]),
+        (Some(0), &3.into(), &4.into()),
+        "{json} {said}"
+    );
+    // A policy of a file of its own has the plugins' units too.
+    std::fs::write(
+        lab.0.join("p.toml"),
+        "[policy.one]\nfilters = [\"Memory\", \"MaxVms\"]\n\
+        properties = { maximum_vms = 1 }\n",
+    )
+    .unwrap();
+    let made_up = ["place", "--plugins", plugins.as_str(), "simulate", "--hosts", "5", "--file", "p.toml"];
+    let (json, _, said) =
+        run(&[&made_up[..], &["--policy", "one", "--vms", "30", "--lifetime", "0", "--json"]].concat());
+    assert_eq!(json[0]["placed"], 5, "{json} {said}");
+    for (words, wanted) in [
+        (
+            vec!["--policy", "few", "--cluster", "nowhere"],
+            "cluster nowhere has no hosts; there are hosts of busy",
+        ),
+        (vec!["--policy", "few", "--cluster", "busy", "--hosts", "7"], "leave --hosts and --nodes out"),
+        (vec!["--policy", "fwe", "--cluster", "busy"], "there is no policy \"fwe\""),
+    ] {
+        let (_, code, said) = run(&[&on[..], &words].concat());
+        assert!(code != Some(0) && said.contains(wanted), "{words:?}: {code:?} {said}");
+    }
+    let (_, code, said) = run(&["place", "--plugins", plugins.as_str(), "try", "web-3"]);
+    assert!(code == Some(1) && said.contains("add --inventory FILE"), "{said}");
+    let (_, code, said) = run(&["place", "simulate", "--cluster", "x"]);
+    assert!(code == Some(1) && said.contains("add --inventory FILE"), "{said}");
+}
+
+/// Names that nothing has are said, and exit codes tell.
+#[test]
+fn names_that_nothing_has_are_said() {
+    let lab = Lab::new("names");
+    let inventory = "examples/placement/inventory.toml";
+    let on = |words: &[&str]| {
+        let output = lab.run(&[&["place", "--inventory", inventory], words].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for words in [&["try", "web-3", "--only", "nosuch"][..], &["run", "web-3", "--without", "node-0,nosuch"]]
+    {
+        let (code, said) = on(words);
+        assert!(code == Some(5) && said.contains("there is no host nosuch"), "{words:?}: {said}");
+    }
+    let (code, said) = on(&["fact", "nosuch", "heat", "3"]);
+    assert!(code == Some(1) && said.contains("there is no host nosuch"), "{said}");
+    std::fs::write(lab.0.join("bad.toml"), "[cluster.c]\npolicy = \"pakcing\"\n").unwrap();
+    let bad = lab.run(&["place", "--inventory", "bad.toml", "hosts"]);
+    let said = String::from_utf8_lossy(&bad.stderr).into_owned();
+    assert!(
+        bad.status.code() == Some(3) && said.starts_with("bad.toml:2:10: cluster c: there is no policy"),
+        "{said}"
+    );
+}

@@ -67,6 +67,14 @@ impl Lab {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Where kube-scheduler's extender is.
+    fn extender(&self) -> String {
+        let log = std::fs::read_to_string(self.0.join("run/lab.log")).unwrap();
+        let port: String =
+            log.split("127.0.0.1:").nth(1).unwrap().chars().take_while(char::is_ascii_digit).collect();
+        format!("127.0.0.1:{port}")
+    }
+
     /// Starts a server that says where it listens, asks it, and ends it.
     fn serve(&self, line: &str) {
         // Tests run side by side.
@@ -109,18 +117,28 @@ fn shown(page: &str) -> Vec<String> {
 #[test]
 fn every_command_of_the_pages_works() {
     let lab = Lab::new("place-docs");
-    lab.ok("ringway up lab.toml --detach");
+    lab.ok("ringway up lab.toml --detach --extender=127.0.0.1:0");
     let commands: Vec<String> = ["placement.md", "plugins.md"].into_iter().flat_map(shown).collect();
     for line in &commands {
         if line.contains("scheduler_proxy") {
             lab.serve(line);
             continue;
         }
-        let printed = lab.ok(line);
+        let here = line.replace("/run/ringway/", "run/").replace("127.0.0.1:10263", &lab.extender());
+        let printed = lab.ok(&here);
         // These say nothing when all is well.
-        let silent = [" confirm ", " release ", " fact "].iter().any(|word| line.contains(word));
-        assert_eq!(printed.is_empty(), silent, "{line}: {printed}");
+        let silent = [" confirm ", " release ", " fact ", " DELETE ", "/confirm"];
+        let is_silent = silent.iter().any(|word| line.contains(word));
+        assert_eq!(printed.is_empty(), is_silent, "{line}: {printed}");
+        let refused = printed.contains("\"Error\":") && !printed.contains("\"Error\":\"\"");
+        assert!(!refused && !printed.contains("\"error\":"), "{line}: {printed}");
+        let moves = line.contains("inventory.toml balance --dry-run");
+        assert!(!moves || printed.contains("mail would move from old"), "{line}: {printed}");
     }
+    let shows = |what: &str| assert!(commands.iter().any(|line| line.contains(what)), "no page shows {what}");
+    ["/v1/place/try", "/v1/place/objects/", "/extender/filter", "/extender/prioritize", "/extender/bind"]
+        .iter()
+        .for_each(|what| shows(what));
     let uses =
         |what: &str| commands.iter().any(|line| line.starts_with("ringway place") && line.contains(what));
     let verbs = ["run", "try", "why-not", "explain", "decisions", "confirm", "release", "balance", "hosts"];

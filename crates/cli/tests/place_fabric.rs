@@ -194,3 +194,88 @@ fn what_the_file_does_not_describe_is_not_started_and_said_how() {
     assert_eq!(lab.json(&["place", "start", "wall"])["placed"], true);
     until("it runs", || lab.json(&["function", "list"])[0]["state"] == "running");
 }
+
+const BROKEN: &str = "from ringway.placement import Filter\n\nclass Other(Filter:\n";
+
+/// Plugins attached by hand stay attached, beside those of the file; files that don't load are said everywhere.
+#[test]
+fn plugins_that_were_attached_stay_and_what_does_not_load_is_said() {
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-kept-{}", std::process::id())));
+    for (folder, text) in [("rules", FEW.to_string()), ("more", FEW.replace("Few", "Fewer"))] {
+        std::fs::create_dir_all(lab.0.join(folder)).unwrap();
+        lab.write(&format!("{folder}/few.py"), &text);
+    }
+    lab.write("lab.toml", &format!("{LOAD}{RULES}"));
+    lab.write("rules/broken.py", BROKEN);
+    let said = |words: &[&str]| {
+        let output = lab.run(words);
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let line = LOAD.lines().count() + 1;
+    let wanted = format!("warning: lab.toml:{line}:10: plugins.rules: broken.py:3: ");
+    let checked = said(&["check", "lab.toml"]);
+    assert!(checked.contains(&wanted), "{checked}");
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    assert!(said(&["place", "plugins"]).contains("rules: broken.py:3: "));
+    lab.write("more/broken.py", BROKEN);
+    assert!(said(&["place", "plugins", "more"]).contains("more: broken.py:3: "));
+    std::fs::remove_file(lab.0.join("more/broken.py")).unwrap();
+    std::fs::remove_file(lab.0.join("rules/broken.py")).unwrap();
+    lab.write(
+        "more.toml",
+        "[policy.fewer]\nfilters = [\"Memory\", \"Fewer\"]\nrequired = [\"Fewer\"]\n\
+        properties = { most = 5 }\n[host.a]\nmemory-mb = 8192\n[vm.v]\npolicy = \"fewer\"\n",
+    );
+    lab.ok(&["place", "put", "more.toml"]);
+
+    lab.ok(&["down"]);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let attached = lab.json(&["place", "plugins"]);
+    let first = |from: &str| attached[from][0].as_str().unwrap().to_string();
+    assert!(first("file").ends_with("/rules") && first("attached").ends_with("/more"), "{attached}");
+    assert_eq!(attached["problems"], json!([]));
+    assert_eq!(lab.json(&["place", "try", "v"])["decision"]["placed"], true);
+
+    // Without them the policy that requires one says so, and the decision is there to be explained.
+    lab.ok(&["place", "plugins", "--none"]);
+    let refused = lab.run(&["place", "run", "v"]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let wanted = "policy fewer requires a unit that failed: Fewer: there is no such unit now";
+    assert!(refused.status.code() == Some(1) && why.contains(wanted), "{why}");
+    let decision = lab.json(&["place", "decisions"])[0].clone();
+    assert_eq!(decision["placed"], false);
+    let id = decision["id"].to_string();
+    assert!(lab.ok(&["place", "explain", &id]).contains(wanted));
+    let nobody = lab.run(&["place", "explain", &id, "--host", "nosuch"]);
+    let why = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert!(nobody.status.code() == Some(5) && why.contains("looked at no host nosuch"), "{why}");
+    assert!(lab.ok(&["place", "why-not", "v", "a"]).contains("requires a unit that failed: Fewer"));
+}
+
+/// What is measured here stays, and what the file has.
+#[test]
+fn what_would_come_back_is_not_taken_out() {
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-stays-{}", std::process::id())));
+    std::fs::create_dir_all(&lab.0).unwrap();
+    lab.write(
+        "lab.toml",
+        &format!("{LOAD}[policy.night]\nbase = \"none\"\n[cluster.default]\npolicy = \"night\"\n"),
+    );
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let here = lab.json(&["place", "hosts"])[0]["name"].as_str().unwrap().to_string();
+    let socket = lab.0.join("run/lab/api.sock");
+    for (path, wanted) in [
+        (format!("host/{here}"), "is this host"),
+        (format!("load/{here}"), "is this host"),
+        ("policy/night".to_string(), "is of the fabric's file"),
+        ("cluster/default".to_string(), "is of the fabric's file"),
+    ] {
+        let url = format!("http://ringway/v1/place/objects/{path}");
+        let mut curl = Command::new("curl");
+        let output =
+            curl.arg("-s").arg("--unix-socket").arg(&socket).args(["-X", "DELETE", &url]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains(wanted), "{path}: {said}");
+    }
+}

@@ -126,7 +126,7 @@ async fn extend(listener: tokio::net::TcpListener, place: place::Place) {
             tracing::warn!(%at, "it asks nobody who they are: whoever reaches it can reserve hosts");
         }
     }
-    if let Err(error) = place::serve_extender(listener, place, place::PATIENCE).await {
+    if let Err(error) = place::serve_extender(listener, place, place::Patience::default()).await {
         tracing::error!("the extender: {error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Placement over HTTP: requesters side by side, and whatever else somebody may send.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ringway_control::place::{PATIENCE, Place, Service, router, serve_extender};
+use ringway_control::place::{Patience, Place, Service, router, serve_extender};
 use ringway_place::engine::Object;
 use ringway_place::object::{Host, Vm};
 use serde_json::{Value, json};
@@ -21,11 +21,11 @@ struct Api {
 
 impl Api {
     fn new(name: &str) -> Api {
-        Api::with(name, PATIENCE)
+        Api::with(name, Patience::default())
     }
 
     /// An API whose extender waits so long for those who say nothing.
-    fn with(name: &str, patience: Duration) -> Api {
+    fn with(name: &str, patience: Patience) -> Api {
         let store = std::env::temp_dir().join(format!("rw-http-{name}-{}.redb", std::process::id()));
         let _ = std::fs::remove_file(&store);
         let service = Service::open(&store).unwrap();
@@ -64,9 +64,14 @@ impl Drop for Api {
 
 /// The status and the body of an answer.
 fn send(address: SocketAddr, path: &str, body: &[u8]) -> (u16, String) {
+    by("POST", address, path, body)
+}
+
+/// The same by any method.
+fn by(method: &str, address: SocketAddr, path: &str, body: &[u8]) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = "host: ringway\r\ncontent-type: application/json\r\nconnection: close";
-    write!(stream, "POST {path} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n", body.len()).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n", body.len()).unwrap();
     // A body that is refused may not be read to its end.
     let _ = stream.write_all(body);
     let mut reply = Vec::new();
@@ -228,7 +233,7 @@ fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
 /// Lengths that lie, chunks that never end, hundreds who say nothing: the next one is answered.
 #[test]
 fn who_lies_or_says_nothing_keeps_nobody_out() {
-    let api = Api::with("liars", Duration::from_secs(1));
+    let api = Api::with("liars", Patience { idle: Duration::from_secs(1), ..Patience::default() });
     api.hosts(2, 4, 4096);
     let pod = json!({ "metadata": { "name": "web" }, "spec": { "containers": [] } });
     let body = json!({ "Pod": pod, "NodeNames": ["h0"] });
@@ -263,4 +268,111 @@ fn who_lies_or_says_nothing_keeps_nobody_out() {
     let (status, reply) = post(api.extender, "/v1/place/extender/filter", &body);
     assert_eq!((status, &reply["NodeNames"]), (200, &json!(["h0"])));
     assert_eq!(silent.len(), 150);
+}
+
+/// What is taken out is there, and nothing uses it; whatever is wrong is said in the body.
+#[test]
+fn what_is_not_there_or_in_use_is_said() {
+    let api = Api::new("delete");
+    api.hosts(2, 4, 4096);
+    let delete = |path: &str| {
+        let (status, text) = by("DELETE", api.address, &format!("/v1/place/{path}"), b"");
+        let body: Value = serde_json::from_str(&text).unwrap_or_default();
+        assert!(
+            status == 204 || body["error"].as_str().is_some_and(|said| said.len() > 10),
+            "{path}: {text}"
+        );
+        (status, body["error"].as_str().unwrap_or_default().to_string())
+    };
+    let new = json!({ "name": "v", "memory_mb": 64 });
+    assert_eq!(post(api.address, "/v1/place", &json!({ "new": [new], "only": ["h0"] })).0, 200);
+    let fact = json!([{ "host": "h1", "name": "heat", "value": 3 }]);
+    assert_eq!(post(api.address, "/v1/place/facts", &fact).0, 200);
+    for (path, status, said) in [
+        ("objects/host/h0", 409, "host h0 has VM v"),
+        ("objects/host/nobody", 404, "there is no host nobody"),
+        ("objects/policy/none", 409, "policy none is built in"),
+        ("objects/cluster/default", 409, "cluster default has host h0"),
+        ("objects/pending/v", 404, "there is no kind `pending`"),
+        ("objects/fact/h1%2Fheat", 404, "there is no kind `fact`"),
+        ("objects/decision/00000000000000000001", 404, "there is no kind `decision`"),
+        ("objects/x/y", 404, "there is no kind `x`"),
+        ("facts/h1/cold", 404, "there is no fact cold about host h1"),
+        ("facts/h1/heat", 204, ""),
+        ("objects/vm/v", 204, ""),
+        ("objects/vm/v", 404, "there is no VM v"),
+        ("objects/host/h0", 204, ""),
+        ("objects/host/h0", 404, "there is no host h0"),
+        ("objects", 405, "DELETE is not for this path"),
+        ("hosts", 405, "DELETE is not for this path"),
+    ] {
+        let (got, why) = delete(path);
+        assert!(got == status && why.starts_with(said), "{path}: {got} {why}");
+    }
+    assert_eq!(post(api.address, "/v1/place/facts", &fact).0, 200);
+    for (method, path, status) in [
+        ("GET", "/v1/place/decisions/first", 422),
+        ("GET", "/v1/place/decisions?count=many", 422),
+        ("PUT", "/v1/place", 405),
+        ("GET", "/v1/place/extender/filter", 405),
+    ] {
+        let (got, text) = by(method, api.address, path, b"");
+        assert!(got == status && text.contains("\"error\":"), "{method} {path}: {got} {text}");
+    }
+    for (method, path, status) in
+        [("POST", "/v1/place/hosts", 404), ("GET", "/", 404), ("DELETE", "/v1/place/extender/bind", 405)]
+    {
+        let (got, text) = by(method, api.extender, path, b"");
+        assert!(got == status && text.contains("\"error\":"), "{method} {path}: {got} {text}");
+    }
+}
+
+/// What requests name has to be there.
+#[test]
+fn hosts_that_nobody_knows_are_said() {
+    let api = Api::new("names");
+    api.hosts(2, 4, 4096);
+    let vm = json!({ "name": "v", "memory_mb": 64 });
+    for (path, body, said) in [
+        ("try", json!({ "new": [vm], "only": ["h0", "h7"] }), "there is no host h7"),
+        ("try", json!({ "new": [vm], "without": ["h7"] }), "there is no host h7"),
+        ("", json!({ "new": [vm], "only": ["h7"] }), "there is no host h7"),
+        ("", json!({ "new": [vm], "policy": "nobody's" }), "there is no policy nobody's"),
+        ("facts", json!([{ "host": "h7", "name": "heat", "value": 3 }]), "there is no host h7"),
+        ("facts", json!([{ "host": "h0", "name": "vms", "value": 3 }]), "a figure that every host has"),
+        ("objects", json!([{ "blacklist": { "host": "h7" } }]), "there is no host h7"),
+        ("objects", json!([{ "vm": { "name": "v", "status": "up", "host": "h7" } }]), "there is no host h7"),
+        ("objects", json!([{ "vm": { "name": "v", "moved_at": 1u64 << 60 } }]), "`moved_at` is"),
+    ] {
+        let (status, reply) = post(api.address, format!("/v1/place/{path}").trim_end_matches('/'), &body);
+        let error = reply["error"].as_str().unwrap_or_default();
+        assert!((status == 404 || status == 422) && error.contains(said), "{path} {body}: {status} {reply}");
+    }
+    assert!(api.service.vms().unwrap().is_empty(), "what was refused left something");
+}
+
+/// Attack: a byte now and then keeps a connection that nobody else gets.
+#[test]
+fn who_dribbles_is_hung_up_on() {
+    let whole = Duration::from_millis(700);
+    let api = Api::with("dribble", Patience { whole, ..Patience::default() });
+    api.hosts(2, 4, 4096);
+    let mut stream = TcpStream::connect(api.extender).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    stream.write_all(b"POST /v1/place/extender/filter HTTP/1.1\r\nx-long: ").unwrap();
+    let is_over = |stream: &mut TcpStream| {
+        let mut byte = [0];
+        match stream.read(&mut byte) {
+            Ok(count) => count == 0,
+            Err(error) => !matches!(
+                error.kind(),
+                std::io::ErrorKind::WouldBlock
+                    | std::io::ErrorKind::TimedOut
+                    | std::io::ErrorKind::Interrupted
+            ),
+        }
+    };
+    // Hung up on some time; a machine under load may need longer than it should take.
+    let dribbled = (0..2000).take_while(|_| !is_over(&mut stream) && stream.write_all(b"x").is_ok()).count();
+    assert!(dribbled < 2000, "it is still open");
 }

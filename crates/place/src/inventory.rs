@@ -3,14 +3,15 @@
 //! `[cluster.NAME]`, `[host.NAME]` (with `count`, that many, numbered), `[vm.NAME]` (`count` too), `[group.NAME]`,
 //! `[policy.NAME]`, `[[load]]`, `[[fact]]`, `[[blacklist]]`; keys are those of the objects, with `-` or `_`.
 
-use crate::engine::Object;
+use crate::engine::{Object, There};
 use crate::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm, Wrong};
-use crate::policy::{check_properties, read_table};
+use crate::policy::{built_in, check_properties, read_table};
 use crate::problem::{Problem, Problems, nearest};
 use crate::unit::ExternalUnit;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
@@ -20,9 +21,22 @@ const LARGEST: usize = 64 << 20;
 const COUNT: i64 = 1_000_000;
 const TABLES: [&str; 8] = ["cluster", "host", "vm", "group", "policy", "load", "fact", "blacklist"];
 
+/// What is there beside a file, and may be named in it.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// Units from outside.
+    pub units: Vec<ExternalUnit>,
+    /// Hosts.
+    pub hosts: BTreeSet<String>,
+    /// Policies that are not built in.
+    pub policies: BTreeSet<String>,
+    /// The time in milliseconds since 1970, if it matters.
+    pub now: Option<u64>,
+}
+
 /// Reads the text of the file known to people as `file`. Policies come first, then clusters, hosts, what is known of
 /// them, VMs, groups.
-pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Object>, Problems> {
+pub fn read(file: &str, text: &str, beside: &Beside) -> Result<Vec<Object>, Problems> {
     let mut list = Vec::new();
     if text.len() > LARGEST {
         let what = format!("the file has {} bytes", text.len());
@@ -34,7 +48,8 @@ pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Obj
         let what = error.message().lines().collect::<Vec<_>>().join(", ");
         list.push(Problem { at: error.span().unwrap_or(0..0), what, fix: String::new() });
     }
-    let mut reader = Reader { external, list, objects: Vec::new() };
+    let external = beside.units.as_slice();
+    let mut reader = Reader { external, list, objects: Vec::new(), tables: Vec::new() };
     for (key, _) in table.get_ref().iter() {
         if !TABLES.contains(&key.get_ref().as_ref()) {
             let fix = nearest(key.get_ref(), TABLES)
@@ -45,7 +60,7 @@ pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Obj
     let top = table.get_ref();
     if let Some(DeValue::Table(tables)) = top.get("policy").map(Spanned::get_ref) {
         let policies = read_table(tables, external, &mut reader.list);
-        reader.objects.extend(policies.into_iter().map(Object::Policy));
+        reader.objects.extend(policies.into_iter().map(|policy| (Object::Policy(policy), None)));
     }
     reader.clusters(top);
     reader.named::<Host>(
@@ -66,7 +81,9 @@ pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Obj
         it.check()
     };
     reader.named::<AffinityGroup>(top, "group", group, Object::Group);
+    reader.check_names(beside);
     let Reader { mut list, objects, .. } = reader;
+    let objects = objects.into_iter().map(|(object, _)| object).collect();
     list.sort_by_key(|problem| problem.at.start);
     match list.is_empty() {
         true => Ok(objects),
@@ -80,22 +97,79 @@ pub fn read_clusters(
     external: &[ExternalUnit],
     problems: &mut Vec<Problem>,
 ) -> Vec<Cluster> {
-    let mut reader = Reader { external, list: std::mem::take(problems), objects: Vec::new() };
+    let list = std::mem::take(problems);
+    let mut reader = Reader { external, list, objects: Vec::new(), tables: Vec::new() };
     reader.clusters(top);
     *problems = reader.list;
-    let cluster = |object| if let Object::Cluster(cluster) = object { Some(cluster) } else { None };
+    let cluster = |(object, _)| if let Object::Cluster(cluster) = object { Some(cluster) } else { None };
     reader.objects.into_iter().filter_map(cluster).collect()
 }
 
 struct Reader<'t> {
     external: &'t [ExternalUnit],
     list: Vec<Problem>,
-    objects: Vec<Object>,
+    /// Each with the table it is from.
+    objects: Vec<(Object, Option<usize>)>,
+    tables: Vec<Places>,
+}
+
+/// Where a table stands, and its keys.
+struct Places {
+    at: Range<usize>,
+    keys: HashMap<String, Range<usize>>,
 }
 
 impl Reader<'_> {
     fn clusters(&mut self, top: &DeTable<'_>) {
         self.named::<Cluster>(top, "cluster", |it, name| (it.name = name, it.check()).1, Object::Cluster);
+    }
+
+    /// Notes where a table stands; its number.
+    fn table(&mut self, at: Range<usize>, value: &Spanned<DeValue<'_>>) -> Option<usize> {
+        let DeValue::Table(entries) = value.get_ref() else { return None };
+        let place = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+            (key.get_ref().replace('-', "_"), value.span())
+        };
+        self.tables.push(Places { at, keys: entries.iter().map(place).collect() });
+        Some(self.tables.len() - 1)
+    }
+
+    /// Says what objects name that is neither in the file nor beside it, once a table.
+    fn check_names(&mut self, beside: &Beside) {
+        let (mut hosts, mut policies) = (HashMap::new(), HashMap::new());
+        policies.extend(built_in().into_iter().map(|policy| (policy.name.clone(), Arc::new(policy))));
+        for (object, _) in &self.objects {
+            match object {
+                Object::Host(host) => drop(hosts.insert(host.name.as_str(), host)),
+                Object::Policy(policy) => {
+                    drop(policies.insert(policy.name.clone(), Arc::new(policy.clone())))
+                }
+                _ => {}
+            }
+        }
+        let there = There {
+            host: &|name| match hosts.get(name) {
+                Some(host) => Some(Some(host.ports.iter().map(|port| port.name.clone()).collect())),
+                None => beside.hosts.contains(name).then_some(None),
+            },
+            policy: &|name| match policies.get(name) {
+                Some(policy) => Some(Some(policy.clone())),
+                None => beside.policies.contains(name).then_some(None),
+            },
+            now: beside.now,
+        };
+        let mut wrong = Vec::new();
+        let mut said = BTreeSet::new();
+        for (object, table) in &self.objects {
+            let Some(places) = table.and_then(|table| self.tables.get(table)) else { continue };
+            if let Err(error) = there.check(object)
+                && said.insert(*table)
+            {
+                let at = places.keys.get(error.key).unwrap_or(&places.at).clone();
+                wrong.push(Problem { at, what: format!("{}: {}", error.object, error.what), fix: error.fix });
+            }
+        }
+        self.list.append(&mut wrong);
     }
 
     fn wrong(&mut self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
@@ -127,13 +201,14 @@ impl Reader<'_> {
             if self.objects.len() + names.len() > COUNT as usize {
                 return self.wrong(&name.span(), format!("a file has {COUNT} objects at most"), "");
             }
+            let table = self.table(name.span(), value);
             for one in names {
                 let mut item = item.clone();
                 if let Err(error) = name_and_check(&mut item, one) {
                     self.wrong(&name.span(), error.to_string(), "");
                     break;
                 }
-                self.objects.push(object(item));
+                self.objects.push((object(item), table));
             }
         }
     }
@@ -152,7 +227,10 @@ impl Reader<'_> {
         for value in entries.iter() {
             let Some((item, _)) = self.item::<T>(kind, &value.span(), value) else { continue };
             match check(&item) {
-                Ok(()) => self.objects.push(object(item)),
+                Ok(()) => {
+                    let table = self.table(value.span(), value);
+                    self.objects.push((object(item), table));
+                }
                 Err(error) => self.wrong(&value.span(), error.to_string(), ""),
             }
         }
@@ -204,7 +282,7 @@ impl Reader<'_> {
     /// Checks custom properties, each at its place.
     fn properties(&mut self, properties: &DeTable<'_>) {
         for (name, value) in properties.iter() {
-            let mut text = value_of(value.get_ref());
+            let mut text = value_of(value.get_ref(), true);
             as_text(&mut text);
             let Value::String(text) = text else { continue };
             let one = BTreeMap::from([(name.get_ref().to_string(), text)]);
@@ -270,10 +348,18 @@ fn as_text(value: &mut Value) {
 
 /// The table without places, its keys with `_`.
 fn plain(table: &DeTable<'_>) -> Table {
-    table.iter().map(|(key, value)| (key.get_ref().replace('-', "_"), value_of(value.get_ref()))).collect()
+    let entry = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+        let key = key.get_ref().replace('-', "_");
+        let is_map = MAPS.contains(&key.as_str());
+        (key, value_of(value.get_ref(), is_map))
+    };
+    table.iter().map(entry).collect()
 }
 
-fn value_of(value: &DeValue<'_>) -> Value {
+/// Keys whose values are maps: the keys of these are the user's own.
+const MAPS: [&str; 3] = ["properties", "huge_pages", "mdevs"];
+
+fn value_of(value: &DeValue<'_>, is_map: bool) -> Value {
     match value {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Integer(number) => {
@@ -284,14 +370,15 @@ fn value_of(value: &DeValue<'_>) -> Value {
         DeValue::Boolean(truth) => Value::Boolean(*truth),
         DeValue::Datetime(time) => Value::Datetime(*time),
         DeValue::Array(entries) => {
-            Value::Array(entries.iter().map(|entry| value_of(entry.get_ref())).collect())
+            Value::Array(entries.iter().map(|entry| value_of(entry.get_ref(), is_map)).collect())
         }
-        // Keys of maps, such as properties, are the user's own.
-        DeValue::Table(table) => {
-            let entries =
-                table.iter().map(|(key, value)| (key.get_ref().to_string(), value_of(value.get_ref())));
-            Value::Table(entries.collect())
+        DeValue::Table(table) if is_map => {
+            let entry = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+                (key.get_ref().to_string(), value_of(value.get_ref(), is_map))
+            };
+            Value::Table(table.iter().map(entry).collect())
         }
+        DeValue::Table(table) => Value::Table(plain(table)),
     }
 }
 
@@ -305,7 +392,7 @@ mod tests {
             memory-mb = 4096\nnetworks = [\"blue\"]\n\
             [vm.web]\nmemory_mb = 1024\nproperties = { FactFilter = \"t < 3\" }\n\
             [[fact]]\nhost = \"node-03\"\nname = \"t\"\nvalue = 2\n";
-        let objects = read("i.toml", text, &[]).unwrap();
+        let objects = read("i.toml", text, &Beside::default()).unwrap();
         assert_eq!(objects.len(), 14);
         assert!(matches!(&objects[3], Object::Host(host) if host.name == "node-03" && host.cores == 8));
         assert!(matches!(&objects[12], Object::Fact(fact) if fact.value == 2.0));
@@ -314,7 +401,7 @@ mod tests {
     #[test]
     fn everything_wrong_is_said_at_its_place() {
         let text = "[host.a]\ncores = 0\n[host.b]\ncoers = 4\n[hots.c]\n[policy.p]\nfilters = [\"x\"]\n";
-        let said = read("i.toml", text, &[]).unwrap_err().to_string();
+        let said = read("i.toml", text, &Beside::default()).unwrap_err().to_string();
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], "i.toml:1:7: host a: `cores` is 0; 1 to 65536 will do");
         assert_eq!(lines[1], "i.toml:4:1: a host has no key `coers`; did you mean `cores`?");
@@ -326,11 +413,60 @@ mod tests {
     fn custom_properties_are_checked_at_their_place() {
         let text = "[cluster.c]\nproperties = { HighUtilization = 70, LowUtilization = \"99\" }\n\
             [vm.v.properties]\nFactFiltr = \"t < 3\"\nFactFilter = \"t <\"\n";
-        let said = read("i.toml", text, &[]).unwrap_err().to_string();
+        let said = read("i.toml", text, &Beside::default()).unwrap_err().to_string();
         let lines: Vec<&str> = said.lines().collect();
         assert!(lines[0].starts_with("i.toml:2:55: LowUtilization = \"99\" does not match"), "{said}");
         assert_eq!(lines[1], "i.toml:4:13: there is no property `FactFiltr`; did you mean `FactFilter`?");
         assert!(lines[2].starts_with("i.toml:5:14: FactFilter: "), "{said}");
         assert_eq!(lines.len(), 3, "{said}");
+    }
+
+    #[test]
+    fn what_a_file_names_is_there() {
+        let text = "[cluster.c]\npolicy = \"nigt\"\n[cluster.d]\nproperties = { FactFilter = \"t < 3\" }\n\
+            [host.a]\nports = [{ name = \"p0\" }]\n\
+            [[load]]\nhost = \"a\"\nports = [{ name = \"p1\" }]\n\
+            [[fact]]\nname = \"t\"\nvalue = 1\nhost = \"b\"\n[[blacklist]]\nhost = \"b\"\n\
+            [vm.v]\ncount = 3\nstatus = \"up\"\nhost = \"b\"\n[vm.w]\npolicy = \"p\"\nmoved-at = 99999999\n\
+            [vm.down]\nhost = \"b\"\n";
+        let lines = |beside: &Beside| match read("i.toml", text, beside) {
+            Err(problems) => problems.to_string().lines().map(String::from).collect(),
+            Ok(_) => Vec::new(),
+        };
+        let said: Vec<String> = lines(&Beside::default());
+        let begin = [
+            "i.toml:2:10: cluster c: there is no policy \"nigt\"",
+            "i.toml:4:14: cluster d: nothing reads FactFilter",
+            "i.toml:9:9: load of host a: host a has no port p1",
+            "i.toml:13:8: fact t about host b: there is no host b",
+            "i.toml:15:8: blacklist entry of host b: there is no host b",
+            "i.toml:19:8: VM v-0: there is no host b",
+            "i.toml:21:10: VM w: there is no policy \"p\"",
+        ];
+        assert_eq!(said.len(), begin.len(), "{said:#?}");
+        assert!(said.iter().zip(begin).all(|(said, begin)| said.starts_with(begin)), "{said:#?}");
+        let (hosts, policies) = (BTreeSet::from(["b".to_string()]), BTreeSet::from(["p".to_string()]));
+        let said = lines(&Beside { hosts, policies, now: Some(9_999_999), ..Beside::default() });
+        assert_eq!(said.len(), 4, "{said:#?}");
+        assert!(
+            said[3].starts_with("i.toml:22:12: VM w: `moved_at` is 99999999, and it is 9999999"),
+            "{said:#?}"
+        );
+    }
+
+    #[test]
+    fn names_on_a_host_are_its_own() {
+        let read = |keys: &str| read("i.toml", &format!("[host.a]\n{keys}\n"), &Beside::default());
+        for (keys, what) in [
+            ("devices = [{ name = \"gpu\" }, { name = \"gpu\" }]", "`devices` has gpu twice"),
+            ("ports = [{ name = \"p\" }, { name = \"p\" }]", "`ports` has p twice"),
+            ("numa = [{ index = 1 }, { index = 1 }]", "`numa` has 1 twice"),
+        ] {
+            let said = read(keys).unwrap_err().to_string();
+            assert!(said.starts_with("i.toml:1:7: host a: ") && said.contains(what), "{said}");
+        }
+        let fact = "[[fact]]\nhost = \"a\"\nname = \"vms\"\nvalue = 1";
+        let said = read(fact).unwrap_err().to_string();
+        assert!(said.contains("`name` is vms, a figure that every host has"), "{said}");
     }
 }

@@ -79,3 +79,72 @@ fn every_unit_of_ovirt_is_there() {
         assert!(page.contains(&format!("| `{name}` |")), "{name} has no row");
     }
 }
+
+fn read(page: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The part of a page below a heading.
+fn part<'p>(page: &'p str, heading: &str) -> &'p str {
+    let (_, below) = page.split_once(&format!("\n## {heading}\n")).expect(heading);
+    below.split("\n## ").next().unwrap()
+}
+
+/// Keys that the first column of a part's tables has.
+fn keys(part: &str) -> std::collections::BTreeSet<String> {
+    let first = part.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    first
+        .flat_map(|cell| cell.split('`'))
+        .filter(|key| !key.is_empty() && *key != ", ")
+        .map(String::from)
+        .collect()
+}
+
+/// Every key of an inventory has a row, and no row is of a key that there is not.
+#[test]
+fn every_key_of_an_inventory_has_a_row() {
+    use ringway_place::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm};
+    let page = read("inventory.md");
+    let of = |heading: &str, object: serde_json::Value, without: &[&str], page: &str| {
+        let all = object.as_object().unwrap().keys().map(|key| key.replace('_', "-"));
+        let there: std::collections::BTreeSet<String> =
+            all.filter(|key| !without.contains(&key.as_str())).collect();
+        assert_eq!(keys(part(page, heading)), there, "{heading}");
+    };
+    of("`[host.NAME]`", json(&Host::default()), &["name"], &page);
+    of("`[vm.NAME]`", json(&Vm::default()), &["name"], &page);
+    of("`[group.NAME]`", json(&AffinityGroup::default()), &["name"], &page);
+    of("`[[load]]`", json(&Load::default()), &[], &page);
+    of("`[[fact]]`", json(&Fact { pushed: Some(1), ..Fact::default() }), &[], &page);
+    of("`[[blacklist]]`", json(&Blacklist::default()), &[], &page);
+    let fabric = read("fabric-file.md");
+    let clusters = part(&fabric, "Placement: `[plugins.NAME]`, `[policy.NAME]`, `[cluster.NAME]`");
+    let rows = keys(clusters.split("`[cluster.NAME]`, hosts among").nth(1).unwrap());
+    let cluster = json(&Cluster::default());
+    let all =
+        cluster.as_object().unwrap().keys().map(|key| key.replace('_', "-")).filter(|key| key != "name");
+    assert_eq!(rows, all.collect(), "[cluster.NAME]");
+}
+
+fn json<T: serde::Serialize>(object: &T) -> serde_json::Value {
+    serde_json::to_value(object).unwrap()
+}
+
+/// Every example of a page in TOML that placement reads by itself.
+#[test]
+fn examples_are_read() {
+    use ringway_place::inventory::{Beside, read as inventory};
+    let beside = Beside { hosts: ["node-2".to_string()].into(), ..Beside::default() };
+    let mut count = 0;
+    for page in ["placement.md", "inventory.md"] {
+        for block in read(page).split("```toml\n").skip(1) {
+            let text = block.split("```").next().unwrap();
+            count += 1;
+            if let Err(problems) = inventory(page, text, &beside) {
+                panic!("{problems}");
+            }
+        }
+    }
+    assert!(count >= 4, "{count}");
+}

@@ -382,8 +382,22 @@ fn plugins_that_fail_are_left_out_unless_required() {
     let [verdict] = first.rejected.as_slice() else { panic!("{first:?}") };
     assert_eq!((verdict.filter.as_str(), verdict.reason.as_str()), ("only_b", "it is a"));
     set("required = [\"broken\"]");
-    let error = engine.place(ask(&["one"], 1)).unwrap_err().to_string();
-    assert_eq!(error, "the policy requires a unit that failed: broken: it hangs");
+    // It fails for that, and everything about it is kept as of any failure.
+    let refused = engine.place(ask(&["one"], 2)).unwrap();
+    let choice = &refused.choices[0];
+    assert_eq!((refused.placed(), choice.refused.as_str(), choice.passed), (false, "broken: it hangs", 2));
+    assert_eq!(choice.why(), "no host for one: policy p requires a unit that failed: broken: it hangs");
+    assert_eq!(engine.decisions(1).unwrap()[0].id, refused.id);
+    let explained = engine.explain(refused.id).unwrap();
+    assert_eq!((explained.note.as_str(), explained.traces[0].hosts.len()), ("", 3));
+    assert!(explained.traces[0].hosts.iter().all(|host| host.score.is_none()));
+    // What was reserved before still is.
+    assert_eq!(engine.view(|model| model.pendings()["one"].host.clone()).unwrap(), "c");
+    let why = engine.why_not("b", &ask(&["one"], 2)).unwrap();
+    assert_eq!((why.refused.as_str(), why.best), ("broken: it hangs", None));
+    set("required = [\"names\"]");
+    let why = engine.why_not("a", &ask(&["one"], 2)).unwrap();
+    assert_eq!((why.refused.as_str(), why.errors), ("", vec!["broken: it hangs".to_string()]));
 }
 
 /// A filter that lets nobody through before so many requests wait.

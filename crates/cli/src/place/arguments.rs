@@ -9,8 +9,8 @@ pub struct Place {
     /// Use the hosts and VMs of this file, and forget everything afterwards, instead of asking a running fabric.
     #[arg(long, global = true, value_name = "FILE")]
     pub inventory: Option<PathBuf>,
-    /// Folders of Python plugins, with `--inventory`.
-    #[arg(long, global = true, value_name = "DIR", requires = "inventory")]
+    /// Folders of Python plugins, with `--inventory` or for `simulate`.
+    #[arg(long, global = true, value_name = "DIR")]
     pub plugins: Vec<PathBuf>,
     /// What to do.
     #[command(subcommand)]
@@ -175,14 +175,22 @@ Examples:
         /// The file.
         file: PathBuf,
     },
-    /// Attach folders of Python plugins to the running fabric, instead of those before.
+    /// Attach folders of Python plugins to the running fabric, or say which are and what is wrong there.
     #[command(after_help = "\
+They are there beside those of the fabric's file, instead of those attached before, and stay when the fabric
+goes down and comes up.
+
 Examples:
   ringway place plugins /etc/ringway/plugins
-  ringway place plugins ./plugins ./more --json")]
+  ringway place plugins ./plugins ./more --json
+  ringway place plugins
+  ringway place plugins --none")]
     Plugins {
         /// The folders.
         folders: Vec<PathBuf>,
+        /// Detach those attached before.
+        #[arg(long, conflicts_with = "folders")]
+        none: bool,
     },
     /// Push a figure about a host; the next decision sees it.
     #[command(after_help = "\
@@ -205,6 +213,8 @@ Examples:
 Examples:
   ringway place simulate --hosts 200 --policy packing --policy none
   ringway place simulate --hosts 50 --trace synthetic --mix azure --vms 5000 --until-full --policy packing
+  ringway place --inventory examples/placement/inventory.toml simulate --policy cool --vms 200
+  ringway place --inventory rules.toml --plugins examples/plugins simulate --policy few
   ringway place simulate --trace openb_pod_list_default.csv --format openb --hosts 1000 --policy none
   ringway place simulate --hosts 100 --policy power_saving --csv run.csv --svg run.svg")]
     Simulate(Simulate),
@@ -213,12 +223,16 @@ Examples:
 /// What to simulate.
 #[derive(Args)]
 pub struct Simulate {
-    /// Hosts: 40 CPUs and 98 GB each.
-    #[arg(long, default_value_t = 100)]
-    pub hosts: usize,
+    /// Hosts: 40 CPUs and 98 GB each; 100 if nobody says. With `--inventory` they are its own, with what runs
+    /// on them: those of `--cluster`, of the only cluster it has, or of `default`.
+    #[arg(long, conflicts_with = "nodes")]
+    pub hosts: Option<usize>,
     /// Hosts of a file instead: openb's list of nodes.
     #[arg(long, value_name = "FILE")]
     pub nodes: Option<PathBuf>,
+    /// The cluster of `--inventory` whose hosts are filled.
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
     /// A trace's file, or `synthetic`.
     #[arg(long, default_value = "synthetic", value_name = "FILE")]
     pub trace: PathBuf,

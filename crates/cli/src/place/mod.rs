@@ -12,11 +12,12 @@ use arguments::{Place, PlaceCommand, Vms};
 use ringway_control::place::{BalanceRequest, FactPush, PlaceRequest, WhyNotRequest};
 use ringway_place::object::Vm;
 use source::Source;
+use std::path::PathBuf;
 
 /// Does it.
 pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> {
     if let PlaceCommand::Simulate(options) = &arguments.command {
-        return simulate::simulate(options, json);
+        return simulate::simulate(options, arguments.inventory.as_deref(), &arguments.plugins, json);
     }
     let mut source =
         Source::of(target, arguments.inventory.as_deref(), &arguments.plugins, &arguments.command)?;
@@ -63,7 +64,7 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
             Ok(())
         }
         PlaceCommand::Put { file } => {
-            let objects = source::read(&file, &source.external()?)?;
+            let objects = source::read(&file, &source.beside()?)?;
             let count = objects.len();
             let revision = source.put(objects)?;
             if json {
@@ -73,16 +74,23 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
             }
             Ok(())
         }
-        PlaceCommand::Plugins { folders } => {
-            tell::units(&source.plugins(source::options(&folders))?, json);
-            Ok(())
-        }
+        PlaceCommand::Plugins { folders, none } => plugins(&mut source, &folders, none, json),
         PlaceCommand::Fact { host, name, value, ttl } => {
             let push = FactPush { host, name, value, ttl: ttl.map(|seconds| seconds.saturating_mul(1000)) };
             source.facts(vec![push]).map(drop)
         }
         PlaceCommand::Simulate(_) => Ok(()),
     }
+}
+
+/// Attaches folders, or says which are.
+fn plugins(source: &mut Source, folders: &[PathBuf], none: bool, json: bool) -> Result<(), Fail> {
+    if folders.is_empty() && !none {
+        tell::attached(&source.attached()?, json);
+        return Ok(());
+    }
+    tell::units(&source.plugins(source::options(folders))?, json);
+    source.warn()
 }
 
 /// The request; VMs that nobody knows are described by `--cpus` and `--memory`.

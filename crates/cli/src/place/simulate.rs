@@ -1,15 +1,22 @@
 //! `ringway place simulate`.
 
 use super::arguments::{Format, Simulate};
+use super::source;
 use crate::fail::Fail;
 use crate::text::{self, Table, cell};
+use ringway_control::place::Clock;
+use ringway_control::place_plugins::{Found, Options, Plugins, find};
+use ringway_place::engine::Object;
+use ringway_place::inventory::Beside;
 use ringway_place::object::Host;
 use ringway_place::policy::{self, Policy, built_in};
 use ringway_place::simulate::{
-    Arrival, MIXES, Plan, Report, Synthetic, TraceKind, csv, hosts, read, read_nodes, run, svg,
+    Arrival, MIXES, Plan, Report, Synthetic, TraceKind, csv, hosts, read, read_nodes, run_beside, svg,
 };
+use ringway_place::unit::{External, ExternalUnit};
+use std::collections::{BTreeSet, HashSet};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn text_of(file: &Path) -> Result<String, Fail> {
@@ -44,16 +51,98 @@ fn trace_text(options: &Simulate) -> Result<String, Fail> {
     String::from_utf8(output.stdout).map_err(Fail::because)
 }
 
-/// Runs every policy over the same trace, and compares.
-pub fn simulate(options: &Simulate, json: bool) -> Result<(), Fail> {
-    let arrivals = arrivals(options)?;
-    let hosts = match &options.nodes {
-        Some(file) => read_nodes(&file.display().to_string(), &text_of(file)?).map_err(Fail::because)?,
-        None => hosts(options.hosts.max(1), options.seed),
+/// What a trace meets.
+struct Scene {
+    hosts: Vec<Host>,
+    /// What an inventory has beside.
+    beside: Vec<Object>,
+    plugins: Options,
+    units: Vec<ExternalUnit>,
+}
+
+impl Scene {
+    fn new(options: &Simulate, inventory: Option<&Path>, plugins: &[PathBuf]) -> Result<Scene, Fail> {
+        let plugins = source::options(plugins);
+        if let Some(path) = plugins.lacks() {
+            return Err(Fail::Failed(format!("{}: no such folder", path.display())));
+        }
+        let found = if plugins.is_empty() { Found::default() } else { find(&plugins) };
+        found.problems.iter().for_each(|it| text::warn(&format!("{}: {}", it.source, it.what)));
+        let mut scene = Scene { hosts: Vec::new(), beside: Vec::new(), plugins, units: found.units };
+        let Some(file) = inventory else {
+            if options.cluster.is_some() {
+                return Err(Fail::Failed("--cluster is one of an inventory; add --inventory FILE".into()));
+            }
+            scene.hosts = match &options.nodes {
+                Some(file) => {
+                    read_nodes(&file.display().to_string(), &text_of(file)?).map_err(Fail::because)?
+                }
+                None => hosts(options.hosts.unwrap_or(HOSTS).max(1), options.seed),
+            };
+            return Ok(scene);
+        };
+        if options.hosts.is_some() || options.nodes.is_some() {
+            let what = "the hosts are those of --inventory; leave --hosts and --nodes out";
+            return Err(Fail::Failed(what.into()));
+        }
+        let now = Some(Clock::default().now());
+        let beside = Beside { units: scene.units.clone(), now, ..Beside::default() };
+        scene.beside = source::read(file, &beside)?;
+        scene.hosts = of_cluster(&scene.beside, options.cluster.as_deref(), file)?;
+        Ok(scene)
+    }
+}
+
+/// How many hosts are made up if nobody says.
+const HOSTS: usize = 100;
+
+/// The hosts of the cluster that is named, of `default`, or of the only one.
+fn of_cluster(objects: &[Object], cluster: Option<&str>, file: &Path) -> Result<Vec<Host>, Fail> {
+    let hosts =
+        || objects.iter().filter_map(|it| if let Object::Host(host) = it { Some(&**host) } else { None });
+    let clusters: BTreeSet<&str> = hosts().map(|host| host.cluster.as_str()).collect();
+    let cluster = match (cluster, clusters.len()) {
+        (Some(cluster), _) => cluster,
+        (None, 1) => clusters.first().copied().unwrap_or_default(),
+        (None, _) => "default",
     };
+    let of_it: Vec<Host> = hosts().filter(|host| host.cluster == cluster).cloned().collect();
+    if of_it.is_empty() {
+        let known: Vec<&str> = clusters.into_iter().collect();
+        let known = if known.is_empty() {
+            "no hosts at all".into()
+        } else {
+            format!("hosts of {}", known.join(", "))
+        };
+        let what =
+            format!("{}: cluster {} has no hosts; there are {known}", file.display(), cluster.escape_debug());
+        return Err(Fail::Unknown(what));
+    }
+    Ok(of_it)
+}
+
+/// Runs every policy over the same trace, and compares.
+pub fn simulate(
+    options: &Simulate,
+    inventory: Option<&Path>,
+    plugins: &[PathBuf],
+    json: bool,
+) -> Result<(), Fail> {
+    let arrivals = arrivals(options)?;
+    let scene = Scene::new(options, inventory, plugins)?;
+    let names: HashSet<&str> = arrivals.iter().map(|arrival| arrival.vm.name.as_str()).collect();
+    let taken = scene.beside.iter().find_map(|object| match object {
+        Object::Vm(vm) if names.contains(vm.name.as_str()) => Some(&vm.name),
+        _ => None,
+    });
+    if let Some(name) = taken {
+        return Err(Fail::Failed(format!(
+            "VM {name} is in the inventory and in the trace; give it another name"
+        )));
+    }
     let mut reports = Vec::new();
-    for policy in policies(options)? {
-        reports.push(one(options, &hosts, policy, &arrivals)?);
+    for policy in policies(options, &scene)? {
+        reports.push(one(options, &scene, policy, &arrivals)?);
     }
     let write = |file: &Path, text: String| {
         std::fs::write(file, text).map_err(|error| Fail::Failed(format!("{}: {error}", file.display())))
@@ -72,16 +161,18 @@ pub fn simulate(options: &Simulate, json: bool) -> Result<(), Fail> {
     Ok(())
 }
 
-fn one(options: &Simulate, hosts: &[Host], policy: Policy, arrivals: &[Arrival]) -> Result<Report, Fail> {
+fn one(options: &Simulate, scene: &Scene, policy: Policy, arrivals: &[Arrival]) -> Result<Report, Fail> {
     let plan = Plan {
-        hosts: hosts.to_vec(),
+        hosts: scene.hosts.clone(),
         policy,
         interval: options.interval.saturating_mul(1000),
         samples: 200,
         until_full: options.until_full,
         seed: options.seed,
     };
-    run(&plan, arrivals).map_err(Fail::because)
+    let start = || Box::new(Plugins::start(scene.plugins.clone())) as Box<dyn External>;
+    let external = (!scene.plugins.is_empty()).then(start);
+    run_beside(&plan, &scene.beside, external, arrivals).map_err(Fail::because)
 }
 
 fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, Fail> {
@@ -112,10 +203,15 @@ fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, Fail> {
     Ok(trace.arrivals())
 }
 
-fn policies(options: &Simulate) -> Result<Vec<Policy>, Fail> {
+fn policies(options: &Simulate, scene: &Scene) -> Result<Vec<Policy>, Fail> {
     let mut known = built_in();
+    let described = scene.beside.iter().filter_map(|object| match object {
+        Object::Policy(policy) => Some(policy.clone()),
+        _ => None,
+    });
+    known.extend(described);
     if let Some(file) = &options.file {
-        let read = policy::read(&file.display().to_string(), &text_of(file)?, &[]);
+        let read = policy::read(&file.display().to_string(), &text_of(file)?, &scene.units);
         known.extend(read.map_err(|problems| Fail::Inventory(problems.to_string()))?);
     }
     let find = |name: &String| {

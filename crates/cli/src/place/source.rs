@@ -4,13 +4,14 @@ use super::arguments::PlaceCommand;
 use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::text;
 use ringway_control::place::{
-    BalanceRequest, DecisionView, ExplainView, FactPush, Failed, PlaceRequest, RevisionView, Service,
-    UnitView, WhyNotRequest,
+    BalanceRequest, Clock, DecisionView, ExplainView, FactPush, Failed, PlaceRequest, PluginsView,
+    RevisionView, Service, UnitView, WhyNotRequest,
 };
 use ringway_control::place_plugins::{Folder, Options};
 use ringway_place::engine::{BalanceStep, HostRow, Object, WhyNot};
-use ringway_place::inventory;
+use ringway_place::inventory::{self, Beside};
 use ringway_place::object::Vm;
 use ringway_place::policy::Policy;
 use ringway_place::unit::{ExternalKind, ExternalUnit};
@@ -25,11 +26,11 @@ pub enum Source {
 }
 
 /// Reads an inventory file.
-pub fn read(file: &Path, external: &[ExternalUnit]) -> Result<Vec<Object>, Fail> {
+pub fn read(file: &Path, beside: &Beside) -> Result<Vec<Object>, Fail> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Fail::Failed(format!("{}: {error}; give the path of an inventory file", file.display()))
     })?;
-    inventory::read(&file.display().to_string(), &text, external)
+    inventory::read(&file.display().to_string(), &text, beside)
         .map_err(|problems| Fail::Inventory(problems.to_string()))
 }
 
@@ -77,10 +78,18 @@ impl Source {
         if let Some(file) = file {
             let service = empty()?;
             if !plugins.is_empty() {
-                service.replace_plugins(options(plugins)).map_err(here)?;
+                service.attach(options(plugins)).map_err(here)?;
             }
-            service.put(read(file, &service.engine.external_units())?).map_err(here)?;
-            return Ok(Source::Here(service));
+            let mut source = Source::Here(service);
+            source.warn()?;
+            let objects = read(file, &source.beside()?)?;
+            source.put(objects)?;
+            return Ok(source);
+        }
+        if !plugins.is_empty() {
+            let how =
+                "add --inventory FILE, or attach them to the running fabric: `ringway place plugins DIR`";
+            return Err(Fail::Failed(format!("--plugins has no inventory to work on; {how}")));
         }
         match Client::connect(target) {
             Ok(client) => Ok(Source::Fabric(client)),
@@ -161,8 +170,32 @@ impl Source {
         }
     }
 
+    /// Says what is wrong with units from outside.
+    pub fn warn(&mut self) -> Result<(), Fail> {
+        self.attached()?.problems.iter().for_each(|problem| text::warn(problem));
+        Ok(())
+    }
+
+    /// Where units from outside come from.
+    pub fn attached(&mut self) -> Result<PluginsView, Fail> {
+        match self {
+            Source::Here(service) => Ok(service.plugins()),
+            Source::Fabric(client) => client.get("/v1/place/plugins"),
+        }
+    }
+
+    /// What a file may name beside what it has itself.
+    pub fn beside(&mut self) -> Result<Beside, Fail> {
+        Ok(Beside {
+            units: self.external()?,
+            hosts: self.hosts()?.into_iter().map(|host| host.name).collect(),
+            policies: self.policies()?.into_iter().map(|policy| policy.name).collect(),
+            now: Some(Clock::default().now()),
+        })
+    }
+
     /// Units from outside, as policies are checked against them.
-    pub fn external(&mut self) -> Result<Vec<ExternalUnit>, Fail> {
+    fn external(&mut self) -> Result<Vec<ExternalUnit>, Fail> {
         let outside = self.units()?.into_iter().filter(|unit| unit.external);
         let unit = |unit: UnitView| ExternalUnit {
             kind: match unit.kind.as_str() {
@@ -185,7 +218,7 @@ impl Source {
     pub fn plugins(&mut self, options: Options) -> Result<Vec<UnitView>, Fail> {
         match self {
             Source::Here(service) => {
-                service.replace_plugins(options).map_err(here)?;
+                service.attach(options).map_err(here)?;
                 Ok(service.units())
             }
             Source::Fabric(client) => client.put("/v1/place/plugins", &options),

@@ -3,7 +3,7 @@
 use crate::fail::Fail;
 use crate::text::{self, BAD, GOOD, Table, cell};
 use anstream::println;
-use ringway_control::place::{DecisionView, ExplainView, UnitView};
+use ringway_control::place::{DecisionView, ExplainView, PluginsView, UnitView};
 use ringway_place::decide::{Choice, HostTrace, Trace};
 use ringway_place::engine::{BalanceStep, HostRow, MigrationState, WhyNot};
 use ringway_place::policy::Policy;
@@ -64,6 +64,8 @@ pub fn why_not(why: &WhyNot, json: bool) {
     }
     if why.chosen {
         println!("{} would be chosen for {}", why.host, why.vm);
+    } else if why.rejected.is_empty() && !why.refused.is_empty() {
+        println!("{} passes the filters for {}", why.host, why.vm);
     } else if why.rejected.is_empty() {
         let others = match why.better {
             0 => "one as good was drawn".to_string(),
@@ -76,6 +78,12 @@ pub fn why_not(why: &WhyNot, json: bool) {
     }
     for verdict in &why.rejected {
         println!("  {}: {}", verdict.filter, verdict.reason);
+    }
+    for error in &why.errors {
+        println!("  left out: {error}");
+    }
+    if !why.refused.is_empty() {
+        println!("  no host would be chosen: the policy requires a unit that failed: {}", why.refused);
     }
     if let Some(score) = why.score {
         println!("  score {score:.1}");
@@ -95,6 +103,14 @@ pub fn explain(explained: &ExplainView, host: Option<&str>, json: bool) -> Resul
     decision.choices.iter().for_each(choice);
     if !explained.note.is_empty() {
         println!("{}", explained.note);
+    }
+    let is_there = |name: &str| {
+        let hosts = explained.traces.iter().flat_map(|trace| &trace.hosts);
+        explained.traces.is_empty() || hosts.map(|row| row.host.as_str()).any(|host| host == name)
+    };
+    if let Some(host) = host.filter(|host| !is_there(host)) {
+        let what = format!("decision {} looked at no host {}", explained.decision.id, host.escape_debug());
+        return Err(Fail::Unknown(format!("{what}; leave --host out for all")));
     }
     for trace in &explained.traces {
         println!();
@@ -231,6 +247,22 @@ pub fn policies(policies: &[Policy], json: bool) {
         ]);
     }
     table.print();
+}
+
+pub fn attached(plugins: &PluginsView, json: bool) {
+    if json {
+        return text::json(plugins);
+    }
+    if plugins.file.is_empty() && plugins.attached.is_empty() {
+        println!("no plugins are attached");
+        return;
+    }
+    let mut table = Table::new(&["PLUGINS", "FROM"]);
+    for (sources, from) in [(&plugins.file, "the fabric's file"), (&plugins.attached, "`place plugins`")] {
+        sources.iter().for_each(|source| table.row(vec![cell(source), cell(from)]));
+    }
+    table.print();
+    plugins.problems.iter().for_each(|problem| text::warn(problem));
 }
 
 pub fn units(units: &[UnitView], json: bool) {

@@ -69,6 +69,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/stop", post(stop_function))
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
+        .method_not_allowed_fallback(crate::place::not_so)
         .fallback(async || Failure::Unknown(trouble("there is no such path; see /openapi.json")))
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(inbox)

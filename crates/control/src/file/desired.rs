@@ -29,6 +29,8 @@ pub struct Fabric {
     pub placement: Placement,
     /// Workers, at least one.
     pub workers: Vec<Worker>,
+    /// What does no harm, and is not as somebody may expect: a line each, with its place.
+    pub warnings: Vec<String>,
 }
 
 /// What a file says of placement.

@@ -84,9 +84,13 @@ pub fn read_with(
             "",
         );
     }
+    let warnings = Problems { file: file.into(), text: text.into(), list: notes.take_warnings() };
     let list = notes.into_problems();
     match fabric {
-        Some(fabric) if list.is_empty() => Ok(fabric),
+        Some(mut fabric) if list.is_empty() => {
+            fabric.warnings = warnings.render(false).lines().map(String::from).collect();
+            Ok(fabric)
+        }
         _ => Err(Problems { file: file.into(), text: text.into(), list }),
     }
 }
@@ -208,6 +212,7 @@ fn head(top: &DeTable<'_>, notes: &Notes) -> Fabric {
         functions: Vec::new(),
         placement: Placement::default(),
         workers: Vec::new(),
+        warnings: Vec::new(),
     };
     let Some((key, value)) = top.get_key_value("fabric") else { return fabric };
     let DeValue::Table(table) = value.get_ref() else {

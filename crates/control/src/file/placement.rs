@@ -39,9 +39,12 @@ pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> P
     let policies = policies(top, &found, notes, &mut problems);
     let clusters = read_clusters(top, &found.units, &mut problems);
     check_policies_of(&clusters, &policies, top, &mut problems);
-    // What a file of plugins lacks may be why a unit is not there.
-    if !problems.is_empty() {
-        for problem in found.problems.iter().filter(|problem| !problem.is_out) {
+    for problem in found.problems.iter().filter(|problem| !problem.is_out) {
+        // What a file of plugins lacks may be why a unit is not there; else nobody misses it.
+        if problems.is_empty() {
+            let place = place_of(&problem.source, &places);
+            notes.warn(&notes.of(place), format!("{place}: {}", problem.what));
+        } else {
             out_of_reach(&problem.source, &problem.what, &places, notes);
         }
     }
@@ -53,8 +56,13 @@ pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> P
 
 /// Notes what is wrong with a source of units at its table.
 fn out_of_reach(source: &str, what: &str, places: &[(String, String)], notes: &Notes) {
-    let place = places.iter().find(|(name, _)| name == source).map_or("plugins", |(_, path)| path);
+    let place = place_of(source, places);
     notes.wrong(&notes.of(place), format!("{place}: {what}"), "");
+}
+
+/// The table of a source of units.
+fn place_of<'p>(source: &str, places: &'p [(String, String)]) -> &'p str {
+    places.iter().find(|(name, _)| name == source).map_or("plugins", |(_, path)| path)
 }
 
 /// The longest time a unit may be given, and the most memory.
@@ -154,4 +162,18 @@ fn check_policies_of(
         let what = format!("there is no policy \"{}\"", cluster.policy.escape_debug());
         problems.push(PlaceProblem { at, what, fix });
     }
+    let policy_of = |name: &str| policies.iter().chain(&built_in).find(|policy| policy.name == name);
+    for cluster in clusters {
+        let Some(policy) = policy_of(&cluster.policy) else { continue };
+        let unread = cluster.properties.keys().find_map(|property| policy.without_reader(property));
+        if let (Some((what, fix)), Some(at)) = (unread, key_of(tables, &cluster.name, "properties")) {
+            problems.push(PlaceProblem { at, what, fix });
+        }
+    }
+}
+
+/// Where a key of a table stands.
+fn key_of(tables: &DeTable<'_>, table: &str, key: &str) -> Option<std::ops::Range<usize>> {
+    let DeValue::Table(keys) = tables.get(table)?.get_ref() else { return None };
+    keys.get(key).map(Spanned::span)
 }

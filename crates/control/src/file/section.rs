@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 #[derive(Default)]
 pub struct Notes {
     problems: RefCell<Vec<Problem>>,
+    warnings: RefCell<Vec<Problem>>,
     places: RefCell<HashMap<String, Range<usize>>>,
 }
 
@@ -20,6 +21,19 @@ impl Notes {
     pub fn wrong(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
         let (what, fix) = (what.into(), fix.into());
         self.problems.borrow_mut().push(Problem { at: at.clone(), what, fix, elsewhere: None });
+    }
+
+    /// Notes that something is not as somebody may expect, and does no harm.
+    pub fn warn(&self, at: &Range<usize>, what: impl Into<String>) {
+        let problem = Problem { at: at.clone(), what: what.into(), fix: String::new(), elsewhere: None };
+        self.warnings.borrow_mut().push(problem);
+    }
+
+    /// What does no harm, in the order of the file.
+    pub fn take_warnings(&self) -> Vec<Problem> {
+        let mut warnings = self.warnings.take();
+        warnings.sort_by_key(|problem| (problem.at.start, problem.at.end));
+        warnings
     }
 
     /// Notes that something is wrong in another file, which this one names at `at`: its name, line and column.

@@ -2,13 +2,14 @@
 //! only, so it has
 //! to be configured with `nodeCacheCapable: true`.
 
+use super::pods::KEPT;
 use super::routes::{body, work};
 use super::{Failed, Place, PlaceRequest, Service};
 use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use ringway_place::decide::Trace;
-use ringway_place::object::Vm;
+use ringway_place::object::{Kind, Vm, VmStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use utoipa::ToSchema;
@@ -120,10 +121,9 @@ fn vm_name(namespace: &str, name: &str) -> String {
     format!("{namespace}.{name}")
 }
 
-/// A pod as a VM: what its containers request, together. Annotations `ringway/policy` and `ringway/chain` are
-/// its policy
-/// and its chain.
-fn vm(pod: &serde_json::Value) -> Result<Vm, Failed> {
+/// A pod as a VM: what its containers request, together; where they request nothing, as much as the VM of its name
+/// that `known` finds, or the least. Annotations `ringway/policy` and `ringway/chain` are its policy and its chain.
+fn vm(pod: &serde_json::Value, known: impl FnOnce(&str) -> Result<Option<Vm>, Failed>) -> Result<Vm, Failed> {
     let text = |pointer: &str| pod.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default();
     let name = text("/metadata/name");
     if name.is_empty() {
@@ -148,24 +148,43 @@ fn vm(pod: &serde_json::Value) -> Result<Vm, Failed> {
         let annotations = pod.pointer("/metadata/annotations");
         annotations.and_then(|all| all.get(key)).and_then(|value| value.as_str()).map(str::to_string)
     };
-    Ok(Vm {
-        name: vm_name(text("/metadata/namespace"), name),
-        kind: ringway_place::object::Kind::Function,
-        cores: (cpus.ceil() as u32).max(1),
-        memory_mb: ((bytes / 1_048_576.0).ceil() as u64).max(1),
-        policy: annotation("ringway/policy"),
-        chain: annotation("ringway/chain"),
-        ..Vm::default()
-    })
+    let name = vm_name(text("/metadata/namespace"), name);
+    let least = || Vm { kind: Kind::Function, memory_mb: 1, ..Vm::default() };
+    // Somebody may have put more in about it than a pod says.
+    let mut vm = known(&name)?.unwrap_or_else(least);
+    (vm.status, vm.host) = (VmStatus::Down, None);
+    if cpus > 0.0 {
+        (vm.sockets, vm.cores, vm.threads) = (1, (cpus.ceil() as u32).max(1), 1);
+    }
+    if bytes > 0.0 {
+        vm.memory_mb = ((bytes / 1_048_576.0).ceil() as u64).max(1);
+    }
+    vm.policy = annotation("ringway/policy").or(vm.policy);
+    vm.chain = annotation("ringway/chain").or(vm.chain);
+    Ok(Vm { name, ..vm })
 }
 
-/// The trace of a decision about the pod's VM, the nodes, and those that are not known.
+/// What comes of judging nodes for a pod.
+#[derive(Default)]
+struct Judged {
+    trace: Trace,
+    /// Nodes of the pod's cluster.
+    nodes: BTreeSet<String>,
+    /// Nodes of other clusters, each with its own.
+    elsewhere: BTreeMap<String, String>,
+    /// Nodes that are not known.
+    missing: BTreeSet<String>,
+}
+
+/// The VM of a name, if there is one.
+fn vm_of(service: &Service, name: &str) -> Result<Option<Vm>, Failed> {
+    Ok(service.engine.view(|model| model.vm(name).map(|slot| (*slot.vm).clone()))?)
+}
+
+/// Judges nodes for a pod, and remembers it. Its cluster is the first node's.
 ///
 /// Attack: a node a million times. Each is there once.
-fn judge(
-    service: &Service,
-    args: ExtenderArgs,
-) -> Result<(Trace, BTreeSet<String>, BTreeSet<String>), Failed> {
+fn judge(service: &Service, args: ExtenderArgs) -> Result<Judged, Failed> {
     let nodes: BTreeSet<String> = args
         .node_names
         .ok_or_else(|| Failed::Wrong("`NodeNames` is missing; set nodeCacheCapable: true".into()))?
@@ -178,19 +197,25 @@ fn judge(
         };
         nodes.iter().map(|node| (node.clone(), cluster(node))).collect::<Vec<_>>()
     })?;
-    let (there, missing): (Vec<_>, Vec<_>) = known.into_iter().partition(|(_, cluster)| cluster.is_some());
-    let missing = missing.into_iter().map(|(node, _)| node).collect();
-    let mut vm = vm(&args.pod)?;
-    let Some((_, Some(cluster))) = there.first() else {
-        return Ok((Trace::default(), BTreeSet::new(), missing));
-    };
-    vm.cluster.clone_from(cluster);
-    let nodes: BTreeSet<String> = there.into_iter().map(|(node, _)| node).collect();
-    let only = nodes.clone();
+    let mut vm = vm(&args.pod, |name| vm_of(service, name))?;
+    let mut judged = Judged::default();
+    let first = known.iter().find_map(|(_, cluster)| cluster.clone());
+    for (node, cluster) in known {
+        match cluster {
+            None => drop(judged.missing.insert(node)),
+            cluster if cluster == first => drop(judged.nodes.insert(node)),
+            Some(cluster) => drop(judged.elsewhere.insert(node, cluster)),
+        }
+    }
+    let Some(cluster) = first else { return Ok(judged) };
+    vm.cluster = cluster;
     // The pod's own reservation from an earlier cycle must not be in its way.
-    let request = PlaceRequest { new: vec![vm], only, seed: Some(0), ..PlaceRequest::default() };
-    let explained = service.attempt(request)?;
-    Ok((explained.traces.into_iter().next().unwrap_or_default(), nodes, missing))
+    let (new, only) = (vec![vm.clone()], judged.nodes.clone());
+    let explained = service.attempt(PlaceRequest { new, only, seed: Some(0), ..PlaceRequest::default() })?;
+    judged.trace = explained.traces.into_iter().next().unwrap_or_default();
+    let uid = args.pod.pointer("/metadata/uid").and_then(|uid| uid.as_str()).unwrap_or_default();
+    service.pods.see(vm, uid, service.clock.now());
+    Ok(judged)
 }
 
 /// Filters nodes for kube-scheduler.
@@ -201,7 +226,7 @@ pub async fn filter(
     args: Result<Json<ExtenderArgs>, JsonRejection>,
 ) -> Json<ExtenderFilterResult> {
     let filtered = |service: &Service| {
-        let (trace, nodes, missing) = judge(service, body(args)?)?;
+        let Judged { trace, nodes, elsewhere, missing } = judge(service, body(args)?)?;
         let mut result =
             ExtenderFilterResult { node_names: Some(Vec::new()), ..ExtenderFilterResult::default() };
         for host in trace.hosts.into_iter().filter(|host| nodes.contains(&host.host)) {
@@ -212,6 +237,11 @@ pub async fn filter(
                     result.failed_nodes.insert(host.host, why);
                 }
             }
+        }
+        for (node, cluster) in elsewhere {
+            result
+                .failed_nodes
+                .insert(node, format!("it is of cluster {cluster}, others that were named are not"));
         }
         for node in missing {
             result.failed_and_unresolvable_nodes.insert(node, "Ringway does not know this node".into());
@@ -234,7 +264,7 @@ pub async fn prioritize(
     args: Result<Json<ExtenderArgs>, JsonRejection>,
 ) -> Result<Json<Vec<HostPriority>>, Failed> {
     work(place, |service| {
-        let (trace, nodes, missing) = judge(service, body(args)?)?;
+        let Judged { trace, nodes, elsewhere, missing } = judge(service, body(args)?)?;
         let scores: BTreeMap<&str, f64> =
             trace.hosts.iter().filter_map(|host| Some((host.host.as_str(), host.score?))).collect();
         let least = scores.values().copied().fold(f64::MAX, f64::min);
@@ -244,15 +274,14 @@ pub async fn prioritize(
             Some(score) => ((score - least) / (most - least) * HIGHEST).round(),
             None => 0.0,
         };
-        let all = nodes.iter().chain(&missing);
+        let all = nodes.iter().chain(elsewhere.keys()).chain(&missing);
         Ok(all.map(|node| HostPriority { host: node.clone(), score: priority(node) as i64 }).collect())
     })
     .await
 }
 
-/// Reserves a node for a pod that `filter` saw. The pod must have been put in as a VM, `NAMESPACE.NAME`, or it
-/// takes what
-/// the least VM does.
+/// Reserves a node for a pod: for what `filter` or `prioritize` was last told that it requests, or for the VM
+/// `NAMESPACE.NAME` that was put in.
 #[utoipa::path(post, path = "/v1/place/extender/bind", request_body = ExtenderBindingArgs,
     responses((status = 200, body = BindingResult)))]
 pub async fn bind(
@@ -262,31 +291,41 @@ pub async fn bind(
     let bound = |service: &Service| {
         let args = body(args)?;
         let name = vm_name(&args.pod_namespace, &args.pod_name);
-        let known = service.engine.view(|model| model.vm(&name).is_some())?;
-        let least = Vm {
-            name: name.clone(),
-            kind: ringway_place::object::Kind::Function,
-            memory_mb: 1,
-            ..Vm::default()
+        let seen = service.pods.seen(&name, &args.pod_uid, service.clock.now());
+        let known = vm_of(service, &name)?.is_some();
+        if service.engine.view(|model| model.host(&args.node).is_none())? {
+            let node = args.node.escape_debug();
+            return Err(Failed::Unknown(format!("there is no node {node}; put it in as a host first")));
+        }
+        let request = match seen {
+            Some(vm) => PlaceRequest { new: vec![vm], ..PlaceRequest::default() },
+            None if known => PlaceRequest { vms: vec![name.clone()], ..PlaceRequest::default() },
+            None => return Err(Failed::Unknown(nobody(&name))),
         };
-        let request = PlaceRequest {
-            vms: vec![name],
-            new: if known { Vec::new() } else { vec![least] },
-            only: BTreeSet::from([args.node]),
-            stay: true,
-            ..PlaceRequest::default()
-        };
-        let decision = service.place(request)?;
-        let error = match decision.placed {
-            true => String::new(),
-            false => decision.choices.last().map(|choice| choice.why()).unwrap_or_default(),
-        };
-        Ok(BindingResult { error })
+        let only = BTreeSet::from([args.node]);
+        let decision = service.place(PlaceRequest { only, stay: true, ..request })?;
+        if decision.placed {
+            return Ok(BindingResult::default());
+        }
+        if !known {
+            service.remove("vm", &name)?;
+        }
+        Ok(BindingResult { error: decision.choices.last().map(|choice| choice.why()).unwrap_or_default() })
     };
     match work(place, bound).await {
         Ok(result) => result,
         Err(failed) => Json(BindingResult { error: failed.to_string() }),
     }
+}
+
+/// What to do about a pod of which nobody said what it takes.
+fn nobody(name: &str) -> String {
+    let minutes = KEPT / 60_000;
+    format!(
+        "nobody said within {minutes} minutes what pod {} takes: let kube-scheduler ask `filter` or \
+         `prioritize` before, or put it in as a VM of that name",
+        name.escape_debug()
+    )
 }
 
 #[cfg(test)]
@@ -317,13 +356,76 @@ mod tests {
 
     #[test]
     fn a_pod_is_what_its_containers_request() {
-        let vm = vm(&args().pod).unwrap();
+        let vm = vm(&args().pod, |_| Ok(None)).unwrap();
         assert_eq!((vm.name.as_str(), vm.cores, vm.memory_mb), ("shop.web", 3, 3479));
         let read = |text: &str| quantity(&json!(text));
         assert_eq!((read("5e3"), read("2E"), read("1Pi")), (Some(5000.0), Some(2e18), Some(2f64.powi(50))));
         for wrong in ["", "-1", "1x", "1ee3", "e3", "1e99999999999", "Gi", "NaN", "1..2"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
+    }
+
+    async fn bind_to(place: &Place, pod: &str, node: &str) -> BindingResult {
+        let binding = json!({ "PodName": pod, "PodNamespace": "shop", "PodUID": "u", "Node": node });
+        bind(State(place.clone()), Ok(Json(serde_json::from_value(binding).unwrap()))).await.0
+    }
+
+    /// What is reserved is what the pod wants, under the policy that it wants.
+    #[tokio::test]
+    async fn what_is_bound_is_what_was_asked_about() {
+        let service = service();
+        let place = Place::on(service.clone());
+        let error = bind_to(&place, "web", "n2").await.error;
+        assert!(error.contains("what pod shop.web takes: let kube-scheduler ask `filter`"), "{error}");
+        assert!(service.vms().unwrap().is_empty());
+        let mut asked = args();
+        asked.pod["metadata"]["annotations"] =
+            json!({ "ringway/policy": "packing", "ringway/chain": "edge" });
+        asked.pod["metadata"]["uid"] = json!("u");
+        assert_eq!(filter(State(place.clone()), Ok(Json(asked))).await.0.error, "");
+        let error = bind_to(&place, "web", "gone").await.error;
+        assert_eq!(error, "there is no node gone; put it in as a host first");
+        let error = bind_to(&place, "web", "n1").await.error;
+        assert!(error.contains("Memory removed 1"), "{error}");
+        assert!(service.vms().unwrap().is_empty(), "what is refused leaves nothing");
+        assert_eq!(bind_to(&place, "web", "n3").await.error, "");
+        let vm = service.vms().unwrap().remove(0);
+        assert_eq!((vm.cores, vm.memory_mb, vm.policy.as_deref()), (3, 3479, Some("packing")));
+        assert_eq!(service.decisions(1).unwrap()[0].choices[0].policy, "packing");
+        let row = service.hosts().unwrap().remove(2);
+        assert_eq!((row.pending, row.vcpus), (1, 3));
+    }
+
+    #[tokio::test]
+    async fn a_vm_that_was_put_in_is_bound_as_it_is() {
+        let service = service();
+        let place = Place::on(service.clone());
+        let own = Vm { name: "shop.web".into(), cores: 8, memory_mb: 6000, ha: true, ..Vm::default() };
+        service.put(vec![Object::Vm(Box::new(own.clone()))]).unwrap();
+        let error = bind_to(&place, "web", "n1").await.error;
+        assert!(error.contains("removed 1"), "{error}");
+        assert_eq!(service.vms().unwrap()[0], own);
+        assert_eq!(bind_to(&place, "web", "n3").await.error, "");
+        assert_eq!(service.hosts().unwrap()[2].vcpus, 8);
+        // What the pod says holds over it, and what it doesn't say stays.
+        let pod = json!({ "metadata": { "name": "web", "namespace": "shop" }, "spec": { "containers": [
+            { "resources": { "requests": { "memory": "1Gi" } } } ] } });
+        let asked = ExtenderArgs { pod, node_names: Some(vec!["n2".into()]) };
+        let Ok(Json(scores)) = prioritize(State(place.clone()), Ok(Json(asked))).await else { panic!() };
+        assert_eq!(scores[0].score, 10);
+        assert_eq!(bind_to(&place, "web", "n2").await.error, "");
+        assert_eq!(service.vms().unwrap(), [Vm { memory_mb: 1024, ..own }]);
+    }
+
+    #[tokio::test]
+    async fn a_node_of_another_cluster_is_said() {
+        let service = service();
+        let host = Host { name: "n9".into(), cluster: "far".into(), ..Host::default() };
+        service.put(vec![Object::Host(Box::new(host))]).unwrap();
+        let asked = ExtenderArgs { node_names: Some(vec!["n2".into(), "n9".into()]), ..args() };
+        let reply = filter(State(Place::on(service)), Ok(Json(asked))).await.0;
+        assert_eq!(reply.node_names, Some(vec!["n2".to_string()]));
+        assert!(reply.failed_nodes["n9"].starts_with("it is of cluster far"), "{reply:?}");
     }
 
     #[tokio::test]
@@ -342,9 +444,7 @@ mod tests {
             scores.as_array().unwrap().iter().find(|s| s["Host"] == node).unwrap()["Score"].clone()
         };
         assert_eq!((of("n2"), of("n3"), of("n1"), of("gone")), (json!(10), json!(0), json!(0), json!(0)));
-        let binding = json!({ "PodName": "web", "PodNamespace": "shop", "PodUID": "u", "Node": "n2" });
-        let binding = serde_json::from_value(binding).unwrap();
-        let reply = bind(State(place.clone()), Ok(Json(binding))).await.0;
+        let reply = bind_to(&place, "web", "n2").await;
         assert_eq!(serde_json::to_value(reply).unwrap(), json!({ "Error": "" }));
         assert_eq!(service.hosts().unwrap()[1].pending, 1);
         let missing = ExtenderArgs { node_names: None, ..args() };

@@ -80,6 +80,12 @@ impl Link {
         self.ask(Ask::Functions)
     }
 
+    /// Whether the fabric has a guest or a function of that name.
+    pub fn runs(&self, name: &str) -> Result<bool, Failed> {
+        let fabric = self.described()?;
+        Ok(fabric.guest(name).is_some() || fabric.function(name).is_some())
+    }
+
     /// The fabric as it is described now, whatever it came up with.
     pub fn described(&self) -> Result<Box<Fabric>, Failed> {
         self.ask(Ask::Described)

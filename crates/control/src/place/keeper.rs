@@ -25,13 +25,19 @@ pub struct Rounds {
 /// Does what is due from now on, until the task is aborted.
 pub(crate) fn keep(place: Place) -> JoinHandle<()> {
     tokio::spawn(async move {
+        let mut last = String::new();
         loop {
             tokio::time::sleep(LOOK).await;
             let place = place.clone();
             // It waits for the disk, and for plugins.
             match tokio::task::spawn_blocking(move || place.tick()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!("placement: {error}"),
+                Ok(Ok(())) => last.clear(),
+                // What stays wrong is said once, and tried on.
+                Ok(Err(error)) => {
+                    if std::mem::replace(&mut last, error.to_string()) != last {
+                        tracing::warn!("placement: {error}");
+                    }
+                }
                 Err(error) => tracing::error!("placement: {error}"),
             }
         }

@@ -55,7 +55,8 @@ impl Measure {
         }
         objects.extend(self.load(service, &here, now, ports)?.map(Object::Load));
         if !objects.is_empty() {
-            service.put(objects)?;
+            // Measured a moment ago: ports may have gone since.
+            service.engine.put(objects)?;
         }
         Ok(())
     }

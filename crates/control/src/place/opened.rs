@@ -5,6 +5,7 @@ use super::measure::Measure;
 use super::{DecisionView, Failed, Link, Service, this_host};
 use crate::file::Placement;
 use ringway_place::engine::Object;
+use ringway_place::model::VmSlot;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -67,9 +68,7 @@ impl Place {
                 let host = this_host();
                 let known = service.engine.view(|model| model.host(&host.name).is_some())?;
                 let file = self.file();
-                if !file.plugins.is_empty() {
-                    service.plugins(file.plugins.clone());
-                }
+                service.plugins_of_file(file.plugins.clone());
                 // What people said of it since holds.
                 if !known {
                     service.put(vec![Object::Host(Box::new(host))])?;
@@ -93,6 +92,40 @@ impl Place {
         let service = self.service()?;
         let link = self.link.as_ref().ok_or_else(|| Failed::Conflict("there is no fabric".into()))?;
         link.start(&service, &super::this_host::name(), name)
+    }
+
+    /// Takes an object out, unless it would come back by itself.
+    pub fn remove(&self, kind: &str, name: &str) -> Result<(), Failed> {
+        let service = self.service()?;
+        if let Some(why) = self.keeps(&service, kind, name)? {
+            return Err(Failed::Conflict(why));
+        }
+        service.remove(kind, name)
+    }
+
+    /// Why an object would come back: it is measured here, runs here, or the fabric's file has it.
+    fn keeps(&self, service: &Service, kind: &str, name: &str) -> Result<Option<String>, Failed> {
+        let Some(link) = &self.link else { return Ok(None) };
+        let here = super::this_host::name();
+        let file = self.file();
+        Ok(match kind {
+            "host" | "load" if name == here => {
+                Some(format!("host {name} is this host, and measured as long as the fabric is up"))
+            }
+            "policy" if file.policies.iter().any(|policy| policy.name == name) => Some(format!(
+                "policy {name} is of the fabric's file; take it out there and run `ringway apply`"
+            )),
+            "cluster" if file.clusters.iter().any(|cluster| cluster.name == name) => Some(format!(
+                "cluster {name} is of the fabric's file; take it out there and run `ringway apply`"
+            )),
+            "vm" => {
+                let runs = |slot: &VmSlot| slot.vm.runs() && slot.vm.host.as_ref() == Some(&here);
+                let runs = service.engine.view(|model| model.vm(name).is_some_and(runs))?;
+                let ours = runs && link.runs(name)?;
+                ours.then(|| format!("VM {name} runs in this fabric; stop it first"))
+            }
+            _ => None,
+        })
     }
 
     /// Does what is due without being asked: measures, ends leases, balances. Nothing where nothing was ever placed.
@@ -141,9 +174,7 @@ impl Place {
             said.extend(words(&before, &file));
             return said;
         };
-        if changed {
-            service.plugins(file.plugins.clone());
-        }
+        service.plugins_of_file(file.plugins.clone());
         match self.follow_file(&service, &file) {
             Ok(outcome) => said.extend(outcome.said.into_iter().chain(outcome.refused)),
             Err(error) => said.push(format!("placement is left as it was: {error}")),

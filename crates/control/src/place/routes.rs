@@ -2,13 +2,13 @@
 
 use super::extender::{bind, filter, prioritize};
 use super::{
-    BalanceRequest, DecisionView, ExplainView, FactPush, Failed, Place, PlaceRequest, RevisionView, Service,
-    UnitView, WhyNotRequest,
+    BalanceRequest, DecisionView, ExplainView, FactPush, Failed, Place, PlaceRequest, PluginsView,
+    RevisionView, Service, UnitView, WhyNotRequest,
 };
 use crate::api::Trouble;
-use axum::extract::rejection::JsonRejection;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
@@ -29,6 +29,9 @@ const LARGEST: usize = 64 << 20;
     units,
     objects,
     remove,
+    remove_fact,
+    plugins,
+    attached,
     facts,
     decide,
     start_guest,
@@ -59,10 +62,11 @@ pub fn router(place: Place) -> Router {
         .route("/v1/place/vms", get(vms))
         .route("/v1/place/policies", get(policies))
         .route("/v1/place/units", get(units))
-        .route("/v1/place/plugins", put(plugins))
+        .route("/v1/place/plugins", put(plugins).get(attached))
         .route("/v1/place/objects", post(objects))
         .route("/v1/place/objects/{kind}/{name}", delete(remove))
         .route("/v1/place/facts", post(facts))
+        .route("/v1/place/facts/{host}/{name}", delete(remove_fact))
         .route("/v1/place/try", post(attempt))
         .route("/v1/place/why-not", post(why_not))
         .route("/v1/place/decisions", get(decisions))
@@ -72,6 +76,7 @@ pub fn router(place: Place) -> Router {
         .route("/v1/place/vms/{name}/release", post(release))
         .route("/v1/place/balance", post(balance).get(rounds))
         .merge(extender_routes())
+        .method_not_allowed_fallback(not_so)
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(place)
 }
@@ -85,7 +90,21 @@ fn extender_routes() -> Router<Place> {
 
 /// The paths of kube-scheduler's extender alone, for an address that it can reach.
 pub(super) fn extender_router(place: Place) -> Router {
-    extender_routes().layer(DefaultBodyLimit::max(LARGEST)).with_state(place)
+    extender_routes()
+        .method_not_allowed_fallback(not_so)
+        .fallback(nowhere)
+        .layer(DefaultBodyLimit::max(LARGEST))
+        .with_state(place)
+}
+
+/// A path that is asked by another method.
+pub(crate) async fn not_so(method: Method) -> Response {
+    let error = format!("{method} is not for this path; see /openapi.json");
+    (StatusCode::METHOD_NOT_ALLOWED, Json(Trouble { error, problems: Vec::new() })).into_response()
+}
+
+async fn nowhere() -> Failed {
+    Failed::Unknown("there is no such path; the extender has `filter`, `prioritize` and `bind`".into())
 }
 
 impl IntoResponse for Failed {
@@ -138,7 +157,8 @@ async fn units(State(place): State<Place>) -> Result<Json<Vec<UnitView>>, Failed
     work(place, |service| Ok(service.units())).await
 }
 
-/// Attaches units from outside, instead of those before: folders of Python plugins, services in any language.
+/// Attaches units from outside, beside those of the fabric's file and instead of those attached before: folders of
+/// Python plugins, services in any language. They stay attached when the fabric goes down and comes up.
 #[utoipa::path(put, path = "/v1/place/plugins", request_body = serde_json::Value,
     responses((status = 200, body = Vec<UnitView>), (status = 422, body = Trouble)))]
 async fn plugins(
@@ -147,10 +167,16 @@ async fn plugins(
 ) -> Result<Json<Vec<UnitView>>, Failed> {
     let options = body(options)?;
     work(place, |service| {
-        service.replace_plugins(options)?;
+        service.attach(options)?;
         Ok(service.units())
     })
     .await
+}
+
+/// Where units from outside come from, and what is wrong there.
+#[utoipa::path(get, path = "/v1/place/plugins", responses((status = 200, body = PluginsView)))]
+async fn attached(State(place): State<Place>) -> Result<Json<PluginsView>, Failed> {
+    work(place, |service| Ok(service.plugins())).await
 }
 
 /// Puts objects in, all or none: clusters, policies, hosts, loads, facts, blacklist entries, VMs, groups.
@@ -161,16 +187,31 @@ async fn objects(State(place): State<Place>, new: Body<Vec<Object>>) -> Result<J
     work(place, |service| service.put(new)).await
 }
 
-/// Takes an object out.
+/// Takes an object out that nothing uses any more. With a host goes what is known about it.
 #[utoipa::path(delete, path = "/v1/place/objects/{kind}/{name}",
-    params(("kind" = String, Path, description = "`host`, `vm`, `group`, `policy`, `load` or `blacklist`"),
+    params(("kind" = String, Path,
+            description = "`host`, `vm`, `group`, `policy`, `cluster`, `load` or `blacklist`"),
         ("name" = String, Path, description = "Its name")),
-    responses((status = 204), (status = 409, body = Trouble, description = "It is in use")))]
+    responses((status = 204), (status = 404, body = Trouble, description = "There is none"),
+        (status = 409, body = Trouble, description = "It is in use")))]
 async fn remove(
     State(place): State<Place>,
     Path((kind, name)): Path<(String, String)>,
 ) -> Result<StatusCode, Failed> {
-    work(place, move |service| service.remove(&kind, &name)).await.map(|_| StatusCode::NO_CONTENT)
+    let done = tokio::task::spawn_blocking(move || place.remove(&kind, &name)).await;
+    done.map_err(|error| Failed::Conflict(error.to_string()))?.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Takes a figure about a host out.
+#[utoipa::path(delete, path = "/v1/place/facts/{host}/{name}",
+    params(("host" = String, Path, description = "The host"),
+        ("name" = String, Path, description = "The figure")),
+    responses((status = 204), (status = 404, body = Trouble)))]
+async fn remove_fact(
+    State(place): State<Place>,
+    Path((host, name)): Path<(String, String)>,
+) -> Result<StatusCode, Failed> {
+    work(place, move |service| service.remove_fact(&host, &name)).await.map(|_| StatusCode::NO_CONTENT)
 }
 
 /// Puts figures about hosts in. The next decision sees them.
@@ -225,8 +266,9 @@ struct Count {
     responses((status = 200, body = Vec<DecisionView>)))]
 async fn decisions(
     State(place): State<Place>,
-    Query(count): Query<Count>,
+    count: Result<Query<Count>, QueryRejection>,
 ) -> Result<Json<Vec<DecisionView>>, Failed> {
+    let Query(count) = count.map_err(|rejection| Failed::Wrong(rejection.body_text()))?;
     work(place, move |service| service.decisions(count.count.unwrap_or(20))).await
 }
 
@@ -234,7 +276,11 @@ async fn decisions(
 #[utoipa::path(get, path = "/v1/place/decisions/{id}",
     params(("id" = u64, Path, description = "Its number")),
     responses((status = 200, body = ExplainView), (status = 404, body = Trouble)))]
-async fn explain(State(place): State<Place>, Path(id): Path<u64>) -> Result<Json<ExplainView>, Failed> {
+async fn explain(
+    State(place): State<Place>,
+    id: Result<Path<u64>, PathRejection>,
+) -> Result<Json<ExplainView>, Failed> {
+    let Path(id) = id.map_err(|rejection| Failed::Wrong(rejection.body_text()))?;
     work(place, move |service| service.explain(id)).await
 }
 

@@ -1,17 +1,20 @@
 //! What the paths of the API do, and commands without a fabric too.
 
 use super::keeper::Rounds;
+use super::pods::Pods;
 use super::{
-    BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, RevisionView, UnitView,
-    WhyNotRequest, units,
+    BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, PluginsView, RevisionView,
+    UnitView, WhyNotRequest, units,
 };
 use crate::place_plugins::{Options, Plugins};
+use ringway_place::decide::DecideError;
 use ringway_place::engine::{BalanceStep, Engine, EngineError, HostRow, Object, WhyNot};
+use ringway_place::model::Model;
 use ringway_place::object::{Fact, Vm};
 use ringway_place::policy::Policy;
 use ringway_place::store::{Embedded, Memory, StoreError};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Attack: a request of a million VMs, a preview of a million rounds.
 const MOST: usize = 10_000;
@@ -38,9 +41,10 @@ impl From<EngineError> for Failed {
     fn from(error: EngineError) -> Failed {
         let what = error.to_string();
         match error {
-            EngineError::NoDecision(_) | EngineError::NoPending(_) | EngineError::Decide(_) => {
-                Failed::Unknown(what)
-            }
+            EngineError::NoDecision(_)
+            | EngineError::NoPending(_)
+            | EngineError::NoObject(_)
+            | EngineError::Decide(_) => Failed::Unknown(what),
             EngineError::Wrong(_) | EngineError::Policy(_) => Failed::Wrong(what),
             EngineError::Store(_) | EngineError::InUse(_) => Failed::Conflict(what),
         }
@@ -55,7 +59,22 @@ pub struct Service {
     /// The time.
     pub clock: Clock,
     pub(super) rounds: Arc<Mutex<Rounds>>,
+    pub(super) pods: Arc<Pods>,
+    sources: Arc<Mutex<Sources>>,
 }
+
+/// Where units from outside come from.
+#[derive(Default)]
+struct Sources {
+    /// What the fabric's file says.
+    file: Options,
+    /// What was attached by hand. The store keeps it.
+    attached: Options,
+    started: bool,
+}
+
+/// What the store calls sources that were attached by hand.
+const ATTACHED: &str = "plugins";
 
 impl Service {
     /// Placement on the file at `path`, which is made if need be.
@@ -78,7 +97,12 @@ impl Service {
 
     fn on(engine: Result<Engine, EngineError>, clock: Clock) -> Result<Service, StoreError> {
         match engine {
-            Ok(engine) => Ok(Service { engine: Arc::new(engine), clock, rounds: Arc::default() }),
+            Ok(engine) => {
+                let attached = engine.noted(ATTACHED).ok().flatten().unwrap_or_default();
+                let sources = Arc::new(Mutex::new(Sources { attached, ..Sources::default() }));
+                let (engine, rounds, pods) = (Arc::new(engine), Arc::default(), Arc::default());
+                Ok(Service { engine, clock, rounds, pods, sources })
+            }
             Err(EngineError::Store(error)) => Err(error),
             Err(other) => Err(StoreError::File(other.to_string())),
         }
@@ -107,29 +131,68 @@ impl Service {
         units(self.engine.external_units())
     }
 
-    /// Attaches units from outside instead of those before.
-    pub fn plugins(&self, options: Options) {
-        self.engine.attach(Box::new(Plugins::start(options)));
-    }
-
-    /// The same when somebody asks for it; with a folder that isn't there nothing changes.
-    pub fn replace_plugins(&self, options: Options) -> Result<(), Failed> {
+    /// Attaches units from outside beside those of the fabric's file, instead of those attached before; the store
+    /// keeps which. With a folder that isn't there nothing changes.
+    pub fn attach(&self, options: Options) -> Result<(), Failed> {
         if let Some(path) = options.lacks() {
             let path = path.display();
             return Err(Failed::Wrong(format!("{path}: no such folder; plugins attached before stay")));
         }
-        self.plugins(options);
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if sources.attached != options {
+            self.engine.note(ATTACHED, &options)?;
+        }
+        sources.attached = options;
+        self.start(&mut sources);
         Ok(())
     }
 
-    /// Puts objects in.
+    /// Takes over which units from outside the fabric's file has.
+    pub(super) fn plugins_of_file(&self, options: Options) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if sources.started && sources.file == options {
+            return;
+        }
+        sources.file = options;
+        self.start(&mut sources);
+    }
+
+    fn start(&self, sources: &mut Sources) {
+        let all = sources.file.and(&sources.attached);
+        if sources.started || !all.is_empty() {
+            self.engine.attach(Box::new(Plugins::start(all)));
+        }
+        sources.started = true;
+    }
+
+    /// Where units from outside come from, and what is wrong there.
+    pub fn plugins(&self) -> PluginsView {
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = |options: &Options| {
+            let folders = options.folders.iter().map(|folder| folder.path.display().to_string());
+            folders.chain(options.services.iter().map(|service| service.url.clone())).collect()
+        };
+        PluginsView {
+            file: names(&sources.file),
+            attached: names(&sources.attached),
+            problems: self.engine.external_problems(),
+        }
+    }
+
+    /// Puts objects in. What they name has to be there.
     pub fn put(&self, objects: Vec<Object>) -> Result<RevisionView, Failed> {
+        self.engine.check_names(&objects, self.clock.now())?;
         Ok(RevisionView { revision: self.engine.put(objects)? })
     }
 
     /// Takes an object out.
     pub fn remove(&self, kind: &str, name: &str) -> Result<(), Failed> {
         Ok(self.engine.remove(kind, name)?)
+    }
+
+    /// Takes a figure about a host out.
+    pub fn remove_fact(&self, host: &str, name: &str) -> Result<(), Failed> {
+        Ok(self.engine.remove_fact(host, name)?)
     }
 
     /// Puts figures from outside in.
@@ -143,7 +206,12 @@ impl Service {
         self.put(facts.into_iter().map(object).collect())
     }
 
-    fn check(request: &PlaceRequest) -> Result<(), Failed> {
+    fn check(&self, request: &PlaceRequest) -> Result<(), Failed> {
+        let named = || request.only.iter().chain(&request.without);
+        let unknown = |model: &Model| named().find(|host| model.host(host).is_none()).cloned();
+        if let Some(host) = self.engine.view(unknown)? {
+            return Err(EngineError::Decide(DecideError::NoHost(host)).into());
+        }
         match request.vms.len() + request.new.len() {
             0 => Err(Failed::Wrong(
                 "no VM is named; `vms` names those that are known, `new` describes others".into(),
@@ -155,17 +223,25 @@ impl Service {
 
     /// Decides and reserves.
     pub fn place(&self, request: PlaceRequest) -> Result<DecisionView, Failed> {
-        Service::check(&request)?;
+        self.check(&request)?;
         let ask = request.ask(self.clock.now());
+        let names = request.new.iter().map(|vm| vm.name.clone());
+        let fresh: Vec<String> =
+            self.engine.view(|model| names.filter(|name| model.vm(name).is_none()).collect())?;
         if !request.new.is_empty() {
             self.put(request.new.into_iter().map(|vm| Object::Vm(Box::new(vm))).collect())?;
         }
-        Ok(self.engine.place(ask)?.into())
+        let decision = self.engine.place(ask);
+        if decision.is_err() {
+            // What can't even be judged leaves nothing.
+            fresh.iter().for_each(|vm| drop(self.engine.remove("vm", vm)));
+        }
+        Ok(decision?.into())
     }
 
     /// Decides, and reserves nothing.
     pub fn attempt(&self, request: PlaceRequest) -> Result<ExplainView, Failed> {
-        Service::check(&request)?;
+        self.check(&request)?;
         let ask = request.ask(self.clock.now());
         let (at, seed) = (ask.now, ask.seed);
         let (choices, traces) = self.engine.attempt(&ask, request.new)?;
@@ -176,7 +252,7 @@ impl Service {
 
     /// Why a host would or would not be chosen.
     pub fn why_not(&self, request: WhyNotRequest) -> Result<WhyNot, Failed> {
-        Service::check(&request.request)?;
+        self.check(&request.request)?;
         Ok(self.engine.why_not(&request.host, &request.request.ask(self.clock.now()))?)
     }
 

@@ -139,6 +139,17 @@ pub struct FactPush {
     pub ttl: Option<u64>,
 }
 
+/// Where units from outside come from: folders and addresses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PluginsView {
+    /// Those of the fabric's file.
+    pub file: Vec<String>,
+    /// Those attached by hand.
+    pub attached: Vec<String>,
+    /// What is wrong there: files that don't load, hosts that don't start.
+    pub problems: Vec<String>,
+}
+
 /// A revision of the store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RevisionView {

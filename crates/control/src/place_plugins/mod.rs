@@ -275,6 +275,11 @@ impl External for Plugins {
         units
     }
 
+    fn problems(&mut self) -> Vec<String> {
+        let problems = Plugins::problems(self).into_iter();
+        problems.map(|problem| format!("{}: {}", problem.source, problem.what)).collect()
+    }
+
     fn at(&mut self, now: u64, seed: u64) {
         self.at = Some((now, seed));
     }

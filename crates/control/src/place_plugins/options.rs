@@ -31,6 +31,16 @@ impl Options {
         self.folders.is_empty() && self.services.is_empty()
     }
 
+    /// These sources, and others beside them; where both have one it is as here.
+    pub fn and(&self, others: &Options) -> Options {
+        let mut all = others.clone();
+        all.folders.retain(|folder| !self.folders.iter().any(|ours| ours.path == folder.path));
+        all.services.retain(|service| !self.services.iter().any(|ours| ours.url == service.url));
+        all.folders.splice(0..0, self.folders.iter().cloned());
+        all.services.splice(0..0, self.services.iter().cloned());
+        all
+    }
+
     /// The first of the folders that isn't there.
     pub fn lacks(&self) -> Option<&Path> {
         self.folders.iter().map(|folder| folder.path.as_path()).find(|path| !path.is_dir())

@@ -166,7 +166,12 @@ impl Source {
         };
         self.is_stateless = found.stateless;
         let named = |wrong: Wrong| format!("{}:{}: {}", wrong.file, wrong.line, wrong.text);
-        self.problems = found.problems.into_iter().take(MOST_UNITS).map(named).collect();
+        let problems: Vec<String> = found.problems.into_iter().take(MOST_UNITS).map(named).collect();
+        if problems != self.problems {
+            let source = self.name();
+            problems.iter().for_each(|problem| tracing::warn!(source, "not loaded: {problem}"));
+        }
+        self.problems = problems;
         self.units.clear();
         for unit in found.units.into_iter().take(MOST_UNITS) {
             for kind in unit.kinds {

@@ -1,6 +1,5 @@
 //! Filters, then weights, then the choice.
 
-use super::DecideError;
 use super::outside::Outside;
 use super::record::{Choice, Removed, Scored};
 use super::select::{Counts, add, ends, top};
@@ -51,19 +50,19 @@ pub fn judge(
     outside: &mut Outside<'_>,
     scratch: &mut Scratch,
     tracing: bool,
-) -> Result<Judged, DecideError> {
+) -> Judged {
     let mut choice = Choice {
         vms: context.vms().map(|vm| vm.name.clone()).collect(),
         policy: policy.name.clone(),
         ..Choice::default()
     };
     let stages = stages(policy);
-    let said = filter(context, &stages, outside, &mut scratch.kept, &mut choice)?;
+    let said = filter(context, &stages, outside, &mut scratch.kept, &mut choice);
     let mut weighed = Vec::new();
     let mut row = None;
     scratch.kept.rows(&mut scratch.rows);
     choice.passed = scratch.rows.len() as u32;
-    if !scratch.rows.is_empty() {
+    if !scratch.rows.is_empty() && choice.refused.is_empty() {
         scratch.totals.clear();
         scratch.totals.resize(scratch.rows.len(), 0.0);
         scratch.base = 0.0;
@@ -71,8 +70,13 @@ pub fn judge(
         if weigh && scratch.rows.len() > 1 {
             choice.weighed = true;
             weights_inside(context, policy, scratch, tracing.then_some(&mut weighed));
-            weighed.append(&mut weights_outside(context, policy, outside, scratch, &mut choice, tracing)?);
+            weighed.append(&mut weights_outside(context, policy, outside, scratch, &mut choice, tracing));
         }
+    }
+    if !choice.refused.is_empty() {
+        scratch.rows.clear();
+    }
+    if !scratch.rows.is_empty() {
         let best = top(&scratch.rows, &scratch.totals, &context.cluster.columns.dice, seed);
         row = best.first().map(|(at, _)| scratch.rows[*at]);
         choice.host = row.map(|row| context.cluster.name(row).to_string());
@@ -83,7 +87,7 @@ pub fn judge(
         choice.top = scored.collect();
     }
     let trace = tracing.then(|| trace(context, &stages, &said, weighed, scratch, &choice));
-    Ok(Judged { choice, row, trace })
+    Judged { choice, row, trace }
 }
 
 /// A filter, ours or from outside.
@@ -124,7 +128,7 @@ fn filter(
     outside: &mut Outside<'_>,
     kept: &mut Kept,
     choice: &mut Choice,
-) -> Result<Said, DecideError> {
+) -> Said {
     kept.all(&context.cluster.columns.present);
     choice.hosts = kept.left();
     for (index, stage) in stages.iter().enumerate() {
@@ -160,7 +164,7 @@ fn filter_outside(
     outside: &mut Outside<'_>,
     kept: &mut Kept,
     choice: &mut Choice,
-) -> Result<Said, DecideError> {
+) -> Said {
     let mut said = Said::new();
     let units: Vec<(usize, &str, bool)> = stages
         .iter()
@@ -171,7 +175,7 @@ fn filter_outside(
         })
         .collect();
     if units.is_empty() || kept.left() == 0 {
-        return Ok(said);
+        return said;
     }
     let rows = by_name(context, kept);
     let hosts: Vec<&str> = rows.iter().map(|row| context.cluster.name(*row)).collect();
@@ -191,19 +195,18 @@ fn filter_outside(
                 }
                 said.insert(name.into(), gone);
             }
-            Some(Err(error)) => failed(required, error.to_string(), choice)?,
-            None => failed(required, format!("{name}: it gave no answer"), choice)?,
+            Some(Err(error)) => failed(required, error.to_string(), choice),
+            None => failed(required, format!("{name}: it gave no answer"), choice),
         }
     }
-    Ok(said)
+    said
 }
 
-fn failed(required: bool, error: String, choice: &mut Choice) -> Result<(), DecideError> {
-    if required {
-        return Err(DecideError::Required(error));
+fn failed(required: bool, error: String, choice: &mut Choice) {
+    match required {
+        true if choice.refused.is_empty() => choice.refused = error,
+        _ => choice.errors.push(error),
     }
-    choice.errors.push(error);
-    Ok(())
 }
 
 fn weights_inside(
@@ -241,11 +244,11 @@ fn weights_outside(
     scratch: &mut Scratch,
     choice: &mut Choice,
     tracing: bool,
-) -> Result<Vec<Weighed>, DecideError> {
+) -> Vec<Weighed> {
     let mut weighed = Vec::new();
     let used: Vec<_> = policy.weights.iter().filter(|used| weights::find(&used.name).is_none()).collect();
     if used.is_empty() {
-        return Ok(weighed);
+        return weighed;
     }
     let Scratch { kept, rows, raw, totals, counts, .. } = scratch;
     let named = by_name(context, kept);
@@ -257,7 +260,7 @@ fn weights_outside(
         let scores = match outcome.remove(&used.name) {
             Some(Ok(scores)) => scores,
             Some(Err(error)) => {
-                failed(used.required, error.to_string(), choice)?;
+                failed(used.required, error.to_string(), choice);
                 continue;
             }
             None => continue,
@@ -280,7 +283,7 @@ fn weights_outside(
             weighed.push(Weighed { weight: used.name.clone(), factor: used.factor, raw, points });
         }
     }
-    Ok(weighed)
+    weighed
 }
 
 /// Everything about a choice: every filter on every host, whether it had its turn or not.

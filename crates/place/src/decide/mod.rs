@@ -77,9 +77,6 @@ pub enum DecideError {
     /// There is no such host.
     #[error("there is no host {0}; `ringway place hosts` lists them")]
     NoHost(String),
-    /// A unit from outside that the policy requires failed.
-    #[error("the policy requires a unit that failed: {0}")]
-    Required(String),
     /// Nothing is asked.
     #[error("no VM is named")]
     Nothing,
@@ -251,7 +248,7 @@ fn one(
         let weigh = !(policy.optimise == crate::policy::Optimise::Speed && ask.waiting > SPEED_THRESHOLD);
         let tracing = traces.is_some();
         let Judged { choice, row, trace } =
-            judge(context, policy, ask.seed, weigh, outside, scratch, tracing)?;
+            judge(context, policy, ask.seed, weigh, outside, scratch, tracing);
         if let (Some(traces), Some(trace)) = (traces, trace) {
             traces.push(trace);
         }

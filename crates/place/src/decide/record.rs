@@ -44,11 +44,21 @@ pub struct Choice {
     pub may_wait: bool,
     /// Units from outside that failed and were left out.
     pub errors: Vec<String>,
+    /// The unit from outside that failed though the policy requires it, and how: then there is no host.
+    #[serde(default)]
+    pub refused: String,
 }
 
 impl Choice {
     /// Why there is no host, in a sentence.
     pub fn why(&self) -> String {
+        if !self.refused.is_empty() {
+            let vms = self.vms.join(", ");
+            return format!(
+                "no host for {vms}: policy {} requires a unit that failed: {}",
+                self.policy, self.refused
+            );
+        }
         if self.hosts == 0 {
             return "the cluster has no hosts".into();
         }

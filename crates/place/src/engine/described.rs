@@ -2,6 +2,7 @@
 
 use super::{Engine, EngineError};
 use crate::store::Op;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -24,6 +25,21 @@ impl Engine {
         let (_, entries) = self.store.range(KEY, None)?;
         // Attack: a store that somebody else wrote. What can't be read was never described.
         Ok(entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default())
+    }
+
+    /// What was noted beside the objects under a name, if it can be read.
+    pub fn noted<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, EngineError> {
+        let key = format!("described/{name}");
+        let (_, entries) = self.store.range(&key, None)?;
+        let entry = entries.iter().find(|entry| entry.key == key);
+        Ok(entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()))
+    }
+
+    /// Notes something beside the objects under a name.
+    pub fn note<T: Serialize>(&self, name: &str, what: &T) -> Result<(), EngineError> {
+        let revision =
+            self.store.transact(&[], vec![super::put(&format!("described/{name}"), what, None)])?;
+        Ok(self.store.durable(revision)?)
     }
 
     /// Notes what a file describes.

@@ -90,6 +90,12 @@ pub struct WhyNot {
     pub best: Option<String>,
     /// Its score.
     pub best_score: Option<f64>,
+    /// Units from outside that failed and were left out.
+    #[serde(default)]
+    pub errors: Vec<String>,
+    /// The unit from outside that failed though the policy requires it, and how: then no host would be chosen.
+    #[serde(default)]
+    pub refused: String,
 }
 
 /// Which decisions the store has to keep.
@@ -324,6 +330,8 @@ impl Engine {
             score: row.score,
             best: choice.host.clone(),
             best_score: choice.top.first().map(|best| best.score),
+            errors: choices.iter().flat_map(|choice| choice.errors.iter().cloned()).collect(),
+            refused: choice.refused.clone(),
         })
     }
 }

@@ -10,6 +10,8 @@ mod external;
 mod history;
 mod objects;
 mod queue;
+mod refer;
+mod removing;
 mod repair;
 mod settle;
 mod views;
@@ -18,6 +20,8 @@ pub use balance::{BalanceStep, Migration, MigrationState};
 pub use described::Described;
 pub use history::{Decision, Explained, HISTORY, WhyNot};
 pub use objects::{Object, build};
+pub use refer::{Dangling, There};
+pub use removing::REMOVABLE;
 pub use views::HostRow;
 
 use crate::decide::{Answers, Ask, Choice, DecideError, Scratch, Trace, decide, policy_of_vm};
@@ -58,6 +62,9 @@ pub enum EngineError {
     /// Nothing is reserved.
     #[error("nothing is reserved for VM {0}")]
     NoPending(String),
+    /// There is no such object.
+    #[error("{0}")]
+    NoObject(String),
     /// It is still in use.
     #[error("{0}")]
     InUse(String),
@@ -239,6 +246,11 @@ impl Engine {
     /// The units from outside that there are.
     pub fn external_units(&self) -> Vec<crate::unit::ExternalUnit> {
         self.lock().external_units()
+    }
+
+    /// What is wrong with where units from outside come from, a line each.
+    pub fn external_problems(&self) -> Vec<String> {
+        self.lock().external.as_mut().map_or(Vec::new(), |attached| attached.unit().problems())
     }
 
     /// Says that a VM runs on the host that was reserved for it.

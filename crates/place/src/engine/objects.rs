@@ -1,12 +1,12 @@
 //! Objects put in and taken out by people and agents.
 
-use super::{Engine, EngineError};
+use super::{Engine, EngineError, There};
 use crate::model::{Change, Model};
-use crate::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm};
+use crate::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm, Wrong};
 use crate::policy::{Policy, built_in, check, check_properties};
 use crate::store::{Entry, Revision, decode};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -30,6 +30,27 @@ pub enum Object {
     Vm(Box<Vm>),
     /// An affinity group.
     Group(AffinityGroup),
+}
+
+/// What comes together, so that one may name the other.
+#[derive(Default)]
+struct Fresh<'o> {
+    hosts: HashMap<&'o str, &'o Host>,
+    policies: HashMap<&'o str, &'o Policy>,
+}
+
+impl<'o> Fresh<'o> {
+    fn add(&mut self, object: &'o Object) {
+        match object {
+            Object::Host(host) => drop(self.hosts.insert(&host.name, host)),
+            Object::Policy(policy) => drop(self.policies.insert(&policy.name, policy)),
+            _ => {}
+        }
+    }
+}
+
+fn ports(host: &Host) -> Vec<String> {
+    host.ports.iter().map(|port| port.name.clone()).collect()
 }
 
 /// A model of what a store holds.
@@ -128,16 +149,6 @@ impl super::Inner {
         all_good(&format!("{kind} {name}: "), &check_properties(new, &units))
     }
 
-    /// Who has a policy.
-    fn user_of_policy(&self, name: &str) -> Option<String> {
-        let clusters = self.model.clusters().iter().map(|state| &state.cluster);
-        let cluster =
-            clusters.filter(|cluster| cluster.policy == name).map(|it| format!("cluster {}", it.name));
-        let vms = self.model.vm_slots().map(|slot| &slot.vm);
-        let vm = vms.filter(|vm| vm.policy.as_deref() == Some(name)).map(|vm| format!("VM {}", vm.name));
-        cluster.chain(vm).next().map(|user| format!("policy {name} is that of {user}"))
-    }
-
     fn known_policy(&self, name: &str, fresh: &BTreeSet<String>) -> Result<(), EngineError> {
         match self.model.policy(name) {
             Some(_) => Ok(()),
@@ -148,6 +159,31 @@ impl super::Inner {
 }
 
 impl Engine {
+    /// Whether what objects name is there or comes with them, and nothing happened after `now`. For those that people
+    /// and programs put in; what is measured is of what was there a moment ago.
+    pub fn check_names(&self, objects: &[Object], now: u64) -> Result<(), EngineError> {
+        let inner = self.current()?;
+        let mut fresh = Fresh::default();
+        objects.iter().for_each(|object| fresh.add(object));
+        let there = There {
+            host: &|name| match (fresh.hosts.get(name), inner.model.host(name)) {
+                (Some(host), _) => Some(Some(ports(host))),
+                (None, Some(id)) => Some(inner.model.slot(id).map(|slot| ports(&slot.host))),
+                (None, None) => None,
+            },
+            policy: &|name| match (fresh.policies.get(name), inner.model.policy(name)) {
+                (Some(policy), _) => Some(Some(Arc::new((*policy).clone()))),
+                (None, Some(policy)) => Some(Some(policy.clone())),
+                (None, None) => None,
+            },
+            now: Some(now),
+        };
+        objects.iter().try_for_each(|object| there.check(object)).map_err(|wrong| {
+            let what = format!("{}; {}", wrong.what, wrong.fix);
+            EngineError::Wrong(Wrong { object: wrong.object, what })
+        })
+    }
+
     /// Puts objects in, all of them or none.
     pub fn put(&self, objects: Vec<Object>) -> Result<Revision, EngineError> {
         let name =
@@ -160,32 +196,5 @@ impl Engine {
         drop(inner);
         self.store.durable(revision)?;
         Ok(revision)
-    }
-
-    /// Takes an object out; `kind` and `name` are those of its key.
-    pub fn remove(&self, kind: &str, name: &str) -> Result<(), EngineError> {
-        let mut inner = self.current()?;
-        let user = match kind {
-            "host" => inner.model.host(name).and_then(|id| inner.model.slot(id)).and_then(|slot| {
-                let vm = slot.guests().find_map(|vm| inner.model.vm_by(vm))?;
-                Some(format!("host {name} has VM {}", vm.vm.name))
-            }),
-            "policy" if built_in().iter().any(|policy| policy.name == name) => {
-                Some(format!("policy {name} is built in"))
-            }
-            "policy" => inner.user_of_policy(name),
-            _ => None,
-        };
-        if let Some(user) = user {
-            return Err(EngineError::InUse(user));
-        }
-        let Some(change) = decode(&format!("{kind}/{name}"), None) else { return Ok(()) };
-        let mut changes = vec![change];
-        if kind == "vm" && inner.model.pendings().contains_key(name) {
-            changes.insert(0, Change::NoPending(name.into()));
-        }
-        let revision = inner.change(&*self.store, &changes)?;
-        drop(inner);
-        Ok(self.store.durable(revision)?)
     }
 }

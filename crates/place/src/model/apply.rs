@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub enum Change {
     /// A cluster is so.
     Cluster(Cluster),
+    /// Nobody describes a cluster any more: it is as one that a host made.
+    NoCluster(String),
     /// A policy is so.
     Policy(Arc<Policy>),
     /// A policy is gone.
@@ -49,6 +51,11 @@ impl Model {
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Cluster(cluster) => self.put_cluster(cluster),
+            Change::NoCluster(name) => {
+                if self.cluster_ids.contains_key(&name) {
+                    self.put_cluster(Cluster { name, ..Cluster::default() });
+                }
+            }
             Change::Policy(policy) => {
                 self.policies.insert(policy.name.clone(), policy);
             }

@@ -159,6 +159,21 @@ impl Model {
         &self.policies
     }
 
+    /// What was last measured of a host, known or not.
+    pub fn load(&self, host: &str) -> Option<&Load> {
+        self.loads.get(host)
+    }
+
+    /// Figures from outside about a host, known or not, stale or not, by name.
+    pub fn facts(&self, host: &str) -> impl Iterator<Item = &Fact> {
+        self.facts.get(host).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Why a host is kept out, known or not, over or not.
+    pub fn blacklist(&self, host: &str) -> Option<&Blacklist> {
+        self.barred.get(host)
+    }
+
     /// All affinity groups, by name.
     pub fn groups(&self) -> &BTreeMap<String, Arc<AffinityGroup>> {
         &self.groups

@@ -1,5 +1,8 @@
 //! Figures that can't be true are refused at the door, so that nothing behind it has to doubt them.
 
+use crate::expression::FIGURES;
+use std::collections::BTreeSet;
+
 use super::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm};
 
 /// What is wrong with an object.
@@ -50,6 +53,23 @@ impl Check<'_> {
         })
     }
 
+    /// Whether every name is there once.
+    fn once<T: Ord + std::fmt::Display>(
+        &self,
+        what: &str,
+        names: impl Iterator<Item = T>,
+    ) -> Result<(), Wrong> {
+        let mut seen = BTreeSet::new();
+        for name in names {
+            let said = name.to_string();
+            self.that(seen.insert(name), || {
+                let said: String = said.chars().take(64).collect();
+                format!("`{what}` has {} twice; keep one", said.escape_debug())
+            })?;
+        }
+        Ok(())
+    }
+
     fn list(&self, what: &str, length: usize) -> Result<(), Wrong> {
         self.that(length <= LIST, || format!("`{what}` has {length} entries; {LIST} at most"))
     }
@@ -82,6 +102,9 @@ impl Host {
             check.range("ports.mbps", port.mbps, 0, 100_000_000)?;
             check.range("ports.pps", port.pps, 0, 100_000_000_000)?;
         }
+        check.once("numa", self.numa.iter().map(|node| node.index))?;
+        check.once("ports", self.ports.iter().map(|port| &port.name))?;
+        check.once("devices", self.devices.iter().map(|device| &device.name))?;
         let lists = [
             ("numa", self.numa.len()),
             ("ports", self.ports.len()),
@@ -118,6 +141,9 @@ impl Fact {
             && self.name.chars().all(good)
             && self.name.starts_with(|c: char| c.is_ascii_alphabetic());
         check.that(named, || "`name` is a letter, then letters, digits and `_`, 64 at most".into())?;
+        check.that(!FIGURES.iter().any(|(figure, _)| *figure == self.name), || {
+            format!("`name` is {}, a figure that every host has; choose another one", self.name)
+        })?;
         check.that(self.value.is_finite(), || "`value` is not a finite number".into())
     }
 }
@@ -144,6 +170,10 @@ impl Vm {
         for port in &self.ports {
             check.range("ports.mbps", port.mbps, 0, 100_000_000)?;
             check.range("ports.pps", port.pps, 0, 100_000_000_000)?;
+        }
+        for (what, text) in [("chain", &self.chain), ("policy", &self.policy)] {
+            let length = text.as_ref().map_or(0, String::len);
+            check.that(length <= NAME, || format!("`{what}` has {length} bytes; {NAME} at most"))?;
         }
         check.that(self.status == super::VmStatus::Down || self.host.is_some(), || {
             "it runs, but `host` does not say where".into()

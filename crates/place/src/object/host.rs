@@ -1,6 +1,7 @@
 //! Hosts and what is measured of them.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
@@ -75,6 +76,15 @@ pub struct HaAgent {
     pub global_maintenance: bool,
 }
 
+/// A map by sizes, which TOML writes as text, as JSON does.
+fn by_size<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<u64, u64>, D::Error> {
+    let entry = |(size, count): (String, u64)| match size.parse() {
+        Ok(size) => Ok((size, count)),
+        Err(_) => Err(D::Error::custom(format!("`{}` is not a size in kB", size.escape_debug()))),
+    };
+    BTreeMap::<String, u64>::deserialize(from)?.into_iter().map(entry).collect()
+}
+
 /// A host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -114,6 +124,7 @@ pub struct Host {
     /// NUMA nodes; none means that NUMA is not supported.
     pub numa: Vec<NumaNode>,
     /// Huge pages by size in kB: how many the host has.
+    #[serde(deserialize_with = "by_size")]
     pub huge_pages: BTreeMap<u64, u64>,
     /// Devices that can be given to guests.
     pub devices: Vec<Device>,

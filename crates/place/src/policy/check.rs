@@ -57,7 +57,29 @@ pub fn check(policy: &Policy, external: &[ExternalUnit]) -> Vec<(String, String,
         units("balancer", "balancer", &[policy.balancer.as_str()], &known, &mut say);
     }
     properties(&policy.properties, external, &mut say);
+    for name in policy.properties.keys() {
+        if let Some((what, fix)) = policy.without_reader(name) {
+            say(&format!("properties.{name}"), what, fix);
+        }
+    }
     wrong
+}
+
+/// Properties that only one unit reads, and that mean nothing without it.
+const READERS: [(&str, &str, &str); 2] =
+    [("FactFilter", "filters", "Facts"), ("MetricsWeightSetting", "weights", "Metrics")];
+
+impl Policy {
+    /// What is wrong with giving it a property that none of its units reads, and what to do.
+    pub fn without_reader(&self, property: &str) -> Option<(String, String)> {
+        let (_, list, unit) = READERS.iter().find(|(name, _, _)| *name == property)?;
+        let is_there = match *list {
+            "filters" => self.filters.iter().any(|used| used.name == *unit),
+            _ => self.weights.iter().any(|used| used.name == *unit),
+        };
+        let what = format!("nothing reads {property}: \"{unit}\" is not among the {list}");
+        (!is_there).then(|| (what, format!("add \"{unit}\" to the policy's `{list}`")))
+    }
 }
 
 fn units(key: &str, what: &str, names: &[&str], known: &[&str], say: &mut impl FnMut(&str, String, String)) {

@@ -141,6 +141,15 @@ impl Reader<'_> {
                 }
             }
         }
+        let named = |key: &str| match table.get(key).map(Spanned::get_ref) {
+            Some(DeValue::String(name)) => Some(name.to_string()),
+            _ => None,
+        };
+        if let Some(name) = named("first").filter(|name| named("last").as_ref() == Some(name)) {
+            let at = self.place("last");
+            let what = format!("\"{}\" is both first and last", name.escape_debug());
+            self.wrong(&at, what, "name another one, or leave one of them out");
+        }
         if let Some(value) = table.get("weights") {
             policy.weights = self.weights(value);
         }
@@ -353,5 +362,21 @@ p.toml:8:2: there is no table `other`; write [policy.NAME]";
             assert_eq!(check(&policy, &[]), [], "{}", policy.name);
         }
         assert_eq!(built_in()[0].filters.len(), 15);
+    }
+
+    #[test]
+    fn what_means_nothing_is_said() {
+        let text = "[policy.a]\nfilters = [\"CPU\"]\nfirst = \"CPU\"\nlast = \"CPU\"\n\
+            [policy.b]\nbase = \"none\"\n\
+            properties = { FactFilter = \"t < 3\", MetricsWeightSetting = \"t\" }\n\
+            [policy.c]\nbase = \"packing\"\nproperties = { FactFilter = \"t < 3\" }\n";
+        let said = read("p.toml", text, &[]).unwrap_err().to_string();
+        let expected = "\
+p.toml:4:8: \"CPU\" is both first and last; name another one, or leave one of them out
+p.toml:7:29: nothing reads FactFilter: \"Facts\" is not among the filters; \
+add \"Facts\" to the policy's `filters`
+p.toml:7:61: nothing reads MetricsWeightSetting: \"Metrics\" is not among the weights; \
+add \"Metrics\" to the policy's `weights`";
+        assert_eq!(said, expected);
     }
 }

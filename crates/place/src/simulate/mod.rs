@@ -18,6 +18,7 @@ use crate::model::Model;
 use crate::object::{Cluster, Host, Load};
 use crate::policy::Policy;
 use crate::store::Memory;
+use crate::unit::External;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -47,17 +48,22 @@ type Later = BinaryHeap<Reverse<(u64, String)>>;
 
 /// Runs a plan over arrivals, in the order of their times.
 pub fn run(plan: &Plan, arrivals: &[Arrival]) -> Result<Report, EngineError> {
+    run_beside(plan, &[], None, arrivals)
+}
+
+/// The same beside other objects, such as VMs that run already and stay, facts and groups, and with units from outside.
+pub fn run_beside(
+    plan: &Plan,
+    beside: &[Object],
+    external: Option<Box<dyn External>>,
+    arrivals: &[Arrival],
+) -> Result<Report, EngineError> {
     let engine = Engine::open(Arc::new(Memory::default()))?;
-    let mut objects = Vec::new();
-    if !crate::policy::built_in().contains(&plan.policy) {
-        objects.push(Object::Policy(plan.policy.clone()));
+    if let Some(external) = external {
+        engine.attach(external);
     }
-    engine.put(std::mem::take(&mut objects))?;
     let cluster = plan.hosts.first().map_or("default", |host| &host.cluster).to_string();
-    let policy = plan.policy.name.clone();
-    objects.push(Object::Cluster(Cluster { name: cluster.clone(), policy, ..Cluster::default() }));
-    objects.extend(plan.hosts.iter().map(|host| Object::Host(Box::new(host.clone()))));
-    engine.put(objects)?;
+    engine.put(scene(plan, &cluster, beside))?;
     let mut run = Run {
         engine,
         cluster,
@@ -88,6 +94,29 @@ pub fn run(plan: &Plan, arrivals: &[Arrival]) -> Result<Report, EngineError> {
     }
     run.sample(run.now)?;
     Ok(run.report)
+}
+
+/// What there is before the first VM arrives.
+fn scene(plan: &Plan, cluster: &str, beside: &[Object]) -> Vec<Object> {
+    let mut objects = Vec::new();
+    if !crate::policy::built_in().contains(&plan.policy) {
+        objects.push(Object::Policy(plan.policy.clone()));
+    }
+    let described = beside.iter().find_map(|object| match object {
+        Object::Cluster(known) if known.name == cluster => Some(known.clone()),
+        _ => None,
+    });
+    let described = described.unwrap_or_else(|| Cluster { name: cluster.into(), ..Cluster::default() });
+    objects.push(Object::Cluster(Cluster { policy: plan.policy.name.clone(), ..described }));
+    objects.extend(plan.hosts.iter().map(|host| Object::Host(Box::new(host.clone()))));
+    let others = beside.iter().filter(|object| match object {
+        Object::Cluster(known) => known.name != cluster,
+        Object::Policy(policy) => policy.name != plan.policy.name,
+        Object::Host(host) => host.cluster != cluster,
+        _ => true,
+    });
+    objects.extend(others.cloned());
+    objects
 }
 
 struct Run {
@@ -207,6 +236,7 @@ fn sample(model: &Model, cluster: &str) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::{Blacklist, Vm, VmStatus};
     use crate::policy::built_in;
 
     fn plan(policy: &str, until_full: bool, interval: u64) -> Plan {
@@ -223,6 +253,24 @@ mod tests {
         assert!(first.samples.len() >= 10);
         assert!(first.samples.iter().all(|sample| (0.0..=1.0).contains(&sample.cpu)));
         assert!(svg(std::slice::from_ref(&first)).contains("packing") && csv(&[first]).lines().count() > 10);
+    }
+
+    #[test]
+    fn what_runs_already_and_what_is_barred_takes_room() {
+        let arrivals = Synthetic { count: 40, lifetime: None, ..Synthetic::default() }.arrivals();
+        let plan = Plan { hosts: hosts(2, 1), ..plan("packing", true, 0) };
+        let host = plan.hosts[0].name.clone();
+        let there = Vm {
+            name: "there".into(),
+            cores: 40,
+            status: VmStatus::Up,
+            host: Some(plan.hosts[1].name.clone()),
+            ..Vm::default()
+        };
+        let barred = Object::Blacklist(Blacklist { host, ..Blacklist::default() });
+        let placed = |beside: &[Object]| run_beside(&plan, beside, None, &arrivals).unwrap().placed;
+        assert!(placed(&[]) > 0 && placed(&[]) == run(&plan, &arrivals).unwrap().placed);
+        assert_eq!(placed(&[Object::Vm(Box::new(there)), barred]), 0);
     }
 
     #[test]

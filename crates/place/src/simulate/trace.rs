@@ -8,7 +8,7 @@
 //!   machine), `starttime`, `endtime` (days).
 
 use crate::object::{Host, Vm};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A VM that comes, and how long it stays.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,8 +91,39 @@ impl<'t> Table<'t> {
 
     fn number(&self, line: usize, cells: &[&'t str], column: usize) -> Result<f64, TraceError> {
         let cell = self.cell(line, cells, column)?;
-        let number = cell.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= -1e15);
+        let number = cell.parse::<f64>().ok().filter(|number| number.is_finite());
         number.ok_or_else(|| self.wrong(line, format!("`{}` is not a number", cell.escape_debug())))
+    }
+
+    /// A number that can be one of these: CPUs, MB, seconds.
+    fn within(
+        &self,
+        line: usize,
+        what: &str,
+        number: f64,
+        range: std::ops::RangeInclusive<f64>,
+    ) -> Result<f64, TraceError> {
+        if range.contains(&number) {
+            return Ok(number);
+        }
+        let (least, most) = range.into_inner();
+        Err(self.wrong(line, format!("{number} {what} can't be; {least} to {most} will do")))
+    }
+
+    /// A time of the trace in milliseconds from one in seconds. What began before the trace did has a negative one.
+    fn time(&self, line: usize, seconds: f64) -> Result<u64, TraceError> {
+        let seconds = self.within(line, "seconds", seconds, -FARTHEST..=FARTHEST)?;
+        Ok((seconds * 1000.0).max(0.0) as u64)
+    }
+
+    /// A VM of so many CPUs and MB.
+    fn vm(&self, line: usize, name: &str, cpus: f64, memory_mb: f64) -> Result<Vm, TraceError> {
+        let cpus = self.within(line, "CPUs", cpus, 0.0..=CPUS)?;
+        let memory_mb = self.within(line, "MB", memory_mb, 0.0..=MEMORY)?;
+        let name: String =
+            name.chars().filter(|c| !c.is_whitespace() && *c != '/' && !c.is_control()).take(200).collect();
+        let (cores, memory_mb) = (cpus.ceil().max(1.0) as u32, memory_mb.ceil().max(1.0) as u64);
+        Ok(Vm { name: format!("vm-{name}"), cores, memory_mb, ..Vm::default() })
     }
 
     /// A cell that may be empty.
@@ -104,16 +135,13 @@ impl<'t> Table<'t> {
     }
 }
 
-fn vm(name: &str, cpus: f64, memory_mb: f64) -> Vm {
-    let name: String =
-        name.chars().filter(|c| !c.is_whitespace() && *c != '/' && !c.is_control()).take(200).collect();
-    Vm {
-        name: format!("vm-{name}"),
-        cores: cpus.ceil().clamp(1.0, 65_536.0) as u32,
-        memory_mb: memory_mb.ceil().clamp(1.0, (1u64 << 30) as f64) as u64,
-        ..Vm::default()
-    }
-}
+/// Attack: figures that are absurd, and times that make a simulation last for ever.
+const CPUS: f64 = 65_536.0;
+const MEMORY: f64 = (1u64 << 30) as f64;
+/// The farthest time from 0 in seconds: a thousand years, so that seconds since 1970 will do.
+const FARTHEST: f64 = 3.2e10;
+/// The longest that a trace may be, in milliseconds: ten years.
+const LONGEST: u64 = 10 * 366 * 86_400_000;
 
 /// Reads a trace; its arrivals are in the order of their times.
 pub fn read(kind: TraceKind, file: &str, text: &str) -> Result<Vec<Arrival>, TraceError> {
@@ -124,7 +152,15 @@ pub fn read(kind: TraceKind, file: &str, text: &str) -> Result<Vec<Arrival>, Tra
         TraceKind::Azure => azure(&table)?,
     };
     arrivals.sort_by(|a, b| a.at.cmp(&b.at).then_with(|| a.vm.name.cmp(&b.vm.name)));
-    arrivals.dedup_by(|a, b| a.vm.name == b.vm.name);
+    // Of several lines about a VM the first counts: joined tables may have one a kind of machine.
+    let mut seen = HashSet::new();
+    arrivals.retain(|arrival| seen.insert(arrival.vm.name.clone()));
+    let span = arrivals.first().zip(arrivals.last()).map_or(0, |(first, last)| last.at - first.at);
+    if span > LONGEST {
+        let last = arrivals.last().map_or("", |last| &last.vm.name);
+        let what = format!("it spans {} years, up to {last}; ten will do", span / (366 * 86_400_000));
+        return Err(table.wrong(1, what));
+    }
     Ok(arrivals)
 }
 
@@ -133,10 +169,11 @@ fn openb(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
     let (name, cpu, memory) = (name?, cpu?, memory?);
     let (begin, end) = (table.column("creation_time")?, table.column("deletion_time")?);
     let line = |(line, cells): &(usize, Vec<&str>)| {
-        let at = (table.number(*line, cells, begin)? * 1000.0).max(0.0) as u64;
-        let gone = table.optional(*line, cells, end)?.map(|end| (end * 1000.0).max(0.0) as u64);
+        let at = table.time(*line, table.number(*line, cells, begin)?)?;
+        let gone = table.optional(*line, cells, end)?.map(|end| table.time(*line, end)).transpose()?;
         let cpus = table.number(*line, cells, cpu)? / 1000.0;
-        let vm = vm(table.cell(*line, cells, name)?, cpus, table.number(*line, cells, memory)?);
+        let memory = table.number(*line, cells, memory)?;
+        let vm = table.vm(*line, table.cell(*line, cells, name)?, cpus, memory)?;
         Ok(Arrival { at, vm, lifetime: gone.map(|gone| gone.saturating_sub(at).max(1)) })
     };
     table.lines.iter().map(line).collect()
@@ -151,7 +188,7 @@ fn vmagent(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
     let mut lives: HashMap<&str, u32> = HashMap::new();
     for (line, cells) in &table.lines {
         let name = table.cell(*line, cells, id)?;
-        let at = (table.number(*line, cells, time)? * 1000.0).max(0.0) as u64;
+        let at = table.time(*line, table.number(*line, cells, time)?)?;
         match table.number(*line, cells, kind)? {
             0.0 => {
                 if open.insert(name, arrivals.len()).is_some() {
@@ -159,7 +196,7 @@ fn vmagent(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
                     return Err(table.wrong(*line, what));
                 }
                 let memory = table.number(*line, cells, memory)? * 1024.0;
-                let mut vm = vm(name, table.number(*line, cells, cpu)?, memory);
+                let mut vm = table.vm(*line, name, table.number(*line, cells, cpu)?, memory)?;
                 let life = lives.entry(name).and_modify(|life| *life += 1).or_insert(1);
                 if *life > 1 {
                     vm.name = format!("{}.{life}", vm.name);
@@ -185,13 +222,12 @@ fn azure(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
     let [id, core, memory] = ["vmId", "core", "memory"].map(|name| table.column(name));
     let (id, core, memory) = (id?, core?, memory?);
     let (begin, end) = (table.column("starttime")?, table.column("endtime")?);
-    const DAY: f64 = 86_400_000.0;
+    const DAY: f64 = 86_400.0;
     let line = |(line, cells): &(usize, Vec<&str>)| {
-        // What began before the trace did has a negative time.
-        let at = (table.number(*line, cells, begin)? * DAY).max(0.0) as u64;
-        let gone = table.optional(*line, cells, end)?.map(|end| (end * DAY).max(0.0) as u64);
+        let at = table.time(*line, table.number(*line, cells, begin)? * DAY)?;
+        let gone = table.optional(*line, cells, end)?.map(|end| table.time(*line, end * DAY)).transpose()?;
         let (cpus, mb) = (table.number(*line, cells, core)?, table.number(*line, cells, memory)?);
-        let vm = vm(table.cell(*line, cells, id)?, cpus * AZURE.0, mb * AZURE.1);
+        let vm = table.vm(*line, table.cell(*line, cells, id)?, cpus * AZURE.0, mb * AZURE.1)?;
         Ok(Arrival { at, vm, lifetime: gone.map(|gone| gone.saturating_sub(at).max(1)) })
     };
     table.lines.iter().map(line).collect()
@@ -201,12 +237,18 @@ fn azure(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
 pub fn read_nodes(file: &str, text: &str) -> Result<Vec<Host>, TraceError> {
     let table = table(file, text)?;
     let (name, cpu, memory) = (table.column("sn")?, table.column("cpu_milli")?, table.column("memory_mib")?);
+    let mut seen = HashSet::new();
     let line = |(line, cells): &(usize, Vec<&str>)| {
-        let cores = (table.number(*line, cells, cpu)? / 1000.0).clamp(1.0, 65_536.0) as u32;
-        let memory_mb = table.number(*line, cells, memory)?.clamp(512.0, (1u64 << 30) as f64) as u64;
+        let cpus = table.number(*line, cells, cpu)? / 1000.0;
+        let cores = table.within(*line, "CPUs", cpus, 1.0..=CPUS)? as u32;
+        let memory_mb = table.number(*line, cells, memory)?;
+        let memory_mb = table.within(*line, "MB", memory_mb, 512.0..=MEMORY)? as u64;
         let name = table.cell(*line, cells, name)?.to_string();
         let host = Host { name, cores, threads: cores, memory_mb, ..Host::default() };
         host.check().map_err(|error| table.wrong(*line, error.to_string()))?;
+        if !seen.insert(host.name.clone()) {
+            return Err(table.wrong(*line, format!("host {} is there twice", host.name)));
+        }
         Ok(host)
     };
     table.lines.iter().map(line).collect()

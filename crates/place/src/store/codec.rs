@@ -12,6 +12,7 @@ use std::sync::Arc;
 pub fn encode(change: &Change) -> (String, Option<Value>) {
     match change {
         Change::Cluster(it) => (format!("cluster/{}", it.name), json(it)),
+        Change::NoCluster(name) => (format!("cluster/{name}"), None),
         Change::Policy(it) => (format!("policy/{}", it.name), json(&**it)),
         Change::NoPolicy(name) => (format!("policy/{name}"), None),
         Change::Host(it) => (format!("host/{}", it.name), json(it)),
@@ -46,6 +47,7 @@ pub fn decode(key: &str, value: Option<&[u8]>) -> Option<Change> {
     let name = || name.to_string();
     Some(match (kind, value) {
         ("cluster", Some(value)) => Change::Cluster(read::<Cluster>(value)?),
+        ("cluster", None) => Change::NoCluster(name()),
         ("policy", Some(value)) => Change::Policy(Arc::new(read::<Policy>(value)?)),
         ("policy", None) => Change::NoPolicy(name()),
         ("host", Some(value)) => Change::Host(read::<Host>(value)?),

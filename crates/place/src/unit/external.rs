@@ -131,6 +131,11 @@ pub trait External: Send {
     /// The units there are now. It is cheap: asked before every use.
     fn units(&mut self) -> Vec<ExternalUnit>;
 
+    /// What is wrong with where they come from, a line each.
+    fn problems(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The time of the calls that follow, in milliseconds since 1970, and the seed of what they leave to chance. Before
     /// it was told, both are its own.
     fn at(&mut self, now: u64, seed: u64) {

@@ -4,7 +4,7 @@
 
 use super::database::Batch;
 use super::note;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -31,7 +31,8 @@ pub(super) struct Log {
 impl Log {
     /// The file at `path`, made or emptied, for records after `number`.
     pub(super) fn create(path: &Path, identity: u64, number: u64, size: usize) -> io::Result<Log> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+        let file = super::private(path)?;
+        file.set_len(0)?;
         // Written, not only reserved: then a record changes no metadata, and to sync it needs no journal.
         file.write_all_at(&vec![0; 2 * size], 0)?;
         file.sync_all()?;

@@ -10,6 +10,9 @@ use super::memory::{Memory, Note};
 use super::{Compare, Entry, Event, LeaseId, Op, Revision, Store, StoreError};
 use log::Log;
 use redb::{Database, DatabaseError};
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -44,10 +47,16 @@ impl Embedded {
     /// given for, whatever the clock did meanwhile. While it is open a log is beside it, which has what the file
     /// itself does not have yet.
     pub fn open(path: &Path, now: u64) -> Result<Embedded, StoreError> {
-        let database = create(path)?;
         let beside = beside(path);
-        let log = recover(&database, &beside, log::HALF)?;
-        let state = database::load(&database, now).map_err(file)?;
+        // Attack: a file that somebody damaged. The database panics on some of them.
+        let opened = catch_unwind(|| {
+            let database = create(path)?;
+            let log = recover(&database, &beside, log::HALF)?;
+            let state = database::load(&database, now).map_err(file)?;
+            Ok((database, log, state))
+        });
+        let opened = opened.unwrap_or_else(|_| Err(StoreError::File("it is damaged".into())));
+        let (database, log, state) = opened.map_err(|error| unusable(path, error))?;
         let progress = Arc::new(Progress::default());
         if let Ok(mut written) = progress.written.lock() {
             written.0 = state.revision;
@@ -72,8 +81,29 @@ impl Embedded {
     }
 }
 
+/// What to do about a file that can't be used.
+fn unusable(path: &Path, error: StoreError) -> StoreError {
+    let what = match error {
+        StoreError::File(what) => what,
+        other => other.to_string(),
+    };
+    let fix = "if it is damaged, bring it back from a copy, or move it away with its log, and placement \
+        begins anew";
+    StoreError::File(format!("{}: {what}; {fix}", path.display()))
+}
+
+/// A file that only its owner reads: names and what runs where are nobody else's business.
+fn private(path: &Path) -> std::io::Result<File> {
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    // It may be of a time when others could.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
 /// The database in a file; who had it before may still be about to let it go.
 fn create(path: &Path) -> Result<Database, StoreError> {
+    private(path).map_err(file)?;
     let end = Instant::now() + PATIENCE;
     loop {
         match Database::create(path) {

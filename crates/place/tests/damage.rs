@@ -1,0 +1,145 @@
+//! Files of a store that were damaged: read as far as they are whole, or refused in words, never worse.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use ringway_place::decide::Ask;
+use ringway_place::engine::{Engine, Object};
+use ringway_place::object::{Host, Vm};
+use ringway_place::store::{Embedded, StoreError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Numbers that are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        // Xorshift, Marsaglia 2003.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % most.max(1) as u64) as usize
+    }
+}
+
+struct Files {
+    folder: PathBuf,
+    store: PathBuf,
+    log: PathBuf,
+    whole: [Vec<u8>; 2],
+}
+
+impl Files {
+    /// A store with decisions, of which the log has some that the database does not have.
+    fn new(name: &str) -> Files {
+        let folder = std::env::temp_dir().join(format!("rw-damage-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let (store, log) = (folder.join("placement.redb"), folder.join("placement.redb.log"));
+        let engine = Engine::open(Arc::new(Embedded::open(&store, 1).unwrap())).unwrap();
+        let host = Host { name: "h".into(), cores: 64, threads: 64, memory_mb: 65_536, ..Host::default() };
+        engine.put(vec![Object::Host(Box::new(host))]).unwrap();
+        for index in 0..20 {
+            let vm = Vm { name: format!("v{index}"), memory_mb: 64, ..Vm::default() };
+            engine.put(vec![Object::Vm(Box::new(vm.clone()))]).unwrap();
+            engine.place(Ask { vms: vec![vm.name], now: 1, ..Ask::default() }).unwrap();
+        }
+        // As a crash leaves them: the log is ahead, and has not been taken over.
+        let whole = [&store, &log].map(|file| std::fs::read(file).unwrap());
+        drop(engine);
+        Files { folder, store, log, whole }
+    }
+
+    fn write(&self, store: &[u8], log: &[u8]) {
+        std::fs::write(&self.store, store).unwrap();
+        std::fs::write(&self.log, log).unwrap();
+    }
+
+    /// Opens what is there, and works with it. How many VMs it has, or what is wrong with it.
+    fn open(&self) -> Result<usize, String> {
+        let store = match Embedded::open(&self.store, 2) {
+            Ok(store) => store,
+            Err(StoreError::File(what)) => return Err(what),
+            Err(other) => return Err(other.to_string()),
+        };
+        let engine = Engine::open(Arc::new(store)).map_err(|error| error.to_string())?;
+        let vms = engine.view(|model| model.vm_slots().count()).map_err(|error| error.to_string())?;
+        // Whatever is left can be worked with, or says that it can't.
+        let ask = Ask { vms: vec!["v3".into()], now: 2, ..Ask::default() };
+        let _ = engine.place(ask).map(|decision| engine.explain(decision.id));
+        let _ = (engine.decisions(100), engine.hosts(2), engine.tidy());
+        Ok(vms)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn damaged(dice: &mut Dice, whole: &[u8]) -> Vec<u8> {
+    let mut bytes = whole.to_vec();
+    match dice.below(4) {
+        0 => bytes.truncate(dice.below(whole.len())),
+        1 => bytes.extend_from_within(0..dice.below(whole.len()).min(8192)),
+        2 => {
+            let (from, many) = (dice.below(whole.len()), dice.below(4096));
+            let end = (from + many).min(bytes.len());
+            bytes[from..end].fill(dice.below(256) as u8);
+        }
+        _ => {}
+    }
+    for _ in 0..dice.below(30) {
+        // Most of it is at the beginning.
+        let within = if dice.below(2) == 0 { 8192 } else { bytes.len() };
+        let at = dice.below(within.min(bytes.len()));
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte = dice.below(256) as u8;
+        }
+    }
+    bytes
+}
+
+#[test]
+fn a_damaged_log_loses_what_is_behind_the_damage_and_nothing_else() {
+    let files = Files::new("log");
+    let [store, log] = files.whole.clone();
+    files.write(&store, &log);
+    assert_eq!(files.open(), Ok(20));
+    let mut dice = Dice(7);
+    for round in 0..40 {
+        files.write(&store, &damaged(&mut dice, &log));
+        let vms = files.open().unwrap();
+        assert!(vms <= 20, "round {round}: {vms}");
+    }
+    files.write(&store, b"");
+    assert!(files.open().is_ok());
+    // Another store's log is nobody's.
+    let other = Files::new("other");
+    files.write(&store, &other.whole[1]);
+    assert!(files.open().is_ok());
+}
+
+#[test]
+fn a_damaged_database_is_read_or_refused_in_words() {
+    let files = Files::new("database");
+    let [store, log] = files.whole.clone();
+    let mut dice = Dice(11);
+    let mut refused = 0;
+    for round in 0..120 {
+        files.write(&damaged(&mut dice, &store), &log);
+        if let Err(what) = files.open() {
+            refused += 1;
+            assert!(what.contains("placement.redb"), "round {round}: {what}");
+        }
+    }
+    assert!(refused > 10, "only {refused} were refused");
+    for bytes in [&b"no database at all"[..], &[0; 65_536], b"redb"] {
+        files.write(bytes, &log);
+        let what = files.open().unwrap_err();
+        assert!(what.contains("placement.redb") && what.contains("move it away"), "{what}");
+    }
+    // It is left as it was for whoever can mend it.
+    assert_eq!(std::fs::read(&files.store).unwrap(), b"redb");
+    assert!(Path::new(&files.log).exists());
+}
