@@ -380,9 +380,13 @@ impl Session {
         if features & !offered != 0 {
             return Err(SessionError::Features { got: features, offered });
         }
-        if (features ^ self.features) & virtio::RING_PACKED != 0 {
-            // Attack: a ring that changes its layout while it runs.
+        let changes = features ^ self.features;
+        if changes & (virtio::RING_PACKED | virtio::ACCESS_PLATFORM) != 0 {
+            // Attack: a ring that changes its layout while it runs, or what its addresses mean. Where the new ones lead
+            // nowhere it would go on by those before, though nothing of them can be taken back any more.
             self.end(device);
+        }
+        if changes & virtio::RING_PACKED != 0 {
             self.rings.iter_mut().for_each(|ring| (ring.base, ring.stopped) = (None, None));
         }
         device.set_features(features).map_err(|reason| SessionError::Refused { request, reason })?;

@@ -367,6 +367,21 @@ fn another_layout_stops_every_ring() {
 }
 
 #[test]
+fn an_iommu_that_comes_or_goes_stops_every_ring_where_it_stands() {
+    let channel = protocol::BACKEND_REQ | protocol::REPLY_ACK;
+    let behind = MODERN | virtio::ACCESS_PLATFORM;
+    for (first, then) in [(MODERN, behind), (behind, MODERN)] {
+        let mut front = Connection::agreed(first, channel);
+        front.start(0, Some(200)).unwrap();
+        front.device.position = 300;
+        front.device.take();
+        front.send(Request::SetFeatures(then)).unwrap();
+        assert_eq!(front.device.take()[0], "stop 0");
+        assert_eq!(front.base(0), 300);
+    }
+}
+
+#[test]
 fn a_reset_device_begins_anew_but_keeps_its_connection() {
     let mut front = Connection::agreed(MODERN, protocol::RESET_DEVICE | protocol::REPLY_ACK);
     front.send(Request::SetMemTable(vec![shared(0)])).unwrap();

@@ -106,7 +106,7 @@ pub struct Lookaside {
     kept_end: usize,
     missed: Box<[Missed; MISSED]>,
     misses: usize,
-    /// Look-ups that found a grant since they were last counted.
+    /// Look-ups that found a grant since they were last counted; what was kept, and is asked for again, counts once.
     pub hits: u64,
 }
 
@@ -265,6 +265,14 @@ impl<'t, 'q> Lookup<'t, 'q> {
         unsafe { self.aside.last[side(need)].window() }
     }
 
+    /// All of these bytes, to write, if the range that served last holds them.
+    #[inline(always)]
+    fn at_once(&mut self, address: u64, len: u32) -> Option<SpanMut<'t>> {
+        let found = self.last(Access::WRITE).whole(address, len)?;
+        self.aside.hits += 1;
+        Some(found)
+    }
+
     #[inline(never)]
     fn find(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
         let Lookaside { known, has_blocks, generation, hits, .. } = &mut *self.aside;
@@ -342,19 +350,15 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
 
     #[inline]
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        match self.last(Access::WRITE).whole(address, len) {
-            Some(span) => {
-                self.aside.hits += 1;
-                Ok(span)
-            }
+        match self.at_once(address, len) {
+            Some(span) => Ok(span),
             None => self.find(address, len, Access::WRITE),
         }
     }
 
     #[inline]
     fn keep(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        if let Some(span) = self.last(Access::WRITE).whole(address, len) {
-            self.aside.hits += 1;
+        if let Some(span) = self.at_once(address, len) {
             return Ok(span);
         }
         let found = self.find(address, len, Access::WRITE)?;
@@ -367,14 +371,13 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
 
     #[inline]
     fn write_kept(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        // Counted when it was kept.
         if let Some(span) = self.last(Access::WRITE).whole(address, len) {
-            self.aside.hits += 1;
             return Ok(span);
         }
         if let Some(kept) = self.aside.kept.get(place) {
             // SAFETY: as in `last`: `forget` clears what was kept, too.
             if let Some(span) = unsafe { kept.window() }.whole(address, len) {
-                self.aside.hits += 1;
                 return Ok(span);
             }
         }

@@ -52,8 +52,10 @@ impl Access {
     }
 }
 
-/// An IOTLB as workers see it, and the memory that it leads to.
+/// An IOTLB as workers see it, and the memory that it leads to. Alone in its lines of the cache, since a worker looks
+/// here every turn.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Iotlb {
     /// No two have the same; 0 is nobody's.
     id: u64,

@@ -5,10 +5,11 @@ use super::vring::Vring;
 use ringway_frame::{Burst, Caps, Counters, CountersRef, FrameReader, Lost, Needs, Reason, RxQueue};
 use ringway_mem::{Hint, Published, Span, SpanMut, Turn, copy};
 use ringway_ring::{Notifier, Policy, View};
-use ringway_virtq::{Cursor, Fill, QueueError, Ring, RxDevice};
+use ringway_virtq::{Cursor, FRAMES, Fill, QueueError, Ring, RxDevice};
 use std::sync::Arc;
 
-/// A guest's receive queue.
+/// A guest's receive queue; its worker's alone, down to its lines of the cache.
+#[repr(align(128))]
 pub(super) struct VringRx {
     published: Arc<Published<Option<Vring>>>,
     counters: CountersRef,
@@ -82,7 +83,7 @@ impl VringRx {
         turn: &'t Turn<'_>,
         (vring, ring): (&'t Vring, &Ring<'t>),
         (at, count): (usize, usize),
-        filler: &mut Filler<'_, '_, '_>,
+        filler: &mut Filler<'_, '_>,
     ) {
         let (put, result) = through!(self, vring, turn, translate => {
             self.device.put(ring, translate, count, filler)
@@ -144,17 +145,16 @@ impl RxQueue for VringRx {
         let Some((vring, ring)) = self.vring(turn).filter(|(vring, _)| vring.generation == known) else {
             return Lost::count(&self.counters, Reason::Down, burst, which);
         };
-        let counters = self.counters.clone();
-        let mut filler = Filler::new(burst, which, vring, &counters);
+        let mut filler = Filler::new(burst, which, vring);
         if self.notifier.batches() {
             self.put_some(turn, (vring, &ring), (0, which.len()), &mut filler);
-            return filler.lost;
+        } else {
+            for at in 0..which.len() {
+                self.put_some(turn, (vring, &ring), (at, 1), &mut filler);
+                self.show(turn, vring, &ring);
+            }
         }
-        for at in 0..which.len() {
-            self.put_some(turn, (vring, &ring), (at, 1), &mut filler);
-            self.show(turn, vring, &ring);
-        }
-        filler.lost
+        filler.count_long(&self.counters)
     }
 
     fn publish(&mut self, turn: &Turn<'_>) {
@@ -190,24 +190,25 @@ impl RxQueue for VringRx {
 }
 
 /// Writes headers and frames into the guest's buffers.
-struct Filler<'a, 'b, 't> {
+struct Filler<'a, 't> {
     burst: &'a Burst<'t>,
     which: &'a [u16],
     header: usize,
     /// Without the flags where the driver may not be told that a checksum was checked.
     mask: u64,
-    counters: &'b Counters,
     /// What was not delivered.
     lost: Lost,
+    /// Frames that were too long, by number.
+    long: [u64; FRAMES / 64],
     /// Of the frame that was begun: what is left of its header, and where in the frame we are.
     front: [u8; 12],
     written: usize,
     reader: Option<FrameReader<'a, 't>>,
 }
 
-impl<'a, 'b, 't> Filler<'a, 'b, 't> {
+impl<'a, 't> Filler<'a, 't> {
     #[inline]
-    fn new(burst: &'a Burst<'t>, which: &'a [u16], vring: &Vring, counters: &'b Counters) -> Self {
+    fn new(burst: &'a Burst<'t>, which: &'a [u16], vring: &Vring) -> Self {
         let header = (vring.demand.header as usize).min(12);
         let mask = if vring.caps.offloads.covers(Needs::CSUM) { u64::MAX } else { !0xff };
         Filler {
@@ -215,12 +216,28 @@ impl<'a, 'b, 't> Filler<'a, 'b, 't> {
             which,
             header,
             mask,
-            counters,
             lost: Lost::default(),
+            long: [0; FRAMES / 64],
             front: [0; 12],
             written: 0,
             reader: None,
         }
+    }
+
+    /// What was not delivered, now that those too long are counted.
+    #[inline]
+    fn count_long(self, counters: &Counters) -> Lost {
+        let mut lost = self.lost;
+        for (word, &bits) in self.long.iter().enumerate() {
+            let mut left = bits;
+            while left != 0 {
+                let frame = word * 64 + left.trailing_zeros() as usize;
+                left &= left - 1;
+                let it = self.which.get(frame..=frame).unwrap_or(&[]);
+                lost += Lost::count(counters, Reason::Long, self.burst, it);
+            }
+        }
+        lost
     }
 
     #[inline]
@@ -238,7 +255,7 @@ impl<'a, 'b, 't> Filler<'a, 'b, 't> {
     }
 }
 
-impl Fill for Filler<'_, '_, '_> {
+impl Fill for Filler<'_, '_> {
     #[inline(always)]
     fn whole(&mut self, frame: usize, to: SpanMut<'_>) {
         let index = self.index(frame);
@@ -271,7 +288,9 @@ impl Fill for Filler<'_, '_, '_> {
     }
 
     fn lost(&mut self, frame: usize) {
-        let it = self.which.get(frame..=frame).unwrap_or(&[]);
-        self.lost += Lost::count(self.counters, Reason::Long, self.burst, it);
+        // No more than `FRAMES` are reserved.
+        if let Some(word) = self.long.get_mut(frame / 64) {
+            *word |= 1 << (frame % 64);
+        }
     }
 }

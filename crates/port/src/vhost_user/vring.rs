@@ -49,8 +49,10 @@ pub(super) enum VringError {
     Layout(#[from] LayoutError),
 }
 
-/// What a ring's queue leaves for whoever asks, and for the queue's next description of the ring.
+/// What a ring's queue leaves for whoever asks, and for the queue's next description of the ring. Alone in its lines of
+/// the cache: a worker reads and writes it every burst.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(super) struct VringState {
     /// Base of what is available in bits 0 to 15, of what is used in bits 16 to 31.
     place: AtomicU32,

@@ -10,6 +10,8 @@ mod board;
 #[cfg(test)]
 mod driver;
 #[cfg(test)]
+mod ends;
+#[cfg(test)]
 mod guest;
 #[cfg(test)]
 mod huge;

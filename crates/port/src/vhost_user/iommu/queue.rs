@@ -1,7 +1,7 @@
 //! A queue's side of its guest's IOMMU.
 
 use super::Granted;
-use ringway_frame::{Counters, add};
+use ringway_frame::{CountersRef, add};
 use ringway_mem::iotlb::Lookaside;
 
 /// What a queue remembers of its guest's IOMMU.
@@ -61,7 +61,7 @@ impl Seeker {
 
     /// After a burst: counts, and says what it lacks.
     #[inline]
-    pub(in crate::vhost_user) fn report(&mut self, granted: &Granted, counters: &Counters) {
+    pub(in crate::vhost_user) fn report(&mut self, granted: &Granted, counters: &CountersRef) {
         let Some(aside) = &mut self.aside else { return };
         if aside.hits > 0 {
             let hits = if self.receives { &counters.iotlb_rx_hits } else { &counters.iotlb_hits };

@@ -5,10 +5,12 @@
 //! memory may change either. Without an IOMMU all of its memory is granted.
 
 use super::guest::{BOTH, Kind, Monitor, READ, USER, WRITE};
+use super::rig::StopOnDrop;
 use crate::vhost_user::test::port;
 use crate::{Queue, vhost_user::Backend};
 use ringway_frame::{Burst, Storage};
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
+use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Iotlb, MemoryRegion, Request, SharedRegion, VringAddr, VringState};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -172,7 +174,7 @@ fn life(
     };
     for step in 0..steps {
         let what = || format!("{kind:?} seed {seed:#x} step {step}");
-        let alive = match random.below(24) {
+        let alive = match random.below(26) {
             0 | 1 if kind.iommu => {
                 let page = random.page(POOL);
                 let access = 1 + random.below(3) as u8;
@@ -192,12 +194,7 @@ fn life(
                 let all = RINGS.start..SCRATCH.end;
                 tell(&mut monitor, Iotlb::UPDATE, all.start, all.end - all.start, BOTH)
             }
-            // A lie: what can't be, or leads outside.
-            5 if kind.iommu => {
-                let user = [0, USER - PAGE, USER + 64 * PAGE, u64::MAX - PAGE][random.below(4) as usize];
-                let _ = monitor.tell(Iotlb::UPDATE, IOVA + random.next() % (1 << 30), PAGE, user, BOTH);
-                monitor.end().is_none()
-            }
+            5 if kind.iommu => lie(&mut monitor, random),
             6 => {
                 monitor.front.set_memory(vec![ground.share()]).is_ok() && {
                     POOL.for_each(|page| ground.grant(page, 0));
@@ -215,6 +212,7 @@ fn life(
                 describe(ground, random, kind);
                 true
             }
+            18 | 19 => reshape(&mut monitor, ground, random, kind),
             _ => {
                 turn(reader, queue, &what);
                 true
@@ -226,6 +224,36 @@ fn life(
         }
     }
     steps
+}
+
+/// Grants what can't be, or leads outside. `false`: that was the end.
+fn lie(monitor: &mut Monitor<'_>, random: &mut Random) -> bool {
+    let user = [0, USER - PAGE, USER + 64 * PAGE, u64::MAX - PAGE][random.below(4) as usize];
+    let _ = monitor.tell(Iotlb::UPDATE, IOVA + random.next() % (1 << 30), PAGE, user, BOTH);
+    monitor.end().is_none()
+}
+
+/// Takes the memory away, adds it, agrees on other features, or resets the device. `false`: that was the end.
+fn reshape(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind: Kind) -> bool {
+    let all = kind.features() | virtio::PROTOCOL_FEATURES;
+    let share = ground.share();
+    let (requests, takes) = match random.below(5) {
+        0 => (vec![Request::RemMemReg(share.region)], true),
+        // In place of what was there; what is granted of it stays.
+        1 => (vec![Request::AddMemReg(share)], false),
+        2 => (vec![Request::SetFeatures(all & !virtio::NET_MRG_RXBUF), Request::SetFeatures(all)], false),
+        3 => (vec![Request::ResetDevice], false),
+        // Without an IOMMU no ring runs, since none is told to lie elsewhere.
+        _ => (vec![Request::SetFeatures(all & !virtio::ACCESS_PLATFORM), Request::SetFeatures(all)], true),
+    };
+    let gone = requests.into_iter().all(|request| {
+        let _ = monitor.front.set(request);
+        monitor.end().is_none()
+    });
+    if gone && takes && kind.iommu {
+        POOL.for_each(|page| ground.grant(page, 0));
+    }
+    gone
 }
 
 /// Starts a ring at a place where one can be, mostly.
@@ -313,6 +341,7 @@ fn run(kind: Kind) {
                 (0..random.below(2000)).for_each(|_| std::hint::spin_loop());
             }
         });
+        let _stop = StopOnDrop(&stop);
         let (mut left, mut lives) = (steps() / 4, 0);
         while left > 0 {
             let most = left.min(400);
@@ -322,7 +351,6 @@ fn run(kind: Kind) {
             backend.disconnect();
             lives += 1;
         }
-        stop.store(true, Relaxed);
         assert!(lives > 1);
     });
 }

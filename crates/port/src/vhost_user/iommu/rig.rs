@@ -7,6 +7,7 @@ use crate::vhost_user::test::port;
 use ringway_frame::{Burst, CountersRef, Storage};
 use ringway_mem::Reader;
 use ringway_virtq::Driver;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What a test of one guest uses.
 pub(super) struct Rig<'a> {
@@ -17,6 +18,15 @@ pub(super) struct Rig<'a> {
     pub queue: &'a mut Queue,
     pub counters: CountersRef,
     pub reader: Reader,
+}
+
+/// Ends a thread also where the test that started it fails.
+pub(super) struct StopOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 /// Has `test` use a guest of `kind` on a port of its own.

@@ -4,7 +4,7 @@ use super::MOST;
 use super::guest::{
     BOTH, CHANNEL, Kind, Monitor, PART, READ, RINGS, RINGS_IOVA, SIZE, Space, USER, WRITE, add, framed,
 };
-use super::rig::{Rig, pass, reflect, with};
+use super::rig::{Rig, StopOnDrop, pass, reflect, with};
 use crate::vhost_user::test::{Wire, port};
 use crate::vhost_user::{BackendError, Config, State, offer};
 use ringway_frame::CountersRef;
@@ -298,7 +298,7 @@ fn nothing_is_touched_after_an_unmap_though_a_worker_is_at_it() {
                     reflect(&mut reader, queue);
                 }
             });
-            let mut landed = 0;
+            let (_stop, mut landed) = (StopOnDrop(&stop), 0);
             for round in 0..300u64 {
                 // A buffer that the worker may be about to fill is taken back, and used for something else.
                 let (iova, at) = (0x5000_0000 + round * 0x1000, DATA + 0x10_0000 + (round % 16) * 0x1000);
@@ -328,7 +328,6 @@ fn nothing_is_touched_after_an_unmap_though_a_worker_is_at_it() {
                 assert!(done, "round {round}");
                 monitor.unmap(iova, 0x1000);
             }
-            stop.store(true, Relaxed);
             assert_eq!(landed, 300);
         });
     });

@@ -1,0 +1,211 @@
+//! What has ended when a message is acknowledged, though a worker was at it when that came.
+
+use super::guest::{BOTH, CHANNEL, Kind, Monitor, READ, USER, WRITE, add, framed};
+use super::rig::{Rig, StopOnDrop, pass, reflect, with};
+use ringway_mem::Reader;
+use ringway_vhost_user::feature::{protocol, virtio};
+use ringway_vhost_user::{Iotlb, Request};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const DATA: u64 = 0x20_0000;
+const FROM: u64 = 0x4000_0000;
+const LEN: usize = 1512;
+
+/// Messages after each of which nothing that was granted may be touched.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    TakenBack,
+    AllTakenBack,
+    Elsewhere,
+    Stopped,
+    Reset,
+    OtherMemory,
+    MemoryRemoved,
+    NoIommu,
+}
+
+impl Way {
+    const ALL: [Way; 8] = [
+        Way::TakenBack,
+        Way::AllTakenBack,
+        Way::Elsewhere,
+        Way::Stopped,
+        Way::Reset,
+        Way::OtherMemory,
+        Way::MemoryRemoved,
+        Way::NoIommu,
+    ];
+
+    fn say(self, monitor: &mut Monitor<'_>, rig: &Shared<'_>, iova: u64) {
+        let all = monitor.front.features();
+        match self {
+            Way::TakenBack => monitor.tell(Iotlb::INVALIDATE, iova, 0x1000, 0, 0).unwrap(),
+            Way::AllTakenBack => monitor.tell(Iotlb::INVALIDATE, 0, 0, 0, 0).unwrap(),
+            Way::Elsewhere => {
+                monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + DATA + 0x30_0000, WRITE).unwrap();
+            }
+            Way::Stopped => drop([0, 1].map(|index| monitor.front.stop(index).unwrap())),
+            Way::Reset => monitor.front.set(Request::ResetDevice).unwrap(),
+            Way::OtherMemory => monitor.front.set_memory(vec![rig.space.share()]).unwrap(),
+            Way::MemoryRemoved => {
+                monitor.front.set(Request::RemMemReg(rig.space.share().region)).unwrap();
+            }
+            Way::NoIommu => {
+                monitor.front.set(Request::SetFeatures(all & !virtio::ACCESS_PLATFORM)).unwrap();
+            }
+        }
+    }
+
+    /// Has the guest go on as before.
+    fn undo(self, monitor: &mut Monitor<'_>, rig: &Shared<'_>) {
+        match self {
+            Way::TakenBack | Way::AllTakenBack | Way::Elsewhere => {}
+            Way::Stopped | Way::Reset => rig.start(monitor),
+            Way::OtherMemory | Way::MemoryRemoved => {
+                monitor.front.set_memory(vec![rig.space.share()]).unwrap();
+            }
+            Way::NoIommu => {
+                let all = monitor.front.features();
+                monitor.front.set(Request::SetFeatures(all)).unwrap();
+                rig.start(monitor);
+            }
+        }
+    }
+}
+
+struct Shared<'a> {
+    space: &'a super::guest::Space,
+}
+
+impl Shared<'_> {
+    /// A split ring goes on where its used index stands.
+    fn start(&self, monitor: &mut Monitor<'_>) {
+        for index in [0, 1] {
+            let vring = monitor.vring(index, 0);
+            monitor.front.start(vring).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_a_message_ends_has_ended_though_a_worker_was_at_it() {
+    with(Kind::ALL[0], |rig| {
+        let Rig { space, rx, tx, monitor, queue, .. } = rig;
+        let (stop, shared) = (AtomicBool::new(false), Shared { space });
+        space.span(DATA, LEN as u32).write(&framed(3, LEN - 12));
+        monitor.map(FROM, DATA, 0x1000, READ);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut reader = Reader::register().unwrap();
+                while !stop.load(Relaxed) {
+                    reflect(&mut reader, queue);
+                }
+            });
+            let (_stop, mut landed) = (StopOnDrop(&stop), 0);
+            for (round, way) in (0..160u64).zip(Way::ALL.into_iter().cycle()) {
+                let (iova, at) = (0x5000_0000 + round * 0x1000, DATA + 0x10_0000 + (round % 16) * 0x1000);
+                monitor.map(iova, at, 0x1000, WRITE);
+                monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + at, WRITE).unwrap();
+                add(rx, iova, 2048, true);
+                add(tx, FROM, LEN, false);
+                (0..round / 8 % 7).for_each(|_| std::thread::yield_now());
+                way.say(monitor, &shared, iova);
+                space.span(at, 4096).write(&[0x55; 4096]);
+                (0..200).for_each(|_| std::hint::spin_loop());
+                std::thread::yield_now();
+                assert!(space.bytes(at, 4096) == [0x55; 4096], "round {round}: {way:?}");
+                way.undo(monitor, &shared);
+                monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + at, WRITE).unwrap();
+                let mut gone = 0;
+                let done = (0..100_000).any(|_| {
+                    std::thread::yield_now();
+                    monitor.answer();
+                    let used = std::iter::from_fn(|| rx.take_used().unwrap()).count();
+                    landed += used;
+                    // A frame in hand where its ring was taken away is lost, and sent again.
+                    gone += usize::from(gone > 0 || tx.take_used().unwrap().is_some());
+                    if used == 0 && gone > 1000 {
+                        add(tx, FROM, LEN, false);
+                        gone = 0;
+                    }
+                    used > 0
+                });
+                while tx.take_used().unwrap().is_some() {}
+                assert!(done, "round {round}: {way:?}");
+                monitor.unmap(iova, 0x1000);
+            }
+            assert_eq!(landed, 160, "each buffer once");
+        });
+    });
+}
+
+#[test]
+fn rings_stop_where_an_iommu_comes_or_goes() {
+    for kind in [Kind::ALL[0], Kind::ALL[1]] {
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, reader, counters } = rig;
+            let to = FROM + 0x1000;
+            monitor.map(FROM, DATA, 0x2000, BOTH);
+            space.span(DATA, 112).write(&framed(5, 100));
+            add(rx, to, 2048, true);
+            add(tx, FROM, 112, false);
+            pass(reader, queue, monitor, 1);
+            let all = monitor.front.features();
+            assert_ne!(all & virtio::ACCESS_PLATFORM, 0);
+            space.span(DATA + 0x1000, 4096).write(&[0x55; 4096]);
+            add(rx, to, 2048, true);
+            add(tx, FROM, 112, false);
+            monitor.front.set(Request::SetFeatures(all & !virtio::ACCESS_PLATFORM)).unwrap();
+            // It can't be taken back now.
+            let gone = Iotlb { iova: to, size: 0x1000, user: 0, permissions: 0, kind: Iotlb::INVALIDATE };
+            assert!(monitor.front.set(Request::IotlbMsg(gone)).is_err());
+            (0..10).for_each(|_| assert_eq!(reflect(reader, queue), 0, "{kind:?}"));
+            // Nor where the ring is told to go on by addresses that mean something else now.
+            let base = monitor.front.stop(0).unwrap();
+            let vring = monitor.vring(0, base);
+            assert!(monitor.front.start(vring).is_err(), "{kind:?}");
+            (0..10).for_each(|_| assert_eq!(reflect(reader, queue), 0, "{kind:?}"));
+            assert_eq!(space.bytes(DATA + 0x1000, 4096), [0x55; 4096], "{kind:?}");
+            // Nothing is granted when there is one again; each ring goes on where it stood.
+            monitor.front.set(Request::SetFeatures(all)).unwrap();
+            monitor.asked.clear();
+            for index in [0, 1] {
+                let base = monitor.front.stop(index).unwrap();
+                let vring = monitor.vring(index, base);
+                monitor.front.start(vring).unwrap();
+            }
+            pass(reader, queue, monitor, 1);
+            assert!(monitor.asked.iter().any(|asked| asked.iova >> 12 == to >> 12), "{kind:?}");
+            assert_eq!(space.bytes(DATA + 0x1000, 112)[12..], framed(5, 100)[12..]);
+            assert_eq!(counters.faults.load(Relaxed), 0);
+        });
+    }
+}
+
+#[test]
+fn what_was_agreed_for_an_iommu_can_be_given_up_under_it() {
+    // Acknowledgements and the channel go while rings run; what is granted stays, and can be taken back.
+    with(Kind::ALL[0], |rig| {
+        let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+        monitor.map(FROM, DATA, 0x2000, BOTH);
+        space.span(DATA, 112).write(&framed(5, 100));
+        add(rx, FROM + 0x1000, 2048, true);
+        add(tx, FROM, 112, false);
+        pass(reader, queue, monitor, 1);
+        let less = CHANNEL & !protocol::BACKEND_REQ;
+        monitor.front.set(Request::SetProtocolFeatures(less)).unwrap();
+        monitor.tell(Iotlb::INVALIDATE, FROM, 0x2000, 0, 0).unwrap();
+        space.span(DATA + 0x1000, 4096).write(&[0x55; 4096]);
+        add(rx, FROM + 0x1000, 2048, true);
+        add(tx, FROM, 112, false);
+        monitor.answers = false;
+        for _ in 0..10 {
+            assert_eq!(reflect(reader, queue), 0);
+            monitor.answer();
+        }
+        assert_eq!(space.bytes(DATA + 0x1000, 4096), [0x55; 4096]);
+        // Features that need what was given up can't be agreed on any more.
+        let all = monitor.front.features();
+        assert!(monitor.front.set(Request::SetFeatures(all)).is_err());
+    });
+}
