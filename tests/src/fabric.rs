@@ -1,6 +1,6 @@
 //! A running `ringway`.
 use crate::eventually;
-use ringway_control::guest::{Attachment, Guest, Interface, Kind, Spec};
+use ringway_control::guest::{Attachment, Guest, Interface, Kind, Spec, image};
 use serde_json::Value;
 use std::fs::File;
 use std::io;
@@ -10,6 +10,16 @@ use std::time::Duration;
 
 /// How long a guest may take to boot, on a machine with much else to do.
 pub const BOOT: Duration = Duration::from_secs(120);
+
+/// Whether guests can be User-Mode Linux, which not every distribution offers.
+pub fn has_uml() -> bool {
+    image::program("linux.uml").is_some()
+}
+
+/// The kind of guest that stands by where another is looked at: the lightest there is.
+pub fn second() -> Kind {
+    if has_uml() { Kind::Uml } else { Kind::Qemu }
+}
 
 /// The release program, built by `cargo build --release -p ringway-cli`, beside this one.
 pub fn program() -> PathBuf {

@@ -1,6 +1,7 @@
-//! A guest that placement starts: a real User-Mode Linux kernel on the fabric of this host.
+//! A guest that placement starts: a real Linux kernel on the fabric of this host, User-Mode Linux or else in QEMU.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use ringway_control::guest::image;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -48,16 +49,25 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-const FABRIC: &str = "[fabric]\nname = \"lab\"\n[switch.main]\n\
-    [port.left]\nkind = \"vhost-user\"\nsocket = \"left.sock\"\nswitch = \"main\"\n\
-    [guest.left]\nkind = \"uml\"\nport = \"left\"\naddress = \"10.77.0.1/24\"\nmemory = \"128MB\"\n\
-    start = false\n";
+/// Megabytes of the guest.
+const MEMORY: i64 = 256;
+
+/// A fabric with one guest, of the kind that can be had here.
+fn fabric() -> String {
+    let kind = image::program("linux.uml").map_or("qemu", |_| "uml");
+    format!(
+        "[fabric]\nname = \"lab\"\n[switch.main]\n\
+        [port.left]\nkind = \"vhost-user\"\nsocket = \"left.sock\"\nswitch = \"main\"\n\
+        [guest.left]\nkind = \"{kind}\"\nport = \"left\"\naddress = \"10.77.0.1/24\"\n\
+        memory = \"{MEMORY}MB\"\nstart = false\n"
+    )
+}
 
 #[test]
 fn a_real_guest_is_placed_runs_and_gives_back_what_it_took() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-guest-{}", std::process::id())));
     std::fs::create_dir_all(&lab.0).unwrap();
-    std::fs::write(lab.0.join("lab.toml"), FABRIC).unwrap();
+    std::fs::write(lab.0.join("lab.toml"), fabric()).unwrap();
     let up = lab.run(&["up", "lab.toml", "--detach"]);
     assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
     let before = lab.host();
@@ -70,7 +80,7 @@ fn a_real_guest_is_placed_runs_and_gives_back_what_it_took() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("Memory removed 1"), "{said}");
     assert_ne!(lab.state(), "running");
-    std::fs::write(lab.0.join("fits.toml"), "[vm.left]\nmemory-mb = 128\n").unwrap();
+    std::fs::write(lab.0.join("fits.toml"), format!("[vm.left]\nmemory-mb = {MEMORY}\n")).unwrap();
     assert!(lab.run(&["place", "put", "fits.toml"]).status.success());
 
     let decision = lab.json(&["place", "start", "left"]);
@@ -87,7 +97,7 @@ fn a_real_guest_is_placed_runs_and_gives_back_what_it_took() {
     let running = lab.host();
     assert_eq!((&running["vms"], &running["pending"]), (&1.into(), &0.into()), "{running}");
     let taken = |host: &Value| host["schedulable_mb"].as_i64().unwrap();
-    assert!(taken(&running) <= taken(&before) - 128, "{before} {running}");
+    assert!(taken(&running) <= taken(&before) - MEMORY, "{before} {running}");
 
     assert!(lab.run(&["guest", "stop", "left"]).status.success());
     until("it gives back what it took", || {
