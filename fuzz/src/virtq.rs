@@ -105,6 +105,9 @@ fn steps(memory: &Memory, layout: &Layout, data: &[u8]) {
                     });
                 assert!(shown <= count);
                 tx.release(&tx_ring, shown / (1 + usize::from(what >> 4 & 1)));
+                if !tx.may_hold(&tx_ring, shown) {
+                    tx.publish(&tx_ring);
+                }
                 result.is_err()
             }
             1 => {

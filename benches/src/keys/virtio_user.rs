@@ -9,6 +9,7 @@ use crate::rig::fabric::{Rig, listen, vhost_user};
 use crate::rig::{LOAD, WORKER, two_cores};
 use crate::run::Output;
 use ringway_fabric::proto::Poll;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(400);
@@ -57,9 +58,16 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
     far.begin()?;
     far.0.run(false)?;
     back.run(false)?;
+    let (mut worked, mut ran) = (0, Duration::ZERO);
     let slices = plan.pairs(
         SLICE,
-        |time| near.rate(time),
+        |time| {
+            let (before, begin) = (rig.busy(), Instant::now());
+            let rate = near.rate(time);
+            worked += rig.busy() - before;
+            ran += begin.elapsed();
+            rate
+        },
         |time| {
             back.run(true)?;
             let rate = far.rate(time);
@@ -67,9 +75,18 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
             rate
         },
     )?;
+    let share = near.busy()?;
+    back.run(true)?;
+    let peer_share = far.busy()?;
     let detail = rig.fabric.state().ports.into_iter().next().map_or(String::new(), |port| port.detail);
     let entry = slices.entry("Mpps", Better::More).ratio_at_least(1.2);
+    let bursts = rig.sum(|counters| counters.bursts.load(Relaxed)).max(1);
+    let taken = rig.sum(|counters| counters.tx_frames.load(Relaxed));
     let entry = entry.with("notifications", rig.notifications() as f64);
+    let entry = entry.with("frames a burst of ours", taken as f64 / bursts as f64);
+    let entry = entry.with("worker's busy share", worked as f64 / ran.as_nanos() as f64);
+    let entry =
+        entry.with("front-end's busy share, ours", share).with("front-end's busy share, peer", peer_share);
     Ok(entry.note(format!("agreed with us: {detail}; peer: DPDK testpmd, net_vhost")))
 }
 
@@ -78,8 +95,21 @@ struct Front(Testpmd);
 
 impl Front {
     fn begin(&mut self) -> Result<(), Failure> {
+        // Before forwarding begins, or the first count is of all time.
+        self.0.command("set record-core-cycles on")?;
         self.0.command("start tx_first 8")?;
         self.0.wait_for("mac packet forwarding - ports", 1, Duration::from_secs(5))
+    }
+
+    /// The share of its time that it spends on bursts with frames.
+    fn busy(&mut self) -> Result<f64, Failure> {
+        self.0.run(true)?;
+        let share = self.0.busy(|| {
+            std::thread::sleep(SLICE);
+            Ok(())
+        });
+        self.0.run(false)?;
+        share
     }
 
     /// Millions of frames a second that it receives.

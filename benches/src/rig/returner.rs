@@ -93,6 +93,7 @@ fn pass(from: &mut Port<'_>, to: &mut Port<'_>, shape: &Shape) -> Result<(), Fai
     result?;
     rx.put(rx_ring, &mut translate, fits, &mut Nothing).1?;
     device.release(ring, fits);
+    device.publish(ring);
     rx.publish(rx_ring);
     Ok(())
 }

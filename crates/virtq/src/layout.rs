@@ -1,6 +1,7 @@
 //! Sizes of a ring's parts.
 
 use crate::error::LayoutError;
+use crate::format::{Cursor, Format, Used};
 use crate::packed::PackedRing;
 use crate::split::SplitRing;
 use ringway_mem::SpanMut;
@@ -97,6 +98,14 @@ impl<'t> Ring<'t> {
             Ok(Ring::Packed(PackedRing::new(layout, areas)?))
         } else {
             Ok(Ring::Split(SplitRing::new(layout, areas)?))
+        }
+    }
+
+    /// Shows the driver all that its device used before `used`, where the device that may have held some of it back is
+    /// gone. Nothing is ever held back on a packed ring, of which only its device knows what is not visible yet.
+    pub fn settle(&self, used: Cursor) {
+        if let Ring::Split(ring) = self {
+            ring.publish(&mut Used::new(used));
         }
     }
 }

@@ -249,7 +249,6 @@ impl TxDevice {
             ring.write_used_run(&mut self.used, buffers.iter().map(|chain| (chain.id, 0)));
             ring.pass_run(&mut self.at, buffers.len());
             self.released = first + buffers.len();
-            ring.publish(&mut self.used);
             return buffers.len();
         }
         for (index, chain) in taken.iter().enumerate().skip(first) {
@@ -263,8 +262,33 @@ impl TxDevice {
             ring.pass(&mut self.at, *chain);
             self.released += 1;
         }
-        ring.publish(&mut self.used);
         self.released - first
+    }
+
+    /// Makes what was given back visible to the driver. Returns whether there was something.
+    #[inline]
+    pub fn publish(&mut self, ring: &Ring<'_>) -> bool {
+        let some = self.holds();
+        if some {
+            with!(ring, ring => ring.publish(&mut self.used));
+        }
+        some
+    }
+
+    /// Whether something was given back that the driver can't see yet.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        !self.used.is_published()
+    }
+
+    /// Whether the driver loses nothing when chains given back are shown to it later: it polls, and `count` are few of
+    /// its ring. Only where [`Ring::settle`] can show them in the device's place.
+    #[inline]
+    pub fn may_hold(&self, ring: &Ring<'_>, count: usize) -> bool {
+        match ring {
+            Ring::Split(ring) => 4 * count <= usize::from(ring.size) && ring.is_polled(),
+            Ring::Packed(_) => false,
+        }
     }
 }
 

@@ -443,6 +443,7 @@ fn what_comes_before_a_breach_is_shown_and_can_be_released() {
         };
         assert_eq!(look(&mut device), (1, Err(QueueError::Address)));
         assert_eq!(device.release(&ring, 1), 1);
+        device.publish(&ring);
         assert_eq!(driver.take_used(), Ok(Some((0, 0))));
         assert_eq!(look(&mut device), (0, Err(QueueError::Address)));
         assert_eq!(device.release(&ring, 5), 0);
@@ -509,6 +510,7 @@ fn use_ring(guest: &Guest, layout: &Layout, at: Cursor, used: Cursor, mergeable:
             [Verdict::Take, Verdict::Skip, Verdict::Take, Verdict::Take][number % 4]
         });
         let released = tx.release(&ring, number / 2);
+        tx.publish(&ring);
         tx.wants_interrupt(&ring);
         tx.set_flag(&ring, tx.pending(&ring));
         if result.is_err() && released == 0 {

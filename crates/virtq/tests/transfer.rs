@@ -101,6 +101,7 @@ fn an_interrupt_is_wanted_however_often_the_ring_went_round_meanwhile() {
             }
             device.peek(&ring, &mut guest.direct(&mut hint), 4, |_: &[Span<'_>]| Verdict::Take).unwrap();
             assert_eq!(device.release(&ring, 4), 4);
+            assert!(device.publish(&ring));
             while round < rounds && driver.take_used().unwrap().is_some() {}
         }
         assert!(device.wants_interrupt(&ring), "packed {packed}, {rounds} rounds");
@@ -139,6 +140,7 @@ fn runs_come_back_as_they_were_added() {
             device.peek(&ring, &mut guest.direct(&mut hint), 3, look).unwrap();
             assert!(lens.iter().all(|&len| (1..7).contains(&len)));
             assert_eq!(device.release(&ring, lens.len()), lens.len());
+            assert_eq!(device.publish(&ring), !lens.is_empty());
             let mut came = Vec::new();
             let count = driver.take_used_run(2, |id, len| came.push((id, len))).unwrap();
             assert_eq!(count, came.len());
@@ -209,6 +211,8 @@ proptest! {
                     let mut released = device.release(&ring, first / 2);
                     released += device.release(&ring, first - first / 2);
                     prop_assert!(released >= first);
+                    prop_assert_eq!(driver.take_used(), Ok(None));
+                    prop_assert_eq!(device.publish(&ring), released > 0);
                     for _ in 0..released {
                         let (id, _) = under_way.pop_front().unwrap();
                         prop_assert_eq!(driver.take_used(), Ok(Some((id, 0))));

@@ -553,7 +553,11 @@ impl Device for Guest {
         }
         self.unlisten(index);
         let ring = self.slots[index].ring.take();
+        let described = self.slots[index].described.clone();
         self.park(index);
+        if let Some(vring) = &*described {
+            vring.settle();
+        }
         self.slots[index].is_waiting = false;
         match ring.filter(|_| std::mem::take(&mut self.slots[index].is_fresh)) {
             // It never ran.

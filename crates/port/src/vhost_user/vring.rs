@@ -291,6 +291,16 @@ impl Vring {
         }
     }
 
+    /// Shows the driver what a queue that no longer serves the ring held back.
+    pub(super) fn settle(&self) {
+        if self.state.used.load(Ordering::Relaxed) != 0
+            && !self.is_broken()
+            && let Some(ring) = self.ring()
+        {
+            ring.settle(self.places().1);
+        }
+    }
+
     /// Descriptors it has.
     pub(super) fn size(&self) -> u16 {
         self.layout.size

@@ -15,6 +15,12 @@ impl SplitRing<'_> {
         // Attack: an index far ahead would have old entries taken again.
         if ready > self.size { Err(QueueError::Index) } else { Ok(ready) }
     }
+
+    /// Whether the driver looks at the used ring without being told to.
+    #[inline]
+    pub(crate) fn is_polled(&self) -> bool {
+        !self.event_idx && self.available.load(FLAGS) & QUIET != 0
+    }
 }
 
 impl<'t> Format<'t> for SplitRing<'t> {

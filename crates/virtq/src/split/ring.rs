@@ -21,7 +21,7 @@ pub struct SplitRing<'t> {
     pub(super) used: Words<'t, u16>,
     /// Its entries.
     pub(super) entries: SpanMut<'t>,
-    pub(super) size: u16,
+    pub(crate) size: u16,
     pub(super) event_idx: bool,
     pub(super) indirect: bool,
 }

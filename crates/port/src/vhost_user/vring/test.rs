@@ -63,9 +63,12 @@ impl Bench {
         bench
     }
 
+    fn describe(&self) -> Vring {
+        Vring::new(Space::Direct(&self.memory), self.features, &self.said, &self.state).unwrap()
+    }
+
     fn publish(&self, policy: Policy) {
-        let vring = Vring::new(Space::Direct(&self.memory), self.features, &self.said, &self.state).unwrap();
-        reclaim(self.published.replace(Arc::new(Some(vring.with_policy(policy)))));
+        reclaim(self.published.replace(Arc::new(Some(self.describe().with_policy(policy)))));
     }
 
     fn park(&self) {
@@ -140,8 +143,12 @@ impl Bench {
 
 /// What one `take` gives: frames with their metadata; the first `release` of them are released.
 fn take(tx: &mut VringTx, release: usize) -> Vec<(Vec<u8>, Offload)> {
+    take_at(NOW, tx, release)
+}
+
+fn take_at(now: u64, tx: &mut VringTx, release: usize) -> Vec<(Vec<u8>, Offload)> {
     let mut reader = Reader::register().unwrap();
-    let turn = reader.turn(NOW);
+    let turn = reader.turn(now);
     let mut storage = Storage::default();
     let mut burst = Burst::begin(&mut storage);
     tx.take(&turn, &mut burst);
@@ -605,4 +612,65 @@ proptest! {
         }
         prop_assert!(mergeable || lost as usize == arrived.iter().filter(|bytes| bytes.is_empty()).count());
     }
+}
+
+/// Sends `count` frames, which are taken at `now`; returns how many the driver then sees as used.
+fn send(bench: &Bench, driver: &mut Driver<'_>, tx: &mut VringTx, now: u64, count: usize) -> usize {
+    for _ in 0..count {
+        driver.add(&bench.chain(&with_header(12, Offload::default(), &frame(60)), &[]), None).unwrap();
+    }
+    driver.publish();
+    assert_eq!(take_at(now, tx, count).len(), count);
+    came_back(driver)
+}
+
+fn came_back(driver: &mut Driver<'_>) -> usize {
+    std::iter::from_fn(|| driver.take_used().unwrap()).count()
+}
+
+#[test]
+fn a_polling_driver_gets_many_frames_back_a_burst_later() {
+    let bench = Bench::new(MODERN, 128);
+    let (mut driver, mut tx) = (bench.driver(), bench.tx());
+    driver.set_flag(false);
+    assert_eq!(send(&bench, &mut driver, &mut tx, 0, 32), 0);
+    assert_eq!(send(&bench, &mut driver, &mut tx, 1_000, 32), 32);
+    assert_eq!(send(&bench, &mut driver, &mut tx, 2_000, 31), 63, "fewer are not worth it");
+    assert_eq!(send(&bench, &mut driver, &mut tx, 3_000, 32), 0);
+    assert!(take_at(22_999, &mut tx, 0).is_empty() && came_back(&mut driver) == 0);
+    assert!(
+        take_at(23_000, &mut tx, 0).is_empty() && came_back(&mut driver) == 32,
+        "nothing came after them"
+    );
+    assert_eq!(send(&bench, &mut driver, &mut tx, 30_000, 33), 33, "more than a quarter of the ring");
+    assert_eq!(send(&bench, &mut driver, &mut tx, 40_000, 32), 0);
+    let mut reader = Reader::register().unwrap();
+    assert!(tx.arm(&reader.turn(41_000)) && came_back(&mut driver) == 32, "nobody looks for a while");
+}
+
+#[test]
+fn nothing_is_held_back_from_a_driver_that_waits() {
+    for features in [MODERN, MODERN | virtio::EVENT_IDX, MODERN | virtio::RING_PACKED] {
+        let bench = Bench::new(features, 256);
+        let (mut driver, mut tx) = (bench.driver(), bench.tx());
+        driver.set_flag(true);
+        assert_eq!(send(&bench, &mut driver, &mut tx, 0, 40), 40, "{features:x}");
+    }
+}
+
+#[test]
+fn what_was_held_back_is_shown_whoever_serves_the_ring_next() {
+    let bench = Bench::new(MODERN, 128);
+    let (mut driver, mut tx) = (bench.driver(), bench.tx());
+    driver.set_flag(false);
+    assert_eq!(send(&bench, &mut driver, &mut tx, 0, 32), 0);
+    // Described anew.
+    bench.publish(Policy::default());
+    assert!(take_at(1, &mut tx, 0).is_empty() && came_back(&mut driver) == 32);
+    assert_eq!(send(&bench, &mut driver, &mut tx, 2, 32), 0);
+    // Stopped: nobody serves it, and its position counts what was taken.
+    let last = bench.describe();
+    bench.park();
+    last.settle();
+    assert_eq!((came_back(&mut driver), bench.state.position()), (32, 64));
 }
