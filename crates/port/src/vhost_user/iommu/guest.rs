@@ -75,7 +75,11 @@ pub(super) struct Space {
 
 impl Space {
     pub(super) fn new(kind: Kind) -> Space {
-        let file = ringway_host::memfd("guest", SIZE as usize).unwrap();
+        Space::of(kind, ringway_host::memfd("guest", SIZE as usize).unwrap())
+    }
+
+    /// The same in a file of as many bytes.
+    pub(super) fn of(kind: Kind, file: OwnedFd) -> Space {
         let region = ringway_host::map_region(&file, 0, SIZE, 0, 0).unwrap();
         Space { file, memory: Memory::new(vec![region]).unwrap(), kind }
     }

@@ -23,6 +23,8 @@ mod random;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]
+mod shrink;
+#[cfg(test)]
 mod test;
 
 pub(super) use board::{Bell, Board};

@@ -1,0 +1,74 @@
+//! Files that become shorter under a guest whose frames are under way.
+
+use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, Space, add, framed};
+use super::rig::{next_one_works, pass, reflect, with};
+use crate::vhost_user::test::port;
+use crate::vhost_user::{BackendError, State};
+use ringway_mem::Reader;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::sync::atomic::Ordering::Relaxed;
+
+const DATA: u64 = 0x20_0000;
+const LEN: usize = 212;
+
+/// A guest whose file keeps `left` bytes while a frame waits.
+fn shrunk(kind: Kind, left: u64) {
+    let what = format!("{kind:?}, {left:#x} bytes left");
+    let (mut backend, mut queues, counters) = port();
+    // Ours can't shrink; a guest's may.
+    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&file, SIZE).unwrap();
+    let space = Space::of(kind, file);
+    let (mut rx, mut tx) = (space.driver(0), space.driver(1));
+    let mut monitor = Monitor::new(&mut backend, &space);
+    monitor.map(DATA, DATA, 0x2000, BOTH);
+    monitor.start(0);
+    monitor.start(1);
+    space.span(DATA, LEN as u32).write(&framed(1, LEN - 12));
+    let mut reader = Reader::register().unwrap();
+    for _ in 0..2 {
+        add(&mut rx, DATA + 0x1000, 2048, true);
+        add(&mut tx, DATA, LEN, false);
+        pass(&mut reader, &mut queues[0], &mut monitor, 1);
+    }
+    add(&mut rx, DATA + 0x1000, 2048, true);
+    add(&mut tx, DATA, LEN, false);
+    ftruncate(space.share().fd, left).unwrap();
+    for _ in 0..5 {
+        reflect(&mut reader, &mut queues[0]);
+    }
+    assert!(monitor.front.transport().is_over(), "{what}");
+    let end = monitor.end();
+    assert!(matches!(end, Some(BackendError::Lost)), "{what}: {end:?}");
+    assert_eq!(monitor.state(), State::Waiting, "{what}");
+    assert!(counters.faults.load(Relaxed) >= 1, "{what}");
+    // No worker touches it any more, though it was told of nothing.
+    assert_eq!(reflect(&mut reader, &mut queues[0]), 0, "{what}");
+    drop((monitor, rx, tx));
+    next_one_works((&mut backend, &mut queues[0], &counters), kind, &what);
+}
+
+#[test]
+fn a_guest_whose_file_shrinks_under_its_frames_loses_its_port_alone() {
+    ringway_host::catch_sigbus().unwrap();
+    for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
+        let kind = Kind { packed, iommu, page: 4096, ring: 256 };
+        // A neighbour on a port of its own, before and after.
+        with(kind, |rig| {
+            let mut works = || {
+                rig.monitor.map(DATA, DATA, 0x2000, BOTH);
+                rig.space.span(DATA, LEN as u32).write(&framed(2, LEN - 12));
+                add(&mut rig.rx, DATA + 0x1000, 2048, true);
+                add(&mut rig.tx, DATA, LEN, false);
+                pass(&mut rig.reader, rig.queue, &mut rig.monitor, 1);
+                assert_eq!(rig.space.bytes(DATA + 0x1000, LEN)[12..], framed(2, LEN - 12)[12..]);
+            };
+            works();
+            // Its buffers go, the rings too, or all of it.
+            for left in [RINGS + 6 * PART, RINGS + PART, 0] {
+                shrunk(kind, left);
+                works();
+            }
+        });
+    }
+}
