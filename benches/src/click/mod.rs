@@ -9,7 +9,7 @@ mod ports;
 mod source;
 
 use crate::Failure;
-use crate::entry::{Better, Entry};
+use crate::entry::{Better, Entry, Slices};
 use crate::keys::{Folder, Group, QUIET};
 use crate::plan::Plan;
 use crate::rig::{Pinned, WORKER};
@@ -25,12 +25,17 @@ use std::time::{Duration, Instant};
 const SLICE: Duration = Duration::from_millis(100);
 /// A peer's slice: its program starts anew each time.
 const PEER: Duration = Duration::from_millis(500);
-/// As a peer's does, it copies frames that lie in memory, 1 MB or more of them, into packets that were just given back.
+/// As a peer's does, it copies frames that lie in memory, 1 MB or more of them, into packets that were
+/// just given back.
 const SOURCE: &str = "BenchmarkSource";
-/// What else is measured at 64 bytes: packets come round only after 8192 others, as those of a card's receive ring do,
-/// and lie in no cache near by.
+/// What else is measured at 64 bytes: packets come round only after 8192 others, as those of a card's
+/// receive ring do, and lie in no cache near by.
 const COLD: (&str, &str, Length) =
     ("64 B, packets from a ring of 8192", "BenchmarkSource(READY 8192)", Length::Fixed(64));
+/// The same for both: packets wait in a queue of so many before an element looks at them. It is filled at
+/// first.
+const QUEUED: usize = 9216;
+const FILLED: usize = 8192;
 /// Lengths beside the key's own 64 bytes.
 const LENGTHS: [(&str, Length); 6] = [
     ("128 B", Length::Fixed(128)),
@@ -88,23 +93,25 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
     let path = folder.path().join("frames.pcap");
     let peer = peer::program().zip(case.theirs);
     let count = frames.len();
-    let theirs = |in_place| {
+    let theirs = |in_place, queue: &str| {
         let (program, text) = peer.as_ref()?;
-        let text = text(&peer::source(program, &path, in_place), "count :: Counter -> Discard");
-        Some(move |time| peer::rate(program, &text, count, time))
+        let text = text(&peer::source(program, &path, in_place, queue), "count :: Counter -> Discard");
+        let filled = if queue.is_empty() { 0 } else { FILLED };
+        Some(move |time| peer::rate(program, &text, filled, count, time))
     };
-    let slices = match theirs(false) {
+    let slices = match theirs(false, "") {
         None => plan.alone(SLICE, |time| rate(&mut ours, time))?,
         Some(theirs) => {
             peer::capture(&path, &frames)?;
             plan.pairs(SLICE, |time| rate(&mut ours, time), |_| theirs(PEER))?
         }
     };
-    let in_place = match theirs(true).filter(|_| case.again) {
+    let in_place = match theirs(true, "").filter(|_| case.again) {
         Some(theirs) => Some(theirs(PEER)?),
         None => None,
     };
     drop(ours);
+    let queued = queued(plan, case, &frames, theirs(false, &queue(32)))?;
     let mut entry = slices.entry("Mpps", Better::More).best_at_least(case.mark);
     if case.ratio > 0.0 && entry.ratio.is_some() {
         entry = entry.ratio_at_least(case.ratio);
@@ -115,13 +122,13 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
     let ticks = ringway_host::ticks_per_second();
     let best = entry.best.unwrap_or(f64::NAN);
     entry = entry.with("best, ticks a frame", ticks / best / 1e6);
+    entry = entry.step("64 B, through a queue that holds 8192, as the peer", &figures(&queued, ticks));
     let lengths = LENGTHS.map(|(name, length)| (name, SOURCE, length));
     for (name, source, length) in [COLD].into_iter().chain(lengths) {
         let frames = Rc::new((case.frames)(length));
         let mut router = build(case, source, frames)?;
         let slices = plan.part(0.1).alone(SLICE, |time| rate(&mut router, time))?;
-        let best = slices.entry("Mpps", Better::More).best.unwrap_or(f64::NAN);
-        entry = entry.step(name, &[("Mpps", best), ("ticks a frame", ticks / best / 1e6)]);
+        entry = entry.step(name, &figures(&slices, ticks));
     }
     if case.theirs.is_none() {
         entry = entry.note("no configuration for a peer");
@@ -129,6 +136,49 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
         entry = entry.note("no peer: name its program by FASTCLICK or CLICK (built with all elements)");
     }
     Ok(entry)
+}
+
+/// What a step says of slices, beside a peer's if there are any.
+fn figures(slices: &Slices, ticks: f64) -> Vec<(&'static str, f64)> {
+    let row = slices.entry("Mpps", Better::More);
+    let best = row.best.unwrap_or(f64::NAN);
+    let theirs = row.peer.into_iter().map(|peer| ("peer, Mpps", peer));
+    let ratio = row.ratio.into_iter().map(|ratio| ("ratio", ratio));
+    [("Mpps", best), ("ticks a frame", ticks / best / 1e6)].into_iter().chain(theirs).chain(ratio).collect()
+}
+
+/// A queue that lets nothing go on at first, and then so many packets a turn.
+fn queue(burst: usize) -> String {
+    format!("queue :: Queue({QUEUED}) -> unqueue :: Unqueue(BURST {burst}, ACTIVE false)")
+}
+
+/// Rates from a queue that stays filled, so that packets' memory comes round only after 8192 others'.
+fn queued(
+    plan: &Plan,
+    case: &Case,
+    frames: &Rc<Frames>,
+    peer: Option<impl FnMut(Duration) -> Result<f64, Failure>>,
+) -> Result<Slices, Failure> {
+    source::set(frames.clone());
+    let text = (case.text)(&format!("{SOURCE} -> {}", queue(PACKETS)), "Discard");
+    let mut router = router(&text, case.key)?;
+    // With some room left, since the source's turns may come first.
+    let filled = source::sent() + FILLED as u64;
+    while source::sent() < filled {
+        router.turn();
+    }
+    router.call_write(&router.parse_call("unqueue.active true", "")?)?;
+    let end = source::sent() + frames.len() as u64;
+    while source::sent() < end {
+        router.turn();
+    }
+    let plan = plan.part(if peer.is_some() { 0.5 } else { 0.1 });
+    let slices = match peer {
+        None => plan.alone(SLICE, |time| rate(&mut router, time))?,
+        Some(mut peer) => plan.pairs(SLICE, |time| rate(&mut router, time), |_| peer(PEER))?,
+    };
+    let drops = router.call_read(&router.parse_call("queue.drops", "")?)?;
+    if drops == "0" { Ok(slices) } else { Err(format!("the queue dropped {drops}").into()) }
 }
 
 /// A router whose source has sent every frame once.

@@ -33,23 +33,37 @@ pub fn capture(path: &Path, frames: &Frames) -> Result<(), Failure> {
     Ok(file.flush()?)
 }
 
-/// What sends the frames of a capture: from memory, into which it is read at first. Packets share its frames until an
-/// element writes to one, which then gets its own copy; `in_place`, it writes to the frame itself, which costs less
-/// and is there for FastClick's devices.
-pub fn source(program: &Path, capture: &Path, in_place: bool) -> String {
+/// What sends the frames of a capture: from memory, into which it is read at first. Packets share its
+/// frames until an element writes to one, which then gets its own copy; `in_place`, it writes to the frame
+/// itself, which costs less and is there for FastClick's devices.
+pub fn source(program: &Path, capture: &Path, in_place: bool, queue: &str) -> String {
     let dump = format!("FromDump({}, STOP false, MMAP false)", capture.display());
     let fast = std::env::var_os("FASTCLICK").is_some_and(|fast| fast == program);
     let clone = if fast { format!(", QUICK_CLONE {in_place}") } else { String::new() };
-    format!("{dump} -> ReplayUnqueue(STOP -1{clone})")
+    let queue = if queue.is_empty() { String::new() } else { format!(" -> {queue}") };
+    format!("{dump} -> ReplayUnqueue(STOP -1, BURST 32{clone}){queue}")
 }
 
-/// Runs a configuration, whose packets `count :: Counter` counts; packets a second, in millions, once it has sent
-/// `first` of them.
-pub fn rate(program: &Path, configuration: &str, first: usize, time: Duration) -> Result<f64, Failure> {
+/// Runs a configuration, whose packets `count :: Counter` counts; packets a second, in millions, once it
+/// has sent `first` of them. `filled` says how many its queue, if it has one, holds before it lets them go
+/// on.
+pub fn rate(
+    program: &Path,
+    configuration: &str,
+    filled: usize,
+    first: usize,
+    time: Duration,
+) -> Result<f64, Failure> {
     let seconds = time.as_secs_f64();
     let look = "print $(now), print $(count.count)";
+    let fill = match filled {
+        0 => String::new(),
+        _ => format!(
+            "label fill, wait 0.02s, goto fill $(lt $(queue.length) {filled}), write unqueue.active true, "
+        ),
+    };
     let driver = format!(
-        "DriverManager(label open, wait 0.05s, goto open $(lt $(count.count) {first}), \
+        "DriverManager({fill}label open, wait 0.05s, goto open $(lt $(count.count) {first}), \
          {look}, wait {seconds}s, {look}, stop);"
     );
     let mut child = Command::new("taskset")

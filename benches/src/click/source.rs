@@ -1,6 +1,6 @@
 //! The element that sends a benchmark's frames.
 
-use super::frames::Frames;
+use super::frames::{Frames, KEPT};
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Metadata, PACKETS, Packet, PacketBurst, Task};
 use ringway_frame::prefetch;
@@ -39,8 +39,8 @@ pub fn sent() -> u64 {
 struct BenchmarkSource {
     frames: Rc<Frames>,
     next: usize,
-    /// How many packets are ready before one of them is sent: their memory comes round only after as many others', as
-    /// that of a card's receive ring does, and is not the cache's first level's.
+    /// How many packets are ready before one of them is sent: their memory comes round only after as many
+    /// others', as that of a card's receive ring does, and is not the cache's first level's.
     least: usize,
     ready: VecDeque<Packet>,
     /// Frames whose payload matters.
@@ -71,25 +71,35 @@ impl BenchmarkSource {
             let next = self.next + count..self.frames.len().min(self.next + 2 * count);
             self.frames.slices(next).0.iter().for_each(prefetch);
         }
-        let at = burst.len();
+        // A card writes the whole frame; what this core costs is to read what it looks at.
         if let [first, ..] = lengths
-            && lengths.iter().all(|length| length == first)
+            && lengths.iter().fold(0, |other, length| other | (length ^ first)) == 0
         {
-            cx.make_packets(burst, at + count, HEADROOM, usize::from(*first));
-        } else {
-            let packets =
-                lengths.iter().filter_map(|length| cx.make_packet(HEADROOM, usize::from(*length), 0));
-            packets.for_each(|packet| burst.push(packet));
+            cx.make_packets(burst, heads, HEADROOM, usize::from(*first), write);
+            return;
         }
-        for (packet, head) in burst.iter_mut().skip(at).zip(heads) {
-            // A card writes the whole frame; what this core costs is to read what it looks at.
-            let data = packet.data_mut();
-            match data.first_chunk_mut() {
-                Some(front) => *front = *head,
-                None => data.copy_from_slice(&head[..data.len()]),
-            }
+        for (head, length) in heads.iter().zip(lengths) {
+            let Some(mut packet) = cx.make_packet(HEADROOM, usize::from(*length), 0) else { return };
+            write(head, packet.data_mut());
+            burst.push(packet);
         }
     }
+}
+
+/// Writes a frame's first bytes.
+#[inline]
+fn write(head: &[u8; KEPT], data: &mut [u8]) {
+    match data.first_chunk_mut() {
+        Some(front) => *front = *head,
+        None => write_short(head, data),
+    }
+}
+
+/// In a function of its own, so that the other copy's length is known.
+#[cold]
+#[inline(never)]
+fn write_short(head: &[u8; KEPT], data: &mut [u8]) {
+    data.copy_from_slice(&head[..data.len()]);
 }
 
 impl BenchmarkSource {
@@ -114,7 +124,8 @@ impl Element for BenchmarkSource {
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        // Packets that share these: as after a card has written them, the payload lies in memory and is only read.
+        // Packets that share these: as after a card has written them, the payload lies in memory and is
+        // only read.
         self.whole = (0..self.frames.len()).map_while(|number| self.whole_frame(number, cx)).collect();
         while self.ready.len() < self.least {
             let mut burst = PacketBurst::new();

@@ -10,8 +10,8 @@ use alloc::string::String;
 use core::any::Any;
 use core::fmt;
 
-/// An element's view of its router while it runs. The element itself is not in the router meanwhile, so whoever comes
-/// back to it has to wait: packets and writes until it returns, reads in vain.
+/// An element's view of its router while it runs. The element itself is not in the router meanwhile, so
+/// whoever comes back to it has to wait: packets and writes until it returns, reads in vain.
 pub struct Context<'a> {
     pub(crate) router: &'a mut Router,
     pub(crate) id: ElementId,
@@ -86,14 +86,15 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Emits each packet of a burst from the output that `output` says, which gets its place in the burst; drops it if
-    /// there is none.
+    /// Emits each packet of a burst from the output that `output` says, which gets its place in the burst;
+    /// drops it if there is none.
     pub fn scatter(
         &mut self,
         burst: &mut PacketBurst,
         mut output: impl FnMut(usize, &mut Packet) -> Option<usize>,
     ) {
-        // What the first outputs' packets go to, counted from 1 among what is emitted here; that holds a burst.
+        // What the first outputs' packets go to, counted from 1 among what is emitted here; that holds a
+        // burst.
         let mut open = [0u8; PACKETS];
         let first = self.router.emitted.len();
         let direct = !self.eager && self.router.burst == PACKETS;
@@ -116,15 +117,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Passes on what was emitted so far, now. In [`Element::run_task`], [`Element::run_timer`], handlers and pulls;
-    /// a push input's emissions are passed on when it returns, so that no element waits on another's stack.
+    /// Passes on what was emitted so far, now. In [`Element::run_task`], [`Element::run_timer`], handlers
+    /// and pulls; a push input's emissions are passed on when it returns, so that no element waits on
+    /// another's stack.
     pub fn flush(&mut self) {
         if self.eager {
             self.router.pass_on(self.id, self.base);
         }
     }
 
-    /// Asks upstream of a pull input for up to `max` packets, which are added to `burst` as far as they fit.
+    /// Asks upstream of a pull input for up to `max` packets, which are added to `burst` as far as they
+    /// fit.
     pub fn pull(&mut self, port: usize, max: usize, burst: &mut PacketBurst) {
         self.router.pull(self.id, port, max, burst);
     }
@@ -154,10 +157,18 @@ impl<'a> Context<'a> {
         self.router.pool.make(headroom, length, tailroom)
     }
 
-    /// Adds packets such as [`Context::make_packet`] makes to a burst, until it holds `count`.
+    /// Adds packets such as [`Context::make_packet`] makes to a burst, one for each of `from` as far as
+    /// they fit, which `write` puts into it.
     #[inline]
-    pub fn make_packets(&mut self, burst: &mut PacketBurst, count: usize, headroom: usize, length: usize) {
-        self.router.pool.fill(burst, count, headroom, length);
+    pub fn make_packets<T>(
+        &mut self,
+        burst: &mut PacketBurst,
+        from: &[T],
+        headroom: usize,
+        length: usize,
+        write: impl Fn(&T, &mut [u8]),
+    ) {
+        self.router.pool.fill(burst, from, headroom, length, write);
     }
 
     /// Nanoseconds since 1970.
@@ -405,8 +416,8 @@ impl<'a> Context<'a> {
         self.router.signal(self.id, port, NoteKind::Full, Some(Listener::Note(note)))
     }
 
-    /// The elements of a kind ([`Element::cast`]) that come first, downstream of an output or upstream of an input.
-    /// In [`Element::initialize`].
+    /// The elements of a kind ([`Element::cast`]) that come first, downstream of an output or upstream of
+    /// an input. In [`Element::initialize`].
     pub fn nearby(&self, port: usize, downstream: bool, kind: &str) -> alloc::vec::Vec<ElementId> {
         self.router.nearby(self.id, port, downstream, kind)
     }
@@ -430,9 +441,9 @@ impl<'a> Context<'a> {
         &mut *self.router.console
     }
 
-    /// While the router is built to take the place of one that runs: whether there is an element of the same name and
-    /// class there. [`Element::take_state`] will be called then, so what the other holds (a socket, a file) need not
-    /// be opened, and can't be yet.
+    /// While the router is built to take the place of one that runs: whether there is an element of the
+    /// same name and class there. [`Element::take_state`] will be called then, so what the other holds (a
+    /// socket, a file) need not be opened, and can't be yet.
     pub fn has_predecessor(&self) -> bool {
         self.router.has_predecessor(self.id)
     }
@@ -471,7 +482,8 @@ impl<'a> Context<'a> {
         result
     }
 
-    /// Finds the handler of a call such as `e.count` or `stop`, and checks that it can be written (or read).
+    /// Finds the handler of a call such as `e.count` or `stop`, and checks that it can be written (or
+    /// read).
     ///
     /// # Errors
     /// [`HandlerError`], with Click's text.

@@ -1,5 +1,5 @@
-//! Every element is given random frames and mutated headers, at as few ports as it can have and at many: none may
-//! panic or give more packets than it got, and what it got it gives or counts.
+//! Every element is given random frames and mutated headers, at as few ports as it can have and at many:
+//! none may panic or give more packets than it got, and what it got it gives or counts.
 #![allow(clippy::unwrap_used)]
 
 #[path = "any_frames/offload.rs"]
@@ -95,6 +95,19 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("UDPIPEncap", "1.2.3.4, 5, 6.7.8.9, 10"),
     ("Unstrip", "14"),
     ("VXLANEncap", "1.2.3.4, 5.6.7.8, 77"),
+    ("AdaptiveRED", "3, QUEUES other"),
+    ("CompareBlock", "5, 2, 100"),
+    ("DynamicUDPIPEncap", "1.2.3.4, 5, 6.7.8.9, 10, true, 1"),
+    ("EtherPauseSource", "1:1:1:1:1:1, 5, LIMIT 3"),
+    ("RandomSource", "60, LIMIT 3"),
+    ("SetAnnoByte", "16, 7"),
+    ("SetPacketType", "BROADCAST"),
+    ("SpinlockAcquire", "lock"),
+    ("SpinlockPush", "lock"),
+    ("SpinlockRelease", "lock"),
+    ("TCPFragmenter", "8"),
+    ("TimestampDiff", "other"),
+    ("UDPIP6Encap", "fe80::1, 5, fe80::2, 6"),
 ];
 
 /// Another element that some need.
@@ -102,6 +115,11 @@ const OTHERS: &[(&str, &str)] = &[
     ("FTPPortMapper", "Idle -> other :: TCPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0) -> Idle"),
     ("RED", "Idle -> other :: Queue -> Idle"),
     ("ICMPRewriter", "Idle -> other :: IPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0) -> Idle"),
+    ("AdaptiveRED", "Idle -> other :: Queue -> Idle"),
+    ("SpinlockAcquire", "SpinlockInfo(lock)"),
+    ("SpinlockPush", "SpinlockInfo(lock)"),
+    ("SpinlockRelease", "SpinlockInfo(lock)"),
+    ("TimestampDiff", "Idle -> other :: RecordTimestamp -> Idle"),
 ];
 
 /// Elements that make several packets of one, or packets by themselves.
@@ -126,10 +144,13 @@ const MULTIPLY: &[&str] = &[
     "RatedSource",
     "Tee",
     "TimedSource",
+    "EtherPauseSource",
+    "RandomSource",
+    "TCPFragmenter",
 ];
 
-/// Elements that count what they drop or hold, by these handlers; all others give what they got, as long as all their
-/// outputs are connected.
+/// Elements that count what they drop or hold, by these handlers; all others give what they got, as long
+/// as all their outputs are connected.
 const ACCOUNTS: &[(&str, &[&str])] = &[
     ("AddressTranslator", &["drops"]),
     ("AggregateIPFlows", &["length"]),
@@ -171,6 +192,7 @@ const ACCOUNTS: &[(&str, &[&str])] = &[
     ("TCPRewriter", &["drops"]),
     ("TimedSink", &["count"]),
     ("UDPRewriter", &["drops"]),
+    ("StoreUDPTimeSeqRecord", &["drops"]),
 ];
 
 /// Frames each begin with one of these and are changed from there.
@@ -244,6 +266,9 @@ fn configuration(class: &Class, pull: bool, most: bool, frames: &[Vec<u8>]) -> S
         "IPRewriter" | "TCPRewriter" | "UDPRewriter" => {
             vec!["pattern 9.9.9.9 1024-65535 - - 0 0", "drop", "pass"][..inputs].join(", ")
         }
+        "StrideSwitch" => vec!["3"; outputs].join(", "),
+        // One less than outputs.
+        "Meter" | "BandwidthMeter" => ["100", "200"][..outputs - 1].join(", "),
         _ => of(ARGUMENTS).map_or(String::new(), |(_, text)| (*text).to_string()),
     };
     let other = of(OTHERS).map_or("", |(_, text)| text);

@@ -1,8 +1,9 @@
 //! Packets that functions own: a buffer with room on both sides, and what elements note about it.
 //!
-//! A [`Packet`] is a handle of one pointer. Clones share the data until one of them is written to. Whatever a
-//! packet held goes back to its [`Pool`] when it is dropped, so that passing packets on allocates nothing.
-//! Packets and their pool stay on one thread: what crosses threads is copied, as it is between ports.
+//! A [`Packet`] is a handle of one pointer. Clones share the data until one of them is written to.
+//! Whatever a packet held goes back to its [`Pool`] when it is dropped, so that passing packets on
+//! allocates nothing. Packets and their pool stay on one thread: what crosses threads is copied, as it is
+//! between ports.
 mod annotation;
 mod buffer;
 mod burst;
@@ -45,7 +46,8 @@ struct Inner {
     mac: u32,
     network: u32,
     transport: u32,
-    /// Where the bytes begin whose checksum `offload` leaves to be filled; its own `csum_start` is not used.
+    /// Where the bytes begin whose checksum `offload` leaves to be filled; its own `csum_start` is not
+    /// used.
     unsummed: u32,
     offload: Offload,
     /// There were clones since the packet was made, and may still be.
@@ -80,8 +82,8 @@ impl Inner {
         }
     }
 
-    /// Becomes a packet's of `length` bytes behind `headroom`, which the buffer has and nobody else holds, as if it
-    /// were new.
+    /// Becomes a packet's of `length` bytes behind `headroom`, which the buffer has and nobody else holds,
+    /// as if it were new.
     #[inline]
     fn renew(&mut self, headroom: u32, length: u32) {
         self.start = headroom;
@@ -123,6 +125,28 @@ impl Inner {
         // SAFETY: `room` is the buffer's capacity, and this is its only holder: clones are always noted.
         Some(unsafe { core::slice::from_raw_parts_mut(self.buffer.at(from).as_ptr(), to - from) })
     }
+
+    /// The data.
+    #[inline]
+    fn data(&self) -> &[u8] {
+        let (start, end) = (self.start as usize, self.end as usize);
+        debug_assert!(start <= end && end <= self.room as usize);
+        // SAFETY: `start` is at most `end`, and that at most `room`, the buffer's capacity; who writes has
+        // it for himself.
+        unsafe { core::slice::from_raw_parts(self.buffer.at(start).as_ptr(), end - start) }
+    }
+
+    /// The data, to write to.
+    ///
+    /// # Safety
+    /// There are no clones.
+    #[inline]
+    unsafe fn data_mut(&mut self) -> &mut [u8] {
+        let (start, end) = (self.start as usize, self.end as usize);
+        debug_assert!(start <= end && end <= self.room as usize && !self.is_shared());
+        // SAFETY: as for `data`; and this is the only holder, as the caller says.
+        unsafe { core::slice::from_raw_parts_mut(self.buffer.at(start).as_ptr(), end - start) }
+    }
 }
 
 /// No header known.
@@ -154,16 +178,15 @@ impl Packet {
     /// The bytes.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        let inner = self.inner();
-        inner.bytes(inner.start as usize, inner.end as usize).unwrap_or_default()
+        self.inner().data()
     }
 
     /// The bytes, to write to: if clones share them, this packet gets its own copy first.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         self.make_unique();
-        let inner = &mut **self.0;
-        inner.bytes_mut(inner.start as usize, inner.end as usize).unwrap_or_default()
+        // SAFETY: it was just made sure that there are no clones.
+        unsafe { self.0.data_mut() }
     }
 
     /// Number of bytes.
@@ -222,8 +245,8 @@ impl Packet {
         let inner = &mut **self.0;
         let used = inner.set_buffer(buffer);
         let count = kept + length + behind;
-        // SAFETY: so many bytes stand in `used` from there on, as `behind` is at most its tailroom, and there is room
-        // for them in the other, which nobody else holds.
+        // SAFETY: so many bytes stand in `used` from there on, as `behind` is at most its tailroom, and
+        // there is room for them in the other, which nobody else holds.
         unsafe {
             let from = used.at(old - kept).as_ptr();
             core::ptr::copy_nonoverlapping(from, inner.buffer.at(headroom - kept).as_ptr(), count);
@@ -238,8 +261,8 @@ impl Packet {
         }
     }
 
-    /// Makes room for `bytes` more in front: they become the data's first, with whatever stands there. False if the
-    /// packet would become larger than [`LARGEST_BUFFER`].
+    /// Makes room for `bytes` more in front: they become the data's first, with whatever stands there.
+    /// False if the packet would become larger than [`LARGEST_BUFFER`].
     #[inline]
     #[must_use]
     pub fn push(&mut self, bytes: usize) -> bool {
@@ -255,9 +278,11 @@ impl Packet {
         true
     }
 
-    /// Takes `bytes` from the front, all if there are fewer. The room stays, so [`Packet::push`] brings them back.
+    /// Takes `bytes` from the front, all if there are fewer. The room stays, so [`Packet::push`] brings
+    /// them back.
     ///
-    /// A checksum that is still to be filled and begins within these bytes is filled now, over the whole packet.
+    /// A checksum that is still to be filled and begins within these bytes is filled now, over the whole
+    /// packet.
     #[inline]
     pub fn pull(&mut self, bytes: usize) {
         let start = self.0.start + bytes.min(self.len()) as u32;

@@ -1,5 +1,5 @@
-//! The Internet checksum (RFC 1071), its incremental update (RFC 1624) and pseudo headers (RFC 9293 3.1, RFC
-//! 8200 8.1).
+//! The Internet checksum (RFC 1071), its incremental update (RFC 1624) and pseudo headers (RFC 9293 3.1,
+//! RFC 8200 8.1).
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -63,7 +63,8 @@ impl Sum {
         self.total += u64::from(words.to_be());
     }
 
-    /// The ones' complement sum itself: what a checksum field holds while its checksum is still to be filled.
+    /// The ones' complement sum itself: what a checksum field holds while its checksum is still to be
+    /// filled.
     #[inline]
     pub fn value(self) -> u16 {
         u16::from_be(fold(self.total))
@@ -75,8 +76,8 @@ impl Sum {
         !self.value()
     }
 
-    /// The checksum, with 0 as 0xffff: the same number in ones' complement, and in UDP 0 means that there is
-    /// none (RFC 768).
+    /// The checksum, with 0 as 0xffff: the same number in ones' complement, and in UDP 0 means that there
+    /// is none (RFC 768).
     #[inline]
     pub fn finish_nonzero(self) -> u16 {
         match self.finish() {
@@ -100,12 +101,20 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     sum.finish()
 }
 
-/// The checksum of a header without options: its length is known beforehand, so that nothing is left to loops.
+/// The checksum of a header without options: its length is known beforehand, so that nothing is left to
+/// loops.
 #[inline]
 pub fn checksum_of<const N: usize>(header: &[u8; N]) -> u16 {
-    let (words, rest) = header.as_chunks::<4>();
-    let total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    !u16::from_be(fold(total + native_sum(rest)))
+    let (words, rest) = header.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let mut total = u64::from_ne_bytes(last);
+    for word in words {
+        let (sum, carry) = total.overflowing_add(u64::from_ne_bytes(*word));
+        // End-around carry; after one the sum is not all ones.
+        total = sum + u64::from(carry);
+    }
+    !u16::from_be(fold(total))
 }
 
 /// The checksum after a covered word changed from `old` to `new` (RFC 1624, equation 3).

@@ -30,6 +30,8 @@ pub enum NameKind {
     IpProtocol,
     /// A pattern of rewriters, as text.
     Pattern,
+    /// A lock: nothing.
+    Spinlock,
 }
 
 /// The names of a configuration.

@@ -1,5 +1,5 @@
-//! Rates as Click's elements measure them: an exponentially weighted moving average over periods of a tenth of a
-//! second.
+//! Rates as Click's elements measure them: an exponentially weighted moving average over periods of a
+//! tenth of a second.
 use crate::SECOND;
 use alloc::format;
 use alloc::string::String;
@@ -46,6 +46,11 @@ impl Rate {
         } else {
             self.average - ((self.average - scaled + half) >> WEIGHT)
         };
+    }
+
+    /// The rate, rounded down.
+    pub fn whole(&self) -> u64 {
+        self.average.saturating_mul(SECOND / PERIOD) >> SCALE
     }
 
     /// The rate times `factor`, as text with up to three decimals.

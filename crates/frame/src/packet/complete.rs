@@ -13,7 +13,8 @@ impl Packet {
         if !offload.needs_checksum() {
             return offload;
         }
-        // Attack: headers put before it until the distance does not fit; the checksum then lies past any end.
+        // Attack: headers put before it until the distance does not fit; the checksum then lies past any
+        // end.
         let from = self.0.unsummed.saturating_sub(self.0.start);
         Offload { csum_start: u16::try_from(from).unwrap_or(u16::MAX), ..offload }
     }
@@ -45,8 +46,8 @@ impl Packet {
         (self.0.unsummed, self.0.offload) = (UNSET, Offload::default());
     }
 
-    /// Fills the checksum that is to be filled, over all that there is, and forgets about segments: the field holds
-    /// the sum of the pseudo header (virtio 1.3, 5.1.6.2).
+    /// Fills the checksum that is to be filled, over all that there is, and forgets about segments: the
+    /// field holds the sum of the pseudo header (virtio 1.3, 5.1.6.2).
     ///
     /// # Errors
     /// [`Reason::BadOffload`] if the packet ends before the field does, as bytes were taken from its end.
@@ -66,13 +67,14 @@ impl Packet {
         Ok(())
     }
 
-    /// Where what is repeated before each segment begins: with the data, or with a network header before it.
+    /// Where what is repeated before each segment begins: with the data, or with a network header before
+    /// it.
     fn base(&self) -> usize {
         self.0.start.min(self.0.network) as usize
     }
 
-    /// The headers to repeat, wherever the network header is: where it was noted, behind Ethernet's, or right before
-    /// what is summed.
+    /// The headers to repeat, wherever the network header is: where it was noted, behind Ethernet's, or
+    /// right before what is summed.
     fn headers(&self, bytes: &[u8], gso: Gso) -> Result<Headers, Reason> {
         let base = self.base() as u32;
         let start = u16::try_from(self.0.unsummed.wrapping_sub(base)).map_err(|_| Reason::BadOffload)?;
@@ -87,12 +89,13 @@ impl Packet {
 }
 
 impl Pool {
-    /// Does to a packet what was left to be done to it: fills its checksum, cuts it into segments. Hands on what comes
-    /// of it, in order; notes, marked headers and the bytes before the data are those of the packet.
+    /// Does to a packet what was left to be done to it: fills its checksum, cuts it into segments. Hands
+    /// on what comes of it, in order; notes, marked headers and the bytes before the data are those of the
+    /// packet.
     ///
     /// # Errors
-    /// [`Reason::BadOffload`] if its headers contradict its metadata, [`Reason::NoOffload`] if they are longer than
-    /// [`HEADERS`]; then nothing was handed on and the packet is dropped.
+    /// [`Reason::BadOffload`] if its headers contradict its metadata, [`Reason::NoOffload`] if they are
+    /// longer than [`HEADERS`]; then nothing was handed on and the packet is dropped.
     pub fn complete(&self, packet: Packet, mut next: impl FnMut(Packet)) -> Result<(), Reason> {
         let mut packet = packet;
         match packet.0.offload.gso() {
@@ -140,7 +143,7 @@ impl Pool {
         front.copy_from_slice(&buffer[base - before..base]);
         own.copy_from_slice(&bytes[..headers.len()]);
         behind.copy_from_slice(payload);
-        made.0.start = data.start as u32;
+        made.0.start = (data.start as u32).min(made.0.end);
         (made.0.mac, made.0.network, made.0.transport) = (whole.0.mac, whole.0.network, whole.0.transport);
         *made.notes_mut() = whole.notes().clone();
         Some(made)

@@ -12,8 +12,8 @@ pub const SMALL: usize = 2048;
 /// How many packets are kept. Attack: a burst that once filled all queues would hold its memory for ever.
 const KEPT: usize = 16384;
 
-/// What is free. A packet knows its shelf, so it finds back by itself; so do the free ones, which is why the pool
-/// empties its shelf in the end.
+/// What is free. A packet knows its shelf, so it finds back by itself; so do the free ones, which is why
+/// the pool empties its shelf in the end.
 #[expect(clippy::vec_box, reason = "handles are one pointer; nodes do not move")]
 pub(super) struct Shelf {
     /// Nodes together with an unshared buffer of [`SMALL`] bytes.
@@ -86,6 +86,18 @@ impl Shelf {
         }
     }
 
+    /// Whether these come from here, each with a small buffer for itself.
+    #[inline]
+    fn owns(self: &Rc<Self>, packets: &[Packet]) -> bool {
+        // Without branches: nearly always all are.
+        let fault = |packet: &Packet| {
+            let Inner { shelf, room, cloned, .. } = packet.inner();
+            !Rc::ptr_eq(shelf, self) | (*room as usize != SMALL) | cloned.get()
+        };
+        !packets.iter().fold(false, |faults, packet| faults | fault(packet))
+            || packets.iter().all(|packet| Rc::ptr_eq(&packet.0.shelf, self) && packet.0.is_whole())
+    }
+
     /// The same for several, most of which come from one pool.
     #[inline]
     pub(super) fn put_all(packets: &mut ArrayVec<Packet, PACKETS>) {
@@ -95,11 +107,11 @@ impl Shelf {
             return;
         }
         let mut whole = shelf.whole.borrow_mut();
-        let ours = |packet: &Packet| Rc::ptr_eq(&packet.0.shelf, &shelf) && packet.0.is_whole();
         let count = packets.len();
-        if whole.len() + count <= KEPT && packets.iter().all(ours) {
+        if whole.len() + count <= KEPT && shelf.owns(packets) {
             whole.reserve(count);
-            // SAFETY: a packet is a node's box and nothing else. They move from the one to the other, which has room.
+            // SAFETY: a packet is a node's box and nothing else. They move from the one to the other,
+            // which has room.
             unsafe {
                 packets.set_len(0);
                 let (from, to) = (packets.as_ptr().cast(), whole.as_mut_ptr().add(whole.len()));
@@ -163,8 +175,8 @@ impl Pool {
         self.0.offloads.set(true);
     }
 
-    /// A packet of `length` bytes, none of them meaningful yet, with at least that much room before and behind them.
-    /// Nothing if it would be larger than [`LARGEST_BUFFER`].
+    /// A packet of `length` bytes, none of them meaningful yet, with at least that much room before and
+    /// behind them. Nothing if it would be larger than [`LARGEST_BUFFER`].
     #[inline]
     pub fn make(&self, headroom: usize, length: usize, tailroom: usize) -> Option<Packet> {
         let size = headroom.checked_add(length)?.checked_add(tailroom)?;
@@ -180,19 +192,36 @@ impl Pool {
         Some(Packet(ManuallyDrop::new(node)))
     }
 
-    /// Adds packets such as [`Pool::make`] makes to a burst, until it holds `count`; fewer if that is more than fit, or
-    /// there is nothing so large.
+    /// Adds packets such as [`Pool::make`] makes to a burst, one for each of `from` as far as they fit,
+    /// which `write` puts into it; fewer if there is nothing so large.
     #[inline]
-    pub fn fill(&self, burst: &mut PacketBurst, count: usize, headroom: usize, length: usize) {
+    pub fn fill<T>(
+        &self,
+        burst: &mut PacketBurst,
+        from: &[T],
+        headroom: usize,
+        length: usize,
+        write: impl Fn(&T, &mut [u8]),
+    ) {
+        let from = &from[..from.len().min(PACKETS - burst.len())];
+        let mut rest = from;
         if headroom.saturating_add(length) <= SMALL {
             let mut whole = self.0.whole.borrow_mut();
-            let missing = count.min(PACKETS).saturating_sub(burst.len()).min(whole.len());
-            let at = whole.len() - missing;
-            whole[at..].iter_mut().for_each(|node| node.renew(headroom as u32, length as u32));
+            let at = whole.len().saturating_sub(from.len());
+            let (ready, behind) = from.split_at(whole.len() - at);
+            for (node, item) in whole[at..].iter_mut().zip(ready) {
+                node.renew(headroom as u32, length as u32);
+                // SAFETY: nodes on the shelf have small buffers, each for itself, in which this lies.
+                let data =
+                    unsafe { core::slice::from_raw_parts_mut(node.buffer.at(headroom).as_ptr(), length) };
+                write(item, data);
+            }
             burst.adopt(&mut whole, at);
+            rest = behind;
         }
-        while burst.len() < count.min(PACKETS) {
-            let Some(packet) = self.make(headroom, length, 0) else { return };
+        for item in rest {
+            let Some(mut packet) = self.make(headroom, length, 0) else { return };
+            write(item, packet.data_mut());
             burst.push(packet);
         }
     }

@@ -1,5 +1,5 @@
-//! Elements that measure traffic: they look at timestamps and at aggregates, numbers that stand for a packet's flow
-//! or network.
+//! Elements that measure traffic: they look at timestamps and at aggregates, numbers that stand for a
+//! packet's flow or network.
 use crate::Class;
 
 pub mod aggregate_filter;
@@ -11,8 +11,10 @@ pub mod aggregate_last;
 pub mod aggregate_length;
 pub mod aggregate_packet_counter;
 pub mod aggregate_paint;
+pub mod anonymize_ip_addr;
 mod fragments;
 mod ip_field;
+pub mod store_udp_time_seq_record;
 pub mod time_filter;
 pub mod time_range;
 
@@ -27,6 +29,8 @@ pub const CLASSES: &[&Class] = &[
     &aggregate_length::CLASS,
     &aggregate_packet_counter::CLASS,
     &aggregate_paint::CLASS,
+    &anonymize_ip_addr::CLASS,
+    &store_udp_time_seq_record::CLASS,
     &time_filter::CLASS,
     &time_range::CLASS,
 ];

@@ -1,7 +1,10 @@
 //! Elements that keep queues short: active queue management.
 use crate::Class;
 
+pub mod adaptive_red;
+pub mod co_del;
+mod queues;
 pub mod red;
 
 /// This group's classes, by name.
-pub const CLASSES: &[&Class] = &[&red::CLASS];
+pub const CLASSES: &[&Class] = &[&adaptive_red::CLASS, &co_del::CLASS, &red::CLASS];

@@ -1,24 +1,27 @@
-//! `RED(MIN_THRESH, MAX_THRESH, MAX_P, QUEUES, STABILITY, GENTLE)`: drops packets at random, the more the longer
-//! queues have been of late (Floyd and Jacobson, "Random early detection gateways for congestion avoidance", 1993).
+//! `RED(MIN_THRESH, MAX_THRESH, MAX_P, QUEUES, STABILITY, GENTLE)`: drops packets at random, the more the
+//! longer queues have been of late (Floyd and Jacobson, "Random early detection gateways for congestion
+//! avoidance", 1993).
 //!
-//! Ports: one input, one output, push or pull; a second output, push, gets the packets chosen, which are dropped
-//! without it. Pushed to, it looks at the queues that come next; pulled from, at those that come before it.
+//! Ports: one input, one output, push or pull; a second output, push, gets the packets chosen, which are
+//! dropped without it. Pushed to, it looks at the queues that come next; pulled from, at those that come
+//! before it.
 //!
 //! Arguments:
 //! - `MIN_THRESH`: up to this average length nothing is dropped.
-//! - `MAX_THRESH`: at this one packets are dropped with probability MAX_P, between the two with less; at most 65535.
+//! - `MAX_THRESH`: at this one packets are dropped with probability MAX_P, between the two with less; at
+//!   most 65535.
 //! - `MAX_P`: a probability.
 //! - `QUEUES`: names of queues to look at instead of the nearest.
-//! - `STABILITY`: a new length counts one part in `2^STABILITY`; 4 by default, at most 16. With 0 only the present
-//!   length counts.
-//! - `GENTLE`: above MAX_THRESH the probability grows to 1 at twice of it; true by default. Otherwise it is 1 at
-//!   once.
+//! - `STABILITY`: a new length counts one part in `2^STABILITY`; 4 by default, at most 16. With 0 only the
+//!   present length counts.
+//! - `GENTLE`: above MAX_THRESH the probability grows to 1 at twice of it; true by default. Otherwise it
+//!   is 1 at once.
 //!
-//! Handlers: `min_thresh`, `max_thresh`, `max_p` (read, write); `drops`, `avg_queue_size`, `stats`, `queues`,
-//! `config` (read).
+//! Handlers: `min_thresh`, `max_thresh`, `max_p` (read, write); `drops`, `avg_queue_size`, `stats`,
+//! `queues`, `config` (read).
+use super::queues::Queues;
 use crate::arg::{Arg, ArgError, Args, Fixed, Raw, Scope};
-use crate::elements::standard::queue::Queue;
-use crate::{Class, Context, Element, ElementId, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND, Timer};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -34,6 +37,8 @@ const SCALE: u32 = 10;
 const ONE: u32 = 1 << 16;
 /// While queues are empty, so often a packet is taken to have found them empty.
 const EMPTY: u64 = SECOND / 50;
+/// How often an adaptive one adapts.
+const ADAPT: u64 = SECOND / 2;
 
 /// A probability, as a whole number of parts of [`ONE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,8 +95,9 @@ impl Rule {
 #[derive(Debug, Default)]
 pub struct Red {
     rule: Rule,
-    names: String,
-    queues: Vec<ElementId>,
+    queues: Queues,
+    /// The length that MAX_P is adapted to.
+    target: Option<u32>,
     average: u64,
     /// When a packet last found the queues empty.
     empty: Option<u64>,
@@ -102,9 +108,37 @@ pub struct Red {
 }
 
 impl Red {
-    fn length(&self, cx: &Context<'_>) -> u64 {
-        let lengths = self.queues.iter().filter_map(|queue| cx.element::<Queue>(*queue)).map(Queue::len);
-        lengths.sum::<usize>() as u64
+    /// One that keeps the average length about a target by itself.
+    pub(super) fn adaptive() -> Self {
+        Self { target: Some(0), ..Self::default() }
+    }
+
+    /// Drops more if queues are above the middle fifth of the thresholds, less if they are below (Floyd,
+    /// Gummadi and Shenker, "Adaptive RED", 2001).
+    fn adapt(&mut self) {
+        let Rule { least, most, probability: Probability(old), .. } = self.rule;
+        let at = |fifths: u32| {
+            (u64::from(least) << SCALE) + (u64::from(most - least) << SCALE) * u64::from(fifths) / 5
+        };
+        let new = match self.average {
+            average if average > at(3) && old <= ONE / 2 => old + (old / 4).min(ONE / 100),
+            average if average < at(2) && old >= ONE / 100 => (u64::from(old) * 9 / 10) as u32,
+            _ => old,
+        };
+        self.rule.probability = Probability(new);
+    }
+
+    fn read_rule(&mut self, args: &mut Args) {
+        let Some(target) = &mut self.target else {
+            args.read_mp("MIN_THRESH", &mut self.rule.least);
+            args.read_mp("MAX_THRESH", &mut self.rule.most);
+            args.read_mp("MAX_P", &mut self.rule.probability);
+            return;
+        };
+        args.read_mp("TARGET", target);
+        self.rule.probability = Probability(ONE.div_ceil(50));
+        args.read_p("MAX_P", &mut self.rule.probability);
+        (self.rule.least, self.rule.most) = (*target / 2, target.saturating_add(*target / 2));
     }
 
     /// Takes a length into the average.
@@ -131,7 +165,7 @@ impl Red {
     }
 
     fn is_chosen(&mut self, cx: &mut Context<'_>) -> bool {
-        let (length, now) = (self.length(cx), cx.coarse_now());
+        let (length, now) = (self.queues.length(cx), cx.coarse_now());
         let average = self.average(length, now);
         let probability = self.rule.at(average);
         if probability == 0 || probability >= ONE.into() {
@@ -163,37 +197,28 @@ impl Element for Red {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut names = Raw::default();
         self.rule = Rule { stability: 4, gentle: true, ..Rule::default() };
-        args.read_mp("MIN_THRESH", &mut self.rule.least);
-        args.read_mp("MAX_THRESH", &mut self.rule.most);
-        args.read_mp("MAX_P", &mut self.rule.probability);
+        self.read_rule(args);
         args.read("QUEUES", &mut names);
         args.read("STABILITY", &mut self.rule.stability);
         args.read("GENTLE", &mut self.rule.gentle);
         args.complete()?;
-        self.names = names.0;
+        self.queues = Queues::named(names.0);
         self.rule.check().map_err(|error| cx.error(error))
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let names = core::mem::take(&mut self.names);
-        for name in names.split_ascii_whitespace() {
-            let found = cx.find(name).ok_or_else(|| cx.error(format!("no element named '{name}'")))?;
-            self.queues.push(found);
-        }
-        if self.queues.is_empty() {
-            let down = cx.output_is_push(0);
-            self.queues = cx.nearby(0, down, "Storage");
-        }
-        if self.queues.is_empty() {
-            return Err(cx.error("no nearby Queues"));
-        }
-        for queue in &self.queues {
-            if cx.element::<Queue>(*queue).is_none() {
-                let name = cx.router().name(*queue).to_string();
-                return Err(cx.error(format!("'{name}' is not a Storage element")));
-            }
+        let down = cx.output_is_push(0);
+        self.queues.find(down, cx)?;
+        if self.target.is_some() {
+            let timer = cx.new_timer();
+            cx.set_timer_after(timer, ADAPT);
         }
         Ok(())
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        self.adapt();
+        cx.set_timer_again(timer, ADAPT);
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
@@ -228,15 +253,18 @@ impl Element for Red {
             "drops" => self.drops.to_string(),
             "avg_queue_size" => average.to_string(),
             "stats" => {
-                let length = self.length(cx);
+                let length = self.queues.length(cx);
                 format!("{length} current queue\n{average} avg queue\n{} drops\n", self.drops)
             }
-            "queues" => self.queues.iter().map(|queue| format!("{}\n", cx.router().name(*queue))).collect(),
+            "queues" => self.queues.names(cx, "\n"),
             _ => {
-                let queues: String =
-                    self.queues.iter().map(|queue| format!(" {}", cx.router().name(*queue))).collect();
+                let queues = self.queues.names(cx, " ");
                 let gentle = if gentle { "" } else { ", GENTLE false" };
-                format!("{least}, {most}, {probability}, QUEUES{queues}, STABILITY {stability}{gentle}")
+                let rule = match self.target {
+                    Some(target) => format!("{target}, {probability}"),
+                    None => format!("{least}, {most}, {probability}"),
+                };
+                format!("{rule}, QUEUES {queues}, STABILITY {stability}{gentle}").replace(" ,", ",")
             }
         })
     }

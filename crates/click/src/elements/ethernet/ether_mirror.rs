@@ -3,6 +3,7 @@
 //! Ports: one input, one output, push or pull. Frames too short for both addresses pass unchanged.
 //!
 //! No arguments, no handlers.
+use crate::elements::packet::put;
 use crate::{Class, Context, Element, PacketBurst};
 use alloc::boxed::Box;
 
@@ -23,19 +24,16 @@ impl Element for EtherMirror {
     }
 }
 
-/// The last six bytes before the first six, by registers: a rotation in memory waits for its own writes.
+/// The last six bytes before the first six, by three writes of words that overlap: a rotation in memory
+/// waits for its own writes, and shifting two words into one takes longer.
 #[inline]
 fn swap(addresses: &mut [u8; 12]) {
-    let (front, [.., a, b, c, d]) = (addresses.first_chunk(), *addresses);
-    let low = front.map_or(0, |front| u64::from_le_bytes(*front));
-    let high = u32::from_le_bytes([a, b, c, d]);
-    let swapped = low >> 48 | u64::from(high) << 16 | low << 48;
-    if let Some(front) = addresses.first_chunk_mut() {
-        *front = swapped.to_le_bytes();
-    }
-    if let Some(back) = addresses.last_chunk_mut() {
-        *back = ((low >> 16) as u32).to_le_bytes();
-    }
+    let [a, b, c, d, e, f, ..] = *addresses;
+    let Some(last) = addresses.last_chunk() else { return };
+    let front = u64::from_le_bytes(*last).rotate_right(16).to_le_bytes();
+    put(addresses, 0, front);
+    put(addresses, 6, [a, b, c, d]);
+    put(addresses, 10, [e, f]);
 }
 
 #[cfg(test)]

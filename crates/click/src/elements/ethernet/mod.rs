@@ -14,6 +14,7 @@ pub mod drop_broadcasts;
 pub mod ensure_ether;
 pub mod ether_encap;
 pub mod ether_mirror;
+pub mod ether_pause_source;
 pub mod ether_rewrite;
 pub mod ether_switch;
 pub mod ether_vlan_encap;
@@ -41,6 +42,7 @@ pub const CLASSES: &[&Class] = &[
     &ensure_ether::CLASS,
     &ether_encap::CLASS,
     &ether_mirror::CLASS,
+    &ether_pause_source::CLASS,
     &ether_rewrite::CLASS,
     &ether_switch::CLASS,
     &ether_vlan_encap::CLASS,

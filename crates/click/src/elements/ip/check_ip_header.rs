@@ -1,13 +1,13 @@
-//! `CheckIPHeader(OFFSET, BADSRC, INTERFACES, GOODDST, CHECKSUM, VERBOSE, DETAILS)`: lets only packets with a sound
-//! IPv4 header pass, cuts them to the length it says, and notes where it is.
+//! `CheckIPHeader(OFFSET, BADSRC, INTERFACES, GOODDST, CHECKSUM, VERBOSE, DETAILS)`: lets only packets
+//! with a sound IPv4 header pass, cuts them to the length it says, and notes where it is.
 //!
 //! Ports: one input; one output, and optionally a push output for bad packets.
 //!
 //! Arguments:
 //! - `OFFSET`: where in the packet the header begins; 0 by default.
 //! - `BADSRC`: source addresses that must not be, unless the destination is in GOODDST.
-//! - `INTERFACES`: prefixes of this host: their broadcast addresses, 0.0.0.0 and 255.255.255.255 become BADSRC, their
-//!   addresses GOODDST.
+//! - `INTERFACES`: prefixes of this host: their broadcast addresses, 0.0.0.0 and 255.255.255.255 become
+//!   BADSRC, their addresses GOODDST.
 //! - `GOODDST`: destinations for which BADSRC does not matter.
 //! - `CHECKSUM`: whether the header's checksum is checked; true by default.
 //! - `VERBOSE`: says each bad packet, not only the first.
@@ -60,6 +60,8 @@ pub struct CheckIpHeader {
     bad_sources: Vec<Ipv4Addr>,
     good_destinations: Vec<Ipv4Addr>,
     checksum: bool,
+    /// The checksum is not checked unless someone asks for it.
+    trusting: bool,
     verbose: bool,
     details: bool,
     drops: u64,
@@ -70,7 +72,7 @@ impl Element for CheckIpHeader {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
         let (mut offset, mut bad, mut good) = (0u32, Ipv4List::default(), Ipv4List::default());
         let mut interfaces: Vec<Prefix> = Vec::new();
-        self.checksum = true;
+        self.checksum = !self.trusting;
         args.read_with("INTERFACES", KEYWORD, &mut interfaces, prefixes);
         args.read("BADSRC", &mut bad);
         args.read("GOODDST", &mut good);
@@ -123,6 +125,11 @@ fn prefixes(text: &str, scope: &Scope) -> Result<Vec<Prefix>, ArgError> {
 }
 
 impl CheckIpHeader {
+    /// One that does not check checksums unless someone asks for it.
+    pub(super) fn trusting() -> Self {
+        Self { trusting: true, ..Self::default() }
+    }
+
     #[inline]
     fn check(&self, packet: &mut Packet) -> Result<(), Reason> {
         let data = packet.data().get(self.offset..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `DecIPTTL(ACTIVE, MULTICAST)`: counts down the time to live of IPv4 packets, and filters out those whose time is
-//! over.
+//! `DecIPTTL(ACTIVE, MULTICAST)`: counts down the time to live of IPv4 packets, and filters out those
+//! whose time is over.
 //!
 //! Ports: one input; one output, and optionally a push output for packets whose time is over.
 //!
@@ -7,8 +7,8 @@
 //! - `ACTIVE`: whether it does anything; true by default.
 //! - `MULTICAST`: whether it does so for multicasts; true by default.
 //!
-//! Handlers: `drops` (read); `active` (read, write). The checksum is updated (RFC 1624). Packets without a whole
-//! header pass unchanged.
+//! Handlers: `drops` (read); `active` (read, write). The checksum is updated (RFC 1624). Packets without a
+//! whole header pass unchanged.
 use crate::arg::Args;
 use crate::elements::packet::{divert, u16_at};
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
@@ -59,7 +59,9 @@ impl Element for DecIpTtl {
 impl DecIpTtl {
     #[inline]
     fn count_down(&mut self, packet: &mut Packet) -> bool {
-        let Some(header) = packet.network_data().and_then(<[u8]>::first_chunk::<20>) else { return true };
+        let Some(header) = packet.network_data_mut().and_then(<[u8]>::first_chunk_mut::<20>) else {
+            return true;
+        };
         if !self.multicast && header[16] >> 4 == 14 {
             return true;
         }
@@ -67,9 +69,6 @@ impl DecIpTtl {
             self.drops += 1;
             return false;
         }
-        let Some(header) = packet.network_data_mut().and_then(<[u8]>::first_chunk_mut::<20>) else {
-            return true;
-        };
         header[8] -= 1;
         // The word lost 0x100, so the sum of complements gains it (RFC 1624, equation 3).
         let sum = u32::from(!u16_at(header, 10)) + 0xfeff;

@@ -6,10 +6,12 @@ use alloc::string::String;
 use core::net::Ipv4Addr;
 
 pub mod check_ip_header;
+pub mod check_ip_header2;
 pub mod check_tcp_header;
 pub mod check_udp_header;
 pub mod dec_ip_ttl;
 pub mod direct_ip_lookup;
+pub mod dynamic_udp_ip_encap;
 pub(crate) mod encap;
 pub mod erase_ip_payload;
 mod filter;
@@ -55,11 +57,13 @@ pub mod unstrip_ip_header;
 
 /// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
+    &check_ip_header2::CLASS,
     &check_ip_header::CLASS,
     &check_tcp_header::CLASS,
     &check_udp_header::CLASS,
     &dec_ip_ttl::CLASS,
     &direct_ip_lookup::CLASS,
+    &dynamic_udp_ip_encap::CLASS,
     &erase_ip_payload::CLASS,
     &fix_ip_src::CLASS,
     &get_ip_address::CLASS,

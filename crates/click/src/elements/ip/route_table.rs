@@ -137,10 +137,10 @@ impl RouteTable {
         self.lines.refresh(first..first + count, &self.routes, leaf);
     }
 
-    /// The numbers of the hops that addresses have. With longer prefixes, or more hops than lines can name, the trie
-    /// is asked.
+    /// The numbers of the hops that addresses have, each plus one; 0 for none. With longer prefixes, or
+    /// more hops than lines can name, the trie is asked.
     #[inline]
-    fn hops_of(&self, addresses: &[u32]) -> [Option<u32>; PACKETS] {
+    fn hops_of(&self, addresses: &[u32]) -> [u32; PACKETS] {
         let mut leaves = [0; PACKETS];
         self.lines.lookup_all(addresses, &mut leaves);
         if leaves.contains(&DEEPER) {
@@ -148,9 +148,9 @@ impl RouteTable {
             self.routes.lookup_all(addresses, &mut numbers);
             let hop = |number: Option<u32>| self.hop_of.get(number? as usize);
             numbers.iter().filter_map(|number| hop(*number)).for_each(prefetch);
-            return numbers.map(|number| hop(number).copied());
+            return numbers.map(|number| hop(number).map_or(0, |hop| hop + 1));
         }
-        leaves.map(|leaf| u32::from(leaf).checked_sub(1))
+        leaves.map(u32::from)
     }
 
     /// Does what a command says; answers how to undo it.
@@ -269,12 +269,14 @@ impl Element for RouteTable {
             *address = u32::from_be_bytes(packet.notes().dst_ip());
         }
         let hops = self.hops_of(&addresses[..burst.len()]);
-        for (packet, _) in burst.iter().zip(hops).filter(|(_, hop)| hop.is_none()) {
-            self.no_route(packet, cx);
+        if hops[..burst.len()].contains(&0) {
+            for (packet, _) in burst.iter().zip(hops).filter(|(_, hop)| *hop == 0) {
+                self.no_route(packet, cx);
+            }
         }
         let all = &self.hops;
         cx.scatter(burst, |number, packet| {
-            let hop = all.get(hops[number]? as usize)?;
+            let hop = all.get(hops[number].wrapping_sub(1) as usize)?;
             if hop.gateway != [0; 4] {
                 packet.notes_mut().set_dst_ip(hop.gateway);
             }

@@ -34,6 +34,18 @@ pub struct UdpIpEncap {
     source: u16,
     destination: u16,
     checksum: bool,
+    /// The arguments include INTERVAL.
+    dynamic: bool,
+    /// After so many packets both ports grow by one; never if 0.
+    interval: u32,
+    count: u32,
+}
+
+impl UdpIpEncap {
+    /// One whose ports grow.
+    pub(super) fn dynamic() -> Self {
+        Self { dynamic: true, ..Self::default() }
+    }
 }
 
 impl Element for UdpIpEncap {
@@ -45,11 +57,15 @@ impl Element for UdpIpEncap {
         args.read_with("DST", MANDATORY_POSITIONAL, &mut self.encap.destination, Destination::parse);
         args.read_with("DPORT", MANDATORY_POSITIONAL, &mut self.destination, parse_port(UDP));
         args.read_p("CHECKSUM", &mut self.checksum);
+        if self.dynamic {
+            args.read_p("INTERVAL", &mut self.interval);
+        }
         args.complete()
     }
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        let (source, destination, checksum) = (self.source, self.destination, self.checksum);
+        let Self { source, destination, checksum, interval, count, .. } = self;
+        let checksum = *checksum;
         self.encap.wrap_all(burst, 8, |datagram, mut pseudo| {
             let length = datagram.len() as u16;
             put(datagram, 0, source.to_be_bytes());
@@ -59,6 +75,13 @@ impl Element for UdpIpEncap {
             if checksum {
                 pseudo.add(datagram);
                 put(datagram, 6, pseudo.finish_nonzero().to_be_bytes());
+            }
+            if *interval > 0 {
+                *count += 1;
+                if *count == *interval {
+                    *count = 0;
+                    (*source, *destination) = (source.wrapping_add(1), destination.wrapping_add(1));
+                }
             }
         });
     }

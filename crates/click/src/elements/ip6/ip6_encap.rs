@@ -42,7 +42,8 @@ impl Default for Ip6Encap {
     }
 }
 
-fn destination(text: &str, scope: &Scope) -> Result<Option<Ipv6Addr>, ArgError> {
+/// Reads an address, or `DST_ANNO` for the one that is noted.
+pub(super) fn destination(text: &str, scope: &Scope) -> Result<Option<Ipv6Addr>, ArgError> {
     if text == "DST_ANNO" { Ok(None) } else { Ipv6Addr::parse(text, scope).map(Some) }
 }
 

@@ -21,6 +21,7 @@ pub mod set_ip6_address;
 pub mod set_ip6_dscp;
 mod siit;
 mod translator;
+pub mod udp_ip6_encap;
 
 /// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
@@ -41,4 +42,5 @@ pub const CLASSES: &[&Class] = &[
     &protocol_translator64::CLASS,
     &set_ip6_address::CLASS,
     &set_ip6_dscp::CLASS,
+    &udp_ip6_encap::CLASS,
 ];

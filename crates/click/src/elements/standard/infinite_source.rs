@@ -1,4 +1,5 @@
-//! `InfiniteSource(DATA, LIMIT, BURST, ACTIVE, TIMESTAMP, LENGTH, STOP, END_CALL)`: makes packets as fast as it can.
+//! `InfiniteSource(DATA, LIMIT, BURST, ACTIVE, TIMESTAMP, LENGTH, STOP, END_CALL)`: makes packets as fast
+//! as it can.
 //!
 //! Ports: no inputs; one output, push or pull.
 //!
@@ -8,13 +9,15 @@
 //! - `BURST`: packets a run of its task; 1 by default, or as many as the router handles at once.
 //! - `ACTIVE`: whether it makes packets; true by default.
 //! - `TIMESTAMP`: whether packets bear the time; true by default.
-//! - `LENGTH` (or `DATASIZE`): bytes of a packet, of DATA again and again; DATA once if negative, as by default.
+//! - `LENGTH` (or `DATASIZE`): bytes of a packet, of DATA again and again; DATA once if negative, as by
+//!   default.
 //! - `STOP`: stops the driver after LIMIT packets.
 //! - `END_CALL`: write handler to call after LIMIT packets instead.
 //!
-//! Handlers: `data`, `limit`, `burst`, `active`, `length` (read, write); `count` (read); `reset` (write); those of
-//! its task if the output is push.
-use crate::arg::{Args, Raw};
+//! Handlers: `data`, `limit`, `burst`, `active`, `length` (read, write); `count` (read); `reset` (write);
+//! those of its task if the output is push.
+use crate::arg::{Args, MANDATORY_POSITIONAL, Raw};
+use crate::elements::packet::bounded;
 use crate::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Metadata};
 use crate::{Note, NoteKind, PacketBurst, Search, Signal, Task};
 use alloc::boxed::Box;
@@ -40,6 +43,8 @@ pub struct InfiniteSource {
     length: i32,
     /// What a packet holds: DATA, LENGTH bytes of it.
     template: Vec<u8>,
+    /// Packets hold bytes by chance instead.
+    random: bool,
     limit: i64,
     burst: i32,
     active: bool,
@@ -53,6 +58,11 @@ pub struct InfiniteSource {
 }
 
 impl InfiniteSource {
+    /// One whose packets hold bytes by chance.
+    pub(super) fn random() -> Self {
+        Self { random: true, ..Self::default() }
+    }
+
     fn fill(&mut self) {
         let length = usize::try_from(self.length).map_or(self.data.len(), |length| length.min(LARGEST));
         self.template = self.data.iter().copied().cycle().take(length).collect();
@@ -71,6 +81,11 @@ impl InfiniteSource {
     ) {
         for _ in 0..max {
             let Some(mut packet) = cx.packet(&self.template) else { return };
+            if self.random {
+                for word in packet.data_mut().chunks_mut(4) {
+                    word.copy_from_slice(&cx.random().to_le_bytes()[..word.len()]);
+                }
+            }
             if self.timestamp {
                 packet.notes_mut().timestamp = cx.packet_time();
             }
@@ -94,13 +109,19 @@ impl Element for InfiniteSource {
         (self.limit, self.length, self.active, self.timestamp) = (-1, -1, true, true);
         self.burst = cx.burst() as i32;
         let mut stop = false;
-        args.read_p("DATA", &mut self.data);
+        if self.random {
+            args.read_with("LENGTH", MANDATORY_POSITIONAL, &mut self.length, bounded(0, LARGEST as i128));
+        } else {
+            args.read_p("DATA", &mut self.data);
+        }
         args.read_p("LIMIT", &mut self.limit);
         args.read_p("BURST", &mut self.burst);
         args.read_p("ACTIVE", &mut self.active);
         args.read("TIMESTAMP", &mut self.timestamp);
-        args.read("LENGTH", &mut self.length);
-        args.read("DATASIZE", &mut self.length);
+        if !self.random {
+            args.read("LENGTH", &mut self.length);
+            args.read("DATASIZE", &mut self.length);
+        }
         args.read("STOP", &mut stop);
         let end_call = args.read("END_CALL", &mut self.end_text);
         args.complete()?;
@@ -160,8 +181,8 @@ impl Element for InfiniteSource {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [
-            Handler::both("data").raw().calm(),
+        let data = (!self.random).then(|| Handler::both("data").raw().calm());
+        let others = [
             Handler::both("limit").calm(),
             Handler::both("burst").calm(),
             Handler::both("active").checkbox(),
@@ -170,8 +191,8 @@ impl Element for InfiniteSource {
             Handler::both("length").calm(),
             Handler::both("burstsize").calm().deprecated(),
             Handler::both("datasize").calm().deprecated(),
-        ]
-        .into()
+        ];
+        data.into_iter().chain(others).collect()
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {

@@ -3,6 +3,7 @@ use crate::Class;
 
 pub mod adjust_timestamp;
 pub mod average_counter;
+pub mod bandwidth_meter;
 pub mod bandwidth_rated_splitter;
 pub mod bandwidth_rated_unqueue;
 pub mod bandwidth_shaper;
@@ -14,11 +15,13 @@ pub mod check_length;
 pub mod check_paint;
 pub mod classifier;
 pub mod clipboard;
+pub mod compare_block;
 pub mod counter;
 mod crc32;
 pub mod delay_shaper;
 pub mod delay_unqueue;
 pub mod discard;
+pub mod drr_sched;
 pub mod front_drop_queue;
 pub mod full_note_queue;
 mod gap;
@@ -28,6 +31,8 @@ pub mod idle;
 pub mod infinite_source;
 pub mod input_switch;
 pub mod link_unqueue;
+pub mod meter;
+mod metering;
 pub mod mixed_queue;
 pub mod ms_queue;
 pub mod notifier_debug;
@@ -47,28 +52,36 @@ pub mod queue;
 pub mod quick_note_queue;
 pub mod random_bit_errors;
 pub mod random_sample;
+pub mod random_source;
 pub mod random_switch;
 mod rated_pull;
 pub mod rated_source;
 pub mod rated_splitter;
 pub mod rated_unqueue;
+pub mod record_timestamp;
 pub mod replay_unqueue;
 pub mod resize;
 pub mod round_robin_sched;
 pub mod round_robin_switch;
+pub mod set_anno_byte;
 pub mod set_crc32;
+pub mod set_packet_type;
 pub mod set_timestamp;
 pub mod set_timestamp_delta;
 pub mod shaper;
 pub mod simple_idle;
+pub mod simple_prio_sched;
 pub mod simple_pull_switch;
 pub mod simple_queue;
+pub mod simple_round_robin_sched;
 mod splitter;
 pub mod static_pull_switch;
 pub mod static_switch;
 pub mod store_data;
 pub mod store_timestamp;
+mod stride;
 pub mod stride_sched;
+pub mod stride_switch;
 pub mod strip;
 pub mod suppressor;
 pub mod switch;
@@ -80,6 +93,7 @@ pub mod timed_sink;
 pub mod timed_source;
 pub mod timed_unqueue;
 pub mod timestamp_accum;
+pub mod timestamp_diff;
 pub mod truncate;
 pub mod unqueue;
 pub mod unstrip;
@@ -88,6 +102,7 @@ pub mod unstrip;
 pub const CLASSES: &[&Class] = &[
     &adjust_timestamp::CLASS,
     &average_counter::CLASS,
+    &bandwidth_meter::CLASS,
     &bandwidth_rated_splitter::CLASS,
     &bandwidth_rated_unqueue::CLASS,
     &bandwidth_shaper::CLASS,
@@ -99,10 +114,12 @@ pub const CLASSES: &[&Class] = &[
     &check_paint::CLASS,
     &classifier::CLASS,
     &clipboard::CLASS,
+    &compare_block::CLASS,
     &counter::CLASS,
     &delay_shaper::CLASS,
     &delay_unqueue::CLASS,
     &discard::CLASS,
+    &drr_sched::CLASS,
     &front_drop_queue::CLASS,
     &full_note_queue::CLASS,
     &hash_switch::CLASS,
@@ -111,6 +128,7 @@ pub const CLASSES: &[&Class] = &[
     &infinite_source::CLASS,
     &input_switch::CLASS,
     &link_unqueue::CLASS,
+    &meter::CLASS,
     &mixed_queue::CLASS,
     &ms_queue::CLASS,
     &notifier_debug::CLASS,
@@ -130,26 +148,33 @@ pub const CLASSES: &[&Class] = &[
     &quick_note_queue::CLASS,
     &random_bit_errors::CLASS,
     &random_sample::CLASS,
+    &random_source::CLASS,
     &random_switch::CLASS,
     &rated_source::CLASS,
     &rated_splitter::CLASS,
     &rated_unqueue::CLASS,
+    &record_timestamp::CLASS,
     &replay_unqueue::CLASS,
     &resize::CLASS,
     &round_robin_sched::CLASS,
     &round_robin_switch::CLASS,
+    &set_anno_byte::CLASS,
     &set_crc32::CLASS,
+    &set_packet_type::CLASS,
     &set_timestamp::CLASS,
     &set_timestamp_delta::CLASS,
     &shaper::CLASS,
     &simple_idle::CLASS,
+    &simple_prio_sched::CLASS,
     &simple_pull_switch::CLASS,
     &simple_queue::CLASS,
+    &simple_round_robin_sched::CLASS,
     &static_pull_switch::CLASS,
     &static_switch::CLASS,
     &store_data::CLASS,
     &store_timestamp::CLASS,
     &stride_sched::CLASS,
+    &stride_switch::CLASS,
     &strip::CLASS,
     &suppressor::CLASS,
     &switch::CLASS,
@@ -160,6 +185,7 @@ pub const CLASSES: &[&Class] = &[
     &timed_source::CLASS,
     &timed_unqueue::CLASS,
     &timestamp_accum::CLASS,
+    &timestamp_diff::CLASS,
     &truncate::CLASS,
     &unqueue::CLASS,
     &unstrip::CLASS,

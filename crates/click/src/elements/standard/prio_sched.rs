@@ -13,11 +13,22 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct PrioSched {
     signals: Vec<Signal>,
+    /// All inputs are asked, whatever they say.
+    asks_all: bool,
+}
+
+impl PrioSched {
+    /// One that does not heed whether inputs say they are empty.
+    pub(super) fn asking_all() -> Self {
+        Self { asks_all: true, ..Self::default() }
+    }
 }
 
 impl Element for PrioSched {
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        self.signals = (0..cx.ninputs()).map(|port| cx.upstream_empty_signal(port, None)).collect();
+        let inputs = cx.ninputs();
+        let signal = |port| if self.asks_all { Signal::Busy } else { cx.upstream_empty_signal(port, None) };
+        self.signals = (0..inputs).map(signal).collect();
         Ok(())
     }
 

@@ -5,8 +5,9 @@
 //! Arguments:
 //! - `CAPACITY`: packets it holds at most; 1000 by default.
 //!
-//! Handlers: `length`, `highwater_length`, `drops` (read); `capacity` (read, write); `reset`, `reset_counts` (write).
-//! It says when it is empty and when it is full, so that who pulls or pushes may sleep.
+//! Handlers: `length`, `highwater_length`, `drops` (read); `capacity` (read, write); `reset`,
+//! `reset_counts` (write). It says when it is empty and when it is full, so that who pulls or pushes may
+//! sleep.
 use crate::arg::Args;
 use crate::{
     Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search,
@@ -138,6 +139,9 @@ impl Element for Queue {
     }
 
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if port == 0 && self.packets.len() + burst.len() <= self.capacity {
+            self.packets.extend(burst.drain());
+        }
         for packet in burst.drain() {
             self.take_in(packet, port == 1, cx);
         }

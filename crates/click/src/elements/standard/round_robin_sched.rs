@@ -1,7 +1,7 @@
 //! `RoundRobinSched`: pulls from each input in turn.
 //!
-//! Ports: any number of pull inputs, one pull output. No arguments, no handlers. Inputs that say they are empty are
-//! not asked.
+//! Ports: any number of pull inputs, one pull output. No arguments, no handlers. Inputs that say they are
+//! empty are not asked.
 use crate::{Class, Context, Element, Failed, PacketBurst, Signal};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,11 +17,22 @@ pub static CLASS: Class = Class::new("RoundRobinSched", || Box::<RoundRobinSched
 pub struct RoundRobinSched {
     next: usize,
     signals: Vec<Signal>,
+    /// All inputs are asked, whatever they say.
+    asks_all: bool,
+}
+
+impl RoundRobinSched {
+    /// One that does not heed whether inputs say they are empty.
+    pub(super) fn asking_all() -> Self {
+        Self { asks_all: true, ..Self::default() }
+    }
 }
 
 impl Element for RoundRobinSched {
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        self.signals = (0..cx.ninputs()).map(|port| cx.upstream_empty_signal(port, None)).collect();
+        let inputs = cx.ninputs();
+        let signal = |port| if self.asks_all { Signal::Busy } else { cx.upstream_empty_signal(port, None) };
+        self.signals = (0..inputs).map(signal).collect();
         Ok(())
     }
 

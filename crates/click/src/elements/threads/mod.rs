@@ -1,7 +1,20 @@
-//! Elements that say which thread does what.
+//! Elements about threads and locks.
 use crate::Class;
 
+pub mod cpu_switch;
+mod spinlock;
+pub mod spinlock_acquire;
+pub mod spinlock_info;
+pub mod spinlock_push;
+pub mod spinlock_release;
 pub mod static_thread_sched;
 
 /// This group's classes, by name.
-pub const CLASSES: &[&Class] = &[&static_thread_sched::CLASS];
+pub const CLASSES: &[&Class] = &[
+    &cpu_switch::CLASS,
+    &spinlock_acquire::CLASS,
+    &spinlock_info::CLASS,
+    &spinlock_push::CLASS,
+    &spinlock_release::CLASS,
+    &static_thread_sched::CLASS,
+];

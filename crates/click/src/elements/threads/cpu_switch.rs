@@ -1,0 +1,16 @@
+//! `CPUSwitch`: sends packets to the output of the thread that runs it. There is one thread here, so that
+//! is output 0.
+//!
+//! Ports: one push input, one or more push outputs. No arguments, no handlers.
+use crate::{Class, Element};
+use alloc::boxed::Box;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("CPUSwitch", || Box::<CpuSwitch>::default()).ports("1/1-").processing("h");
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuSwitch;
+
+impl Element for CpuSwitch {}

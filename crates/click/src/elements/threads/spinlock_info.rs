@@ -1,0 +1,26 @@
+//! `SpinlockInfo(NAME, ...)`: names locks.
+//!
+//! No ports, no handlers. The names are known in the compound where it stands, and in those inside.
+//!
+//! Arguments: names.
+//!
+//! One thread runs all of a configuration here, so nobody ever waits for a lock.
+use crate::arg::{Args, NameKind};
+use crate::{Class, Context, Element, Failed};
+use alloc::boxed::Box;
+
+/// Facts.
+pub static CLASS: Class = Class::new("SpinlockInfo", || Box::new(SpinlockInfo)).phase(Class::INFO);
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct SpinlockInfo;
+
+impl Element for SpinlockInfo {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        for name in args.take_rest() {
+            args.scope().names().define(NameKind::Spinlock, &name, cx.name(), &[]);
+        }
+        args.complete()
+    }
+}

@@ -1,0 +1,15 @@
+//! `SpinlockPush(LOCK)`: holds a lock while packets are pushed on. One thread runs all of a configuration
+//! here, so it need not wait, and packets pass.
+//!
+//! Ports: one input, one output, push.
+//!
+//! Arguments:
+//! - `LOCK`: a name that a SpinlockInfo gave.
+//!
+//! No handlers.
+use super::spinlock::Spinlock;
+use crate::Class;
+use alloc::boxed::Box;
+
+/// Facts.
+pub static CLASS: Class = Class::new("SpinlockPush", || Box::new(Spinlock)).ports("1/1").processing("h");

@@ -1,0 +1,15 @@
+//! `SpinlockRelease(LOCK)`: gives a lock back. One thread runs all of a configuration here, so it need not
+//! wait, and packets pass.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `LOCK`: a name that a SpinlockInfo gave.
+//!
+//! No handlers.
+use super::spinlock::Spinlock;
+use crate::Class;
+use alloc::boxed::Box;
+
+/// Facts.
+pub static CLASS: Class = Class::new("SpinlockRelease", || Box::new(Spinlock)).ports("1/1");
