@@ -143,6 +143,14 @@ fn a_simulation_meets_an_inventory_and_its_plugins() {
     }
     let (_, code, said) = run(&["place", "--plugins", plugins.as_str(), "try", "web-3"]);
     assert!(code == Some(1) && said.contains("add --inventory FILE"), "{said}");
+    for (words, wanted) in [
+        (["--gap", "99999999999999"], "the trace lasts"),
+        (["--hosts", "0"], "0 is not in 1..=1000000"),
+        (["--vms", "99999999999"], "99999999999 is not in 1..=20000000"),
+    ] {
+        let (_, code, said) = run(&[&["place", "simulate"][..], &words].concat());
+        assert!(matches!(code, Some(1 | 2)) && said.contains(wanted), "{words:?}: {said}");
+    }
     let (_, code, said) = run(&["place", "simulate", "--cluster", "x"]);
     assert!(code == Some(1) && said.contains("add --inventory FILE"), "{said}");
 }
@@ -161,6 +169,8 @@ fn names_that_nothing_has_are_said() {
         let (code, said) = on(words);
         assert!(code == Some(5) && said.contains("there is no host nosuch"), "{words:?}: {said}");
     }
+    let (code, said) = on(&["try", "web-3", "web-3"]);
+    assert!(code == Some(1) && said.contains("VM web-3 is named twice"), "{said}");
     let (code, said) = on(&["fact", "nosuch", "heat", "3"]);
     assert!(code == Some(1) && said.contains("there is no host nosuch"), "{said}");
     std::fs::write(lab.0.join("bad.toml"), "[cluster.c]\npolicy = \"pakcing\"\n").unwrap();

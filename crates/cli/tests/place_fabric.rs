@@ -1,12 +1,17 @@
 //! Placement in a running fabric: what it does without being asked, and for others than its own commands.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use ringway_place::decide::Ask;
+use ringway_place::engine::{Engine, Object};
+use ringway_place::object::Fact;
+use ringway_place::store::Embedded;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A fabric with a load, in a folder of its own. It goes with the folder.
 struct Lab(PathBuf);
@@ -277,5 +282,62 @@ fn what_would_come_back_is_not_taken_out() {
             curl.arg("-s").arg("--unix-socket").arg(&socket).args(["-X", "DELETE", &url]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(said.contains(wanted), "{path}: {said}");
+    }
+}
+
+/// The clock may jump while the fabric is down, either way: what was of another time ends, and what is there can be
+/// worked with.
+#[test]
+fn a_clock_that_jumped_meanwhile_holds_nothing_up() {
+    const YEAR: u64 = 365 * 86_400_000;
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-jump-{}", std::process::id())));
+    std::fs::create_dir_all(&lab.0).unwrap();
+    lab.write("lab.toml", LOAD);
+    lab.write(
+        "hosts.toml",
+        &format!("{}[vm.w]\n", HOSTS.replace("interval = 1", "interval = 0\ncool-down = 0")),
+    );
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    lab.ok(&["place", "put", "hosts.toml"]);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    for (then, is_past) in [(now() + 10 * YEAR, false), (now() - YEAR, true)] {
+        lab.ok(&["down"]);
+        {
+            let store = Embedded::open(&lab.0.join("run/lab/placement.redb"), then).unwrap();
+            let engine = Engine::open(Arc::new(store)).unwrap();
+            let only = ["b".to_string()].into();
+            let ask = Ask { vms: vec!["w".into()], only, now: then, ..Ask::default() };
+            assert!(engine.place(ask).unwrap().placed());
+            let mut vm = engine.view(|model| (*model.vm("v").unwrap().vm).clone()).unwrap();
+            vm.moved_at = Some(then);
+            let fact = Fact {
+                host: "b".into(),
+                name: "heat".into(),
+                value: 3.0,
+                until: Some(then + YEAR / 2),
+                pushed: Some(then),
+            };
+            engine.put(vec![Object::Vm(Box::new(vm)), Object::Fact(fact)]).unwrap();
+        }
+        lab.ok(&["up", "lab.toml", "--detach"]);
+        let hosts = lab.json(&["place", "hosts"]);
+        let b = hosts.as_array().unwrap().iter().find(|host| host["name"] == "b").unwrap();
+        assert_eq!(b["facts"], json!({}), "{b}");
+        if is_past {
+            assert_eq!(b["pending"], 0, "a reservation of last year holds: {b}");
+        } else {
+            // It lasts a minute from now on at most, or until somebody says so.
+            lab.run(&["place", "release", "w"]);
+        }
+        let moves = lab.ok(&["place", "balance", "--dry-run"]);
+        assert!(moves.contains("v would move from a to b"), "{moves}");
+        let tried = lab.json(&["place", "run", "w", "--only", "b"]);
+        let id = tried["id"].to_string();
+        assert!(
+            tried["placed"] == true && tried["at"].as_u64().unwrap().abs_diff(now()) < YEAR / 12,
+            "{tried}"
+        );
+        assert!(lab.ok(&["place", "explain", &id]).contains("w: b by policy none"));
+        lab.ok(&["place", "release", "w"]);
     }
 }

@@ -395,6 +395,17 @@ fn plugins_that_fail_are_left_out_unless_required() {
     assert_eq!(engine.view(|model| model.pendings()["one"].host.clone()).unwrap(), "c");
     let why = engine.why_not("b", &ask(&["one"], 2)).unwrap();
     assert_eq!((why.refused.as_str(), why.best), ("broken: it hangs", None));
+    // What it keeps from moving is said, too.
+    put(&engine, Vm { host: Some("a".into()), status: VmStatus::Up, ..vm("away", 1, 512) });
+    let (name, status) = ("a".to_string(), HostStatus::PreparingForMaintenance);
+    let emptied = Host { name, status, memory_mb: 8192, ..Host::default() };
+    engine.put(vec![Object::Host(Box::new(emptied))]).unwrap();
+    engine.put(vec![Object::Cluster(Cluster { policy: "p".into(), ..Cluster::default() })]).unwrap();
+    let step = engine.balance("default", 5).unwrap();
+    let wanted = ["policy p requires a unit that failed: broken: it hangs"];
+    assert_eq!((step.migrations.len(), step.errors.as_slice()), (0, wanted.map(String::from).as_slice()));
+    assert_eq!(engine.preview("default", u64::MAX, 3, u64::MAX).unwrap()[0].migrations.len(), 0);
+    engine.put(vec![host("a", 8, 8192)]).unwrap();
     set("required = [\"names\"]");
     let why = engine.why_not("a", &ask(&["one"], 2)).unwrap();
     assert_eq!((why.refused.as_str(), why.errors), ("", vec!["broken: it hangs".to_string()]));

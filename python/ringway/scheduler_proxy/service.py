@@ -131,6 +131,9 @@ class SchedulerProxy:
 
 
 def _texts(value: Any) -> list[str]:
+    """Ids or names. The error does not show what is there instead: it may be megabytes, and deep."""
+    if not isinstance(value, list) or not all(isinstance(entry, (str, int)) for entry in value):
+        raise ValueError("a list of ids or names is expected")
     return [str(entry) for entry in value]
 
 

@@ -225,8 +225,8 @@ Examples:
 pub struct Simulate {
     /// Hosts: 40 CPUs and 98 GB each; 100 if nobody says. With `--inventory` they are its own, with what runs
     /// on them: those of `--cluster`, of the only cluster it has, or of `default`.
-    #[arg(long, conflicts_with = "nodes")]
-    pub hosts: Option<usize>,
+    #[arg(long, conflicts_with = "nodes", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub hosts: Option<u32>,
     /// Hosts of a file instead: openb's list of nodes.
     #[arg(long, value_name = "FILE")]
     pub nodes: Option<PathBuf>,
@@ -246,8 +246,8 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// VMs of a synthetic trace.
-    #[arg(long, default_value_t = 5000)]
-    pub vms: usize,
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=20_000_000))]
+    pub vms: u32,
     /// Sizes of a synthetic trace's VMs.
     #[arg(long, default_value = "vmagent")]
     pub mix: String,

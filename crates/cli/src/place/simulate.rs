@@ -11,7 +11,8 @@ use ringway_place::inventory::Beside;
 use ringway_place::object::Host;
 use ringway_place::policy::{self, Policy, built_in};
 use ringway_place::simulate::{
-    Arrival, MIXES, Plan, Report, Synthetic, TraceKind, csv, hosts, read, read_nodes, run_beside, svg,
+    Arrival, LONGEST, MIXES, Plan, Report, Synthetic, TraceKind, csv, hosts, read, read_nodes, run_beside,
+    svg,
 };
 use ringway_place::unit::{External, ExternalUnit};
 use std::collections::{BTreeSet, HashSet};
@@ -77,7 +78,7 @@ impl Scene {
                 Some(file) => {
                     read_nodes(&file.display().to_string(), &text_of(file)?).map_err(Fail::because)?
                 }
-                None => hosts(options.hosts.unwrap_or(HOSTS).max(1), options.seed),
+                None => hosts(options.hosts.unwrap_or(HOSTS) as usize, options.seed),
             };
             return Ok(scene);
         };
@@ -94,7 +95,7 @@ impl Scene {
 }
 
 /// How many hosts are made up if nobody says.
-const HOSTS: usize = 100;
+const HOSTS: u32 = 100;
 
 /// The hosts of the cluster that is named, of `default`, or of the only one.
 fn of_cluster(objects: &[Object], cluster: Option<&str>, file: &Path) -> Result<Vec<Host>, Fail> {
@@ -195,12 +196,20 @@ fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, Fail> {
     }
     let trace = Synthetic {
         mix: options.mix.clone(),
-        count: options.vms,
+        count: options.vms as usize,
         gap: options.gap.saturating_mul(1000),
         lifetime: (options.lifetime > 0).then(|| options.lifetime.saturating_mul(1000)),
         seed: options.seed,
     };
-    Ok(trace.arrivals())
+    let arrivals = trace.arrivals();
+    let span = arrivals.last().map_or(0, |last| last.at);
+    if span > LONGEST {
+        let years = span / (LONGEST / 10);
+        return Err(Fail::Failed(format!(
+            "the trace lasts {years} years; ten will do: lower --vms or --gap"
+        )));
+    }
+    Ok(arrivals)
 }
 
 fn policies(options: &Simulate, scene: &Scene) -> Result<Vec<Policy>, Fail> {

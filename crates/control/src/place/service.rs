@@ -13,6 +13,7 @@ use ringway_place::model::Model;
 use ringway_place::object::{Fact, Vm};
 use ringway_place::policy::Policy;
 use ringway_place::store::{Embedded, Memory, StoreError};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -211,6 +212,10 @@ impl Service {
         let unknown = |model: &Model| named().find(|host| model.host(host).is_none()).cloned();
         if let Some(host) = self.engine.view(unknown)? {
             return Err(EngineError::Decide(DecideError::NoHost(host)).into());
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(name) = request.vms.iter().find(|name| !seen.insert(name.as_str())) {
+            return Err(Failed::Wrong(format!("VM {name} is named twice; once will do")));
         }
         match request.vms.len() + request.new.len() {
             0 => Err(Failed::Wrong(

@@ -66,7 +66,7 @@ pub struct BalanceStep {
     pub power_reason: String,
     /// Hosts whose failure would leave highly available VMs without a host.
     pub unsafe_hosts: Vec<String>,
-    /// Balancers from outside that failed.
+    /// Units from outside that failed: the balancer, or one that the policy requires.
     pub errors: Vec<String>,
 }
 
@@ -78,6 +78,8 @@ pub(crate) struct State {
 
 /// Attack: a cluster where nothing may move, with a hundred thousand VMs. Proposals that a round looks at.
 const PROPOSALS: usize = 200;
+/// Attack: a unit that fails each time in other words. Errors that a round says.
+const ERRORS: usize = 10;
 
 /// What a round needs to choose.
 struct Round<'r> {
@@ -91,7 +93,12 @@ struct Round<'r> {
 
 impl Round<'_> {
     /// The first proposal that is worth it, and where it goes.
-    fn choose(&mut self, cluster: &str, proposals: Vec<Proposal>) -> Option<(Migration, Ask)> {
+    fn choose(
+        &mut self,
+        cluster: &str,
+        proposals: Vec<Proposal>,
+        errors: &mut Vec<String>,
+    ) -> Option<(Migration, Ask)> {
         for proposal in proposals.into_iter().take(PROPOSALS) {
             let Some((_, state)) = self.model.cluster(cluster) else { continue };
             let Some(slot) = self.model.vm_by(proposal.vm) else { continue };
@@ -117,6 +124,13 @@ impl Round<'_> {
             let mut outside = external::ask(self.external.as_deref_mut(), &mut answers);
             let Ok(choices) = decide(self.model, &ask, &mut outside, self.scratch) else { continue };
             self.model.apply(Change::NoPending(name.clone()));
+            for choice in choices.iter().filter(|choice| !choice.refused.is_empty()) {
+                let what =
+                    format!("policy {} requires a unit that failed: {}", choice.policy, choice.refused);
+                if errors.len() < ERRORS && !errors.contains(&what) {
+                    errors.push(what);
+                }
+            }
             let Some(to) = choices.first().and_then(|choice| choice.host.clone()) else { continue };
             if to == from || (proposal.evens && !self.gains(&proposal, cluster, &to)) {
                 continue;
@@ -338,7 +352,7 @@ impl Future {
     ) -> Vec<BalanceStep> {
         let mut steps = Vec::new();
         for round in 0..rounds {
-            let now = now + round as u64 * interval;
+            let now = now.saturating_add((round as u64).saturating_mul(interval));
             let mut step = BalanceStep { cluster: cluster.into(), at: now, ..BalanceStep::default() };
             let most = model.cluster(cluster).map_or(0, |(_, state)| state.cluster.migrations);
             for _ in 0..most {
@@ -346,7 +360,7 @@ impl Future {
                 let (scratch, moved, seed) = (&mut self.scratch, &self.moved, round as u64);
                 let external = external.as_deref_mut();
                 let mut choice = Round { model, scratch, external, moved, now, seed };
-                let Some((migration, _)) = choice.choose(cluster, proposals) else { break };
+                let Some((migration, _)) = choice.choose(cluster, proposals, &mut step.errors) else { break };
                 migrate(model, &migration, now);
                 self.moved.insert(migration.vm.clone(), now);
                 step.migrations.push(migration);
@@ -384,7 +398,9 @@ impl Inner {
             let proposals = propose(model, cluster, now, external.as_mut(), &mut step);
             let (external, moved, seed) = (external.as_mut(), &balance.moved, *next);
             let mut round = Round { model, scratch, external, moved, now, seed };
-            let Some((mut migration, ask)) = round.choose(cluster, proposals) else { break };
+            let Some((mut migration, ask)) = round.choose(cluster, proposals, &mut step.errors) else {
+                break;
+            };
             let (decision, at) = self.place(store, ask)?;
             revision = at;
             if !decision.placed() {

@@ -10,7 +10,7 @@ pub use baseline::{Baseline, packed_by};
 pub use report::{Report, Sample, csv};
 pub use svg::svg;
 pub use synthetic::{MIXES, Mix, Synthetic, hosts};
-pub use trace::{Arrival, TraceError, TraceKind, read, read_nodes};
+pub use trace::{Arrival, LONGEST, TraceError, TraceKind, read, read_nodes};
 
 use crate::decide::Ask;
 use crate::engine::{Engine, EngineError, Object};

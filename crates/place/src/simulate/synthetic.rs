@@ -106,7 +106,7 @@ impl Synthetic {
         let mut dice = Dice(mix(self.seed));
         let mut at = 0;
         let arrival = |index: usize| {
-            at += dice.exponential(self.gap);
+            at = u64::saturating_add(at, dice.exponential(self.gap));
             let mut throw = (dice.part() * f64::from(all)) as u32;
             let size = sizes.iter().find(|(_, _, part)| {
                 let hit = throw < *part;

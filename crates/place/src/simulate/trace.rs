@@ -141,7 +141,7 @@ const MEMORY: f64 = (1u64 << 30) as f64;
 /// The farthest time from 0 in seconds: a thousand years, so that seconds since 1970 will do.
 const FARTHEST: f64 = 3.2e10;
 /// The longest that a trace may be, in milliseconds: ten years.
-const LONGEST: u64 = 10 * 366 * 86_400_000;
+pub const LONGEST: u64 = 10 * 366 * 86_400_000;
 
 /// Reads a trace; its arrivals are in the order of their times.
 pub fn read(kind: TraceKind, file: &str, text: &str) -> Result<Vec<Arrival>, TraceError> {

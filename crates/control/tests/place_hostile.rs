@@ -1,0 +1,174 @@
+//! Hostile plugins in decisions: whatever one does, the placement is made, the error stands in it, and nobody else
+//! notices.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use ringway_control::place::{DecisionView, PlaceRequest, Service};
+use ringway_control::place_plugins::{Folder, Options};
+use ringway_place::engine::Object;
+use ringway_place::object::{Host, Vm};
+use ringway_place::policy::{FilterUse, Policy, WeightUse};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Files of one folder; each but `good.py` has a filter that its class is named after the harm it does.
+const FILES: [(&str, &str); 16] = [
+    ("good.py", "return hosts"),
+    ("forks.py", "while True: os.fork()"),
+    ("starts.py", "return subprocess.run(['/bin/sh', '-c', ':(){ :|:& };:'])"),
+    (
+        "threads.py",
+        "for _ in range(100_000): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+    ),
+    (
+        "garbage.py",
+        "os.write(1, os.urandom(1 << 22)); os.write(2, os.urandom(1 << 22)); return b'\\xff' * 9999",
+    ),
+    ("eats.py", "return [bytearray(1 << 20) for _ in range(1 << 20)]"),
+    ("endless.py", "return itertools.cycle(hosts)"),
+    ("strange.py", "return ['nobody', 7, None]"),
+    ("closes.py", "os.closerange(0, 4096); return hosts"),
+    ("writes.py", "open(args['store'], 'r+b').write(b'gone'); return hosts"),
+    ("removes.py", "os.remove(args['store']); return hosts"),
+    ("exits.py", "os._exit(0)"),
+    ("kills.py", "os.kill(int(args['pid']), 9); return hosts"),
+    ("parent.py", "os.kill(os.getppid(), 15); return hosts"),
+    ("deep.py", "return functools.reduce(lambda a, _: [a], range(100_000), [])"),
+    ("patches.py", "json.dumps = None; sys.modules.clear(); sys.stdout.close(); raise SystemExit('bye')"),
+];
+
+/// Files that are hostile before anybody asks them.
+const AT_IMPORT: [(&str, &str); 4] = [
+    ("hangs_first.py", "while True: pass\n"),
+    ("exits_first.py", "import os\nos._exit(0)\n"),
+    ("recurses_first.py", "def f(): f()\nf()\n"),
+    ("null_first.py", "x = '\u{0}'\n"),
+];
+
+struct Lab {
+    folder: PathBuf,
+    service: Service,
+}
+
+fn class(file: &str) -> String {
+    let name = file.trim_end_matches(".py");
+    format!("{}{}", name[..1].to_uppercase(), &name[1..])
+}
+
+impl Lab {
+    fn new(name: &str, limit_ms: u32) -> Lab {
+        let folder = std::env::temp_dir().join(format!("ringway-hostile-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("bad")).unwrap();
+        std::fs::create_dir_all(folder.join("others")).unwrap();
+        for (file, body) in FILES {
+            let text = format!(
+                "import functools, itertools, json, os, subprocess, sys, threading, time\n\
+                from ringway.placement import Filter\n\nclass {}(Filter):\n    \
+                properties_validation = 'store=.*;pid=.*'\n\n    \
+                def do_filter(self, hosts, vm, args):\n        {body}\n",
+                class(file)
+            );
+            std::fs::write(folder.join("bad").join(file), text).unwrap();
+        }
+        let other = "from ringway.placement import Score\n\nclass Other(Score):\n    \
+            def do_score(self, hosts, vm, args):\n        \
+            return [1 if host.id == 'h2' else 9 for host in hosts]\n";
+        std::fs::write(folder.join("others/other.py"), other).unwrap();
+        let service = Service::open(&folder.join("placement.redb")).unwrap();
+        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+        let bad = Folder { limit_ms, memory_mb: 256, ..Folder::new(folder.join("bad")) };
+        let folders = vec![bad, Folder { limit_ms: 30_000, ..Folder::new(folder.join("others")) }];
+        service.attach(Options { package: Some(package), folders, ..Options::default() }).unwrap();
+        let host = |name: &str| {
+            let host = Host { name: name.into(), memory_mb: 8192, ..Host::default() };
+            Object::Host(Box::new(host))
+        };
+        let hosts = ["h0", "h1", "h2"].map(host);
+        let vm = Object::Vm(Box::new(Vm { name: "v".into(), memory_mb: 64, ..Vm::default() }));
+        service.put(hosts.into_iter().chain([vm]).collect()).unwrap();
+        Lab { folder, service }
+    }
+
+    /// Places by a policy with one of the filters and the other folder's weight.
+    fn place(&self, unit: &str) -> DecisionView {
+        let filter = |name: &str| FilterUse { name: name.into(), ..FilterUse::default() };
+        let store = self.folder.join("placement.redb").display().to_string();
+        let policy = Policy {
+            name: "p".into(),
+            filters: vec![filter("Memory"), filter(unit)],
+            weights: vec![WeightUse { name: "Other".into(), factor: 1, required: false }],
+            balancer: "None".into(),
+            properties: [("store".into(), store), ("pid".into(), std::process::id().to_string())].into(),
+            ..Policy::default()
+        };
+        self.service.put(vec![Object::Policy(policy)]).unwrap();
+        let request =
+            PlaceRequest { vms: vec!["v".into()], policy: Some("p".into()), ..PlaceRequest::default() };
+        self.service.place(request).unwrap()
+    }
+
+    /// Places until a unit answers again, however long its folder rests.
+    fn answers(&self, unit: &str) -> DecisionView {
+        let end = Instant::now() + Duration::from_secs(240);
+        loop {
+            let decision = self.place(unit);
+            if decision.choices[0].errors.is_empty() || Instant::now() > end {
+                return decision;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn whatever_a_unit_does_the_placement_is_made() {
+    let lab = Lab::new("calls", 2000);
+    let units: Vec<String> = lab.service.units().into_iter().map(|unit| unit.name).collect();
+    for (file, _) in FILES {
+        assert!(units.contains(&class(file)), "{file}");
+    }
+    for (file, _) in FILES.iter().skip(1) {
+        let unit = class(file);
+        let decision = lab.place(&unit);
+        let choice = &decision.choices[0];
+        // The other folder's weight counted, and the hostile one is said, in a line that can be shown.
+        assert_eq!((decision.placed, choice.host.as_deref()), (true, Some("h2")), "{unit}: {choice:?}");
+        let said = choice.errors.iter().find(|error| error.starts_with(&format!("{unit}: ")));
+        assert!(said.is_some_and(|said| said.len() < 5000), "{unit}: {choice:?}");
+        let explained = lab.service.explain(decision.id).unwrap();
+        assert_eq!((explained.note.as_str(), &explained.decision), ("", &decision));
+        // Its neighbour in the same folder answers again.
+        let good = lab.answers("Good");
+        assert!(good.choices[0].errors.is_empty() && good.placed, "after {unit}: {good:?}");
+    }
+    assert_eq!(lab.service.hosts().unwrap().len(), 3);
+    let path = lab.folder.join("placement.redb");
+    let (bytes, folder) = (std::fs::read(&path).unwrap(), lab.folder.join("bad"));
+    assert!(!bytes.starts_with(b"gone") && std::fs::read_dir(folder).unwrap().count() >= FILES.len());
+}
+
+#[test]
+fn what_is_hostile_at_import_is_said_and_its_neighbours_load() {
+    let lab = Lab::new("import", 2000);
+    for (file, text) in AT_IMPORT {
+        std::fs::write(lab.folder.join("bad").join(file), text).unwrap();
+    }
+    let end = Instant::now() + Duration::from_secs(240);
+    let all =
+        |problems: &[String]| AT_IMPORT.iter().all(|(file, _)| problems.iter().any(|it| it.contains(file)));
+    let mut problems = Vec::new();
+    while !all(&problems) && Instant::now() < end {
+        lab.place("Good");
+        problems = lab.service.plugins().problems;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(all(&problems), "{problems:#?}");
+    let good = lab.answers("Good");
+    assert!(good.choices[0].errors.is_empty() && good.placed, "{good:?}");
+}
