@@ -6,7 +6,7 @@ SETUP := ./scripts/setup.sh
 export GUEST ?= uml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo test bench bench-click bench-iommu bench-place soak fuzz click-tools build check fmt deny clean
+.PHONY: help setup demo test bench bench-click bench-iommu bench-place soak fuzz click-conf click-tools build check fmt deny clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ soak: setup ## the long tests: many kills, full matrices, ten million random ste
 
 fuzz: setup ## fuzz each target for TIME (default 60) seconds
 	@./scripts/fuzz.sh
+
+click-conf: ## run those of Click's example configurations that need no device; CONF=folder conf/ of its source tree
+	@CLICK_CONF="$(CONF)" cargo test -p ringway-function --test conf -- --nocapture
 
 click-tools: build ## lay out links called as Click's programs in DIR, for configurations and tests made for them
 	@./scripts/click-tools.sh "$(DIR)"

@@ -41,6 +41,28 @@ pub trait Console {
     }
 }
 
+/// Bytes that may wait to be heard. Attack: a configuration that says more than anybody takes.
+const UNHEARD: usize = 1 << 20;
+
+/// Lines that a router said to people since they were last taken; clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Heard(Rc<RefCell<String>>);
+
+impl Heard {
+    /// Takes them, each with its end.
+    pub fn take(&self) -> String {
+        core::mem::take(&mut self.0.borrow_mut())
+    }
+
+    pub(crate) fn add(&self, line: &str) {
+        let mut lines = self.0.borrow_mut();
+        if lines.len() + line.len() < UNHEARD {
+            lines.push_str(line);
+            lines.push('\n');
+        }
+    }
+}
+
 /// A console that remembers, for tests: clones share what was printed.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {

@@ -3,7 +3,7 @@ use crate::arg::{Arg, ArgError, Scope};
 use crate::notifier::{Listener, NoteState};
 use crate::router::Emission;
 use crate::{
-    Console, Element, ElementId, Failed, HandlerCall, HandlerError, Note, NoteKind, PACKETS, Packet,
+    Console, Element, ElementId, Failed, HandlerCall, HandlerError, Heard, Note, NoteKind, PACKETS, Packet,
     PacketBurst, Router, Search, Signal, Task, Timer,
 };
 use alloc::string::String;
@@ -273,6 +273,14 @@ impl<'a> Context<'a> {
     /// Prints a line for people.
     pub fn chatter(&mut self, line: fmt::Arguments<'_>) {
         self.router.chatter(line);
+    }
+
+    /// Hears what is said to people from now on: `task` is scheduled when there is something. In
+    /// [`Element::initialize`].
+    pub fn hear_chatter(&mut self, task: Task) -> Heard {
+        let heard = Heard::default();
+        self.router.ears.push((task, heard.clone()));
+        heard
     }
 
     /// Writes to standard output.

@@ -24,7 +24,7 @@ mod timer;
 
 pub use class::{Class, Metadata};
 pub use clock::{Clock, SECOND, SIMULATION_START, Time, Timestamp, Warped};
-pub use console::{Console, Recorder};
+pub use console::{Console, Heard, Recorder};
 pub use context::Context;
 pub use element::{Element, ElementId, Failed};
 pub use handler::{Handler, HandlerCall, HandlerError};

@@ -10,6 +10,7 @@ mod facts;
 mod fault;
 mod grace;
 mod memory;
+mod packet_socket;
 mod poll;
 mod sandbox;
 mod signal;
@@ -27,6 +28,9 @@ pub use fault::{catch_sigbus, losses};
 pub use grace::{grace, graces, reclaim, reclaim_all};
 pub use memory::{
     Keep, Mapping, PageChoice, Pages, is_lost, map_region, map_region_for, memfd, memfd_in, memfd_of, stitch,
+};
+pub use packet_socket::{
+    PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
 };
 pub use poll::{Wish, poll};
 pub use sandbox::{Confinement, confine_data, confine_function};

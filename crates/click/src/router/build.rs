@@ -77,6 +77,7 @@ impl Router {
             notes: Vec::new(),
             interests: Vec::new(),
             signals: Vec::new(),
+            ears: Vec::new(),
             emitted: Vec::new(),
             spare: Vec::new(),
             work: Vec::new(),

@@ -21,7 +21,8 @@ use crate::notifier::NoteState;
 use crate::task::Tasks;
 use crate::timer::Timers;
 use crate::{
-    Class, Clock, Console, Context, Element, ElementId, Handler, HandlerCall, Packet, PacketBurst, Pool, Task,
+    Class, Clock, Console, Context, Element, ElementId, Handler, HandlerCall, Heard, Packet, PacketBurst,
+    Pool, Task,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -96,6 +97,8 @@ pub struct Router {
     interests: Vec<Interest>,
     /// Signals of the process that elements ask about.
     pub(crate) signals: Vec<(ElementId, i32)>,
+    /// Who hears what is said to people.
+    pub(crate) ears: Vec<(Task, Heard)>,
     pub(crate) emitted: Vec<Emission>,
     pub(crate) spare: Vec<Box<PacketBurst>>,
     work: Vec<Work>,
@@ -213,7 +216,12 @@ impl Router {
 
     /// Prints a line for people.
     pub fn chatter(&mut self, line: fmt::Arguments<'_>) {
-        self.console.chatter(&format!("{line}"));
+        let line = format!("{line}");
+        self.console.chatter(&line);
+        for (task, heard) in &self.ears {
+            heard.add(&line);
+            self.tasks.reschedule(*task);
+        }
     }
 
     /// The console.

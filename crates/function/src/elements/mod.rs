@@ -3,13 +3,17 @@ use ringway_click::{Class, Documentation};
 
 pub mod aggregate_counter;
 pub mod block_thread;
+pub mod chatter_socket;
 pub mod control_socket;
+pub mod from_device;
 pub mod from_dump;
 pub mod from_ip_summary_dump;
 pub mod from_port;
+mod listener;
 pub mod mcast_socket;
 mod replay;
 pub mod socket;
+pub mod to_device;
 pub mod to_dump;
 pub mod to_ip_summary_dump;
 pub mod to_port;
@@ -18,12 +22,15 @@ pub mod to_port;
 pub const CLASSES: &[&Class] = &[
     &aggregate_counter::CLASS,
     &block_thread::CLASS,
+    &chatter_socket::CLASS,
     &control_socket::CLASS,
+    &from_device::CLASS,
     &from_dump::CLASS,
     &from_ip_summary_dump::CLASS,
     &from_port::CLASS,
     &mcast_socket::CLASS,
     &socket::CLASS,
+    &to_device::CLASS,
     &to_dump::CLASS,
     &to_ip_summary_dump::CLASS,
     &to_port::CLASS,

@@ -18,52 +18,17 @@ mod session;
 
 pub use session::{Failure, Handlers, Session};
 
+use super::listener::{Listener, Stream};
 use ringway_click::arg::{Args, Raw, Word};
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Timer};
 use std::any::Any;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::ErrorKind;
 
 /// Facts.
 pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::default());
 
 /// Connections at a time. Attack: connections without end.
 const MOST: usize = 64;
-/// Ports tried where a `+` allows it.
-const TRIES: u16 = 1000;
-
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener, Option<String>),
-}
-
-impl Listener {
-    fn descriptor(&self) -> i32 {
-        match self {
-            Self::Tcp(listener) => listener.as_raw_fd(),
-            Self::Unix(listener, _) => listener.as_raw_fd(),
-        }
-    }
-}
-
-trait Stream: Read + Write {
-    fn descriptor(&self) -> i32;
-}
-
-impl Stream for TcpStream {
-    fn descriptor(&self) -> i32 {
-        self.as_raw_fd()
-    }
-}
-
-impl Stream for UnixStream {
-    fn descriptor(&self) -> i32 {
-        self.as_raw_fd()
-    }
-}
-
 struct Connection {
     stream: Box<dyn Stream>,
     session: Session,
@@ -155,64 +120,15 @@ impl Handlers for Router<'_, '_> {
 
 impl ControlSocket {
     fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        match self.listen() {
-            Ok(descriptor) => {
-                cx.select(descriptor, true, false);
-                Ok(())
-            }
-            Err(error) => Err(cx.error(format!("{}: {error}", self.place))),
-        }
-    }
-
-    fn listen(&mut self) -> std::io::Result<i32> {
-        if self.unix {
-            let handed = crate::handed::listener(&self.place);
-            // The file of a socket that was handed over is not ours to remove.
-            let path = handed.is_none().then(|| self.place.clone());
-            let listener = handed.map_or_else(|| UnixListener::bind(&self.place), Ok)?;
-            listener.set_nonblocking(true)?;
-            let descriptor = listener.as_raw_fd();
-            self.listener = Some(Listener::Unix(listener, path));
-            return Ok(descriptor);
-        }
-        let address = if self.localhost { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
-        let (first, more) = match self.place.strip_suffix('+') {
-            Some(first) => (first, TRIES),
-            None => (self.place.as_str(), 0),
-        };
-        let wrong = |_| std::io::Error::new(ErrorKind::InvalidInput, "bad port");
-        let first: u16 = first.trim().parse().map_err(wrong)?;
-        let mut port = first;
-        let listener = loop {
-            match TcpListener::bind((address, port)) {
-                Err(error)
-                    if error.kind() == ErrorKind::AddrInUse && port - first < more && port < u16::MAX =>
-                {
-                    port += 1
-                }
-                result => break result?,
-            }
-        };
-        listener.set_nonblocking(true)?;
-        let descriptor = listener.as_raw_fd();
-        self.listener = Some(Listener::Tcp(listener));
-        Ok(descriptor)
+        let listener = Listener::open(self.unix, &self.place, self.localhost)
+            .map_err(|error| cx.error(format!("{}: {error}", self.place)))?;
+        cx.select(listener.descriptor(), true, false);
+        self.listener = Some(listener);
+        Ok(())
     }
 
     fn accept(&mut self, cx: &mut Context<'_>) {
-        loop {
-            let accepted: std::io::Result<Box<dyn Stream>> = match &self.listener {
-                None => return,
-                Some(Listener::Tcp(listener)) => listener.accept().and_then(|(stream, _)| {
-                    stream.set_nonblocking(true)?;
-                    Ok(Box::new(stream) as Box<dyn Stream>)
-                }),
-                Some(Listener::Unix(listener, _)) => listener.accept().and_then(|(stream, _)| {
-                    stream.set_nonblocking(true)?;
-                    Ok(Box::new(stream) as Box<dyn Stream>)
-                }),
-            };
-            let Ok(stream) = accepted else { return };
+        while let Some(Ok(stream)) = self.listener.as_ref().map(Listener::accept) {
             if self.connections.len() >= MOST {
                 continue;
             }
@@ -331,12 +247,8 @@ impl Element for ControlSocket {
     }
 
     fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match &self.listener {
-            Some(Listener::Tcp(listener)) => {
-                listener.local_addr().map_or(0, |address| address.port()).to_string()
-            }
-            _ => self.place.clone(),
-        })
+        let port = self.listener.as_ref().and_then(Listener::port);
+        Ok(port.map_or_else(|| self.place.clone(), |port| port.to_string()))
     }
 
     fn cleanup(&mut self, _: &mut Context<'_>) {
@@ -344,8 +256,8 @@ impl Element for ControlSocket {
         for connection in &mut self.connections {
             let _ = connection.stream.write(connection.session.output());
         }
-        if let Some(Listener::Unix(_, Some(path))) = self.listener.take() {
-            let _ = std::fs::remove_file(path);
+        if let Some(listener) = self.listener.take() {
+            listener.remove_file();
         }
     }
 }

@@ -1,0 +1,199 @@
+//! `ChatterSocket(TYPE, PORT, GREETING, LOCALHOST)`: sends what the router says to people to programs that
+//! connect.
+//!
+//! Ports: none.
+//!
+//! Arguments:
+//! - `TYPE`: `TCP`, or `UNIX`.
+//! - `PORT` (or `FILENAME`): a port, with `+` behind it that or a later one that is free; or a socket's
+//!   file.
+//! - `CHANNEL`: there is one channel here, so whatever it says, all is sent.
+//! - `QUIET_CHANNEL`, `RETRIES`, `RETRY_WARNINGS`: taken and ignored.
+//! - `GREETING`: whether a program is greeted by the protocol's version; true by default.
+//! - `LOCALHOST`: whether only programs of this machine may connect; true by default. Click's
+//!   ChatterSocket lets everybody.
+//!
+//! The protocol is Click's, version 1.0: lines to read, nothing to write. A program that is 500,000 bytes
+//! behind is cut off. When another configuration with the same ChatterSocket replaces this one, its
+//! connections go on there.
+//!
+//! Handlers: `port`, `connections` (read).
+use super::listener::{Listener, Stream};
+use ringway_click::arg::{Args, Raw, Word};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Heard, Task};
+use std::any::Any;
+use std::io::{ErrorKind, Read, Write};
+
+/// Facts.
+pub static CLASS: Class = Class::new("ChatterSocket", || Box::<ChatterSocket>::default());
+
+/// Connections at a time. Attack: connections without end.
+const MOST: usize = 64;
+/// Bytes that wait for one. Attack: a program that connects and does not read.
+const WAITING: usize = 500_000;
+const GREETING: &[u8] = b"Click::ChatterSocket/1.0\r\n";
+
+struct Connection {
+    stream: Box<dyn Stream>,
+    waiting: Vec<u8>,
+}
+
+impl Connection {
+    /// Sends what goes out at once; false if it has ended.
+    fn send(&mut self) -> bool {
+        while !self.waiting.is_empty() {
+            match self.stream.write(&self.waiting) {
+                Ok(bytes) if bytes > 0 => drop(self.waiting.drain(..bytes)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                _ => return false,
+            }
+        }
+        self.waiting.len() <= WAITING
+    }
+
+    /// Whether the other end is still there. What it writes is not wanted.
+    fn is_there(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        for _ in 0..16 {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            }
+        }
+        true
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct ChatterSocket {
+    unix: bool,
+    place: String,
+    greeting: bool,
+    localhost: bool,
+    listener: Option<Listener>,
+    connections: Vec<Connection>,
+    heard: Option<Heard>,
+}
+
+impl ChatterSocket {
+    fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let listener = Listener::open(self.unix, &self.place, self.localhost)
+            .map_err(|error| cx.error(format!("{}: {error}", self.place)))?;
+        cx.select(listener.descriptor(), true, false);
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    fn accept(&mut self, cx: &mut Context<'_>) {
+        while let Some(Ok(stream)) = self.listener.as_ref().map(Listener::accept) {
+            if self.connections.len() >= MOST {
+                continue;
+            }
+            let waiting = if self.greeting { GREETING.to_vec() } else { Vec::new() };
+            self.connections.push(Connection { stream, waiting });
+            self.serve(self.connections.len() - 1, false, cx);
+        }
+    }
+
+    fn serve(&mut self, at: usize, readable: bool, cx: &mut Context<'_>) {
+        let connection = &mut self.connections[at];
+        let lives = connection.send() && (!readable || connection.is_there());
+        let (descriptor, waits) = (connection.stream.descriptor(), !connection.waiting.is_empty());
+        cx.select(descriptor, lives, lives && waits);
+        if !lives {
+            self.connections.swap_remove(at);
+        }
+    }
+}
+
+impl Element for ChatterSocket {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        (self.greeting, self.localhost) = (true, true);
+        let (mut kind, mut place, mut ignored) = (Word::default(), Raw::default(), Raw::default());
+        args.read_mp("TYPE", &mut kind);
+        let named = if args.has("FILENAME") { "FILENAME" } else { "PORT" };
+        args.read_mp(named, &mut place);
+        args.read("GREETING", &mut self.greeting);
+        args.read("LOCALHOST", &mut self.localhost);
+        for keyword in ["CHANNEL", "QUIET_CHANNEL", "RETRIES", "RETRY_WARNINGS"] {
+            args.read(keyword, &mut ignored);
+        }
+        args.complete()?;
+        self.unix = match kind.0.to_uppercase().as_str() {
+            "TCP" => false,
+            "UNIX" => true,
+            _ => return Err(cx.error("unknown socket type")),
+        };
+        self.place = ringway_click_lang::config::unquote_text(&place.0);
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let task = cx.new_task(false);
+        self.heard = Some(cx.hear_chatter(task));
+        if cx.has_predecessor() { Ok(()) } else { self.open(cx) }
+    }
+
+    fn run_task(&mut self, _: Task, cx: &mut Context<'_>) -> bool {
+        let lines = self.heard.as_ref().map(Heard::take).unwrap_or_default();
+        for at in (0..self.connections.len()).rev() {
+            self.connections[at].waiting.extend_from_slice(lines.as_bytes());
+            self.serve(at, false, cx);
+        }
+        !lines.is_empty()
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        let same =
+            from.downcast_mut::<Self>().filter(|old| (old.unix, &old.place) == (self.unix, &self.place));
+        let Some(from) = same else {
+            // What is wrong has been said.
+            let _ = self.open(cx);
+            return;
+        };
+        self.listener = from.listener.take();
+        self.connections = std::mem::take(&mut from.connections);
+        if let Some(listener) = &self.listener {
+            cx.select(listener.descriptor(), true, false);
+        }
+        for at in (0..self.connections.len()).rev() {
+            self.serve(at, false, cx);
+        }
+    }
+
+    fn selected(&mut self, descriptor: i32, readable: bool, _: bool, cx: &mut Context<'_>) {
+        match self.connections.iter().position(|connection| connection.stream.descriptor() == descriptor) {
+            Some(at) => self.serve(at, readable, cx),
+            None => self.accept(cx),
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["port", "connections"].map(Handler::read).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match (name, self.listener.as_ref().and_then(Listener::port)) {
+            ("connections", _) => self.connections.len().to_string(),
+            (_, Some(port)) => port.to_string(),
+            (_, None) => self.place.clone(),
+        })
+    }
+
+    fn cleanup(&mut self, _: &mut Context<'_>) {
+        // The last words, as far as they go out at once.
+        let lines = self.heard.take().map(|heard| heard.take()).unwrap_or_default();
+        for connection in &mut self.connections {
+            connection.waiting.extend_from_slice(lines.as_bytes());
+            connection.send();
+        }
+        if let Some(listener) = self.listener.take() {
+            listener.remove_file();
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `FromDevice(DEVNAME, [keywords])`: makes packets of the frames that a network interface receives.
+//!
+//! Ports: one push output.
+//!
+//! Arguments:
+//! - `DEVNAME`: the interface's name.
+//! - `SNIFFER`: true, as by default: the kernel gets the frames as well. That it does not, Click brings
+//!   about by rules of the kernel's firewall, which are the administrator's here: false is an error.
+//! - `PROMISC`: whether frames to others come too; false by default.
+//! - `SNAPLEN`: bytes kept of a frame; 2046 by default.
+//! - `FORCE_IP`: whether only IPv4 and IPv6 over Ethernet come, with the network header noted; false by
+//!   default.
+//! - `METHOD`: `LINUX`, `PCAP` or `DEFAULT`: all mean a packet socket.
+//! - `OUTBOUND`: whether frames that the interface sends come too; false by default.
+//! - `PROTOCOL`: frames of this Ethernet type alone; all if 0, as by default.
+//! - `HEADROOM`: room before a frame; 28 by default.
+//! - `BURST`: frames taken a turn; 1 by default, or as many as the router handles at once.
+//! - `TIMESTAMP`: whether packets get the time at which the kernel got them; true by default.
+//!
+//! Frames that come as segments to make, or with checksums to fill, keep that as metadata, and elements
+//! that need it done get packets for which it has been. VLAN tags that the kernel took off are put back.
+//! It takes the capability NET_RAW. Handlers: `count`, `byte_count`, `drops` (read): frames that are no
+//! packets; `reset_counts` (write).
+use crate::file::reason;
+use ringway_click::arg::{Args, Word};
+use ringway_click::{
+    Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Packet, PacketType, Task,
+};
+use ringway_frame::Offload;
+use ringway_host::{PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Facts.
+pub static CLASS: Class = Class::new("FromDevice", || Box::<FromDevice>::default())
+    .ports("0/1")
+    .processing("h")
+    .flags("S3")
+    .phase(Class::PRIVILEGED);
+
+/// The largest frame: 64 KB of IP and its headers.
+const LARGEST: usize = 65_535 + 64;
+/// The most room before one.
+const MOST_ROOM: u32 = 65_535;
+/// Bytes of both Ethernet addresses, before which a VLAN tag goes in.
+const ADDRESSES: usize = 12;
+
+/// See the module.
+#[derive(Default)]
+pub struct FromDevice {
+    device: String,
+    promiscuous: bool,
+    snaplen: u32,
+    force_ip: bool,
+    outbound: bool,
+    protocol: u16,
+    headroom: u32,
+    burst: u32,
+    timestamp: bool,
+    socket: Option<OwnedFd>,
+    buffer: Vec<u8>,
+    task: Option<Task>,
+    count: u64,
+    bytes: u64,
+    drops: u64,
+}
+
+fn packet_type(kind: u8) -> PacketType {
+    match kind {
+        1 => PacketType::Broadcast,
+        2 => PacketType::Multicast,
+        3 => PacketType::OtherHost,
+        4 => PacketType::Outgoing,
+        5 => PacketType::Loopback,
+        _ => PacketType::Host,
+    }
+}
+
+/// Notes the network header of an IPv4 or IPv6 packet over Ethernet; false if there is none.
+fn mark_ip(packet: &mut Packet) -> bool {
+    let data = packet.data();
+    let kind = data.get(ADDRESSES..ADDRESSES + 2);
+    let (at, length) =
+        (ADDRESSES + 2, data.get(ADDRESSES + 2).map_or(0, |first| usize::from(*first & 15) * 4));
+    match kind {
+        Some([8, 0]) if length >= 20 && data.len() >= at + length => {
+            packet.set_network_header(at as isize, length)
+        }
+        Some([0x86, 0xdd]) if data.len() >= at + 40 => packet.set_network_header(at as isize, 40),
+        _ => return false,
+    }
+    true
+}
+
+impl FromDevice {
+    /// Makes a packet of what was received.
+    fn packet(&self, received: &PacketReceived, cx: &mut Context<'_>) -> Option<Packet> {
+        let (header, frame) = self.buffer.get(..received.len)?.split_first_chunk::<PACKET_HEADER>()?;
+        let offload = Offload::from_bytes(header);
+        let undone = offload.needs_checksum() || offload.gso_type != 0;
+        // What is to be made into segments comes whole, or it could not.
+        let kept = if undone { frame.len() } else { frame.len().min(self.snaplen as usize) };
+        if undone && received.whole > received.len {
+            return None;
+        }
+        let mut packet = cx.make_packet(self.headroom as usize + 4, kept, 0)?;
+        packet.data_mut().copy_from_slice(&frame[..kept]);
+        if undone {
+            packet.set_offload(offload).ok()?;
+        }
+        if let Some([kind, control]) = received.tag.filter(|_| kept >= ADDRESSES) {
+            if undone && packet.set_offload(Offload::default()).is_err() || !packet.push(4) {
+                return None;
+            }
+            let data = packet.data_mut();
+            data.copy_within(4..4 + ADDRESSES, 0);
+            data[ADDRESSES..ADDRESSES + 2].copy_from_slice(&kind.to_be_bytes());
+            data[ADDRESSES + 2..ADDRESSES + 4].copy_from_slice(&control.to_be_bytes());
+            if undone {
+                let moved = Offload { csum_start: offload.csum_start.checked_add(4)?, ..offload };
+                packet.set_offload(moved).ok()?;
+            }
+        }
+        packet.set_mac_header(0);
+        if self.force_ip && !mark_ip(&mut packet) {
+            return None;
+        }
+        packet.notes_mut().packet_type = packet_type(received.kind);
+        if self.timestamp {
+            packet.notes_mut().timestamp = if received.time > 0 { received.time } else { cx.packet_time() };
+        }
+        Some(packet)
+    }
+
+    /// Takes a frame; false if there is none.
+    fn take(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        let received = match packet_receive(socket.as_fd(), &mut self.buffer) {
+            Ok(Some(received)) => received,
+            Ok(None) => return false,
+            Err(error) => {
+                let name = cx.declaration();
+                cx.chatter(format_args!("{name}: {}: {}", self.device, reason(&error.into())));
+                return false;
+            }
+        };
+        if packet_type(received.kind) == PacketType::Outgoing && !self.outbound {
+            return true;
+        }
+        match self.packet(&received, cx) {
+            Some(packet) => {
+                self.count += 1;
+                self.bytes += packet.len() as u64;
+                cx.push(0, packet);
+            }
+            None => self.drops += 1,
+        }
+        true
+    }
+}
+
+impl Element for FromDevice {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut device, mut method, mut sniffer) = (Word::default(), Word::default(), true);
+        (self.snaplen, self.headroom, self.timestamp) = (2046, HEADROOM as u32, true);
+        self.burst = cx.burst() as u32;
+        args.read_mp("DEVNAME", &mut device);
+        args.read_p("PROMISC", &mut self.promiscuous);
+        args.read_p("SNAPLEN", &mut self.snaplen);
+        args.read("SNIFFER", &mut sniffer);
+        args.read("FORCE_IP", &mut self.force_ip);
+        args.read("METHOD", &mut method);
+        args.read("OUTBOUND", &mut self.outbound);
+        args.read("PROTOCOL", &mut self.protocol);
+        args.read("HEADROOM", &mut self.headroom);
+        args.read("BURST", &mut self.burst);
+        args.read("TIMESTAMP", &mut self.timestamp);
+        args.complete()?;
+        if !matches!(method.0.as_str(), "" | "LINUX" | "PCAP" | "DEFAULT") {
+            return Err(cx.error(format!("bad METHOD '{}'; there is LINUX", method.0)));
+        }
+        if !sniffer {
+            return Err(
+                cx.error("SNIFFER false is not possible: tell the kernel's firewall to drop what arrives")
+            );
+        }
+        if self.burst == 0 {
+            return Err(cx.error("BURST must be >= 1"));
+        }
+        self.device = device.0;
+        self.headroom = self.headroom.min(MOST_ROOM);
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let settings = PacketSettings {
+            interface: &self.device,
+            protocol: (self.protocol != 0).then_some(self.protocol),
+            promiscuous: self.promiscuous,
+            only_sends: false,
+        };
+        let socket = open_packet(&settings).map_err(|error| cx.error(format!("{}: {error}", self.device)))?;
+        cx.select(socket.as_raw_fd(), true, false);
+        self.socket = Some(socket);
+        self.buffer = vec![0; PACKET_HEADER + LARGEST];
+        self.task = Some(cx.new_task(false));
+        Ok(())
+    }
+
+    fn selected(&mut self, _: i32, _: bool, _: bool, cx: &mut Context<'_>) {
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        for number in 0..self.burst {
+            if !self.take(cx) {
+                return number > 0;
+            }
+        }
+        cx.reschedule(task);
+        true
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let read = ["count", "byte_count", "drops"].map(Handler::read);
+        read.into_iter().chain([Handler::write("reset_counts").button()]).collect()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "count" => self.count,
+            "byte_count" => self.bytes,
+            _ => self.drops,
+        }
+        .to_string())
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        (self.count, self.bytes, self.drops) = (0, 0, 0);
+        Ok(())
+    }
+}

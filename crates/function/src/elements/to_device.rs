@@ -1,0 +1,155 @@
+//! `ToDevice(DEVNAME, [keywords])`: sends packets as frames of a network interface.
+//!
+//! Ports: one input, push or pull; optionally push outputs: 0 for packets that were sent, 1 for those that
+//! could not be.
+//!
+//! Arguments:
+//! - `DEVNAME`: the interface's name.
+//! - `BURST`: packets pulled a turn; 1 by default, or as many as the router handles at once.
+//! - `METHOD`: `LINUX`, `PCAP` or `DEFAULT`: all mean a packet socket.
+//! - `DEBUG`: taken and ignored.
+//!
+//! Packets begin with a link header. Checksums to fill and segments to make are left to the kernel. A
+//! packet that is pulled while the interface has no room waits here; one that is pushed then is dropped.
+//! It takes the capability NET_RAW. Handlers: `count`, `drops` (read); `reset_counts` (write).
+use crate::file::reason;
+use ringway_click::arg::{Args, Word};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task, Timer,
+};
+use ringway_host::{PacketSettings, open_packet, packet_send};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Facts.
+pub static CLASS: Class = Class::new("ToDevice", || Box::<ToDevice>::default())
+    .ports("1/0-2")
+    .processing("a/h")
+    .flags("S2")
+    .phase(Class::PRIVILEGED);
+
+/// How long to wait for room, in nanoseconds.
+const PAUSE: u64 = 1_000_000;
+
+/// See the module.
+#[derive(Default)]
+pub struct ToDevice {
+    device: String,
+    burst: u32,
+    socket: Option<OwnedFd>,
+    task: Option<Task>,
+    timer: Option<Timer>,
+    signal: Signal,
+    /// Pulled when there was no room.
+    waiting: Option<Packet>,
+    count: u64,
+    drops: u64,
+}
+
+impl ToDevice {
+    /// Sends a packet, or gives it back if there is no room now.
+    fn send(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        let socket = self.socket.as_ref()?;
+        match packet_send(socket.as_fd(), &packet.offload().to_bytes(), packet.data()) {
+            Ok(true) => {
+                self.count += 1;
+                cx.push(0, packet);
+            }
+            Ok(false) => return Some(packet),
+            Err(error) => {
+                if self.drops == 0 {
+                    let name = cx.declaration();
+                    cx.chatter(format_args!("{name}: {}: {}", self.device, reason(&error.into())));
+                }
+                self.drop_one(packet, cx);
+            }
+        }
+        None
+    }
+
+    fn drop_one(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        self.drops += 1;
+        cx.push(1, packet);
+    }
+}
+
+impl Element for ToDevice {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut device, mut method, mut debug) = (Word::default(), Word::default(), false);
+        self.burst = cx.burst() as u32;
+        args.read_mp("DEVNAME", &mut device);
+        args.read("BURST", &mut self.burst);
+        args.read("METHOD", &mut method);
+        args.read("DEBUG", &mut debug);
+        args.complete()?;
+        if !matches!(method.0.as_str(), "" | "LINUX" | "PCAP" | "DEFAULT") {
+            return Err(cx.error(format!("bad METHOD '{}'; there is LINUX", method.0)));
+        }
+        if self.burst == 0 {
+            return Err(cx.error("BURST must be >= 1"));
+        }
+        self.device = device.0;
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let settings =
+            PacketSettings { interface: &self.device, only_sends: true, ..PacketSettings::default() };
+        let socket = open_packet(&settings).map_err(|error| cx.error(format!("{}: {error}", self.device)))?;
+        self.socket = Some(socket);
+        if cx.input_is_pull(0) {
+            let task = cx.new_task(true);
+            self.signal = cx.upstream_empty_signal(0, Some(task));
+            self.task = Some(task);
+            self.timer = Some(cx.new_timer());
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            if let Some(packet) = self.send(packet, cx) {
+                self.drop_one(packet, cx);
+            }
+        }
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        let mut worked = false;
+        for _ in 0..self.burst {
+            let next = self.waiting.take().or_else(|| cx.pull_one(0));
+            let Some(packet) = next else { break };
+            worked = true;
+            self.waiting = self.send(packet, cx);
+            if self.waiting.is_some() {
+                if let Some(timer) = self.timer {
+                    cx.set_timer_after(timer, PAUSE);
+                }
+                return true;
+            }
+        }
+        if worked || cx.is_active(&self.signal) {
+            cx.reschedule(task);
+        }
+        worked
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let read = ["count", "drops"].map(Handler::read);
+        read.into_iter().chain([Handler::write("reset_counts").button()]).collect()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "count" { self.count } else { self.drops }.to_string())
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        (self.count, self.drops) = (0, 0);
+        Ok(())
+    }
+}
