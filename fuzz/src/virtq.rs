@@ -78,16 +78,17 @@ pub fn run(data: &[u8]) {
         for region in REGIONS {
             let _ = memory.span_mut(region, LEN as u32, &mut Hint::default()).map(|span| span.write(&zeros));
         }
-        steps(memory, &layout(first), data);
+        steps(memory, &layout(first), first & 0x20 != 0, data);
     });
 }
 
-fn steps(memory: &Memory, layout: &Layout, data: &[u8]) {
+fn steps(memory: &Memory, layout: &Layout, in_order: bool, data: &[u8]) {
     let [Some(tx_ring), Some(rx_ring)] = RINGS.map(|at| ring(memory, layout, at)) else {
         panic!("no rings of {layout:?}");
     };
     let start = Cursor { index: 0, wrap: layout.packed };
-    let (mut tx, mut rx) = (TxDevice::new(start, start), RxDevice::new(start, start));
+    let mut tx = TxDevice::new(start, start).in_order(in_order);
+    let mut rx = RxDevice::new(start, start);
     let mut hint = Hint::default();
     for step in data.chunks_exact(STEP) {
         let [what, count, o0, o1, value @ ..] = step else { return };

@@ -143,7 +143,7 @@ impl<'w> Open<'w> {
     }
 
     #[inline]
-    fn publish(mut self, turn: &Turn<'_>, due: &mut Vec<(u64, Arc<RxSlot>)>, combining: &mut usize) {
+    fn publish(&mut self, turn: &Turn<'_>, due: &mut Vec<(u64, Arc<RxSlot>)>, combining: &mut usize) {
         self.queue.publish(turn);
         if let Some(when) = self.queue.next_due() {
             *combining += usize::from(self.queue.combines());
@@ -420,7 +420,7 @@ impl<'d> Delivery<'d, '_, '_> {
             self.count_drops(lists, &open, None, start, cut.at);
             self.source.tx.release(turn, cut.at - start);
         }
-        for to in open {
+        for to in &mut open {
             to.publish(turn, self.due, self.combining);
         }
         cut.at

@@ -55,6 +55,13 @@ impl<'t> Driver<'t> {
         }
     }
 
+    /// The same with `VIRTIO_F_IN_ORDER`: one used buffer may stand for all before it.
+    #[must_use]
+    pub fn in_order(mut self) -> Driver<'t> {
+        each!(&mut self, driver => driver.order = Some(Order::default()));
+        self
+    }
+
     /// Makes a buffer ready, as a chain of `buffers`, or as an indirect table if there is memory for one. Returns its
     /// id, or `None` when there are too few free descriptors. The device sees it after [`Driver::publish`].
     #[inline]
@@ -80,14 +87,14 @@ impl<'t> Driver<'t> {
         each!(self, driver => driver.wants_kick())
     }
 
-    /// The next used buffer: its id, and how many bytes the device wrote.
+    /// The next used buffer: its id, and how many bytes the device wrote; 0 where a later one stands for it.
     #[inline]
     pub fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
         each!(self, driver => driver.take_used())
     }
 
     /// The next used buffers, `most` at most; returns how many. `used` is told the id of each, and how many bytes the
-    /// device wrote.
+    /// device wrote, as by [`Driver::take_used`].
     #[inline]
     pub fn take_used_run(&mut self, most: usize, used: impl FnMut(u16, u32)) -> Result<usize, QueueError> {
         each!(self, driver => driver.take_used_run(most, used))
@@ -106,6 +113,35 @@ impl<'t> Driver<'t> {
     /// Descriptors that are free.
     pub fn free(&self) -> usize {
         each!(self, driver => driver.free())
+    }
+}
+
+/// What a driver of buffers that are used in order knows.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    /// The last of those that were used together, and how many bytes were written into it, until it is taken.
+    pub last: Option<(u16, u32)>,
+}
+
+impl Order {
+    /// The oldest buffer under way is the next one used; `found`: what the ring says is used, where nothing is left of
+    /// what it said before.
+    #[inline]
+    pub fn next(
+        &mut self,
+        free: &Free,
+        found: impl FnOnce() -> Result<Option<(u16, u32)>, QueueError>,
+    ) -> Result<Option<(u16, u32)>, QueueError> {
+        let last = match self.last {
+            Some(last) => last,
+            None => match found()? {
+                Some(last) => last,
+                None => return Ok(None),
+            },
+        };
+        let id = free.oldest().ok_or(QueueError::Descriptor)?;
+        self.last = (id != last.0).then_some(last);
+        Ok(Some((id, if self.last.is_some() { 0 } else { last.1 })))
     }
 }
 
@@ -148,6 +184,14 @@ impl Free {
             *place = id;
             self.count += 1;
         }
+    }
+
+    /// The id that was taken first of those not given back, where they come back in order.
+    #[inline]
+    pub fn oldest(&self) -> Option<u16> {
+        let at = self.head + self.count;
+        let at = if at >= self.ids.len() { at - self.ids.len() } else { at };
+        self.ids.get(at).copied().filter(|_| self.count < self.ids.len())
     }
 
     #[inline]

@@ -75,7 +75,10 @@ pub(crate) trait Format<'t>: Copy {
     /// Moves a place over `count` buffers of one descriptor.
     fn pass_run(&self, at: &mut Cursor, count: usize);
 
-    /// Writes a buffer as used, and moves over it.
+    /// Descriptors of the ring.
+    fn size(&self) -> u16;
+
+    /// Writes a buffer as used, or as the last of several of so many slots together, and moves over them.
     fn write_used(&self, used: &mut Used, chain: Chain, len: u32);
 
     /// Writes buffers of one descriptor as used, each by its id and the bytes written into it, and moves over them.

@@ -53,6 +53,7 @@ pub struct TxDevice {
     signalled: Cursor,
     taken: Taken,
     released: usize,
+    in_order: bool,
     heads: [Head; BATCH],
     pieces: [Piece; CHAIN],
 }
@@ -104,9 +105,17 @@ impl TxDevice {
             signalled: used,
             taken: Taken { chains: [Chain::default(); BATCH], count: 0, skipped: 0, plain: true },
             released: 0,
+            in_order: false,
             heads: [Head::default(); BATCH],
             pieces: [Piece::default(); CHAIN],
         }
+    }
+
+    /// The same with `VIRTIO_F_IN_ORDER`, where the last chain given back at one time stands for all of them
+    /// (virtio 1.3, 2.7.9 and 2.8.8).
+    #[must_use]
+    pub fn in_order(self, in_order: bool) -> TxDevice {
+        TxDevice { in_order, ..self }
     }
 
     /// The first chain that was not released, and where the next used one is written.
@@ -246,6 +255,12 @@ impl TxDevice {
         if self.taken.plain && self.taken.skipped == 0 {
             let end = first.saturating_add(frames).min(taken.len());
             let buffers = taken.get(first..end).unwrap_or(&[]);
+            if self.in_order {
+                write_used_batch(ring, &mut self.used, buffers);
+                ring.pass_run(&mut self.at, buffers.len());
+                self.released = first + buffers.len();
+                return buffers.len();
+            }
             ring.write_used_run(&mut self.used, buffers.iter().map(|chain| (chain.id, 0)));
             ring.pass_run(&mut self.at, buffers.len());
             self.released = first + buffers.len();
@@ -258,9 +273,14 @@ impl TxDevice {
                 }
                 frames -= 1;
             }
-            ring.write_used(&mut self.used, *chain, 0);
+            if !self.in_order {
+                ring.write_used(&mut self.used, *chain, 0);
+            }
             ring.pass(&mut self.at, *chain);
             self.released += 1;
+        }
+        if self.in_order {
+            write_used_batch(ring, &mut self.used, taken.get(first..self.released).unwrap_or(&[]));
         }
         self.released - first
     }
@@ -289,6 +309,25 @@ impl TxDevice {
             Ring::Split(ring) => 4 * count <= usize::from(ring.size) && ring.is_polled(),
             Ring::Packed(_) => false,
         }
+    }
+}
+
+/// Writes chains as used by their last.
+#[inline]
+fn write_used_batch<'t, F: Format<'t>>(ring: F, used: &mut Used, chains: &[Chain]) {
+    let mut batch = Chain::default();
+    for chain in chains {
+        // Attack: a ring filled again while it is read gives more chains than it has descriptors; no batch goes round.
+        let slots = batch.slots.saturating_add(chain.slots);
+        if slots > ring.size() {
+            ring.write_used(used, batch, 0);
+            batch = *chain;
+        } else {
+            batch = Chain { id: chain.id, slots };
+        }
+    }
+    if batch.slots > 0 {
+        ring.write_used(used, batch, 0);
     }
 }
 

@@ -498,7 +498,7 @@ fn rings_of_impossible_sizes_or_places_are_refused() {
 fn use_ring(guest: &Guest, layout: &Layout, at: Cursor, used: Cursor, mergeable: bool, lens: &[u32]) {
     let ring = guest.ring(layout, BASE);
     let mut hint = Hint::default();
-    let mut tx = TxDevice::new(at, used);
+    let mut tx = TxDevice::new(at, used).in_order(mergeable);
     let mut number = 0;
     for _ in 0..4 {
         let result = tx.peek(&ring, &mut guest.direct(&mut hint), 64, |parts: &[Span<'_>]| {
@@ -588,11 +588,13 @@ proptest! {
     #[test]
     fn a_driver_survives_any_device(
         packed in any::<bool>(),
+        in_order in any::<bool>(),
         rounds in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 1..20),
     ) {
         let guest = Guest::new();
         let layout = layout(packed);
-        let mut driver = Driver::new(&layout, guest.areas(&layout, BASE)).unwrap();
+        let driver = Driver::new(&layout, guest.areas(&layout, BASE)).unwrap();
+        let mut driver = if in_order { driver.in_order() } else { driver };
         for bytes in rounds {
             let buffer = ringway_virtq::Buffer { address: DATA, len: 64, write: false };
             while driver.add(&[buffer, buffer], None).is_some() {}

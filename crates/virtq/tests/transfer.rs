@@ -50,6 +50,23 @@ impl Heap {
     }
 }
 
+/// A driver and a device of a ring of transmitted chains.
+fn sides<'g>(guest: &'g Guest, layout: &Layout, in_order: bool) -> (Driver<'g>, TxDevice) {
+    let driver = Driver::new(layout, guest.areas(layout, BASE)).unwrap();
+    let device = TxDevice::new(start(layout), start(layout)).in_order(in_order);
+    (if in_order { driver.in_order() } else { driver }, device)
+}
+
+fn bytes_of(parts: &[Span<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in parts {
+        let mut piece = vec![0; part.len()];
+        part.read(&mut piece);
+        bytes.extend(piece);
+    }
+    bytes
+}
+
 /// Memory for a table; none lies across both regions.
 fn table<'g>(guest: &'g Guest, heap: &mut Heap, size: usize) -> Indirect<'g> {
     let half = BASE + (LEN / 2) as u64;
@@ -109,15 +126,51 @@ fn an_interrupt_is_wanted_however_often_the_ring_went_round_meanwhile() {
     }
 }
 
+/// A batch of buffers is used with one write, which names the last of them.
+fn one_write_stands_for_all(packed: bool) {
+    let layout = Layout { packed, size: 8, event_idx: false, indirect: false };
+    let guest = Guest::new();
+    let ring = guest.ring(&layout, BASE);
+    let (mut driver, mut device) = sides(&guest, &layout, true);
+    let buffer = Buffer { address: BUFFERS, len: 1, write: false };
+    driver.add_run([buffer; 5].into_iter(), |_, _| {});
+    driver.publish();
+    let mut hint = Hint::default();
+    device.peek(&ring, &mut guest.direct(&mut hint), 5, |_: &[Span<'_>]| Verdict::Take).unwrap();
+    device.release(&ring, 5);
+    device.publish(&ring);
+    let areas = guest.areas(&layout, BASE);
+    // Ids of used buffers; in a packed ring, flags of descriptors instead from the second on.
+    let (area, first, next) =
+        if packed { (areas.descriptors, 12, 16 + 14) } else { (areas.device, 4, 4 + 8) };
+    let word = |at| area.as_span().split(at).1.read_array().map(u16::from_le_bytes);
+    assert_eq!(
+        (word(first), word(next)),
+        (Some(4), Some(if packed { 1 << 7 } else { 0 })),
+        "packed {packed}"
+    );
+    let mut ids = Vec::new();
+    assert_eq!(driver.take_used_run(3, |id, _| ids.push(id)), Ok(3));
+    assert!(driver.pending());
+    assert_eq!(driver.take_used_run(9, |id, _| ids.push(id)), Ok(2));
+    assert_eq!((ids, driver.free(), driver.pending()), (vec![0, 1, 2, 3, 4], 8, false));
+}
+
+#[test]
+fn buffers_used_in_order_are_told_together() {
+    one_write_stands_for_all(false);
+    one_write_stands_for_all(true);
+}
+
 /// Runs of buffers go round rings of any size and come back whole, in order, with what names them.
 #[test]
 fn runs_come_back_as_they_were_added() {
-    for (packed, size) in [(true, 5), (true, 8), (false, 8)] {
+    let rings = [(true, 5), (true, 8), (false, 8)];
+    for ((packed, size), in_order) in rings.into_iter().flat_map(|ring| [(ring, false), (ring, true)]) {
         let layout = Layout { packed, size, event_idx: false, indirect: false };
         let guest = Guest::new();
         let ring = guest.ring(&layout, BASE);
-        let mut driver = Driver::new(&layout, guest.areas(&layout, BASE)).unwrap();
-        let mut device = TxDevice::new(start(&layout), start(&layout));
+        let (mut driver, mut device) = sides(&guest, &layout, in_order);
         let mut hint = Hint::default();
         let mut under_way: VecDeque<u16> = VecDeque::new();
         for round in 0..50 {
@@ -157,11 +210,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
 
     #[test]
-    fn chains_are_shown_as_they_were_made_and_come_back_in_order(layout in layouts(), steps in steps()) {
+    fn chains_are_shown_as_they_were_made_and_come_back_in_order(
+        layout in layouts(),
+        in_order in any::<bool>(),
+        steps in steps(),
+    ) {
         let guest = Guest::new();
         let ring = guest.ring(&layout, BASE);
-        let mut driver = Driver::new(&layout, guest.areas(&layout, BASE)).unwrap();
-        let mut device = TxDevice::new(start(&layout), start(&layout));
+        let (mut driver, mut device) = sides(&guest, &layout, in_order);
         let mut hint = Hint::default();
         let mut heap = Heap(BASE + (LEN / 2) as u64 - 200);
         let mut under_way: VecDeque<(u16, Vec<u8>)> = VecDeque::new();
@@ -188,12 +244,7 @@ proptest! {
                     let (mut seen, mut kept) = (0, 0);
                     let mut wrong = None;
                     let result = device.peek(&ring, &mut guest.direct(&mut hint), max, |parts: &[Span<'_>]| {
-                        let mut bytes = Vec::new();
-                        for part in parts {
-                            let mut piece = vec![0; part.len()];
-                            part.read(&mut piece);
-                            bytes.extend(piece);
-                        }
+                        let bytes = bytes_of(parts);
                         if under_way.get(seen).is_none_or(|(_, sent)| *sent != bytes) {
                             wrong = Some(seen);
                         }
@@ -221,7 +272,7 @@ proptest! {
                     prop_assert_eq!(device.pending(&ring), !under_way.is_empty());
                     // A device that is new to the ring goes on where this one was.
                     let (at, used) = device.position();
-                    device = TxDevice::new(at, used);
+                    device = TxDevice::new(at, used).in_order(in_order);
                 }
             }
         }

@@ -56,7 +56,7 @@ impl<'d> Delivery<'d, '_, '_> {
             }
             self.source.tx.release(self.turn, frames.len());
         }
-        for to in open {
+        for to in &mut open {
             to.publish(self.turn, self.due, self.combining);
         }
         if portion.is_last { portion.end } else { start }

@@ -75,7 +75,7 @@ impl VringTx {
     #[cold]
     fn adopt(&mut self, vring: &Vring) {
         let (at, used) = vring.places();
-        self.device = TxDevice::new(at, used);
+        self.device = TxDevice::new(at, used).in_order(vring.in_order);
         let moderate = vring.policy.moderate.max(COMPLETION);
         self.notifier = Notifier::new(Policy { moderate, ..vring.policy });
         self.generation = vring.generation;

@@ -112,6 +112,8 @@ pub(super) struct Vring {
     state: Arc<VringState>,
     /// Whether frames pass.
     pub(super) enabled: bool,
+    /// Whether buffers are used in order.
+    pub(super) in_order: bool,
     /// Whether the driver never kicks, so that the ring is looked at always.
     pub(super) polled: bool,
     /// Offloads that the driver may ask of us.
@@ -222,6 +224,7 @@ impl Vring {
             err: signal(&said.err)?,
             state: state.clone(),
             enabled: said.enabled,
+            in_order: has(virtio::IN_ORDER),
             polled: matches!(said.kick, Kick::Poll),
             granted: granted(features),
             caps: caps(features),

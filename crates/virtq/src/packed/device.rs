@@ -122,6 +122,11 @@ impl<'t> Format<'t> for PackedRing<'t> {
     }
 
     #[inline]
+    fn size(&self) -> u16 {
+        self.size
+    }
+
+    #[inline]
     fn write_used(&self, used: &mut Used, chain: Chain, len: u32) {
         let rest = PackedRing::used_rest(used.at.wrap, chain.id, len);
         if used.is_published() {

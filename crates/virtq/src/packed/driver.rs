@@ -2,7 +2,7 @@
 
 use super::ring::{AVAIL, DESC, DISABLE, ENABLE, FLAGS, PLACE, PackedRing, USED};
 use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
-use crate::driver::{Buffer, Free, Indirect};
+use crate::driver::{Buffer, Free, Indirect, Order};
 use crate::error::{LayoutError, QueueError};
 use crate::format::Cursor;
 use crate::layout::{Areas, Layout};
@@ -23,6 +23,7 @@ pub struct PackedDriver<'t> {
     first: u64,
     kicked: Cursor,
     used: Cursor,
+    pub(crate) order: Option<Order>,
 }
 
 impl<'t> PackedDriver<'t> {
@@ -41,6 +42,7 @@ impl<'t> PackedDriver<'t> {
             first: 0,
             kicked: start,
             used: start,
+            order: None,
         })
     }
 
@@ -131,30 +133,32 @@ impl<'t> PackedDriver<'t> {
         }
     }
 
-    /// The used descriptor's second word, if the next one is used.
-    #[inline]
-    fn next_used(&self) -> Option<u64> {
-        let rest = self.ring.descriptors.second(usize::from(self.used.index));
-        let flags = (rest >> 48) as u16;
-        (flags & (AVAIL | USED) == PackedRing::used(self.used.wrap)).then_some(rest)
-    }
-
     #[inline(always)]
     pub(crate) fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
         // Nothing is under way.
         if self.room == usize::from(self.ring.size) {
             return Ok(None);
         }
-        let Some(rest) = self.next_used() else { return Ok(None) };
-        let found = Descriptor::packed(0, rest);
-        let slots = self.slots.get_mut(usize::from(found.other)).map_or(0, core::mem::take);
+        let (ring, slots, at) = (&self.ring, &self.slots, self.used);
+        let found = || {
+            let Some(rest) = next_used(ring, at) else { return Ok(None) };
+            let Descriptor { other: id, len, .. } = Descriptor::packed(0, rest);
+            let known = slots.get(usize::from(id)).is_some_and(|&slots| slots > 0);
+            if known { Ok(Some((id, len))) } else { Err(QueueError::Descriptor) }
+        };
+        let used = match &mut self.order {
+            None => found()?,
+            Some(order) => order.next(&self.free, found)?,
+        };
+        let Some((id, len)) = used else { return Ok(None) };
+        let slots = self.slots.get_mut(usize::from(id)).map_or(0, core::mem::take);
         if slots == 0 {
             return Err(QueueError::Descriptor);
         }
-        self.free.give(found.other);
+        self.free.give(id);
         self.room += usize::from(slots);
         self.ring.advance(&mut self.used, slots);
-        Ok(Some((found.other, found.len)))
+        Ok(Some((id, len)))
     }
 
     #[inline]
@@ -174,7 +178,8 @@ impl<'t> PackedDriver<'t> {
     }
 
     pub(crate) fn pending(&self) -> bool {
-        self.room < usize::from(self.ring.size) && self.next_used().is_some()
+        let begun = self.order.as_ref().is_some_and(|order| order.last.is_some());
+        begun || self.room < usize::from(self.ring.size) && next_used(&self.ring, self.used).is_some()
     }
 
     pub(crate) fn set_flag(&mut self, wanted: bool) {
@@ -189,6 +194,14 @@ impl<'t> PackedDriver<'t> {
     pub(crate) fn free(&self) -> usize {
         self.room
     }
+}
+
+/// The used descriptor's second word, if the one at `at` is used.
+#[inline]
+fn next_used(ring: &PackedRing<'_>, at: Cursor) -> Option<u64> {
+    let rest = ring.descriptors.second(usize::from(at.index));
+    let flags = (rest >> 48) as u16;
+    (flags & (AVAIL | USED) == PackedRing::used(at.wrap)).then_some(rest)
 }
 
 fn write_table(buffers: &[Buffer], table: Indirect<'_>) -> Option<u32> {

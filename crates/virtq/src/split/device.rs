@@ -106,7 +106,12 @@ impl<'t> Format<'t> for SplitRing<'t> {
     fn write_used(&self, used: &mut Used, chain: Chain, len: u32) {
         let entry = u64::from(chain.id) | u64::from(len) << 32;
         self.entries.write_at(8 * usize::from(used.at.index & self.mask()), entry.to_le_bytes());
-        used.at.index = used.at.index.wrapping_add(1);
+        used.at.index = used.at.index.wrapping_add(chain.slots);
+    }
+
+    #[inline]
+    fn size(&self) -> u16 {
+        self.size
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use super::ring::{FLAGS, IDX, QUIET, SplitRing, passes};
 use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
-use crate::driver::{Buffer, Free, Indirect};
+use crate::driver::{Buffer, Free, Indirect, Order};
 use crate::error::{LayoutError, QueueError};
 use crate::layout::{Areas, Layout};
 use alloc::boxed::Box;
@@ -21,6 +21,7 @@ pub struct SplitDriver<'t> {
     published: u16,
     kicked: u16,
     used: u16,
+    pub(crate) order: Option<Order>,
 }
 
 impl<'t> SplitDriver<'t> {
@@ -30,7 +31,17 @@ impl<'t> SplitDriver<'t> {
         let zeroes = || alloc::vec![0; usize::from(layout.size)].into_boxed_slice();
         let (lengths, links) = (zeroes(), zeroes());
         let free = Free::all(layout.size);
-        Ok(SplitDriver { ring, free, lengths, links, available: 0, published: 0, kicked: 0, used: 0 })
+        Ok(SplitDriver {
+            ring,
+            free,
+            lengths,
+            links,
+            available: 0,
+            published: 0,
+            kicked: 0,
+            used: 0,
+            order: None,
+        })
     }
 
     #[inline]
@@ -132,22 +143,30 @@ impl<'t> SplitDriver<'t> {
     /// The next of the used buffers, of which there is one.
     #[inline(always)]
     fn take_one(&mut self) -> Result<(u16, u32), QueueError> {
-        let place = 8 * usize::from(self.used & self.ring.mask());
-        let entry = self.ring.entries.as_span().split(place).1.read_array::<8>();
-        let entry = u64::from_le_bytes(entry.ok_or(QueueError::Descriptor)?);
-        let id = entry as u32;
-        let count = self.lengths.get_mut(id as usize).map_or(0, core::mem::take);
+        let (id, len) = match &mut self.order {
+            None => entry(&self.ring, self.used)?,
+            Some(order) => {
+                let (ring, lengths, used) = (&self.ring, &self.lengths, self.used);
+                let found = || {
+                    let last = entry(ring, used)?;
+                    let known = lengths.get(usize::from(last.0)).is_some_and(|&length| length > 0);
+                    if known { Ok(Some(last)) } else { Err(QueueError::Descriptor) }
+                };
+                order.next(&self.free, found)?.ok_or(QueueError::Descriptor)?
+            }
+        };
+        let count = self.lengths.get_mut(usize::from(id)).map_or(0, core::mem::take);
         if count == 0 {
             return Err(QueueError::Descriptor);
         }
-        let mut index = id as u16;
+        let mut index = id;
         self.free.give(index);
         for _ in 1..count {
             index = self.links.get(usize::from(index)).copied().unwrap_or(0);
             self.free.give(index);
         }
         self.used = self.used.wrapping_add(1);
-        Ok((id as u16, (entry >> 32) as u32))
+        Ok((id, len))
     }
 
     pub(crate) fn pending(&self) -> bool {
@@ -168,6 +187,16 @@ impl<'t> SplitDriver<'t> {
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
+}
+
+/// The id and the length in a used entry.
+#[inline(always)]
+fn entry(ring: &SplitRing<'_>, used: u16) -> Result<(u16, u32), QueueError> {
+    let place = 8 * usize::from(used & ring.mask());
+    let entry = ring.entries.as_span().split(place).1.read_array::<8>();
+    let entry = u64::from_le_bytes(entry.ok_or(QueueError::Descriptor)?);
+    let id = u16::try_from(entry & 0xffff_ffff).map_err(|_| QueueError::Descriptor)?;
+    Ok((id, (entry >> 32) as u32))
 }
 
 #[inline]
