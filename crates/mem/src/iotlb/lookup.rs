@@ -127,9 +127,14 @@ impl Known {
 
     /// Neighbours have places of their own, also where every other page is a gap.
     #[inline]
-    fn page(&mut self, iova: u64) -> &mut Hit {
+    fn place(iova: u64) -> usize {
         let page = (iova / PAGE) as usize;
-        &mut self.pages[(page ^ (page / PAGES)) % PAGES]
+        (page ^ (page / PAGES)) % PAGES
+    }
+
+    #[inline]
+    fn page(&self, iova: u64) -> &Hit {
+        &self.pages[Known::place(iova)]
     }
 }
 
@@ -273,23 +278,35 @@ impl<'t, 'q> Lookup<'t, 'q> {
         Some(found)
     }
 
+    /// What a unit is remembered by that grants `need`.
+    #[inline(always)]
+    fn key(&self, need: Access) -> u64 {
+        (self.aside.generation << 2) | u64::from(need.bits())
+    }
+
+    /// All of these bytes, if their page is remembered.
+    #[inline(always)]
+    fn in_page(&self, iova: u64, len: u32, key: u64) -> Option<SpanMut<'t>> {
+        let hit = self.aside.known.page(iova);
+        let offset = hold(hit, PAGE, iova, len, key)?;
+        // SAFETY: as in `find`.
+        Some(unsafe { SpanMut::new(hit.host.add(offset as usize), len) })
+    }
+
     #[inline(never)]
     fn find(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
-        let Lookaside { known, has_blocks, generation, hits, .. } = &mut *self.aside;
-        let key = (*generation << 2) | u64::from(need.bits());
-        let mut hit: &Hit = known.page(iova);
-        let mut found = hold(hit, PAGE, iova, len, key);
-        let is_block = found.is_none() && *has_blocks;
-        if is_block {
-            hit = known.block(iova);
-            found = hold(hit, BLOCK, iova, len, key);
+        let key = self.key(need);
+        if let Some(found) = self.in_page(iova, len, key) {
+            self.aside.hits += 1;
+            return Ok(found);
         }
+        let Lookaside { known, has_blocks, hits, .. } = &mut *self.aside;
+        let hit = known.block(iova);
+        let found = if *has_blocks { hold(hit, BLOCK, iova, len, key) } else { None };
         let Some(offset) = found else { return self.find_range(iova, len, need) };
         *hits += 1;
         let Hit { host, room, .. } = *hit;
-        if is_block {
-            self.aside.last[side(need)] = Last { first: iova - offset, len: room.into(), host };
-        }
+        self.aside.last[side(need)] = Last { first: iova - offset, len: room.into(), host };
         // SAFETY: the unit lies in a range of one region of this IOTLB's memory (`renew` forgets those of
         // others), whose length was checked against the region's when it was found, and `offset + len` is
         // at most what the range has from the unit's begin on. The memory is never changed, and stays for
@@ -317,7 +334,7 @@ impl<'t, 'q> Lookup<'t, 'q> {
             *known.block(iova) = block;
             *has_blocks = true;
         } else if let Some(page) = Hit::of(entry, host, iova, PAGE, *generation) {
-            *known.page(iova) = page;
+            known.pages[Known::place(iova)] = page;
         }
         let len_of_all = (entry.last - entry.first).saturating_add(1);
         self.aside.last[side(need)] = Last { first: entry.first, len: len_of_all, host };
@@ -361,7 +378,13 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
         if let Some(span) = self.at_once(address, len) {
             return Ok(span);
         }
-        let found = self.find(address, len, Access::WRITE)?;
+        let found = match self.in_page(address, len, self.key(Access::WRITE)) {
+            Some(found) => {
+                self.aside.hits += 1;
+                found
+            }
+            None => self.find(address, len, Access::WRITE)?,
+        };
         if let Some(kept) = self.aside.kept.get_mut(place) {
             *kept = Last { first: address, len: found.len() as u64, host: found.pointer() };
             self.aside.kept_end = self.aside.kept_end.max(place + 1);
@@ -392,9 +415,13 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
     ) -> (usize, Result<(), Fault>) {
         // In registers, as long as one range serves.
         let (mut window, mut hits) = (self.last(Access::READ), 0);
+        let key = self.key(Access::READ);
         let (mut count, mut result) = (0, Ok(()));
         for ((address, len), span) in ranges.zip(spans) {
             if let Some(found) = window.whole(address, len) {
+                *span = found.as_span();
+                hits += 1;
+            } else if let Some(found) = self.in_page(address, len, key) {
                 *span = found.as_span();
                 hits += 1;
             } else {
