@@ -18,17 +18,15 @@
 //! connections go on there.
 //!
 //! Handlers: `port`, `connections` (read).
-use super::listener::{Listener, Stream};
-use ringway_click::arg::{Args, Raw, Word};
+use super::listener::{Door, Stream, Where};
+use ringway_click::arg::{Args, Raw};
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Heard, Task};
 use std::any::Any;
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
 
 /// Facts.
 pub static CLASS: Class = Class::new("ChatterSocket", || Box::<ChatterSocket>::default());
 
-/// Connections at a time. Attack: connections without end.
-const MOST: usize = 64;
 /// Bytes that wait for one. Attack: a program that connects and does not read.
 const WAITING: usize = 500_000;
 const GREETING: &[u8] = b"Click::ChatterSocket/1.0\r\n";
@@ -41,15 +39,9 @@ struct Connection {
 impl Connection {
     /// Sends what goes out at once; false if it has ended.
     fn send(&mut self) -> bool {
-        while !self.waiting.is_empty() {
-            match self.stream.write(&self.waiting) {
-                Ok(bytes) if bytes > 0 => drop(self.waiting.drain(..bytes)),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                _ => return false,
-            }
-        }
-        self.waiting.len() <= WAITING
+        let (sent, lives) = self.stream.send(&self.waiting);
+        self.waiting.drain(..sent);
+        lives && self.waiting.len() <= WAITING
     }
 
     /// Whether the other end is still there. What it writes is not wanted.
@@ -70,29 +62,15 @@ impl Connection {
 /// See the module.
 #[derive(Default)]
 pub struct ChatterSocket {
-    unix: bool,
-    place: String,
+    door: Door,
     greeting: bool,
-    localhost: bool,
-    listener: Option<Listener>,
     connections: Vec<Connection>,
     heard: Option<Heard>,
 }
 
 impl ChatterSocket {
-    fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let listener = Listener::open(self.unix, &self.place, self.localhost)
-            .map_err(|error| cx.error(format!("{}: {error}", self.place)))?;
-        cx.select(listener.descriptor(), true, false);
-        self.listener = Some(listener);
-        Ok(())
-    }
-
     fn accept(&mut self, cx: &mut Context<'_>) {
-        while let Some(Ok(stream)) = self.listener.as_ref().map(Listener::accept) {
-            if self.connections.len() >= MOST {
-                continue;
-            }
+        while let Some(stream) = self.door.accept(self.connections.len()) {
             let waiting = if self.greeting { GREETING.to_vec() } else { Vec::new() };
             self.connections.push(Connection { stream, waiting });
             self.serve(self.connections.len() - 1, false, cx);
@@ -112,30 +90,22 @@ impl ChatterSocket {
 
 impl Element for ChatterSocket {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        (self.greeting, self.localhost) = (true, true);
-        let (mut kind, mut place, mut ignored) = (Word::default(), Raw::default(), Raw::default());
-        args.read_mp("TYPE", &mut kind);
-        let named = if args.has("FILENAME") { "FILENAME" } else { "PORT" };
-        args.read_mp(named, &mut place);
-        args.read("GREETING", &mut self.greeting);
-        args.read("LOCALHOST", &mut self.localhost);
-        for keyword in ["CHANNEL", "QUIET_CHANNEL", "RETRIES", "RETRY_WARNINGS"] {
-            args.read(keyword, &mut ignored);
-        }
+        self.greeting = true;
+        let place = Where::read(args, |args| {
+            args.read("GREETING", &mut self.greeting);
+        });
+        let mut ignored = Raw::default();
+        args.read("CHANNEL", &mut ignored);
+        args.read("QUIET_CHANNEL", &mut ignored);
         args.complete()?;
-        self.unix = match kind.0.to_uppercase().as_str() {
-            "TCP" => false,
-            "UNIX" => true,
-            _ => return Err(cx.error("unknown socket type")),
-        };
-        self.place = ringway_click_lang::config::unquote_text(&place.0);
+        self.door = place.door(cx)?;
         Ok(())
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         let task = cx.new_task(false);
         self.heard = Some(cx.hear_chatter(task));
-        if cx.has_predecessor() { Ok(()) } else { self.open(cx) }
+        if cx.has_predecessor() { Ok(()) } else { self.door.open(cx) }
     }
 
     fn run_task(&mut self, _: Task, cx: &mut Context<'_>) -> bool {
@@ -149,18 +119,13 @@ impl Element for ChatterSocket {
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn Any = from;
-        let same =
-            from.downcast_mut::<Self>().filter(|old| (old.unix, &old.place) == (self.unix, &self.place));
-        let Some(from) = same else {
+        let Some(from) = from.downcast_mut::<Self>().filter(|old| old.door.is_like(&self.door)) else {
             // What is wrong has been said.
-            let _ = self.open(cx);
+            let _ = self.door.open(cx);
             return;
         };
-        self.listener = from.listener.take();
+        self.door.take_over(&mut from.door, cx);
         self.connections = std::mem::take(&mut from.connections);
-        if let Some(listener) = &self.listener {
-            cx.select(listener.descriptor(), true, false);
-        }
         for at in (0..self.connections.len()).rev() {
             self.serve(at, false, cx);
         }
@@ -178,11 +143,7 @@ impl Element for ChatterSocket {
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match (name, self.listener.as_ref().and_then(Listener::port)) {
-            ("connections", _) => self.connections.len().to_string(),
-            (_, Some(port)) => port.to_string(),
-            (_, None) => self.place.clone(),
-        })
+        Ok(if name == "connections" { self.connections.len().to_string() } else { self.door.port() })
     }
 
     fn cleanup(&mut self, _: &mut Context<'_>) {
@@ -192,8 +153,6 @@ impl Element for ChatterSocket {
             connection.waiting.extend_from_slice(lines.as_bytes());
             connection.send();
         }
-        if let Some(listener) = self.listener.take() {
-            listener.remove_file();
-        }
+        self.door.close();
     }
 }

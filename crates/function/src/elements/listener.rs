@@ -1,4 +1,6 @@
 //! Where ControlSocket and ChatterSocket wait for programs that connect.
+use ringway_click::arg::{Args, Raw, Word};
+use ringway_click::{Context, Failed};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -7,9 +9,26 @@ use std::os::unix::net::{UnixListener, UnixStream};
 /// Ports tried where a `+` allows it.
 const TRIES: u16 = 1000;
 
+/// Connections at a time. Attack: connections without end.
+const MOST: usize = 64;
+
 /// A connection, which never waits.
 pub(super) trait Stream: Read + Write {
     fn descriptor(&self) -> i32;
+
+    /// Sends what goes out at once of `bytes`; how many did, and whether more may later.
+    fn send(&mut self, bytes: &[u8]) -> (usize, bool) {
+        let mut sent = 0;
+        while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
+            match self.write(rest) {
+                Ok(count) if count > 0 => sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                _ => return (sent, false),
+            }
+        }
+        (sent, true)
+    }
 }
 
 impl Stream for TcpStream {
@@ -24,8 +43,104 @@ impl Stream for UnixStream {
     }
 }
 
+/// What an element says of where programs connect, and the socket that listens there. An element of another
+/// configuration that says the same goes on with it.
+#[derive(Default)]
+pub(super) struct Door {
+    unix: bool,
+    place: String,
+    localhost: bool,
+    listener: Option<Listener>,
+}
+
+/// The arguments that say where.
+pub(super) struct Where {
+    kind: Word,
+    place: Raw,
+    localhost: bool,
+}
+
+impl Where {
+    /// Reads `TYPE`, `PORT` or `FILENAME`, what `more` reads, and `LOCALHOST`; passes over `RETRIES` and
+    /// `RETRY_WARNINGS`.
+    pub(super) fn read(args: &mut Args, more: impl FnOnce(&mut Args)) -> Self {
+        let mut own = Self { kind: Word::default(), place: Raw::default(), localhost: true };
+        let mut ignored = Raw::default();
+        args.read_mp("TYPE", &mut own.kind);
+        let named = if args.has("FILENAME") { "FILENAME" } else { "PORT" };
+        args.read_mp(named, &mut own.place);
+        more(args);
+        args.read("LOCALHOST", &mut own.localhost);
+        args.read("RETRIES", &mut ignored);
+        args.read("RETRY_WARNINGS", &mut ignored);
+        own
+    }
+
+    /// The door there, closed.
+    pub(super) fn door(self, cx: &mut Context<'_>) -> std::result::Result<Door, Failed> {
+        let unix = match self.kind.0.to_uppercase().as_str() {
+            "TCP" => false,
+            "UNIX" => true,
+            _ => return Err(cx.error("unknown socket type")),
+        };
+        let place = ringway_click_lang::config::unquote_text(&self.place.0);
+        Ok(Door { unix, place, localhost: self.localhost, listener: None })
+    }
+}
+
+impl Door {
+    /// Listens.
+    pub(super) fn open(&mut self, cx: &mut Context<'_>) -> std::result::Result<(), Failed> {
+        let listener = Listener::open(self.unix, &self.place, self.localhost)
+            .map_err(|error| cx.error(format!("{}: {error}", self.place)))?;
+        self.listener = Some(listener);
+        self.watch(cx);
+        Ok(())
+    }
+
+    fn watch(&self, cx: &mut Context<'_>) {
+        if let Some(listener) = &self.listener {
+            cx.select(listener.descriptor(), true, false);
+        }
+    }
+
+    /// The next program that connects; those beyond the number that may are sent away.
+    pub(super) fn accept(&self, connected: usize) -> Option<Box<dyn Stream>> {
+        loop {
+            let stream = self.listener.as_ref()?.accept().ok()?;
+            if connected < MOST {
+                return Some(stream);
+            }
+        }
+    }
+
+    /// Whether the other is at the same place.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (self.unix, &self.place) == (other.unix, &other.place)
+    }
+
+    /// Goes on where the other listened.
+    pub(super) fn take_over(&mut self, from: &mut Self, cx: &mut Context<'_>) {
+        self.listener = from.listener.take();
+        self.watch(cx);
+    }
+
+    /// The TCP port that it listens at, or the place that was given.
+    pub(super) fn port(&self) -> String {
+        let port = self.listener.as_ref().and_then(Listener::port);
+        port.map_or_else(|| self.place.clone(), |port| port.to_string())
+    }
+
+    /// Listens no more.
+    pub(super) fn close(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            listener.remove_file();
+        }
+    }
+}
+
 /// A socket that listens.
-pub(super) enum Listener {
+enum Listener {
     Tcp(TcpListener),
     /// With the file to remove in the end.
     Unix(UnixListener, Option<String>),
@@ -34,7 +149,7 @@ pub(super) enum Listener {
 impl Listener {
     /// Listens at a UNIX socket's file; or at a TCP port, with `+` behind it at that or a later one that
     /// is free.
-    pub(super) fn open(unix: bool, place: &str, localhost: bool) -> Result<Self> {
+    fn open(unix: bool, place: &str, localhost: bool) -> Result<Self> {
         if unix {
             let handed = crate::handed::listener(place);
             // The file of a socket that was handed over is not ours to remove.
@@ -65,7 +180,7 @@ impl Listener {
         Ok(Self::Tcp(listener))
     }
 
-    pub(super) fn descriptor(&self) -> i32 {
+    fn descriptor(&self) -> i32 {
         match self {
             Self::Tcp(listener) => listener.as_raw_fd(),
             Self::Unix(listener, _) => listener.as_raw_fd(),
@@ -73,7 +188,7 @@ impl Listener {
     }
 
     /// The next program that connects.
-    pub(super) fn accept(&self) -> Result<Box<dyn Stream>> {
+    fn accept(&self) -> Result<Box<dyn Stream>> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
@@ -89,7 +204,7 @@ impl Listener {
     }
 
     /// The TCP port.
-    pub(super) fn port(&self) -> Option<u16> {
+    fn port(&self) -> Option<u16> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
             Self::Unix(..) => None,
@@ -97,7 +212,7 @@ impl Listener {
     }
 
     /// Takes the file away.
-    pub(super) fn remove_file(&self) {
+    fn remove_file(&self) {
         if let Self::Unix(_, Some(path)) = self {
             let _ = std::fs::remove_file(path);
         }

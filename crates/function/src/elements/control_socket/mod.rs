@@ -18,8 +18,8 @@ mod session;
 
 pub use session::{Failure, Handlers, Session};
 
-use super::listener::{Listener, Stream};
-use ringway_click::arg::{Args, Raw, Word};
+use super::listener::{Door, Stream, Where};
+use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Timer};
 use std::any::Any;
 use std::io::ErrorKind;
@@ -27,8 +27,6 @@ use std::io::ErrorKind;
 /// Facts.
 pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::default());
 
-/// Connections at a time. Attack: connections without end.
-const MOST: usize = 64;
 struct Connection {
     stream: Box<dyn Stream>,
     session: Session,
@@ -38,12 +36,9 @@ struct Connection {
 /// See the module.
 #[derive(Default)]
 pub struct ControlSocket {
-    unix: bool,
-    place: String,
+    door: Door,
     read_only: bool,
     verbose: bool,
-    localhost: bool,
-    listener: Option<Listener>,
     connections: Vec<Connection>,
     /// For commands that waited for this configuration.
     timer: Option<Timer>,
@@ -119,19 +114,8 @@ impl Handlers for Router<'_, '_> {
 }
 
 impl ControlSocket {
-    fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let listener = Listener::open(self.unix, &self.place, self.localhost)
-            .map_err(|error| cx.error(format!("{}: {error}", self.place)))?;
-        cx.select(listener.descriptor(), true, false);
-        self.listener = Some(listener);
-        Ok(())
-    }
-
     fn accept(&mut self, cx: &mut Context<'_>) {
-        while let Some(Ok(stream)) = self.listener.as_ref().map(Listener::accept) {
-            if self.connections.len() >= MOST {
-                continue;
-            }
+        while let Some(stream) = self.door.accept(self.connections.len()) {
             if self.verbose {
                 let name = cx.declaration();
                 cx.chatter(format_args!("{name}: opened connection {}", stream.descriptor()));
@@ -157,21 +141,11 @@ impl ControlSocket {
             }
         }
         connection.session.run(connection.ended, &mut Router { cx, read_only });
-        let mut broken = false;
-        while !connection.session.output().is_empty() {
-            match connection.stream.write(connection.session.output()) {
-                Ok(bytes) if bytes > 0 => connection.session.sent(bytes),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                _ => {
-                    broken = true;
-                    break;
-                }
-            }
-        }
+        let (sent, lives) = connection.stream.send(connection.session.output());
+        connection.session.sent(sent);
         let waiting = !connection.session.output().is_empty();
         let descriptor = connection.stream.descriptor();
-        if broken || connection.session.is_closed() && !waiting {
+        if !lives || connection.session.is_closed() && !waiting {
             cx.select(descriptor, false, false);
             self.connections.swap_remove(at);
         } else {
@@ -182,23 +156,12 @@ impl ControlSocket {
 
 impl Element for ControlSocket {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        self.localhost = true;
-        let (mut kind, mut place, mut ignored) = (Word::default(), Raw::default(), Raw::default());
-        args.read_mp("TYPE", &mut kind);
-        let named = if args.has("FILENAME") { "FILENAME" } else { "PORT" };
-        args.read_mp(named, &mut place);
-        args.read("READONLY", &mut self.read_only);
-        args.read("VERBOSE", &mut self.verbose);
-        args.read("LOCALHOST", &mut self.localhost);
-        args.read("RETRIES", &mut ignored);
-        args.read("RETRY_WARNINGS", &mut ignored);
+        let place = Where::read(args, |args| {
+            args.read("READONLY", &mut self.read_only);
+            args.read("VERBOSE", &mut self.verbose);
+        });
         args.complete()?;
-        self.unix = match kind.0.to_uppercase().as_str() {
-            "TCP" => false,
-            "UNIX" => true,
-            _ => return Err(cx.error("unknown socket type")),
-        };
-        self.place = ringway_click_lang::config::unquote_text(&place.0);
+        self.door = place.door(cx)?;
         Ok(())
     }
 
@@ -207,7 +170,7 @@ impl Element for ControlSocket {
         if cx.has_predecessor() {
             return Ok(());
         }
-        self.open(cx)
+        self.door.open(cx)
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
@@ -218,18 +181,13 @@ impl Element for ControlSocket {
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn Any = from;
-        let same =
-            from.downcast_mut::<Self>().filter(|old| (old.unix, &old.place) == (self.unix, &self.place));
-        let Some(from) = same else {
+        let Some(from) = from.downcast_mut::<Self>().filter(|old| old.door.is_like(&self.door)) else {
             // What is wrong has been said.
-            let _ = self.open(cx);
+            let _ = self.door.open(cx);
             return;
         };
-        self.listener = from.listener.take();
+        self.door.take_over(&mut from.door, cx);
         self.connections = std::mem::take(&mut from.connections);
-        if let Some(listener) = &self.listener {
-            cx.select(listener.descriptor(), true, false);
-        }
         if let Some(timer) = self.timer {
             cx.set_timer_after(timer, 0);
         }
@@ -247,8 +205,7 @@ impl Element for ControlSocket {
     }
 
     fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let port = self.listener.as_ref().and_then(Listener::port);
-        Ok(port.map_or_else(|| self.place.clone(), |port| port.to_string()))
+        Ok(self.door.port())
     }
 
     fn cleanup(&mut self, _: &mut Context<'_>) {
@@ -256,8 +213,6 @@ impl Element for ControlSocket {
         for connection in &mut self.connections {
             let _ = connection.stream.write(connection.session.output());
         }
-        if let Some(listener) = self.listener.take() {
-            listener.remove_file();
-        }
+        self.door.close();
     }
 }
