@@ -289,17 +289,24 @@ impl<'t, 'q> Lookup<'t, 'q> {
     fn in_page(&self, iova: u64, len: u32, key: u64) -> Option<SpanMut<'t>> {
         let hit = self.aside.known.page(iova);
         let offset = hold(hit, PAGE, iova, len, key)?;
-        // SAFETY: as in `find`.
+        // SAFETY: as in `find_block`.
         Some(unsafe { SpanMut::new(hit.host.add(offset as usize), len) })
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn find(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
-        let key = self.key(need);
-        if let Some(found) = self.in_page(iova, len, key) {
-            self.aside.hits += 1;
-            return Ok(found);
+        match self.in_page(iova, len, self.key(need)) {
+            Some(found) => {
+                self.aside.hits += 1;
+                Ok(found)
+            }
+            None => self.find_block(iova, len, need),
         }
+    }
+
+    #[inline(never)]
+    fn find_block(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
+        let key = self.key(need);
         let Lookaside { known, has_blocks, hits, .. } = &mut *self.aside;
         let hit = known.block(iova);
         let found = if *has_blocks { hold(hit, BLOCK, iova, len, key) } else { None };
@@ -339,7 +346,7 @@ impl<'t, 'q> Lookup<'t, 'q> {
         let len_of_all = (entry.last - entry.first).saturating_add(1);
         self.aside.last[side(need)] = Last { first: entry.first, len: len_of_all, host };
         let len = u64::from(len - 1).min(entry.last - iova) as u32 + 1;
-        // SAFETY: as in `find`; `iova` lies within the range, and `len` ends there at the latest.
+        // SAFETY: as in `find_block`; `iova` lies within the range, and `len` ends there at the latest.
         Ok(unsafe { SpanMut::new(host.add((iova - entry.first) as usize), len) })
     }
 }
@@ -378,13 +385,7 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
         if let Some(span) = self.at_once(address, len) {
             return Ok(span);
         }
-        let found = match self.in_page(address, len, self.key(Access::WRITE)) {
-            Some(found) => {
-                self.aside.hits += 1;
-                found
-            }
-            None => self.find(address, len, Access::WRITE)?,
-        };
+        let found = self.find(address, len, Access::WRITE)?;
         if let Some(kept) = self.aside.kept.get_mut(place) {
             *kept = Last { first: address, len: found.len() as u64, host: found.pointer() };
             self.aside.kept_end = self.aside.kept_end.max(place + 1);
@@ -425,7 +426,7 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
                 *span = found.as_span();
                 hits += 1;
             } else {
-                match self.find(address, len, Access::READ) {
+                match self.find_block(address, len, Access::READ) {
                     Ok(found) => *span = found.as_span(),
                     Err(fault) => {
                         result = Err(fault);
