@@ -257,11 +257,9 @@ impl TxDevice {
             let buffers = taken.get(first..end).unwrap_or(&[]);
             if self.in_order {
                 write_used_batch(ring, &mut self.used, buffers);
-                ring.pass_run(&mut self.at, buffers.len());
-                self.released = first + buffers.len();
-                return buffers.len();
+            } else {
+                ring.write_used_run(&mut self.used, buffers.iter().map(|chain| (chain.id, 0)));
             }
-            ring.write_used_run(&mut self.used, buffers.iter().map(|chain| (chain.id, 0)));
             ring.pass_run(&mut self.at, buffers.len());
             self.released = first + buffers.len();
             return buffers.len();

@@ -1,8 +1,7 @@
 //! What has ended when a message is acknowledged, though a worker was at it when that came.
 
 use super::guest::{BOTH, CHANNEL, Kind, Monitor, READ, USER, WRITE, add, framed};
-use super::rig::{Rig, StopOnDrop, pass, reflect, with};
-use ringway_mem::Reader;
+use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, with};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Iotlb, Request};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -95,12 +94,7 @@ fn what_a_message_ends_has_ended_though_a_worker_was_at_it() {
         space.span(DATA, LEN as u32).write(&framed(3, LEN - 12));
         monitor.map(FROM, DATA, 0x1000, READ);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut reader = Reader::register().unwrap();
-                while !stop.load(Relaxed) {
-                    reflect(&mut reader, queue);
-                }
-            });
+            scope.spawn(|| reflect_until(&stop, queue));
             let (_stop, mut landed) = (StopOnDrop(&stop), 0);
             for (round, way) in (0..160u64).zip(Way::ALL.into_iter().cycle()) {
                 let (iova, at) = (0x5000_0000 + round * 0x1000, DATA + 0x10_0000 + (round % 16) * 0x1000);

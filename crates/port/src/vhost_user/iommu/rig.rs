@@ -93,6 +93,14 @@ pub(super) fn reflect(reader: &mut Reader, queue: &mut Queue) -> usize {
     fits
 }
 
+/// Such turns until told to stop, as of a worker beside the test.
+pub(super) fn reflect_until(stop: &AtomicBool, queue: &mut Queue) {
+    let mut reader = Reader::register().unwrap();
+    while !stop.load(Relaxed) {
+        reflect(&mut reader, queue);
+    }
+}
+
 /// Turns and answers until `count` frames have passed.
 pub(super) fn pass(reader: &mut Reader, queue: &mut Queue, monitor: &mut Monitor<'_>, count: usize) {
     let mut passed = 0;

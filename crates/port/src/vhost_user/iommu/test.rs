@@ -4,7 +4,7 @@ use super::MOST;
 use super::guest::{
     BOTH, CHANNEL, Kind, Monitor, PART, READ, RINGS, RINGS_IOVA, SIZE, Space, USER, WRITE, add, framed,
 };
-use super::rig::{Rig, StopOnDrop, pass, reflect, with};
+use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, with};
 use crate::vhost_user::test::{Wire, port};
 use crate::vhost_user::{BackendError, Config, State, offer};
 use ringway_frame::CountersRef;
@@ -292,12 +292,7 @@ fn nothing_is_touched_after_an_unmap_though_a_worker_is_at_it() {
         space.span(DATA, 1512).write(&bytes);
         monitor.map(0x4000_0000, DATA, 0x1000, READ);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut reader = Reader::register().unwrap();
-                while !stop.load(Relaxed) {
-                    reflect(&mut reader, queue);
-                }
-            });
+            scope.spawn(|| reflect_until(&stop, queue));
             let (_stop, mut landed) = (StopOnDrop(&stop), 0);
             for round in 0..300u64 {
                 // A buffer that the worker may be about to fill is taken back, and used for something else.
