@@ -95,7 +95,7 @@ impl FromDevice {
     /// Makes a packet of what was received.
     fn packet(&self, received: &PacketReceived, cx: &mut Context<'_>) -> Option<Packet> {
         let (header, frame) = self.buffer.get(..received.len)?.split_first_chunk::<PACKET_HEADER>()?;
-        let offload = Offload::from_bytes(header);
+        let mut offload = Offload::from_bytes(header);
         let undone = offload.needs_checksum() || offload.gso_type != 0;
         // What is to be made into segments comes whole, or it could not.
         let kept = if undone { frame.len() } else { frame.len().min(self.snaplen as usize) };
@@ -104,11 +104,8 @@ impl FromDevice {
         }
         let mut packet = cx.make_packet(self.headroom as usize + 4, kept, 0)?;
         packet.data_mut().copy_from_slice(&frame[..kept]);
-        if undone {
-            packet.set_offload(offload).ok()?;
-        }
         if let Some([kind, control]) = received.tag.filter(|_| kept >= ADDRESSES) {
-            if undone && packet.set_offload(Offload::default()).is_err() || !packet.push(4) {
+            if !packet.push(4) {
                 return None;
             }
             let data = packet.data_mut();
@@ -116,9 +113,11 @@ impl FromDevice {
             data[ADDRESSES..ADDRESSES + 2].copy_from_slice(&kind.to_be_bytes());
             data[ADDRESSES + 2..ADDRESSES + 4].copy_from_slice(&control.to_be_bytes());
             if undone {
-                let moved = Offload { csum_start: offload.csum_start.checked_add(4)?, ..offload };
-                packet.set_offload(moved).ok()?;
+                offload.csum_start = offload.csum_start.checked_add(4)?;
             }
+        }
+        if undone {
+            packet.set_offload(offload).ok()?;
         }
         packet.set_mac_header(0);
         if self.force_ip && !mark_ip(&mut packet) {

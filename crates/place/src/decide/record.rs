@@ -50,14 +50,16 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// The policy that requires a unit that failed, and how, if that is why there is no host.
+    pub fn refusal(&self) -> Option<String> {
+        let said = || format!("policy {} requires a unit that failed: {}", self.policy, self.refused);
+        (!self.refused.is_empty()).then(said)
+    }
+
     /// Why there is no host, in a sentence.
     pub fn why(&self) -> String {
-        if !self.refused.is_empty() {
-            let vms = self.vms.join(", ");
-            return format!(
-                "no host for {vms}: policy {} requires a unit that failed: {}",
-                self.policy, self.refused
-            );
+        if let Some(refusal) = self.refusal() {
+            return format!("no host for {}: {refusal}", self.vms.join(", "));
         }
         if self.hosts == 0 {
             return "the cluster has no hosts".into();

@@ -4,7 +4,7 @@ use super::external::{self, Attached};
 use super::repair::repairs;
 use super::{Engine, EngineError, Inner};
 use crate::balancers::{self, Proposal, Scene, unsafe_hosts};
-use crate::decide::{Answers, Ask, DecideError, Scratch, decide};
+use crate::decide::{Answers, Ask, Choice, DecideError, Scratch, decide};
 use crate::model::{Change, Model, Row};
 use crate::object::{HostStatus, Load, Migration as Movable, VmStatus};
 use crate::policy::Policy;
@@ -124,9 +124,7 @@ impl Round<'_> {
             let mut outside = external::ask(self.external.as_deref_mut(), &mut answers);
             let Ok(choices) = decide(self.model, &ask, &mut outside, self.scratch) else { continue };
             self.model.apply(Change::NoPending(name.clone()));
-            for choice in choices.iter().filter(|choice| !choice.refused.is_empty()) {
-                let what =
-                    format!("policy {} requires a unit that failed: {}", choice.policy, choice.refused);
+            for what in choices.iter().filter_map(Choice::refusal) {
                 if errors.len() < ERRORS && !errors.contains(&what) {
                     errors.push(what);
                 }

@@ -48,10 +48,10 @@ pub struct CoDel {
 }
 
 impl CoDel {
-    /// The next packet, and whether it may be dropped.
+    /// The next packet, and whether it may be dropped. With none there is nothing to go on dropping.
     fn look(&mut self, now: u64, cx: &mut Context<'_>) -> Option<(Packet, bool)> {
         let Some(mut packet) = cx.pull_one(0) else {
-            self.first_above = 0;
+            (self.first_above, self.dropping) = (0, false);
             return None;
         };
         let since = packet.notes().u64(Annotations::FIRST_TIMESTAMP);
@@ -83,20 +83,14 @@ impl CoDel {
 
     fn one(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
         let now = cx.packet_time();
-        let (mut packet, mut may_drop) = self.look(now, cx).or_else(|| {
-            self.dropping = false;
-            None
-        })?;
+        let (mut packet, mut may_drop) = self.look(now, cx)?;
         if self.dropping {
             self.dropping = may_drop;
             let mut in_a_row = 0;
             while self.dropping && now >= self.next && in_a_row < MOST {
                 self.drop_one(packet, cx);
                 (self.count, in_a_row) = (self.count.saturating_add(1), in_a_row + 1);
-                (packet, may_drop) = self.look(now, cx).or_else(|| {
-                    self.dropping = false;
-                    None
-                })?;
+                (packet, may_drop) = self.look(now, cx)?;
                 self.dropping = may_drop;
                 if may_drop {
                     self.next = self.after(self.next);
