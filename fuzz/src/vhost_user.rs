@@ -2,7 +2,7 @@
 
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{
-    BackendRequest, Device, Inbox, Iotlb, MemoryRegion, Offer, Refused, Reply, Request, Ring, Session,
+    BackendRequest, Device, Inbox, Iotlb, Log, MemoryRegion, Offer, Refused, Reply, Request, Ring, Session,
     SharedRegion, VringState,
 };
 use std::fs::File;
@@ -49,6 +49,17 @@ impl Device for Nothing {
 
     fn update(&mut self, index: usize, _ring: &Ring) -> Result<(), Refused> {
         assert!(self.running.contains(&index), "ring {index} was updated and doesn't run");
+        Ok(())
+    }
+
+    fn set_log(&mut self, log: Log, _file: OwnedFd) -> Result<(), Refused> {
+        match log.offset.checked_add(log.size) {
+            Some(_) => Ok(()),
+            None => Err(Refused("no such log".into())),
+        }
+    }
+
+    fn set_log_call(&mut self, _call: OwnedFd) -> Result<(), Refused> {
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+mod dirty;
 pub mod iotlb;
 mod memory;
 mod orphan;
@@ -15,6 +16,7 @@ mod translate;
 mod turn;
 mod words;
 
+pub use dirty::{DirtyLog, Extent, Extents, LOG_PAGE, Logged, Trail};
 pub use memory::{Hint, Kept, Memory, MemoryError, REGIONS, Region};
 pub use orphan::Orphans;
 pub use span::{Span, SpanMut, copy, prefetch_value};

@@ -181,6 +181,14 @@ impl Memory {
         region.map_or(Window::NONE, |region| unsafe { Window::new(region.guest, region.len, region.host) })
     }
 
+    /// The guest-physical address of what is ours at `host`.
+    pub(crate) fn guest_of(&self, host: NonNull<u8>) -> Option<u64> {
+        self.regions.iter().find_map(|region| {
+            let offset = host.addr().get().checked_sub(region.host.addr().get())? as u64;
+            (offset < region.len).then(|| region.guest + offset)
+        })
+    }
+
     /// The same as [`Memory::user_span`], kept together with the memory.
     pub fn keep_user(self: &Arc<Memory>, user: u64, len: u32) -> Option<Kept> {
         let span = self.user_span(user, len)?;
@@ -276,6 +284,11 @@ impl Kept {
         unsafe { SpanMut::new(self.pointer, self.len) }
     }
 
+    /// The guest-physical address of the first.
+    pub fn guest(&self) -> Option<u64> {
+        self.memory.guest_of(self.pointer)
+    }
+
     /// The memory they lie in.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
@@ -292,23 +305,25 @@ fn within(region: &Region, offset: u64, len: u32) -> Option<SpanMut<'_>> {
     Some(unsafe { SpanMut::new(region.host.add(offset as usize), len) })
 }
 
+/// A region of our own bytes, for tests.
+#[cfg(test)]
+pub(crate) fn own_region(guest: u64, user: u64, len: usize) -> Region {
+    struct Keep(Vec<core::cell::UnsafeCell<u8>>);
+    // SAFETY: the bytes are touched through spans and atomics only.
+    unsafe impl Send for Keep {}
+    // SAFETY: as above.
+    unsafe impl Sync for Keep {}
+    let keep = Arc::new(Keep((0..len).map(|_| core::cell::UnsafeCell::new(0)).collect()));
+    let host = NonNull::new(keep.0.as_ptr().cast_mut().cast::<u8>()).expect("a vector's pointer is not null");
+    // SAFETY: the vector has `len` bytes and lives in `keep`.
+    unsafe { Region::new(guest, user, len as u64, host, keep) }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::own_region as region;
     use super::*;
     use crate::translate::{Direct, Translate};
-
-    fn region(guest: u64, user: u64, len: usize) -> Region {
-        struct Keep(Vec<core::cell::UnsafeCell<u8>>);
-        // SAFETY: the bytes are touched through spans only.
-        unsafe impl Send for Keep {}
-        // SAFETY: as above.
-        unsafe impl Sync for Keep {}
-        let keep = Arc::new(Keep((0..len).map(|_| core::cell::UnsafeCell::new(0)).collect()));
-        let host =
-            NonNull::new(keep.0.as_ptr().cast_mut().cast::<u8>()).expect("a vector's pointer is not null");
-        // SAFETY: the vector has `len` bytes and lives in `keep`.
-        unsafe { Region::new(guest, user, len as u64, host, keep) }
-    }
 
     #[test]
     fn addresses_resolve_within_one_region_only() {

@@ -114,6 +114,12 @@ impl<'t> Span<'t> {
     pub fn prefetch(self) {
         prefetch(self.pointer);
     }
+
+    /// Asks for it in order to write it, by a span that is still to come.
+    #[inline]
+    pub fn prefetch_write(self) {
+        prefetch_write(self.pointer);
+    }
 }
 
 impl<'t> SpanMut<'t> {

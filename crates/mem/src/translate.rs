@@ -46,10 +46,10 @@ pub trait Translate<'t> {
     }
 
     /// As [`Translate::write`], for bytes that will be asked for again by [`Translate::write_kept`]; `place` is below
-    /// [`KEPT`].
+    /// [`KEPT`]. Nothing is written before.
     #[inline]
-    fn keep(&mut self, _place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        self.write(address, len)
+    fn keep(&mut self, _place: usize, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+        Ok(self.write(address, len)?.as_span())
     }
 
     /// As [`Translate::write`], quicker for what was kept at `place`.

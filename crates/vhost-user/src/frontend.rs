@@ -161,8 +161,9 @@ impl<T: Transport> Frontend<T> {
     pub fn set(&mut self, request: Request) -> Result<(), FrontendError> {
         let number = request.number();
         let acknowledged = self.protocol & protocol::REPLY_ACK != 0;
+        let answered = acknowledged || request.is_question();
         self.transport.send(request.encode(acknowledged))?;
-        if !acknowledged {
+        if !answered {
             return Ok(());
         }
         match self.answer(number)? {

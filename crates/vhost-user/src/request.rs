@@ -237,6 +237,7 @@ impl Request {
             self,
             Request::GetFeatures
                 | Request::GetVringBase(_)
+                | Request::SetLogBase(..)
                 | Request::GetProtocolFeatures
                 | Request::GetQueueNum
                 | Request::GetConfig(_)

@@ -4,7 +4,7 @@ use crate::codec::CodecError;
 use crate::feature::{protocol, virtio};
 use crate::header::{Packet, name};
 use crate::inbox::Message;
-use crate::payload::{CONFIG, Config, Iotlb, MemoryRegion, SharedRegion, VringFd, VringState};
+use crate::payload::{CONFIG, Config, Iotlb, Log, MemoryRegion, SharedRegion, VringFd, VringState};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::ring::{Kick, LARGEST, Ring};
@@ -54,6 +54,11 @@ pub trait Device {
     fn set_mtu(&mut self, mtu: u16) -> Result<(), Refused>;
     /// The front-end listens to requests of ours here.
     fn set_channel(&mut self, channel: OwnedFd);
+    /// What is written into the guest's memory is logged in this part of a file from now on, as far as features and
+    /// rings ask for it.
+    fn set_log(&mut self, log: Log, file: OwnedFd) -> Result<(), Refused>;
+    /// The front-end hears here that there is something new in the log.
+    fn set_log_call(&mut self, call: OwnedFd) -> Result<(), Refused>;
     /// The guest moved here: its address is to be made known.
     fn announce(&mut self, address: [u8; 6]);
     /// A translation of the device's addresses is granted ([`Iotlb::UPDATE`]) or taken back ([`Iotlb::INVALIDATE`]).
@@ -230,6 +235,13 @@ impl Session {
             Request::RemMemReg(region) => device.remove_region(region).map_err(refused)?,
             Request::SetBackendReqFd(channel) => device.set_channel(channel),
             Request::IotlbMsg(change) => self.revoked = translate(change, device).map_err(refused)?,
+            Request::SetLogBase(log, file) => {
+                let file = file.ok_or(refused(Refused("the log has no descriptor".into())))?;
+                device.set_log(log, file).map_err(refused)?;
+                // Always answered: when the front-end has read that, nobody writes into the former log.
+                return Ok(Some(Reply::Number(0)));
+            }
+            Request::SetLogFd(call) => device.set_log_call(call).map_err(refused)?,
             Request::SendRarp(address) => device.announce(address),
             Request::NetSetMtu(mtu) => {
                 let mtu = Some(mtu).filter(|mtu| MTU.contains(mtu)).and_then(|mtu| mtu.try_into().ok());

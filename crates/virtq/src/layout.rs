@@ -2,6 +2,7 @@
 
 use crate::error::LayoutError;
 use crate::format::{Cursor, Format, Used};
+use crate::logged::LoggedRing;
 use crate::packed::PackedRing;
 use crate::split::SplitRing;
 use ringway_mem::SpanMut;
@@ -88,6 +89,8 @@ pub enum Ring<'t> {
     Split(SplitRing<'t>),
     /// A packed ring.
     Packed(PackedRing<'t>),
+    /// Either, while what its device writes is logged.
+    Logged(LoggedRing<'t>),
 }
 
 impl<'t> Ring<'t> {
@@ -104,8 +107,19 @@ impl<'t> Ring<'t> {
     /// Shows the driver all that its device used before `used`, where the device that may have held some of it back is
     /// gone. Nothing is ever held back on a packed ring, of which only its device knows what is not visible yet.
     pub fn settle(&self, used: Cursor) {
-        if let Ring::Split(ring) = self {
-            ring.publish(&mut Used::new(used));
+        match self {
+            Ring::Split(ring) => ring.publish(&mut Used::new(used)),
+            Ring::Logged(ring) if ring.split().is_some() => ring.publish(&mut Used::new(used)),
+            Ring::Packed(_) | Ring::Logged(_) => {}
+        }
+    }
+
+    /// The used index in a split ring's memory, where a device that is new to it goes on.
+    pub fn used_index(&self) -> Option<u16> {
+        match self {
+            Ring::Split(ring) => Some(ring.used_index()),
+            Ring::Packed(_) => None,
+            Ring::Logged(ring) => ring.split().map(SplitRing::used_index),
         }
     }
 }

@@ -90,6 +90,7 @@ macro_rules! with {
         match $ring {
             Ring::Split($name) => $body,
             Ring::Packed($name) => $body,
+            Ring::Logged($name) => $body,
         }
     };
 }
@@ -305,7 +306,7 @@ impl TxDevice {
     pub fn may_hold(&self, ring: &Ring<'_>, count: usize) -> bool {
         match ring {
             Ring::Split(ring) => 4 * count <= usize::from(ring.size) && ring.is_polled(),
-            Ring::Packed(_) => false,
+            Ring::Packed(_) | Ring::Logged(_) => false,
         }
     }
 }

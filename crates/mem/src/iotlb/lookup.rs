@@ -381,16 +381,16 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
     }
 
     #[inline]
-    fn keep(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+    fn keep(&mut self, place: usize, address: u64, len: u32) -> Result<Span<'t>, Fault> {
         if let Some(span) = self.at_once(address, len) {
-            return Ok(span);
+            return Ok(span.as_span());
         }
         let found = self.find(address, len, Access::WRITE)?;
         if let Some(kept) = self.aside.kept.get_mut(place) {
             *kept = Last { first: address, len: found.len() as u64, host: found.pointer() };
             self.aside.kept_end = self.aside.kept_end.max(place + 1);
         }
-        Ok(found)
+        Ok(found.as_span())
     }
 
     #[inline]

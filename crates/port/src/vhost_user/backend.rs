@@ -52,8 +52,10 @@ pub enum BackendError {
         /// What was wrong with it.
         reason: String,
     },
-    /// The file behind the guest's memory shrank.
-    #[error("the guest's memory was taken away: its file became shorter")]
+    /// The file behind the guest's memory, or its log, shrank.
+    #[error(
+        "the guest's memory, or the log of what is written there, was taken away: its file became shorter"
+    )]
     Lost,
     /// The system refused.
     #[error("the connection to the front-end failed: {0}")]

@@ -3,7 +3,7 @@
 use super::vring::Vring;
 use ringway_frame::Counters;
 use ringway_mem::iotlb::{Editor, Lookaside, Lookup};
-use ringway_mem::{Direct, Hint, Translate};
+use ringway_mem::{Direct, DirtyLog, Hint, Logged, Memory, Trail, Translate};
 use ringway_ring::{Notifier, Policy};
 use ringway_virtq::{CommandDevice, QueueError, Ring};
 
@@ -78,6 +78,7 @@ pub(super) struct Control {
     device: CommandDevice,
     notifier: Notifier,
     hint: Hint,
+    trail: Trail,
     /// Of the guest's IOMMU, if it has one.
     pub(super) aside: Lookaside,
 }
@@ -92,6 +93,7 @@ impl Control {
             device: CommandDevice::new(at, used),
             notifier: Notifier::new(policy),
             hint: Hint::default(),
+            trail: Trail::default(),
             aside: Lookaside::default(),
             vring,
         }
@@ -105,16 +107,24 @@ impl Control {
         counters: &Counters,
         editor: Option<&Editor>,
     ) -> bool {
-        let Control { vring, device, notifier, hint, aside } = self;
+        let Control { vring, device, notifier, hint, trail, aside } = self;
         let Some(ring) = vring.ring().filter(|_| vring.enabled && !vring.is_broken()) else { return false };
         for _ in 0..COMMANDS {
+            let logged = vring.log().map(|log| (vring.memory(), log, &mut *trail));
             let answered = match editor {
-                None => answer(&ring, device, &mut Direct::new(vring.memory(), hint), settings, most),
-                Some(editor) => answer(&ring, device, &mut Lookup::of(editor, aside), settings, most),
+                None => {
+                    let mut direct = Direct::new(vring.memory(), hint);
+                    answer(&ring, device, (&mut direct, logged), settings, most)
+                }
+                Some(editor) => {
+                    let mut lookup = Lookup::of(editor, aside);
+                    answer(&ring, device, (&mut lookup, logged), settings, most)
+                }
             };
             match answered {
                 Ok(true) => {
                     vring.note(device.position());
+                    vring.wrote();
                     notifier.published(0, &mut vring.view(&ring, device, counters));
                 }
                 Ok(false) if notifier.arm(&mut vring.view(&ring, device, counters)) => return false,
@@ -134,13 +144,18 @@ impl Control {
 fn answer<'t, T: Translate<'t>>(
     ring: &Ring<'t>,
     device: &mut CommandDevice,
-    translate: &mut T,
+    (translate, logged): (&mut T, Option<(&'t Memory, &DirtyLog, &mut Trail)>),
     settings: &mut Settings,
     most: u16,
 ) -> Result<bool, QueueError> {
     let mut command = [0; COMMAND];
     let Some(len) = device.take(ring, translate, &mut command)? else { return Ok(false) };
     let said = if len < 2 { ERR } else { settings.obey(most, command, len) };
-    device.answer(ring, translate, &[said])?;
+    match logged {
+        None => device.answer(ring, translate, &[said])?,
+        Some((memory, log, trail)) => {
+            device.answer(ring, &mut Logged::new(translate, memory, log, trail), &[said])?;
+        }
+    }
     Ok(true)
 }

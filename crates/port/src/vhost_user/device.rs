@@ -4,6 +4,7 @@ mod granted;
 
 use super::control::{Control, Settings};
 use super::iommu::{Bell, Board, Iommu};
+use super::log::Log;
 use super::rarp::Rarp;
 use super::rx::VringRx;
 use super::tx::VringTx;
@@ -11,11 +12,13 @@ use super::vring::{Vring, VringError, VringState};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
-use ringway_host::{Account, Epoll, EventFd, HostError, Keep, Sort};
+use ringway_host::{Account, Epoll, EventFd, HostError, Keep, Signal, Sort};
 use ringway_mem::iotlb::Lookaside;
 use ringway_mem::{Memory, Published, Region, Retired};
 use ringway_vhost_user::feature::virtio;
-use ringway_vhost_user::{Device, Iotlb, Kick, MemoryRegion, Offer, Packet, Refused, Ring, SharedRegion};
+use ringway_vhost_user::{
+    Device, Iotlb, Kick, Log as LogPlace, MemoryRegion, Offer, Packet, Refused, Ring, SharedRegion,
+};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -88,6 +91,8 @@ pub(super) struct Guest {
     counters: Vec<CountersRef>,
     /// While its features say that there is one.
     iommu: Option<Iommu>,
+    /// What we write is logged.
+    log: Log,
     /// Workers ring it when they lack a translation.
     bell: Bell,
     aside: Option<Box<Lookaside>>,
@@ -144,6 +149,7 @@ impl Guest {
             kick: None,
             counters,
             iommu: None,
+            log: Log::default(),
             bell,
             aside: None,
             heard: Vec::new(),
@@ -180,7 +186,7 @@ impl Guest {
         self.channel = None;
         (self.mtu, self.rarp, self.news) = (None, None, false);
         (self.ears, self.kick) = (None, None);
-        (self.iommu, self.aside) = (None, None);
+        (self.iommu, self.aside, self.log) = (None, None, Log::default());
         (self.stirred, self.ahead) = (false, false);
         self.slots.iter_mut().for_each(|slot| slot.kick = None);
     }
@@ -305,7 +311,8 @@ impl Guest {
 
     /// Whether a file behind the guest's memory shrank.
     pub(super) fn is_lost(&self) -> bool {
-        self.memory.regions().iter().any(ringway_host::is_lost)
+        let log = self.log.bits.iter().map(|log| log.region());
+        self.memory.regions().iter().chain(log).any(ringway_host::is_lost)
     }
 
     /// Rings of a guest behind an IOMMU may lie scattered, and are mapped once more then.
@@ -355,7 +362,7 @@ impl Guest {
         let is_rx = index.is_multiple_of(2) && self.control_ring() != Some(index);
         // Pairs that the driver has not asked for get nothing (virtio 1.3, 5.1.6.5.6).
         ring.enabled &= !is_rx || self.is_wanted(index / 2);
-        let vring = Vring::new(self.space(index), self.features, &ring, &slot.state)?;
+        let vring = Vring::new(self.space(index), self.features, &ring, &self.log, &slot.state)?;
         let vring = vring.with_policy(self.config.policy);
         Ok(Some(match index {
             1 => vring.with_rarp(self.rarp),
@@ -591,6 +598,30 @@ impl Device for Guest {
     fn set_channel(&mut self, channel: OwnedFd) {
         let usable = matches!(Sort::of(channel.as_fd()), Some(Sort::Socket | Sort::Pipe));
         self.channel = usable.then_some(channel);
+    }
+
+    fn set_log(&mut self, place: LogPlace, file: OwnedFd) -> Result<(), Refused> {
+        let former = self.log.replace(&self.account, place, &file);
+        let former = former.map_err(|error| Refused(format!("the log of what is written: {error}")))?;
+        self.publish_each(0..self.slots.len());
+        if former.is_none() {
+            let described = self.slots.iter().filter_map(|slot| Option::as_ref(&slot.described));
+            described.filter_map(|vring| vring.logging.as_ref()).for_each(|logging| logging.mark_ring());
+        }
+        Ok(())
+    }
+
+    fn set_log_call(&mut self, call: OwnedFd) -> Result<(), Refused> {
+        let call = Arc::new(call);
+        // Attack: as with interrupts.
+        if Signal::of(call.clone()).is_none() {
+            return Err(Refused(
+                "the descriptor for news of the log is neither an eventfd nor a pipe".into(),
+            ));
+        }
+        self.log.call = Some(call);
+        self.publish_each(0..self.slots.len());
+        Ok(())
     }
 
     fn announce(&mut self, address: [u8; 6]) {

@@ -14,6 +14,7 @@ mod device;
 #[cfg(test)]
 mod hostile;
 mod iommu;
+mod log;
 mod offer;
 pub mod open;
 mod rarp;

@@ -5,7 +5,7 @@ use ringway_vhost_user::Offer;
 use ringway_vhost_user::feature::{protocol, virtio};
 
 /// Features that can be left out, by the names they have in the specification.
-const VIRTIO: [(&str, u64); 25] = [
+const VIRTIO: [(&str, u64); 26] = [
     ("csum", virtio::NET_CSUM),
     ("guest-csum", virtio::NET_GUEST_CSUM),
     ("mtu", virtio::NET_MTU),
@@ -31,11 +31,13 @@ const VIRTIO: [(&str, u64); 25] = [
     ("packed", virtio::RING_PACKED),
     ("in-order", virtio::IN_ORDER),
     ("protocol-features", virtio::PROTOCOL_FEATURES),
+    ("log-all", virtio::LOG_ALL),
 ];
 
 /// The same for protocol features.
-const PROTOCOL: [(&str, u64); 9] = [
+const PROTOCOL: [(&str, u64); 10] = [
     ("protocol-mq", protocol::MQ),
+    ("log-shmfd", protocol::LOG_SHMFD),
     ("rarp", protocol::RARP),
     ("reply-ack", protocol::REPLY_ACK),
     ("protocol-mtu", protocol::MTU),
@@ -47,7 +49,7 @@ const PROTOCOL: [(&str, u64); 9] = [
 ];
 
 /// A feature is of use only with one of those it stands beside (virtio 1.3, 5.1.3.1 and 6).
-const NEEDS: [(u64, u64); 17] = [
+const NEEDS: [(u64, u64); 18] = [
     (virtio::NET_GUEST_TSO4, virtio::NET_GUEST_CSUM),
     (virtio::NET_GUEST_TSO6, virtio::NET_GUEST_CSUM),
     (virtio::NET_GUEST_USO4, virtio::NET_GUEST_CSUM),
@@ -65,6 +67,7 @@ const NEEDS: [(u64, u64); 17] = [
     (virtio::NET_GUEST_ANNOUNCE, virtio::NET_STATUS),
     (virtio::NET_MQ, virtio::NET_CTRL_VQ),
     (virtio::NET_MQ, virtio::PROTOCOL_FEATURES),
+    (virtio::LOG_ALL, virtio::PROTOCOL_FEATURES),
 ];
 
 /// Features to leave out.

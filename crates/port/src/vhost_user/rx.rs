@@ -3,7 +3,7 @@
 use super::iommu::{Seeker, through};
 use super::vring::Vring;
 use ringway_frame::{Burst, Caps, Counters, CountersRef, FrameReader, Lost, Needs, Reason, RxQueue};
-use ringway_mem::{Hint, Published, Span, SpanMut, Turn, copy};
+use ringway_mem::{DirtyLog, Hint, Logged, Published, Span, SpanMut, Trail, Turn, copy};
 use ringway_ring::{Notifier, Policy, View};
 use ringway_virtq::{Cursor, FRAMES, Fill, QueueError, Ring, RxDevice};
 use std::sync::Arc;
@@ -19,6 +19,7 @@ pub(super) struct VringRx {
     generation: u64,
     hint: Hint,
     seeker: Seeker,
+    trail: Trail,
 }
 
 impl VringRx {
@@ -32,6 +33,7 @@ impl VringRx {
             generation: 0,
             hint: Hint::default(),
             seeker: Seeker::receiving(),
+            trail: Trail::default(),
         }
     }
 
@@ -85,9 +87,10 @@ impl VringRx {
         (at, count): (usize, usize),
         filler: &mut Filler<'_, '_>,
     ) {
-        let (put, result) = through!(self, vring, turn, translate => {
-            self.device.put(ring, translate, count, filler)
-        });
+        let (put, result) = match vring.log() {
+            None => through!(self, vring, turn, translate => self.device.put(ring, translate, count, filler)),
+            Some(log) => self.put_logged(turn, (vring, ring), log, (count, filler)),
+        };
         if let Err(error) = result {
             let rest = filler.which.get(at + put..at + count).unwrap_or(&[]);
             filler.lost += match error {
@@ -98,10 +101,26 @@ impl VringRx {
         }
     }
 
+    #[cold]
+    fn put_logged<'t>(
+        &mut self,
+        turn: &'t Turn<'_>,
+        (vring, ring): (&'t Vring, &Ring<'t>),
+        log: &DirtyLog,
+        (count, filler): (usize, &mut Filler<'_, '_>),
+    ) -> (usize, Result<(), QueueError>) {
+        let trail = &mut self.trail;
+        through!(self, vring, turn, translate => {
+            let mut logged = Logged::new(translate, vring.memory(), log, trail);
+            self.device.put(ring, &mut logged, count, filler)
+        })
+    }
+
     #[inline]
     fn show(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
         if self.device.publish(ring) {
             vring.note(self.device.position());
+            vring.wrote();
             self.notifier.expect_answer(turn.now);
             self.notifier.published(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));
         } else {

@@ -114,6 +114,7 @@ impl VringTx {
     #[inline]
     fn show(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
         if self.device.publish(ring) {
+            vring.wrote();
             self.notifier.published(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));
         }
     }

@@ -4,11 +4,12 @@
 mod test;
 
 use super::iommu::Granted;
+use super::log::{Log, Logging};
 use super::rarp::Rarp;
 use ringway_frame::{Caps, Counters, LARGEST, Needs, Reason, add};
 use ringway_host::{Account, Signal};
 use ringway_mem::iotlb::{Access, Editor};
-use ringway_mem::{Kept, Memory, Region};
+use ringway_mem::{DirtyLog, Kept, Memory, Region};
 use ringway_ring::{Policy, View};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Kick, Ring as Said};
@@ -109,6 +110,8 @@ pub(super) struct Vring {
     areas: Option<[Kept; 3]>,
     call: Option<Signal>,
     err: Option<Signal>,
+    /// While what is written is logged.
+    pub(super) logging: Option<Box<Logging>>,
     state: Arc<VringState>,
     /// Whether frames pass.
     pub(super) enabled: bool,
@@ -198,11 +201,14 @@ impl Vring {
         space: Space<'_>,
         features: u64,
         said: &Said,
+        log: &Log,
         state: &Arc<VringState>,
     ) -> Result<Vring, VringError> {
         static GENERATION: AtomicU64 = AtomicU64::new(1);
         let has = |bits| features & bits != 0;
-        let areas = space.areas(parts(features, said)?)?;
+        let parts = parts(features, said)?;
+        let areas = space.areas(parts)?;
+        let logging = Logging::of(log, &space, (features, said), (parts, areas.is_some()));
         let (memory, iommu) = match space {
             Space::Direct(memory) => (memory.clone(), None),
             Space::Granted(editor, granted, _) => (editor.shared().memory().clone(), Some(granted)),
@@ -222,6 +228,7 @@ impl Vring {
             areas,
             call: signal(&said.call)?,
             err: signal(&said.err)?,
+            logging,
             state: state.clone(),
             enabled: said.enabled,
             in_order: has(virtio::IN_ORDER),
@@ -273,10 +280,28 @@ impl Vring {
     pub(super) fn ring(&self) -> Option<Ring<'_>> {
         let [descriptors, driver, device] = self.areas.as_ref()?.each_ref().map(Kept::span);
         let areas = Areas { descriptors, driver, device };
-        if self.layout.packed {
-            PackedRing::new(&self.layout, areas).ok().map(Ring::Packed)
+        let ring = if self.layout.packed {
+            Ring::Packed(PackedRing::new(&self.layout, areas).ok()?)
         } else {
-            SplitRing::new(&self.layout, areas).ok().map(Ring::Split)
+            Ring::Split(SplitRing::new(&self.layout, areas).ok()?)
+        };
+        Some(match &self.logging {
+            None => ring,
+            Some(logging) => logging.wrap(ring),
+        })
+    }
+
+    /// Where frames and answers are logged.
+    #[inline]
+    pub(super) fn log(&self) -> Option<&DirtyLog> {
+        self.logging.as_ref()?.buffers()
+    }
+
+    /// Something was shown to the driver, and so written.
+    #[inline]
+    pub(super) fn wrote(&self) {
+        if let Some(logging) = &self.logging {
+            logging.tell();
         }
     }
 
@@ -288,9 +313,9 @@ impl Vring {
         if self.state.used.load(Ordering::Relaxed) != 0 {
             return (at, Cursor::from_base((place >> 16) as u16, packed, size));
         }
-        match self.ring() {
-            Some(Ring::Split(ring)) => (at, Cursor { index: ring.used_index(), wrap: false }),
-            _ => (at, at),
+        match self.ring().and_then(|ring| ring.used_index()) {
+            Some(index) => (at, Cursor { index, wrap: false }),
+            None => (at, at),
         }
     }
 
@@ -301,6 +326,7 @@ impl Vring {
             && let Some(ring) = self.ring()
         {
             ring.settle(self.places().1);
+            self.wrote();
         }
     }
 
@@ -329,7 +355,8 @@ impl Vring {
     fn is_lost(&self) -> bool {
         let losses = ringway_host::losses();
         let areas = self.areas.iter().flatten().flat_map(|area| area.memory().regions());
-        let is_lost = self.memory.regions().iter().chain(areas).any(ringway_host::is_lost);
+        let is_lost = self.memory.regions().iter().chain(areas).any(ringway_host::is_lost)
+            || self.logging.as_ref().is_some_and(|logging| logging.is_lost());
         if !is_lost {
             self.state.losses.store(losses, Ordering::Relaxed);
         }

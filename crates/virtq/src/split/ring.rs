@@ -22,7 +22,7 @@ pub struct SplitRing<'t> {
     /// Its entries.
     pub(super) entries: SpanMut<'t>,
     pub(crate) size: u16,
-    pub(super) event_idx: bool,
+    pub(crate) event_idx: bool,
     pub(super) indirect: bool,
 }
 
@@ -65,7 +65,7 @@ impl<'t> SplitRing<'t> {
 
     /// Where the device says at which available index it wants a kick.
     #[inline]
-    pub(super) fn avail_event(&self) -> usize {
+    pub(crate) fn avail_event(&self) -> usize {
         ENTRIES + 4 * usize::from(self.size)
     }
 

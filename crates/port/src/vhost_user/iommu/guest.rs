@@ -28,8 +28,11 @@ pub(super) const READ: u8 = 1;
 pub(super) const WRITE: u8 = 2;
 pub(super) const BOTH: u8 = 3;
 const HEADER: usize = 12;
-pub(super) const CHANNEL: u64 =
-    protocol::BACKEND_REQ | protocol::REPLY_ACK | protocol::CONFIGURE_MEM_SLOTS | protocol::RESET_DEVICE;
+pub(super) const CHANNEL: u64 = protocol::BACKEND_REQ
+    | protocol::REPLY_ACK
+    | protocol::CONFIGURE_MEM_SLOTS
+    | protocol::RESET_DEVICE
+    | protocol::LOG_SHMFD;
 
 /// What a guest is like.
 #[derive(Clone, Copy, Debug)]

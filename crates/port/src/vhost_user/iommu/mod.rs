@@ -16,6 +16,8 @@ mod guest;
 #[cfg(test)]
 mod huge;
 #[cfg(test)]
+mod log;
+#[cfg(test)]
 mod place;
 mod queue;
 #[cfg(test)]

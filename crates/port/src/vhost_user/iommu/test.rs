@@ -6,11 +6,11 @@ use super::guest::{
 };
 use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, with};
 use crate::vhost_user::test::{Wire, port};
-use crate::vhost_user::{BackendError, Config, State, offer};
+use crate::vhost_user::{BackendError, State};
 use ringway_frame::CountersRef;
 use ringway_mem::Reader;
-use ringway_vhost_user::feature::{protocol, virtio};
-use ringway_vhost_user::{Frontend, FrontendError, Iotlb, Log, Request};
+use ringway_vhost_user::feature::virtio;
+use ringway_vhost_user::{Frontend, FrontendError, Iotlb};
 use ringway_virtq::Driver;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -502,46 +502,4 @@ fn who_has_no_channel_is_offered_no_iommu() {
     let features = virtio::VERSION_1 | virtio::ACCESS_PLATFORM;
     let front = Frontend::negotiate(Wire::new(&mut backend), features, CHANNEL & !(1 << 5)).unwrap();
     assert_eq!(front.features() & virtio::ACCESS_PLATFORM, 0);
-}
-
-#[test]
-fn a_dirty_log_is_not_offered_and_what_is_said_of_one_leads_nowhere() {
-    // Mapped by no IOMMU; without one it is the guest's memory like any other.
-    const LOG: u64 = 0x40_0000;
-    let offered = offer::offer(&Config::default());
-    assert_eq!(offered.features & virtio::LOG_ALL, 0);
-    assert_eq!(offered.protocol & protocol::LOG_SHMFD, 0);
-    for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
-        let kind = Kind { packed, iommu, page: 4096, ring: 256 };
-        with(kind, |rig| {
-            let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
-            space.span(LOG, 0x1000).write(&[0x55; 0x1000]);
-            let log = |size, offset| Request::SetLogBase(Log { size, offset }, Some(space.share().fd));
-            for request in [log(0x1000, LOG), log(u64::MAX, u64::MAX), Request::SetLogFd(space.share().fd)] {
-                assert!(matches!(monitor.front.set(request), Err(FrontendError::Refused { code: 1, .. })));
-            }
-            // `VHOST_VRING_F_LOG`, which says that the address of a log is there.
-            for index in [0, 1] {
-                let base = monitor.front.stop(index).unwrap();
-                let mut vring = monitor.vring(index, base);
-                (vring.addresses.flags, vring.addresses.log) = (1, LOG);
-                monitor.front.start(vring).unwrap();
-                monitor.answer();
-            }
-            monitor.map(DATA, DATA, 0x4000, BOTH);
-            space.span(DATA, 112).write(&framed(1, 100));
-            for _ in 0..20 {
-                add(rx, DATA + 0x1000, 2048, true);
-                add(tx, DATA, 112, false);
-                pass(reader, queue, monitor, 1);
-            }
-            assert_eq!((take_all(tx).len(), take_all(rx).len()), (20, 20), "{kind:?}");
-            assert_eq!(space.bytes(LOG, 0x1000), [0x55; 0x1000], "{kind:?}");
-            assert!(monitor.asked.iter().all(|asked| asked.iova >> 12 != LOG >> 12), "{kind:?}");
-            assert_eq!(counters.faults.load(Relaxed), 0);
-            let features = kind.features() | virtio::PROTOCOL_FEATURES | virtio::LOG_ALL;
-            assert!(monitor.front.set(Request::SetFeatures(features)).is_err(), "{kind:?}");
-            assert_ne!(monitor.state(), State::Up);
-        });
-    }
 }

@@ -1,6 +1,7 @@
 //! A driver on one end of a ring, a queue of the port on the other.
 
 use super::{Space, Vring, VringState};
+use crate::vhost_user::log::Log;
 use crate::vhost_user::rx::VringRx;
 use crate::vhost_user::tx::VringTx;
 use proptest::prelude::*;
@@ -64,7 +65,8 @@ impl Bench {
     }
 
     fn describe(&self) -> Vring {
-        Vring::new(Space::Direct(&self.memory), self.features, &self.said, &self.state).unwrap()
+        Vring::new(Space::Direct(&self.memory), self.features, &self.said, &Log::default(), &self.state)
+            .unwrap()
     }
 
     fn publish(&self, policy: Policy) {

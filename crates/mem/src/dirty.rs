@@ -1,0 +1,261 @@
+//! The log of pages that were written (vhost-user protocol, "Migration"), and a way from a peer's addresses to ours
+//! that fills it.
+
+use crate::memory::{Memory, Region};
+use crate::span::{Span, SpanMut};
+use crate::translate::{Fault, Translate};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// Bytes of a page of the log.
+pub const LOG_PAGE: u64 = 4096;
+/// Pages that one byte of the log stands for.
+const PER_BYTE: u64 = 8;
+
+/// A bit for each page of a guest's memory, by guest-physical address, in memory that its front-end shares and clears.
+#[derive(Debug)]
+pub struct DirtyLog {
+    bits: Region,
+}
+
+impl DirtyLog {
+    /// The log that lies in `bits`, whose first byte stands for the first eight pages.
+    pub fn new(bits: Region) -> DirtyLog {
+        DirtyLog { bits }
+    }
+
+    /// Where it lies.
+    pub fn region(&self) -> &Region {
+        &self.bits
+    }
+
+    /// `len` bytes from guest-physical `guest` on have been written. The front-end, once it sees that, sees what was
+    /// written, too.
+    pub fn mark(&self, guest: u64, len: u64) {
+        let Some(more) = len.checked_sub(1) else { return };
+        // Attack: a log that is shorter than the memory, or a ring that says to lie behind its end. Which pages have no
+        // bit is known before one is counted, so that the end can't wrap.
+        let Some(last_byte) = self.bits.len.checked_sub(1) else { return };
+        let end = last_byte.saturating_mul(PER_BYTE).saturating_add(PER_BYTE - 1);
+        let (first, last) = (guest / LOG_PAGE, guest.saturating_add(more) / LOG_PAGE);
+        let mut page = first;
+        while page <= last.min(end) {
+            let byte = page / PER_BYTE;
+            let until = last.min(byte * PER_BYTE + (PER_BYTE - 1));
+            let bits = (0xff << (page % PER_BYTE)) & (0xff >> (PER_BYTE - 1 - until % PER_BYTE));
+            self.set(byte, bits as u8);
+            page = until + 1;
+        }
+    }
+
+    fn set(&self, byte: u64, bits: u8) {
+        if byte >= self.bits.len {
+            return;
+        }
+        // SAFETY: `byte` lies within the region, which stays mapped writable while `self` lives, and is touched by
+        // atomics and by other processes only.
+        let at = unsafe { AtomicU8::from_ptr(self.bits.base().add(byte as usize).as_ptr()) };
+        // Always, even where the bits are set: the front-end may clear them between a look and what was written
+        // becoming visible.
+        at.fetch_or(bits, Ordering::SeqCst);
+    }
+}
+
+/// What was handed out to be written and not been marked yet: first addresses and lengths, guest-physical.
+#[derive(Debug, Default)]
+pub struct Trail(Vec<(u64, u64)>);
+
+/// A translation whose writes are logged: all that was asked for to be written is marked when this is dropped, and
+/// so after it was.
+#[derive(Debug)]
+pub struct Logged<'t, 'l, T> {
+    inner: &'l mut T,
+    memory: &'t Memory,
+    log: &'l DirtyLog,
+    trail: &'l mut Trail,
+}
+
+impl<'t, 'l, T: Translate<'t>> Logged<'t, 'l, T> {
+    /// The same way as `inner`, which leads to `memory`. `trail` is the caller's to keep, for its room.
+    pub fn new(
+        inner: &'l mut T,
+        memory: &'t Memory,
+        log: &'l DirtyLog,
+        trail: &'l mut Trail,
+    ) -> Logged<'t, 'l, T> {
+        trail.0.clear();
+        Logged { inner, memory, log, trail }
+    }
+
+    fn note(&mut self, span: SpanMut<'t>) -> SpanMut<'t> {
+        // It was looked up there, and no span leaves its region.
+        if let Some(guest) = self.memory.guest_of(span.pointer()) {
+            let len = span.len() as u64;
+            match self.trail.0.last_mut() {
+                Some((first, before)) if *first + *before == guest => *before += len,
+                _ => self.trail.0.push((guest, len)),
+            }
+        }
+        span
+    }
+}
+
+impl<T> Drop for Logged<'_, '_, T> {
+    fn drop(&mut self) {
+        self.trail.0.drain(..).for_each(|(guest, len)| self.log.mark(guest, len));
+    }
+}
+
+impl<'t, T: Translate<'t>> Translate<'t> for Logged<'t, '_, T> {
+    fn read(&mut self, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+        self.inner.read(address, len)
+    }
+
+    fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        let span = self.inner.write(address, len)?;
+        Ok(self.note(span))
+    }
+
+    fn keep(&mut self, place: usize, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+        self.inner.keep(place, address, len)
+    }
+
+    fn write_kept(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        let span = self.inner.write_kept(place, address, len)?;
+        Ok(self.note(span))
+    }
+
+    fn want(&mut self, address: u64, len: u32, write: bool) {
+        self.inner.want(address, len, write);
+    }
+
+    fn knows(&mut self, address: u64, len: u32, write: bool) -> Result<(), Fault> {
+        self.inner.knows(address, len, write)
+    }
+}
+
+/// Bytes of a guest's memory, by their guest-physical address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where they begin.
+    pub guest: u64,
+    /// How many there are.
+    pub len: u64,
+}
+
+/// Where bytes that lie together for us, such as a ring's part, lie in the guest's memory, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Extents(Vec<Extent>);
+
+impl Extents {
+    /// These, one behind the other.
+    pub fn new(extents: Vec<Extent>) -> Extents {
+        Extents(extents)
+    }
+
+    /// Whether they are all in one, which begins at `guest`.
+    pub fn begin_at(&self, guest: u64) -> bool {
+        matches!(self.0[..], [extent] if extent.guest == guest)
+    }
+
+    /// `len` of these bytes, from the `offset`th on, have been written.
+    pub fn mark(&self, log: &DirtyLog, offset: usize, len: usize) {
+        let (mut skip, mut left) = (offset as u64, len as u64);
+        for extent in &self.0 {
+            if left == 0 {
+                return;
+            }
+            let here = extent.len.saturating_sub(skip).min(left);
+            // None of them passes the end of the address space: regions don't.
+            log.mark(extent.guest.saturating_add(skip), here);
+            skip = skip.saturating_sub(extent.len);
+            left -= here;
+        }
+    }
+
+    /// All of them have been written, as far as is known.
+    pub fn mark_all(&self, log: &DirtyLog) {
+        self.0.iter().for_each(|extent| log.mark(extent.guest, extent.len));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Hint, own_region as region};
+    use crate::translate::Direct;
+
+    fn bits(log: &DirtyLog) -> Vec<u8> {
+        let memory = Memory::new(alloc::vec![log.region().clone()]).unwrap();
+        let mut bytes = alloc::vec![0; log.region().len as usize];
+        memory.span(0, bytes.len() as u32, &mut Hint::default()).unwrap().read(&mut bytes);
+        bytes
+    }
+
+    fn log(len: usize) -> DirtyLog {
+        DirtyLog::new(region(0, 0, len))
+    }
+
+    #[test]
+    fn a_mark_has_the_pages_that_it_touches_and_no_other() {
+        for (guest, len) in [(0, 1), (4095, 2), (0x7fff, 1), (0x6800, 0x3000), (0x1000, 0x1_0000), (5, 0)] {
+            let log = log(4);
+            log.mark(guest, len);
+            for page in 0..32 {
+                let touched = len > 0 && guest / 4096 <= page && page <= (guest + len - 1) / 4096;
+                let bit = bits(&log)[page as usize / 8] >> (page % 8) & 1 == 1;
+                assert_eq!(bit, touched, "page {page} of {len} bytes at {guest:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_log_has_no_bit_for_is_dropped() {
+        let log = log(2);
+        for (guest, len) in [(16 << 12, 1), (u64::MAX, u64::MAX), (1 << 63, 1 << 62), (u64::MAX - 4095, 4096)]
+        {
+            log.mark(guest, len);
+            assert_eq!(bits(&log), [0, 0], "{len} bytes at {guest:#x}");
+        }
+        log.mark(15 << 12, u64::MAX);
+        assert_eq!(bits(&log), [0, 0x80]);
+    }
+
+    #[test]
+    fn what_is_asked_for_to_be_written_is_marked_once_it_was() {
+        let memory = Memory::new(alloc::vec![
+            region(0x1_0000, 0x10_0000, 0x2000),
+            region(0x2_0000, 0x20_0000, 0x2000)
+        ])
+        .unwrap();
+        let (log, mut trail, mut hint) = (log(8), Trail::default(), Hint::default());
+        let mut direct = Direct::new(&memory, &mut hint);
+        let mut logged = Logged::new(&mut direct, &memory, &log, &mut trail);
+        logged.read(0x1_0000, 16).unwrap();
+        logged.keep(0, 0x1_0000, 16).unwrap();
+        logged.knows(0x1_0000, 16, true).unwrap();
+        logged.write(0x1_1ff0, 0x100).unwrap().write(&[1; 16]);
+        logged.write_kept(0, 0x2_1000, 16).unwrap().write(&[1; 16]);
+        assert_eq!(logged.write(0x3_0000, 16).unwrap_err(), Fault::Outside);
+        assert_eq!(bits(&log), [0; 8], "nothing is marked before it is written");
+        drop(logged);
+        assert_eq!(bits(&log), [0, 0, 2, 0, 2, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_part_in_pieces_is_marked_where_they_lie() {
+        let extents = Extents::new(alloc::vec![
+            Extent { guest: 0x5800, len: 0x800 },
+            Extent { guest: 0x2000, len: 0x1000 }
+        ]);
+        let log = log(2);
+        extents.mark(&log, 0x7ff, 1);
+        assert_eq!(bits(&log), [0x20, 0]);
+        extents.mark(&log, 0x800, 1);
+        assert_eq!(bits(&log), [0x24, 0]);
+        extents.mark(&log, 0x1800, 100);
+        assert_eq!(bits(&log), [0x24, 0], "behind its end is nothing");
+        assert!(!extents.begin_at(0x5800));
+        assert!(Extents::new(alloc::vec![Extent { guest: 7, len: 1 }]).begin_at(7));
+    }
+}

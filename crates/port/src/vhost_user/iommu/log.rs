@@ -1,0 +1,432 @@
+//! The log of what is written, which a front-end keeps while it moves its guest.
+
+use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, USER, WRITE, add, framed};
+use super::rig::{Rig, StopOnDrop, next_one_works, pass, reflect, reflect_until, with};
+use crate::vhost_user::test::port;
+use crate::vhost_user::{BackendError, State};
+use ringway_host::EventFd;
+use ringway_mem::{Hint, Memory, Reader, SpanMut};
+use ringway_vhost_user::feature::virtio;
+use ringway_vhost_user::{FrontendError, Iotlb, Log, Request};
+use ringway_virtq::Driver;
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const KINDS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
+/// Frames to send, and buffers to receive into: guest-physical, and as the device knows them.
+const DATA: u64 = 0x20_0000;
+const BUFFERS: u64 = 0x40_0000;
+const IOVA: u64 = 0x9_4000_0000;
+/// Where the log begins in its file, and its bytes.
+const SKIP: u64 = 512;
+const BYTES: u64 = SIZE / 4096 / 8;
+
+fn kind((packed, iommu): (bool, bool)) -> Kind {
+    Kind { packed, iommu, page: 4096, ring: 256 }
+}
+
+/// A log as its front-end sees it.
+pub(super) struct Bits {
+    file: OwnedFd,
+    memory: Memory,
+    pub place: Log,
+}
+
+impl Bits {
+    pub(super) fn new() -> Bits {
+        let file = memfd_create("log", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, 4096).unwrap();
+        let memory = Memory::new(vec![ringway_host::map_region(&file, 0, 4096, 0, 0).unwrap()]).unwrap();
+        Bits { file, memory, place: Log { size: BYTES, offset: SKIP } }
+    }
+
+    pub(super) fn share(&self) -> Request {
+        Request::SetLogBase(self.place, Some(self.file.try_clone().unwrap()))
+    }
+
+    fn all(&self) -> SpanMut<'_> {
+        self.memory.span_mut(0, 4096, &mut Hint::default()).unwrap()
+    }
+
+    /// The pages that are marked, in order, and from now on no more.
+    pub(super) fn take(&self) -> BTreeSet<u64> {
+        let mut bytes = [0; 4096];
+        self.all().as_span().read(&mut bytes);
+        self.all().write(&[0; 4096]);
+        let (begin, end) = (SKIP as usize, (SKIP + BYTES) as usize);
+        let outside = bytes[..begin].iter().chain(&bytes[end..]).all(|byte| *byte == 0);
+        assert!(outside, "bytes beside the log were written");
+        let bit = |page: &u64| bytes[begin + *page as usize / 8] >> (page % 8) & 1 == 1;
+        (0..8 * BYTES).filter(bit).collect()
+    }
+}
+
+/// Switches logging on or off, as QEMU does it: under rings that run.
+fn switch(monitor: &mut Monitor<'_>, on: bool) {
+    let features = monitor.front.features();
+    let bit = if on { virtio::LOG_ALL } else { 0 };
+    monitor.front.set(Request::SetFeatures(features | bit)).unwrap();
+    for index in [0, 1] {
+        let mut addresses = monitor.vring(index, 0).addresses;
+        addresses.flags = on.into();
+        addresses.log = RINGS + (3 * u64::from(index) + 2) * PART;
+        monitor.front.set(Request::SetVringAddr(addresses)).unwrap();
+    }
+    monitor.answer();
+    assert_eq!(monitor.state(), State::Up);
+}
+
+fn begin(monitor: &mut Monitor<'_>, bits: &Bits) {
+    monitor.front.set(bits.share()).unwrap();
+    switch(monitor, true);
+}
+
+/// Pages of the rings that the device writes.
+fn ring_pages(kind: Kind) -> BTreeSet<u64> {
+    let layout = kind.layout().lengths().unwrap();
+    let part = |ring: u64, part: u64, len: u32| {
+        let at = RINGS + (3 * ring + part) * PART;
+        at / 4096..=(at + u64::from(len) - 1) / 4096
+    };
+    let descriptors = |ring| if kind.packed { Some(part(ring, 0, layout.descriptors)) } else { None };
+    let both = [0, 1].map(|ring| part(ring, 2, layout.device).chain(descriptors(ring).into_iter().flatten()));
+    both.into_iter().flatten().collect()
+}
+
+fn take_all(driver: &mut Driver<'_>) -> usize {
+    std::iter::from_fn(|| driver.take_used().unwrap()).count()
+}
+
+fn pages(bytes: &[u8], before: &[u8]) -> BTreeSet<u64> {
+    let changed = bytes.chunks(4096).zip(before.chunks(4096)).enumerate();
+    changed.filter(|(_, (now, then))| now != then).map(|(page, _)| page as u64).collect()
+}
+
+/// One frame of `len` bytes into small and large buffers; what was marked, and what was changed.
+fn one_frame(rig: &mut Rig<'_>, kind: Kind, bits: &Bits, (round, len): (u64, usize)) -> [BTreeSet<u64>; 2] {
+    let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+    let address = |at: u64| if kind.iommu { IOVA + at } else { at };
+    space.span(DATA, len as u32 + 12).write(&framed(round, len));
+    space.span(BUFFERS, 0x8_0000).write(&[0x55; 0x8_0000]);
+    let mut at = BUFFERS + round % 7 * 901;
+    let buffers = (len + 12).div_ceil(if round.is_multiple_of(2) { 1500 } else { 9000 });
+    for _ in 0..buffers {
+        let room = (len + 12).div_ceil(buffers);
+        add(rx, address(at), room, true);
+        // Pages in between stay untouched.
+        at += room as u64 + 3 * 4096;
+    }
+    add(tx, address(DATA), len + 12, false);
+    // What was asked for, and is written by the front-end, is its own affair.
+    let before = space.bytes(0, SIZE as usize);
+    bits.take();
+    pass(reader, queue, monitor, 1);
+    let marked = bits.take();
+    let after = space.bytes(0, SIZE as usize);
+    assert_eq!((take_all(tx), take_all(rx)), (1, buffers), "{kind:?} round {round}");
+    [marked, pages(&after, &before)]
+}
+
+#[test]
+fn what_is_written_is_marked_by_its_page_and_nothing_else_is() {
+    for which in KINDS {
+        let kind = kind(which);
+        let (bits, rings) = (Bits::new(), ring_pages(kind));
+        with(kind, |rig| {
+            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, super::guest::READ);
+            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, WRITE);
+            begin(&mut rig.monitor, &bits);
+            for round in 0..60 {
+                let len = 60 + (round * 977 % 20_000) as usize;
+                let [marked, changed] = one_frame(rig, kind, &bits, (round, len));
+                assert!(changed.is_subset(&marked), "{kind:?} round {round}: {changed:?} {marked:?}");
+                let more: Vec<_> = marked.difference(&changed).collect();
+                assert!(more.iter().all(|page| rings.contains(page)), "{kind:?} round {round}: {more:?}");
+                assert!(changed.iter().any(|page| !rings.contains(page)));
+            }
+            // It goes on where it is, unlogged, and logged again.
+            switch(&mut rig.monitor, false);
+            let [marked, changed] = one_frame(rig, kind, &bits, (60, 2000));
+            assert!(marked.is_empty() && !changed.is_empty(), "{kind:?}: {marked:?}");
+            switch(&mut rig.monitor, true);
+            let [marked, changed] = one_frame(rig, kind, &bits, (61, 2000));
+            assert!(!changed.is_empty() && changed.is_subset(&marked), "{kind:?}: {marked:?}");
+            assert_eq!(rig.counters.faults.load(Relaxed), 0);
+        });
+    }
+}
+
+#[test]
+fn rings_and_frames_are_logged_apart() {
+    for which in KINDS {
+        let kind = kind(which);
+        let (bits, rings) = (Bits::new(), ring_pages(kind));
+        with(kind, |rig| {
+            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            begin(&mut rig.monitor, &bits);
+            let all = rig.monitor.front.features();
+            rig.monitor.front.set(Request::SetFeatures(all)).unwrap();
+            let [marked, changed] = one_frame(rig, kind, &bits, (1, 3000));
+            assert!(!marked.is_empty() && marked.is_subset(&rings), "{kind:?}: {marked:?}");
+            assert!(changed.is_subset(&marked.union(&changed).copied().collect()));
+            switch(&mut rig.monitor, false);
+            rig.monitor.front.set(Request::SetFeatures(all | virtio::LOG_ALL)).unwrap();
+            let [marked, changed] = one_frame(rig, kind, &bits, (2, 3000));
+            let frames: BTreeSet<u64> = changed.difference(&rings).copied().collect();
+            assert_eq!(marked, frames, "{kind:?}");
+        });
+    }
+}
+
+#[test]
+fn what_stopping_a_ring_writes_is_marked_when_that_is_answered() {
+    for which in KINDS {
+        let kind = kind(which);
+        let bits = Bits::new();
+        with(kind, |rig| {
+            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            begin(&mut rig.monitor, &bits);
+            one_frame(rig, kind, &bits, (1, 100));
+            let Rig { space, tx, monitor, queue, reader, .. } = rig;
+            let address = if kind.iommu { IOVA + DATA } else { DATA };
+            // The driver polls, and is shown later what was taken.
+            for _ in 0..40 {
+                add(tx, address, 112, false);
+            }
+            let before = space.bytes(0, SIZE as usize);
+            bits.take();
+            reflect(reader, queue);
+            for index in [0, 1] {
+                monitor.front.stop(index).unwrap();
+            }
+            let changed = pages(&space.bytes(0, SIZE as usize), &before);
+            assert!(changed.is_subset(&bits.take()), "{kind:?}");
+            let still = space.bytes(0, SIZE as usize);
+            (0..5).for_each(|_| assert_eq!(reflect(reader, queue), 0));
+            assert!(space.bytes(0, SIZE as usize) == still && bits.take().is_empty(), "{kind:?}");
+        });
+    }
+}
+
+#[test]
+fn a_log_is_let_go_of_when_the_next_one_is_acknowledged_though_a_worker_was_at_it() {
+    for which in KINDS {
+        let kind = kind(which);
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, .. } = rig;
+            let stop = AtomicBool::new(false);
+            let address = |at: u64| if kind.iommu { IOVA + at } else { at };
+            monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+            monitor.map(IOVA + BUFFERS, BUFFERS, 0x1_0000, BOTH);
+            space.span(DATA, 112).write(&framed(3, 100));
+            let mut bits = Bits::new();
+            begin(monitor, &bits);
+            std::thread::scope(|scope| {
+                scope.spawn(|| reflect_until(&stop, queue));
+                let (_stop, mut landed) = (StopOnDrop(&stop), 0);
+                for round in 0..60u64 {
+                    let next = Bits::new();
+                    add(rx, address(BUFFERS + round % 16 * 0x1000), 2048, true);
+                    add(tx, address(DATA), 112, false);
+                    (0..round % 7).for_each(|_| std::thread::yield_now());
+                    monitor.front.set(next.share()).unwrap();
+                    bits.take();
+                    (0..20_000).any(|_| {
+                        std::thread::yield_now();
+                        monitor.answer();
+                        take_all(tx);
+                        let used = take_all(rx);
+                        landed += used;
+                        used > 0
+                    });
+                    assert!(bits.take().is_empty(), "{kind:?} round {round}");
+                    bits = next;
+                }
+                assert!(landed > 40, "{kind:?}: {landed}");
+            });
+        });
+    }
+}
+
+#[test]
+fn a_log_that_can_not_be_is_refused_and_the_former_stays() {
+    let disk = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    for which in KINDS {
+        let kind = kind(which);
+        with(kind, |rig| {
+            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            let bits = Bits::new();
+            begin(&mut rig.monitor, &bits);
+            // An offset and a size whose sum is small (CVE-2020-10722), and others that lead outside the file.
+            for (size, offset) in [
+                (u64::MAX, 4096),
+                (4096, u64::MAX - 4095),
+                (u64::MAX, u64::MAX),
+                (4096, 1),
+                (0, 0),
+                (1 << 62, 0),
+            ] {
+                let file = Some(bits.file.try_clone().unwrap());
+                let answer = rig.monitor.front.set(Request::SetLogBase(Log { size, offset }, file));
+                assert!(
+                    matches!(answer, Err(FrontendError::Refused { code: 1, .. })),
+                    "{size:#x} {offset:#x}"
+                );
+            }
+            let small = Log { size: 64, offset: 0 };
+            let none = rig.monitor.front.set(Request::SetLogBase(small, None));
+            assert!(matches!(none, Err(FrontendError::Refused { code: 1, .. })));
+            let eventfd = EventFd::new().unwrap().into_fd();
+            let other = rig.monitor.front.set(Request::SetLogBase(small, Some(eventfd)));
+            assert!(matches!(other, Err(FrontendError::Refused { code: 1, .. })));
+            let call = rig.monitor.front.set(Request::SetLogFd(bits.file.try_clone().unwrap()));
+            assert!(matches!(call, Err(FrontendError::Refused { code: 1, .. })));
+            let [marked, changed] = one_frame(rig, kind, &bits, (1, 3000));
+            assert!(!changed.is_empty() && changed.is_subset(&marked), "{kind:?}");
+            // One that is none of the kinds of descriptors that are ever taken.
+            let file = Some(OwnedFd::from(disk.try_clone().unwrap()));
+            assert!(rig.monitor.front.set(Request::SetLogBase(small, file)).is_err());
+            assert!(matches!(rig.monitor.end(), Some(BackendError::Descriptor)));
+        });
+    }
+}
+
+#[test]
+fn what_a_log_has_no_bit_for_is_written_and_not_marked() {
+    for which in KINDS {
+        let kind = kind(which);
+        with(kind, |rig| {
+            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            // Without a log there is none to write to.
+            switch(&mut rig.monitor, true);
+            let mut bits = Bits::new();
+            assert!(one_frame(rig, kind, &bits, (1, 3000))[0].is_empty());
+            // The rings' pages have bits, the buffers' none.
+            bits.place.size = BUFFERS / 4096 / 8;
+            rig.monitor.front.set(bits.share()).unwrap();
+            // What was written to the rings before is not known any more.
+            assert_eq!(bits.take(), ring_pages(kind), "{kind:?}");
+            let [marked, _] = one_frame(rig, kind, &bits, (2, 3000));
+            assert!(!marked.is_empty() && marked.is_subset(&ring_pages(kind)), "{kind:?}: {marked:?}");
+            // Rings that are said to lie outside, or elsewhere, for the log.
+            for at in [u64::MAX, 1 << 63, SIZE, 0x7000] {
+                for index in [0, 1] {
+                    let mut addresses = rig.monitor.vring(index, 0).addresses;
+                    (addresses.flags, addresses.log) = (1, at);
+                    rig.monitor.front.set(Request::SetVringAddr(addresses)).unwrap();
+                }
+                rig.monitor.answer();
+                let [mut marked, _] = one_frame(rig, kind, &bits, (3, 3000));
+                // Behind an IOMMU it is the driver's address, which no log goes by.
+                assert_eq!(marked.remove(&7), at == 0x7000 && !kind.iommu, "{kind:?}");
+                assert!(!marked.is_empty() && marked.is_subset(&ring_pages(kind)), "{kind:?}: {marked:?}");
+            }
+            assert_eq!(rig.monitor.state(), State::Up);
+        });
+    }
+}
+
+#[test]
+fn who_wants_to_hear_of_marks_is_told() {
+    for which in KINDS {
+        let kind = kind(which);
+        with(kind, |rig| {
+            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            let (bits, call) = (Bits::new(), EventFd::new().unwrap());
+            let theirs = call.as_fd().try_clone_to_owned().unwrap();
+            rig.monitor.front.set(Request::SetLogFd(theirs)).unwrap();
+            one_frame(rig, kind, &bits, (1, 100));
+            assert!(!call.clear(), "nothing is logged yet");
+            begin(&mut rig.monitor, &bits);
+            call.clear();
+            one_frame(rig, kind, &bits, (2, 100));
+            assert!(call.clear(), "{kind:?}");
+        });
+    }
+}
+
+#[test]
+fn a_log_whose_file_shrinks_costs_its_guest_the_port_alone() {
+    ringway_host::catch_sigbus().unwrap();
+    for which in KINDS {
+        let kind = kind(which);
+        with(kind, |neighbour| {
+            let (mut backend, mut queues, counters) = port();
+            super::rig::on((&mut backend, &mut queues[0], &counters), kind, |rig| {
+                rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+                rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+                let bits = Bits::new();
+                begin(&mut rig.monitor, &bits);
+                one_frame(rig, kind, &bits, (1, 3000));
+                let Rig { rx, tx, monitor, queue, reader, .. } = rig;
+                ftruncate(&bits.file, 0).unwrap();
+                let address = |at| if kind.iommu { IOVA + at } else { at };
+                add(rx, address(BUFFERS), 2048, true);
+                add(tx, address(DATA), 112, false);
+                for _ in 0..5 {
+                    reflect(reader, queue);
+                    monitor.answer_while();
+                }
+                let _ = monitor.front.transport().attend();
+                assert!(monitor.front.transport().is_over(), "{kind:?}");
+                let end = monitor.end();
+                assert!(matches!(end, Some(BackendError::Lost)), "{kind:?}: {end:?}");
+                assert_eq!(reflect(reader, queue), 0);
+            });
+            next_one_works((&mut backend, &mut queues[0], &counters), kind, "a log that shrank");
+            neighbour.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+            neighbour.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            let bits = Bits::new();
+            begin(&mut neighbour.monitor, &bits);
+            let [marked, changed] = one_frame(neighbour, kind, &bits, (1, 3000));
+            assert!(changed.is_subset(&marked));
+        });
+    }
+}
+
+#[test]
+fn a_ring_that_lies_scattered_is_logged_where_its_pieces_lie() {
+    // The second page of the descriptor area, or of the used ring, lies elsewhere.
+    const AWAY: u64 = 0x60_0000;
+    for packed in [false, true] {
+        let kind = Kind { packed, iommu: true, page: 4096, ring: 512 };
+        with(kind, |rig| {
+            let Rig { space, monitor, .. } = rig;
+            let part = if packed { 0 } else { 2 };
+            let (ring, bits) = (super::guest::RINGS_IOVA + part * PART, Bits::new());
+            let second = RINGS + part * PART + 0x1000;
+            space.span(AWAY, 0x1000).write(&space.bytes(second, 0x1000));
+            monitor.map(ring + 0x1000, AWAY, 0x1000, BOTH);
+            monitor.tell(Iotlb::UPDATE, ring + 0x1000, 0x1000, USER + AWAY, BOTH).unwrap();
+            // What is not said by then is told to the new log.
+            switch(monitor, true);
+            monitor.front.set(bits.share()).unwrap();
+            let marked = bits.take();
+            assert!(marked.contains(&(AWAY / 4096)), "{kind:?}: {marked:?}");
+            assert!(!marked.contains(&(second / 4096)), "{kind:?}: {marked:?}");
+        });
+    }
+}
+
+#[test]
+fn a_session_that_ends_leaves_nothing_of_its_log() {
+    let (mut backend, mut queues, counters) = port();
+    let kind = kind((false, false));
+    let bits = Bits::new();
+    super::rig::on((&mut backend, &mut queues[0], &counters), kind, |rig| {
+        begin(&mut rig.monitor, &bits);
+        one_frame(rig, kind, &bits, (1, 3000));
+    });
+    backend.disconnect();
+    bits.take();
+    next_one_works((&mut backend, &mut queues[0], &counters), kind, "a log");
+    let _ = Reader::register().map(drop);
+    assert!(bits.take().is_empty());
+}

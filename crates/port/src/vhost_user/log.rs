@@ -1,0 +1,136 @@
+//! The log of what we write into a guest's memory, which its front-end asks for while it moves the guest elsewhere
+//! (vhost-user protocol, "Migration").
+
+use super::vring::Space;
+use ringway_host::{Account, HostError, Keep, Signal};
+use ringway_mem::iotlb::Access;
+use ringway_mem::{DirtyLog, Extent, Extents};
+use ringway_vhost_user::feature::virtio;
+use ringway_vhost_user::{Log as Place, Ring as Said, VringAddr};
+use ringway_virtq::{Ring, Tracker};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// `VHOST_VRING_F_LOG`: what is written into the ring itself is logged.
+const RING_LOGGED: u32 = 1;
+
+/// What a front-end said of its log.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) bits: Option<Arc<DirtyLog>>,
+    /// Where it hears that there is something new.
+    pub(super) call: Option<Arc<OwnedFd>>,
+}
+
+impl Log {
+    /// Goes on in another log; returns the former one. It is not used any more when every worker has ended its turn.
+    pub(super) fn replace(
+        &mut self,
+        account: &Account,
+        place: Place,
+        file: &OwnedFd,
+    ) -> Result<Option<Arc<DirtyLog>>, HostError> {
+        // Attack: an offset and a size whose sum is small (CVE-2020-10722); a file that is no memory, or is too short.
+        let range = (place.offset, place.size);
+        let region = ringway_host::map_region_for(account, file, range, (0, 0), Keep::No)?;
+        Ok(self.bits.replace(Arc::new(DirtyLog::new(region))))
+    }
+}
+
+/// The log as the queue of one ring has it.
+#[derive(Debug)]
+pub(super) struct Logging {
+    log: Arc<DirtyLog>,
+    /// Frames, and answers to commands, are logged (`VHOST_F_LOG_ALL`).
+    buffers: bool,
+    /// Where the ring's own parts are, if they are.
+    ring: Option<Tracker>,
+    call: Option<Signal>,
+}
+
+impl Logging {
+    /// `None` where nothing is to be logged. `parts`: of the ring, as [`super::vring::parts`] has them; `placed`:
+    /// whether all of them are known.
+    pub(super) fn of(
+        log: &Log,
+        space: &Space<'_>,
+        (features, said): (u64, &Said),
+        (parts, placed): ([(u64, u32, Access); 3], bool),
+    ) -> Option<Box<Logging>> {
+        let bits = log.bits.clone()?;
+        let addresses = said.addresses.filter(|addresses| addresses.flags & RING_LOGGED != 0 && placed);
+        let buffers = features & virtio::LOG_ALL != 0;
+        if !buffers && addresses.is_none() {
+            return None;
+        }
+        let ring = addresses.map(|addresses| tracker(&bits, space, (features, addresses), parts));
+        Some(Box::new(Logging { log: bits, buffers, ring, call: log.call.clone().and_then(Signal::of) }))
+    }
+
+    /// Where frames are logged.
+    pub(super) fn buffers(&self) -> Option<&DirtyLog> {
+        self.buffers.then_some(&*self.log)
+    }
+
+    /// The ring as its device is to write it.
+    #[cold]
+    pub(super) fn wrap<'t>(&'t self, ring: Ring<'t>) -> Ring<'t> {
+        match &self.ring {
+            Some(tracker) => ring.logged(tracker),
+            None => ring,
+        }
+    }
+
+    /// Whether the file behind the log shrank. Attack: as with memory; what is marked there instead nobody sees.
+    pub(super) fn is_lost(&self) -> bool {
+        ringway_host::is_lost(self.log.region())
+    }
+
+    /// What was written into the ring before there was a log, nobody knows any more.
+    pub(super) fn mark_ring(&self) {
+        self.ring.iter().for_each(Tracker::mark_all);
+    }
+
+    /// Tells the front-end that there may be something new.
+    #[cold]
+    pub(super) fn tell(&self) {
+        self.call.iter().for_each(Signal::send);
+    }
+}
+
+fn tracker(
+    log: &Arc<DirtyLog>,
+    space: &Space<'_>,
+    (features, addresses): (u64, VringAddr),
+    [descriptors, _, device]: [(u64, u32, Access); 3],
+) -> Tracker {
+    let device = space.extents(device);
+    // Behind an IOMMU front-ends say there what the driver calls the ring, which means nothing to a log by
+    // guest-physical address (as in Linux's vhost, cc5e710759); where the ring lies is known without it.
+    let is_elsewhere = features & virtio::ACCESS_PLATFORM == 0 && !device.begin_at(addresses.log);
+    Tracker {
+        log: log.clone(),
+        descriptors: match features & virtio::RING_PACKED {
+            0 => Extents::default(),
+            _ => space.extents(descriptors),
+        },
+        device,
+        said: is_elsewhere.then_some(addresses.log),
+    }
+}
+
+impl Space<'_> {
+    /// Where a part of a ring lies in the guest's memory.
+    fn extents(&self, (address, len, access): (u64, u32, Access)) -> Extents {
+        Extents::new(match self {
+            Space::Direct(memory) => {
+                let guest = memory.keep_user(address, len).and_then(|kept| kept.guest());
+                guest.map(|guest| Extent { guest, len: len.into() }).into_iter().collect()
+            }
+            Space::Granted(editor, ..) => {
+                let parts = editor.parts(address, len, access).unwrap_or_default().into_iter();
+                parts.map(|(region, offset, len)| Extent { guest: region.guest + offset, len }).collect()
+            }
+        })
+    }
+}

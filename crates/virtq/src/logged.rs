@@ -1,0 +1,203 @@
+//! A ring whose device logs what it writes into it (vhost-user protocol, "Migration").
+
+use crate::chain::{Chain, Sink};
+use crate::error::QueueError;
+use crate::format::{Cursor, End, Format, Head, Used};
+use crate::layout::Ring;
+use crate::packed::PackedRing;
+use crate::split::SplitRing;
+use alloc::sync::Arc;
+use ringway_mem::{DirtyLog, Extents, Translate};
+
+/// Bytes of a descriptor, of a used ring's entry, and of that ring's flags or index.
+const DESCRIPTOR: usize = 16;
+const ENTRY: usize = 8;
+const WORD: usize = 2;
+
+/// Where a ring's writes are logged. Only the device's own count: the driver's are the guest's.
+#[derive(Debug)]
+pub struct Tracker {
+    /// The log.
+    pub log: Arc<DirtyLog>,
+    /// Where the descriptor area lies in the guest's memory, if the ring is packed: nobody writes it otherwise.
+    pub descriptors: Extents,
+    /// Where the device area lies.
+    pub device: Extents,
+    /// Where it is said to lie for the log, if elsewhere: the protocol's `log_guest_addr`.
+    pub said: Option<u64>,
+}
+
+impl Tracker {
+    /// All that the device writes of the ring has been written, as far as is known.
+    pub fn mark_all(&self) {
+        self.descriptors.mark_all(&self.log);
+        self.device.mark_all(&self.log);
+    }
+
+    fn device(&self, offset: usize, len: usize) {
+        self.device.mark(&self.log, offset, len);
+        if let Some(guest) = self.said.and_then(|said| said.checked_add(offset as u64)) {
+            self.log.mark(guest, len as u64);
+        }
+    }
+
+    /// `count` places of a ring of `size`, `bytes` each, from `index` on and round; the first lies `skip` bytes behind
+    /// the area's begin.
+    fn places(&self, (index, count, size): (u16, usize, u16), mark: impl Fn(usize, usize)) {
+        let (index, size) = (usize::from(index), usize::from(size));
+        let count = count.min(size);
+        let straight = count.min(size - index.min(size));
+        mark(index, straight);
+        if count > straight {
+            mark(0, count - straight);
+        }
+    }
+
+    /// Entries of a split ring's used ring.
+    fn entries(&self, ring: &SplitRing<'_>, index: u16, count: usize) {
+        let index = index & ring.size.wrapping_sub(1);
+        self.places((index, count, ring.size), |at, count| {
+            self.device(2 * WORD + ENTRY * at, ENTRY * count);
+        });
+    }
+
+    /// Descriptors of a packed ring.
+    fn used(&self, ring: &PackedRing<'_>, index: u16, count: usize) {
+        self.places((index, count, Format::size(ring)), |at, count| {
+            self.descriptors.mark(&self.log, DESCRIPTOR * at, DESCRIPTOR * count);
+        });
+    }
+}
+
+/// A ring of either format, each of whose writes is marked after it.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedRing<'t> {
+    ring: Plain<'t>,
+    tracker: &'t Tracker,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Plain<'t> {
+    Split(SplitRing<'t>),
+    Packed(PackedRing<'t>),
+}
+
+macro_rules! plain {
+    ($self:expr, $name:ident => $body:expr) => {
+        match &$self.ring {
+            Plain::Split($name) => $body,
+            Plain::Packed($name) => $body,
+        }
+    };
+}
+
+impl<'t> Ring<'t> {
+    /// The same ring, its writes logged by `tracker`.
+    #[cold]
+    #[must_use]
+    pub fn logged(self, tracker: &'t Tracker) -> Ring<'t> {
+        let ring = match self {
+            Ring::Split(ring) => Plain::Split(ring),
+            Ring::Packed(ring) => Plain::Packed(ring),
+            Ring::Logged(logged) => logged.ring,
+        };
+        Ring::Logged(LoggedRing { ring, tracker })
+    }
+}
+
+impl<'t> LoggedRing<'t> {
+    /// The ring, where it is a split one.
+    pub(crate) fn split(&self) -> Option<&SplitRing<'t>> {
+        match &self.ring {
+            Plain::Split(ring) => Some(ring),
+            Plain::Packed(_) => None,
+        }
+    }
+}
+
+impl<'t> Format<'t> for LoggedRing<'t> {
+    fn gather(&self, at: &mut Cursor, write: bool, out: &mut [Head]) -> (usize, End) {
+        plain!(self, ring => ring.gather(at, write, out))
+    }
+
+    fn chain<T: Translate<'t>>(
+        &self,
+        at: &mut Cursor,
+        write: bool,
+        translate: &mut T,
+        sink: &mut Sink<'_>,
+    ) -> Result<Option<Chain>, QueueError> {
+        plain!(self, ring => ring.chain(at, write, translate, sink))
+    }
+
+    fn pending(&self, at: Cursor) -> bool {
+        plain!(self, ring => ring.pending(at))
+    }
+
+    fn pass(&self, at: &mut Cursor, chain: Chain) {
+        plain!(self, ring => ring.pass(at, chain));
+    }
+
+    fn pass_run(&self, at: &mut Cursor, count: usize) {
+        plain!(self, ring => ring.pass_run(at, count));
+    }
+
+    fn size(&self) -> u16 {
+        plain!(self, ring => Format::size(ring))
+    }
+
+    fn write_used(&self, used: &mut Used, chain: Chain, len: u32) {
+        let before = *used;
+        plain!(self, ring => ring.write_used(used, chain, len));
+        match &self.ring {
+            Plain::Split(ring) => self.tracker.entries(ring, before.at.index, 1),
+            // The first is held back until all are published.
+            Plain::Packed(ring) if !before.is_published() => self.tracker.used(ring, before.at.index, 1),
+            Plain::Packed(_) => {}
+        }
+    }
+
+    fn write_used_run(&self, used: &mut Used, buffers: impl ExactSizeIterator<Item = (u16, u32)>) {
+        let (before, count) = (*used, buffers.len());
+        plain!(self, ring => ring.write_used_run(used, buffers));
+        match &self.ring {
+            Plain::Split(ring) => self.tracker.entries(ring, before.at.index, count),
+            Plain::Packed(ring) => {
+                let held = usize::from(before.is_published());
+                let mut first = before.at;
+                ring.pass_run(&mut first, held);
+                self.tracker.used(ring, first.index, count.saturating_sub(held));
+            }
+        }
+    }
+
+    fn publish(&self, used: &mut Used) {
+        let before = *used;
+        plain!(self, ring => ring.publish(used));
+        match &self.ring {
+            Plain::Split(_) => self.tracker.device(WORD, WORD),
+            Plain::Packed(ring) if !before.is_published() => {
+                self.tracker.used(ring, before.published.index, 1);
+            }
+            Plain::Packed(_) => {}
+        }
+    }
+
+    fn prefetch_used(&self, used: &Used) {
+        plain!(self, ring => ring.prefetch_used(used));
+    }
+
+    fn set_flag(&self, at: Cursor, wanted: bool) {
+        plain!(self, ring => ring.set_flag(at, wanted));
+        match &self.ring {
+            Plain::Split(ring) if !ring.event_idx => self.tracker.device(0, WORD),
+            Plain::Split(ring) if wanted => self.tracker.device(WORD * ring.avail_event(), WORD),
+            Plain::Split(_) => {}
+            Plain::Packed(_) => self.tracker.device(0, 2 * WORD),
+        }
+    }
+
+    fn wants_interrupt(&self, signalled: Cursor, used: &Used) -> bool {
+        plain!(self, ring => ring.wants_interrupt(signalled, used))
+    }
+}
