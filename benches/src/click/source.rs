@@ -67,17 +67,20 @@ impl BenchmarkSource {
             return;
         }
         let (heads, lengths) = self.frames.slices(frames);
-        if self.frames.len() > FAR {
-            let next = self.next + count..self.frames.len().min(self.next + 2 * count);
-            self.frames.slices(next).0.iter().for_each(prefetch);
-        }
+        let ahead = if self.frames.len() > FAR { count } else { 0 };
+        let next = self.next + count..self.frames.len().min(self.next + count + ahead);
+        let mut next = self.frames.slices(next).0.iter();
         // A card writes the whole frame; what this core costs is to read what it looks at.
         if let [first, ..] = lengths
             && lengths.iter().fold(0, |other, length| other | (length ^ first)) == 0
         {
-            cx.make_packets(burst, heads, HEADROOM, usize::from(*first), write);
+            cx.make_packets(burst, heads, HEADROOM, usize::from(*first), |head, data| {
+                write(head, data);
+                next.next().into_iter().for_each(prefetch);
+            });
             return;
         }
+        next.for_each(prefetch);
         for (head, length) in heads.iter().zip(lengths) {
             let Some(mut packet) = cx.make_packet(HEADROOM, usize::from(*length), 0) else { return };
             write(head, packet.data_mut());

@@ -11,8 +11,8 @@ pub enum Metadata {
     Keeps,
     /// It drops or replaces packets, so it does not matter.
     Ignores,
-    /// It reads or writes checksums, or what they or segments depend on: addresses, lengths, headers put before.
-    /// The router completes packets in software before they reach it.
+    /// It reads or writes checksums, or what they or segments depend on: addresses, lengths, headers put
+    /// before. The router completes packets in software before they reach it.
     Resolve,
 }
 
@@ -37,6 +37,8 @@ pub struct Class {
     pub live: bool,
     /// An output and an input: who pulls at the one gets what is at the other, even while the element runs.
     pub relay: Option<(usize, usize)>,
+    /// Does nothing to packets that are pushed to it: they pass it by.
+    pub passed: bool,
     /// Makes one, not configured yet.
     pub make: fn() -> Box<dyn Element>,
 }
@@ -63,6 +65,7 @@ impl Class {
             metadata: Metadata::Keeps,
             live: false,
             relay: None,
+            passed: false,
             make,
         }
     }
@@ -103,8 +106,8 @@ impl Class {
         self
     }
 
-    /// Its `config` handler may be written; [`Element::configure`] is called again then, on a fresh element whose
-    /// state comes from the old by [`Element::take_state`].
+    /// Its `config` handler may be written; [`Element::configure`] is called again then, on a fresh element
+    /// whose state comes from the old by [`Element::take_state`].
     pub const fn live(mut self) -> Self {
         self.live = true;
         self
@@ -113,6 +116,12 @@ impl Class {
     /// Pulls at this output are led to this input without asking the element.
     pub const fn relay(mut self, output: usize, input: usize) -> Self {
         self.relay = Some((output, input));
+        self
+    }
+
+    /// Packets pushed to its input are led to its output without asking the element.
+    pub const fn passed(mut self) -> Self {
+        self.passed = true;
         self
     }
 

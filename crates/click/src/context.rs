@@ -6,9 +6,14 @@ use crate::{
     Console, Element, ElementId, Failed, HandlerCall, HandlerError, Heard, Note, NoteKind, PACKETS, Packet,
     PacketBurst, Router, Search, Signal, Task, Timer,
 };
+use alloc::boxed::Box;
 use alloc::string::String;
+use arrayvec::ArrayVec;
 use core::any::Any;
 use core::fmt;
+
+/// Outputs that packets are dealt out to at once.
+const OUTPUTS: usize = u64::BITS as usize - 1;
 
 /// An element's view of its router while it runs. The element itself is not in the router meanwhile, so
 /// whoever comes back to it has to wait: packets and writes until it returns, reads in vain.
@@ -93,28 +98,44 @@ impl<'a> Context<'a> {
         burst: &mut PacketBurst,
         mut output: impl FnMut(usize, &mut Packet) -> Option<usize>,
     ) {
-        // What the first outputs' packets go to, counted from 1 among what is emitted here; that holds a
-        // burst.
-        let mut open = [0u8; PACKETS];
-        let first = self.router.emitted.len();
-        let direct = !self.eager && self.router.burst == PACKETS;
-        for (number, mut packet) in burst.drain().enumerate() {
-            let Some(port) = output(number, &mut packet) else { continue };
-            match open.get_mut(port).filter(|_| direct) {
-                None => self.push(port, packet),
-                Some(open) => {
-                    if *open == 0 {
-                        let burst = self.router.spare.pop().unwrap_or_default();
-                        self.router.emitted.push(Emission { port, burst });
-                        *open = (self.router.emitted.len() - first) as u8;
-                    }
-                    let at = first + usize::from(*open) - 1;
-                    if let Some(emission) = self.router.emitted.get_mut(at) {
-                        emission.burst.push(packet);
-                    }
+        if self.eager || self.router.burst < PACKETS || self.noutputs() > OUTPUTS {
+            for (number, mut packet) in burst.drain().enumerate() {
+                if let Some(port) = output(number, &mut packet) {
+                    self.push(port, packet);
                 }
             }
+            return;
         }
+        let mut ports = [0u8; PACKETS];
+        // The outputs that packets go to, as bits; the last of them stands for none.
+        let mut seen = 0u64;
+        for ((number, packet), port) in burst.iter_mut().enumerate().zip(&mut ports) {
+            *port = output(number, packet).map_or(OUTPUTS, |port| port.min(OUTPUTS)) as u8;
+            seen |= 1 << (*port & 63);
+        }
+        if seen != 1 {
+            self.deal(burst, &ports, seen);
+        }
+    }
+
+    /// Emits packets from the outputs that `ports` says, all of which are bits of `seen`.
+    fn deal(&mut self, burst: &mut PacketBurst, ports: &[u8; PACKETS], seen: u64) {
+        let mut bursts: ArrayVec<(usize, Box<PacketBurst>), OUTPUTS> = ArrayVec::new();
+        let mut places = [u8::MAX; OUTPUTS + 1];
+        let mut left = seen & !(1 << OUTPUTS);
+        while left != 0 {
+            let port = left.trailing_zeros() as usize;
+            places[port] = bursts.len() as u8;
+            bursts.push((port, self.router.spare.pop().unwrap_or_default()));
+            left &= left - 1;
+        }
+        for (packet, port) in burst.drain().zip(ports) {
+            let place = places[usize::from(*port & 63)];
+            if let Some((_, burst)) = bursts.get_mut(usize::from(place)) {
+                burst.push(packet);
+            }
+        }
+        self.router.emitted.extend(bursts.into_iter().map(|(port, burst)| Emission { port, burst }));
     }
 
     /// Passes on what was emitted so far, now. In [`Element::run_task`], [`Element::run_timer`], handlers
@@ -166,7 +187,7 @@ impl<'a> Context<'a> {
         from: &[T],
         headroom: usize,
         length: usize,
-        write: impl Fn(&T, &mut [u8]),
+        write: impl FnMut(&T, &mut [u8]),
     ) {
         self.router.pool.fill(burst, from, headroom, length, write);
     }

@@ -261,6 +261,32 @@ impl Packet {
         }
     }
 
+    /// Puts a header in front. False if the packet would become larger than [`LARGEST_BUFFER`].
+    #[inline]
+    #[must_use]
+    pub fn push_header<const N: usize>(&mut self, header: &[u8; N]) -> bool {
+        if (self.headroom() < N || self.0.cloned.get()) && !self.make_room(N) {
+            return false;
+        }
+        self.0.start -= N as u32;
+        // SAFETY: there were as many bytes of room, and there are no clones.
+        if let Some(front) = unsafe { self.0.data_mut() }.first_chunk_mut() {
+            *front = *header;
+        }
+        true
+    }
+
+    /// Gives this packet its own data, with as much room in front.
+    #[cold]
+    fn make_room(&mut self, bytes: usize) -> bool {
+        let made = self.push(bytes);
+        if made {
+            self.0.start += bytes as u32;
+            self.make_unique();
+        }
+        made
+    }
+
     /// Makes room for `bytes` more in front: they become the data's first, with whatever stands there.
     /// False if the packet would become larger than [`LARGEST_BUFFER`].
     #[inline]
@@ -437,6 +463,31 @@ impl Packet {
     fn bytes_from_mut(&mut self, header: u32) -> Option<&mut [u8]> {
         let inner = &mut **self.0;
         inner.bytes_mut(header as usize, inner.end as usize)
+    }
+
+    /// The first `N` bytes from the network header on, if it is known and so many are there.
+    #[inline]
+    pub fn network_chunk<const N: usize>(&self) -> Option<&[u8; N]> {
+        let at = self.0.network as usize;
+        if at + N > self.0.end as usize {
+            return None;
+        }
+        // SAFETY: so many bytes lie before `end`, which is at most the buffer's capacity; who writes has
+        // them for himself.
+        Some(unsafe { self.0.buffer.at(at).cast().as_ref() })
+    }
+
+    /// The same, to write to.
+    #[inline]
+    pub fn network_chunk_mut<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
+        self.make_unique();
+        let at = self.0.network as usize;
+        if at + N > self.0.end as usize {
+            return None;
+        }
+        // SAFETY: so many bytes lie before `end`, which is at most the buffer's capacity; there are no
+        // clones.
+        Some(unsafe { self.0.buffer.at(at).cast().as_mut() })
     }
 
     /// Length of the network header, as its marks say.

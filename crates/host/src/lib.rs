@@ -12,11 +12,13 @@ mod grace;
 mod memory;
 mod packet_socket;
 mod poll;
+mod raw_socket;
 mod sandbox;
 mod signal;
 mod socket;
 mod tap;
 mod thread;
+mod tun;
 
 pub use account::Account;
 pub use clock::{Clock, ticks, ticks_per_second};
@@ -33,8 +35,10 @@ pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
 };
 pub use poll::{Wish, poll};
+pub use raw_socket::open_raw;
 pub use sandbox::{Confinement, confine_data, confine_function};
 pub use signal::{Signal, Sort, signal_shared};
 pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};
 pub use thread::{allowed_cores, pin, random, spawn};
+pub use tun::{TunSettings, open_tun};

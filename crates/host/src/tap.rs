@@ -8,7 +8,7 @@ use ringway_mem::{Span, SpanMut};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -101,13 +101,13 @@ pub fn open_tap(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
 }
 
 /// One interface's configuration, in the kernel's form.
-struct Request<'s> {
+pub(crate) struct Request<'s> {
     settings: &'s TapSettings,
     name: [libc::c_char; libc::IFNAMSIZ],
 }
 
 impl<'s> Request<'s> {
-    fn new(settings: &'s TapSettings) -> Result<Request<'s>, HostError> {
+    pub(crate) fn new(settings: &'s TapSettings) -> Result<Request<'s>, HostError> {
         let bytes = settings.name.as_bytes();
         let wrong = bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0);
         if wrong || settings.queues == 0 || settings.queues > QUEUES {
@@ -149,17 +149,30 @@ impl<'s> Request<'s> {
         if unsafe { libc::ioctl(fd.as_raw_fd(), number, value) } >= 0 { Ok(()) } else { Err(last_error()) }
     }
 
-    fn queue(&self) -> Result<OwnedFd, HostError> {
+    /// Makes the interface, or opens another queue of it. Its name is the kernel's from then on.
+    pub(crate) fn create(&mut self, kind: libc::c_int) -> Result<OwnedFd, HostError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty());
         let fd = fd.map_err(|error| self.fail("opening /dev/net/tun", error))?;
         let mut request = self.ifreq();
+        request.ifr_ifru.ifru_flags = kind as libc::c_short;
+        self.ioctl(&fd, libc::TUNSETIFF, &mut request, "creating it (TUNSETIFF)")?;
+        self.name = request.ifr_name;
+        Ok(fd)
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> String {
+        let bytes: Vec<u8> = self.name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn queue(&mut self) -> Result<OwnedFd, HostError> {
         let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
         if self.settings.queues > 1 {
             flags |= libc::IFF_MULTI_QUEUE;
         }
-        request.ifr_ifru.ifru_flags = flags as libc::c_short;
-        self.ioctl(&fd, libc::TUNSETIFF, &mut request, "creating it (TUNSETIFF)")?;
+        let fd = self.create(flags)?;
         let mut size = TAP_HEADER as libc::c_int;
         self.ioctl(&fd, libc::TUNSETVNETHDRSZ, &mut size, "setting its header's size")?;
         let mut little: libc::c_int = 1;
@@ -180,7 +193,7 @@ impl<'s> Request<'s> {
     }
 
     /// MTU, addresses, up.
-    fn configure(&self) -> Result<(), HostError> {
+    pub(crate) fn configure(&self) -> Result<(), HostError> {
         let socket = |family| {
             let flags = rustix::net::SocketFlags::CLOEXEC;
             rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None).named("socket")
@@ -216,12 +229,23 @@ impl<'s> Request<'s> {
         self.ioctl(&control, libc::SIOCSIFFLAGS, &mut request, "bringing it up")
     }
 
+    /// Leads the host's default route to an address behind it.
+    pub(crate) fn add_default_route(&self, gateway: Ipv4Addr) -> Result<(), HostError> {
+        let family = rustix::net::AddressFamily::INET;
+        let flags = rustix::net::SocketFlags::CLOEXEC;
+        let control = rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None);
+        let control = control.named("socket")?;
+        // SAFETY: all zeros is a valid `rtentry`.
+        let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
+        (route.rt_dst, route.rt_genmask) = (v4_address([0; 4]), v4_address([0; 4]));
+        route.rt_gateway = v4_address(gateway.octets());
+        route.rt_flags = libc::RTF_UP | libc::RTF_GATEWAY;
+        self.ioctl(&control, libc::SIOCADDRT, &mut route, "adding the default route")
+    }
+
     fn set_v4(&self, control: &OwnedFd, number: libc::Ioctl, octets: [u8; 4]) -> Result<(), HostError> {
         let mut request = self.ifreq();
-        let mut address = libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: [0; 14] };
-        // A `sockaddr_in` has its port in the first two bytes, then the address.
-        address.sa_data[2..6].iter_mut().zip(octets).for_each(|(to, from)| *to = from as libc::c_char);
-        request.ifr_ifru.ifru_addr = address;
+        request.ifr_ifru.ifru_addr = v4_address(octets);
         self.ioctl(control, number, &mut request, "setting its address")
     }
 
@@ -242,14 +266,21 @@ impl<'s> Request<'s> {
     }
 }
 
+fn v4_address(octets: [u8; 4]) -> libc::sockaddr {
+    let mut address = libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: [0; 14] };
+    // A `sockaddr_in` has its port in the first two bytes, then the address.
+    address.sa_data[2..6].iter_mut().zip(octets).for_each(|(to, from)| *to = from as libc::c_char);
+    address
+}
+
 fn open_here(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
-    let request = Request::new(settings)?;
+    let mut request = Request::new(settings)?;
     let queues = (0..settings.queues).map(|_| request.queue()).collect::<Result<_, _>>()?;
     request.configure()?;
     Ok(queues)
 }
 
-fn last_error() -> Errno {
+pub(crate) fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 

@@ -25,19 +25,6 @@ pub(crate) fn prepend(packet: &mut Packet, bytes: &[u8]) -> bool {
     true
 }
 
-/// The same for a header whose length is known beforehand.
-#[inline]
-#[must_use]
-pub(crate) fn prepend_header<const N: usize>(packet: &mut Packet, header: &[u8; N]) -> bool {
-    if !packet.push(N) {
-        return false;
-    }
-    if let Some(front) = packet.data_mut().first_chunk_mut() {
-        *front = *header;
-    }
-    true
-}
-
 /// Length of an IPv4 header, options included, if all of it is there.
 #[inline]
 pub(crate) fn header_length(data: &[u8]) -> Option<usize> {
@@ -101,13 +88,42 @@ pub(crate) fn divert(
     cx: &mut crate::Context<'_>,
     mut keep: impl FnMut(&mut Packet, &mut crate::Context<'_>) -> bool,
 ) {
-    burst.filter_map(|mut packet| {
-        if keep(&mut packet, cx) {
-            return Some(packet);
-        }
-        cx.push(1, packet);
-        None
-    });
+    burst.sift(cx, |cx, packet| (!keep(packet, cx)).then_some(()), |cx, packet, ()| cx.push(1, packet));
+}
+
+/// The same, counting those that `keep` says no to.
+#[inline]
+pub(crate) fn divert_counting(
+    burst: &mut PacketBurst,
+    cx: &mut crate::Context<'_>,
+    drops: &mut u64,
+    mut keep: impl FnMut(&mut Packet, &mut crate::Context<'_>) -> bool,
+) {
+    burst.sift(
+        cx,
+        |cx, packet| (!keep(packet, cx)).then_some(()),
+        |cx, packet, ()| {
+            *drops += 1;
+            cx.push(1, packet);
+        },
+    );
+}
+
+/// Drops packets that `keep` says no to, counting them.
+#[inline]
+pub(crate) fn retain_counting(
+    burst: &mut PacketBurst,
+    drops: &mut u64,
+    mut keep: impl FnMut(&mut Packet) -> bool,
+) {
+    burst.sift(
+        &mut (),
+        |(), packet| (!keep(packet)).then_some(()),
+        |(), packet, ()| {
+            *drops += 1;
+            drop(packet);
+        },
+    );
 }
 
 /// A parser of whole numbers from `least` to `most`.

@@ -51,8 +51,8 @@ impl Router {
         Self::unbuilt(graph, options).complete(registry)
     }
 
-    /// Checks a configuration and configures its elements, which touches nothing outside; then lets them go. What was
-    /// said, errors among it.
+    /// Checks a configuration and configures its elements, which touches nothing outside; then lets them
+    /// go. What was said, errors among it.
     pub fn check(graph: Graph, registry: &Registry, options: Options) -> Diagnostics {
         let mut router = Self::unbuilt(graph, options);
         let _ = router.make_elements(registry) && router.check_graph() && router.configure();
@@ -65,6 +65,7 @@ impl Router {
         let mut router = Self {
             elements: Vec::new(),
             infos: Vec::new(),
+            firsts: Vec::new(),
             graph,
             source: options.source,
             names,

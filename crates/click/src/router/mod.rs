@@ -57,6 +57,8 @@ pub(crate) struct PortInfo {
     pub(crate) agnostic: bool,
     /// The other end, where there is exactly one: of push outputs and pull inputs.
     pub(crate) peer: Option<(ElementId, usize)>,
+    /// Of push outputs: whom packets reach.
+    pub(crate) next: Option<(ElementId, usize)>,
 }
 
 /// What the router knows of an element.
@@ -79,11 +81,14 @@ pub(crate) struct Info {
 
 /// A running configuration.
 ///
-/// It and its packets belong to one thread. Nothing happens by itself: [`Router::turn`] is called again and again.
+/// It and its packets belong to one thread. Nothing happens by itself: [`Router::turn`] is called again and
+/// again.
 #[expect(clippy::vec_box, reason = "bursts are handed on by pointer")]
 pub struct Router {
     elements: Vec<Option<Box<dyn Element>>>,
     infos: Vec<Info>,
+    /// Whom packets from each element's first output reach, close together.
+    firsts: Vec<Option<(ElementId, usize)>>,
     graph: Graph,
     source: String,
     pub(crate) names: Rc<Names>,
@@ -273,8 +278,8 @@ impl Router {
         self.runcount = count;
     }
 
-    /// Makes an element the one that is told of stops, by its `step` handler, unless there is one. Says whether it
-    /// is.
+    /// Makes an element the one that is told of stops, by its `step` handler, unless there is one. Says
+    /// whether it is.
     pub fn manage_stop(&mut self, id: ElementId) -> bool {
         *self.stop_element.get_or_insert(id) == id
     }
@@ -307,7 +312,8 @@ impl Router {
         self.looped
     }
 
-    /// Packets dropped because an element needed them completed and their offload metadata could not be acted on.
+    /// Packets dropped because an element needed them completed and their offload metadata could not be
+    /// acted on.
     pub fn incomplete(&self) -> u64 {
         self.incomplete
     }

@@ -1,5 +1,5 @@
 //! Checks of the graph before anything is configured: those of the language, and that pulls end.
-use super::{PortInfo, Router};
+use super::{Info, PortInfo, Router};
 use crate::ElementId;
 use alloc::format;
 use alloc::string::String;
@@ -29,7 +29,8 @@ impl Router {
         let Some(ports) = check::check(&self.graph, &Known(self), &Limits::default(), diagnostics) else {
             return false;
         };
-        let port = |kind: &PortKind| PortInfo { pull: kind.pull, agnostic: kind.agnostic, peer: None };
+        let port =
+            |kind: &PortKind| PortInfo { pull: kind.pull, agnostic: kind.agnostic, peer: None, next: None };
         for (info, ports) in self.infos.iter_mut().zip(&ports) {
             info.inputs = ports.inputs.iter().map(port).collect();
             info.outputs = ports.outputs.iter().map(port).collect();
@@ -56,10 +57,35 @@ impl Router {
                 input.peer = Some((ends.0, from.port));
             }
         }
+        for id in self.ids() {
+            for port in 0..self.info(id).outputs.len() {
+                let found = self.pushed_to(id, port);
+                if let Some(output) = self.info_mut(id).outputs.get_mut(port).filter(|port| !port.pull) {
+                    output.next = found;
+                }
+            }
+        }
+        let first = |info: &Info| info.outputs.first().and_then(|port| port.next);
+        self.firsts = self.infos.iter().map(first).collect();
     }
 
-    /// A pull that goes round in circles or through too many elements could not end well. Relays are passed by, as
-    /// pulls pass them by.
+    /// Whom packets pushed from an output reach, elements that do nothing to them passed by.
+    fn pushed_to(&self, id: ElementId, port: usize) -> Option<(ElementId, usize)> {
+        let peer = |id: ElementId, port: usize| self.info(id).outputs.get(port)?.peer;
+        let direct = peer(id, port)?;
+        let mut found = direct;
+        // Attack: such elements joined in a circle.
+        for _ in 0..self.infos.len() {
+            match peer(found.0, 0).filter(|_| self.class(found.0).passed) {
+                Some(behind) => found = behind,
+                None => return Some(found),
+            }
+        }
+        Some(direct)
+    }
+
+    /// A pull that goes round in circles or through too many elements could not end well. Relays are passed
+    /// by, as pulls pass them by.
     fn pulled_too_far(&self) -> Option<(ElementId, String)> {
         let mut depth: Vec<usize> = vec![0; self.infos.len()];
         for _ in 0..=DEEPEST_PULL {

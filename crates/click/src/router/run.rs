@@ -52,8 +52,11 @@ impl Router {
         port: usize,
         mut burst: alloc::boxed::Box<PacketBurst>,
     ) -> Option<Work> {
-        let peer = self.infos[id.index()].outputs.get(port).and_then(|port| port.peer);
-        let Some((to, port)) = peer.filter(|_| !burst.is_empty()) else {
+        let next = match port {
+            0 => self.firsts.get(id.index()).copied().flatten(),
+            _ => self.info(id).outputs.get(port).and_then(|port| port.next),
+        };
+        let Some((to, port)) = next.filter(|_| !burst.is_empty()) else {
             burst.clear();
             self.spare.push(burst);
             return None;
@@ -217,7 +220,8 @@ impl Router {
         !asked.is_empty()
     }
 
-    /// A round of tasks and expired timers. A simulation's clock jumps to the next timer when there is nothing else.
+    /// A round of tasks and expired timers. A simulation's clock jumps to the next timer when there is
+    /// nothing else.
     pub fn turn(&mut self) -> Turn {
         if self.runcount <= 0 && !self.step_on() {
             return Turn::Stopped;

@@ -56,7 +56,8 @@ impl PacketBurst {
     pub(super) fn adopt(&mut self, nodes: &mut Vec<Box<Inner>>, at: usize) {
         let count = nodes.len().saturating_sub(at).min(PACKETS - self.len());
         let (own, kept) = (self.len(), nodes.len() - count);
-        // SAFETY: a packet is a node's box and nothing else. They move from the one to the other, which has room.
+        // SAFETY: a packet is a node's box and nothing else. They move from the one to the other, which has
+        // room.
         unsafe {
             nodes.set_len(kept);
             let (from, to) = (nodes.as_ptr().add(kept).cast(), self.packets.as_mut_ptr().add(own));
@@ -96,15 +97,50 @@ impl PacketBurst {
         self.packets.retain(keep);
     }
 
+    /// Asks what is wrong with each packet, in order; those with which something is are handed over to
+    /// `take`. Both get `state`.
+    #[inline]
+    pub fn sift<S, R>(
+        &mut self,
+        state: &mut S,
+        mut fault: impl FnMut(&mut S, &mut Packet) -> Option<R>,
+        mut take: impl FnMut(&mut S, Packet, R),
+    ) {
+        let (count, mut kept) = (self.packets.len(), 0);
+        // SAFETY: 0 is at most the capacity, and of none of the elements anything is claimed. Should a
+        // closure panic, the packets are leaked.
+        unsafe { self.packets.set_len(0) };
+        let places = self.packets.as_mut_ptr();
+        for at in 0..count {
+            // SAFETY: `at` was within the length, so a packet is there, which nobody else refers to.
+            let place = unsafe { places.add(at) };
+            // SAFETY: the same.
+            match fault(state, unsafe { &mut *place }) {
+                None => {
+                    if kept != at {
+                        // SAFETY: `kept` is less than `at`: its packet was taken or moved on.
+                        unsafe { places.add(kept).copy_from_nonoverlapping(place, 1) };
+                    }
+                    kept += 1;
+                }
+                // SAFETY: each place is read once, and its packet forgotten there.
+                Some(reason) => take(state, unsafe { place.read() }, reason),
+            }
+        }
+        // SAFETY: packets are in so many places, one behind the other.
+        unsafe { self.packets.set_len(kept) };
+    }
+
     /// Hands each packet over, in order; what comes back takes its place, the rest moves up.
     #[inline]
     pub fn filter_map(&mut self, mut pass: impl FnMut(Packet) -> Option<Packet>) {
         let (count, mut kept) = (self.packets.len(), 0);
-        // SAFETY: 0 is at most the capacity, and of none of the elements anything is claimed. Should `pass` panic, the
-        // packets not handed over yet are leaked.
+        // SAFETY: 0 is at most the capacity, and of none of the elements anything is claimed. Should `pass`
+        // panic, the packets not handed over yet are leaked.
         unsafe { self.packets.set_len(0) };
         for at in 0..count {
-            // SAFETY: `at` was within the length, and each place is read once, before anything is written to it.
+            // SAFETY: `at` was within the length, and each place is read once, before anything is written
+            // to it.
             let packet = unsafe { self.packets.as_ptr().add(at).read() };
             if let Some(packet) = pass(packet) {
                 // SAFETY: `kept` is at most `at`, whose packet was taken.
@@ -116,8 +152,8 @@ impl PacketBurst {
         unsafe { self.packets.set_len(kept) };
     }
 
-    /// Asks for the packets' memory as far as elements look at it first, ahead of its use: for packets that have
-    /// rested in a ring or queue.
+    /// Asks for the packets' memory as far as elements look at it first, ahead of its use: for packets that
+    /// have rested in a ring or queue.
     #[inline]
     pub fn warm(&self) {
         self.packets.iter().for_each(Packet::prefetch_handle);

@@ -201,7 +201,7 @@ impl Pool {
         from: &[T],
         headroom: usize,
         length: usize,
-        write: impl Fn(&T, &mut [u8]),
+        mut write: impl FnMut(&T, &mut [u8]),
     ) {
         let from = &from[..from.len().min(PACKETS - burst.len())];
         let mut rest = from;

@@ -21,6 +21,7 @@
 //! that need it done get packets for which it has been. VLAN tags that the kernel took off are put back.
 //! It takes the capability NET_RAW. Handlers: `count`, `byte_count`, `drops` (read): frames that are no
 //! packets; `reset_counts` (write).
+use super::link_ip::{ETHERNET, mark_ip};
 use crate::file::reason;
 use ringway_click::arg::{Args, Word};
 use ringway_click::{
@@ -75,22 +76,6 @@ fn packet_type(kind: u8) -> PacketType {
     }
 }
 
-/// Notes the network header of an IPv4 or IPv6 packet over Ethernet; false if there is none.
-fn mark_ip(packet: &mut Packet) -> bool {
-    let data = packet.data();
-    let kind = data.get(ADDRESSES..ADDRESSES + 2);
-    let (at, length) =
-        (ADDRESSES + 2, data.get(ADDRESSES + 2).map_or(0, |first| usize::from(*first & 15) * 4));
-    match kind {
-        Some([8, 0]) if length >= 20 && data.len() >= at + length => {
-            packet.set_network_header(at as isize, length)
-        }
-        Some([0x86, 0xdd]) if data.len() >= at + 40 => packet.set_network_header(at as isize, 40),
-        _ => return false,
-    }
-    true
-}
-
 impl FromDevice {
     /// Makes a packet of what was received.
     fn packet(&self, received: &PacketReceived, cx: &mut Context<'_>) -> Option<Packet> {
@@ -120,7 +105,7 @@ impl FromDevice {
             packet.set_offload(offload).ok()?;
         }
         packet.set_mac_header(0);
-        if self.force_ip && !mark_ip(&mut packet) {
+        if self.force_ip && !mark_ip(&mut packet, ETHERNET) {
             return None;
         }
         packet.notes_mut().packet_type = packet_type(received.kind);

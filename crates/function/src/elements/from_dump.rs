@@ -1,4 +1,5 @@
-//! `FromDump(FILENAME, [STOP, TIMING, ACTIVE, FORCE_IP])`: makes packets of a capture file in tcpdump's format.
+//! `FromDump(FILENAME, [STOP, TIMING, ACTIVE, FORCE_IP])`: makes packets of a capture file in tcpdump's
+//! format.
 //!
 //! Ports: one output, push or pull.
 //!
@@ -10,6 +11,7 @@
 //! - `FORCE_IP`: emits IP packets only, with the place of their IP header noted.
 //!
 //! Handlers: `encap`, `filesize`, `filepos`, `count` (read); `active` (read, write); `stop` (write).
+use super::link_ip::{ETHERNET, is_known, mark_ip};
 use super::replay::{Records, Replay};
 use crate::file::{Input, reason};
 use ringway_click::arg::{Args, Filename};
@@ -20,10 +22,6 @@ use ringway_wire::pcap::{HEADER_LEN, Header, RECORD_LEN};
 
 /// Facts.
 pub static CLASS: Class = Class::new("FromDump", || Box::<FromDump>::default()).ports("0/1");
-
-/// Link types: Ethernet; packets without a link header, in several systems' numbers.
-const ETHERNET: u16 = 1;
-const RAW: [u16; 3] = [101, 12, 14];
 
 /// Reads a capture file.
 #[derive(Default)]
@@ -44,27 +42,6 @@ struct Capture {
     body: Vec<u8>,
 }
 
-/// Notes where the IP header is. False if it is no IP packet.
-fn note_ip(packet: &mut Packet, link: u16) -> bool {
-    let data = packet.data();
-    let at = match link {
-        _ if RAW.contains(&link) => 0,
-        ETHERNET if matches!(data.get(12..14), Some([8, 0])) => 14,
-        ETHERNET if matches!(data.get(12..18), Some([0x81, 0, _, _, 8, 0])) => 18,
-        _ => return false,
-    };
-    let Some(first) = data.get(at).copied() else { return false };
-    let header = usize::from(first & 15) * 4;
-    if first >> 4 != 4 || header < 20 || data.len() < at + header {
-        return false;
-    }
-    let destination: Option<&[u8; 4]> = data.get(at + 16..).and_then(<[u8]>::first_chunk);
-    let destination = destination.copied().unwrap_or_default();
-    packet.notes_mut().set_dst_ip(destination);
-    packet.set_network_header(at as isize, header);
-    true
-}
-
 impl Capture {
     fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut input = Input::open(&self.path)
@@ -75,7 +52,7 @@ impl Capture {
             (_, Err(error)) => return Err(cx.error(format!("{}: {error}", input.name))),
             _ => return Err(cx.error(format!("{}: not a tcpdump file (too short)", input.name))),
         };
-        if self.force_ip && header.link_type != ETHERNET && !RAW.contains(&header.link_type) {
+        if self.force_ip && !is_known(header.link_type) {
             let text = format!("{}: unknown linktype {}", input.name, header.link_type);
             return Err(cx.error(text));
         }
@@ -108,7 +85,7 @@ impl Capture {
             if header.link_type == ETHERNET {
                 packet.set_mac_header(0);
             }
-            let is_ip = note_ip(&mut packet, header.link_type);
+            let is_ip = mark_ip(&mut packet, header.link_type);
             if !self.force_ip || is_ip {
                 return Some(packet);
             }
@@ -176,7 +153,9 @@ impl Element for FromDump {
         let input = self.capture.input.as_ref();
         Ok(match name {
             "encap" => match self.capture.header {
-                Some(header) if RAW.contains(&header.link_type) => "IP".to_string(),
+                Some(header) if header.link_type != ETHERNET && is_known(header.link_type) => {
+                    "IP".to_string()
+                }
                 _ => "ETHER".to_string(),
             },
             "filesize" => input.and_then(|input| input.size).map_or("-".into(), |size| size.to_string()),

@@ -7,16 +7,23 @@ pub mod chatter_socket;
 pub mod control_socket;
 pub mod from_device;
 pub mod from_dump;
+pub mod from_host;
 pub mod from_ip_summary_dump;
 pub mod from_port;
+pub mod kernel_tap;
+pub mod kernel_tun;
+mod link_ip;
 mod listener;
 pub mod mcast_socket;
+pub mod raw_socket;
 mod replay;
 pub mod socket;
 pub mod to_device;
 pub mod to_dump;
+pub mod to_host;
 pub mod to_ip_summary_dump;
 pub mod to_port;
+mod tun;
 
 /// This crate's classes, by name.
 pub const CLASSES: &[&Class] = &[
@@ -26,12 +33,17 @@ pub const CLASSES: &[&Class] = &[
     &control_socket::CLASS,
     &from_device::CLASS,
     &from_dump::CLASS,
+    &from_host::CLASS,
     &from_ip_summary_dump::CLASS,
     &from_port::CLASS,
+    &kernel_tap::CLASS,
+    &kernel_tun::CLASS,
     &mcast_socket::CLASS,
+    &raw_socket::CLASS,
     &socket::CLASS,
     &to_device::CLASS,
     &to_dump::CLASS,
+    &to_host::CLASS,
     &to_ip_summary_dump::CLASS,
     &to_port::CLASS,
 ];

@@ -13,7 +13,7 @@
 //! `count`, `drops` (read).
 use crate::arg::Args;
 use crate::elements::ip::transport::Transport;
-use crate::elements::packet::{put, u16_at, u32_at};
+use crate::elements::packet::{put, retain_counting, u16_at, u32_at};
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, SECOND};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -90,11 +90,11 @@ impl Element for StoreUdpTimeSeqRecord {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        burst.retain(|packet| {
-            let stored = self.store(packet.data_mut(), cx.packet_time()).is_some();
-            self.drops += u64::from(!stored);
-            stored
+        let mut drops = 0;
+        retain_counting(burst, &mut drops, |packet| {
+            self.store(packet.data_mut(), cx.packet_time()).is_some()
         });
+        self.drops += drops;
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -3,7 +3,7 @@
 //! Ports: one input; one output, and optionally a push output for those packets.
 //!
 //! No arguments. Handlers: `drops` (read).
-use crate::elements::packet::divert;
+use crate::elements::packet::divert_counting;
 use crate::{Class, Context, Element, Handler, HandlerError, PacketBurst, PacketType};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -21,15 +21,14 @@ pub struct DropBroadcasts {
 
 impl Element for DropBroadcasts {
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        divert(burst, cx, |packet, cx| {
-            let group = matches!(packet.notes().packet_type, PacketType::Broadcast | PacketType::Multicast);
-            if group && self.drops == 0 {
-                let name = cx.declaration();
-                cx.chatter(format_args!("{name}: dropped a broadcast"));
-            }
-            self.drops += u64::from(group);
-            !group
+        let first = self.drops == 0;
+        divert_counting(burst, cx, &mut self.drops, |packet, _| {
+            !matches!(packet.notes().packet_type, PacketType::Broadcast | PacketType::Multicast)
         });
+        if first && self.drops > 0 {
+            let name = cx.declaration();
+            cx.chatter(format_args!("{name}: dropped a broadcast"));
+        }
     }
 
     fn handlers(&self) -> Vec<Handler> {

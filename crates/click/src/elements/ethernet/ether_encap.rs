@@ -8,7 +8,7 @@
 //!
 //! Handlers: `src`, `dst`, `ethertype` (read, write).
 use crate::arg::Args;
-use crate::elements::packet::{mac_text, mark_ethernet, prepend_header, put, u16_at};
+use crate::elements::packet::{mac_text, mark_ethernet, put, u16_at};
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -39,7 +39,7 @@ impl Element for EtherEncap {
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         burst.retain(|packet| {
-            let grown = prepend_header(packet, &self.header);
+            let grown = packet.push_header(&self.header);
             mark_ethernet(packet, HEADER_LEN);
             grown
         });

@@ -93,13 +93,11 @@ impl Element for CheckIpHeader {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        burst.filter_map(|mut packet| match self.check(&mut packet) {
-            Ok(()) => Some(packet),
-            Err(reason) => {
-                self.drop(reason, packet, cx);
-                None
-            }
-        });
+        burst.sift(
+            self,
+            |check, packet| check.check(packet).err(),
+            |check, packet, reason| check.drop(reason, packet, cx),
+        );
     }
 
     fn handlers(&self) -> Vec<Handler> {
@@ -146,18 +144,17 @@ impl CheckIpHeader {
             return Err(Reason::Length);
         }
         if self.checksum {
-            let sum = match header_length {
-                HEADER => checksum::checksum_of(header),
-                _ => checksum::checksum(&data[..header_length]),
+            let good = match header_length {
+                HEADER => checksum::is_valid(header),
+                _ => checksum::checksum(&data[..header_length]) == 0,
             };
-            if sum != 0 {
+            if !good {
                 return Err(Reason::Checksum);
             }
         }
         let [.., a, b, c, d, e, f, g, h] = *header;
         let (source, destination) = ([a, b, c, d], [e, f, g, h]);
-        let is = |list: &[Ipv4Addr], address: [u8; 4]| list.iter().any(|own| own.octets() == address);
-        if is(&self.bad_sources, source) && !is(&self.good_destinations, destination) {
+        if !self.bad_sources.is_empty() && self.is_bad(source, destination) {
             return Err(Reason::Source);
         }
         let behind = data.len() - length;
@@ -165,6 +162,11 @@ impl CheckIpHeader {
         packet.notes_mut().set_dst_ip(destination);
         packet.take(behind);
         Ok(())
+    }
+
+    fn is_bad(&self, source: [u8; 4], destination: [u8; 4]) -> bool {
+        let is = |list: &[Ipv4Addr], address: [u8; 4]| list.iter().any(|own| own.octets() == address);
+        is(&self.bad_sources, source) && !is(&self.good_destinations, destination)
     }
 
     #[cold]

@@ -10,7 +10,7 @@
 //! Handlers: `drops` (read); `active` (read, write). The checksum is updated (RFC 1624). Packets without a
 //! whole header pass unchanged.
 use crate::arg::Args;
-use crate::elements::packet::{divert, u16_at};
+use crate::elements::packet::divert;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -59,9 +59,7 @@ impl Element for DecIpTtl {
 impl DecIpTtl {
     #[inline]
     fn count_down(&mut self, packet: &mut Packet) -> bool {
-        let Some(header) = packet.network_data_mut().and_then(<[u8]>::first_chunk_mut::<20>) else {
-            return true;
-        };
+        let Some(header) = packet.network_chunk_mut::<20>() else { return true };
         if !self.multicast && header[16] >> 4 == 14 {
             return true;
         }
@@ -70,10 +68,11 @@ impl DecIpTtl {
             return false;
         }
         header[8] -= 1;
-        // The word lost 0x100, so the sum of complements gains it (RFC 1624, equation 3).
-        let sum = u32::from(!u16_at(header, 10)) + 0xfeff;
+        // The sum is the same in either order of bytes. With the TTL's first, its word lost 1, so the sum
+        // of complements gains that (RFC 1624, equation 3).
+        let sum = u32::from(!u16::from_le_bytes([header[10], header[11]])) + 0xfffe;
         let sum = !((sum + (sum >> 16)) as u16);
-        [header[10], header[11]] = sum.to_be_bytes();
+        [header[10], header[11]] = sum.to_le_bytes();
         true
     }
 }

@@ -1,5 +1,5 @@
-//! `IPGWOptions(MYADDR, OTHERADDRS)`: does what a router does with IPv4 options: records routes and times (RFC 791,
-//! 3.1; RFC 1812, 5.2.4).
+//! `IPGWOptions(MYADDR, OTHERADDRS)`: does what a router does with IPv4 options: records routes and times
+//! (RFC 791, 3.1; RFC 1812, 5.2.4).
 //!
 //! Ports: one input; one output, and optionally a push output for packets with bad options, where the
 //! ICMP_PARAMPROB annotation says what is bad.
@@ -10,7 +10,7 @@
 //!
 //! Handlers: `drops` (read).
 use crate::arg::{Args, Ipv4List};
-use crate::elements::packet::{divert, fill_ip_checksum, header_length, put, u32_at};
+use crate::elements::packet::{divert_counting, fill_ip_checksum, header_length, put, u32_at};
 use crate::{
     Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND,
 };
@@ -52,11 +52,7 @@ impl Element for IpGwOptions {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        divert(burst, cx, |packet, cx| {
-            let good = self.own.handle(packet, cx);
-            self.drops += u64::from(!good);
-            good
-        });
+        divert_counting(burst, cx, &mut self.drops, |packet, cx| self.own.handle(packet, cx));
     }
 
     fn handlers(&self) -> Vec<Handler> {
@@ -72,14 +68,13 @@ impl Own {
     /// Does a packet's options. False, and noted where, if one is bad.
     #[inline]
     pub(super) fn handle(&self, packet: &mut Packet, cx: &mut Context<'_>) -> bool {
-        match packet.network_data().map(header_length) {
-            Some(Some(length)) if length > 20 => self.handle_options(packet, length, cx),
-            _ => true,
-        }
+        let first = packet.network_chunk::<1>();
+        first.is_none_or(|[first]| first & 15 <= 5) || self.handle_options(packet, cx)
     }
 
     #[cold]
-    fn handle_options(&self, packet: &mut Packet, length: usize, cx: &mut Context<'_>) -> bool {
+    fn handle_options(&self, packet: &mut Packet, cx: &mut Context<'_>) -> bool {
+        let Some(length) = packet.network_data().and_then(header_length) else { return true };
         let now = cx.now();
         let midnight = (now / (SECOND / 1000) % 86_400_000) as u32;
         let Some(header) = packet.network_data_mut().and_then(|data| data.get_mut(..length)) else {

@@ -1,4 +1,6 @@
 //! Elements that read and write IPv4 headers.
+pub use names::parse_protocol;
+
 use crate::Class;
 use crate::arg::{Arg, ArgError, Prefix, Scope};
 use alloc::format;

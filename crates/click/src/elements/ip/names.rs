@@ -1,4 +1,5 @@
-//! Names of protocols, ports, ICMP types and codes (the IANA's registries, in the spelling of Click's manual).
+//! Names of protocols, ports, ICMP types and codes (the IANA's registries, in the spelling of Click's
+//! manual).
 use crate::arg::{Arg, ArgError, NameKind, Scope};
 use crate::summary::names::{ICMP_TYPES, icmp_codes};
 
@@ -118,7 +119,7 @@ pub(crate) fn icmp_code_name(kind: u8, code: u8) -> Option<&'static str> {
 }
 
 /// Reads a protocol: its number or its name.
-pub(crate) fn parse_protocol(text: &str, scope: &Scope) -> Result<u8, ArgError> {
+pub fn parse_protocol(text: &str, scope: &Scope) -> Result<u8, ArgError> {
     match protocol(text, scope).and_then(|number| u8::try_from(number).ok()) {
         Some(number) => Ok(number),
         None => u8::parse(text, scope),

@@ -1,10 +1,12 @@
-//! What a [`RouteTrie`] says, in a line of the cache for each 256 networks of 24 bits: where runs of networks with
-//! the same next hop begin, as bits, and the next hops themselves, the first of them in the line (after Degermark et
-//! al., "Small forwarding tables for fast routing lookups", 1997). 200,000 prefixes take some 5 MB so, a tenth of what
-//! the trie takes.
+//! What a [`RouteTrie`] says, for each 256 networks of 24 bits: where runs of networks with the same next
+//! hop begin, and the next hops themselves (after Degermark et al., "Small forwarding tables for fast
+//! routing lookups", 1997). Up to 16 runs take half a line of the cache, in which the run is found without
+//! a branch; more take a line of bits, and their next hops another. 200,000 prefixes take some 2 MB so,
+//! where the trie takes 57.
 use super::route_trie::{RouteTrie, Slot};
 use crate::PACKETS;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -12,17 +14,32 @@ use ringway_frame::prefetch;
 
 /// Networks of 16 bits.
 pub(super) const ROOTS: usize = 1 << 16;
-/// A root that leads to a line. Others hold a leaf.
-const LINE: u32 = 1 << 31;
+/// A root that leads to a wide line. Others lead to a narrow one.
+const WIDE: u32 = 1 << 31;
+/// A root whose line is its own; others share it with all networks that have one leaf throughout.
+const OWN: u32 = 1 << 30;
+/// Where the line is.
+const PLACE: u32 = OWN - 1;
 /// A leaf below which prefixes are longer than 24 bits: the trie knows them.
-pub(super) const DEEPER: u16 = u16::MAX;
-/// Leaves in a line.
+pub(super) const DEEPER: u16 = 255;
+/// Runs in a narrow line.
+const FEW: usize = 16;
+/// Leaves in a wide line itself.
 const NEAR: usize = 12;
+
+/// 256 networks in few runs, whose leaves fit in a byte.
+#[repr(align(32))]
+#[derive(Clone, Debug)]
+struct Narrow {
+    /// The first network of each run. The first run's is 0; behind the last 255, where its leaf is repeated.
+    starts: [u8; FEW],
+    leaves: [u8; FEW],
+}
 
 /// 256 networks.
 #[repr(align(64))]
 #[derive(Clone, Debug, Default)]
-struct Line {
+struct Wide {
     /// A bit for each network that has another leaf than the one before; the first has one.
     starts: [u64; 4],
     /// How many bits are set in the words before each.
@@ -32,22 +49,38 @@ struct Line {
     near: [u16; NEAR],
 }
 
-const _: () = assert!(size_of::<Line>() == 64);
+const _: () = assert!(size_of::<Narrow>() == 32 && size_of::<Wide>() == 64);
 
-/// The lines. A leaf is 0 where there is no route, else a next hop's number plus one.
+/// The lines. A leaf is 0 where there is no route, [`DEEPER`], or what stands for a next hop.
 #[derive(Debug)]
 pub(super) struct RouteLines {
     root: Box<[u32]>,
-    lines: Vec<Line>,
+    narrow: Vec<Narrow>,
+    wide: Vec<Wide>,
     far: Vec<u16>,
+    /// Roots that lead to shared lines, by the leaf. They stay: there are no more of them than next hops.
+    shared: BTreeMap<u16, u32>,
+    free_narrow: Vec<u32>,
+    free_wide: Vec<u32>,
     /// Places in `far` that are free, by the power of two they hold.
-    free: [Vec<u32>; 9],
+    free_far: [Vec<u32>; 9],
 }
 
 impl Default for RouteLines {
     fn default() -> Self {
-        let root = vec![0; ROOTS].into_boxed_slice();
-        Self { root, lines: Vec::new(), far: Vec::new(), free: Default::default() }
+        let mut lines = Self {
+            root: vec![0; ROOTS].into_boxed_slice(),
+            narrow: Vec::new(),
+            wide: Vec::new(),
+            far: Vec::new(),
+            shared: BTreeMap::new(),
+            free_narrow: Vec::new(),
+            free_wide: Vec::new(),
+            free_far: Default::default(),
+        };
+        // The first, to which all roots lead as yet.
+        lines.shared(0);
+        lines
     }
 }
 
@@ -65,24 +98,37 @@ impl RouteLines {
             Slot::Deeper => DEEPER,
         };
         for network in networks.start..networks.end.min(ROOTS) {
-            match trie.network(network) {
-                Ok(slot) => self.root[network] = u32::from(leaf(slot)),
-                Err((chunk, slots)) => {
-                    let mut runs = Runs::default();
-                    slots.for_each(|slot| runs.add(leaf(slot)));
-                    if self.lines.len() <= chunk {
-                        self.lines.resize(chunk + 1, Line::default());
-                    }
-                    self.give_back(chunk);
-                    self.lines[chunk] = self.line(&runs);
-                    self.root[network] = chunk as u32 | LINE;
-                }
+            self.give_back(self.root[network]);
+            self.root[network] = match trie.network(network) {
+                Ok(slot) => self.shared(leaf(slot)),
+                Err(slots) => self.line(&Runs::new(slots.map(leaf))) | OWN,
+            };
+        }
+    }
+
+    /// The root of networks that all have one leaf.
+    fn shared(&mut self, leaf: u16) -> u32 {
+        if let Some(root) = self.shared.get(&leaf) {
+            return *root;
+        }
+        let root = self.line(&Runs::new(core::iter::repeat_n(leaf, 256)));
+        self.shared.insert(leaf, root);
+        root
+    }
+
+    /// A line for runs, and the root that leads there.
+    fn line(&mut self, runs: &Runs) -> u32 {
+        match runs.narrow() {
+            Some(line) => place(&mut self.narrow, &mut self.free_narrow, line),
+            None => {
+                let line = self.wide(runs);
+                place(&mut self.wide, &mut self.free_wide, line) | WIDE
             }
         }
     }
 
-    fn line(&mut self, runs: &Runs) -> Line {
-        let mut line = Line { starts: runs.starts, ..Line::default() };
+    fn wide(&mut self, runs: &Runs) -> Wide {
+        let mut line = Wide { starts: runs.starts, ..Wide::default() };
         for word in 1..4 {
             line.before[word] = line.before[word - 1] + runs.starts[word - 1].count_ones() as u8;
         }
@@ -90,7 +136,7 @@ impl RouteLines {
         line.near[..near.len()].copy_from_slice(near);
         if !far.is_empty() {
             let size = far.len().next_power_of_two();
-            let place = self.free[size.ilog2() as usize].pop();
+            let place = self.free_far[size.ilog2() as usize].pop();
             line.far = place.unwrap_or_else(|| {
                 self.far.resize(self.far.len() + size, 0);
                 (self.far.len() - size) as u32
@@ -100,57 +146,79 @@ impl RouteLines {
         line
     }
 
-    /// Makes the place of a line's far leaves free.
-    fn give_back(&mut self, chunk: usize) {
-        let line = &self.lines[chunk];
+    /// Makes the place of a root's line free, if it is its own.
+    fn give_back(&mut self, root: u32) {
+        if root & OWN == 0 {
+            return;
+        }
+        if root & WIDE == 0 {
+            self.free_narrow.push(root & PLACE);
+            return;
+        }
+        self.free_wide.push(root & PLACE);
+        let Some(line) = self.wide.get((root & PLACE) as usize) else { return };
         let leaves: u32 = line.starts.iter().map(|word| word.count_ones()).sum();
         let far = (leaves as usize).saturating_sub(NEAR);
         if far > 0 {
-            self.free[far.next_power_of_two().ilog2() as usize].push(line.far);
+            self.free_far[far.next_power_of_two().ilog2() as usize].push(line.far);
         }
     }
 
     /// The leaves of several addresses, which wait for memory together.
     #[inline]
-    pub(super) fn lookup_all(&self, addresses: &[u32], leaves: &mut [u16; PACKETS]) {
-        let mut roots = [0u32; PACKETS];
-        for (root, address) in roots.iter_mut().zip(addresses) {
+    pub(super) fn lookup_all(&self, addresses: &[u32], leaves: &mut [u32; PACKETS]) {
+        for (root, address) in leaves.iter_mut().zip(addresses) {
             *root = self.root[(address >> 16) as usize];
-            if let Some(line) = self.line_of(*root) {
-                prefetch(line);
+            let place = (*root & PLACE) as usize;
+            if *root & WIDE == 0 {
+                self.narrow.get(place).into_iter().for_each(prefetch);
+            } else {
+                self.wide.get(place).into_iter().for_each(prefetch);
             }
         }
-        let mut far = [u32::MAX; PACKETS];
-        for (((root, address), leaf), far) in roots.iter().zip(addresses).zip(&mut *leaves).zip(&mut far) {
-            *leaf = *root as u16;
-            if let Some(line) = self.line_of(*root) {
-                let rank = line.rank((address >> 8) as u8);
-                match line.near.get(rank) {
-                    Some(near) => *leaf = *near,
-                    None => {
-                        *far = line.far + (rank - NEAR) as u32;
-                        self.far.get(*far as usize).into_iter().for_each(prefetch);
-                    }
-                }
-            }
-        }
-        for (far, leaf) in far.iter().zip(leaves) {
-            if let Some(own) = self.far.get(*far as usize) {
-                *leaf = *own;
-            }
+        for (leaf, address) in leaves.iter_mut().zip(addresses) {
+            let (place, network) = ((*leaf & PLACE) as usize, (address >> 8) as u8);
+            *leaf = match self.narrow.get(place).filter(|_| *leaf & WIDE == 0) {
+                Some(line) => u32::from(line.leaf(network)),
+                None => self.wide_leaf(place, network),
+            };
         }
     }
 
-    #[inline]
-    fn line_of(&self, root: u32) -> Option<&Line> {
-        if root & LINE == 0 {
-            return None;
-        }
-        self.lines.get((root ^ LINE) as usize)
+    fn wide_leaf(&self, place: usize, network: u8) -> u32 {
+        let Some(line) = self.wide.get(place) else { return 0 };
+        let rank = line.rank(network);
+        let far = || self.far.get(line.far as usize + rank - NEAR);
+        u32::from(line.near.get(rank).or_else(far).copied().unwrap_or(0))
     }
 }
 
-impl Line {
+/// Puts a line where one is free.
+fn place<T>(lines: &mut Vec<T>, free: &mut Vec<u32>, line: T) -> u32 {
+    if let Some(at) = free.pop()
+        && let Some(place) = lines.get_mut(at as usize)
+    {
+        *place = line;
+        return at;
+    }
+    lines.push(line);
+    lines.len() as u32 - 1
+}
+
+impl Narrow {
+    /// The leaf of a network.
+    #[inline]
+    fn leaf(&self, network: u8) -> u8 {
+        // The last run that has begun, by halves, without a branch.
+        let mut at = 0;
+        for step in [8, 4, 2, 1] {
+            at += step * usize::from(self.starts[(at + step) % FEW] <= network);
+        }
+        self.leaves[at % FEW]
+    }
+}
+
+impl Wide {
     /// Which leaf a network has.
     #[inline]
     fn rank(&self, network: u8) -> usize {
@@ -165,23 +233,36 @@ struct Runs {
     starts: [u64; 4],
     leaves: [u16; 256],
     count: usize,
-    seen: usize,
-}
-
-impl Default for Runs {
-    fn default() -> Self {
-        Self { starts: [0; 4], leaves: [0; 256], count: 0, seen: 0 }
-    }
 }
 
 impl Runs {
-    fn add(&mut self, leaf: u16) {
-        if self.count == 0 || self.leaves[self.count - 1] != leaf {
-            self.starts[self.seen / 64] |= 1 << (self.seen % 64);
-            self.leaves[self.count] = leaf;
-            self.count += 1;
+    /// Of 256 networks.
+    fn new(leaves: impl Iterator<Item = u16>) -> Self {
+        let mut runs = Self { starts: [0; 4], leaves: [0; 256], count: 0 };
+        for (network, leaf) in leaves.take(256).enumerate() {
+            if runs.count == 0 || runs.leaves[runs.count - 1] != leaf {
+                runs.starts[network / 64] |= 1 << (network % 64);
+                runs.leaves[runs.count] = leaf;
+                runs.count += 1;
+            }
         }
-        self.seen += 1;
+        runs
+    }
+
+    /// As a narrow line, if they fit.
+    fn narrow(&self) -> Option<Narrow> {
+        let (leaves, last) = (self.leaves.get(..self.count)?, *self.leaves.get(self.count.checked_sub(1)?)?);
+        if leaves.len() > FEW || leaves.iter().any(|leaf| *leaf > 255) {
+            return None;
+        }
+        let mut line = Narrow { starts: [255; FEW], leaves: [last as u8; FEW] };
+        let begins = |network: &u8| self.starts[usize::from(network / 64)] >> (network % 64) & 1 == 1;
+        for ((start, own), (network, leaf)) in
+            line.starts.iter_mut().zip(&mut line.leaves).zip((0..=255).filter(begins).zip(leaves))
+        {
+            (*start, *own) = (network, *leaf as u8);
+        }
+        Some(line)
     }
 }
 
@@ -195,27 +276,31 @@ mod tests {
         fn lines_say_what_the_trie_says(
             routes in prop::collection::vec((0u32..4, 8u32..=26, any::<u32>(), any::<bool>()), 1..200),
             probes in prop::collection::vec((0u32..4, any::<u32>()), PACKETS),
+            (hops, first) in (prop::sample::select(vec![3, 100]), prop::sample::select(vec![1, 256])),
         ) {
             // Few networks of 16 bits, so that lines fill up.
             let spread = |high: u32, low: u32| high << 16 | low & 0xffff;
+            // Many runs have the same leaves, or few; some leaves are more than a byte can name.
+            let leaf = |number: u32| (first + number % hops) as u16;
             let (mut trie, mut lines) = (RouteTrie::default(), RouteLines::default());
             for (high, length, low, remove) in routes {
                 let address = spread(high, low);
                 let first = (address >> 16 & (0xffff << 16u32.saturating_sub(length))) as usize;
                 let networks = first..first + (1 << 16u32.saturating_sub(length));
                 trie.insert(address, length, ());
-                lines.refresh(networks.clone(), &trie, |number| number as u16 + 1);
+                lines.refresh(networks.clone(), &trie, leaf);
                 if remove {
                     trie.remove(address, length);
-                    lines.refresh(networks, &trie, |number| number as u16 + 1);
+                    lines.refresh(networks, &trie, leaf);
                 }
             }
             let probes: Vec<u32> = probes.into_iter().map(|(high, low)| spread(high, low)).collect();
             let (mut numbers, mut leaves) = ([None; PACKETS], [0; PACKETS]);
             trie.lookup_all(&probes, &mut numbers);
             lines.lookup_all(&probes, &mut leaves);
-            for (leaf, number) in leaves.into_iter().zip(numbers) {
-                prop_assert!(leaf == DEEPER || u32::from(leaf) == number.map_or(0, |number| number + 1));
+            for (own, number) in leaves.into_iter().zip(numbers) {
+                let expected = number.map_or(0, |number| u32::from(leaf(number)));
+                prop_assert!(own == u32::from(DEEPER) || own == expected);
             }
         }
     }

@@ -70,12 +70,39 @@ enum Undo {
 }
 
 /// What a packet needs to know of a route. Many routes have the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Hop {
     /// 0.0.0.0 if there is none.
     gateway: [u8; 4],
     port: u32,
 }
+
+/// Without a route.
+const NOWHERE: Hop = Hop { gateway: [0; 4], port: u32::MAX };
+
+/// Next hops, each once. Lines name them by their place, so 0 and [`DEEPER`] lead nowhere.
+#[derive(Debug, Default)]
+struct Hops {
+    all: Vec<Hop>,
+    known: BTreeMap<Hop, u32>,
+}
+
+impl Hops {
+    fn place(&mut self, hop: Hop) -> u32 {
+        if let Some(place) = self.known.get(&hop) {
+            return *place;
+        }
+        if matches!(self.all.len(), 0 | DEEPER_PLACE) {
+            self.all.push(NOWHERE);
+        }
+        self.all.push(hop);
+        let place = self.all.len() as u32 - 1;
+        self.known.insert(hop, place);
+        place
+    }
+}
+
+const DEEPER_PLACE: usize = DEEPER as usize;
 
 /// Looks up routes.
 #[derive(Debug, Default)]
@@ -83,9 +110,7 @@ pub struct RouteTable {
     routes: RouteTrie<Route>,
     /// What packets ask: as far as it goes, the same as `routes`.
     lines: RouteLines,
-    /// Where each is in `hops`.
-    known: BTreeMap<Hop, u32>,
-    hops: Vec<Hop>,
+    hops: Hops,
     /// By the routes' numbers: which of `hops` each has.
     hop_of: Vec<u32>,
     orders: u64,
@@ -114,10 +139,7 @@ impl RouteTable {
         let Some(number) = number.map(|number| number as usize) else { return false };
         let gateway = route.gateway.map_or([0; 4], |gateway| gateway.octets());
         let hop = Hop { gateway, port: route.port as u32 };
-        let place = *self.known.entry(hop).or_insert_with(|| {
-            self.hops.push(hop);
-            self.hops.len() as u32 - 1
-        });
+        let place = self.hops.place(hop);
         if self.hop_of.len() <= number {
             self.hop_of.resize(number + 1, 0);
         }
@@ -131,26 +153,26 @@ impl RouteTable {
         let first = (address.to_bits() >> 16) as usize & !(count - 1);
         let hop_of = &self.hop_of;
         let leaf = |number: u32| {
-            let hop = hop_of.get(number as usize).and_then(|hop| u16::try_from(hop + 1).ok());
+            let hop = hop_of.get(number as usize).and_then(|hop| u16::try_from(*hop).ok());
             hop.unwrap_or(DEEPER)
         };
         self.lines.refresh(first..first + count, &self.routes, leaf);
     }
 
-    /// The numbers of the hops that addresses have, each plus one; 0 for none. With longer prefixes, or
-    /// more hops than lines can name, the trie is asked.
+    /// The places of the hops that addresses have; 0 for none. With longer prefixes, or more hops than lines
+    /// can name, the trie is asked.
     #[inline]
     fn hops_of(&self, addresses: &[u32]) -> [u32; PACKETS] {
-        let mut leaves = [0; PACKETS];
-        self.lines.lookup_all(addresses, &mut leaves);
-        if leaves.contains(&DEEPER) {
+        let mut places = [0; PACKETS];
+        self.lines.lookup_all(addresses, &mut places);
+        if places.contains(&u32::from(DEEPER)) {
             let mut numbers = [None; PACKETS];
             self.routes.lookup_all(addresses, &mut numbers);
             let hop = |number: Option<u32>| self.hop_of.get(number? as usize);
             numbers.iter().filter_map(|number| hop(*number)).for_each(prefetch);
-            return numbers.map(|number| hop(number).map_or(0, |hop| hop + 1));
+            return numbers.map(|number| hop(number).copied().unwrap_or(0));
         }
-        leaves.map(u32::from)
+        places
     }
 
     /// Does what a command says; answers how to undo it.
@@ -274,9 +296,9 @@ impl Element for RouteTable {
                 self.no_route(packet, cx);
             }
         }
-        let all = &self.hops;
+        let all = &self.hops.all;
         cx.scatter(burst, |number, packet| {
-            let hop = all.get(hops[number].wrapping_sub(1) as usize)?;
+            let hop = all.get(hops[number] as usize)?;
             if hop.gateway != [0; 4] {
                 packet.notes_mut().set_dst_ip(hop.gateway);
             }
@@ -318,8 +340,7 @@ impl Element for RouteTable {
             "ctrl" => self.control(value, cx),
             "flush" => {
                 self.routes.clear();
-                (self.lines, self.known) = Default::default();
-                self.hops.clear();
+                (self.lines, self.hops) = Default::default();
                 Ok(())
             }
             _ => self.command(name, value, cx).map(|_| ()),

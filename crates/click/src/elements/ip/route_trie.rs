@@ -1,5 +1,6 @@
-//! Longest-prefix match: a trie of strides 16, 8 and 8 with prefixes expanded to slots (Srinivasan, Varghese, "Fast
-//! address lookups using controlled prefix expansion", 1999). A lookup reads one to three words.
+//! Longest-prefix match: a trie of strides 16, 8 and 8 with prefixes expanded to slots (Srinivasan,
+//! Varghese, "Fast address lookups using controlled prefix expansion", 1999). A lookup reads one to three
+//! words.
 use crate::PACKETS;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -77,8 +78,8 @@ impl<T> RouteTrie<T> {
         self.routes.get(index as usize)?.as_ref().map(|(_, value)| value)
     }
 
-    /// The same for several addresses, which wait for memory together: the number that [`RouteTrie::insert`] gave the
-    /// longest prefix of each.
+    /// The same for several addresses, which wait for memory together: the number that
+    /// [`RouteTrie::insert`] gave the longest prefix of each.
     #[inline]
     pub(crate) fn lookup_all(&self, addresses: &[u32], numbers: &mut [Option<u32>]) {
         let mut slots = [0u32; PACKETS];
@@ -104,13 +105,12 @@ impl<T> RouteTrie<T> {
         }
     }
 
-    /// What is known of a network of 16 bits as a whole; else a number that is its own from now on, and what is
-    /// known of its 256 networks of 24 bits.
-    pub(super) fn network(&self, network: usize) -> Result<Slot, (usize, impl Iterator<Item = Slot>)> {
+    /// What is known of a network of 16 bits as a whole; else what is known of its 256 networks of 24 bits.
+    pub(super) fn network(&self, network: usize) -> Result<Slot, impl Iterator<Item = Slot>> {
         let slot = self.root.get(network).copied().unwrap_or(0);
         let place = (slot ^ CHUNK) as usize;
         match self.chunks.get(place).filter(|_| slot & CHUNK != 0) {
-            Some(chunk) => Err((place, chunk.iter().map(|slot| Slot::of(*slot)))),
+            Some(chunk) => Err(chunk.iter().map(|slot| Slot::of(*slot))),
             None => Ok(Slot::of(slot)),
         }
     }
@@ -126,7 +126,8 @@ impl<T> RouteTrie<T> {
         self.routes.iter().flatten().map(|(_, value)| value)
     }
 
-    /// Sets the value of a prefix, and answers its number; nothing if there are too many. `length` is at most 32.
+    /// Sets the value of a prefix, and answers its number; nothing if there are too many. `length` is at
+    /// most 32.
     pub(crate) fn insert(&mut self, address: u32, length: u32, value: T) -> Option<u32> {
         let address = address & mask(length);
         if let Some(index) = self.by_prefix.get(&(length, address)) {

@@ -1,6 +1,7 @@
 //! `SetTCPChecksum(FIXOFF)`: computes the checksum of TCP over IPv4.
 //!
-//! Ports: one input, one output, push or pull. Fragments, truncated packets and those that are no TCP are dropped.
+//! Ports: one input, one output, push or pull. Fragments, truncated packets and those that are no TCP are
+//! dropped.
 //!
 //! Arguments:
 //! - `FIXOFF`: mends a data offset that is smaller than a header or larger than the packet; false by default.
@@ -8,7 +9,7 @@
 //! Handlers: `drops` (read). The IPv4 header must be noted.
 use super::transport::Transport;
 use crate::arg::Args;
-use crate::elements::packet::put;
+use crate::elements::packet::{put, retain_counting};
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -33,11 +34,9 @@ impl Element for SetTcpChecksum {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        burst.retain(|packet| {
-            let done = self.set(packet).is_some();
-            self.drops += u64::from(!done);
-            done
-        });
+        let mut drops = 0;
+        retain_counting(burst, &mut drops, |packet| self.set(packet).is_some());
+        self.drops += drops;
     }
 
     fn handlers(&self) -> Vec<Handler> {

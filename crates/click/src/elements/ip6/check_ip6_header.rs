@@ -1,5 +1,5 @@
-//! `CheckIP6Header(BADADDRS, OFFSET)`: lets only packets with a sound IPv6 header pass, cuts them to the length it
-//! says, and notes where it is.
+//! `CheckIP6Header(BADADDRS, OFFSET)`: lets only packets with a sound IPv6 header pass, cuts them to the
+//! length it says, and notes where it is.
 //!
 //! Ports: one input; one output, and optionally a push output for bad packets.
 //!
@@ -9,7 +9,7 @@
 //!
 //! Handlers: `drops` (read).
 use crate::arg::{Arg, ArgError, Args, POSITIONAL, Scope};
-use crate::elements::packet::divert;
+use crate::elements::packet::divert_counting;
 use crate::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -42,14 +42,12 @@ impl Element for CheckIp6Header {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        divert(burst, cx, |packet, cx| {
-            let good = self.check(packet).is_some();
-            if !good && self.drops == 0 {
-                cx.chatter(format_args!("IP6 header check failed"));
-            }
-            self.drops += u64::from(!good);
-            good
-        });
+        let (first, mut drops) = (self.drops == 0, 0);
+        divert_counting(burst, cx, &mut drops, |packet, _| self.check(packet).is_some());
+        self.drops += drops;
+        if first && drops > 0 {
+            cx.chatter(format_args!("IP6 header check failed"));
+        }
     }
 
     fn handlers(&self) -> Vec<Handler> {

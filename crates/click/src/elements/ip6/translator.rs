@@ -1,4 +1,5 @@
 //! What both translators of protocols are: an element that translates packets, and drops what can't be.
+use crate::elements::packet::retain_counting;
 use crate::{Context, Element, Handler, HandlerError, Packet, PacketBurst};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -18,11 +19,7 @@ impl Translator {
 
 impl Element for Translator {
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        burst.retain(|packet| {
-            let done = (self.translate)(packet).is_some();
-            self.drops += u64::from(!done);
-            done
-        });
+        retain_counting(burst, &mut self.drops, |packet| (self.translate)(packet).is_some());
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -4,7 +4,7 @@
 //!
 //! Handlers: `drops` (read).
 use super::crc32;
-use crate::elements::packet::divert;
+use crate::elements::packet::divert_counting;
 use crate::{Class, Context, Element, Handler, HandlerError, Metadata, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -24,14 +24,13 @@ pub struct CheckCrc32 {
 
 impl Element for CheckCrc32 {
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        divert(burst, cx, |packet, _| {
+        divert_counting(burst, cx, &mut self.drops, |packet, _| {
             let split = packet.data().split_last_chunk::<4>();
             let good =
                 split.is_some_and(|(data, crc)| crc32::update(u32::MAX, data) == u32::from_ne_bytes(*crc));
             if good {
                 packet.take(4);
             }
-            self.drops += u64::from(!good);
             good
         });
     }

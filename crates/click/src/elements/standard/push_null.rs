@@ -5,7 +5,7 @@ use crate::{Class, Element};
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class = Class::new("PushNull", || Box::new(PushNull)).ports("1/1").processing("h");
+pub static CLASS: Class = Class::new("PushNull", || Box::new(PushNull)).ports("1/1").processing("h").passed();
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

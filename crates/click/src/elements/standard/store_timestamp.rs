@@ -1,5 +1,5 @@
-//! `StoreTimestamp(OFFSET, TAIL)`: writes packets' timestamps into their data: seconds and nanoseconds, 4 bytes each,
-//! in network order.
+//! `StoreTimestamp(OFFSET, TAIL)`: writes packets' timestamps into their data: seconds and nanoseconds, 4
+//! bytes each, in network order.
 //!
 //! Ports: one input, one output, push or pull. Packets that can't grow enough are dropped.
 //!
@@ -9,7 +9,7 @@
 //!
 //! Handlers: `drops` (read).
 use crate::arg::Args;
-use crate::elements::packet::put;
+use crate::elements::packet::{put, retain_counting};
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, SECOND};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -67,11 +67,9 @@ impl Element for StoreTimestamp {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        burst.retain(|packet| {
-            let stored = self.store(packet);
-            self.drops += u64::from(!stored);
-            stored
-        });
+        let mut drops = 0;
+        retain_counting(burst, &mut drops, |packet| self.store(packet));
+        self.drops += drops;
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -1,6 +1,6 @@
 //! What elements that take packets out of a tunnel share.
 use crate::arg::Args;
-use crate::elements::packet::divert;
+use crate::elements::packet::divert_counting;
 use crate::{Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -30,11 +30,7 @@ impl<T: Tunnel> Element for Decap<T> {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        divert(burst, cx, |packet, _| {
-            let good = self.tunnel.strip(packet);
-            self.drops += u64::from(!good);
-            good
-        });
+        divert_counting(burst, cx, &mut self.drops, |packet, _| self.tunnel.strip(packet));
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -1,0 +1,92 @@
+//! `FromHost(DEVNAME, [DST, keywords])`: makes packets of the Ethernet frames that this host's kernel sends
+//! through an interface that it makes (a TAP). ToHost gives the kernel frames through it.
+//!
+//! Ports: one push output.
+//!
+//! Arguments:
+//! - `DEVNAME`: the interface's name.
+//! - `DST`: the kernel's own address on it and the network behind, as a prefix; without one the interface
+//!   is made, and the rest left to others.
+//! - `GATEWAY`: an address of that network to which the host's default route is to lead; none by default.
+//! - `ETHER`: the interface's Ethernet address; the kernel's choice by default.
+//! - `HEADROOM`: room before a frame; 28 by default.
+//! - `MTU`: the largest packet, without Ethernet's header; 1500 by default.
+//!
+//! While packets find no room behind it, none are taken. The kernel asks for addresses by ARP, so answer
+//! that. It takes the capability NET_ADMIN. Handlers: `dev_name`, `signal` (read).
+use super::tun::{Taken, Tun, prefix};
+use ringway_click::arg::{Args, POSITIONAL, Word};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Signal, Task};
+
+/// Facts. ToHost comes after it.
+pub static CLASS: Class = Class::new("FromHost", || Box::<FromHost>::default())
+    .ports("0/1")
+    .processing("h")
+    .flags("S3")
+    .phase(Class::PRIVILEGED - 1);
+
+/// Takes frames from the kernel.
+pub struct FromHost {
+    tun: Tun,
+    signal: Signal,
+}
+
+impl Default for FromHost {
+    fn default() -> Self {
+        Self { tun: Tun::new(true), signal: Signal::default() }
+    }
+}
+
+impl FromHost {
+    /// Its interface, for another element, if it has this name.
+    pub(super) fn share(&self, name: &str) -> Option<Tun> {
+        if self.tun.name == name { self.tun.share() } else { None }
+    }
+}
+
+impl Element for FromHost {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut name, mut address) = (Word::default(), None);
+        args.read_mp("DEVNAME", &mut name);
+        args.read_with("DST", POSITIONAL, &mut address, prefix);
+        self.tun.read(args);
+        args.complete()?;
+        if name.0.is_empty() {
+            return Err(cx.error("must specify device name"));
+        }
+        self.tun.settle(name, address, cx)
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.tun.open(cx)?;
+        let task = cx.new_task(false);
+        self.signal = cx.downstream_full_signal(0, Some(task));
+        Ok(())
+    }
+
+    fn selected(&mut self, _: i32, _: bool, _: bool, cx: &mut Context<'_>) {
+        for _ in 0..cx.burst() {
+            if !cx.is_active(&self.signal) {
+                return self.tun.watch(false, cx);
+            }
+            let Taken::Packet(packet, _) = self.tun.take(cx) else { return };
+            cx.push(0, packet);
+        }
+    }
+
+    fn run_task(&mut self, _: Task, cx: &mut Context<'_>) -> bool {
+        let room = cx.is_active(&self.signal);
+        if room {
+            self.tun.watch(true, cx);
+        }
+        room
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["dev_name", "signal"].map(Handler::read).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "signal" { cx.is_active(&self.signal).to_string() } else { self.tun.name.clone() })
+    }
+}

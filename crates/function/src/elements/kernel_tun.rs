@@ -1,0 +1,132 @@
+//! `KernelTun(ADDR/MASK, [GATEWAY, keywords])`: exchanges IP packets with this host's kernel through an
+//! interface that it makes (a TUN).
+//!
+//! Ports: an input, push or pull, or none; one or two push outputs: 0 for IP packets that the kernel sends
+//! through the interface, 1 for others.
+//!
+//! Arguments:
+//! - `ADDR/MASK`: the kernel's own address on the interface, and the network behind it.
+//! - `GATEWAY`: an address of that network to which the host's default route is to lead; none by default.
+//! - `TAP`: exchanges Ethernet frames instead, as KernelTap does; false by default.
+//! - `DEVNAME`: the interface's name; the kernel's choice by default.
+//! - `HEADROOM`: room before a packet; 28 by default.
+//! - `BURST`: packets taken at once; 1 by default, or as many as the router handles at once.
+//! - `ETHER`: the interface's Ethernet address, if it has frames; the kernel's choice by default.
+//! - `MTU`: the largest packet, without a link header; 1500 by default.
+//! - `IGNORE_QUEUE_OVERFLOWS`: taken for old configurations' sake: only the first error is said anyway.
+//!
+//! A packet given to it has its network header noted; what is before that is left out. The interface is
+//! gone when the router is. It takes the capability NET_ADMIN. Handlers: `dev_name`, `selected_calls`,
+//! `packets`, `drops` (read): packets that the kernel did not take.
+use super::tun::{Taken, Tun, prefix};
+use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Word};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Signal, Task,
+};
+
+/// Facts.
+pub static CLASS: Class = exchanging(Class::new("KernelTun", || Box::new(KernelTun::new(false))));
+
+/// What is true of all that exchange packets with the kernel.
+pub(super) const fn exchanging(class: Class) -> Class {
+    class
+        .ports("0-1/1-2")
+        .processing("a/h")
+        .flow("x/y")
+        .flags("S3")
+        .phase(Class::PRIVILEGED - 1)
+        .metadata(Metadata::Resolve)
+}
+
+/// Exchanges packets with the kernel.
+pub struct KernelTun {
+    tun: Tun,
+    burst: u32,
+    task: Option<Task>,
+    signal: Signal,
+    selected_calls: u64,
+    packets: u64,
+    drops: u64,
+}
+
+impl KernelTun {
+    /// One that has frames, or IP packets.
+    pub(super) fn new(frames: bool) -> Self {
+        Self {
+            tun: Tun::new(frames),
+            burst: 0,
+            task: None,
+            signal: Signal::default(),
+            selected_calls: 0,
+            packets: 0,
+            drops: 0,
+        }
+    }
+}
+
+impl Element for KernelTun {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut address, mut name) = (None, Word::default());
+        self.burst = cx.burst() as u32;
+        args.read_with("ADDR", MANDATORY_POSITIONAL, &mut address, prefix);
+        self.tun.read(args);
+        args.read("TAP", &mut self.tun.frames);
+        args.read("BURST", &mut self.burst);
+        args.read("DEV_NAME", &mut name);
+        args.read("DEVNAME", &mut name);
+        args.complete()?;
+        if self.burst == 0 {
+            return Err(cx.error("BURST must be >= 1"));
+        }
+        self.tun.settle(name, address, cx)
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.tun.open(cx)?;
+        if cx.input_is_pull(0) {
+            let task = cx.new_task(true);
+            self.signal = cx.upstream_empty_signal(0, Some(task));
+            self.task = Some(task);
+        }
+        Ok(())
+    }
+
+    fn selected(&mut self, _: i32, _: bool, _: bool, cx: &mut Context<'_>) {
+        self.selected_calls += 1;
+        for _ in 0..self.burst {
+            let Taken::Packet(packet, expected) = self.tun.take(cx) else { return };
+            self.packets += 1;
+            cx.push(usize::from(!expected), packet);
+        }
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            self.drops += u64::from(!self.tun.give(&packet, cx));
+        }
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        let mut burst = PacketBurst::new();
+        cx.pull(0, self.burst as usize, &mut burst);
+        let worked = !burst.is_empty();
+        self.push(0, &mut burst, cx);
+        if worked || cx.is_active(&self.signal) {
+            cx.reschedule(task);
+        }
+        worked
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["dev_name", "selected_calls", "packets", "drops"].map(Handler::read).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "dev_name" => self.tun.name.clone(),
+            "selected_calls" => self.selected_calls.to_string(),
+            "packets" => self.packets.to_string(),
+            _ => self.drops.to_string(),
+        })
+    }
+}

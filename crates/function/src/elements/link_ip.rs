@@ -1,0 +1,74 @@
+//! Where packets behind a link header are IP's.
+use ringway_click::Packet;
+
+/// Link types of captures: Ethernet; packets without a link header, in several systems' numbers.
+pub const ETHERNET: u16 = 1;
+/// IP without a link header.
+pub const RAW: u16 = 101;
+const RAWS: [u16; 3] = [RAW, 12, 14];
+
+/// Whether IP packets can be told by this link type.
+pub fn is_known(link: u16) -> bool {
+    link == ETHERNET || RAWS.contains(&link)
+}
+
+/// Notes the network header of an IPv4 or IPv6 packet, and IPv4's destination; behind Ethernet's header
+/// also if there is a VLAN tag between. False if it is no such packet, or its header is not whole.
+pub fn mark_ip(packet: &mut Packet, link: u16) -> bool {
+    let data = packet.data();
+    let at = match link {
+        _ if RAWS.contains(&link) => 0,
+        ETHERNET if matches!(data.get(12..14), Some([8, 0] | [0x86, 0xdd])) => 14,
+        ETHERNET if matches!(data.get(12..18), Some([0x81, 0, _, _, 8, 0] | [0x81, 0, _, _, 0x86, 0xdd])) => {
+            18
+        }
+        _ => return false,
+    };
+    let header = data.get(at..).unwrap_or_default();
+    let first = header.first().copied().unwrap_or(0);
+    let length = if first >> 4 == 6 { 40 } else { usize::from(first & 15) * 4 };
+    if !matches!(first >> 4, 4 | 6) || length < 20 || header.len() < length {
+        return false;
+    }
+    let destination = header.get(16..).and_then(<[u8]>::first_chunk).copied().filter(|_| first >> 4 == 4);
+    packet.set_network_header(at as isize, length);
+    if let Some(destination) = destination {
+        packet.notes_mut().set_dst_ip(destination);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_click::Pool;
+
+    fn marked(bytes: &[u8], link: u16) -> Option<(Option<isize>, [u8; 4])> {
+        let mut packet = Pool::new().copy(bytes)?;
+        mark_ip(&mut packet, link).then(|| (packet.network_header(), packet.notes().dst_ip()))
+    }
+
+    #[test]
+    fn headers_are_found_behind_tags_and_without_a_link() {
+        let mut v4 = [0; 20];
+        v4[0] = 0x45;
+        v4[16..].copy_from_slice(&[10, 0, 0, 9]);
+        let mut v6 = [0; 40];
+        v6[0] = 0x60;
+        let behind = |kind: &[u8], packet: &[u8]| [&[0; 12][..], kind, packet].concat();
+        assert_eq!(marked(&v4, RAW), Some((Some(0), [10, 0, 0, 9])));
+        assert_eq!(marked(&behind(&[8, 0], &v4), ETHERNET), Some((Some(14), [10, 0, 0, 9])));
+        assert_eq!(marked(&behind(&[0x81, 0, 0, 7, 8, 0], &v4), ETHERNET), Some((Some(18), [10, 0, 0, 9])));
+        assert_eq!(marked(&behind(&[0x86, 0xdd], &v6), ETHERNET), Some((Some(14), [0; 4])));
+        assert_eq!(marked(&behind(&[8, 6], &v4), ETHERNET), None);
+    }
+
+    #[test]
+    fn what_is_cut_short_is_none() {
+        assert_eq!(marked(&[0x45; 19], RAW), None);
+        assert_eq!(marked(&[0x60; 39], RAW), None);
+        assert_eq!(marked(&[0x46; 20], RAW), None);
+        assert_eq!(marked(&[0x43; 40], RAW), None);
+        assert_eq!(marked(&[8, 0], ETHERNET), None);
+    }
+}

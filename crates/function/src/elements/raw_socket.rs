@@ -1,0 +1,210 @@
+//! `RawSocket(TYPE, [PORT, SNAPLEN, HEADROOM])`: exchanges IPv4 packets with other hosts through this
+//! host's kernel, by a raw socket.
+//!
+//! Ports: a pull input or none; a push output or none.
+//!
+//! Arguments:
+//! - `TYPE`: the IP protocol: `TCP`, `UDP`, `ICMP`, `GRE` or a number.
+//! - `PORT`: of TCP and UDP, a port that is taken, so that no other program on this host gets it; none by
+//!   default. Of other protocols it means nothing.
+//! - `SNAPLEN`: bytes kept of a packet; 2048 by default.
+//! - `HEADROOM`: room before a packet; 28 by default.
+//!
+//! All packets of the protocol that come to this host are copied here, whichever their ports; the kernel
+//! sees them as well. Packets sent begin with their IP headers, and go to the address that stands there. It
+//! takes the capability NET_RAW. Handlers: `count`, `drops` (read): packets sent, and packets that could
+//! not be.
+use super::link_ip::{RAW, mark_ip};
+use crate::file::reason;
+use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
+use ringway_click::elements::ip::parse_protocol;
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet, Signal,
+    Task, Timer,
+};
+use ringway_host::open_raw;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Facts.
+pub static CLASS: Class = Class::new("RawSocket", || Box::<RawSocket>::default())
+    .ports("0-1/0-1")
+    .processing("l/h")
+    .flow("x/y")
+    .flags("S3")
+    .phase(Class::PRIVILEGED)
+    .metadata(Metadata::Resolve);
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Bytes of an IPv4 header.
+const HEADER: usize = 20;
+/// The largest packet there is.
+const LARGEST: u32 = 65_535;
+/// How long to wait for room, in nanoseconds.
+const PAUSE: u64 = 1_000_000;
+
+/// What keeps a port from others.
+#[expect(dead_code, reason = "held until they are dropped")]
+enum Port {
+    Tcp(TcpListener),
+    Udp(UdpSocket),
+}
+
+/// Exchanges packets by a raw socket.
+#[derive(Default)]
+pub struct RawSocket {
+    protocol: u8,
+    port: u16,
+    snaplen: u32,
+    headroom: u32,
+    socket: Option<OwnedFd>,
+    held: Option<Port>,
+    buffer: Vec<u8>,
+    task: Option<Task>,
+    timer: Option<Timer>,
+    signal: Signal,
+    /// Pulled when there was no room.
+    waiting: Option<Packet>,
+    count: u64,
+    drops: u64,
+}
+
+impl RawSocket {
+    fn take_port(&self) -> std::io::Result<Option<Port>> {
+        let place = (Ipv4Addr::UNSPECIFIED, self.port);
+        Ok(match self.protocol {
+            _ if self.port == 0 => None,
+            TCP => Some(Port::Tcp(TcpListener::bind(place)?)),
+            UDP => Some(Port::Udp(UdpSocket::bind(place)?)),
+            _ => None,
+        })
+    }
+
+    /// Makes a packet of what came; false if nothing did.
+    fn take(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        let (count, whole) = match rustix::net::recv(socket, &mut self.buffer[..], RecvFlags::TRUNC) {
+            Ok(result) => result,
+            Err(Errno::AGAIN | Errno::INTR) => return false,
+            Err(error) => {
+                self.complain("recv", error, cx);
+                return false;
+            }
+        };
+        let Some(mut packet) = cx.make_packet(self.headroom as usize, count, 0) else { return false };
+        packet.data_mut().copy_from_slice(&self.buffer[..count]);
+        packet.notes_mut().timestamp = cx.packet_time();
+        packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, whole.saturating_sub(count) as u32);
+        if mark_ip(&mut packet, RAW) {
+            cx.push(0, packet);
+        }
+        true
+    }
+
+    /// Sends a packet, or gives it back if there is no room now.
+    fn send(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        let socket = self.socket.as_ref()?;
+        let Some(header) = packet.data().first_chunk::<HEADER>() else {
+            self.drops += 1;
+            return None;
+        };
+        let [.., a, b, c, d] = *header;
+        let to = SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), 0);
+        match rustix::net::sendto(socket, packet.data(), SendFlags::empty(), &to) {
+            Ok(_) => self.count += 1,
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => return Some(packet),
+            Err(error) => {
+                self.complain("sendto", error, cx);
+                self.drops += 1;
+            }
+        }
+        None
+    }
+
+    /// Attack: a line for each packet. Only what comes before the first packet that is dropped is said.
+    fn complain(&self, call: &str, error: Errno, cx: &mut Context<'_>) {
+        if self.drops == 0 {
+            let name = cx.declaration();
+            cx.chatter(format_args!("{name}: {call}: {}", reason(&error.into())));
+        }
+    }
+}
+
+impl Element for RawSocket {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        (self.snaplen, self.headroom) = (2048, HEADROOM as u32);
+        args.read_with("TYPE", MANDATORY_POSITIONAL, &mut self.protocol, |text, scope| {
+            parse_protocol(&text.to_ascii_lowercase(), scope)
+        });
+        args.read_p("PORT", &mut self.port);
+        args.read("SNAPLEN", &mut self.snaplen);
+        args.read("HEADROOM", &mut self.headroom);
+        self.headroom = self.headroom.min(LARGEST);
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let socket = open_raw(self.protocol).map_err(|error| cx.error(error.to_string()))?;
+        self.held = self.take_port().map_err(|error| {
+            let text = format!("port {}: {}", self.port, reason(&error));
+            cx.error(text)
+        })?;
+        if cx.noutputs() > 0 {
+            self.buffer = vec![0; self.snaplen.clamp(1, LARGEST) as usize];
+            cx.select(socket.as_raw_fd(), true, false);
+        }
+        self.socket = Some(socket);
+        if cx.ninputs() > 0 {
+            let task = cx.new_task(true);
+            self.signal = cx.upstream_empty_signal(0, Some(task));
+            self.task = Some(task);
+            self.timer = Some(cx.new_timer());
+        }
+        Ok(())
+    }
+
+    fn selected(&mut self, _: i32, _: bool, _: bool, cx: &mut Context<'_>) {
+        for _ in 0..cx.burst() {
+            if !self.take(cx) {
+                return;
+            }
+        }
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        let mut worked = false;
+        for _ in 0..cx.burst() {
+            let next = self.waiting.take().or_else(|| cx.pull_one(0));
+            let Some(packet) = next else { break };
+            worked = true;
+            self.waiting = self.send(packet, cx);
+            if self.waiting.is_some() {
+                if let Some(timer) = self.timer {
+                    cx.set_timer_after(timer, PAUSE);
+                }
+                return true;
+            }
+        }
+        if worked || cx.is_active(&self.signal) {
+            cx.reschedule(task);
+        }
+        worked
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["count", "drops"].map(Handler::read).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "count" { self.count } else { self.drops }.to_string())
+    }
+}

@@ -1,0 +1,70 @@
+//! Interfaces of the host's whose packets or frames a program reads and writes one by one, without a header
+//! in front (Linux' Documentation/networking/tuntap.rst).
+
+use crate::error::HostError;
+use crate::tap::{Request, TapSettings};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+
+/// What an interface is to be.
+#[derive(Clone, Debug)]
+pub struct TunSettings {
+    /// Its name, 15 bytes at most; one of the kernel's choice if none.
+    pub name: Option<String>,
+    /// Ethernet frames go through it, else IP packets.
+    pub frames: bool,
+    /// Its MTU.
+    pub mtu: u16,
+    /// Its Ethernet address, if it has frames; one of the kernel's choice if none.
+    pub mac: Option<[u8; 6]>,
+    /// Its address and the length of the prefix, with which it comes up; it stays as it is if none.
+    pub address: Option<(Ipv4Addr, u8)>,
+    /// Where the host's default route is to lead.
+    pub gateway: Option<Ipv4Addr>,
+}
+
+/// Makes an interface, which is gone when the descriptor is closed. The descriptor does not block; the name
+/// is the one that the interface got.
+///
+/// # Errors
+/// [`HostError::Tap`]: the kernel has no such interfaces, the name is taken, or this program may not.
+pub fn open_tun(settings: &TunSettings) -> Result<(OwnedFd, String), HostError> {
+    let any = if settings.frames { "tap%d" } else { "tun%d" };
+    let interface = TapSettings {
+        name: settings.name.clone().unwrap_or_else(|| any.to_string()),
+        queues: 1,
+        mtu: settings.mtu,
+        offloads: false,
+        mac: settings.mac.filter(|_| settings.frames),
+        address: settings.address.map(|(address, prefix)| (IpAddr::V4(address), prefix)),
+        namespace: None,
+    };
+    let mut request = Request::new(&interface)?;
+    let kind = if settings.frames { libc::IFF_TAP } else { libc::IFF_TUN };
+    let descriptor = request.create(kind | libc::IFF_NO_PI)?;
+    if settings.address.is_some() {
+        request.configure()?;
+    }
+    if let Some(gateway) = settings.gateway {
+        request.add_default_route(gateway)?;
+    }
+    Ok((descriptor, request.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_interface_can_have_is_refused() {
+        let settings = TunSettings {
+            name: Some("an interface's name".into()),
+            frames: true,
+            mtu: 1500,
+            mac: None,
+            address: None,
+            gateway: None,
+        };
+        assert!(matches!(open_tun(&settings), Err(HostError::Tap { .. })));
+    }
+}
