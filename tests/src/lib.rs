@@ -5,6 +5,7 @@ pub mod bridge;
 pub mod dpdk;
 pub mod fabric;
 pub mod folder;
+pub mod moving;
 pub mod numbered;
 pub mod pages;
 pub mod qemu;

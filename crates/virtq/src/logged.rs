@@ -69,6 +69,13 @@ impl Tracker {
     }
 }
 
+/// Does it where nothing else does.
+#[cold]
+#[inline(never)]
+pub(crate) fn apart<R>(body: impl FnOnce() -> R) -> R {
+    body()
+}
+
 /// A ring of either format, each of whose writes is marked after it.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedRing<'t> {

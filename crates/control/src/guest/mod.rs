@@ -99,6 +99,8 @@ pub struct Spec {
     /// The IOMMU of a QEMU guest, which its interfaces are behind and which its kernel uses strictly: each buffer is
     /// mapped when it is given to the device, and unmapped when it comes back.
     pub iommu: Option<Iommu>,
+    /// Further words of QEMU's command line.
+    pub words: Vec<String>,
     /// More modules of its kernel, in the order they load, before those of its network. One that is not there is taken
     /// as built in.
     pub drivers: Vec<String>,
@@ -132,6 +134,7 @@ impl Spec {
             append: Vec::new(),
             program: None,
             iommu: None,
+            words: Vec::new(),
             drivers: Vec::new(),
             carried: Vec::new(),
         }
@@ -328,6 +331,13 @@ impl Guest {
     /// Waits until it has booted and its network is up.
     pub fn ready(&self, bound: Duration) -> Result<(), Error> {
         self.booted(1, bound)
+    }
+
+    /// It did not boot, but was moved here while it ran, by QEMU's migration.
+    pub fn arrived(&self) {
+        let mut known = self.shared.lock();
+        known.boots = known.boots.max(1);
+        self.shared.changed.notify_all();
     }
 
     /// Waits until it has booted `boots` times.

@@ -50,6 +50,7 @@ pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
         }
         arguments.extend(network(&format!("net{index}"), &interface, version));
     }
+    arguments.extend(spec.words.iter().cloned());
     let note = format!("QEMU {version} with {}", if kvm { "KVM" } else { "TCG" });
     Ok(Launch { program, arguments, environment: Vec::new(), note })
 }

@@ -7,7 +7,7 @@ use ringway_mem::iotlb::Access;
 use ringway_mem::{DirtyLog, Extent, Extents};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Log as Place, Ring as Said, VringAddr};
-use ringway_virtq::{Ring, Tracker};
+use ringway_virtq::{LayoutError, Ring, Tracker};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -74,11 +74,10 @@ impl Logging {
 
     /// The ring as its device is to write it.
     #[cold]
-    pub(super) fn wrap<'t>(&'t self, ring: Ring<'t>) -> Ring<'t> {
-        match &self.ring {
-            Some(tracker) => ring.logged(tracker),
-            None => ring,
-        }
+    #[inline(never)]
+    pub(super) fn wrap<'t>(&'t self, ring: Result<Ring<'t>, LayoutError>) -> Option<Ring<'t>> {
+        let ring = ring.ok()?;
+        Some(self.ring.as_ref().map_or(ring, |tracker| ring.logged(tracker)))
     }
 
     /// Whether the file behind the log shrank. Attack: as with memory; what is marked there instead nobody sees.
@@ -93,6 +92,7 @@ impl Logging {
 
     /// Tells the front-end that there may be something new.
     #[cold]
+    #[inline(never)]
     pub(super) fn tell(&self) {
         self.call.iter().for_each(Signal::send);
     }

@@ -102,6 +102,7 @@ impl VringRx {
     }
 
     #[cold]
+    #[inline(never)]
     fn put_logged<'t>(
         &mut self,
         turn: &'t Turn<'_>,

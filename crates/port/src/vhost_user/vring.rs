@@ -280,15 +280,14 @@ impl Vring {
     pub(super) fn ring(&self) -> Option<Ring<'_>> {
         let [descriptors, driver, device] = self.areas.as_ref()?.each_ref().map(Kept::span);
         let areas = Areas { descriptors, driver, device };
-        let ring = if self.layout.packed {
-            Ring::Packed(PackedRing::new(&self.layout, areas).ok()?)
+        if let Some(logging) = &self.logging {
+            return logging.wrap(Ring::new(&self.layout, areas));
+        }
+        if self.layout.packed {
+            PackedRing::new(&self.layout, areas).ok().map(Ring::Packed)
         } else {
-            Ring::Split(SplitRing::new(&self.layout, areas).ok()?)
-        };
-        Some(match &self.logging {
-            None => ring,
-            Some(logging) => logging.wrap(ring),
-        })
+            SplitRing::new(&self.layout, areas).ok().map(Ring::Split)
+        }
     }
 
     /// Where frames and answers are logged.

@@ -8,6 +8,7 @@ use crate::vhost_user::BackendError;
 use crate::vhost_user::test::port;
 use ringway_frame::{Burst, CountersRef, Reason, Storage};
 use ringway_mem::Reader;
+use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Request, VringFd};
 use std::io::Read;
 use std::sync::atomic::Ordering::Relaxed;
@@ -450,6 +451,99 @@ fn what_is_rewritten_between_look_and_use_changes_nothing() {
             assert_eq!(faults(&counters), 0, "{kind:?}");
             drop((monitor, rx));
             next_one_works((&mut backend, &mut queues[0], &counters), kind, "rewriting");
+        }
+    }
+}
+
+/// What a driver may do to the control queue, descriptors of which lie from 0 on, and whether it loses its port.
+type Command = (&'static str, fn(&Raw<'_>), bool);
+
+/// The ring behind those of one queue pair.
+const CONTROL: u64 = 2;
+const SLOTS: u16 = 256;
+const FAR: u16 = 0xffff;
+
+const COMMANDS: &[Command] = &[
+    ("a command like any other", |raw| raw.command(16), false),
+    ("a next outside the ring", |raw| raw.put(CONTROL, 0, raw.address(DATA), 2, NEXT, SLOTS), true),
+    ("a next far outside the ring", |raw| raw.put(CONTROL, 0, raw.address(DATA), 2, NEXT, FAR), true),
+    ("a next that leads back", |raw| raw.put(CONTROL, 0, raw.address(DATA), 2, NEXT, 0), true),
+    ("a chain as long as the ring", |raw| raw.chained(CONTROL, SLOTS), true),
+    ("no length", |raw| raw.put(CONTROL, 0, raw.address(DATA), 0, 0, 0), true),
+    ("an id outside the ring", |raw| raw.command_of(FAR), false),
+    ("a table longer than the ring", |raw| raw.tabled(16 * (u32::from(SLOTS) + 1), INDIRECT, 0), true),
+    ("a table that is cut off", |raw| raw.tabled(24, INDIRECT, 0), true),
+    ("a table of no length", |raw| raw.tabled(0, INDIRECT, 0), true),
+    ("a table with a descriptor behind it", |raw| raw.tabled(32, INDIRECT | NEXT, 0), true),
+    ("a table within a table", |raw| raw.tabled(32, INDIRECT, INDIRECT), true),
+    ("an answer before its command", |raw| raw.backwards(), true),
+];
+
+impl Raw<'_> {
+    /// A command that turns promiscuous mode on, and room of `room` bytes for its answer.
+    fn command(&self, room: u32) {
+        let at = self.address(DATA);
+        self.put(CONTROL, 0, at, 3, NEXT, if self.kind.packed { 0 } else { 1 });
+        self.put(CONTROL, 1, self.address(DATA + 0x1000), room, WRITE, 0);
+    }
+
+    /// The same by a packed ring's `id`.
+    fn command_of(&self, id: u16) {
+        self.command(16);
+        if self.kind.packed {
+            self.put(CONTROL, 1, self.address(DATA + 0x1000), 16, WRITE, id);
+        }
+    }
+
+    /// A chain of `count` descriptors, each of which goes on.
+    fn chained(&self, ring: u64, count: u16) {
+        let next = |slot: u16| if self.kind.packed { 0 } else { (slot + 1) % count };
+        (0..count).for_each(|slot| self.put(ring, slot, self.address(DATA), 1, NEXT, next(slot)));
+    }
+
+    /// A table of so many bytes, its entries with `inner` flags.
+    fn tabled(&self, bytes: u32, flags: u16, inner: u16) {
+        self.put_at(TABLE, self.address(DATA), 3, inner, 0);
+        self.put_at(TABLE + 16, self.address(DATA + 0x1000), 16, WRITE, 0);
+        self.put(CONTROL, 0, self.address(TABLE), bytes, flags, if self.kind.packed { 0 } else { 1 });
+    }
+
+    fn backwards(&self) {
+        self.put(CONTROL, 0, self.address(DATA + 0x1000), 16, WRITE | NEXT, u16::from(!self.kind.packed));
+        self.put(CONTROL, 1, self.address(DATA), 3, 0, 0);
+    }
+}
+
+#[test]
+fn attacks_on_the_control_queue_come_to_nothing() {
+    for (name, attack, loses) in COMMANDS {
+        for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
+            let kind = Kind { packed, iommu, page: 4096, ring: SLOTS };
+            let (mut backend, mut queues, counters) = port();
+            let space = Space::new(kind);
+            let driver = space.driver(CONTROL as u32);
+            let mut monitor = Monitor::agreeing(&mut backend, kind, space.share(), virtio::NET_CTRL_VQ);
+            monitor.map(IOVA, 0, SIZE, BOTH);
+            (0..3).for_each(|ring| monitor.start(ring));
+            let raw = Raw { space: &space, kind };
+            space.span(DATA, 3).write(&[0, 0, 1]);
+            space.span(DATA + 0x1000, 0x1000).write(&[0x77; 0x1000]);
+            attack(&raw);
+            raw.publish(CONTROL, 1);
+            let what = format!("{name}, packed {packed}, IOMMU {iommu}");
+            // A packed ring has no next: its chain goes on with the descriptor behind, which nobody made available.
+            for _ in 0..10 {
+                monitor.answer_while();
+            }
+            let ended = monitor.end();
+            let lost = matches!(ended, Some(BackendError::Ring { ring: 2, .. }));
+            assert_eq!(lost, *loses, "{what}: {ended:?}");
+            assert_eq!(faults(&counters) > 0, *loses, "{what}");
+            let answer = space.bytes(DATA + 0x1000, 0x1000);
+            let answered = if *loses { 0x77 } else { 0 };
+            assert!(answer[0] == answered && answer[1..].iter().all(|byte| *byte == 0x77), "{what}");
+            drop((monitor, driver));
+            next_one_works((&mut backend, &mut queues[0], &counters), kind, &what);
         }
     }
 }

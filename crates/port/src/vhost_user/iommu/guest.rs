@@ -149,7 +149,17 @@ impl<'a> Monitor<'a> {
 
     /// The same for other memory.
     pub(super) fn sharing(backend: &'a mut Backend, kind: Kind, share: SharedRegion) -> Monitor<'a> {
-        let mut front = Frontend::negotiate(Wire::new(backend), kind.features(), CHANNEL).unwrap();
+        Monitor::agreeing(backend, kind, share, 0)
+    }
+
+    /// The same with `more` features.
+    pub(super) fn agreeing(
+        backend: &'a mut Backend,
+        kind: Kind,
+        share: SharedRegion,
+        more: u64,
+    ) -> Monitor<'a> {
+        let mut front = Frontend::negotiate(Wire::new(backend), kind.features() | more, CHANNEL).unwrap();
         assert_eq!(front.features() & virtio::ACCESS_PLATFORM != 0, kind.iommu);
         let (channel, theirs) = UnixStream::pair().unwrap();
         channel.set_nonblocking(true).unwrap();

@@ -8,7 +8,7 @@ use ringway_host::EventFd;
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{FrontendError, Iotlb, Log, Request};
-use ringway_virtq::Driver;
+use ringway_virtq::{Buffer, Driver};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -429,4 +429,38 @@ fn a_session_that_ends_leaves_nothing_of_its_log() {
     next_one_works((&mut backend, &mut queues[0], &counters), kind, "a log");
     let _ = Reader::register().map(drop);
     assert!(bits.take().is_empty());
+}
+
+#[test]
+fn answers_to_commands_are_logged() {
+    for which in KINDS {
+        let kind = kind(which);
+        let (mut backend, _queues, _counters) = port();
+        let (space, bits) = (super::guest::Space::new(kind), Bits::new());
+        let mut driver = space.driver(2);
+        let mut monitor = Monitor::agreeing(&mut backend, kind, space.share(), virtio::NET_CTRL_VQ);
+        monitor.map(IOVA + DATA, DATA, 0x2000, BOTH);
+        (0..3).for_each(|ring| monitor.start(ring));
+        begin(&mut monitor, &bits);
+        let mut addresses = monitor.vring(2, 0).addresses;
+        (addresses.flags, addresses.log) = (1, RINGS + 8 * PART);
+        monitor.front.set(Request::SetVringAddr(addresses)).unwrap();
+        space.span(DATA, 3).write(&[0, 0, 1]);
+        space.span(DATA + 0x1000, 1).write(&[0x77]);
+        let address = if kind.iommu { IOVA + DATA } else { DATA };
+        let ask = [(0, 3, false), (0x1000, 1, true)];
+        let parts = ask.map(|(at, len, write)| Buffer { address: address + at, len, write });
+        let before = space.bytes(0, SIZE as usize);
+        bits.take();
+        driver.add(&parts, None).unwrap();
+        driver.publish();
+        let posted = space.bytes(0, SIZE as usize);
+        assert!(before != posted && bits.take().is_empty(), "{kind:?}");
+        (0..4).for_each(|_| _ = monitor.answer());
+        let changed = pages(&space.bytes(0, SIZE as usize), &posted);
+        let marked = bits.take();
+        assert_eq!(space.bytes(DATA + 0x1000, 1), [0], "{kind:?}");
+        assert!(changed.is_subset(&marked) && changed.contains(&((DATA + 0x1000) / 4096)), "{marked:?}");
+        assert!(driver.take_used().unwrap().is_some());
+    }
 }

@@ -2,18 +2,22 @@
 //!
 //! A second thread writes garbage into the rings and into a part of the buffers meanwhile. What the guest has not
 //! granted for writing must stay as it is, what it has not granted for reading must not be seen, and nothing around its
-//! memory may change either. Without an IOMMU all of its memory is granted.
+//! memory may change either. Without an IOMMU all of its memory is granted. At times the front-end has logged what is
+//! written, as while it moves its guest: each page that changed has its bit then, and none has that may not be written.
 
 use super::guest::{BOTH, Kind, Monitor, READ, USER, WRITE};
+use super::log::Bits;
 use super::rig::StopOnDrop;
 use crate::vhost_user::test::port;
 use crate::{Queue, vhost_user::Backend};
 use ringway_frame::{Burst, Storage};
+use ringway_host::EventFd;
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_vhost_user::feature::virtio;
-use ringway_vhost_user::{Iotlb, MemoryRegion, Request, SharedRegion, VringAddr, VringState};
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use ringway_vhost_user::{Iotlb, MemoryRegion, Request, SharedRegion, VringAddr, VringFd, VringState};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 const PAGE: u64 = 4096;
 /// Pages of rings, of buffers that are always granted and scribbled on, of buffers that are granted now and then, and
@@ -55,7 +59,26 @@ struct Ground {
     granted: [u8; 64],
     /// What a page that may not be written holds.
     shadow: Vec<Vec<u8>>,
+    /// The guest's memory when only the test had written since the last step.
+    seen: Vec<u8>,
     iommu: bool,
+    log: Logging,
+    kick: EventFd,
+    call: EventFd,
+}
+
+/// The log, as its front-end has it.
+#[derive(Default)]
+struct Logging {
+    bits: Option<Bits>,
+    /// The one before, in which marks of the step at hand may lie.
+    former: Option<Bits>,
+    is_on: bool,
+    was_on: bool,
+    /// What was last said of each ring.
+    rings: [Option<VringAddr>; 2],
+    /// Steps after which something was marked.
+    marked: usize,
 }
 
 impl Ground {
@@ -64,12 +87,15 @@ impl Ground {
         let file = ringway_host::memfd("guest", len as usize).unwrap();
         let region = ringway_host::map_region(&file, 0, len, 0, 0).unwrap();
         let memory = Memory::new(vec![region]).unwrap();
-        let mut ground =
-            Ground { file, memory, granted: [0; 64], shadow: vec![vec![0; PAGE as usize]; 64], iommu };
+        let [kick, call] = [(); 2].map(|()| EventFd::new().unwrap());
+        let (granted, shadow) = ([0; 64], vec![vec![0; PAGE as usize]; 64]);
+        let seen = vec![0; 64 * PAGE as usize];
+        let log = Logging::default();
+        let mut ground = Ground { file, memory, granted, shadow, seen, iommu, log, kick, call };
         ground.raw(0, len).write(&MARK.repeat(len as usize / 8));
         for page in RINGS.chain(SCRATCH) {
             ground.granted[page as usize] = BOTH;
-            ground.page(page).write(&[0; PAGE as usize]);
+            ground.put(page * PAGE, &[0; PAGE as usize]);
         }
         POOL.chain(SECRET).for_each(|page| ground.hide(page));
         ground
@@ -80,6 +106,12 @@ impl Ground {
         self.memory.span_mut(at, len as u32, &mut Hint::default()).unwrap()
     }
 
+    /// Writes at `at` as the guest does.
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        self.raw(SKIP + at, bytes.len() as u64).write(bytes);
+        self.seen[at as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
     /// A page of the guest's.
     fn page(&self, page: u64) -> SpanMut<'_> {
         self.raw(SKIP + page * PAGE, PAGE)
@@ -88,7 +120,7 @@ impl Ground {
     /// Fills a page that may not be read.
     fn hide(&mut self, page: u64) {
         let bytes = if self.iommu { MARK.repeat(512) } else { vec![0x5a; 4096] };
-        self.page(page).write(&bytes);
+        self.put(page * PAGE, &bytes);
         self.shadow[page as usize] = bytes;
     }
 
@@ -111,9 +143,35 @@ impl Ground {
         if access & READ == 0 {
             self.hide(page);
         } else {
-            self.page(page).write(&[0x11; PAGE as usize]);
+            self.put(page * PAGE, &[0x11; PAGE as usize]);
             self.shadow[page as usize] = vec![0x11; PAGE as usize];
         }
+    }
+
+    /// What was written since the test last did, and what is marked of it. While somebody scribbles, only pages that he
+    /// leaves alone can be told.
+    fn check_log(&mut self, is_quiet: bool, what: &dyn Fn() -> String) {
+        let mut now = vec![0; 64 * PAGE as usize];
+        self.raw(SKIP, 64 * PAGE).as_span().read(&mut now);
+        let Logging { bits, former, is_on, was_on, .. } = &self.log;
+        let (is_on, was_on) = (*is_on, *was_on);
+        let marked: Vec<u64> = bits.iter().chain(former).flat_map(Bits::take).collect();
+        let pages = now.chunks(PAGE as usize).zip(self.seen.chunks(PAGE as usize));
+        for (page, (now, before)) in (0..64).zip(pages) {
+            let (is_marked, told) = (marked.contains(&page), is_quiet || page >= SCRATCH.end);
+            if now != before && told && is_on && was_on {
+                assert!(is_marked, "page {page} was written and not marked: {}", what());
+            }
+            if is_marked {
+                assert!(is_on || was_on, "page {page} was marked though nothing is logged: {}", what());
+                let may = !self.iommu || self.granted[page as usize] & WRITE != 0;
+                assert!(may, "page {page} was marked and can't have been written: {}", what());
+            }
+        }
+        self.log.marked += usize::from(!marked.is_empty());
+        self.log.was_on = is_on;
+        self.log.former = None;
+        self.seen = now;
     }
 
     fn check(&self, what: &dyn Fn() -> String) {
@@ -136,11 +194,12 @@ impl Ground {
     }
 }
 
-/// A worker's turn that looks at all it is given.
-fn turn(reader: &mut Reader, queue: &mut Queue, what: &dyn Fn() -> String) {
+/// A worker's turn that looks at all it is given. `sleeps`: it would sleep after it.
+fn turn(reader: &mut Reader, queue: &mut Queue, sleeps: bool, what: &dyn Fn() -> String) {
     let mut storage = Storage::default();
     let turn = reader.turn(1);
     let mut burst = Burst::begin(&mut storage);
+    queue.tx.disarm(&turn);
     queue.tx.take(&turn, &mut burst);
     let which: Vec<u16> = (0..burst.len() as u16).collect();
     for &frame in &which {
@@ -155,6 +214,10 @@ fn turn(reader: &mut Reader, queue: &mut Queue, what: &dyn Fn() -> String) {
     queue.rx.put(&turn, &burst, &which[..fits]);
     queue.tx.release(&turn, fits);
     queue.rx.publish(&turn);
+    if sleeps {
+        queue.tx.arm(&turn);
+    }
+    queue.rx.turn_ends(&turn);
     reader.rest();
 }
 
@@ -163,38 +226,17 @@ fn life(
     (backend, queue): (&mut Backend, &mut Queue),
     (ground, random): (&mut Ground, &mut Random),
     (kind, steps): (Kind, usize),
-    reader: &mut Reader,
+    (reader, is_quiet): (&mut Reader, bool),
 ) -> usize {
     let seed = random.0;
     POOL.for_each(|page| ground.grant(page, 0));
+    ground.log = Logging { marked: ground.log.marked, ..Logging::default() };
     let mut monitor = Monitor::sharing(backend, kind, ground.share());
     monitor.answers = false;
-    let tell = |monitor: &mut Monitor<'_>, kind, page: u64, pages: u64, access| {
-        monitor.tell(kind, IOVA + page * PAGE, pages * PAGE, USER + page * PAGE, access).is_ok()
-    };
     for step in 0..steps {
         let what = || format!("{kind:?} seed {seed:#x} step {step}");
-        let alive = match random.below(26) {
-            0 | 1 if kind.iommu => {
-                let page = random.page(POOL);
-                let access = 1 + random.below(3) as u8;
-                // What was there goes first, as an IOMMU has it.
-                let gone = tell(&mut monitor, Iotlb::INVALIDATE, page, 1, 0);
-                ground.grant(page, access);
-                gone && tell(&mut monitor, Iotlb::UPDATE, page, 1, access)
-            }
-            2 | 3 if kind.iommu => {
-                let (page, pages) = (random.page(POOL), 1 + random.below(4));
-                let pages = pages.min(POOL.end - page);
-                let gone = tell(&mut monitor, Iotlb::INVALIDATE, page, pages, 0);
-                (page..page + pages).for_each(|page| ground.grant(page, 0));
-                gone
-            }
-            4 if kind.iommu => {
-                let all = RINGS.start..SCRATCH.end;
-                tell(&mut monitor, Iotlb::UPDATE, all.start, all.end - all.start, BOTH)
-            }
-            5 if kind.iommu => lie(&mut monitor, random),
+        let alive = match random.below(32) {
+            what @ 0..=5 if kind.iommu => translate(&mut monitor, ground, random, what),
             6 => {
                 monitor.front.set_memory(vec![ground.share()]).is_ok() && {
                     POOL.for_each(|page| ground.grant(page, 0));
@@ -213,17 +255,53 @@ fn life(
                 true
             }
             18 | 19 => reshape(&mut monitor, ground, random, kind),
+            20 | 21 => log(&mut monitor, ground, random, kind),
+            22 => notify(&mut monitor, ground, random),
+            23 => {
+                ground.kick.signal();
+                true
+            }
             _ => {
-                turn(reader, queue, &what);
+                turn(reader, queue, random.below(4) == 0, &what);
                 true
             }
         };
         ground.check(&what);
+        ground.check_log(is_quiet, &what);
         if !alive || monitor.front.transport().attend().is_err() {
             return step + 1;
         }
     }
     steps
+}
+
+/// Grants something, takes it back, or grants what can't be. `false`: that was the end.
+fn translate(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, what: u64) -> bool {
+    let tell = |monitor: &mut Monitor<'_>, kind, page: u64, pages: u64, access| {
+        monitor.tell(kind, IOVA + page * PAGE, pages * PAGE, USER + page * PAGE, access).is_ok()
+    };
+    match what {
+        0 | 1 => {
+            let page = random.page(POOL);
+            let access = 1 + random.below(3) as u8;
+            // What was there goes first, as an IOMMU has it.
+            let gone = tell(monitor, Iotlb::INVALIDATE, page, 1, 0);
+            ground.grant(page, access);
+            gone && tell(monitor, Iotlb::UPDATE, page, 1, access)
+        }
+        2 | 3 => {
+            let (page, pages) = (random.page(POOL), 1 + random.below(4));
+            let pages = pages.min(POOL.end - page);
+            let gone = tell(monitor, Iotlb::INVALIDATE, page, pages, 0);
+            (page..page + pages).for_each(|page| ground.grant(page, 0));
+            gone
+        }
+        4 => {
+            let all = RINGS.start..SCRATCH.end;
+            tell(monitor, Iotlb::UPDATE, all.start, all.end - all.start, BOTH)
+        }
+        _ => lie(monitor, random),
+    }
 }
 
 /// Grants what can't be, or leads outside. `false`: that was the end.
@@ -233,9 +311,56 @@ fn lie(monitor: &mut Monitor<'_>, random: &mut Random) -> bool {
     monitor.end().is_none()
 }
 
+/// Has what is written logged, in another log, or not any more; under rings that run, as QEMU does. `false`: that was
+/// the end.
+fn log(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind: Kind) -> bool {
+    let all = kind.features() | virtio::PROTOCOL_FEATURES;
+    let mut requests = Vec::new();
+    let on = random.below(3) > 0;
+    if on {
+        let mut bits = Bits::new();
+        bits.place.size = 64 / 8;
+        requests.push(bits.share());
+        ground.log.former = ground.log.bits.replace(bits);
+    }
+    requests.push(Request::SetFeatures(if on { all | virtio::LOG_ALL } else { all }));
+    let flags = on.into();
+    let known = ground.log.rings.iter_mut().flatten();
+    requests.extend(known.map(|ring| {
+        ring.flags = flags;
+        Request::SetVringAddr(*ring)
+    }));
+    ground.log.is_on = on;
+    requests.into_iter().all(|request| {
+        // A ring may lie where none can be.
+        let _ = monitor.front.set(request);
+        monitor.end().is_none()
+    })
+}
+
+/// Exchanges descriptors of a ring for others, some of which can't be. `false`: that was the end.
+fn notify(monitor: &mut Monitor<'_>, ground: &Ground, random: &mut Random) -> bool {
+    let fd = match random.below(6) {
+        0 => None,
+        1 => Some(std::io::pipe().unwrap().1.into()),
+        2 => Some(ground.file.try_clone().unwrap()),
+        3 => Some(EventFd::new().unwrap().into_fd()),
+        _ => Some(ground.call.as_fd().try_clone_to_owned().unwrap()),
+    };
+    let vring = VringFd { index: random.below(2) as u32, fd };
+    let _ = monitor.front.set(match random.below(4) {
+        0 => Request::SetVringKick(vring),
+        1 => Request::SetVringErr(vring),
+        _ => Request::SetVringCall(vring),
+    });
+    ground.call.clear();
+    monitor.end().is_none()
+}
+
 /// Takes the memory away, adds it, agrees on other features, or resets the device. `false`: that was the end.
 fn reshape(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind: Kind) -> bool {
-    let all = kind.features() | virtio::PROTOCOL_FEATURES;
+    let logs = if ground.log.is_on { virtio::LOG_ALL } else { 0 };
+    let all = kind.features() | virtio::PROTOCOL_FEATURES | logs;
     let share = ground.share();
     let (requests, takes) = match random.below(5) {
         0 => (vec![Request::RemMemReg(share.region)], true),
@@ -257,19 +382,22 @@ fn reshape(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, 
 }
 
 /// Starts a ring at a place where one can be, mostly.
-fn start(monitor: &mut Monitor<'_>, ground: &Ground, random: &mut Random) -> bool {
+fn start(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random) -> bool {
     let index = random.below(2) as u32;
     let at = if ground.iommu { IOVA } else { USER } + u64::from(index) * 3 * PAGE;
     let odd = |random: &mut Random| if random.below(12) == 0 { random.below(80) * 1021 } else { 0 };
     let (descriptors, available, used) =
         (at + odd(random), at + PAGE + odd(random), at + 2 * PAGE + odd(random));
-    let addresses = VringAddr { index, flags: 0, descriptors, available, used, log: 0 };
+    let (flags, log) = (ground.log.is_on.into(), used.wrapping_sub(at));
+    let addresses = VringAddr { index, flags, descriptors, available, used, log };
+    ground.log.rings[index as usize] = Some(addresses);
+    let kick = (random.below(2) == 0).then(|| ground.kick.as_fd().try_clone_to_owned().unwrap());
     let size = [16, 64, 128][random.below(3) as usize];
     let said = [
         Request::SetVringNum(VringState { index, num: size }),
         Request::SetVringBase(VringState { index, num: random.below(4) as u32 }),
         Request::SetVringAddr(addresses),
-        Request::SetVringKick(ringway_vhost_user::VringFd { index, fd: None }),
+        Request::SetVringKick(VringFd { index, fd: kick }),
         Request::SetVringEnable(VringState { index, num: 1 }),
     ];
     said.into_iter().all(|request| {
@@ -280,9 +408,9 @@ fn start(monitor: &mut Monitor<'_>, ground: &Ground, random: &mut Random) -> boo
 }
 
 /// Writes descriptors, and makes some available.
-fn describe(ground: &Ground, random: &mut Random, kind: Kind) {
+fn describe(ground: &mut Ground, random: &mut Random, kind: Kind) {
     let ring = random.below(2);
-    let at = SKIP + ring * 3 * PAGE;
+    let at = ring * 3 * PAGE;
     for _ in 0..1 + random.below(6) {
         let slot = random.below(16);
         let page = match random.below(10) {
@@ -309,14 +437,14 @@ fn describe(ground: &Ground, random: &mut Random, kind: Kind) {
         } else {
             len | flags << 32 | random.below(18) << 48
         };
-        ground.raw(at + 16 * slot, 8).write(&address.to_le_bytes());
-        ground.raw(at + 16 * slot + 8, 8).write(&rest.to_le_bytes());
-        ground.raw(at + PAGE + 4 + 2 * random.below(128), 2).write(&(slot as u16).to_le_bytes());
+        ground.put(at + 16 * slot, &address.to_le_bytes());
+        ground.put(at + 16 * slot + 8, &rest.to_le_bytes());
+        ground.put(at + PAGE + 4 + 2 * random.below(128), &(slot as u16).to_le_bytes());
     }
     let mut index = [0; 2];
-    ground.raw(at + PAGE + 2, 2).as_span().read(&mut index);
+    ground.raw(SKIP + at + PAGE + 2, 2).as_span().read(&mut index);
     let more = if random.below(20) == 0 { random.next() as u16 } else { random.below(5) as u16 };
-    ground.raw(at + PAGE + 2, 2).write(&u16::from_le_bytes(index).wrapping_add(more).to_le_bytes());
+    ground.put(at + PAGE + 2, &u16::from_le_bytes(index).wrapping_add(more).to_le_bytes());
 }
 
 fn steps() -> usize {
@@ -329,12 +457,19 @@ fn run(kind: Kind) {
     let mut reader = Reader::register().unwrap();
     let mut random = Random(0x2545_f491_4f6c_dd1d ^ u64::from(kind.packed) << 7 ^ u64::from(kind.iommu) << 9);
     let (stop, file) = (AtomicBool::new(false), ground.file.try_clone().unwrap());
+    // In every other life nobody scribbles.
+    let [rests, is_still] = [(); 2].map(|()| AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let region = ringway_host::map_region(&file, 0, 66 * PAGE, 0, 0).unwrap();
             let memory = Memory::new(vec![region]).unwrap();
             let mut random = Random(77);
             while !stop.load(Relaxed) {
+                is_still.store(rests.load(SeqCst), SeqCst);
+                if rests.load(SeqCst) {
+                    std::thread::yield_now();
+                    continue;
+                }
                 let at = SKIP + random.below(SCRATCH.end * PAGE - 8);
                 let bytes = random.next().to_le_bytes();
                 memory.span_mut(at, 2, &mut Hint::default()).unwrap().write(&bytes[..2]);
@@ -344,14 +479,19 @@ fn run(kind: Kind) {
         let _stop = StopOnDrop(&stop);
         let (mut left, mut lives) = (steps() / 4, 0);
         while left > 0 {
-            let most = left.min(400);
-            left -=
-                life((&mut backend, &mut queues[0]), (&mut ground, &mut random), (kind, most), &mut reader);
+            let (most, is_quiet) = (left.min(400), lives % 2 == 1);
+            rests.store(is_quiet, SeqCst);
+            while is_still.load(SeqCst) != is_quiet {
+                std::thread::yield_now();
+            }
+            let (port, of) = ((&mut backend, &mut queues[0]), (&mut ground, &mut random));
+            left -= life(port, of, (kind, most), (&mut reader, is_quiet));
             let _ = backend.readable();
             backend.disconnect();
             lives += 1;
         }
         assert!(lives > 1);
+        assert!(ground.log.marked > 0, "nothing was marked");
     });
 }
 

@@ -4,8 +4,12 @@ use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, Space, add, framed};
 use super::rig::{next_one_works, pass, reflect, with};
 use crate::vhost_user::test::port;
 use crate::vhost_user::{BackendError, State};
+use ringway_host::EventFd;
 use ringway_mem::Reader;
+use ringway_vhost_user::SharedRegion;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 
 const DATA: u64 = 0x20_0000;
@@ -70,5 +74,45 @@ fn a_guest_whose_file_shrinks_under_its_frames_loses_its_port_alone() {
                 works();
             }
         });
+    }
+}
+
+#[test]
+fn a_file_that_is_no_memory_is_refused_or_costs_its_guest_the_port() {
+    let disk = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
+        let kind = Kind { packed, iommu, page: 4096, ring: 256 };
+        let (mut backend, mut queues, counters) = port();
+        let space = Space::new(kind);
+        let (mut rx, mut tx) = (space.driver(0), space.driver(1));
+        let mut monitor = Monitor::new(&mut backend, &space);
+        monitor.map(DATA, DATA, 0x2000, BOTH);
+        monitor.start(0);
+        monitor.start(1);
+        space.span(DATA, LEN as u32).write(&framed(1, LEN - 12));
+        let mut reader = Reader::register().unwrap();
+        let as_file = |fd: OwnedFd| SharedRegion { fd, ..space.share() };
+        // What may come with other messages is told from memory; the rings go on in that which was there.
+        let (pipe, _) = std::io::pipe().unwrap();
+        let none = [EventFd::new().unwrap().into_fd(), pipe.into()];
+        for file in none {
+            assert!(monitor.front.set_memory(vec![as_file(file)]).is_err(), "{kind:?}");
+            add(&mut rx, DATA + 0x1000, 2048, true);
+            add(&mut tx, DATA, LEN, false);
+            pass(&mut reader, &mut queues[0], &mut monitor, 1);
+        }
+        assert_eq!(counters.faults.load(Relaxed), 0);
+        // No message has a file on a disk.
+        assert!(monitor.front.set_memory(vec![as_file(disk.try_clone().unwrap().into())]).is_err());
+        assert!(matches!(monitor.end(), Some(BackendError::Descriptor)), "{kind:?}");
+        assert_eq!(reflect(&mut reader, &mut queues[0]), 0, "{kind:?}");
+        drop((monitor, rx, tx));
+        // That takes as long as its file system likes, and somebody else waits for it.
+        let closed = || backend.connect(UnixStream::pair().unwrap().0.into()).is_ok();
+        assert!(std::iter::repeat_with(closed).take(1_000_000).any(|closed| {
+            std::thread::yield_now();
+            closed
+        }));
+        next_one_works((&mut backend, &mut queues[0], &counters), kind, "a file on a disk");
     }
 }

@@ -503,3 +503,45 @@ fn who_has_no_channel_is_offered_no_iommu() {
     let front = Frontend::negotiate(Wire::new(&mut backend), features, CHANNEL & !(1 << 5)).unwrap();
     assert_eq!(front.features() & virtio::ACCESS_PLATFORM, 0);
 }
+
+#[test]
+fn a_queue_that_waits_for_an_answer_holds_no_other_of_its_guest() {
+    for (packed, iommu) in [(false, true), (true, true)] {
+        let kind = Kind { packed, iommu, page: 4096, ring: 256 };
+        let (mut backend, mut queues, counters) = crate::vhost_user::commands::port(2);
+        let space = Space::new(kind);
+        let mut drivers = [0, 1, 2, 3].map(|ring| space.driver(ring));
+        let mut monitor = Monitor::agreeing(&mut backend, kind, space.share(), virtio::NET_MQ);
+        (0..4).for_each(|ring| monitor.start(ring));
+        space.span(DATA, 112).write(&framed(1, 100));
+        monitor.map(DATA, DATA, 0x2000, BOTH);
+        let mut reader = Reader::register().unwrap();
+        let mut send =
+            |monitor: &mut Monitor<'_>, queues: &mut [crate::Queue], drivers: &mut [Driver<'_>]| {
+                add(&mut drivers[2], DATA + 0x1000, 2048, true);
+                add(&mut drivers[3], DATA, 112, false);
+                pass(&mut reader, &mut queues[1], monitor, 1);
+            };
+        send(&mut monitor, &mut queues, &mut drivers);
+        // Nobody says where the first queue's frame is, nor where its buffers are.
+        monitor.answers = false;
+        add(&mut drivers[0], 0x7100_0000, 2048, true);
+        add(&mut drivers[1], 0x7000_0000, 112, false);
+        let mut second = Reader::register().unwrap();
+        for _ in 0..100 {
+            assert_eq!(reflect(&mut second, &mut queues[0]), 0);
+            send(&mut monitor, &mut queues, &mut drivers);
+        }
+        assert!(monitor.asked.iter().any(|asked| asked.iova >> 12 == 0x7_0000), "{kind:?}");
+        assert_eq!(take_all(&mut drivers[3]).len(), 101, "{kind:?}");
+        assert_eq!(take_all(&mut drivers[1]).len(), 0, "{kind:?}");
+        // Answered, it goes on.
+        monitor.answers = true;
+        monitor.map(0x7000_0000, DATA, 0x1000, BOTH);
+        monitor.map(0x7100_0000, DATA + 0x1000, 0x1000, BOTH);
+        monitor.front.transport().wait_for_reminder();
+        pass(&mut second, &mut queues[0], &mut monitor, 1);
+        let faults: u64 = counters.iter().map(|counters| counters.faults.load(Relaxed)).sum();
+        assert_eq!(faults, 0);
+    }
+}
