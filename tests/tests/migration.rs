@@ -1,0 +1,141 @@
+//! A QEMU guest that is moved from one port to another while it sends and receives.
+// A test that can't go on ends.
+#![allow(clippy::unwrap_used, clippy::panic)]
+use ringway_control::guest::{Attachment, Guest, Interface, Iommu, Kind, Spec};
+use ringway_tests::fabric::{self, Fabric, port};
+use ringway_tests::folder::Folder;
+use ringway_tests::moving::{Manager, expecting, managed};
+use ringway_tests::qemu::{self, Fit};
+use ringway_tests::talk::{BOUND, ran, reaches, talk};
+use ringway_tests::{eventually, say};
+use std::path::PathBuf;
+
+const LEFT: &str = "10.99.0.1";
+const RIGHT: &str = "10.99.0.2";
+/// Bytes that wait in the moved guest to be read until it has arrived.
+const WAITING: u64 = 600_000;
+
+/// What the guests are like.
+struct Case<'a> {
+    fit: &'a Fit,
+    iommu: Option<Iommu>,
+    kernel: Option<[PathBuf; 2]>,
+    options: &'a [&'a str],
+}
+
+/// A guest on a port, or one that is to arrive there.
+fn guest(fabric: &Fabric, folder: &Folder, port: &str, case: &Case<'_>, arrives: bool) -> Guest {
+    let mut spec = Spec::new("moving", Kind::Qemu, Vec::new());
+    let socket = fabric.socket(&format!("{port}.sock"));
+    let attachment = Attachment::VhostUser { socket, listen: false };
+    spec.interfaces = vec![Interface {
+        address: Some(format!("{LEFT}/24")),
+        mac: Some("02:00:00:00:00:01".into()),
+        options: case.options.iter().map(ToString::to_string).collect(),
+        ..Interface::new(attachment)
+    }];
+    (spec.program, spec.iommu, spec.memory) = (case.fit.program.clone(), case.iommu, 256);
+    if let Some([image, modules]) = case.kernel.clone() {
+        (spec.kernel, spec.modules) = (Some(image), Some(modules));
+    }
+    managed(&mut spec, &folder.path().join(format!("{port}.qmp")));
+    if arrives {
+        expecting(&mut spec, &folder.path().join("way"));
+        return Guest::start(spec, &folder.path().join(port)).unwrap();
+    }
+    fabric::start(spec, &folder.path().join(port))
+}
+
+/// Starts a command in a guest that goes on by itself.
+fn begins(guest: &Guest, command: &str) {
+    ran(guest, &format!("({command}) >/dev/null 2>&1 &"));
+}
+
+/// Has what is begun come true in a guest.
+fn comes(guest: &Guest, file: &str) -> String {
+    let there = eventually(2 * BOUND, || {
+        guest.run(&format!("test -s {file}"), BOUND).is_ok_and(|output| output.status == 0)
+    });
+    assert!(there, "{} has no {file}", guest.spec().name);
+    ran(guest, &format!("cat {file}"))
+}
+
+fn moves(name: &str, case: &Case<'_>) {
+    let folder = Folder::new(name).unwrap();
+    let ports = format!("[switch.main]\n{}{}{}", port("left", ""), port("moved", ""), port("right", ""));
+    let fabric = Fabric::up(folder.path(), name, &ports).unwrap();
+    let left = guest(&fabric, &folder, "left", case, false);
+    let right = fabric.guest_with(Kind::Qemu, "right", 2, |spec| spec.program = case.fit.program.clone());
+    say(&format!("a guest that is moved, {:?} {:?}, runs in {}", case.iommu, case.options, left.note()));
+    for guest in [&left, &right] {
+        ran(guest, "dd if=/dev/urandom of=/tmp/file bs=64k count=128 2>/dev/null");
+    }
+    let sums = [&left, &right].map(|guest| ran(guest, "sha256sum </tmp/file"));
+    // What arrives waits for its reader: nobody but the port writes these bytes.
+    ran(&left, "echo '4096 4194304 6291456' >/proc/sys/net/ipv4/tcp_rmem");
+    // Without an input that stays open, a listener would end its connection before all is there.
+    [&left, &right].map(|guest| ran(guest, "mkfifo /tmp/open"));
+    let waits = "until test -e /tmp/go; do usleep 50000; done";
+    begins(&left, &format!("nc -l -p 7000 <>/tmp/open | ({waits}; sha256sum >/tmp/sum)"));
+    begins(&right, "nc -l -p 7001 <>/tmp/open | sha256sum >/tmp/sum");
+    // A guest that writes is never done.
+    begins(&left, "while test ! -e /tmp/go; do cat /tmp/file >/tmp/churn; done");
+    assert!(reaches(&right, LEFT));
+    let arrived = guest(&fabric, &folder, "moved", case, true);
+    let mut manager = Manager::connect(&folder.path().join("left.qmp")).unwrap();
+    Manager::connect(&folder.path().join("moved.qmp")).unwrap();
+    manager.begin(&folder.path().join("way")).unwrap();
+    manager.passed(1).unwrap();
+    assert!(reaches(&right, LEFT), "no ping while the guest is moved");
+    let before = fabric.counted("left", "rx_bytes").unwrap();
+    begins(&right, &format!("ping -i 0.1 {LEFT}"));
+    begins(&right, &format!("nc {LEFT} 7000 </tmp/file"));
+    begins(&left, &format!("nc {RIGHT} 7001 </tmp/file"));
+    let waiting = || fabric.counted("left", "rx_bytes").is_ok_and(|bytes| bytes >= before + WAITING);
+    if !eventually(BOUND, waiting) {
+        let seen = [&left, &right].map(|guest| ran(guest, "netstat -tn; ls -la /tmp"));
+        panic!("frames stop while the guest is moved: {}\n{}", seen[0], seen[1]);
+    }
+    manager.passed(3).unwrap();
+    manager.let_go().unwrap();
+    arrived.arrived();
+    drop((manager, left));
+    ran(&arrived, "touch /tmp/go");
+    assert_eq!(comes(&arrived, "/tmp/sum"), sums[1], "what was sent to it arrives changed");
+    assert_eq!(comes(&right, "/tmp/sum"), sums[0], "what it sent arrives changed");
+    assert_eq!(ran(&arrived, "sha256sum </tmp/file"), sums[0], "its memory changed");
+    ran(&right, "killall ping");
+    ran(&right, "rm /tmp/*");
+    ran(&arrived, "rm /tmp/*");
+    talk(&arrived, &right, [LEFT, RIGHT]);
+    for port in ["left", "moved", "right"] {
+        assert_eq!(fabric.counted(port, "faults").unwrap(), 0, "{port}");
+    }
+    let kept = fabric.counted("moved", "rx_bytes").unwrap();
+    assert!(kept > 1 << 20, "{kept} bytes went to it where it is now");
+}
+
+#[test]
+fn a_guest_is_moved_while_it_sends_and_receives() {
+    let Some(fit) = qemu::fit() else {
+        return say("a guest that is moved left out: there is no QEMU 9 or newer to be had");
+    };
+    moves("move", &Case { fit: &fit, iommu: None, kernel: None, options: &[] });
+}
+
+#[test]
+fn a_guest_behind_vt_d_is_moved_while_it_sends_and_receives() {
+    let Some(fit) = qemu::fit() else { return };
+    moves("movevtd", &Case { fit: &fit, iommu: Some(Iommu::Intel), kernel: None, options: &["packed=on"] });
+}
+
+#[test]
+fn a_guest_behind_virtio_s_iommu_is_moved_while_it_sends_and_receives() {
+    let Some(fit) = qemu::fit() else { return };
+    let Some(kernel) = qemu::kernel_with_virtio_iommu() else {
+        return say(
+            "a guest behind virtio's IOMMU that is moved left out: there is no kernel with its driver",
+        );
+    };
+    moves("movev", &Case { fit: &fit, iommu: Some(Iommu::Virtio), kernel: Some(kernel), options: &[] });
+}
