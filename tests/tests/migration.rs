@@ -74,7 +74,9 @@ fn moves(name: &str, case: &Case<'_>) {
     // What arrives waits for its reader: nobody but the port writes these bytes.
     ran(&left, "echo '4096 4194304 6291456' >/proc/sys/net/ipv4/tcp_rmem");
     // Without an input that stays open, a listener would end its connection before all is there.
-    [&left, &right].map(|guest| ran(guest, "mkfifo /tmp/open"));
+    for guest in [&left, &right] {
+        ran(guest, "mkfifo /tmp/open");
+    }
     let waits = "until test -e /tmp/go; do usleep 50000; done";
     begins(&left, &format!("nc -l -p 7000 <>/tmp/open | ({waits}; sha256sum >/tmp/sum)"));
     begins(&right, "nc -l -p 7001 <>/tmp/open | sha256sum >/tmp/sum");
