@@ -41,7 +41,8 @@ impl Signals {
                 continue;
             }
             if signal == SIGINT || signal == SIGTERM {
-                router.adjust_runcount(-1);
+                // For good, as in Click: a script that waits for stops gets some steps to end with.
+                router.set_runcount(-i64::from(i32::MAX));
             } else {
                 // It can't fail for a signal that could be watched.
                 let _ = signal_hook::low_level::emulate_default_handler(signal);

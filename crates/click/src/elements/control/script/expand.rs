@@ -8,6 +8,9 @@ use ringway_click_lang::config::{self, Budget, Kind, Variables, expand_at};
 /// The bytes an expansion may read and write. Attack: a variable that doubles itself in a loop.
 const MOST: usize = 1 << 20;
 
+/// How deep a script may call its own handlers. Attack: one whose `run` asks for its `run`.
+const DEEPEST: u32 = 50;
+
 struct Expander<'a, 'b, 'c> {
     inner: RefCell<(&'a mut Script, &'b mut Context<'c>)>,
 }
@@ -87,7 +90,13 @@ impl Script {
     ) -> Result<String, HandlerError> {
         if self.is_own(name, cx) {
             let name = name.rsplit('.').next().unwrap_or(name);
-            return self.answer(name, parameters, cx);
+            if self.depth >= DEEPEST {
+                return Err(HandlerError::failed("the script calls itself too deeply"));
+            }
+            self.depth += 1;
+            let answer = self.answer(name, parameters, cx);
+            self.depth -= 1;
+            return answer;
         }
         let mut call = cx.handler_call(name, false)?;
         call.value = parameters.to_string();

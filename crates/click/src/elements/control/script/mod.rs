@@ -72,6 +72,8 @@ pub struct Script {
     status: i32,
     /// How often it was begun anew, so that an interrupted run knows.
     runs: u32,
+    /// How many of its own handlers wait for one another.
+    depth: u32,
     timer: Option<Timer>,
 }
 
