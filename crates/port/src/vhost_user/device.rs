@@ -492,12 +492,17 @@ fn map(
 impl Device for Guest {
     fn set_features(&mut self, features: u64) -> Result<(), Refused> {
         let before = self.control_ring();
+        let logs = (self.features ^ features) & virtio::LOG_ALL != 0;
         self.features = features;
         self.set_iommu();
         if before != self.control_ring() {
             // Rings that run are told next, and each is put where it now belongs.
             self.control = None;
             self.unwatch();
+        }
+        if logs {
+            // Also such rings as can't be told what else was said of them.
+            self.publish_each(0..self.slots.len());
         }
         Ok(())
     }
@@ -543,11 +548,16 @@ impl Device for Guest {
 
     fn update(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
         check_kick(ring)?;
-        self.slots[index].ring = Some(ring.clone());
+        let former = self.slots[index].ring.replace(ring.clone());
         if self.slots[index].is_fresh && self.is_granted(ring) {
             return self.begin(index, ring);
         }
-        self.publish(index)?;
+        if let Err(refused) = self.publish(index) {
+            // Attack: a ring that is told to lie where none can be goes on where it is, and is to be found there when
+            // that place is taken back.
+            self.slots[index].ring = former;
+            return Err(refused);
+        }
         self.listen(index, ring)
     }
 

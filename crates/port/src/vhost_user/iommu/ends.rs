@@ -1,6 +1,6 @@
 //! What has ended when a message is acknowledged, though a worker was at it when that came.
 
-use super::guest::{BOTH, CHANNEL, Kind, Monitor, READ, USER, WRITE, add, framed};
+use super::guest::{BOTH, CHANNEL, Kind, Monitor, PART, READ, RINGS, RINGS_IOVA, USER, WRITE, add, framed};
 use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, with};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Iotlb, Request};
@@ -202,4 +202,39 @@ fn what_was_agreed_for_an_iommu_can_be_given_up_under_it() {
         let all = monitor.front.features();
         assert!(monitor.front.set(Request::SetFeatures(all)).is_err());
     });
+}
+
+#[test]
+fn a_ring_that_was_told_where_none_can_be_ends_where_it_is() {
+    for kind in [false, true].map(|packed| Kind { packed, iommu: true, page: 4096, ring: 256 }) {
+        with(kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+            let to = FROM + 0x1_0000;
+            space.span(DATA, LEN as u32).write(&framed(3, LEN - 12));
+            monitor.map(FROM, DATA, 0x1000, READ);
+            monitor.map(to, DATA + 0x10_0000, 0x1000, WRITE);
+            add(rx, to, 2048, true);
+            add(tx, FROM, LEN, false);
+            pass(reader, queue, monitor, 1);
+            // All of it is granted, and none of it is aligned.
+            let elsewhere = 0x6000_0000;
+            monitor.tell(Iotlb::UPDATE, elsewhere, 3 * PART, USER + 0x60_0000, BOTH).unwrap();
+            let mut addresses = monitor.vring(0, 0).addresses;
+            addresses.descriptors = elsewhere + 1;
+            addresses.available = elsewhere + PART / 2 + 1;
+            addresses.used = elsewhere + PART + 1;
+            monitor.front.set(Request::SetVringAddr(addresses)).unwrap_err();
+            let before = space.bytes(RINGS, 3 * PART as usize);
+            add(rx, to, 2048, true);
+            add(tx, FROM, LEN, false);
+            let offered = space.bytes(RINGS, 3 * PART as usize);
+            assert!(before != offered);
+            monitor.unmap(RINGS_IOVA, 3 * PART);
+            for _ in 0..10 {
+                assert_eq!(reflect(reader, queue), 0, "{kind:?}");
+                monitor.answer();
+            }
+            assert!(space.bytes(RINGS, 3 * PART as usize) == offered, "{kind:?}");
+        });
+    }
 }

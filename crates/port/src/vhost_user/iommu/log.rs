@@ -7,7 +7,7 @@ use crate::vhost_user::{BackendError, State};
 use ringway_host::EventFd;
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_vhost_user::feature::virtio;
-use ringway_vhost_user::{FrontendError, Iotlb, Log, Request};
+use ringway_vhost_user::{FrontendError, Iotlb, Log, Request, VringFd};
 use ringway_virtq::{Buffer, Driver};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::collections::BTreeSet;
@@ -178,6 +178,35 @@ fn rings_and_frames_are_logged_apart() {
             let frames: BTreeSet<u64> = changed.difference(&rings).copied().collect();
             assert_eq!(marked, frames, "{kind:?}");
         });
+    }
+}
+
+#[test]
+fn frames_are_logged_though_a_ring_was_told_what_can_not_be() {
+    for which in KINDS {
+        let kind = kind(which);
+        // Neither a way to kick nor one to interrupt; the ring goes on by what it was told before.
+        for kicks in [false, true] {
+            let bits = Bits::new();
+            with(kind, |rig| {
+                rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+                rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+                let front = &mut rig.monitor.front;
+                let vring = VringFd { index: 0, fd: Some(ringway_host::memfd("none", 4096).unwrap()) };
+                let wrong = if kicks { Request::SetVringKick(vring) } else { Request::SetVringCall(vring) };
+                assert!(matches!(front.set(wrong), Err(FrontendError::Refused { .. })));
+                let all = front.features();
+                front.set(bits.share()).unwrap();
+                front.set(Request::SetFeatures(all | virtio::LOG_ALL)).unwrap_err();
+                let [marked, changed] = one_frame(rig, kind, &bits, (1, 3000));
+                let rings = ring_pages(kind);
+                let frames: BTreeSet<u64> = changed.difference(&rings).copied().collect();
+                assert_eq!(marked, frames, "{kind:?} {kicks}");
+                rig.monitor.front.set(Request::SetFeatures(all)).unwrap_err();
+                let [marked, _] = one_frame(rig, kind, &bits, (2, 3000));
+                assert!(marked.is_empty(), "{kind:?} {kicks}: {marked:?}");
+            });
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use ringway_host::EventFd;
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Iotlb, MemoryRegion, Request, SharedRegion, VringAddr, VringFd, VringState};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -29,6 +30,8 @@ const SECRET: std::ops::Range<u64> = 44..64;
 /// Where the memory lies in its file, so that bytes around it share its pages.
 const SKIP: u64 = 512;
 const IOVA: u64 = 0x4_0000_0000;
+/// How a life begins in which nobody scribbles: both rings run, and frames pass while they are logged, mostly.
+const ORDERLY: [u64; 9] = [4, 7, 8, 20, 17, 31, 31, 17, 31];
 /// What must never be seen.
 const MARK: [u8; 8] = *b"\x13ecret!\x31";
 
@@ -75,9 +78,11 @@ struct Logging {
     former: Option<Bits>,
     is_on: bool,
     was_on: bool,
-    /// Something of the last change was refused, and what is logged is not known: a ring that could not be told goes on
-    /// as it was.
-    is_unsure: bool,
+    /// Pages of rings whose part in the last change was refused: what is written into such a ring itself is logged, or
+    /// is not, as it was. Frames are always logged as was said last.
+    doubted: BTreeSet<u64>,
+    /// Those of the change before, in the step of this one.
+    doubted_before: BTreeSet<u64>,
     /// What was last said of each ring.
     rings: [Option<VringAddr>; 2],
     /// Steps after which something was marked.
@@ -120,6 +125,13 @@ impl Ground {
         self.raw(SKIP + page * PAGE, PAGE)
     }
 
+    /// What the driver has made available on the split ring at `at`.
+    fn offered(&self, at: u64) -> u16 {
+        let mut index = [0; 2];
+        self.raw(SKIP + at + PAGE + 2, 2).as_span().read(&mut index);
+        u16::from_le_bytes(index)
+    }
+
     /// Fills a page that may not be read.
     fn hide(&mut self, page: u64) {
         let bytes = if self.iommu { MARK.repeat(512) } else { vec![0x5a; 4096] };
@@ -151,17 +163,25 @@ impl Ground {
         }
     }
 
+    /// The pages that the device may write of a ring that was told to lie there, and where it was told to log that.
+    fn pages_of(&self, addresses: &VringAddr) -> impl Iterator<Item = u64> {
+        let begin = if self.iommu { IOVA } else { USER };
+        let parts = [addresses.descriptors, addresses.used].map(|at| at.wrapping_sub(begin));
+        parts.into_iter().chain([addresses.log]).flat_map(|at| [at / PAGE, at / PAGE + 1])
+    }
+
     /// What was written since the test last did, and what is marked of it. While somebody scribbles, only pages that he
     /// leaves alone can be told.
     fn check_log(&mut self, is_quiet: bool, what: &dyn Fn() -> String) {
         let mut now = vec![0; 64 * PAGE as usize];
         self.raw(SKIP, 64 * PAGE).as_span().read(&mut now);
-        let Logging { bits, former, is_on, was_on, .. } = &self.log;
-        let (is_on, was_on, is_sure) = (*is_on, *was_on, !self.log.is_unsure);
+        let Logging { bits, former, is_on, was_on, doubted, doubted_before, .. } = &self.log;
+        let (is_on, was_on) = (*is_on, *was_on);
         let marked: Vec<u64> = bits.iter().chain(former).flat_map(Bits::take).collect();
         let pages = now.chunks(PAGE as usize).zip(self.seen.chunks(PAGE as usize));
         for (page, (now, before)) in (0..64).zip(pages) {
             let (is_marked, told) = (marked.contains(&page), is_quiet || page >= SCRATCH.end);
+            let is_sure = !doubted.contains(&page) && !doubted_before.contains(&page);
             if now != before && told && is_on && was_on && is_sure {
                 assert!(is_marked, "page {page} was written and not marked: {}", what());
             }
@@ -175,6 +195,7 @@ impl Ground {
         self.log.marked += usize::from(!marked.is_empty());
         self.log.was_on = is_on;
         self.log.former = None;
+        self.log.doubted_before.clear();
         self.seen = now;
     }
 
@@ -239,7 +260,8 @@ fn life(
     monitor.answers = false;
     for step in 0..steps {
         let what = || format!("{kind:?} seed {seed:#x} step {step}");
-        let alive = match random.below(32) {
+        let orderly = ORDERLY.get(step).copied().filter(|_| is_quiet);
+        let alive = match orderly.unwrap_or_else(|| random.below(32)) {
             what @ 0..=5 if kind.iommu => translate(&mut monitor, ground, random, what),
             6 => {
                 monitor.front.set_memory(vec![ground.share()]).is_ok() && {
@@ -247,15 +269,19 @@ fn life(
                     true
                 }
             }
-            7 | 8 => start(&mut monitor, ground, random),
+            index @ 7..=8 => start(&mut monitor, ground, (random, kind), index as u32 - 7),
             9 => monitor.front.stop(random.below(2) as u32).is_ok(),
             10 => monitor.front.enable(random.below(2) as u32, random.below(4) > 0).is_ok(),
             11 => {
                 monitor.asked.clear();
                 monitor.answer() < usize::MAX
             }
-            12..=17 => {
+            12..=16 => {
                 describe(ground, random, kind);
+                true
+            }
+            17 => {
+                post(ground, random, kind);
                 true
             }
             18 | 19 => reshape(&mut monitor, ground, random, kind),
@@ -335,10 +361,16 @@ fn log(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind
         Request::SetVringAddr(*ring)
     }));
     ground.log.is_on = on;
-    ground.log.is_unsure = false;
+    ground.log.doubted_before = std::mem::take(&mut ground.log.doubted);
     requests.into_iter().all(|request| {
-        // A ring may lie where none can be.
-        ground.log.is_unsure |= monitor.front.set(request).is_err();
+        let ring = if let Request::SetVringAddr(ring) = request { Some(ring) } else { None };
+        // A ring may lie where none can be, or its descriptors be none.
+        if monitor.front.set(request).is_err()
+            && let Some(ring) = ring
+        {
+            let pages: Vec<u64> = ground.pages_of(&ring).collect();
+            ground.log.doubted.extend(pages);
+        }
         monitor.end().is_none()
     })
 }
@@ -387,8 +419,12 @@ fn reshape(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, 
 }
 
 /// Starts a ring at a place where one can be, mostly.
-fn start(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random) -> bool {
-    let index = random.below(2) as u32;
+fn start(
+    monitor: &mut Monitor<'_>,
+    ground: &mut Ground,
+    (random, kind): (&mut Random, Kind),
+    index: u32,
+) -> bool {
     let at = if ground.iommu { IOVA } else { USER } + u64::from(index) * 3 * PAGE;
     let odd = |random: &mut Random| if random.below(12) == 0 { random.below(80) * 1021 } else { 0 };
     let (descriptors, available, used) =
@@ -397,10 +433,13 @@ fn start(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random) ->
     let addresses = VringAddr { index, flags, descriptors, available, used, log };
     ground.log.rings[index as usize] = Some(addresses);
     let kick = (random.below(2) == 0).then(|| ground.kick.as_fd().try_clone_to_owned().unwrap());
+    // Where the driver stands, if it has more than a few to make available.
+    let offered = ground.offered(u64::from(index) * 3 * PAGE).into();
+    let base = if kind.packed || random.below(2) == 0 { random.below(4) as u32 } else { offered };
     let size = [16, 64, 128][random.below(3) as usize];
     let said = [
         Request::SetVringNum(VringState { index, num: size }),
-        Request::SetVringBase(VringState { index, num: random.below(4) as u32 }),
+        Request::SetVringBase(VringState { index, num: base }),
         Request::SetVringAddr(addresses),
         Request::SetVringKick(VringFd { index, fd: kick }),
         Request::SetVringEnable(VringState { index, num: 1 }),
@@ -446,10 +485,34 @@ fn describe(ground: &mut Ground, random: &mut Random, kind: Kind) {
         ground.put(at + 16 * slot + 8, &rest.to_le_bytes());
         ground.put(at + PAGE + 4 + 2 * random.below(128), &(slot as u16).to_le_bytes());
     }
-    let mut index = [0; 2];
-    ground.raw(SKIP + at + PAGE + 2, 2).as_span().read(&mut index);
-    let more = if random.below(20) == 0 { random.next() as u16 } else { random.below(5) as u16 };
-    ground.put(at + PAGE + 2, &u16::from_le_bytes(index).wrapping_add(more).to_le_bytes());
+    offer(ground, at, if random.below(20) == 0 { random.next() as u16 } else { random.below(5) as u16 });
+}
+
+/// Fills both rings with buffers that are what they should be, and makes some available, so that frames pass.
+fn post(ground: &mut Ground, random: &mut Random, kind: Kind) {
+    for ring in 0..2 {
+        let at = ring * 3 * PAGE;
+        let (flags, len) = ((ring ^ 1) << 1, if ring == 0 { 2000 } else { 72 + random.below(1500) });
+        let available = if random.below(2) == 0 { 1 << 7 } else { 1 << 15 };
+        for slot in 0..128 {
+            let (page, offset) = (random.page(SCRATCH), random.below(2000));
+            let rest =
+                if kind.packed { len | slot << 32 | (flags | available) << 48 } else { len | flags << 32 };
+            if ring == 1 {
+                ground.put(page * PAGE + offset, &[0; 12]);
+            }
+            ground.put(at + 16 * slot, &(ground.address(page) + offset).to_le_bytes());
+            ground.put(at + 16 * slot + 8, &rest.to_le_bytes());
+            ground.put(at + PAGE + 4 + 2 * slot, &(slot as u16).to_le_bytes());
+        }
+        offer(ground, at, 1 + random.below(8) as u16);
+    }
+}
+
+/// Makes so many more available on the split ring at `at`.
+fn offer(ground: &mut Ground, at: u64, more: u16) {
+    let index = ground.offered(at).wrapping_add(more);
+    ground.put(at + PAGE + 2, &index.to_le_bytes());
 }
 
 fn steps() -> usize {
