@@ -651,12 +651,15 @@ fn a_polling_driver_gets_many_frames_back_a_burst_later() {
 }
 
 #[test]
-fn nothing_is_held_back_from_a_driver_that_waits() {
-    for features in [MODERN, MODERN | virtio::EVENT_IDX, MODERN | virtio::RING_PACKED] {
+fn nothing_is_held_back_from_a_driver_that_waits_nor_where_it_is_not_known_to_poll() {
+    let (events, packed) = (MODERN | virtio::EVENT_IDX, MODERN | virtio::RING_PACKED);
+    for (features, waits) in
+        [(MODERN, true), (events, true), (events, false), (packed, true), (packed, false)]
+    {
         let bench = Bench::new(features, 256);
         let (mut driver, mut tx) = (bench.driver(), bench.tx());
-        driver.set_flag(true);
-        assert_eq!(send(&bench, &mut driver, &mut tx, 0, 40), 40, "{features:x}");
+        driver.set_flag(waits);
+        assert_eq!(send(&bench, &mut driver, &mut tx, 0, 40), 40, "{features:x} {waits}");
     }
 }
 
