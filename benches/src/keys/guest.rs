@@ -22,9 +22,33 @@ const PINGS: usize = 100;
 /// What a guest's own system calls and processes cost, without any port.
 const ITSELF: &str = "127.0.0.1";
 
-/// Runs the keys that are wanted.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    crate::peer::program("linux.uml")?;
+/// What the guests are run by.
+struct Monitor {
+    kind: Kind,
+    program: &'static str,
+    /// What its keys begin with.
+    prefix: &'static str,
+    note: &'static str,
+}
+
+/// User-Mode Linux.
+pub fn uml(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    let note = "User-Mode Linux guests; peer: the same guests over TAP and a Linux bridge";
+    run(plan, output, &Monitor { kind: Kind::Uml, program: "linux.uml", prefix: "guest", note })
+}
+
+/// QEMU, with KVM where it works.
+pub fn qemu(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    let note = "QEMU's guests; peer: the same guests over TAP (vhost=off) and a Linux bridge";
+    run(
+        plan,
+        output,
+        &Monitor { kind: Kind::Qemu, program: "qemu-system-x86_64", prefix: "guest.qemu", note },
+    )
+}
+
+fn run(plan: &Plan, output: &mut Output<'_>, monitor: &Monitor) -> Result<(), Failure> {
+    crate::peer::program(monitor.program)?;
     let folder = Folder::new()?;
     let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
     let sockets = ["left", "right"].map(|port| folder.path().join(port));
@@ -34,10 +58,10 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     }
     let near =
         sockets.each_ref().map(|socket| Attachment::VhostUser { socket: socket.clone(), listen: false });
-    let near = both(folder.path(), "near", near.map(Interface::new))?;
+    let near = both(folder.path(), "near", monitor.kind, near.map(Interface::new))?;
     rig.serve_accepting(&listeners, BOOT, Rig::is_up)?;
     let bridge = Bridge::new("rwbench", 2)?;
-    let far = both(folder.path(), "far", [bridge.interface(0, 1), bridge.interface(1, 2)])?;
+    let far = both(folder.path(), "far", monitor.kind, [bridge.interface(0, 1), bridge.interface(1, 2)])?;
     let worlds = [&near, &far];
     rig.serve_while(|| -> Result<(), Failure> {
         for guest in worlds.into_iter().flatten() {
@@ -49,29 +73,30 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
         for [sender, _] in worlds {
             ping(sender, RECEIVER, 5, 56, 0.2)?;
         }
-        measure(plan, output, worlds);
+        measure(plan, output, monitor, worlds);
         Ok(())
     })
 }
 
 /// Starts two guests, which boot meanwhile.
-fn both(folder: &Path, name: &str, interfaces: [Interface; 2]) -> Result<[Guest; 2], Failure> {
+fn both(folder: &Path, name: &str, kind: Kind, interfaces: [Interface; 2]) -> Result<[Guest; 2], Failure> {
     let mut host = 0;
     let guests = interfaces.map(|mut interface| {
         host += 1;
         interface.address = Some(format!("10.99.0.{host}/24"));
         let name = format!("{name}{host}");
-        Guest::start(Spec::new(&name, Kind::Uml, vec![interface]), &folder.join(&name))
+        Guest::start(Spec::new(&name, kind, vec![interface]), &folder.join(&name))
     });
     let [one, two] = guests;
     Ok([one?, two?])
 }
 
-fn measure(plan: &Plan, output: &mut Output<'_>, [near, far]: [&[Guest; 2]; 2]) {
-    let note = "User-Mode Linux guests; peer: the same guests over TAP and a Linux bridge";
+fn measure(plan: &Plan, output: &mut Output<'_>, monitor: &Monitor, [near, far]: [&[Guest; 2]; 2]) {
+    let Monitor { prefix, note, .. } = *monitor;
     let plan = plan.part(2.0);
-    for (key, size) in [("guest.udp.64", 22), ("guest.udp.1500", 1458)] {
-        if output.wants(key) {
+    for (key, size) in [("udp.64", 22), ("udp.1500", 1458)] {
+        let key = format!("{prefix}.{key}");
+        if output.wants(&key) {
             let options = format!("-i 0 -u -b 0 -l {size} 2>/dev/null");
             let rate = |guests: &[Guest; 2], time: Duration| -> Result<f64, Failure> {
                 let transfer = iperf(&guests[0], RECEIVER, time.as_secs(), &options)?;
@@ -79,23 +104,28 @@ fn measure(plan: &Plan, output: &mut Output<'_>, [near, far]: [&[Guest; 2]; 2]) 
             };
             let slices = plan.pairs(SLICE, |time| rate(near, time), |time| rate(far, time));
             let entry = slices.map(|slices| slices.entry("Mpps", Better::More).ratio_at_least(3.0));
-            output.put(key, entry.map(|entry| entry.note(note).note("iperf3, datagrams received")));
+            output.put(&key, entry.map(|entry| entry.note(note).note("iperf3, datagrams received")));
         }
     }
-    if output.wants("guest.rtt") {
-        output.put("guest.rtt", round_trips(&plan, [near, far]).map(|entry| entry.note(note)));
+    let (rtt, tcp) = (format!("{prefix}.rtt"), format!("{prefix}.tcp"));
+    if output.wants(&rtt) {
+        output.put(&rtt, round_trips(&plan, [near, far]).map(|entry| entry.note(note)));
     }
-    if output.wants("guest.tcp") {
-        let rate = |guests: &[Guest; 2], time: Duration| -> Result<f64, Failure> {
-            Ok(iperf(&guests[0], RECEIVER, time.as_secs(), "-i 0")?.rate)
-        };
-        let slices = plan.pairs(SLICE, |time| rate(near, time), |time| rate(far, time));
-        let entry = slices.map(|slices| slices.entry("Gb/s", Better::More).ratio_at_least(2.0));
-        let itself = near[0].run("iperf3 -s -D", Duration::from_secs(10)).map_err(Failure::from);
-        let itself = itself.and_then(|_| Ok(iperf(&near[0], ITSELF, SLICE.as_secs(), "-i 0")?.rate));
-        let entry = entry.and_then(|entry| Ok(entry.with("loopback of a guest", itself?)));
-        output.put("guest.tcp", entry.map(|entry| entry.note(note).note("iperf3, one stream")));
+    if output.wants(&tcp) {
+        let entry = stream(&plan, [near, far]);
+        output.put(&tcp, entry.map(|entry| entry.note(note).note("iperf3, one stream")));
     }
+}
+
+fn stream(plan: &Plan, [near, far]: [&[Guest; 2]; 2]) -> Result<Entry, Failure> {
+    let rate = |address: &str, guests: &[Guest; 2], time: Duration| -> Result<f64, Failure> {
+        Ok(iperf(&guests[0], address, time.as_secs(), "-i 0")?.rate)
+    };
+    let slices: Slices =
+        plan.pairs(SLICE, |time| rate(RECEIVER, near, time), |time| rate(RECEIVER, far, time))?;
+    near[0].run("iperf3 -s -D", Duration::from_secs(10))?;
+    let itself = rate(ITSELF, near, SLICE)?;
+    Ok(slices.entry("Gb/s", Better::More).ratio_at_least(2.0).with("loopback of a guest", itself))
 }
 
 fn round_trips(plan: &Plan, [near, far]: [&[Guest; 2]; 2]) -> Result<Entry, Failure> {

@@ -120,7 +120,24 @@ const FABRIC: &[Group] = &[
         setup: 90.0,
         costs: 6.0,
         own_network: true,
-        run: guest::run,
+        run: guest::uml,
+        ..QUIET
+    },
+    Group {
+        name: "guest.qemu",
+        keys: &[
+            (
+                "guest.qemu.udp.64",
+                "two guests of QEMU, UDP, frames of 64 B; the same over TAP and a Linux bridge",
+            ),
+            ("guest.qemu.udp.1500", "the same, frames of 1500 B"),
+            ("guest.qemu.rtt", "the same, ping"),
+            ("guest.qemu.tcp", "the same, one TCP stream"),
+        ],
+        setup: 150.0,
+        costs: 6.0,
+        own_network: true,
+        run: guest::qemu,
         ..QUIET
     },
     Group {
