@@ -29,6 +29,13 @@ pub struct Arguments {
     pub command: Command,
 }
 
+fn fabric_name(text: &str) -> Result<String, String> {
+    if ringway_control::file::good_name(text) {
+        return Ok(text.into());
+    }
+    Err(format!("use {}", ringway_control::file::NAME))
+}
+
 /// Which running fabric a command is for. With one fabric up, it is that one.
 #[derive(Args, Clone)]
 pub struct Target {
@@ -36,7 +43,7 @@ pub struct Target {
     #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// The fabric's name; for `up`, instead of the file's.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", value_parser = fabric_name)]
     pub fabric: Option<String>,
 }
 
@@ -50,7 +57,7 @@ Ends with SIGINT, SIGTERM or `ringway down`, and takes away everything it made.
 Examples:
   ringway up examples/two-guests.toml
   ringway up lab.toml --detach
-  ringway --fabric second up lab.toml --detach   a second one from the same file
+  ringway --fabric second up rings.toml --detach   a second one from the same file, if no TAP is in it
   ringway up lab.toml --extender=10.0.0.5:10263  for kube-scheduler; see docs/placement.md
   ringway up lab.toml --log json 2> lab.log")]
     Up(Up),

@@ -4,6 +4,7 @@ use crate::fail::Fail;
 use crate::text::{self, Table, cell};
 use anstream::println;
 use anstyle::Style;
+use ringway_control::guest::kvm_known;
 use ringway_host::{Access, Facts};
 use serde::Serialize;
 
@@ -79,7 +80,7 @@ fn finding(what: &'static str, good: bool, otherwise: Grade, found: impl ToStrin
 fn look(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![cores(facts), isolation(facts), huge_pages(facts), descriptors(facts)];
     findings.extend(kernel(facts));
-    findings.extend(devices(facts));
+    findings.extend(devices(facts, kvm_known()));
     findings
 }
 
@@ -156,7 +157,7 @@ fn kernel(facts: &Facts) -> Vec<Finding> {
     ]
 }
 
-fn devices(facts: &Facts) -> Vec<Finding> {
+fn devices(facts: &Facts, kvm: Option<bool>) -> Vec<Finding> {
     let said = |access: Access| match access {
         Access::Usable => "usable",
         Access::Missing => "missing",
@@ -179,9 +180,14 @@ fn devices(facts: &Facts) -> Vec<Finding> {
         ),
         finding(
             "/dev/kvm",
-            facts.kvm == Access::Usable,
+            facts.kvm == Access::Usable && kvm != Some(false),
             Grade::Fair,
-            said(facts.kvm),
+            match (facts.kvm, kvm) {
+                (Access::Usable, Some(true)) => "runs guests",
+                (Access::Usable, Some(false)) => "usable, but it runs no guest",
+                (Access::Usable, None) => "usable; whether it runs a guest shows when the first one starts",
+                (other, _) => said(other),
+            },
             "QEMU guests are emulated, which is slow; enable virtualization in the firmware, \
              `modprobe kvm_intel` or `kvm_amd`, and join the group kvm",
         ),

@@ -5,9 +5,12 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::order::GUEST;
 use crate::text::{self, Table, cell};
-use anstream::print;
+use anstream::{print, println};
 use ringway_control::api::{Exec, ExecView, GuestView};
 use std::time::{Duration, Instant};
+
+/// A guest that doesn't power off in time is ended, so that this is enough.
+const STOP: Duration = Duration::from_secs(30);
 
 /// Shows the guests.
 pub fn list(target: &Target, json: bool) -> Result<(), Fail> {
@@ -38,9 +41,32 @@ pub fn start(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> 
     GUEST.order::<GuestView>(target, json, names, ("start", "starting"))
 }
 
-/// Stops guests.
+/// Stops guests, and waits until they have.
 pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
-    GUEST.order::<GuestView>(target, json, names, ("stop", "stopping"))
+    let mut client = Client::connect(target)?;
+    for name in names {
+        client.post(&GUEST.path(name, "stop")?)?;
+        if !json {
+            println!("stopping {name}");
+        }
+    }
+    let end = Instant::now() + STOP;
+    loop {
+        let guests: Vec<GuestView> = client.get("/v1/guests")?;
+        let mut left = guests.iter().filter(|guest| names.contains(&guest.name) && guest.state == "stopping");
+        match left.next() {
+            None => {
+                if json {
+                    text::json(&guests);
+                }
+                return Ok(());
+            }
+            Some(guest) if Instant::now() >= end => {
+                return Err(Fail::Late(format!("guest {} is stopping still", guest.name)));
+            }
+            Some(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
 }
 
 /// Runs a command in a guest.

@@ -24,6 +24,7 @@ mod up;
 use arguments::{Arguments, Command, GuestCommand, SwitchCommand};
 use clap::{CommandFactory, Parser};
 use fail::Fail;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -67,8 +68,9 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Place(arguments) => place::place(&target, json, *arguments),
         Command::Doctor => doctor::doctor(json),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "ringway", &mut std::io::stdout());
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "ringway", &mut script);
+            std::io::stdout().write_all(&script).map_err(Fail::because)
         }
         Command::Openapi => {
             text::json(&ringway_control::api::description());

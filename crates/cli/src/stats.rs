@@ -4,12 +4,11 @@ use crate::arguments::{Stats, Target};
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::text::{self, Table, cell, short};
-use anstream::{print, println};
 use anstyle::Style;
 use ringway_control::api::{Counts, PortStats, StatsView};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 /// What happened at a port within a second.
@@ -52,14 +51,17 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
         std::thread::sleep(Duration::from_secs_f64(options.interval));
         let now: StatsView = client.get("/v1/stats")?;
         let rates = between(&last, &now);
-        if json {
-            text::json(&rates);
+        let lines = if json {
+            text::to_json(&rates)
         } else if repaint {
             // Home, the table, and whatever was below it gone.
-            print!("\x1b[H\x1b[2J{}", shown(&rates).render());
-            println!("every {} s; Ctrl-C ends it", options.interval);
+            format!("\x1b[H\x1b[2J{}every {} s; Ctrl-C ends it", shown(&rates).render(), options.interval)
         } else {
-            println!("{}", shown(&rates).render());
+            shown(&rates).render()
+        };
+        if writeln!(anstream::stdout(), "{lines}").is_err() {
+            // Whoever read has seen enough.
+            return Ok(());
         }
         last = now;
         looks += 1;

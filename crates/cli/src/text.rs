@@ -16,11 +16,13 @@ pub const PLAIN: Style = Style::new();
 
 /// Prints JSON on a line of its own.
 pub fn json<T: serde::Serialize>(value: &T) {
-    match serde_json::to_string(value) {
-        Ok(text) => println!("{text}"),
-        // Only maps with other keys than strings can't be written.
-        Err(error) => anstream::eprintln!("{error}"),
-    }
+    println!("{}", to_json(value));
+}
+
+/// One line of JSON.
+pub fn to_json<T: serde::Serialize>(value: &T) -> String {
+    // Only maps with other keys than strings can't be written.
+    serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\":{:?}}}", error.to_string()))
 }
 
 /// Says what does no harm, and is not as somebody may expect.

@@ -94,7 +94,7 @@ fn ready(detached: bool) {
 fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &Place) -> Result<(), Fail> {
     let at = |path: &Path, error: std::io::Error| Fail::Failed(format!("{}: {error}", path.display()));
     if let Some(parent) = place.log.parent() {
-        std::fs::create_dir_all(parent).map_err(|error| at(parent, error))?;
+        run_dir::make_base(parent).map_err(Fail::because)?;
     }
     let mut log = OpenOptions::new()
         .create(true)

@@ -1,8 +1,8 @@
 //! Sends, receives, pings or answers over a ring: `pkt-gen tx /run/ringway/ports/a --to 02:00:00:00:00:02`.
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use ringway_client::{Asked, Ring, RingError, Wait};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// EtherType for local experiments (IEEE 802).
@@ -13,38 +13,52 @@ const BURST: usize = 64;
 struct Arguments {
     #[command(subcommand)]
     what: What,
-    /// The port's or the pipe's socket.
-    path: PathBuf,
     /// Bytes a frame, without FCS.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(14..))]
+    #[arg(long, global = true, default_value_t = 64, value_parser = clap::value_parser!(u16).range(14..))]
     size: u16,
     /// Destination address.
-    #[arg(long, default_value = "ff:ff:ff:ff:ff:ff", value_parser = address)]
+    #[arg(long, global = true, default_value = "ff:ff:ff:ff:ff:ff", value_parser = address)]
     to: [u8; 6],
-    /// Source address.
-    #[arg(long, default_value = "02:00:00:00:00:01", value_parser = address)]
-    from: [u8; 6],
+    /// Source address; 02:00:00:00:00:02 for `pong`, 02:00:00:00:00:01 otherwise.
+    #[arg(long, global = true, value_parser = address)]
+    from: Option<[u8; 6]>,
     /// Frames to send, receive or answer; 0: without end.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, global = true, default_value_t = 0)]
     count: u64,
     /// Slots of each ring; 0: the port's own choice.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, global = true, default_value_t = 0)]
     slots: u32,
     /// Microseconds to look at the memory before sleeping.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, global = true, default_value_t = 0)]
     spin: u64,
 }
 
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Clone, Subcommand)]
 enum What {
     /// Sends as fast as it can.
-    Tx,
+    Tx(At),
     /// Receives and counts.
-    Rx,
+    Rx(At),
     /// Sends one frame, waits for it, sends the next.
-    Ping,
-    /// Sends every frame back, its addresses exchanged.
-    Pong,
+    Ping(At),
+    /// Sends every frame back to where it came from.
+    Pong(At),
+}
+
+#[derive(Clone, Args)]
+struct At {
+    /// The port's or the pipe's socket.
+    path: PathBuf,
+}
+
+impl What {
+    fn path(&self) -> &Path {
+        let (What::Tx(At { path })
+        | What::Rx(At { path })
+        | What::Ping(At { path })
+        | What::Pong(At { path })) = self;
+        path
+    }
 }
 
 fn address(text: &str) -> Result<[u8; 6], String> {
@@ -84,18 +98,20 @@ impl Meter {
 fn main() -> Result<(), RingError> {
     let arguments = Arguments::parse();
     let asked = Asked { slots: [arguments.slots; 2], ..Asked::default() };
-    let mut ring = Ring::connect_with(&arguments.path, asked, None)?;
+    let mut ring = Ring::connect_with(arguments.what.path(), asked, None)?;
     ring.set_spin(Duration::from_micros(arguments.spin));
     let mut frame = vec![0; usize::from(arguments.size)];
     frame[..6].copy_from_slice(&arguments.to);
-    frame[6..12].copy_from_slice(&arguments.from);
+    let own = [2, 0, 0, 0, 0, if let What::Pong(_) = arguments.what { 2 } else { 1 }];
+    let own = arguments.from.unwrap_or(own);
+    frame[6..12].copy_from_slice(&own);
     frame[12..14].copy_from_slice(&ETHERTYPE);
     let most = if arguments.count == 0 { u64::MAX } else { arguments.count };
     match arguments.what {
-        What::Tx => tx(&mut ring, &frame, most),
-        What::Rx => rx(&mut ring, most),
-        What::Ping => ping(&mut ring, &frame, most),
-        What::Pong => pong(&mut ring, most),
+        What::Tx(_) => tx(&mut ring, &frame, most),
+        What::Rx(_) => rx(&mut ring, most),
+        What::Ping(_) => ping(&mut ring, &frame, most),
+        What::Pong(_) => pong(&mut ring, own, most),
     }
 }
 
@@ -153,7 +169,7 @@ fn ping(ring: &mut Ring, frame: &[u8], most: u64) -> Result<(), RingError> {
     Ok(())
 }
 
-fn pong(ring: &mut Ring, most: u64) -> Result<(), RingError> {
+fn pong(ring: &mut Ring, own: [u8; 6], most: u64) -> Result<(), RingError> {
     let (mut meter, mut frame) = (Meter::new(), vec![0; 65_557]);
     while meter.frames < most {
         ring.wait(Wait::RX, None)?;
@@ -161,7 +177,8 @@ fn pong(ring: &mut Ring, most: u64) -> Result<(), RingError> {
             if received.len < 14 {
                 continue;
             }
-            frame[..12].rotate_left(6);
+            frame.copy_within(6..12, 0);
+            frame[6..12].copy_from_slice(&own);
             while !ring.tx.push(&frame[..received.len])? {
                 ring.wait(Wait::TX, None)?;
             }

@@ -27,6 +27,9 @@ pub enum GuestError {
     /// It runs, or is about to.
     #[error("guest {0} is {1} already")]
     Already(String, &'static str),
+    /// It is on its way.
+    #[error("guest {0} is starting; wait for it by `ringway guest wait {0}`")]
+    Starting(String),
     /// It doesn't run.
     #[error("guest {0} does not run; start it with `ringway guest start {0}`")]
     NotRunning(String),
@@ -205,6 +208,7 @@ impl Guests {
         let record = self.records.get(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
         match &record.life {
             Life::Running(guest) => Ok(guest.clone()),
+            Life::Starting(..) => Err(GuestError::Starting(name.into())),
             _ => Err(GuestError::NotRunning(name.into())),
         }
     }
@@ -241,6 +245,11 @@ fn view(name: &str, record: &Record) -> GuestView {
         Life::Stopping(task) if task.is_finished() => ("stopped", "", 0),
         Life::Stopping(_) => ("stopping", "", 0),
     };
+    let console = record.folder.join("console.log").display().to_string();
+    let reason = match &record.life {
+        Life::Running(guest) => guest.ended().map(|status| format!("{status}; its console says more")),
+        _ => None,
+    };
     GuestView {
         name: name.into(),
         kind: if record.spec.kind == Runner::Uml { "uml" } else { "qemu" }.into(),
@@ -248,8 +257,8 @@ fn view(name: &str, record: &Record) -> GuestView {
         note: note.into(),
         pid: pid.unsigned_abs(),
         ports: record.ports.clone(),
-        console: record.folder.join("console.log").display().to_string(),
-        reason: record.reason.clone(),
+        console,
+        reason: reason.unwrap_or_else(|| record.reason.clone()),
     }
 }
 

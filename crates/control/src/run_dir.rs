@@ -21,7 +21,7 @@ pub enum RunDirError {
         pid: String,
     },
     /// Somebody else made it.
-    #[error("{path} belongs to user {owner}; remove it, or choose another run directory in [fabric]")]
+    #[error("{path} belongs to user {owner} or is a link; remove it, or choose another in [fabric]")]
     Foreign {
         /// The run directory.
         path: PathBuf,
@@ -50,8 +50,34 @@ pub fn base() -> PathBuf {
     }
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(runtime) if !runtime.is_empty() => Path::new(&runtime).join("ringway"),
-        _ => format!("/tmp/ringway-{}", user.as_raw()).into(),
+        _ => fallback(),
     }
+}
+
+/// Where users without a runtime directory have theirs: in a folder where everybody may write.
+fn fallback() -> PathBuf {
+    format!("/tmp/ringway-{}", rustix::process::geteuid().as_raw()).into()
+}
+
+/// Makes the folder of fabrics at `base` if it isn't there. Refused if it is the one in `/tmp` and somebody else made
+/// it, who could put links and sockets of their own there.
+pub fn make_base(base: &Path) -> Result<(), RunDirError> {
+    let system = |error: io::Error| RunDirError::System { path: base.into(), error };
+    DirBuilder::new().recursive(true).mode(0o755).create(base).map_err(system)?;
+    if base == fallback() {
+        check_owner(base, &[rustix::process::geteuid().as_raw()])?;
+    }
+    Ok(())
+}
+
+fn check_owner(path: &Path, owners: &[u32]) -> Result<(), RunDirError> {
+    let seen =
+        std::fs::symlink_metadata(path).map_err(|error| RunDirError::System { path: path.into(), error })?;
+    // Attack: another user makes the directory first, and owns the sockets in it; or a link to one of ours.
+    if owners.contains(&seen.uid()) && seen.is_dir() {
+        return Ok(());
+    }
+    Err(RunDirError::Foreign { path: path.into(), owner: seen.uid() })
 }
 
 /// The API socket in a run directory.
@@ -89,13 +115,11 @@ impl RunDir {
     pub fn take(path: &Path) -> Result<RunDir, RunDirError> {
         let system = |error: io::Error| RunDirError::System { path: path.into(), error };
         let made = !path.exists();
-        DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(system)?;
-        let seen = std::fs::symlink_metadata(path).map_err(system)?;
-        // Attack: another user makes the directory first, and owns the sockets in it.
-        let ours = rustix::process::geteuid().as_raw();
-        if seen.uid() != ours && seen.uid() != 0 {
-            return Err(RunDirError::Foreign { path: path.into(), owner: seen.uid() });
+        if let Some(base) = path.parent() {
+            make_base(base)?;
         }
+        DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(system)?;
+        check_owner(path, &[rustix::process::geteuid().as_raw(), 0])?;
         let lock = path.join("lock");
         loop {
             let mut options = OpenOptions::new();
@@ -112,6 +136,8 @@ impl RunDir {
             if std::fs::metadata(&lock).is_ok_and(|seen| seen.ino() == mine) {
                 file.set_len(0).map_err(system)?;
                 file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(system)?;
+                // Of a fabric that was killed here.
+                crate::guest::end_left_over(&path.join("guests"));
                 return Ok(RunDir { path: path.into(), lock: file, made });
             }
         }
@@ -160,5 +186,19 @@ mod tests {
         drop(first);
         assert!(!path.exists());
         drop(RunDir::take(&path).unwrap());
+    }
+
+    #[test]
+    fn who_else_made_it_is_refused() {
+        let path = std::env::temp_dir().join(format!("ringway-run-owner-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        let ours = rustix::process::geteuid().as_raw();
+        check_owner(&path, &[ours]).unwrap();
+        let refused = check_owner(&path, &[ours + 1]);
+        assert!(matches!(refused, Err(RunDirError::Foreign { owner, .. }) if owner == ours));
+        let link = path.join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(matches!(check_owner(&link, &[ours]), Err(RunDirError::Foreign { .. })));
+        std::fs::remove_dir_all(&path).unwrap();
     }
 }

@@ -8,6 +8,7 @@ use crate::api::{
 use crate::file::{self, Clicks, Fabric};
 use crate::functions::FunctionError;
 use crate::guest::Guest;
+use crate::guests::GuestError;
 use ringway_fabric::proto::{Reply, Request};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,10 +152,10 @@ impl Engine {
     }
 }
 
-fn guest_failure(error: crate::guests::GuestError) -> Failure {
+fn guest_failure(error: GuestError) -> Failure {
     match error {
-        crate::guests::GuestError::Unknown(_) => Failure::Unknown(trouble(error)),
-        crate::guests::GuestError::Already(..) | crate::guests::GuestError::NotRunning(_) => {
+        GuestError::Unknown(_) => Failure::Unknown(trouble(error)),
+        GuestError::Already(..) | GuestError::Starting(_) | GuestError::NotRunning(_) => {
             Failure::Conflict(trouble(error))
         }
     }

@@ -152,8 +152,11 @@ const HOLD: u64 = 100_000;
 /// The longest that they may.
 const LONGEST_HOLD: u64 = 10_000_000_000;
 
+/// What names are made of.
+pub const NAME: &str = "letters, digits, `-` and `_`, a letter or digit first, 64 at most";
+
 /// Whether `name` can stand in messages, file names and thread names.
-fn good_name(name: &str) -> bool {
+pub fn good_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 64
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -194,8 +197,7 @@ fn one<'t>(
         return None;
     };
     if !good_name(name) {
-        let fix = "use letters, digits, `-` and `_`, a letter or digit first, 64 at most";
-        notes.wrong(&at, format!("\"{}\" can't be a name", name.escape_debug()), fix);
+        notes.wrong(&at, format!("\"{}\" can't be a name", name.escape_debug()), format!("use {NAME}"));
         return None;
     }
     Some(Section::new(format!("{what}.{name}"), at, table, notes))
@@ -224,8 +226,8 @@ fn head(top: &DeTable<'_>, notes: &Notes) -> Fabric {
         if good_name(&name) {
             fabric.name = name;
         } else {
-            let fix = "use letters, digits, `-` and `_`, a letter or digit first, 64 at most";
-            section.wrong("name", format!("\"{}\" can't be a name", name.escape_debug()), fix);
+            let what = format!("\"{}\" can't be a name", name.escape_debug());
+            section.wrong("name", what, format!("use {NAME}"));
         }
     }
     fabric.run = section.string("run", "/run/ringway/demo").map(PathBuf::from);

@@ -217,7 +217,12 @@ impl<'t> Section<'t> {
     pub fn number(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         let value = self.get(key)?;
         let DeValue::Integer(number) = value.get_ref() else {
-            self.not_a(key, value, "a whole number", &range.start().max(&1).to_string());
+            let meant = match value.get_ref() {
+                DeValue::String(text) => text.trim().parse().ok().filter(|read| range.contains(read)),
+                _ => None,
+            };
+            let example = meant.unwrap_or(*range.start().max(&1));
+            self.not_a(key, value, "a whole number", &example.to_string());
             return None;
         };
         let read = u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok();
@@ -261,6 +266,7 @@ impl<'t> Section<'t> {
     ) -> Option<(u64, Range<usize>)> {
         let value = self.get(key)?;
         let wrong = match value.get_ref() {
+            DeValue::String(text) if is_bare(text) => without(text),
             DeValue::String(text) => match read(text) {
                 Ok(read) => return Some((read, value.span())),
                 Err(wrong) => wrong,
@@ -364,4 +370,9 @@ pub fn either<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
         Some((last, [])) => (*last).into(),
         Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
     }
+}
+
+/// A number without a unit, which is then told by what the key is about.
+fn is_bare(text: &str) -> bool {
+    text.parse::<f64>().is_ok_and(|number| number >= 0.0) && !text.ends_with(|c: char| !c.is_ascii_digit())
 }

@@ -4,8 +4,12 @@
 //! console's log. A guest ends with the process that started it.
 mod agent;
 pub mod image;
+mod left_over;
 mod qemu;
 mod uml;
+
+pub use left_over::end_left_over;
+pub use qemu::kvm_known;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::HashMap;
@@ -294,11 +298,13 @@ impl Guest {
         let (started, child) = channel();
         let command = command(&launch);
         let watcher = Arc::clone(&shared);
-        std::thread::spawn(move || supervise(command, log, &watcher, &started));
+        let name = spec.name.clone();
+        std::thread::spawn(move || supervise(&name, command, log, &watcher, &started));
         let start_error =
             |source| Error::Start { name: spec.name.clone(), program: launch.program.clone(), source };
         let gone = || start_error(io::Error::other("its thread is gone"));
         let (process, input) = child.recv().map_err(|_| gone())?.map_err(start_error)?;
+        left_over::note(folder, process);
         Ok(Guest { spec, note: launch.note, console, process, input: Mutex::new(input), shared })
     }
 
@@ -326,6 +332,11 @@ impl Guest {
     pub fn state(&self) -> (bool, u64) {
         let known = self.shared.lock();
         (known.ended.is_none(), known.boots)
+    }
+
+    /// How its process ended, if it did.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        self.shared.lock().ended
     }
 
     /// Waits until it has booted and its network is up.
@@ -462,6 +473,7 @@ fn command(launch: &Launch) -> Command {
 
 /// Starts the program, reads what it says, and waits for its end: one thread, as long as the guest lives.
 fn supervise(
+    name: &str,
     mut command: Command,
     log: File,
     shared: &Arc<Shared>,
@@ -488,7 +500,8 @@ fn supervise(
         std::thread::spawn(move || listen(BufReader::new(output), &listener, &keeper)),
         std::thread::spawn(move || record(errors, &log)),
     ];
-    end(&mut child, shared);
+    let status = end(&mut child, shared);
+    tracing::info!(guest = name, %status, "its process ended");
     for reader in readers {
         // Its panic was reported already.
         let _ = reader.join();
@@ -496,15 +509,16 @@ fn supervise(
 }
 
 /// Waits for the program, then ends what it left behind in its group.
-fn end(child: &mut Child, shared: &Shared) {
+fn end(child: &mut Child, shared: &Shared) -> ExitStatus {
     let process = Pid::from_child(child);
     // Waiting without reaping keeps the group's number ours; when that fails, `wait` below says so again.
     let _ = waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     // Helpers of User-Mode Linux that outlived it; mostly there are none.
     let _ = kill_process_group(process, Signal::KILL);
-    let mut known = shared.lock();
-    known.ended = Some(child.wait().unwrap_or_default());
+    let status = child.wait().unwrap_or_default();
+    shared.lock().ended = Some(status);
     shared.changed.notify_all();
+    status
 }
 
 /// The console's log, up to its bound.

@@ -1,6 +1,6 @@
 //! QEMU: a virtual machine, with KVM where it really runs a guest, else with its translator (TCG).
 use super::{Attachment, Error, Interface, Iommu, Launch, Spec, image};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -149,17 +149,26 @@ fn kvm_works(program: &Path, folder: &Path) -> bool {
         if std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
             return false;
         }
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let kept = image::cache().join(format!("kvm-{}", boot.trim()));
-        if let Ok(answer) = std::fs::read_to_string(&kept) {
-            return answer == "works";
+        if let Some(works) = kvm_known() {
+            return works;
         }
         let works = probe(program, folder).unwrap_or(false);
         // Without a place to keep the answer it is found again.
         let _ = std::fs::create_dir_all(image::cache());
-        let _ = std::fs::write(&kept, if works { "works" } else { "does not work" });
+        let _ = std::fs::write(kept(), if works { "works" } else { "does not work" });
         works
     })
+}
+
+/// Where the answer is kept until the host's next start.
+fn kept() -> PathBuf {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    image::cache().join(format!("kvm-{}", boot.trim()))
+}
+
+/// Whether KVM runs a kernel here, if a guest has tried since the host started.
+pub fn kvm_known() -> Option<bool> {
+    Some(std::fs::read_to_string(kept()).ok()? == "works")
 }
 
 /// Boots our kernel under KVM; its first process says that it runs and stops.
