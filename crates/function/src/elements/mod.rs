@@ -15,6 +15,7 @@ pub mod kernel_tun;
 mod link_ip;
 mod listener;
 pub mod mcast_socket;
+mod outbox;
 pub mod raw_socket;
 mod replay;
 pub mod socket;

@@ -15,12 +15,13 @@
 //! takes the capability NET_RAW. Handlers: `count`, `drops` (read): packets sent, and packets that could
 //! not be.
 use super::link_ip::{RAW, mark_ip};
+use super::outbox::Outbox;
 use crate::file::reason;
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
 use ringway_click::elements::ip::parse_protocol;
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet, Signal,
-    Task, Timer,
+    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet, Task,
+    Timer,
 };
 use ringway_host::open_raw;
 use rustix::io::Errno;
@@ -43,8 +44,6 @@ const UDP: u8 = 17;
 const HEADER: usize = 20;
 /// The largest packet there is.
 const LARGEST: u32 = 65_535;
-/// How long to wait for room, in nanoseconds.
-const PAUSE: u64 = 1_000_000;
 
 /// What keeps a port from others.
 #[expect(dead_code, reason = "held until they are dropped")]
@@ -63,11 +62,7 @@ pub struct RawSocket {
     socket: Option<OwnedFd>,
     held: Option<Port>,
     buffer: Vec<u8>,
-    task: Option<Task>,
-    timer: Option<Timer>,
-    signal: Signal,
-    /// Pulled when there was no room.
-    waiting: Option<Packet>,
+    outbox: Outbox,
     count: u64,
     drops: u64,
 }
@@ -158,10 +153,7 @@ impl Element for RawSocket {
         }
         self.socket = Some(socket);
         if cx.ninputs() > 0 {
-            let task = cx.new_task(true);
-            self.signal = cx.upstream_empty_signal(0, Some(task));
-            self.task = Some(task);
-            self.timer = Some(cx.new_timer());
+            self.outbox = Outbox::new(cx);
         }
         Ok(())
     }
@@ -174,30 +166,15 @@ impl Element for RawSocket {
         }
     }
 
-    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        let mut worked = false;
-        for _ in 0..cx.burst() {
-            let next = self.waiting.take().or_else(|| cx.pull_one(0));
-            let Some(packet) = next else { break };
-            worked = true;
-            self.waiting = self.send(packet, cx);
-            if self.waiting.is_some() {
-                if let Some(timer) = self.timer {
-                    cx.set_timer_after(timer, PAUSE);
-                }
-                return true;
-            }
-        }
-        if worked || cx.is_active(&self.signal) {
-            cx.reschedule(task);
-        }
+    fn run_task(&mut self, _: Task, cx: &mut Context<'_>) -> bool {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let worked = outbox.run(cx.burst(), cx, |packet, cx| self.send(packet, cx));
+        self.outbox = outbox;
         worked
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
-        if let Some(task) = self.task {
-            cx.reschedule(task);
-        }
+        self.outbox.wake(cx);
     }
 
     fn handlers(&self) -> Vec<Handler> {

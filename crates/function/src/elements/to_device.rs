@@ -12,10 +12,11 @@
 //! Packets begin with a link header. Checksums to fill and segments to make are left to the kernel. A
 //! packet that is pulled while the interface has no room waits here; one that is pushed then is dropped.
 //! It takes the capability NET_RAW. Handlers: `count`, `drops` (read); `reset_counts` (write).
+use super::outbox::Outbox;
 use crate::file::reason;
 use ringway_click::arg::{Args, Word};
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task, Timer,
+    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Task, Timer,
 };
 use ringway_host::{PacketSettings, open_packet, packet_send};
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,20 +28,13 @@ pub static CLASS: Class = Class::new("ToDevice", || Box::<ToDevice>::default())
     .flags("S2")
     .phase(Class::PRIVILEGED);
 
-/// How long to wait for room, in nanoseconds.
-const PAUSE: u64 = 1_000_000;
-
 /// See the module.
 #[derive(Default)]
 pub struct ToDevice {
     device: String,
     burst: u32,
     socket: Option<OwnedFd>,
-    task: Option<Task>,
-    timer: Option<Timer>,
-    signal: Signal,
-    /// Pulled when there was no room.
-    waiting: Option<Packet>,
+    outbox: Outbox,
     count: u64,
     drops: u64,
 }
@@ -97,10 +91,7 @@ impl Element for ToDevice {
         let socket = open_packet(&settings).map_err(|error| cx.error(format!("{}: {error}", self.device)))?;
         self.socket = Some(socket);
         if cx.input_is_pull(0) {
-            let task = cx.new_task(true);
-            self.signal = cx.upstream_empty_signal(0, Some(task));
-            self.task = Some(task);
-            self.timer = Some(cx.new_timer());
+            self.outbox = Outbox::new(cx);
         }
         Ok(())
     }
@@ -113,30 +104,15 @@ impl Element for ToDevice {
         }
     }
 
-    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        let mut worked = false;
-        for _ in 0..self.burst {
-            let next = self.waiting.take().or_else(|| cx.pull_one(0));
-            let Some(packet) = next else { break };
-            worked = true;
-            self.waiting = self.send(packet, cx);
-            if self.waiting.is_some() {
-                if let Some(timer) = self.timer {
-                    cx.set_timer_after(timer, PAUSE);
-                }
-                return true;
-            }
-        }
-        if worked || cx.is_active(&self.signal) {
-            cx.reschedule(task);
-        }
+    fn run_task(&mut self, _: Task, cx: &mut Context<'_>) -> bool {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let worked = outbox.run(self.burst as usize, cx, |packet, cx| self.send(packet, cx));
+        self.outbox = outbox;
         worked
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
-        if let Some(task) = self.task {
-            cx.reschedule(task);
-        }
+        self.outbox.wake(cx);
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -1,0 +1,58 @@
+//! How elements pull packets and hand each to the system, which may have no room.
+use ringway_click::{Context, Packet, Signal, Task, Timer};
+
+/// How long to wait for room, in nanoseconds.
+const PAUSE: u64 = 1_000_000;
+
+/// What such an element keeps of its pulling.
+#[derive(Default)]
+pub struct Outbox {
+    task: Option<Task>,
+    timer: Option<Timer>,
+    signal: Signal,
+    /// Pulled when there was no room.
+    waiting: Option<Packet>,
+}
+
+impl Outbox {
+    /// One that pulls from input 0.
+    pub fn new(cx: &mut Context<'_>) -> Outbox {
+        let task = cx.new_task(true);
+        let signal = cx.upstream_empty_signal(0, Some(task));
+        Outbox { task: Some(task), timer: Some(cx.new_timer()), signal, waiting: None }
+    }
+
+    /// Pulls up to `most` packets for `send`, which gives back what there is no room for now; goes on later if
+    /// there may be more. Returns whether there were any.
+    pub fn run(
+        &mut self,
+        most: usize,
+        cx: &mut Context<'_>,
+        mut send: impl FnMut(Packet, &mut Context<'_>) -> Option<Packet>,
+    ) -> bool {
+        let mut worked = false;
+        for _ in 0..most {
+            let next = self.waiting.take().or_else(|| cx.pull_one(0));
+            let Some(packet) = next else { break };
+            worked = true;
+            self.waiting = send(packet, cx);
+            if self.waiting.is_some() {
+                if let Some(timer) = self.timer {
+                    cx.set_timer_after(timer, PAUSE);
+                }
+                return true;
+            }
+        }
+        if worked || cx.is_active(&self.signal) {
+            self.wake(cx);
+        }
+        worked
+    }
+
+    /// There may be room again.
+    pub fn wake(&self, cx: &mut Context<'_>) {
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+}
