@@ -5,7 +5,7 @@ use crate::fail::Fail;
 use crate::text;
 use anstream::println;
 use ringway_control::api::ProblemView;
-use ringway_control::file::{Clicks, Fabric, Host, read_with};
+use ringway_control::file::{Fabric, Host, Outside, read_with};
 use ringway_control::run_dir;
 use std::path::Path;
 
@@ -24,8 +24,8 @@ pub fn load(target: &Target, file: &Path) -> Result<Fabric, Fail> {
         Fail::Failed(format!("{}: {error}; give the path of a fabric file", file.display()))
     })?;
     let folder = file.parent().unwrap_or(Path::new(""));
-    let clicks = Clicks { folder, read: &|path| std::fs::read(path), check: &crate::function::check };
-    let mut fabric = read_with(&file.display().to_string(), &text, &host(), Some(&clicks))?;
+    let outside = Outside::of_this_host(folder, &crate::function::check);
+    let mut fabric = read_with(&file.display().to_string(), &text, &host(), Some(&outside))?;
     fabric.warnings.iter().for_each(|warning| text::warn(warning));
     if let Some(name) = &target.fabric {
         fabric.name.clone_from(name);

@@ -2,6 +2,7 @@
 
 use crate::text;
 use anstream::eprintln;
+use ringway_control::api::ProblemView;
 use std::io::IsTerminal;
 
 /// Why a command did not do what it was asked.
@@ -30,6 +31,16 @@ pub enum Fail {
     Status(u8),
 }
 
+/// What programs are told.
+#[derive(serde::Serialize)]
+struct Said {
+    error: String,
+    /// The exit code.
+    code: u8,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<ProblemView>,
+}
+
 impl Fail {
     /// Something failed, with the reason.
     pub fn because(error: impl std::fmt::Display) -> Fail {
@@ -48,8 +59,24 @@ impl Fail {
         }
     }
 
-    /// Says it.
-    pub fn print(&self) {
+    /// Says it, as JSON on a line of standard error if that was asked for.
+    pub fn print(&self, json: bool) {
+        match self {
+            Fail::Status(_) => {}
+            _ if json => eprintln!("{}", text::to_json(&self.view())),
+            _ => self.print_text(),
+        }
+    }
+
+    fn view(&self) -> Said {
+        let problems = match self {
+            Fail::File(problems) => problems.into(),
+            _ => Vec::new(),
+        };
+        Said { error: self.to_string(), code: self.code(), problems }
+    }
+
+    fn print_text(&self) {
         match self {
             Fail::File(problems) => {
                 let terminal = std::io::stderr().is_terminal();
@@ -65,8 +92,18 @@ impl Fail {
                 }
             }
             Fail::Inventory(lines) => eprintln!("{lines}"),
-            Fail::Status(_) => {}
             _ => eprintln!("{}error:{:#} {self}", text::BAD, text::BAD),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fail;
+
+    #[test]
+    fn programs_are_told_what_people_are() {
+        let said = crate::text::to_json(&Fail::NotUp("no fabric is up".into()).view());
+        assert_eq!(said, r#"{"error":"no fabric is up","code":4}"#);
     }
 }

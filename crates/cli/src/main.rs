@@ -35,10 +35,11 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::parse();
+    let json = arguments.json;
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fail) => {
-            fail.print();
+            fail.print(json);
             ExitCode::from(fail.code())
         }
     }

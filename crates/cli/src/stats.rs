@@ -55,9 +55,9 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
             text::to_json(&rates)
         } else if repaint {
             // Home, the table, and whatever was below it gone.
-            format!("\x1b[H\x1b[2J{}every {} s; Ctrl-C ends it", shown(&rates).render(), options.interval)
+            format!("\x1b[H\x1b[2J{}every {} s; Ctrl-C ends it", shown(&rates).render(None), options.interval)
         } else {
-            shown(&rates).render()
+            shown(&rates).render(None)
         };
         if writeln!(anstream::stdout(), "{lines}").is_err() {
             // Whoever read has seen enough.
@@ -189,8 +189,8 @@ mod tests {
             let total = Counts { tx_frames: 7, iotlb_hits: hits, iotlb_misses: misses, ..Counts::default() };
             StatsView { at: 1, ports: vec![PortStats { name: "a".into(), total, queues: Vec::new() }] }
         };
-        assert!(!totals(&view(0, 0)).render().contains("IOTLB"));
-        let text = totals(&view(51, 42)).render();
+        assert!(!totals(&view(0, 0)).render(None).contains("IOTLB"));
+        let text = totals(&view(51, 42)).render(None);
         assert!(text.contains("IOTLB HITS") && text.contains("51") && text.contains("42"), "{text}");
     }
 

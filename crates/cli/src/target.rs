@@ -12,10 +12,18 @@ impl Target {
             return Ok(socket.clone());
         }
         let base = run_dir::base();
+        let names = run_dir::running(&base);
         if let Some(name) = &self.fabric {
-            return Ok(run_dir::api_socket(&base.join(name)));
+            let socket = run_dir::api_socket(&base.join(name));
+            // Whoever may not use its socket is told so there.
+            return match names.contains(name) || socket.exists() {
+                true => Ok(socket),
+                false => {
+                    Err(Fail::NotUp(format!("no fabric {name} is up in {}; {}", base.display(), up(&names))))
+                }
+            };
         }
-        match run_dir::running(&base).as_slice() {
+        match names.as_slice() {
             [name] => Ok(run_dir::api_socket(&base.join(name))),
             [] => {
                 let place = base.display();
@@ -30,5 +38,14 @@ impl Target {
                 names.join(", ")
             ))),
         }
+    }
+}
+
+/// What to do if the fabric that is meant isn't up.
+fn up(names: &[String]) -> String {
+    match names {
+        [] => "none is; start one with `ringway up FILE --detach`".into(),
+        [name] => format!("{name} is"),
+        [names @ .., last] => format!("{} and {last} are", names.join(", ")),
     }
 }

@@ -30,6 +30,9 @@ pub fn warn(what: &str) {
     anstream::eprintln!("{FAIR}warning:{FAIR:#} {what}");
 }
 
+/// The last column has so many characters even on a terminal that is narrower.
+const NARROWEST: usize = 24;
+
 /// Columns of text.
 pub struct Table {
     heads: Vec<&'static str>,
@@ -53,8 +56,9 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table, a line a row, with escape codes for colours.
-    pub fn render(&self) -> String {
+    /// The table, a line a row, with escape codes for colours. Where a row would be longer than `limit`, the words of
+    /// its last column go on below.
+    pub fn render(&self, limit: Option<usize>) -> String {
         let width = |column: usize| {
             let cells =
                 self.rows.iter().filter_map(|row| row.get(column)).map(|(cell, _)| cell.chars().count());
@@ -62,9 +66,17 @@ impl Table {
         };
         let widths: Vec<usize> = (0..self.heads.len()).map(width).collect();
         let heads = self.heads.iter().map(|head| (head.to_string(), HEAD)).collect();
+        let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+        let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(before).max(NARROWEST));
         let mut out = String::new();
         for row in std::iter::once(&heads).chain(&self.rows) {
-            self.line(row, &widths, &mut out);
+            let Some(((last, style), first)) = row.split_last() else { continue };
+            let mut row = first.to_vec();
+            for part in wrapped(last, room) {
+                row.push((part, *style));
+                self.line(&row, &widths, &mut out);
+                row = vec![cell(""); first.len()];
+            }
         }
         out
     }
@@ -91,8 +103,26 @@ impl Table {
 
     /// Prints it.
     pub fn print(&self) {
-        anstream::print!("{}", self.render());
+        let size = rustix::termios::tcgetwinsize(std::io::stdout());
+        let limit = size.ok().map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
+        anstream::print!("{}", self.render(limit));
     }
+}
+
+/// Lines of at most `room` characters, as far as words allow.
+fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.into()),
+        }
+    }
+    lines
 }
 
 /// A cell without colour.
@@ -138,8 +168,16 @@ mod tests {
         let mut table = Table::new(&["NAME", ">FRAMES", "NOTE"]);
         table.row(vec![cell("a"), cell(5), cell("")]);
         table.row(vec![cell("longer"), cell(12_345), cell("full")]);
-        let plain = anstream::adapter::strip_str(&table.render()).to_string();
+        let plain = anstream::adapter::strip_str(&table.render(None)).to_string();
         assert_eq!(plain, "NAME    FRAMES  NOTE\na            5\nlonger   12345  full\n");
+    }
+
+    #[test]
+    fn the_last_column_goes_on_below_where_the_terminal_ends() {
+        let mut table = Table::new(&["NAME", "NOTE"]);
+        table.row(vec![cell("a"), cell("packed in-order mrg-rxbuf csum guest-tso4")]);
+        let plain = anstream::adapter::strip_str(&table.render(Some(32))).to_string();
+        assert_eq!(plain, "NAME  NOTE\na     packed in-order mrg-rxbuf\n      csum guest-tso4\n");
     }
 
     #[test]

@@ -63,16 +63,25 @@ fn a_change_touches_what_is_different_and_a_wrong_file_nothing() {
     lab.write(&format!("{LOAD}{ring}colour = \"red\"\n"));
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
     assert!(code == 3 && words.contains("lab.toml:17:1: port.ring has no key `colour`"), "{words}");
+    let (code, words) = lab.fails(&["--json", "apply", "lab.toml"]);
+    let said: Value = serde_json::from_str(&words).unwrap();
+    assert!(code == 3 && said["code"] == 3 && said["problems"][0]["line"] == 17, "{words}");
     // A path that can't be had: what was done before it is undone.
-    std::fs::write(lab.socket("taken.sock"), "").unwrap();
+    let listener = UnixListener::bind(lab.socket("taken.sock")).unwrap();
     let taken = "[port.taken]\nkind = \"ring\"\nsocket = \"taken.sock\"\nswitch = \"main\"\n";
     lab.write(&format!("{LOAD}[port.new]\nkind = \"null\"\nswitch = \"main\"\n{taken}"));
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
-    assert!(code == 1 && words.contains("exists and is not a socket"), "{words}");
+    assert!(code == 1 && words.contains("another program listens"), "{words}");
     let ps = lab.json(&["ps"]);
     let names: Vec<&str> =
         ps["ports"].as_array().unwrap().iter().map(|port| port["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["load", "sink", "ring"]);
+    drop(listener);
+    // What lies there, and is no socket, is seen before anything is done.
+    std::fs::remove_file(lab.socket("taken.sock")).unwrap();
+    std::fs::write(lab.socket("taken.sock"), "").unwrap();
+    let (code, words) = lab.fails(&["apply", "lab.toml"]);
+    assert!(code == 3 && words.contains("is there already, and is no socket"), "{words}");
     std::fs::remove_file(lab.socket("taken.sock")).unwrap();
 
     lab.write(LOAD);
