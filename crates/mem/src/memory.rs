@@ -102,6 +102,8 @@ pub struct Hint(usize);
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     regions: Vec<Region>,
+    /// Their numbers, in the order of where they are ours.
+    by_host: Vec<u16>,
 }
 
 impl Memory {
@@ -131,7 +133,10 @@ impl Memory {
         if regions.windows(2).any(|pair| pair[0].guest + pair[0].len > pair[1].guest) {
             return Err(MemoryError::Overlap);
         }
-        Ok(Memory { regions })
+        // There are fewer than 2^16.
+        let mut by_host: Vec<u16> = (0..regions.len() as u16).collect();
+        by_host.sort_by_key(|&index| regions[usize::from(index)].host);
+        Ok(Memory { regions, by_host })
     }
 
     /// The regions, by guest-physical address.
@@ -183,10 +188,13 @@ impl Memory {
 
     /// The guest-physical address of what is ours at `host`.
     pub(crate) fn guest_of(&self, host: NonNull<u8>) -> Option<u64> {
-        self.regions.iter().find_map(|region| {
-            let offset = host.addr().get().checked_sub(region.host.addr().get())? as u64;
-            (offset < region.len).then(|| region.guest + offset)
-        })
+        let region = |index: &u16| self.regions.get(usize::from(*index));
+        let before = |index: &u16| region(index).is_some_and(|region| region.host <= host);
+        // Attack: as many regions as there may be, each looked at for every range that is written.
+        let found = self.by_host.partition_point(before).checked_sub(1)?;
+        let region = region(self.by_host.get(found)?)?;
+        let offset = (host.addr().get() - region.host.addr().get()) as u64;
+        (offset < region.len).then(|| region.guest + offset)
     }
 
     /// The same as [`Memory::user_span`], kept together with the memory.
@@ -344,6 +352,21 @@ mod tests {
         assert_eq!(prefix(0x1100, 0), None);
         assert_eq!(prefix(0x1200, 1), None);
         assert_eq!(prefix(u64::MAX, 1), None);
+    }
+
+    #[test]
+    fn what_is_ours_is_found_where_the_guest_has_it() {
+        let regions = (0..20).map(|number| region(number << 16, (20 - number) << 16, 0x100));
+        let memory = Memory::new(regions.collect()).unwrap();
+        for region in memory.regions() {
+            for offset in [0, 1, 0xff] {
+                // SAFETY: within the region.
+                let host = unsafe { region.base().add(offset) };
+                assert_eq!(memory.guest_of(host), Some(region.guest + offset as u64));
+            }
+        }
+        assert_eq!(memory.guest_of(NonNull::dangling()), None);
+        assert_eq!(Memory::default().guest_of(memory.regions()[0].base()), None);
     }
 
     #[test]
