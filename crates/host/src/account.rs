@@ -13,6 +13,8 @@ const OWN_BYTES: u64 = 8 << 30;
 /// What is left for whoever comes first.
 const POOL_MAPPINGS: u64 = 16_384;
 const POOL_BYTES: u64 = 48 << 40;
+/// Bytes of the pool that one port can have: two guests' memories of the largest size, one in place of the other.
+const MOST_BYTES: u64 = 16 << 40;
 /// Mappings there can be at one time.
 pub(crate) const MAPPINGS: usize = (PORTS * OWN_MAPPINGS + POOL_MAPPINGS) as usize;
 
@@ -40,16 +42,28 @@ fn add(to: &AtomicU64, count: u64, most: u64) -> bool {
 /// Attack: peers with as many regions as they may have, or whose files are nearly all holes, take every place and every
 /// address there is. Each port is sure of a small share, and only what it needs beyond that comes from a common pool.
 #[derive(Clone, Debug, Default)]
-pub struct Account(Arc<Amount>);
+pub struct Account(Arc<Port>);
+
+#[derive(Debug, Default)]
+struct Port {
+    own: Amount,
+    /// Bytes that came from the pool.
+    pooled: AtomicU64,
+}
 
 impl Account {
     /// Counts a mapping of so many bytes until it is dropped.
     pub(crate) fn take(&self, bytes: u64) -> Result<Share, HostError> {
         let mut share = Share { account: self.clone(), mapping: From::Nobody, bytes: (From::Nobody, bytes) };
-        share.mapping = From::take(&self.0.mappings, OWN_MAPPINGS, &POOL.mappings, POOL_MAPPINGS, 1)
+        let Port { own, pooled } = &*self.0;
+        share.mapping = From::take(&own.mappings, OWN_MAPPINGS, &POOL.mappings, POOL_MAPPINGS, 1)
             .ok_or(HostError::TooManyMappings)?;
-        share.bytes.0 = From::take(&self.0.bytes, OWN_BYTES, &POOL.bytes, POOL_BYTES, bytes)
-            .ok_or(HostError::TooMuchMapped { len: bytes })?;
+        let taken = From::take(&own.bytes, OWN_BYTES, &POOL.bytes, POOL_BYTES, bytes);
+        share.bytes.0 = taken.ok_or(HostError::TooMuchMapped { len: bytes })?;
+        // Attack: files of holes that are mapped together, so that nothing is left for others meanwhile.
+        if matches!(share.bytes.0, From::Pool) && pooled.fetch_add(bytes, Relaxed) + bytes > MOST_BYTES {
+            return Err(HostError::TooMuchMapped { len: bytes });
+        }
         Ok(share)
     }
 }
@@ -96,9 +110,13 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let own = &self.account.0;
+        let Port { own, pooled } = &*self.account.0;
         self.mapping.give_back(&own.mappings, &POOL.mappings, 1);
-        self.bytes.0.give_back(&own.bytes, &POOL.bytes, self.bytes.1);
+        let (from, bytes) = self.bytes;
+        from.give_back(&own.bytes, &POOL.bytes, bytes);
+        if matches!(from, From::Pool) {
+            pooled.fetch_sub(bytes, Relaxed);
+        }
     }
 }
 
@@ -108,12 +126,16 @@ mod tests {
 
     #[test]
     fn a_port_s_share_is_there_whatever_others_took() {
-        let greedy = Account::default();
+        let [one, two, three, greedy] = [(); 4].map(|()| Account::default());
         let mut shares = Vec::new();
-        while let Ok(share) = greedy.take(1 << 40) {
-            shares.push(share);
+        for (account, count) in [(&one, 16), (&two, 16), (&three, 16), (&greedy, 0)] {
+            let before = shares.len();
+            while let Ok(share) = account.take(1 << 40) {
+                shares.push(share);
+            }
+            assert_eq!(shares.len() - before, count, "what one port can have of the pool");
+            assert!(matches!(account.take(1 << 40), Err(HostError::TooMuchMapped { .. })));
         }
-        assert!(matches!(greedy.take(1 << 40), Err(HostError::TooMuchMapped { .. })));
         while let Ok(share) = greedy.take(1) {
             shares.push(share);
         }

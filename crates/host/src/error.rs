@@ -68,7 +68,7 @@ pub enum HostError {
     /// So much shared memory that our own would find no addresses.
     #[error(
         "{len} bytes more of shared memory would pass what a port is sure of (8 GB) and what all may share \
-         (48 TB); detach some guests"
+         (48 TB, one port 16 TB of them); detach some guests"
     )]
     TooMuchMapped {
         /// Bytes that were to be mapped.

@@ -110,8 +110,12 @@ fn signal_pipe(fd: BorrowedFd<'_>) {
     let _ = WELL.try_with(|own| own.get_or_init(|| well(&ONE)).as_ref().map(copy));
 }
 
-/// Writes to a pipe without waiting: what finds no room is lost.
+/// What a pipe has room for at least.
+const SURE: usize = 4096;
+
+/// Writes to a pipe without waiting, but no more than a page: what finds no room is lost.
 pub(crate) fn write_pipe(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+    let bytes = &bytes[..bytes.len().min(SURE)];
     let well = well(bytes).ok_or(Errno::MFILE)?;
     rustix::pipe::splice(&well.reader, None, fd, None, bytes.len(), SpliceFlags::NONBLOCK)
 }

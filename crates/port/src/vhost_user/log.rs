@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// `VHOST_VRING_F_LOG`: what is written into the ring itself is logged.
 const RING_LOGGED: u32 = 1;
 
+/// Bytes of a log at most: a bit for each page of 52 bits of guest-physical addresses, which no processor's exceed.
+const MOST: u64 = 1 << (52 - 12 - 3);
+
 /// What a front-end said of its log.
 #[derive(Debug, Default)]
 pub(super) struct Log {
@@ -32,6 +35,10 @@ impl Log {
     ) -> Result<Option<Arc<DirtyLog>>, HostError> {
         // Attack: an offset and a size whose sum is small (CVE-2020-10722); a file that is no memory, or is too short.
         let range = (place.offset, place.size);
+        // Attack: a file of holes as a log that leaves no addresses for others' memory.
+        if place.size > MOST {
+            return Err(HostError::Impossible { offset: place.offset, len: place.size });
+        }
         let region = ringway_host::map_region_for(account, file, range, (0, 0), Keep::No)?;
         Ok(self.bits.replace(Arc::new(DirtyLog::new(region))))
     }
