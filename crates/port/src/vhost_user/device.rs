@@ -321,9 +321,12 @@ impl Guest {
     }
 
     /// Sends a request of ours, which may be lost: the front-end's channel may be full.
-    pub(super) fn tell(&self, packet: &Packet) {
-        if let Some(channel) = &self.channel {
-            ringway_host::try_write(channel.as_fd(), &packet.bytes);
+    pub(super) fn tell(&mut self, packet: &Packet) {
+        match (&mut self.iommu, &self.channel) {
+            // Behind what waits there, of which a half may have been sent.
+            (Some(iommu), Some(channel)) => iommu.tell(packet, channel.as_fd()),
+            (None, Some(channel)) => _ = ringway_host::try_write(channel.as_fd(), &packet.bytes),
+            (_, None) => {}
         }
     }
 
@@ -608,6 +611,8 @@ impl Device for Guest {
     fn set_channel(&mut self, channel: OwnedFd) {
         let usable = matches!(Sort::of(channel.as_fd()), Some(Sort::Socket | Sort::Pipe));
         self.channel = usable.then_some(channel);
+        // The former one may have got a half of a question.
+        self.iommu.iter_mut().for_each(Iommu::ask_anew);
     }
 
     fn set_log(&mut self, place: LogPlace, file: OwnedFd) -> Result<(), Refused> {

@@ -35,7 +35,7 @@ pub(super) use queue::{Seeker, through};
 use ringway_frame::CountersRef;
 use ringway_mem::Memory;
 use ringway_mem::iotlb::{Access, Change, ENTRIES, Editor, Iotlb, Missed};
-use ringway_vhost_user::{BackendRequest, Iotlb as Message};
+use ringway_vhost_user::{BackendRequest, Iotlb as Message, Packet};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -122,9 +122,29 @@ impl Iommu {
     fn ask(&mut self, kind: u8, missed: Missed) {
         let (iova, permissions) = (missed.iova, missed.access.bits());
         let message = Message { iova, size: 0, user: 0, permissions, kind };
+        self.post(&BackendRequest::Iotlb(message).encode());
+    }
+
+    fn post(&mut self, packet: &Packet) {
         if self.outbox.len() < OUTBOX {
-            self.outbox.extend_from_slice(&BackendRequest::Iotlb(message).encode().bytes);
+            self.outbox.extend_from_slice(&packet.bytes);
         }
+    }
+
+    /// Sends something else on the channel.
+    pub(super) fn tell(&mut self, packet: &Packet, channel: impl AsFd) {
+        self.post(packet);
+        self.send(channel);
+    }
+
+    /// There is another channel, where nothing was asked yet.
+    pub(super) fn ask_anew(&mut self) {
+        self.outbox.clear();
+        let pending = self.pending.iter().filter_map(|(key, question)| {
+            Some(Missed { iova: question.iova, access: Access::from_bits(key.1)? })
+        });
+        let pending: Vec<Missed> = pending.collect();
+        pending.into_iter().for_each(|missed| self.ask(Message::MISS, missed));
     }
 
     /// The front-end grants something. `Err`: it can't.
@@ -180,16 +200,86 @@ impl Iommu {
 
     /// Sends what the channel has room for.
     pub(super) fn send(&mut self, channel: impl AsFd) {
-        if self.outbox.is_empty() {
-            return;
+        while !self.outbox.is_empty() {
+            let sent = ringway_host::try_write(&channel, &self.outbox).min(self.outbox.len());
+            if sent == 0 {
+                return;
+            }
+            self.outbox.drain(..sent);
         }
-        let sent = ringway_host::try_write(channel, &self.outbox).min(self.outbox.len());
-        self.outbox.drain(..sent);
     }
 }
 
 impl Drop for Iommu {
     fn drop(&mut self) {
         ringway_host::reclaim_all(std::mem::take(self.editor.retired()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_vhost_user::Header;
+    use std::io::{PipeReader, PipeWriter, Read};
+
+    const ASKED: std::ops::Range<u64> = 1..2000;
+
+    /// A channel with room for a page, and who asks more than that.
+    fn asking() -> (Iommu, PipeReader, PipeWriter) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+        let mut iommu = Iommu::new(&Arc::new(Memory::default()), Vec::new());
+        for page in ASKED {
+            iommu.miss(0, Missed { iova: page * PAGE, access: Access::READ }, 0);
+        }
+        assert!(iommu.outbox.len() >= OUTBOX);
+        iommu.send(&writer);
+        assert_ne!(iommu.outbox.len() % 44, 0, "a half of one was sent");
+        (iommu, reader, writer)
+    }
+
+    /// What a channel's reader hears: pages that are asked for, and 0 for a change of the configuration space.
+    fn heard(iommu: &mut Iommu, reader: &mut PipeReader, writer: PipeWriter) -> Vec<u64> {
+        let (mut stream, mut bytes) = (Vec::new(), [0; 4096]);
+        while !iommu.outbox.is_empty() {
+            let count = reader.read(&mut bytes).unwrap();
+            stream.extend_from_slice(&bytes[..count]);
+            iommu.send(&writer);
+        }
+        drop(writer);
+        reader.read_to_end(&mut stream).unwrap();
+        let mut heard = Vec::new();
+        while let Some(header) = stream.first_chunk::<12>() {
+            let header = Header::decode(header).unwrap();
+            let end = 12 + header.size as usize;
+            heard.push(match BackendRequest::decode(header.request, &stream[12..end], Vec::new()).unwrap() {
+                BackendRequest::Iotlb(asked) => asked.iova / PAGE,
+                _ => 0,
+            });
+            stream.drain(..end);
+        }
+        assert!(stream.is_empty());
+        heard
+    }
+
+    #[test]
+    fn a_question_of_which_a_half_was_sent_is_ended_before_anything_else_is_said() {
+        let (mut iommu, mut reader, writer) = asking();
+        iommu.tell(&BackendRequest::ConfigChange.encode(), &writer);
+        let heard = heard(&mut iommu, &mut reader, writer);
+        let questions = heard.len() as u64 - 1;
+        assert!(questions > 1000);
+        assert_eq!(heard, (1..=questions).chain([0]).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn another_channel_hears_whole_questions() {
+        let (mut iommu, _reader, _writer) = asking();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        iommu.ask_anew();
+        iommu.send(&writer);
+        let heard = heard(&mut iommu, &mut reader, writer);
+        assert!(heard.len() > 1000);
+        assert_eq!(heard, (1..=heard.len() as u64).collect::<Vec<_>>());
     }
 }
