@@ -71,6 +71,11 @@ impl<'a> Wire<'a> {
         self.backend.state()
     }
 
+    /// Where answers come, for somebody who sees them come while the back-end is still at it.
+    pub(super) fn answers(&self) -> UnixStream {
+        self.stream.try_clone().unwrap()
+    }
+
     /// Has the back-end look at what there is to do.
     pub(super) fn attend(&mut self) -> Result<(), BackendError> {
         self.backend.readable()

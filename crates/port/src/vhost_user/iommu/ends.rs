@@ -1,7 +1,7 @@
 //! What has ended when a message is acknowledged, though a worker was at it when that came.
 
 use super::guest::{BOTH, CHANNEL, Kind, Monitor, PART, READ, RINGS, RINGS_IOVA, USER, WRITE, add, framed};
-use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, with};
+use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, said_in_a_turn, with};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Iotlb, Request};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,7 +11,7 @@ const FROM: u64 = 0x4000_0000;
 const LEN: usize = 1512;
 
 /// Messages after each of which nothing that was granted may be touched.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     TakenBack,
     AllTakenBack,
@@ -77,10 +77,11 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// A split ring goes on where its used index stands.
+    /// Each ring goes on where it stood; a split one that was reset, where its used index stands.
     fn start(&self, monitor: &mut Monitor<'_>) {
         for index in [0, 1] {
-            let vring = monitor.vring(index, 0);
+            let base = monitor.front.stop(index).unwrap();
+            let vring = monitor.vring(index, base);
             monitor.front.start(vring).unwrap();
         }
     }
@@ -88,7 +89,14 @@ impl Shared<'_> {
 
 #[test]
 fn what_a_message_ends_has_ended_though_a_worker_was_at_it() {
-    with(Kind::ALL[0], |rig| {
+    [Kind::ALL[0], Kind::ALL[1]].into_iter().for_each(ends_under_a_worker);
+}
+
+fn ends_under_a_worker(kind: Kind) {
+    // A packed ring that was reset begins anew, and its driver with it.
+    let ways = Way::ALL.into_iter().filter(|way| !(kind.packed && *way == Way::Reset));
+    let ways: Vec<Way> = ways.collect();
+    with(kind, |rig| {
         let Rig { space, rx, tx, monitor, queue, .. } = rig;
         let (stop, shared) = (AtomicBool::new(false), Shared { space });
         space.span(DATA, LEN as u32).write(&framed(3, LEN - 12));
@@ -96,7 +104,7 @@ fn what_a_message_ends_has_ended_though_a_worker_was_at_it() {
         std::thread::scope(|scope| {
             scope.spawn(|| reflect_until(&stop, queue));
             let (_stop, mut landed) = (StopOnDrop(&stop), 0);
-            for (round, way) in (0..160u64).zip(Way::ALL.into_iter().cycle()) {
+            for (round, way) in (0..160u64).zip(ways.into_iter().cycle()) {
                 let (iova, at) = (0x5000_0000 + round * 0x1000, DATA + 0x10_0000 + (round % 16) * 0x1000);
                 monitor.map(iova, at, 0x1000, WRITE);
                 monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + at, WRITE).unwrap();
@@ -107,7 +115,7 @@ fn what_a_message_ends_has_ended_though_a_worker_was_at_it() {
                 space.span(at, 4096).write(&[0x55; 4096]);
                 (0..200).for_each(|_| std::hint::spin_loop());
                 std::thread::yield_now();
-                assert!(space.bytes(at, 4096) == [0x55; 4096], "round {round}: {way:?}");
+                assert!(space.bytes(at, 4096) == [0x55; 4096], "{kind:?} round {round}: {way:?}");
                 way.undo(monitor, &shared);
                 monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + at, WRITE).unwrap();
                 let mut gone = 0;
@@ -125,12 +133,38 @@ fn what_a_message_ends_has_ended_though_a_worker_was_at_it() {
                     used > 0
                 });
                 while tx.take_used().unwrap().is_some() {}
-                assert!(done, "round {round}: {way:?}");
+                assert!(done, "{kind:?} round {round}: {way:?}");
                 monitor.unmap(iova, 0x1000);
             }
             assert_eq!(landed, 160, "each buffer once");
         });
     });
+}
+
+#[test]
+fn nothing_ends_before_the_turn_that_is_under_way() {
+    for (kind, way) in
+        [Kind::ALL[0], Kind::ALL[1]].into_iter().flat_map(|kind| Way::ALL.map(|way| (kind, way)))
+    {
+        with(kind, |rig| {
+            let (to, at) = (FROM + 0x1000, DATA + 0x1000);
+            rig.monitor.map(FROM, DATA, 0x1000, READ);
+            rig.monitor.map(to, at, 0x1000, WRITE);
+            rig.space.span(DATA, LEN as u32).write(&framed(3, LEN - 12));
+            add(&mut rig.rx, to, 2048, true);
+            add(&mut rig.tx, FROM, LEN, false);
+            pass(&mut rig.reader, rig.queue, &mut rig.monitor, 1);
+            add(&mut rig.rx, to, 2048, true);
+            add(&mut rig.tx, FROM, LEN, false);
+            let space = rig.space;
+            let early = said_in_a_turn(rig, |monitor| {
+                way.say(monitor, &Shared { space }, to);
+                space.span(at, 4096).write(&[0x55; 4096]);
+            });
+            assert!(!early, "{kind:?}: {way:?} was answered in the midst of a turn");
+            assert!(space.bytes(at, 4096) == [0x55; 4096], "{kind:?}: {way:?}");
+        });
+    }
 }
 
 #[test]

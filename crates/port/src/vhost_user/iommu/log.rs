@@ -1,7 +1,7 @@
 //! The log of what is written, which a front-end keeps while it moves its guest.
 
 use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, USER, WRITE, add, framed};
-use super::rig::{Rig, StopOnDrop, next_one_works, pass, reflect, reflect_until, with};
+use super::rig::{Rig, StopOnDrop, next_one_works, pass, reflect, reflect_until, said_in_a_turn, with};
 use crate::vhost_user::test::port;
 use crate::vhost_user::{BackendError, State};
 use ringway_host::EventFd;
@@ -9,9 +9,9 @@ use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{FrontendError, Iotlb, Log, Request, VringFd};
 use ringway_virtq::{Buffer, Driver};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const KINDS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
@@ -50,10 +50,15 @@ impl Bits {
         self.memory.span_mut(0, 4096, &mut Hint::default()).unwrap()
     }
 
-    /// The pages that are marked, in order, and from now on no more.
-    pub(super) fn take(&self) -> BTreeSet<u64> {
+    fn all_bytes(&self) -> [u8; 4096] {
         let mut bytes = [0; 4096];
         self.all().as_span().read(&mut bytes);
+        bytes
+    }
+
+    /// The pages that are marked, in order, and from now on no more.
+    pub(super) fn take(&self) -> BTreeSet<u64> {
+        let bytes = self.all_bytes();
         self.all().write(&[0; 4096]);
         let (begin, end) = (SKIP as usize, (SKIP + BYTES) as usize);
         let outside = bytes[..begin].iter().chain(&bytes[end..]).all(|byte| *byte == 0);
@@ -282,6 +287,29 @@ fn a_log_is_let_go_of_when_the_next_one_is_acknowledged_though_a_worker_was_at_i
 }
 
 #[test]
+fn the_next_log_is_acknowledged_after_the_turn_that_is_under_way() {
+    for which in KINDS {
+        let kind = kind(which);
+        with(kind, |rig| {
+            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            let (bits, next) = (Bits::new(), Bits::new());
+            begin(&mut rig.monitor, &bits);
+            one_frame_unlooked(rig, kind, 1);
+            let address = |at: u64| if kind.iommu { IOVA + at } else { at };
+            add(&mut rig.rx, address(BUFFERS), 2048, true);
+            add(&mut rig.tx, address(DATA), 1012, false);
+            let early = said_in_a_turn(rig, |monitor| {
+                monitor.front.set(next.share()).unwrap();
+                bits.take();
+            });
+            assert!(!early, "{kind:?}: answered in the midst of a turn");
+            assert!(bits.take().is_empty(), "{kind:?}");
+        });
+    }
+}
+
+#[test]
 fn a_log_that_can_not_be_is_refused_and_the_former_stays() {
     let disk = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     for which in KINDS {
@@ -313,6 +341,18 @@ fn a_log_that_can_not_be_is_refused_and_the_former_stays() {
             let eventfd = EventFd::new().unwrap().into_fd();
             let other = rig.monitor.front.set(Request::SetLogBase(small, Some(eventfd)));
             assert!(matches!(other, Err(FrontendError::Refused { code: 1, .. })));
+            // One that may not be written, and one of which a part would leave nothing for others.
+            let sealed = memfd_create("sealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+            ftruncate(&sealed, 4096).unwrap();
+            fcntl_add_seals(&sealed, SealFlags::WRITE).unwrap();
+            let by_name = format!("/proc/self/fd/{}", bits.file.as_raw_fd());
+            let to_read = OwnedFd::from(std::fs::File::open(by_name).unwrap());
+            let holes = memfd_create("holes", MemfdFlags::CLOEXEC).unwrap();
+            ftruncate(&holes, 1 << 45).unwrap();
+            for (file, size) in [(sealed, 64), (to_read, 64), (holes, (1 << 37) + 1)] {
+                let answer = rig.monitor.front.set(Request::SetLogBase(Log { size, offset: 0 }, Some(file)));
+                assert!(matches!(answer, Err(FrontendError::Refused { code: 1, .. })), "{size:#x}");
+            }
             let call = rig.monitor.front.set(Request::SetLogFd(bits.file.try_clone().unwrap()));
             assert!(matches!(call, Err(FrontendError::Refused { code: 1, .. })));
             let [marked, changed] = one_frame(rig, kind, &bits, (1, 3000));
@@ -358,6 +398,94 @@ fn what_a_log_has_no_bit_for_is_written_and_not_marked() {
             }
             assert_eq!(rig.monitor.state(), State::Up);
         });
+    }
+}
+
+#[test]
+fn logs_of_any_length_are_written_within_their_bounds() {
+    for which in KINDS {
+        let kind = kind(which);
+        with(kind, |rig| {
+            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            let mut bits = Bits::new();
+            begin(&mut rig.monitor, &bits);
+            // Of a byte; to the last byte of a page; up to where the rings' bits begin, and a byte more.
+            let rings = RINGS / 4096 / 8;
+            for (offset, size) in [(0, 1), (4095, 1), (4096 - rings, rings), (7, rings + 1)] {
+                bits.place = Log { offset, size };
+                rig.monitor.front.set(bits.share()).unwrap();
+                bits.all().write(&[0; 4096]);
+                one_frame_unlooked(rig, kind, size);
+                let bytes = bits.all_bytes();
+                let (begin, end) = (offset as usize, (offset + size) as usize);
+                assert_eq!(bytes[begin..end].iter().any(|byte| *byte != 0), size > rings, "{kind:?}");
+                assert!(bytes[..begin].iter().chain(&bytes[end..]).all(|byte| *byte == 0), "{kind:?}");
+            }
+            // One that is nearly all holes, with a bit for every address that there is.
+            ftruncate(&bits.file, 1 << 37).unwrap();
+            bits.place = Log { offset: 0, size: 1 << 37 };
+            rig.monitor.front.set(bits.share()).unwrap();
+            bits.all().write(&[0; 4096]);
+            one_frame_unlooked(rig, kind, 9);
+            assert!(bits.all_bytes()[rings as usize..].iter().any(|byte| *byte != 0), "{kind:?}");
+            assert_eq!(rig.monitor.state(), State::Up);
+        });
+    }
+}
+
+/// A frame into one buffer, of which only is known that it passes.
+fn one_frame_unlooked(rig: &mut Rig<'_>, kind: Kind, seed: u64) {
+    let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+    let address = |at: u64| if kind.iommu { IOVA + at } else { at };
+    space.span(DATA, 1012).write(&framed(seed, 1000));
+    add(rx, address(BUFFERS), 2048, true);
+    add(tx, address(DATA), 1012, false);
+    pass(reader, queue, monitor, 1);
+    assert_eq!((take_all(tx), take_all(rx)), (1, 1));
+    assert_eq!(space.bytes(BUFFERS + 12, 1000), framed(seed, 1000)[12..]);
+}
+
+#[test]
+fn a_log_that_lies_in_the_guest_s_memory_reaches_nothing_else() {
+    // Its bits fall on the rings' own parts, and on a frame.
+    let places = (0..6).map(|part| RINGS + part * PART).chain([DATA]);
+    for (which, place) in KINDS.into_iter().flat_map(|which| places.clone().map(move |place| (which, place)))
+    {
+        let kind = kind(which);
+        let (mut backend, mut queues, counters) = port();
+        super::rig::on((&mut backend, &mut queues[0], &counters), kind, |rig| {
+            let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+            monitor.map(IOVA + DATA, DATA, 0x1000, super::guest::READ);
+            monitor.map(IOVA + BUFFERS, BUFFERS, 0x1000, WRITE);
+            let address = |at: u64| if kind.iommu { IOVA + at } else { at };
+            for _ in 0..20 {
+                add(rx, address(BUFFERS), 2048, true);
+                add(tx, address(DATA), 112, false);
+            }
+            let before = space.bytes(0, SIZE as usize);
+            let log = Log { size: BYTES, offset: place };
+            monitor.front.set(Request::SetLogBase(log, Some(space.share().fd))).unwrap();
+            let all = monitor.front.features();
+            // What is written there next may be what breaks the guest's rings.
+            let _ = monitor.front.set(Request::SetFeatures(all | virtio::LOG_ALL));
+            for index in [0, 1] {
+                let mut addresses = monitor.vring(index, 0).addresses;
+                (addresses.flags, addresses.log) = (1, place);
+                let _ = monitor.front.set(Request::SetVringAddr(addresses));
+            }
+            for _ in 0..30 {
+                reflect(reader, queue);
+                monitor.answer_while();
+            }
+            let after = space.bytes(0, SIZE as usize);
+            let may = [RINGS..RINGS + 6 * PART, place..place + BYTES, BUFFERS..BUFFERS + 0x1000];
+            // Without an IOMMU all of the memory is granted, and a descriptor that is a mark may lead anywhere in it.
+            for page in pages(&after, &before).into_iter().filter(|_| kind.iommu) {
+                assert!(may.iter().any(|may| may.contains(&(page * 4096))), "{kind:?} {place:#x}: {page:#x}");
+            }
+        });
+        next_one_works((&mut backend, &mut queues[0], &counters), kind, "a log in the guest's memory");
     }
 }
 

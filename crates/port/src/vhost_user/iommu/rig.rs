@@ -7,7 +7,10 @@ use crate::vhost_user::test::port;
 use ringway_frame::{Burst, CountersRef, Storage};
 use ringway_mem::Reader;
 use ringway_virtq::Driver;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::os::fd::AsFd;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// What a test of one guest uses.
 pub(super) struct Rig<'a> {
@@ -93,7 +96,40 @@ pub(super) fn reflect(reader: &mut Reader, queue: &mut Queue) -> usize {
     fits
 }
 
-/// Such turns until told to stop, as of a worker beside the test.
+/// Nanoseconds that a worker lingers in a turn, and that an answer which must not come then has to come.
+const LINGER: u64 = 20_000_000;
+
+/// Says something while a worker is in a turn in which it looked up where a frame goes. `says` is called then; whether
+/// it was answered before the worker put the frame there and ended its turn.
+pub(super) fn said_in_a_turn(rig: &mut Rig<'_>, says: impl FnOnce(&mut Monitor<'_>)) -> bool {
+    let (answers, queue) = (rig.monitor.front.transport().answers(), &mut *rig.queue);
+    let (begun, returned) = (Barrier::new(2), AtomicBool::new(false));
+    let lingers = || {
+        let (mut reader, mut storage) = (Reader::register().unwrap(), Storage::default());
+        let turn = reader.turn(1);
+        let mut burst = Burst::begin(&mut storage);
+        queue.tx.take(&turn, &mut burst);
+        let fits = queue.rx.reserve(&turn, &burst, &[0][..burst.len().min(1)]);
+        begun.wait();
+        let heard = ringway_host::wait_readable(&[answers.as_fd()], Some(LINGER)).unwrap()[0];
+        let early = heard || returned.load(SeqCst);
+        queue.rx.put(&turn, &burst, &[0][..fits]);
+        queue.tx.release(&turn, fits);
+        queue.rx.publish(&turn);
+        reader.rest();
+        assert_eq!(fits, 1, "no frame, or no room for it");
+        early
+    };
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(lingers);
+        begun.wait();
+        says(&mut rig.monitor);
+        returned.store(true, SeqCst);
+        worker.join().unwrap()
+    })
+}
+
+/// Turns until told to stop, as of a worker beside the test.
 pub(super) fn reflect_until(stop: &AtomicBool, queue: &mut Queue) {
     let mut reader = Reader::register().unwrap();
     while !stop.load(Relaxed) {

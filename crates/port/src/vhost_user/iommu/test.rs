@@ -284,7 +284,10 @@ fn what_was_unmapped_is_out_of_reach() {
 
 #[test]
 fn nothing_is_touched_after_an_unmap_though_a_worker_is_at_it() {
-    let kind = Kind::ALL[0];
+    [Kind::ALL[0], Kind::ALL[1]].into_iter().for_each(taken_back_under_a_worker);
+}
+
+fn taken_back_under_a_worker(kind: Kind) {
     with(kind, |rig| {
         let Rig { space, rx, tx, monitor, queue, .. } = rig;
         let stop = AtomicBool::new(false);
