@@ -5,7 +5,7 @@ use crate::api::{
     Changes, FabricView, FunctionView, GuestView, NewFabric, PortView, StatsView, TableEntryView, TableView,
     Trouble,
 };
-use crate::file::{self, Clicks, Fabric};
+use crate::file::{self, Fabric, Outside};
 use crate::functions::FunctionError;
 use crate::guest::Guest;
 use crate::guests::GuestError;
@@ -131,8 +131,7 @@ impl Engine {
         // Units of plugins are looked for: their hosts take a moment to start.
         let read = tokio::task::spawn_blocking(move || {
             let folder = Path::new(&name).parent().unwrap_or(Path::new("/"));
-            let clicks = Clicks { folder, read: &|path| std::fs::read(path), check: &check };
-            file::read_with(&name, &text, &host, Some(&clicks))
+            file::read_with(&name, &text, &host, Some(&Outside::of_this_host(folder, &check)))
         });
         let read = read.await.map_err(|error| Failure::Conflict(trouble(error)))?;
         let target = read.map_err(|problems| {

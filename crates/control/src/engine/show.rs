@@ -110,7 +110,9 @@ impl Engine {
         let at = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
         let mut ports = Vec::new();
         for port in &self.fabric.ports {
-            let Some(live) = self.live.get(&port.name) else { continue };
+            // Frames of a pipe go from program to program; nobody here sees them.
+            let passes = !matches!(port.kind, Kind::Pipe { .. });
+            let Some(live) = self.live.get(&port.name).filter(|_| passes) else { continue };
             let mut stats = PortStats { name: port.name.clone(), ..PortStats::default() };
             for queue in 0..u32::from(live.queues) {
                 let counts = counts(&self.page.read(live.counters + queue)?);

@@ -2,7 +2,7 @@
 
 use super::desired::{Configuration, Function};
 use super::section::{Notes, Section};
-use super::{Clicks, Fabric};
+use super::{Fabric, Outside};
 use std::path::{Path, PathBuf};
 
 /// Memory of a function that doesn't say.
@@ -69,7 +69,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
 }
 
 /// Reads and checks the configurations of all functions.
-pub fn configurations(fabric: &mut Fabric, text: &str, clicks: &Clicks<'_>, notes: &Notes) {
+pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, notes: &Notes) {
     for function in &mut fabric.functions {
         let path = format!("function.{}", function.name);
         let inline = function.configuration.file.is_none();
@@ -78,7 +78,7 @@ pub fn configurations(fabric: &mut Fabric, text: &str, clicks: &Clicks<'_>, note
             continue;
         }
         if let Some(file) = &function.configuration.file {
-            match read(&clicks.folder.join(file), clicks) {
+            match read(&outside.folder.join(file), outside) {
                 Ok(text) => function.configuration.text = text,
                 Err(error) => {
                     let what = format!("{}: {error}", file.display());
@@ -87,7 +87,7 @@ pub fn configurations(fabric: &mut Fabric, text: &str, clicks: &Clicks<'_>, note
                 }
             }
         }
-        for complaint in (clicks.check)(function) {
+        for complaint in (outside.check)(function) {
             let at = notes.of(&key);
             let own = complaint.file.is_empty() || complaint.file == function.title();
             let place = inline.then(|| within(text, &at, &function.configuration.text, &complaint)).flatten();
@@ -96,7 +96,7 @@ pub fn configurations(fabric: &mut Fabric, text: &str, clicks: &Clicks<'_>, note
                 // Text with escapes: nobody can count in it.
                 _ if inline && own => notes.wrong(&at, complaint.what, ""),
                 _ => {
-                    let file = if own { shown(clicks, function) } else { complaint.file };
+                    let file = if own { shown(outside, function) } else { complaint.file };
                     notes.wrong_in(
                         (file, complaint.line.max(1), complaint.column.max(1)),
                         &at,
@@ -109,13 +109,13 @@ pub fn configurations(fabric: &mut Fabric, text: &str, clicks: &Clicks<'_>, note
 }
 
 /// The configuration's file, as people find it.
-fn shown(clicks: &Clicks<'_>, function: &Function) -> String {
+fn shown(outside: &Outside<'_>, function: &Function) -> String {
     let file = function.configuration.file.clone().unwrap_or_default();
-    clicks.folder.join(file).display().to_string()
+    outside.folder.join(file).display().to_string()
 }
 
-fn read(path: &Path, clicks: &Clicks<'_>) -> Result<String, String> {
-    let text = (clicks.read)(path).map_err(|error| error.to_string())?;
+fn read(path: &Path, outside: &Outside<'_>) -> Result<String, String> {
+    let text = (outside.read)(path).map_err(|error| error.to_string())?;
     if text.len() > LARGEST {
         return Err(format!("it has {} bytes; {LARGEST} are enough", text.len()));
     }

@@ -6,6 +6,7 @@ mod desired;
 mod function;
 mod guest;
 mod notify;
+mod outside;
 mod placement;
 mod port;
 mod problem;
@@ -17,6 +18,7 @@ pub use desired::{
     Poll, Port, Shape, Socket, Switch, Tap, To, VhostUser, Worker,
 };
 pub use function::Complaint;
+pub(crate) use outside::number;
 pub use problem::{Problem, Problems, nearest};
 pub use units::{show_duration, show_size};
 
@@ -45,27 +47,41 @@ pub struct Host {
     pub find: Option<fn(&Options) -> Found>,
 }
 
-/// What configurations of functions are read and checked with.
-pub struct Clicks<'a> {
+/// How to look at what a file names outside itself: users, files of guests, configurations of functions.
+pub struct Outside<'a> {
     /// The folder that files are relative to.
     pub folder: &'a Path,
     /// Reads a file.
     pub read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
+    /// Says what lies at a path.
+    pub look: &'a dyn Fn(&Path) -> std::io::Result<std::fs::FileType>,
     /// Everything that is wrong with a function's configuration.
     pub check: &'a dyn Fn(&Function) -> Vec<Complaint>,
 }
 
-/// Reads the text of the file known to people as `file`. Configurations of functions are not looked at.
+impl<'a> Outside<'a> {
+    /// What this host has; files are relative to `folder`.
+    pub fn of_this_host(folder: &'a Path, check: &'a dyn Fn(&Function) -> Vec<Complaint>) -> Outside<'a> {
+        Outside {
+            folder,
+            read: &|path| std::fs::read(path),
+            look: &|path| std::fs::metadata(path).map(|seen| seen.file_type()),
+            check,
+        }
+    }
+}
+
+/// Reads the text of the file known to people as `file`. What it names outside itself is not looked at.
 pub fn read(file: &str, text: &str, host: &Host) -> Result<Fabric, Problems> {
     read_with(file, text, host, None)
 }
 
-/// The same with configurations of functions.
+/// The same with what it names outside itself.
 pub fn read_with(
     file: &str,
     text: &str,
     host: &Host,
-    clicks: Option<&Clicks<'_>>,
+    outside: Option<&Outside<'_>>,
 ) -> Result<Fabric, Problems> {
     let notes = Notes::default();
     if text.len() > LARGEST {
@@ -74,8 +90,9 @@ pub fn read_with(
     }
     let (table, syntax) = DeTable::parse_recoverable(text);
     let mut fabric = (syntax.is_empty()).then(|| whole(table.get_ref(), file, host, &notes));
-    if let (Some(fabric), Some(clicks)) = (&mut fabric, clicks) {
-        function::configurations(fabric, text, clicks, &notes);
+    if let (Some(fabric), Some(outside)) = (&mut fabric, outside) {
+        function::configurations(fabric, text, outside, &notes);
+        outside::check(fabric, outside, host, &notes);
     }
     for error in &syntax {
         notes.wrong(

@@ -291,7 +291,8 @@ impl<'t> Section<'t> {
 
     /// The size at `key` in bytes, if it is in `range`.
     pub fn size(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
-        let (read, at) = self.with_unit(key, units::size, units::size_needs_unit, "2MB")?;
+        let (read, at) =
+            self.with_unit(key, units::size, |number| units::size_needs_unit(number, &range), "2MB")?;
         self.limit(key, read, &at, &range, units::show_size)
     }
 

@@ -1,5 +1,7 @@
 //! Durations and sizes as people write them: a number and a unit, without a sign.
 
+use std::ops::RangeInclusive;
+
 /// What a number's unit may be, and what it stands for.
 struct Units {
     what: &'static str,
@@ -70,9 +72,12 @@ pub fn duration_needs_unit(number: &str, example: &str) -> Wrong {
     DURATION.without(number, example)
 }
 
-/// What to do about a number without a unit where a size should be.
-pub fn size_needs_unit(number: &str) -> Wrong {
-    SIZE.without(number, SIZE.example)
+/// What to do about a number without a unit where a size within `range` should be: the smallest unit that brings it
+/// there is the likely one.
+pub fn size_needs_unit(number: &str, range: &RangeInclusive<u64>) -> Wrong {
+    let fits = |unit: &&&str| size(&format!("{number}{unit}")).is_ok_and(|size| range.contains(&size));
+    let unit = ["B", "KB", "MB", "GB"].iter().find(fits);
+    SIZE.without(number, unit.unwrap_or(&"MB"))
 }
 
 /// A duration in the largest unit that keeps it whole.
@@ -164,6 +169,14 @@ mod tests {
             ("\"mb\" is not a unit of a size".into(), "write \"2MB\"".into())
         );
         assert_eq!(duration("soon").unwrap_err().0, "\"soon\" is not a duration");
+        assert_eq!(
+            size_needs_unit("256", &(16 << 20..=1 << 40)).1,
+            "write \"256MB\", or with another of B, KB, MB or GB"
+        );
+        assert_eq!(
+            size_needs_unit("2048", &(64..=32 << 10)).1,
+            "write \"2048B\", or with another of B, KB, MB or GB"
+        );
         assert!(duration("99999999999s").is_err());
         assert!(duration(".5s").is_err());
         assert!(duration("").is_err());

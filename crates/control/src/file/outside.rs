@@ -1,0 +1,161 @@
+//! What a file names outside itself: users and groups, files of guests, what lies where a socket is to be.
+
+use super::Outside;
+use super::desired::{Fabric, Guest, Socket};
+use super::section::Notes;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+/// Checks everything of `fabric` that lies outside its file.
+pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, notes: &Notes) {
+    let names = Names::read(outside);
+    let run = fabric.run.clone().or_else(|| host.base.as_ref().map(|base| base.join(&fabric.name)));
+    for port in &fabric.ports {
+        let Some(socket) = port.kind.socket() else { continue };
+        let place = format!("port.{}", port.name);
+        names.check(socket, &place, notes);
+        if let Some(run) = &run {
+            in_the_way(&run.join(&socket.path), &format!("{place}.socket"), outside, notes);
+        }
+    }
+    for guest in &fabric.guests {
+        files(guest, outside, notes);
+    }
+}
+
+/// The number of `name` in a text such as passwd(5) or group(5), or the number that it is.
+pub fn number(name: &str, text: &str) -> Option<u32> {
+    if let Ok(number) = name.parse() {
+        return Some(number);
+    }
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then(|| fields.nth(1)?.parse().ok()).flatten()
+    })
+}
+
+/// Who there is on this host; nothing of what can't be read, and isn't checked.
+struct Names {
+    users: Option<String>,
+    groups: Option<String>,
+}
+
+impl Names {
+    fn read(outside: &Outside<'_>) -> Names {
+        let read = |path| String::from_utf8((outside.read)(Path::new(path)).ok()?).ok();
+        Names { users: read("/etc/passwd"), groups: read("/etc/group") }
+    }
+
+    fn check(&self, socket: &Socket, place: &str, notes: &Notes) {
+        let both = [
+            ("owner", "user", "passwd", &socket.owner, &self.users),
+            ("group", "group", "group", &socket.group, &self.groups),
+        ];
+        for (key, what, file, name, known) in both {
+            let (Some(name), Some(known)) = (name, known) else { continue };
+            if number(name, known).is_none() {
+                let at = notes.of(&format!("{place}.{key}"));
+                let fix = format!("use a name that /etc/{file} has, or a number");
+                notes.wrong(&at, format!("there is no {what} \"{name}\""), fix);
+            }
+        }
+    }
+}
+
+/// Where a socket is to be may lie one of an earlier run, but nothing else.
+fn in_the_way(path: &Path, place: &str, outside: &Outside<'_>, notes: &Notes) {
+    if (outside.look)(path).is_ok_and(|found| !found.is_socket()) {
+        let what = format!("{} is there already, and is no socket", path.display());
+        notes.wrong(&notes.of(place), what, "remove it, or choose another path");
+    }
+}
+
+/// What a guest boots from is there.
+fn files(guest: &Guest, outside: &Outside<'_>, notes: &Notes) {
+    let named = [
+        ("kernel", &guest.kernel, false),
+        ("modules", &guest.modules, true),
+        ("initrd", &guest.initrd, false),
+        ("init", &guest.init, false),
+    ];
+    for (key, path, folder) in named {
+        let Some(path) = path else { continue };
+        let at = notes.of(&format!("guest.{}.{key}", guest.name));
+        let shown = path.display();
+        let fix = "a relative path is relative to the folder of this file";
+        match (outside.look)(&outside.folder.join(path)) {
+            Ok(found) if found.is_dir() && !folder => notes.wrong(&at, format!("{shown} is a folder"), fix),
+            Ok(found) if !found.is_dir() && folder => {
+                notes.wrong(&at, format!("{shown} is not a folder"), fix);
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                notes.wrong(&at, format!("there is no {shown}"), fix);
+            }
+            Err(error) => notes.wrong(&at, format!("{shown}: {error}"), fix),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+    use crate::file::{Host, Outside, read_with};
+    use std::path::Path;
+
+    #[test]
+    fn names_and_numbers_are_found() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nkvm:x:107:\n";
+        assert_eq!(number("kvm", passwd), Some(107));
+        assert_eq!(number("1000", passwd), Some(1000));
+        assert_eq!(number("nobody", passwd), None);
+        assert_eq!(number("", "\n:::\n"), None);
+    }
+
+    const FABRIC: &str = r#"
+[switch.s]
+
+[port.a]
+kind = "vhost-user"
+socket = "taken"
+owner = "kvm"
+group = "nobody-of-that-name"
+switch = "s"
+
+[guest.g]
+kind = "qemu"
+port = "a"
+kernel = "no-kernel"
+modules = "taken"
+init = "."
+"#;
+
+    #[test]
+    fn what_is_not_there_is_said_with_its_place() {
+        let folder = std::env::temp_dir().join(format!("ringway-outside-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("default")).unwrap();
+        std::fs::write(folder.join("default/taken"), "").unwrap();
+        std::fs::write(folder.join("taken"), "").unwrap();
+        let outside = Outside {
+            folder: &folder,
+            read: &|path| match path == Path::new("/etc/passwd") {
+                true => Ok(b"kvm:x:107:\n".to_vec()),
+                false => Ok(b"kvm:x:108:\n".to_vec()),
+            },
+            look: &|path| std::fs::metadata(path).map(|seen| seen.file_type()),
+            check: &|_| Vec::new(),
+        };
+        let host = Host { cores: vec![0], base: Some(folder.clone()), find: None };
+        let problems = read_with("f", FABRIC, &host, Some(&outside)).unwrap_err().to_string();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let lines: Vec<&str> = problems.lines().collect();
+        let relative = "a relative path is relative to the folder of this file";
+        assert_eq!(lines.len(), 5, "{problems}");
+        assert!(lines[0].starts_with("f:6:10: ") && lines[0].contains("default/taken is there already"));
+        assert!(lines[1].starts_with("f:8:9: there is no group \"nobody-of-that-name\"; use a name"));
+        assert_eq!(lines[2], format!("f:14:10: there is no no-kernel; {relative}"));
+        assert_eq!(lines[3], format!("f:15:11: taken is not a folder; {relative}"));
+        assert_eq!(lines[4], format!("f:16:8: . is a folder; {relative}"));
+    }
+}
