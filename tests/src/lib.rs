@@ -8,6 +8,7 @@ pub mod folder;
 pub mod moving;
 pub mod numbered;
 pub mod pages;
+pub mod plugging;
 pub mod qemu;
 pub mod sleeper;
 pub mod talk;

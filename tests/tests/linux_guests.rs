@@ -5,7 +5,9 @@ use ringway_control::guest::{Guest, Kind, Spec};
 use ringway_tests::bridge::Bridge;
 use ringway_tests::fabric::{self, BOOT, Fabric, connecting_port, port};
 use ringway_tests::folder::Folder;
+use ringway_tests::moving::{Manager, managed};
 use ringway_tests::pages::Pages;
+use ringway_tests::plugging;
 use ringway_tests::talk::{BOUND, ran, reaches, talk};
 use ringway_tests::traffic::iperf;
 use ringway_tests::{eventually, rounds};
@@ -101,6 +103,39 @@ fn qemu() {
     talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
     left.reboot(BOOT).unwrap();
     assert!(reaches(&left, "10.99.0.2"), "no ping after a reboot");
+}
+
+/// A network device that is plugged into a guest that runs, taken away, and plugged in again.
+#[test]
+fn qemu_is_plugged_in_and_out() {
+    let folder = Folder::new("plug").unwrap();
+    let ports = format!("{}{}", two_ports(), port("plugged", ""));
+    let fabric = Fabric::up(folder.path(), "plug", &ports).unwrap();
+    let qmp = folder.path().join("left.qmp");
+    let left = fabric.guest_with(Kind::Qemu, "left", 1, |spec| {
+        managed(spec, &qmp);
+        plugging::with_slot(spec);
+    });
+    let right = fabric.guest(fabric::second(), "right", 2, &[]);
+    ran(&right, "ip address add 10.98.0.2/24 dev eth0");
+    let mut manager = Manager::connect(&qmp).unwrap();
+    let state = || -> String {
+        let ps = fabric.ask(&["ps", "--json"]).unwrap();
+        let ports = ps["ports"].as_array().cloned().unwrap_or_default();
+        let port = ports.into_iter().find(|port| port["name"] == "plugged");
+        port.and_then(|port| port["state"].as_str().map(String::from)).unwrap_or_default()
+    };
+    for round in 0..rounds(2) {
+        plugging::plug(&mut manager, &fabric.socket("plugged.sock"), "02:00:00:00:00:09").unwrap();
+        ran(&left, "until test -e /sys/class/net/eth1; do usleep 100000; done");
+        ran(&left, "ip address add 10.98.0.1/24 dev eth1 && ip link set eth1 up");
+        assert!(reaches(&left, "10.98.0.2"), "no ping when plugged in, round {round}");
+        assert_eq!(state(), "up");
+        plugging::unplug(&mut manager).unwrap();
+        assert!(eventually(BOUND, || state() == "waiting"), "{}, round {round}", state());
+        assert!(reaches(&left, "10.99.0.2"), "no ping by the device that stayed, round {round}");
+    }
+    assert_eq!(fabric.counted("plugged", "faults").unwrap(), 0);
 }
 
 /// QEMU connects again by itself, and its guest sends on, when `ringway` has crashed and is started again.
