@@ -120,23 +120,29 @@ fn moves(name: &str, case: &Case<'_>) {
     assert!(kept > 1 << 20, "{kept} bytes went to it where it is now");
 }
 
+fn fit() -> Option<Fit> {
+    let fit = qemu::fit();
+    if fit.is_none() {
+        say("a guest that is moved left out: there is no QEMU 9 or newer to be had");
+    }
+    fit
+}
+
 #[test]
 fn a_guest_is_moved_while_it_sends_and_receives() {
-    let Some(fit) = qemu::fit() else {
-        return say("a guest that is moved left out: there is no QEMU 9 or newer to be had");
-    };
+    let Some(fit) = fit() else { return };
     moves("move", &Case { fit: &fit, iommu: None, kernel: None, options: &[] });
 }
 
 #[test]
 fn a_guest_behind_vt_d_is_moved_while_it_sends_and_receives() {
-    let Some(fit) = qemu::fit() else { return };
+    let Some(fit) = fit() else { return };
     moves("movevtd", &Case { fit: &fit, iommu: Some(Iommu::Intel), kernel: None, options: &["packed=on"] });
 }
 
 #[test]
 fn a_guest_behind_virtio_s_iommu_is_moved_while_it_sends_and_receives() {
-    let Some(fit) = qemu::fit() else { return };
+    let Some(fit) = fit() else { return };
     let Some(kernel) = qemu::kernel_with_virtio_iommu() else {
         return say(
             "a guest behind virtio's IOMMU that is moved left out: there is no kernel with its driver",

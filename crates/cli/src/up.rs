@@ -76,6 +76,7 @@ pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
         host: check::host(),
         program,
     };
+    ringway_host::withhold_descriptors();
     ringway_control::run(options, || ready(up.detached)).map_err(Fail::because)
 }
 

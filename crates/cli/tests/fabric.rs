@@ -7,8 +7,11 @@ mod lab;
 
 use lab::{Lab, until};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::Command;
 
 const LOAD: &str = "
@@ -133,6 +136,95 @@ fn front_ends_come_and_go() {
         let (peer, _) = listener.accept().unwrap();
         until("far has its peer", || lab.state("far") != "waiting");
         drop(peer);
+    }
+}
+
+/// Descriptors that a process has.
+fn descriptors(pid: u64) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect()
+}
+
+#[test]
+fn a_flood_of_front_ends_that_come_and_go_leaves_nothing() {
+    let lab = Lab::new("flood", "");
+    let ports: String = ["a", "b"]
+        .map(|port| {
+            format!("[port.{port}]\nkind = \"vhost-user\"\nsocket = \"{port}.sock\"\nswitch = \"main\"\n")
+        })
+        .concat();
+    lab.write(&format!("[switch.main]\n{ports}"));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let pid = |which: &str| lab.json(&["ps"])["fabric"][which].as_u64().unwrap();
+    let (control, data) = (pid("pid"), pid("data_pid"));
+    let held = || [control, data].map(|pid| descriptors(pid).len());
+    // The neighbour has its front-end all the time.
+    let _stays = UnixStream::connect(lab.socket("b.sock")).unwrap();
+    until("b has its peer", || lab.state("b") != "waiting");
+    // A port keeps what it once needed.
+    let first = UnixStream::connect(lab.socket("a.sock")).unwrap();
+    until("a has its first peer", || lab.state("a") != "waiting");
+    drop(first);
+    until("a lost its first peer", || lab.state("a") == "waiting");
+    let before = held();
+    for round in 0..2000 {
+        let Ok(mut peer) = UnixStream::connect(lab.socket("a.sock")) else { continue };
+        // Some say something: what is right, what is not, and half of a message. They may be gone already.
+        let _ = match round % 4 {
+            0 => Ok(()),
+            1 => peer.write_all(&[1_u32, 1, 0].map(u32::to_ne_bytes).concat()),
+            2 => peer.write_all(&[0xff; 64]),
+            _ => peer.write_all(&[2, 0, 0, 0, 1, 0, 0]),
+        };
+    }
+    until("the last one is gone", || lab.state("a") == "waiting");
+    assert_ne!(lab.state("b"), "waiting");
+    until("no descriptor is left", || held().iter().zip(&before).all(|(now, before)| now <= before));
+    assert_eq!((pid("data_pid"), &lab.json(&["ps"])["fabric"]["restarts"]), (data, &0.into()));
+    let _next = UnixStream::connect(lab.socket("a.sock")).unwrap();
+    until("a has its next peer", || lab.state("a") != "waiting");
+}
+
+/// What a process shares with others by memory, by device and inode.
+fn shared(pid: u64) -> BTreeSet<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let fields = maps.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let shared = fields.filter(|fields| fields[1].ends_with('s') && fields[4] != "0");
+    shared.map(|fields| format!("{} {}", fields[3], fields[4])).collect()
+}
+
+#[test]
+fn the_data_process_is_confined_and_has_no_more_than_it_was_given() {
+    let lab = Lab::new("confined", LOAD);
+    // Whoever starts a fabric may have left something open.
+    let left = File::open(lab.folder.join("lab.toml")).unwrap();
+    rustix::io::fcntl_setfd(&left, rustix::io::FdFlags::empty()).unwrap();
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    until("frames arrive", || lab.json(&["stats"])["ports"][1]["total"]["rx_frames"].as_u64().unwrap() > 0);
+    let pid = |which: &str| lab.json(&["ps"])["fabric"][which].as_u64().unwrap();
+    let (control, data) = (pid("pid"), pid("data_pid"));
+    let mut threads = 0;
+    for thread in std::fs::read_dir(format!("/proc/{data}/task")).unwrap() {
+        let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim_start_matches(':').trim().to_string()
+        };
+        assert_eq!((field("Seccomp"), field("NoNewPrivs")), ("2".into(), "1".into()), "{status}");
+        for capabilities in ["CapEff", "CapPrm", "CapInh", "CapAmb"] {
+            assert_eq!(u64::from_str_radix(&field(capabilities), 16), Ok(0), "{status}");
+        }
+        threads += 1;
+    }
+    assert!(threads > 1, "a worker is a thread");
+    // Nothing that is mapped there is control's, which reads counters by their file.
+    assert!(shared(control).is_disjoint(&shared(data)));
+    assert_eq!(shared(data).len(), 1, "the page of counters");
+    for held in descriptors(data) {
+        let begins = |with: &&str| held.to_str().unwrap().starts_with(with);
+        let known =
+            ["socket:", "anon_inode:", "/memfd:", "pipe:", "/dev/null"].iter().any(|with| begins(with));
+        assert!(known || held.ends_with("run/lab.log"), "{}", held.display());
     }
 }
 

@@ -36,7 +36,7 @@ pub use packet_socket::{
 };
 pub use poll::{Wish, poll};
 pub use raw_socket::open_raw;
-pub use sandbox::{Confinement, confine_data, confine_function};
+pub use sandbox::{Confinement, confine_data, confine_function, withhold_descriptors};
 pub use signal::{Signal, Sort, signal_shared};
 pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};
