@@ -222,8 +222,7 @@ fn the_data_process_is_confined_and_has_no_more_than_it_was_given() {
     assert_eq!(shared(data).len(), 1, "the page of counters");
     for held in descriptors(data) {
         let begins = |with: &&str| held.to_str().unwrap().starts_with(with);
-        let known =
-            ["socket:", "anon_inode:", "/memfd:", "pipe:", "/dev/null"].iter().any(|with| begins(with));
+        let known = ["socket:", "anon_inode:", "/memfd:", "pipe:", "/dev/null"].iter().any(begins);
         assert!(known || held.ends_with("run/lab.log"), "{}", held.display());
     }
 }
