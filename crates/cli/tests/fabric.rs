@@ -6,13 +6,13 @@
 mod lab;
 
 use lab::{Lab, until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::process::Command;
 
 const LOAD: &str = "
 [switch.main]
@@ -235,7 +235,8 @@ fn the_data_process_is_started_again() {
     let received = || lab.json(&["stats"])["ports"][1]["total"]["rx_frames"].as_u64().unwrap();
     let first = data();
     until("frames arrive", || received() > 0);
-    assert!(Command::new("kill").args(["-KILL", &first.to_string()]).status().unwrap().success());
+    let data_process = Pid::from_raw(first.try_into().unwrap()).unwrap();
+    kill_process(data_process, Signal::KILL).unwrap();
     until("another data process is there", || ![0, first].contains(&data()));
     until("the ports are up", || lab.state("sink") == "up" && lab.state("load") == "up");
     let before = received();

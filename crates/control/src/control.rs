@@ -98,6 +98,8 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let socket = tokio::net::UnixListener::from_std(socket)?;
     let (over, stopped) = oneshot::channel::<()>();
     let router = api::router(inbox).merge(place::router(place.clone()));
+    // Before anybody is told that the fabric is up.
+    extender.iter().for_each(tell_extender);
     let extender = extender.map(|listener| tokio::spawn(extend(listener, place.clone())));
     let kept = place::keep(place);
     let served = axum::serve(socket, router).with_graceful_shutdown(async {
@@ -118,14 +120,18 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     Ok(())
 }
 
-/// Serves kube-scheduler's extender, and nothing else, on a TCP address.
-async fn extend(listener: tokio::net::TcpListener, place: place::Place) {
+/// Says where kube-scheduler's extender is, whose port the system may have chosen.
+fn tell_extender(listener: &tokio::net::TcpListener) {
     if let Ok(at) = listener.local_addr() {
         tracing::info!(%at, "the extender of kube-scheduler is served");
         if !at.ip().is_loopback() {
             tracing::warn!(%at, "it asks nobody who they are: whoever reaches it can reserve hosts");
         }
     }
+}
+
+/// Serves kube-scheduler's extender, and nothing else, on a TCP address.
+async fn extend(listener: tokio::net::TcpListener, place: place::Place) {
     if let Err(error) = place::serve_extender(listener, place, place::Patience::default()).await {
         tracing::error!("the extender: {error}");
     }
