@@ -4,6 +4,7 @@ use crate::Class;
 pub mod ids_matcher;
 mod patterns;
 mod streams;
+mod windows;
 
 /// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[&ids_matcher::CLASS];

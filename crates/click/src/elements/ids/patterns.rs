@@ -1,68 +1,19 @@
 //! Many patterns looked for at once.
 //!
-//! Of each pattern one window of four bytes is chosen, the one that the fewest others have. A text is passed over with
-//! a filter that fits the first-level cache: a bit for each hash of a window. Only where the bit is set are the
-//! window's patterns compared. So the cost of a byte is a few instructions that wait for nothing, where an automaton
-//! (Aho, Corasick, "Efficient string matching", 1975) waits for its last transition; Choi et al., "DFC: accelerating
-//! string pattern matching for network applications", NSDI 2016, has the idea. Patterns shorter than a window have a
+//! A filter names the few places of a text where a pattern may lie ([`Windows`]); there it is compared. So
+//! the cost of a byte is a few instructions that wait for nothing, where an automaton (Aho, Corasick,
+//! "Efficient string matching", 1975) waits for its last transition. Patterns shorter than a window have a
 //! filter of their own, two bytes wide.
 //!
-//! Attack: texts made to pass the filter everywhere. What is compared is counted, and past a bound that grows with the
-//! text an automaton goes on in its place, whose time is linear in the text whatever it holds.
+//! Attack: texts made to pass the filters everywhere. What is compared is counted, and past a bound that
+//! grows with the text an automaton goes on in its place, whose time is linear in the text whatever it holds.
+use super::windows::{CASE, Lists, Windows};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes of a window.
-const WINDOW: usize = 4;
-/// Windows that are filtered before hits are looked at.
-const AT_ONCE: usize = 8;
-/// Bits of the filter, as a power of two: 32 KB.
-const FILTER_BITS: u32 = 18;
-const FILTER_WORDS: usize = 1 << (FILTER_BITS - 6);
-/// Lists of windows, as a power of two.
-const LIST_BITS: u32 = 14;
-/// Letters' case, in every byte of a window.
-const CASE: u32 = 0x2020_2020;
 /// Comparisons that a text may cost, besides one in four bytes, before the automaton takes over.
 const SPARE: usize = 64;
-
-/// A window, its pattern, and where in the pattern it lies.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    window: u32,
-    pattern: u32,
-    offset: u32,
-}
-
-/// Lists, one behind the other: the entries of list `n` are those from `starts[n]` to `starts[n + 1]`.
-#[derive(Debug)]
-struct Lists<T> {
-    starts: Vec<u32>,
-    entries: Vec<T>,
-}
-
-impl<T: Copy> Lists<T> {
-    fn new(lists: usize, mut entries: Vec<(usize, T)>) -> Self {
-        entries.sort_by_key(|(list, _)| *list);
-        let mut starts = vec![0; lists + 1];
-        for (list, _) in &entries {
-            starts[*list + 1] += 1;
-        }
-        for at in 1..starts.len() {
-            starts[at] += starts[at - 1];
-        }
-        Self { starts, entries: entries.into_iter().map(|(_, entry)| entry).collect() }
-    }
-
-    #[inline]
-    fn of(&self, list: usize) -> &[T] {
-        let bound = |at: usize| self.starts.get(at).map_or(0, |start| *start as usize);
-        self.entries.get(bound(list)..bound(list + 1)).unwrap_or_default()
-    }
-}
 
 /// Patterns shorter than a window.
 #[derive(Debug)]
@@ -78,16 +29,9 @@ struct Short {
 pub(super) struct Patterns {
     patterns: Vec<Box<[u8]>>,
     fold: u32,
-    filter: Box<[u64; FILTER_WORDS]>,
-    windows: Lists<Entry>,
-    long: bool,
+    windows: Option<Windows>,
     short: Option<Short>,
     automaton: AhoCorasick,
-}
-
-#[inline]
-fn hash(window: u32) -> u32 {
-    window.wrapping_mul(0x9e37_79b1)
 }
 
 /// What a text has cost so far is more than it may.
@@ -106,17 +50,9 @@ impl Patterns {
             .build(&patterns)?;
         let fold = if nocase { CASE } else { 0 };
         let patterns: Vec<Box<[u8]>> = patterns.into_iter().map(Vec::into_boxed_slice).collect();
-        let mut filter = Box::new([0; FILTER_WORDS]);
-        let entries = choose(&patterns, fold);
-        for entry in &entries {
-            let bit = hash(entry.window) >> (32 - FILTER_BITS);
-            filter[(bit >> 6) as usize] |= 1 << (bit & 63);
-        }
-        let long = !entries.is_empty();
-        let listed = entries.into_iter().map(|entry| (list(hash(entry.window)), entry)).collect();
+        let windows = Windows::new(&patterns, fold);
         let short = Short::new(&patterns, fold);
-        let windows = Lists::new(1 << LIST_BITS, listed);
-        Ok(Self { patterns, fold, filter, windows, long, short, automaton })
+        Ok(Self { patterns, fold, windows, short, automaton })
     }
 
     /// How many there are.
@@ -136,67 +72,18 @@ impl Patterns {
     }
 
     fn find_long(&self, text: &[u8], left: &mut usize) -> Result<Option<usize>, Exceeded> {
-        if !self.long {
-            return Ok(None);
-        }
-        let mut at = 0;
-        // Many windows at once, so that hits, whose branch is mispredicted each time, are seen to together.
-        while let Some(bytes) = text.get(at..).and_then(<[u8]>::first_chunk::<{ AT_ONCE + WINDOW - 1 }>) {
-            let mut hits = 0u32;
-            for place in 0..AT_ONCE {
-                let [a, b, c, d] = [bytes[place], bytes[place + 1], bytes[place + 2], bytes[place + 3]];
-                hits |= self.hit(u32::from_le_bytes([a, b, c, d]) | self.fold) << place;
+        let Some(windows) = &self.windows else { return Ok(None) };
+        let found = windows.search(text, |place, window, entry| {
+            let pattern = entry.pattern as usize;
+            let from = place.checked_sub(entry.offset as usize).filter(|_| entry.window == window);
+            if from.is_some_and(|from| self.lies_at(text, from, pattern, left)) {
+                return Some(Ok(pattern));
             }
-            if hits != 0
-                && let Some(found) = self.compare_all(text, at, hits, left)?
-            {
-                return Ok(Some(found));
-            }
-            at += AT_ONCE;
-        }
-        while let Some(window) = text.get(at..).and_then(<[u8]>::first_chunk::<WINDOW>) {
-            if self.hit(u32::from_le_bytes(*window) | self.fold) != 0
-                && let Some(found) = self.compare_all(text, at, 1, left)?
-            {
-                return Ok(Some(found));
-            }
-            at += 1;
-        }
-        Ok(None)
-    }
-
-    /// 1 if a window may be a pattern's, else 0.
-    #[inline]
-    fn hit(&self, window: u32) -> u32 {
-        let bit = hash(window) >> (32 - FILTER_BITS);
-        (self.filter[(bit >> 6) as usize] >> (bit & 63)) as u32 & 1
-    }
-
-    /// Compares the patterns whose windows may lie at `at`, and behind it as `hits` says.
-    fn compare_all(
-        &self,
-        text: &[u8],
-        at: usize,
-        mut hits: u32,
-        left: &mut usize,
-    ) -> Result<Option<usize>, Exceeded> {
-        while hits != 0 {
-            let place = at + hits.trailing_zeros() as usize;
-            hits &= hits - 1;
-            let Some(window) = text.get(place..).and_then(<[u8]>::first_chunk::<WINDOW>) else { continue };
-            let window = u32::from_le_bytes(*window) | self.fold;
-            for entry in self.windows.of(list(hash(window))) {
-                if entry.window == window {
-                    let pattern = entry.pattern as usize;
-                    let from = place.checked_sub(entry.offset as usize);
-                    if from.is_some_and(|from| self.lies_at(text, from, pattern, left)) {
-                        return Ok(Some(pattern));
-                    }
-                }
-                *left = left.checked_sub(1).ok_or(Exceeded)?;
-            }
-        }
-        Ok(None)
+            let Some(less) = left.checked_sub(1) else { return Some(Err(Exceeded)) };
+            *left = less;
+            None
+        });
+        found.transpose()
     }
 
     /// Whether a pattern lies there; long ones cost more.
@@ -246,32 +133,6 @@ impl Short {
         }
         (!listed.is_empty()).then(|| Self { pairs, lists: Lists::new(256, listed) })
     }
-}
-
-fn list(hash: u32) -> usize {
-    (hash >> (32 - LIST_BITS)) as usize
-}
-
-fn windows(pattern: &[u8], fold: u32) -> impl Iterator<Item = u32> + '_ {
-    let chunks = pattern.windows(WINDOW).filter_map(<[u8]>::first_chunk::<WINDOW>);
-    chunks.map(move |window| u32::from_le_bytes(*window) | fold)
-}
-
-/// For each pattern that has one, the window that the fewest patterns have; of equals the first.
-fn choose(patterns: &[Box<[u8]>], fold: u32) -> Vec<Entry> {
-    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-    for window in patterns.iter().flat_map(|pattern| windows(pattern, fold)) {
-        *counts.entry(window).or_default() += 1;
-    }
-    let rarest = |pattern: &[u8]| {
-        let numbered = windows(pattern, fold).enumerate();
-        numbered.min_by_key(|(_, window)| counts.get(window).copied().unwrap_or(0))
-    };
-    let chosen = patterns.iter().enumerate().filter_map(|(number, pattern)| {
-        let (offset, window) = rarest(pattern)?;
-        Some(Entry { window, pattern: number as u32, offset: offset as u32 })
-    });
-    chosen.collect()
 }
 
 #[cfg(test)]
