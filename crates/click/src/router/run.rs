@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 /// How many bursts a turn's task, timer or handler may hand over. Attack: push outputs joined in a circle.
 const BUDGET: u32 = 1 << 20;
+/// Writes that waited for elements, done at once. Attack: two scripts that write each other's `run`.
+const WRITES: u32 = 10_000;
 /// Tasks a turn, as Click's driver runs them between looks at timers and descriptors.
 const TASKS: usize = 128;
 /// Timers a turn, so that one set to the past again and again does not starve the rest.
@@ -151,15 +153,21 @@ impl Router {
     /// Does what waited for running elements, now that none is running.
     pub(crate) fn settle(&mut self) {
         self.budget = BUDGET;
+        let mut writes = 0;
         while !self.blocked.is_empty() || !self.deferred.is_empty() {
             while let Some(work) = self.blocked.pop_back() {
                 self.work.push(work);
             }
             self.hand_over(0);
-            if let Some(call) = self.deferred.pop_front()
-                && let Err(error) = self.call_write(&call)
-            {
-                self.chatter(format_args!("{error}"));
+            if let Some(call) = self.deferred.pop_front() {
+                if let Err(error) = self.call_write(&call) {
+                    self.chatter(format_args!("{error}"));
+                }
+                writes += 1;
+            }
+            if writes >= WRITES && !self.deferred.is_empty() {
+                self.chatter(format_args!("too many writes that wait for one another, giving up"));
+                self.deferred.clear();
             }
             if self.budget == 0 {
                 self.deferred.clear();

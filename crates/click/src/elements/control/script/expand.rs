@@ -72,7 +72,9 @@ impl Script {
             return text.to_string();
         }
         let expander = Expander { inner: RefCell::new((self, cx)) };
-        expand_at(text, &expander, quoting, 0, &Budget::new(MOST))
+        let expanded = expand_at(text, &expander, quoting, 0, &Budget::new(MOST));
+        self.made = self.made.saturating_add(expanded.len());
+        expanded
     }
 
     /// Reads a handler: one of its own needs no name before it.

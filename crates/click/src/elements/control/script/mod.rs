@@ -74,6 +74,8 @@ pub struct Script {
     runs: u32,
     /// How many of its own handlers wait for one another.
     depth: u32,
+    /// Bytes of text that it made since it last waited.
+    made: usize,
     timer: Option<Timer>,
 }
 

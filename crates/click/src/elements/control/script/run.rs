@@ -9,6 +9,9 @@ use ringway_click_lang::config;
 
 /// Jumps without waiting, at most.
 const JUMPS: u32 = 1000;
+/// Bytes of text made without waiting, at most. Attack: a variable that doubles itself in a loop, while
+/// packets wait.
+const TEXT: usize = 16 << 20;
 
 /// Why a script runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,7 @@ impl Script {
             }
             (self.initial, steps) = (false, steps - 1);
         }
+        self.made = 0;
         while run == self.runs {
             match self.one(&mut steps, because, cx) {
                 After::Next => (self.at, self.paused) = (self.at + 1, 0),
@@ -74,9 +78,10 @@ impl Script {
                     break;
                 }
             }
-            if jumps >= JUMPS {
-                let name = cx.declaration();
-                cx.chatter(format_args!("{name}: too many jumps, giving up"));
+            if jumps >= JUMPS || self.made > TEXT {
+                let (name, what) =
+                    (cx.declaration(), if jumps >= JUMPS { "many jumps" } else { "much text" });
+                cx.chatter(format_args!("{name}: too {what}, giving up"));
                 self.finish(End::Exit, Because::Jump, cx);
                 break;
             }
