@@ -104,14 +104,15 @@ impl Door {
         }
     }
 
-    /// The next program that connects; those beyond the number that may are sent away.
+    /// The next program that connects; those beyond the number that may are sent away, as many at a time.
     pub(super) fn accept(&self, connected: usize) -> Option<Box<dyn Stream>> {
-        loop {
+        for _ in 0..MOST {
             let stream = self.listener.as_ref()?.accept().ok()?;
             if connected < MOST {
                 return Some(stream);
             }
         }
+        None
     }
 
     /// Whether the other is at the same place.

@@ -1,4 +1,5 @@
-//! `ControlSocket(TYPE, PORT, READONLY, VERBOSE, LOCALHOST)`: lets programs read and write handlers over a connection.
+//! `ControlSocket(TYPE, PORT, READONLY, VERBOSE, LOCALHOST)`: lets programs read and write handlers over a
+//! connection.
 //!
 //! Ports: none.
 //!
@@ -10,8 +11,8 @@
 //! - `LOCALHOST`: whether only programs of this machine may connect; true by default.
 //!
 //! The protocol is Click's, version 1.3: `READ`, `READDATA`, `READUNTIL`, `WRITE`, `WRITEDATA`, `WRITEUNTIL`,
-//! `CHECKREAD`, `CHECKWRITE`, `LLRPC`, `HELP`, `QUIT`. When another configuration with the same ControlSocket replaces
-//! this one, its connections go on there.
+//! `CHECKREAD`, `CHECKWRITE`, `LLRPC`, `HELP`, `QUIT`. When another configuration with the same ControlSocket
+//! replaces this one, its connections go on there.
 //!
 //! Handlers: `port` (read).
 mod session;
@@ -26,6 +27,9 @@ use std::io::ErrorKind;
 
 /// Facts.
 pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::default());
+
+/// Bytes read at once of a connection. Attack: a peer that sends as fast as it is read, while packets wait.
+const AT_ONCE: usize = 1 << 16;
 
 struct Connection {
     stream: Box<dyn Stream>,
@@ -128,11 +132,14 @@ impl ControlSocket {
     fn serve(&mut self, at: usize, readable: bool, cx: &mut Context<'_>) {
         let read_only = self.read_only;
         let connection = &mut self.connections[at];
-        let mut buffer = [0; 4096];
-        while readable && !connection.ended && connection.session.wants_input() {
+        let (mut buffer, mut taken) = ([0; 4096], 0);
+        while readable && taken < AT_ONCE && !connection.ended && connection.session.wants_input() {
             match connection.stream.read(&mut buffer) {
                 Ok(0) => connection.ended = true,
-                Ok(bytes) => connection.session.give(&buffer[..bytes]),
+                Ok(bytes) => {
+                    connection.session.give(&buffer[..bytes]);
+                    taken += bytes;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     connection.ended = error.kind() != ErrorKind::WouldBlock;
@@ -143,7 +150,7 @@ impl ControlSocket {
         connection.session.run(connection.ended, &mut Router { cx, read_only });
         let (sent, lives) = connection.stream.send(connection.session.output());
         connection.session.sent(sent);
-        let waiting = !connection.session.output().is_empty();
+        let waiting = !connection.session.output().is_empty() || connection.session.is_stalled();
         let descriptor = connection.stream.descriptor();
         if !lives || connection.session.is_closed() && !waiting {
             cx.select(descriptor, false, false);

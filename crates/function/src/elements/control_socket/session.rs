@@ -10,8 +10,9 @@ const LARGEST_CALL: usize = 0xfff;
 const CALL_OUT: u32 = 0x4000_0000;
 const CALL_IN: u32 = 0x8000_0000;
 const CALL_FLAT: u32 = 0x4000;
-/// Answers that wait for a peer, in bytes; more commands wait meanwhile. Attack: a peer that asks and never reads.
-const MOST_OUTPUT: usize = 1 << 20;
+/// Answers that wait for a peer, in bytes; more commands wait meanwhile. Attack: a peer that asks and never
+/// reads, or that asks so much that packets would wait.
+const MOST_OUTPUT: usize = 1 << 16;
 
 /// What a session calls.
 pub trait Handlers {
@@ -71,15 +72,22 @@ enum Data {
 #[derive(Debug)]
 pub struct Session {
     input: Vec<u8>,
+    /// So much of the input has been seen to. It is taken away once a run. Attack: millions of short lines,
+    /// each of which would move all that follow.
+    at: usize,
+    /// So much of the rest has been looked through without finding where it ends. Attack: data that come byte
+    /// by byte.
+    searched: usize,
     output: Vec<u8>,
     pending: Option<Pending>,
     closed: bool,
+    stalled: bool,
 }
 
 impl Default for Session {
     fn default() -> Self {
         let output = b"Click::ControlSocket/1.3\r\n".to_vec();
-        Self { input: Vec::new(), output, pending: None, closed: false }
+        Self { input: Vec::new(), at: 0, searched: 0, output, pending: None, closed: false, stalled: false }
     }
 }
 
@@ -104,6 +112,12 @@ impl Session {
         !self.closed && self.output.len() < MOST_OUTPUT && self.input.len() < LARGEST_VALUE + LONGEST_LINE
     }
 
+    /// Whether it stopped because of answers that wait, so that it is to be run again when they have gone
+    /// out.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+
     /// Takes bytes.
     pub fn give(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
@@ -123,26 +137,43 @@ impl Session {
                 break;
             }
         }
-        if end && self.output.len() < MOST_OUTPUT && !handlers.is_replaced() {
+        self.stalled = !self.closed && self.output.len() >= MOST_OUTPUT;
+        if end && !self.stalled && !handlers.is_replaced() {
             self.closed = true;
         }
+        self.input.drain(..self.at);
+        self.at = 0;
+    }
+
+    /// What has not been seen to.
+    fn rest(&self) -> &[u8] {
+        self.input.get(self.at..).unwrap_or_default()
+    }
+
+    /// Sees to so many bytes of the rest.
+    fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let end = self.input.len().min(self.at + bytes);
+        let taken = self.input.get(self.at..end).unwrap_or_default().to_vec();
+        (self.at, self.searched) = (end, 0);
+        taken
     }
 
     fn next_line(&mut self, end: bool) -> Option<String> {
-        let Some(length) = self.input.iter().position(|byte| *byte == b'\n') else {
-            if self.input.len() > LONGEST_LINE {
-                self.answer(500, "Syntax error: line too long");
-                self.closed = true;
-            }
-            if end && !self.input.is_empty() {
-                let bytes = std::mem::take(&mut self.input);
-                return Some(String::from_utf8_lossy(&bytes).into_owned());
-            }
+        let rest = self.rest();
+        let found = rest.iter().skip(self.searched).position(|byte| *byte == b'\n');
+        let length = found.map_or(rest.len(), |at| self.searched + at);
+        if length > LONGEST_LINE {
+            self.answer(500, "Syntax error: line too long");
+            self.closed = true;
             return None;
-        };
-        let line: Vec<u8> = self.input.drain(..=length).collect();
+        }
+        if found.is_none() && (!end || length == 0) {
+            self.searched = length;
+            return None;
+        }
+        let line = self.take(length + 1);
         let line = line.strip_suffix(b"\n").unwrap_or(&line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let line = if found.is_some() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
         Some(String::from_utf8_lossy(line).into_owned())
     }
 
@@ -230,30 +261,31 @@ impl Session {
     fn collect(&mut self, pending: Pending, handlers: &mut impl Handlers) -> bool {
         let data: Vec<u8> = match &pending.data {
             Data::Length(length) => {
-                if self.input.len() < *length {
+                if self.rest().len() < *length {
                     self.pending = Some(pending);
                     return false;
                 }
-                self.input.drain(..*length).collect()
+                self.take(*length)
             }
             Data::Until(until) => {
-                let mut at = 0;
-                let found = self.input.split_inclusive(|byte| *byte == b'\n').find_map(|line| {
+                let mut at = self.searched;
+                let found = self.rest()[at..].split_inclusive(|byte| *byte == b'\n').find_map(|line| {
+                    let bare = line.strip_suffix(b"\n")?;
                     let start = at;
                     at += line.len();
-                    let bare = line.strip_suffix(b"\n")?;
-                    (bare.trim_ascii() == until.as_bytes()).then_some((start, at))
+                    (bare.trim_ascii() == until.as_bytes()).then_some(start)
                 });
-                let Some((length, behind)) = found else {
-                    if self.input.len() > LARGEST_VALUE {
+                let Some(length) = found else {
+                    if self.rest().len() > LARGEST_VALUE {
                         self.answer(500, "Syntax error: data too long");
                         self.closed = true;
                     }
+                    self.searched = at;
                     self.pending = Some(pending);
                     return false;
                 };
-                let data = self.input[..length].to_vec();
-                self.input.drain(..behind);
+                let mut data = self.take(at);
+                data.truncate(length);
                 data
             }
         };
@@ -277,8 +309,8 @@ impl Session {
         }
     }
 
-    /// A call's number says, besides which it is, how many bytes go in or come out, and whether other programs can
-    /// make it at all: its data must hold no pointers.
+    /// A call's number says, besides which it is, how many bytes go in or come out, and whether other
+    /// programs can make it at all: its data must hold no pointers.
     fn llrpc(&mut self, name: &str, data: &[u8], handlers: &mut impl Handlers) {
         let (element, number) = name.rsplit_once('#').unwrap_or((name, ""));
         let Ok(command) = u32::from_str_radix(number, 16) else {
@@ -385,6 +417,40 @@ mod tests {
         for bytes in [1, 3, 1000] {
             assert_eq!(talk(input, bytes), expected, "{bytes} at a time");
         }
+    }
+
+    #[test]
+    fn what_comes_at_once_costs_as_much_as_what_comes_in_pieces() {
+        // Each of these would take hours if a line moved what follows it, or a byte had what came before
+        // searched.
+        let (mut session, mut one) = (Session::default(), One("x".into()));
+        session.give(&vec![b'\n'; 8 << 20]);
+        session.run(false, &mut one);
+        session.give(b"WRITEUNTIL a.b .\n");
+        for _ in 0..1 << 20 {
+            session.give(b"abc\n");
+            session.run(false, &mut one);
+        }
+        session.give(b".\nread a.b\n");
+        session.run(false, &mut one);
+        assert_eq!(one.0.len(), 4 << 20);
+        assert!(session.is_stalled());
+    }
+
+    #[test]
+    fn commands_wait_for_answers_that_wait_and_go_on_behind_them() {
+        let (mut session, mut one) = (Session::default(), One("x".into()));
+        session.give(&b"read a.b\n".repeat(5000));
+        session.run(true, &mut one);
+        let mut answers = 0;
+        while session.is_stalled() {
+            assert!(session.output().len() < MOST_OUTPUT + 100 && !session.is_closed());
+            answers += String::from_utf8_lossy(session.output()).matches("200 ").count();
+            session.sent(usize::MAX);
+            session.run(true, &mut one);
+        }
+        answers += String::from_utf8_lossy(session.output()).matches("200 ").count();
+        assert!(session.is_closed() && answers == 5000);
     }
 
     #[test]
