@@ -6,6 +6,22 @@ use std::io::{self, BufRead, BufReader, BufWriter, Cursor, Read, Write};
 /// Bytes of a line at most. Attack: a file without an end of line would be read into memory whole.
 const LONGEST_LINE: u64 = 1 << 20;
 
+/// The largest file that a configuration or a library is read from: an archive has other things, too.
+pub const CONFIGURATION: usize = 64 << 20;
+
+/// Reads all there is, if that is at most so much. Attack: the name of a device that gives bytes without end.
+///
+/// # Errors
+/// The operating system's, or there is more.
+pub fn read_whole(mut from: impl Read, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.by_ref().take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        return Err(io::Error::other(format!("larger than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
 /// A file, standard input, or a text.
 pub struct Input {
     /// What it is called.
@@ -23,14 +39,20 @@ impl Input {
     /// Opens a file; `-` is standard input.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The operating system's, or the file is compressed.
     pub fn open(path: &str) -> io::Result<Self> {
         if path == "-" {
             return Ok(Self::new("<stdin>", Box::new(BufReader::new(io::stdin())), None));
         }
         let file = File::open(path)?;
         let size = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|about| about.len());
-        Ok(Self::new(path, Box::new(BufReader::new(file)), size))
+        let mut reader = BufReader::new(file);
+        if size.is_some() && is_compressed(reader.fill_buf()?) {
+            return Err(io::Error::other(
+                "compressed; unpack it first, or read '-' behind a program that does",
+            ));
+        }
+        Ok(Self::new(path, Box::new(reader), size))
     }
 
     /// Reads from a text.
@@ -119,8 +141,42 @@ impl Output {
     }
 }
 
+/// Whether a file begins as those of gzip, compress, bzip2, xz and zstd do.
+fn is_compressed(start: &[u8]) -> bool {
+    let marks: [&[u8]; 5] = [b"\x1f\x8b", b"\x1f\x9d", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
+    marks.iter().any(|mark| start.starts_with(mark))
+}
+
 /// An error as the operating system says it, without its number.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_end_is_not_read_whole() {
+        assert_eq!(read_whole(&b"abc"[..], 3).unwrap(), b"abc");
+        assert!(read_whole(&b"abcd"[..], 3).is_err());
+        assert!(read_whole(io::repeat(0), 1 << 20).unwrap_err().to_string().contains("larger than"));
+    }
+
+    #[test]
+    fn a_compressed_file_is_refused_by_what_it_is() {
+        let path = std::env::temp_dir().join(format!("ringway-compressed-{}", std::process::id()));
+        for (bytes, compressed) in
+            [(&b"\x1f\x8b\x08"[..], true), (b"BZh9", true), (b"!data src", false), (b"", false)]
+        {
+            std::fs::write(&path, bytes).unwrap();
+            let opened = Input::open(path.to_str().unwrap());
+            assert_eq!(
+                opened.err().is_some_and(|error| error.to_string().starts_with("compressed")),
+                compressed
+            );
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

@@ -1,10 +1,11 @@
 //! A console with the files and processes of the machine.
+use crate::file::read_whole;
 use ringway_click::Console;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{Read, Write};
+use std::io::Write;
 
 /// The largest file that a handler reads. Attack: a script told to read a device.
-const LARGEST: u64 = 1 << 24;
+const LARGEST: usize = 1 << 24;
 
 /// A console that can also read and write files and send signals.
 pub(super) struct Hosted<C>(pub(super) C);
@@ -19,9 +20,8 @@ impl<C: Console> Console for Hosted<C> {
     }
 
     fn read_file(&mut self, name: &str) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::new();
-        let read = std::fs::File::open(name).and_then(|file| file.take(LARGEST).read_to_end(&mut bytes));
-        read.map(|_| bytes).map_err(|error| format!("{name}: {error}"))
+        let read = std::fs::File::open(name).and_then(|file| read_whole(file, LARGEST));
+        read.map_err(|error| format!("{name}: {error}"))
     }
 
     fn write_file(&mut self, name: &str, bytes: &[u8], append: bool) -> Result<(), String> {

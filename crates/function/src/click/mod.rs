@@ -11,6 +11,7 @@ mod stopwatch;
 mod surroundings;
 mod terminal;
 
+use crate::file::{CONFIGURATION, read_whole};
 use builder::Builder;
 pub use check::{Complaint, Configuration, check};
 use hosted::Hosted;
@@ -21,7 +22,8 @@ pub use terminal::Terminal;
 use ringway_click::{Clock, Console, Registry, Router, Turn};
 use ringway_click_lang::archive;
 use signals::Signals;
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::Write;
 use std::time::{Duration, Instant};
 use stopwatch::Stopwatch;
 
@@ -112,17 +114,12 @@ impl Driver<'_> {
         if let Some(text) = self.options.expression.take() {
             return Ok((text, "config".into()));
         }
-        let mut bytes = Vec::new();
-        let name = match self.options.file.as_deref() {
-            None | Some("-") => {
-                std::io::stdin().read_to_end(&mut bytes).map_err(|error| format!("<stdin>: {error}"))?;
-                "<stdin>".to_string()
-            }
-            Some(path) => {
-                bytes = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
-                path.to_string()
-            }
+        let (name, bytes) = match self.options.file.as_deref() {
+            None | Some("-") => ("<stdin>", read_whole(std::io::stdin(), CONFIGURATION)),
+            Some(path) => (path, File::open(path).and_then(|file| read_whole(file, CONFIGURATION))),
         };
+        let name = name.to_string();
+        let bytes = bytes.map_err(|error| format!("{name}: {error}"))?;
         let bytes = configuration(bytes).map_err(|error| format!("{name}: {error}"))?;
         Ok((String::from_utf8_lossy(&bytes).into_owned(), name))
     }

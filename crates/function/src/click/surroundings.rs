@@ -1,9 +1,10 @@
 //! What the driver takes from the operating system: time, libraries, waiting.
 use super::clickpath;
-use crate::file::reason;
+use crate::file::{CONFIGURATION, read_whole, reason};
 use ringway_click::{Registry, Router, Time};
 use ringway_click_lang::Environment;
 use ringway_host::{Wish, poll};
+use std::fs::File;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The machine's clocks.
@@ -76,7 +77,9 @@ impl Environment for Host<'_> {
 
     fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)> {
         let path = clickpath::find(self.path.as_deref(), name, "conf", directory)?;
-        let text = std::fs::read(&path).map_err(|error| reason(&error));
+        let text = File::open(&path)
+            .and_then(|file| read_whole(file, CONFIGURATION))
+            .map_err(|error| reason(&error));
         Some((path, text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())))
     }
 }
