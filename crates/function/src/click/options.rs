@@ -22,6 +22,8 @@ Options:
   -w, --no-warnings           Print no warnings.
       --simtime[=SECONDS]     Simulate time.
       --elements [NAME]...    Print what elements there are, or what those of these names do.
+  -j, --threads N             Changes nothing: one thread runs all tasks, also with StaticThreadSched.
+                              Run one process for each core instead. --affinity, --cpu: likewise.
       --burst N               Handle up to N packets at once, 1 to 64; 1 keeps Click's order exactly.
       --help                  Print this.
   -v, --version               Print the version.

@@ -1,6 +1,7 @@
 //! Elements about threads and locks.
 use crate::Class;
 
+pub mod balanced_thread_sched;
 pub mod cpu_switch;
 mod spinlock;
 pub mod spinlock_acquire;
@@ -11,6 +12,7 @@ pub mod static_thread_sched;
 
 /// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
+    &balanced_thread_sched::CLASS,
     &cpu_switch::CLASS,
     &spinlock_acquire::CLASS,
     &spinlock_info::CLASS,

@@ -1,4 +1,5 @@
-//! `StaticThreadSched(ELEMENT THREAD, ...)`: which thread elements' tasks belong to.
+//! `StaticThreadSched(ELEMENT THREAD, ...)`: which thread elements' tasks belong to. One thread runs them all
+//! here, whatever is said: the number is kept, and the handler `home_thread` of the elements answers it.
 //!
 //! Ports: none.
 //!
@@ -28,7 +29,7 @@ impl Element for StaticThreadSched {
             let own = cx.id();
             let found = cx.router().under(name, own);
             if found.is_empty() {
-                return Err(cx.error(format!("no element named '{name}'")));
+                return Err(cx.error(format!("'{name}' does not name an element")));
             }
             // Compounds' elements stand after those around them, so what is said within comes last.
             for id in found {
