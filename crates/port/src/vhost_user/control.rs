@@ -99,6 +99,11 @@ impl Control {
         }
     }
 
+    /// Its ring.
+    pub(super) fn vring(&self) -> &Vring {
+        &self.vring
+    }
+
     /// Answers the commands that are there. `true`: there may be more. `editor`: of the guest's IOMMU, if it has one.
     pub(super) fn serve(
         &mut self,

@@ -621,7 +621,8 @@ impl Device for Guest {
         self.publish_each(0..self.slots.len());
         if former.is_none() {
             let described = self.slots.iter().filter_map(|slot| Option::as_ref(&slot.described));
-            described.filter_map(|vring| vring.logging.as_ref()).for_each(|logging| logging.mark_ring());
+            let rings = described.chain(self.control.as_ref().map(Control::vring));
+            rings.filter_map(|vring| vring.logging.as_ref()).for_each(|logging| logging.mark_ring());
         }
         Ok(())
     }
