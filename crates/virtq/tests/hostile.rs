@@ -6,11 +6,12 @@ mod common;
 
 use common::{BASE, Guest, LEN, start};
 use proptest::prelude::*;
-use ringway_mem::{Direct, Fault, Hint, Span, SpanMut, Translate};
+use ringway_mem::{Direct, DirtyLog, Extent, Extents, Fault, Hint, Region, Span, SpanMut, Translate};
 use ringway_virtq::{
     Areas, Cursor, Demand, Driver, Fill, INDIRECT, Layout, LayoutError, NEXT, QueueError, Ring, RxDevice,
-    Signals, TxDevice, Verdict, WRITE, foresee,
+    Signals, Tracker, TxDevice, Verdict, WRITE, foresee,
 };
+use std::sync::Arc;
 
 const SIZE: u16 = 8;
 
@@ -495,8 +496,7 @@ fn rings_of_impossible_sizes_or_places_are_refused() {
 }
 
 /// Everything a device does with a ring, over whatever bytes stand there.
-fn use_ring(guest: &Guest, layout: &Layout, at: Cursor, used: Cursor, mergeable: bool, lens: &[u32]) {
-    let ring = guest.ring(layout, BASE);
+fn use_ring(guest: &Guest, ring: Ring<'_>, (at, used): (Cursor, Cursor), mergeable: bool, lens: &[u32]) {
     let mut hint = Hint::default();
     let mut tx = TxDevice::new(at, used).in_order(mergeable);
     let mut number = 0;
@@ -529,6 +529,29 @@ fn use_ring(guest: &Guest, layout: &Layout, at: Cursor, used: Cursor, mergeable:
     }
 }
 
+/// A log in the last page that the guest shares, of parts of the ring that are said to lie anywhere.
+fn tracker(guest: &Guest, [descriptors, device, said]: [u64; 3]) -> Tracker {
+    let half = guest.memory.regions()[1].clone();
+    // SAFETY: the region's last page, whose keeper it shares, and touched by the log and by spans only.
+    let bits = unsafe {
+        let host = half.base().add(half.len as usize - 4096);
+        Region::new(0, 0, 4096, host, half.keeper().clone())
+    };
+    let extents = |guest: u64| {
+        let second = Extent { guest: guest.wrapping_mul(3), len: 1 << 40 };
+        Extents::new(vec![Extent { guest, len: 64 }, second])
+    };
+    let (descriptors, device) = (extents(descriptors), extents(device));
+    Tracker { log: Arc::new(DirtyLog::new(bits)), descriptors, device, said: Some(said) }
+}
+
+/// Pages that such a log has a bit for, just not, and not at all.
+fn places() -> impl Strategy<Value = [u64; 3]> {
+    let end = 4096 * 8 * 4096u64;
+    let place = prop_oneof![0..end, end - 8192..end + 8192, Just(u64::MAX - 100), any::<u64>()];
+    [place.clone(), place.clone(), place]
+}
+
 fn raws() -> impl Strategy<Value = Vec<(Raw, bool)>> {
     let address = prop_oneof![
         4 => BASE..END,
@@ -556,6 +579,7 @@ proptest! {
         available in prop::collection::vec(any::<u16>(), 0..12),
         base in any::<u16>(),
         lens in prop::collection::vec(prop_oneof![1u32..2000, any::<u32>()], 0..70),
+        places in places(),
     ) {
         let guest = Guest::new();
         let layout = Layout { event_idx, ..layout(packed) };
@@ -568,7 +592,10 @@ proptest! {
             guest.write(BASE + 16 * u64::from(SIZE) + 2 * number as u64, &word.to_le_bytes());
         }
         let at = Cursor::from_base(if packed { (base % SIZE) | 0x8000 } else { base }, packed, SIZE);
-        use_ring(&guest, &layout, at, at, mergeable, &lens);
+        use_ring(&guest, guest.ring(&layout, BASE), (at, at), mergeable, &lens);
+        let tracker = tracker(&guest, places);
+        use_ring(&guest, guest.ring(&layout, BASE).logged(&tracker), (at, at), mergeable, &lens);
+        tracker.mark_all();
         prop_assert!(guest.guards_hold());
     }
 
@@ -577,11 +604,14 @@ proptest! {
         packed in any::<bool>(),
         bytes in prop::collection::vec(any::<u8>(), 0..512),
         base in any::<u16>(),
+        places in places(),
     ) {
         let guest = Guest::new();
         guest.write(BASE, &bytes);
         let at = Cursor::from_base(base, packed, SIZE);
-        use_ring(&guest, &layout(packed), at, at, true, &[60; 64]);
+        let tracker = tracker(&guest, places);
+        use_ring(&guest, guest.ring(&layout(packed), BASE), (at, at), true, &[60; 64]);
+        use_ring(&guest, guest.ring(&layout(packed), BASE).logged(&tracker), (at, at), true, &[60; 64]);
         prop_assert!(guest.guards_hold());
     }
 

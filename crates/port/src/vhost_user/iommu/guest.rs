@@ -204,6 +204,14 @@ impl<'a> Monitor<'a> {
         self.tell(Iotlb::INVALIDATE, iova, len, 0, 0).unwrap();
     }
 
+    /// Gives another channel in the former one's place.
+    pub(super) fn exchange_channel(&mut self) {
+        let (channel, theirs) = UnixStream::pair().unwrap();
+        channel.set_nonblocking(true).unwrap();
+        self.channel = channel;
+        self.front.set(Request::SetBackendReqFd(theirs.into())).unwrap();
+    }
+
     /// Tells the back-end of a translation.
     pub(super) fn tell(
         &mut self,

@@ -7,7 +7,7 @@ use crate::vhost_user::{BackendError, State};
 use ringway_host::EventFd;
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_vhost_user::feature::virtio;
-use ringway_vhost_user::{FrontendError, Iotlb, Log, Request, VringFd};
+use ringway_vhost_user::{FrontendError, Iotlb, Log, Request, VringAddr, VringFd};
 use ringway_virtq::{Buffer, Driver};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::collections::BTreeSet;
@@ -586,6 +586,25 @@ fn a_session_that_ends_leaves_nothing_of_its_log() {
     next_one_works((&mut backend, &mut queues[0], &counters), kind, "a log");
     let _ = Reader::register().map(drop);
     assert!(bits.take().is_empty());
+}
+
+#[test]
+fn the_first_log_has_what_may_have_been_written_into_any_ring() {
+    for which in KINDS {
+        let (mut backend, _queues, _counters) = port();
+        let (space, bits) = (super::guest::Space::new(kind(which)), Bits::new());
+        let _drivers = [0, 1, 2].map(|ring| space.driver(ring));
+        let mut monitor = Monitor::agreeing(&mut backend, kind(which), space.share(), virtio::NET_CTRL_VQ);
+        (0..3).for_each(|ring| monitor.start(ring));
+        let used = [2, 5, 8].map(|part| RINGS + part * PART);
+        for (index, log) in (0..3).zip(used) {
+            let addresses = VringAddr { flags: 1, log, ..monitor.vring(index, 0).addresses };
+            monitor.front.set(Request::SetVringAddr(addresses)).unwrap();
+        }
+        monitor.front.set(bits.share()).unwrap();
+        let marked = bits.take();
+        assert!(used.iter().all(|at| marked.contains(&(at / 4096))), "{which:?}: {marked:?}");
+    }
 }
 
 #[test]

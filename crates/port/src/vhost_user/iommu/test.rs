@@ -484,6 +484,23 @@ fn a_ring_that_loses_its_place_goes_on_when_it_has_one_again() {
 }
 
 #[test]
+fn what_was_not_answered_is_asked_on_another_channel() {
+    for kind in Kind::ALL {
+        with(kind, |rig| {
+            let Rig { rx, tx, monitor, queue, reader, .. } = rig;
+            monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
+            add(rx, 0x4000_1000, 2048, true);
+            add(tx, 0x4000_0000, 112, false);
+            // What is asked here, nobody reads.
+            reflect(reader, queue);
+            monitor.front.transport().attend().unwrap();
+            monitor.exchange_channel();
+            pass(reader, queue, monitor, 1);
+        });
+    }
+}
+
+#[test]
 fn a_front_end_that_adds_memory_keeps_its_translations() {
     let kind = Kind::ALL[0];
     with(kind, |rig| {
