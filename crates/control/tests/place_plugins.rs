@@ -257,6 +257,8 @@ fn who_can_not_be_started_is_said() {
     assert!(plugins.units().is_empty());
     let problems = plugins.problems();
     let of = |source: &str| problems.iter().filter(|it| it.source == source).count();
+    let said = |text: &str| problems.iter().any(|it| format!("{it:?}").contains(text));
+    assert!(said("there is no folder /nonexistent"), "{problems:?}");
     assert_eq!((of("/nonexistent"), of("ftp://x"), of("http://127.0.0.1:1/p")), (1, 1, 1), "{problems:?}");
     assert_eq!(filter(&mut plugins, "Few", &["a"], &[]), Err("there is no such unit now".into()));
 }

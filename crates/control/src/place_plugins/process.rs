@@ -45,6 +45,9 @@ impl Process {
     /// Starts the host of a folder and waits until its units are loaded.
     pub fn start(options: &Options, folder: &Folder) -> Result<Process, LinkError> {
         let gone = |what: &str, error: std::io::Error| LinkError::Gone(format!("{what}: {error}"));
+        if !folder.path.is_dir() {
+            return Err(LinkError::Gone(format!("there is no folder {}", folder.path.display())));
+        }
         let (ours, theirs) = UnixStream::pair().map_err(|error| gone("a socket pair", error))?;
         let theirs = OwnedFd::from(theirs);
         let output = theirs.try_clone().map_err(|error| gone("a socket pair", error))?;
