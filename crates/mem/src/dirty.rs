@@ -246,15 +246,22 @@ mod tests {
     fn a_part_in_pieces_is_marked_where_they_lie() {
         let extents = Extents::new(alloc::vec![
             Extent { guest: 0x5800, len: 0x800 },
-            Extent { guest: 0x2000, len: 0x1000 }
+            Extent { guest: 0x2000, len: 0x2000 }
         ]);
-        let log = log(2);
-        extents.mark(&log, 0x7ff, 1);
-        assert_eq!(bits(&log), [0x20, 0]);
-        extents.mark(&log, 0x800, 1);
-        assert_eq!(bits(&log), [0x24, 0]);
-        extents.mark(&log, 0x1800, 100);
-        assert_eq!(bits(&log), [0x24, 0], "behind its end is nothing");
+        for (offset, len, marked) in [
+            (0x7ff, 1, 1 << 5),
+            (0x800, 1, 1 << 2),
+            (0x1800, 1, 1 << 3),
+            (0x17ff, 2, 1 << 2 | 1 << 3),
+            (0, 0x2800, 1 << 5 | 1 << 2 | 1 << 3),
+            // Behind its end is nothing.
+            (0x2800, 100, 0),
+            (usize::MAX, usize::MAX, 0),
+        ] {
+            let log = log(1);
+            extents.mark(&log, offset, len);
+            assert_eq!(bits(&log), [marked], "{len} bytes from {offset:#x} on");
+        }
         assert!(!extents.begin_at(0x5800));
         assert!(Extents::new(alloc::vec![Extent { guest: 7, len: 1 }]).begin_at(7));
     }

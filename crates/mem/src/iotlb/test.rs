@@ -385,6 +385,21 @@ fn what_is_taken_back_is_found_no_more_though_a_queue_remembers_it() {
 }
 
 #[test]
+fn what_chance_has_let_go_of_no_queue_remembers() {
+    let mut editor = Editor::new(memory(&[128], false), 4);
+    let mut aside = Lookaside::default();
+    for (round, user) in (0..20u64).zip([USER, USER + 64].into_iter().cycle()) {
+        // Nothing is known of it, so that this is seen to alter nothing.
+        assert_eq!(editor.update(0, 16, user, Access::BOTH), Ok(Change::Granted));
+        assert_eq!(found(&editor, &mut aside, 0, 8, true), Ok((user, 8)), "round {round}");
+        let mut others = (1..).map(|number| 100 * (1000 * round + number));
+        while editor.grants(0, Access::BOTH).is_some() {
+            editor.update(others.next().unwrap(), 1, USER, Access::READ).unwrap();
+        }
+    }
+}
+
+#[test]
 fn many_are_found_as_each_alone_would_be_up_to_the_first_that_is_not() {
     let memory = memory(&[64, 64], false);
     let mut editor = Editor::new(memory, 16);
