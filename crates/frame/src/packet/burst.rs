@@ -1,10 +1,9 @@
 //! Packets handled at once.
 use super::pool::Shelf;
-use super::{Inner, LINE, Packet};
+use super::{Inner, Packet};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
-use ringway_mem::prefetch_value;
 
 /// How many packets a burst holds at most.
 pub const PACKETS: usize = 64;
@@ -159,14 +158,5 @@ impl PacketBurst {
     pub fn warm(&self) {
         self.packets.iter().for_each(Packet::prefetch_handle);
         self.packets.iter().for_each(Packet::prefetch_data);
-    }
-
-    /// Asks for as many lines of the cache behind each packet's first, for who reads all of a packet. What
-    /// follows these the processor asks for by itself.
-    pub fn warm_behind(&self, lines: usize) {
-        for packet in &self.packets {
-            let behind = packet.data().chunks(LINE).skip(1).take(lines);
-            behind.filter_map(<[u8]>::first).for_each(prefetch_value);
-        }
     }
 }

@@ -44,8 +44,6 @@ pub static CLASS: Class = Class::new("IDSMatcher", || Box::<IdsMatcher>::default
 /// Patterns at most, and their bytes. Attack: a configuration that would take all memory.
 const MOST: usize = 1 << 20;
 const MOST_BYTES: usize = 64 << 20;
-/// Lines of the cache of a packet to ask for before packets before it are searched.
-const AHEAD: usize = 2;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
@@ -166,7 +164,6 @@ impl Element for IdsMatcher {
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let (now, diverted) = (cx.coarse_now(), cx.noutputs() > 1);
         self.packets += burst.len() as u64;
-        burst.warm_behind(AHEAD);
         burst.filter_map(|packet| {
             let Some(found) = self.find(&packet, now) else { return Some(packet) };
             self.matches += 1;
