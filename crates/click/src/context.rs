@@ -288,7 +288,13 @@ impl<'a> Context<'a> {
 
     /// The next random number; the same after the same seed.
     pub fn random(&mut self) -> u32 {
-        self.router.random()
+        self.router.random().next()
+    }
+
+    /// A random number from `least` to `most`, both included; `least` if it is not less. After `RandomSeed` has been
+    /// told a seed they are those that Click draws.
+    pub fn random_between(&mut self, least: u32, most: u32) -> u32 {
+        self.router.random().between(least, most)
     }
 
     /// Prints a line for people.

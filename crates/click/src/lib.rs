@@ -16,6 +16,7 @@ pub mod element;
 pub mod elements;
 mod handler;
 mod notifier;
+mod random;
 mod registry;
 mod router;
 pub mod summary;

@@ -1,6 +1,7 @@
 //! From a flat configuration to a router.
 use super::{Info, Router};
 use crate::arg::{Args, Names};
+use crate::random::Random;
 use crate::{Clock, Console, Context, Element, ElementId, Failed, PACKETS, Pool, Registry};
 use alloc::boxed::Box;
 use alloc::format;
@@ -91,7 +92,7 @@ impl Router {
             stop_element: None,
             report: Rc::default(),
             building: true,
-            random: 1,
+            random: Random::new(1),
             turn_began: 0,
             turn_wall: None,
             rebuild: None,

@@ -18,6 +18,7 @@ pub use swap::Rebuild;
 
 use crate::arg::Names;
 use crate::notifier::NoteState;
+use crate::random::Random;
 use crate::task::Tasks;
 use crate::timer::Timers;
 use crate::{
@@ -121,7 +122,7 @@ pub struct Router {
     stop_element: Option<ElementId>,
     report: Rc<RefCell<Report>>,
     building: bool,
-    random: u64,
+    random: Random,
     /// When the turn began, on the steady clock.
     pub(crate) turn_began: u64,
     /// The same since 1970, once somebody asked.
@@ -247,19 +248,14 @@ impl Router {
         }
     }
 
-    /// The next random number (xorshift64*, Vigna 2016).
-    pub(crate) fn random(&mut self) -> u32 {
-        let mut state = self.random;
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        self.random = state;
-        (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32
+    /// Its random numbers.
+    pub(crate) fn random(&mut self) -> &mut Random {
+        &mut self.random
     }
 
     /// Chooses what random numbers follow.
     pub fn seed(&mut self, seed: u64) {
-        self.random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        self.random = Random::new(seed);
     }
 
     /// Whether it is to go on; else the driver stops, or asks the element that manages stops.

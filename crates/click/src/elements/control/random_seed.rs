@@ -3,10 +3,12 @@
 //! No ports.
 //!
 //! Arguments:
-//! - `SEED`: the same numbers follow the same seed; without it they differ from run to run.
+//! - `SEED`: the same numbers follow the same seed; without it they differ from run to run. Where elements draw
+//!   from a range (rewriters' patterns, RandomSwitch, Script's `random`), they are Click's with GNU's C library.
 //!
 //! Handlers: `seed` (write): the same; empty for other numbers each time.
 use crate::arg::Args;
+use crate::random::Random;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -24,7 +26,7 @@ impl Element for RandomSeed {
         let given = args.read_p("SEED", &mut seed);
         args.complete()?;
         if given {
-            cx.router().seed(seed.into());
+            *cx.router().random() = Random::as_in_click(seed);
         }
         Ok(())
     }
@@ -34,13 +36,11 @@ impl Element for RandomSeed {
     }
 
     fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let seed = if value.trim_ascii().is_empty() {
-            cx.now() ^ u64::from(cx.random())
+        *cx.router().random() = if value.trim_ascii().is_empty() {
+            Random::new(cx.now() ^ u64::from(cx.random()))
         } else {
-            let seed: u32 = cx.parse(value).map_err(|_| HandlerError::failed("seed must be a number"))?;
-            seed.into()
+            Random::as_in_click(cx.parse(value).map_err(|_| HandlerError::failed("seed must be a number"))?)
         };
-        cx.router().seed(seed);
         Ok(())
     }
 }

@@ -162,7 +162,7 @@ impl Pattern {
         let mut value = match self.sequential {
             true if self.next > self.range => 0,
             true => self.next,
-            false => ((u64::from(cx.random()) * (u64::from(self.range) + 1)) >> 32) as u32,
+            false => cx.random_between(0, self.range),
         };
         // Attack: flows that use up a large range have every further one look through all of it.
         for _ in 0..=self.range.min(1 << 16) {

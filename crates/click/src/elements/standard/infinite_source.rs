@@ -4,7 +4,7 @@
 //! Ports: no inputs; one output, push or pull.
 //!
 //! Arguments:
-//! - `DATA`: what stands in each packet.
+//! - `DATA`: what stands in each packet; by default 69 bytes of text, as many as in Click.
 //! - `LIMIT`: packets in all; no limit if negative, as by default.
 //! - `BURST`: packets a run of its task; 1 by default, or as many as the router handles at once.
 //! - `ACTIVE`: whether it makes packets; true by default.
@@ -31,8 +31,7 @@ pub static CLASS: Class = Class::new("InfiniteSource", || Box::<InfiniteSource>:
     .metadata(Metadata::Ignores);
 
 /// What stands in packets if nothing else is said: 64 bytes and a bit.
-pub(super) const DEFAULT_DATA: &str =
-    "Some bytes to fill a packet that is not meant to say anything: here they are.";
+pub(super) const DEFAULT_DATA: &str = "Some bytes to fill a packet; they are not meant to say anything else.";
 /// The largest packet. Attack: a configuration that asks for more than there is.
 pub(super) const LARGEST: usize = 1 << 20;
 

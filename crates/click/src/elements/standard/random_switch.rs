@@ -15,7 +15,7 @@ pub struct RandomSwitch;
 impl Element for RandomSwitch {
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.drain() {
-            let output = (u64::from(cx.random()) * cx.noutputs() as u64) >> 32;
+            let output = cx.random_between(0, cx.noutputs().saturating_sub(1) as u32);
             cx.push(output as usize, packet);
         }
     }

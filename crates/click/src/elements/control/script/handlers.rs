@@ -159,16 +159,14 @@ impl Script {
 fn random(parameters: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
     let numbers: Option<Vec<i64>> =
         config::split_words(parameters).iter().map(|word| config::integer(word)).collect();
-    let number = i64::from(cx.random() >> 1);
-    match numbers.as_deref() {
-        Some([]) => Ok(number.to_string()),
-        Some([most]) if *most > 0 => Ok((number % most).to_string()),
-        Some([least, most]) if least <= most => {
-            let span = i128::from(*most) - i128::from(*least) + 1;
-            Ok((i128::from(*least) + i128::from(number) % span).to_string())
-        }
-        _ => Err(wrong("syntax error")),
-    }
+    let (least, most) = match numbers.as_deref() {
+        Some([]) => (0, i64::from(i32::MAX)),
+        Some([most]) if *most > 0 => (0, *most - 1),
+        Some([least, most]) if least <= most => (*least, *most),
+        _ => return Err(wrong("syntax error")),
+    };
+    let span = most.abs_diff(least).min(u32::MAX.into()) as u32;
+    Ok((i128::from(least) + i128::from(cx.random_between(0, span))).to_string())
 }
 
 fn cat(name: &str, parameters: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {

@@ -1,0 +1,122 @@
+//! Random numbers of a router.
+use alloc::boxed::Box;
+
+/// The numbers of the C library's `random`, which Click draws: each is the sum of those 3 and 31 before it, less its
+/// lowest bit.
+#[derive(Debug)]
+struct Additive {
+    sums: [u32; 31],
+    at: usize,
+}
+
+impl Additive {
+    fn new(seed: u32) -> Self {
+        let mut sums = [0; 31];
+        // A multiplicative generator (Park, Miller, 1988) fills them, with numbers of either sign.
+        let mut number = i64::from(seed.max(1) as i32);
+        for sum in &mut sums {
+            *sum = number as u32;
+            number = number * 16_807 % i64::from(i32::MAX);
+            if number < 0 {
+                number += i64::from(i32::MAX);
+            }
+        }
+        let mut own = Self { sums, at: 0 };
+        for _ in 0..10 * own.sums.len() {
+            own.next();
+        }
+        own
+    }
+
+    fn next(&mut self) -> u32 {
+        // The place to fill is three ahead of the oldest.
+        let place = (self.at + 3) % self.sums.len();
+        let sum = self.sums[place].wrapping_add(self.sums[self.at]);
+        self.sums[place] = sum;
+        self.at = (self.at + 1) % self.sums.len();
+        sum >> 1
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Random {
+    state: u64,
+    /// Those of Click, after a seed was chosen.
+    clicks: Option<Box<Additive>>,
+}
+
+impl Random {
+    /// Numbers that follow this seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, clicks: None }
+    }
+
+    /// The same, and numbers from a range are those that Click draws after this seed.
+    pub(crate) fn as_in_click(seed: u32) -> Self {
+        Self { clicks: Some(Box::new(Additive::new(seed))), ..Self::new(seed.into()) }
+    }
+
+    /// The next number (xorshift64*, Vigna 2016).
+    pub(crate) fn next(&mut self) -> u32 {
+        let mut state = self.state;
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        self.state = state;
+        (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32
+    }
+
+    /// A number from `least` to `most`, both included; `least` if it is not less.
+    pub(crate) fn between(&mut self, least: u32, most: u32) -> u32 {
+        let Some(span) = most.checked_sub(least).filter(|span| *span > 0) else { return least };
+        let Some(clicks) = &mut self.clicks else {
+            return least + ((u64::from(self.next()) * (u64::from(span) + 1)) >> 32) as u32;
+        };
+        match span {
+            1 => least + (clicks.next() >> 14 & 1),
+            span if span > i32::MAX as u32 => loop {
+                let number = clicks.next() << 17 ^ clicks.next() >> 14;
+                if number <= span {
+                    return least.wrapping_add(number);
+                }
+            },
+            span => {
+                let share = (1 << 31) / (span + 1);
+                loop {
+                    let number = clicks.next() / share;
+                    if number <= span {
+                        return least + number;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_c_library() {
+        let mut one = Additive::new(1);
+        assert_eq!([one.next(), one.next(), one.next()], [1_804_289_383, 846_930_886, 1_681_692_777]);
+        let mut other = Additive::new(42);
+        assert_eq!([other.next(), other.next()], [71_876_166, 708_592_740]);
+    }
+
+    #[test]
+    fn ranges_are_kept_to_and_used_to_their_ends() {
+        for mut random in [Random::new(1), Random::as_in_click(1)] {
+            for (least, most) in [(0, 1), (5, 7), (0, u32::MAX), (u32::MAX - 1, u32::MAX), (7, 7), (9, 3)] {
+                let numbers: alloc::vec::Vec<u32> = (0..200).map(|_| random.between(least, most)).collect();
+                assert!(numbers.iter().all(|number| (least..=most.max(least)).contains(number)));
+                if (1..9).contains(&(most.wrapping_sub(least))) {
+                    assert!(numbers.contains(&least) && numbers.contains(&most));
+                }
+            }
+        }
+        assert_eq!(Random::as_in_click(1).between(1024, 65534), 55226);
+    }
+}
