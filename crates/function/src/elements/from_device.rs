@@ -21,6 +21,7 @@
 //! that need it done get packets for which it has been. VLAN tags that the kernel took off are put back.
 //! It takes the capability NET_RAW. Handlers: `count`, `byte_count`, `drops` (read): frames that are no
 //! packets; `reset_counts` (write).
+use super::device::check_device;
 use super::link_ip::{ETHERNET, mark_ip};
 use crate::file::reason;
 use ringway_click::arg::{Args, Word};
@@ -159,16 +160,11 @@ impl Element for FromDevice {
         args.read("BURST", &mut self.burst);
         args.read("TIMESTAMP", &mut self.timestamp);
         args.complete()?;
-        if !matches!(method.0.as_str(), "" | "LINUX" | "PCAP" | "DEFAULT") {
-            return Err(cx.error(format!("bad METHOD '{}'; there is LINUX", method.0)));
-        }
+        check_device(&method.0, self.burst, cx)?;
         if !sniffer {
             return Err(
                 cx.error("SNIFFER false is not possible: tell the kernel's firewall to drop what arrives")
             );
-        }
-        if self.burst == 0 {
-            return Err(cx.error("BURST must be >= 1"));
         }
         self.device = device.0;
         self.headroom = self.headroom.min(MOST_ROOM);

@@ -5,6 +5,7 @@ pub mod aggregate_counter;
 pub mod block_thread;
 pub mod chatter_socket;
 pub mod control_socket;
+mod device;
 pub mod from_device;
 pub mod from_dump;
 pub mod from_host;

@@ -12,6 +12,7 @@
 //! Packets begin with a link header. Checksums to fill and segments to make are left to the kernel. A
 //! packet that is pulled while the interface has no room waits here; one that is pushed then is dropped.
 //! It takes the capability NET_RAW. Handlers: `count`, `drops` (read); `reset_counts` (write).
+use super::device::check_device;
 use super::outbox::Outbox;
 use crate::file::reason;
 use ringway_click::arg::{Args, Word};
@@ -75,12 +76,7 @@ impl Element for ToDevice {
         args.read("METHOD", &mut method);
         args.read("DEBUG", &mut debug);
         args.complete()?;
-        if !matches!(method.0.as_str(), "" | "LINUX" | "PCAP" | "DEFAULT") {
-            return Err(cx.error(format!("bad METHOD '{}'; there is LINUX", method.0)));
-        }
-        if self.burst == 0 {
-            return Err(cx.error("BURST must be >= 1"));
-        }
+        check_device(&method.0, self.burst, cx)?;
         self.device = device.0;
         Ok(())
     }

@@ -14,7 +14,7 @@
 //!
 //! Handlers: `count` (read); `rate` (read, write): read it is the rate reached when LIMIT frames are made, else 0;
 //! `limit`, `reset`, `active` (write).
-use super::fast_udp_flows::{Flow, read_flows};
+use super::flows::{Flow, Flows};
 use super::pace::Pace;
 use super::template::{Ends, Template};
 use crate::arg::Args;
@@ -43,8 +43,7 @@ const FIN: usize = 2;
 pub struct FastTcpFlows {
     pace: Pace,
     ends: Ends,
-    flows: Vec<Flow>,
-    flow_size: u32,
+    flows: Flows,
     templates: [Template; 3],
     /// After the limit: flows before this one are ended.
     ended: usize,
@@ -52,15 +51,10 @@ pub struct FastTcpFlows {
 
 impl FastTcpFlows {
     fn next(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
-        let chosen = (u64::from(cx.random()) * self.flows.len() as u64) >> 32;
-        let flow = self.flows.get_mut(chosen as usize)?;
-        if flow.made >= self.flow_size {
-            *flow = Flow::new(cx);
-        }
-        flow.made += 1;
+        let flow = self.flows.next(cx)?;
         let kind = match flow.made {
             1 => SYN,
-            made if made == self.flow_size => FIN,
+            made if made == self.flows.size => FIN,
             _ => DATA,
         };
         self.templates[kind].packet(flow.ports, cx)
@@ -68,27 +62,25 @@ impl FastTcpFlows {
 
     /// The FIN of a flow that is open.
     fn end(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
-        let open = |flow: &Flow| (1..self.flow_size).contains(&flow.made);
-        let found = self.flows.get(self.ended..)?.iter().position(open)?;
+        let open = |flow: &Flow| (1..self.flows.size).contains(&flow.made);
+        let found = self.flows.all.get(self.ended..)?.iter().position(open)?;
         self.ended += found;
-        let flow = self.flows.get_mut(self.ended)?;
-        flow.made = self.flow_size;
+        let flow = self.flows.all.get_mut(self.ended)?;
+        flow.made = self.flows.size;
         self.templates[FIN].packet(flow.ports, cx)
     }
 }
 
 impl Element for FastTcpFlows {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let mut flows = 0;
         self.pace.read_arguments(args, cx);
         self.ends.read_arguments(args, false);
-        read_flows(args, &mut flows);
-        args.read_mp("FLOWSIZE", &mut self.flow_size);
+        self.flows.read_arguments(args);
         args.read_p("ACTIVE", &mut self.pace.active);
         args.complete()?;
-        if self.flow_size < 3 {
+        if self.flows.size < 3 {
             cx.chatter(format_args!("warning: flow size < 3, defaulting to 3"));
-            self.flow_size = 3;
+            self.flows.size = 3;
         }
         self.ends.bound(cx);
         self.templates = FLAGS.map(|flags| {
@@ -99,7 +91,7 @@ impl Element for FastTcpFlows {
             put(&mut header, 14, [0xff; 2]);
             self.ends.template(TCP, &header, Some(16))
         });
-        self.flows = Flow::several(flows, cx);
+        self.flows.begin(cx);
         Ok(())
     }
 

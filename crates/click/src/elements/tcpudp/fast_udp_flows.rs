@@ -15,12 +15,12 @@
 //!
 //! Handlers: `count` (read); `rate` (read, write): read it is the rate reached when LIMIT frames are made, else 0;
 //! `length` (read, write); `limit`, `reset`, `active` (write).
+use super::flows::Flows;
 use super::pace::Pace;
 use super::template::{Ends, Template};
 use crate::arg::Args;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Timer};
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -31,46 +31,14 @@ pub static CLASS: Class = Class::new("FastUDPFlows", || Box::<FastUdpFlows>::def
     .flags("S1")
     .metadata(Metadata::Ignores);
 
-/// Flows at most. Attack: a configuration that would take all memory.
-pub(super) const MOST_FLOWS: u32 = 1 << 20;
 const UDP: u8 = 17;
-
-/// A flow's ports, and how many frames of it were made.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Flow {
-    pub(super) ports: [u16; 2],
-    pub(super) made: u32,
-}
-
-impl Flow {
-    /// One with random ports.
-    pub(super) fn new(cx: &mut Context<'_>) -> Self {
-        let ports = cx.random();
-        Self { ports: [(ports >> 16) as u16, ports as u16], made: 0 }
-    }
-
-    /// So many.
-    pub(super) fn several(count: u32, cx: &mut Context<'_>) -> Vec<Self> {
-        (0..count).map(|_| Self::new(cx)).collect()
-    }
-}
-
-/// Reads FLOWS.
-pub(super) fn read_flows(args: &mut Args, flows: &mut u32) {
-    args.read_mp("FLOWS", flows);
-    if !(1..=MOST_FLOWS).contains(flows) {
-        args.error(format!("FLOWS must be between 1 and {MOST_FLOWS}"));
-        *flows = 1;
-    }
-}
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct FastUdpFlows {
     pace: Pace,
     ends: Ends,
-    flows: Vec<Flow>,
-    flow_size: u32,
+    flows: Flows,
     checksum: bool,
     template: Template,
 }
@@ -84,17 +52,15 @@ impl FastUdpFlows {
 
 impl Element for FastUdpFlows {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let mut flows = 0;
         self.checksum = true;
         self.pace.read_arguments(args, cx);
         self.ends.read_arguments(args, false);
-        read_flows(args, &mut flows);
-        args.read_mp("FLOWSIZE", &mut self.flow_size);
+        self.flows.read_arguments(args);
         args.read_p("CHECKSUM", &mut self.checksum);
         args.read_p("ACTIVE", &mut self.pace.active);
         args.complete()?;
         self.prepare(cx);
-        self.flows = Flow::several(flows, cx);
+        self.flows.begin(cx);
         Ok(())
     }
 
@@ -108,24 +74,8 @@ impl Element for FastUdpFlows {
     }
 
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let now = cx.steady();
-        while burst.len() < max {
-            if self.pace.is_done() {
-                return self.pace.rest(cx);
-            }
-            if !self.pace.is_due(now, cx) {
-                return;
-            }
-            let chosen = (u64::from(cx.random()) * self.flows.len() as u64) >> 32;
-            let Some(flow) = self.flows.get_mut(chosen as usize) else { return };
-            if flow.made >= self.flow_size {
-                *flow = Flow::new(cx);
-            }
-            let Some(packet) = self.template.packet(flow.ports, cx) else { return };
-            flow.made += 1;
-            self.pace.made(now);
-            burst.push(packet);
-        }
+        let Self { pace, flows, template, .. } = self;
+        pace.fill(max, burst, cx, |_, cx| template.packet(flows.next(cx)?.ports, cx));
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -64,22 +64,12 @@ impl Element for FastUdpSource {
     }
 
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let now = cx.steady();
-        while burst.len() < max {
-            if self.pace.is_done() {
-                return self.pace.rest(cx);
-            }
-            if !self.pace.is_due(now, cx) {
-                return;
-            }
-            let steps = self.pace.count().checked_div(self.interval.into()).unwrap_or(0) as u16;
-            let ports = [self.ends.source_port, self.ends.destination_port];
-            let Some(packet) = self.template.packet(ports.map(|port| port.wrapping_add(steps)), cx) else {
-                return;
-            };
-            self.pace.made(now);
-            burst.push(packet);
-        }
+        let Self { pace, ends, interval, template } = self;
+        let ports = [ends.source_port, ends.destination_port];
+        pace.fill(max, burst, cx, |count, cx| {
+            let steps = count.checked_div((*interval).into()).unwrap_or(0) as u16;
+            template.packet(ports.map(|port| port.wrapping_add(steps)), cx)
+        });
     }
 
     fn handlers(&self) -> Vec<Handler> {

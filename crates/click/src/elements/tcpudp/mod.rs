@@ -4,6 +4,7 @@ use crate::Class;
 pub mod fast_tcp_flows;
 pub mod fast_udp_flows;
 pub mod fast_udp_source;
+mod flows;
 mod pace;
 pub mod tcp_fragmenter;
 pub mod tcp_ip_send;

@@ -1,7 +1,7 @@
 //! How fast sources make packets, how many, and how fast they did.
 use crate::arg::{ArgError, Args};
 use crate::elements::token_bucket::TokenBucket;
-use crate::{Context, Handler, HandlerError, Note, NoteKind, SECOND, Search, Timer};
+use crate::{Context, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, SECOND, Search, Timer};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -78,6 +78,28 @@ impl Pace {
         false
     }
 
+    /// Makes packets while they are due, until there are so many; `make` is told how many there were before.
+    pub(super) fn fill(
+        &mut self,
+        max: usize,
+        burst: &mut PacketBurst,
+        cx: &mut Context<'_>,
+        mut make: impl FnMut(u64, &mut Context<'_>) -> Option<Packet>,
+    ) {
+        let now = cx.steady();
+        while burst.len() < max {
+            if self.is_done() {
+                return self.rest(cx);
+            }
+            if !self.is_due(now, cx) {
+                return;
+            }
+            let Some(packet) = make(self.count, cx) else { return };
+            self.made(now);
+            burst.push(packet);
+        }
+    }
+
     /// Says that there will be none until [`Pace::wake`].
     pub(super) fn rest(&self, cx: &mut Context<'_>) {
         if let Some(note) = self.note {
@@ -101,11 +123,6 @@ impl Pace {
         if self.is_done() {
             self.last = now;
         }
-    }
-
-    /// How many were made.
-    pub(super) fn count(&self) -> u64 {
-        self.count
     }
 
     pub(super) fn reset(&mut self) {
