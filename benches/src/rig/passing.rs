@@ -18,6 +18,8 @@ const BUFFER: u32 = 2048;
 const BURST: usize = 64;
 /// Frames that a guest which sends to itself is ahead.
 const AHEAD: usize = 512;
+/// A frame that has not come back for so long was dropped.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// Rounds between two looks whether something is asked.
 const ROUNDS: usize = 256;
 
@@ -235,8 +237,15 @@ impl<'m, T: Peer> Passing<'m, T> {
     pub fn run(&mut self, time: Duration) -> Result<(usize, f64), Failure> {
         let begin = Instant::now();
         let (mut total, mut ticked) = (0, ringway_host::ticks());
+        let (mut last, mut before) = (begin, 0);
         while begin.elapsed() < time {
             self.monitor.answer()?;
+            if total > before {
+                (last, before) = (Instant::now(), total);
+            } else if last.elapsed() > PATIENCE {
+                // A back-end that was not ready yet has dropped what was under way.
+                (self.ahead, last) = (0, Instant::now());
+            }
             for _ in 0..ROUNDS {
                 let moved = self.round()?;
                 total += moved;
