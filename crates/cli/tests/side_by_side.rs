@@ -19,7 +19,9 @@ impl Lab {
     fn new(name: &str) -> Lab {
         let folder = std::env::temp_dir().join(format!("ringway-{name}-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("run")).unwrap();
-        std::fs::copy(env!("CARGO_BIN_EXE_ringway"), folder.join("ringway")).unwrap();
+        // By another process: what a test that starts one beside this would inherit, open for writing, can't be run.
+        let (from, to) = (env!("CARGO_BIN_EXE_ringway"), folder.join("ringway"));
+        assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
         let lab = Lab(folder);
         for folder in [lab.0.clone(), lab.0.join("run")] {
             std::fs::set_permissions(folder, PermissionsExt::from_mode(0o777)).unwrap();
