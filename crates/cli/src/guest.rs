@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::order::GUEST;
 use crate::text::{self, Table, cell};
-use anstream::{print, println};
+use anstream::print;
 use ringway_control::api::{Exec, ExecView, GuestView};
 use std::time::{Duration, Instant};
 
@@ -44,12 +44,7 @@ pub fn start(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> 
 /// Stops guests, and waits until they have.
 pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
-    for name in names {
-        client.post(&GUEST.path(name, "stop")?)?;
-        if !json {
-            println!("stopping {name}");
-        }
-    }
+    GUEST.give(&mut client, json, names, ("stop", "stopping"))?;
     let end = Instant::now() + STOP;
     loop {
         let guests: Vec<GuestView> = client.get("/v1/guests")?;

@@ -30,21 +30,33 @@ impl Kind {
         Ok(format!("{}/{name}/{what}", self.all))
     }
 
-    /// Gives an order to each of `names`; as JSON, what all of them are like then, a `View` each.
-    pub fn order<View: Serialize + DeserializeOwned>(
+    /// Gives an order to each of `names`, and says so to people.
+    pub fn give(
         &self,
-        target: &Target,
+        client: &mut Client,
         json: bool,
         names: &[String],
         (verb, doing): (&str, &str),
     ) -> Result<(), Fail> {
-        let mut client = Client::connect(target)?;
         for name in names {
             client.post(&self.path(name, verb)?)?;
             if !json {
                 println!("{doing} {name}");
             }
         }
+        Ok(())
+    }
+
+    /// Gives an order to each of `names`; as JSON, what all of them are like then, a `View` each.
+    pub fn order<View: Serialize + DeserializeOwned>(
+        &self,
+        target: &Target,
+        json: bool,
+        names: &[String],
+        words: (&str, &str),
+    ) -> Result<(), Fail> {
+        let mut client = Client::connect(target)?;
+        self.give(&mut client, json, names, words)?;
         if json {
             let all: Vec<View> = client.get(self.all)?;
             text::json(&all);

@@ -12,18 +12,16 @@ impl Target {
             return Ok(socket.clone());
         }
         let base = run_dir::base();
-        let names = run_dir::running(&base);
         if let Some(name) = &self.fabric {
             let socket = run_dir::api_socket(&base.join(name));
-            // Whoever may not use its socket is told so there.
-            return match names.contains(name) || socket.exists() {
-                true => Ok(socket),
-                false => {
-                    Err(Fail::NotUp(format!("no fabric {name} is up in {}; {}", base.display(), up(&names))))
-                }
-            };
+            // Whether somebody answers there shows when it is used.
+            if socket.exists() {
+                return Ok(socket);
+            }
+            let up = up(&run_dir::running(&base));
+            return Err(Fail::NotUp(format!("no fabric {name} is up in {}; {up}", base.display())));
         }
-        match names.as_slice() {
+        match run_dir::running(&base).as_slice() {
             [name] => Ok(run_dir::api_socket(&base.join(name))),
             [] => {
                 let place = base.display();

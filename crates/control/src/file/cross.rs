@@ -178,7 +178,7 @@ fn lookups(fabric: &Fabric, notes: &Notes) {
 }
 
 fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
-    let run = fabric.run.clone().or_else(|| host.base.as_ref().map(|base| base.join(&fabric.name)));
+    let run = host.run_of(fabric);
     let mut taken: HashMap<PathBuf, &str> = HashMap::new();
     for port in &fabric.ports {
         let Some(socket) = port.kind.socket().filter(|socket| !socket.path.as_os_str().is_empty()) else {

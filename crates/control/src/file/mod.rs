@@ -47,6 +47,13 @@ pub struct Host {
     pub find: Option<fn(&Options) -> Found>,
 }
 
+impl Host {
+    /// The run directory of a fabric, if known.
+    fn run_of(&self, fabric: &Fabric) -> Option<PathBuf> {
+        fabric.run.clone().or_else(|| self.base.as_ref().map(|base| base.join(&fabric.name)))
+    }
+}
+
 /// How to look at what a file names outside itself: users, files of guests, configurations of functions.
 pub struct Outside<'a> {
     /// The folder that files are relative to.

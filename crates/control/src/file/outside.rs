@@ -10,7 +10,7 @@ use std::path::Path;
 /// Checks everything of `fabric` that lies outside its file.
 pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, notes: &Notes) {
     let names = Names::read(outside);
-    let run = fabric.run.clone().or_else(|| host.base.as_ref().map(|base| base.join(&fabric.name)));
+    let run = host.run_of(fabric);
     for port in &fabric.ports {
         let Some(socket) = port.kind.socket() else { continue };
         let place = format!("port.{}", port.name);
