@@ -10,6 +10,7 @@ pub mod numbered;
 pub mod pages;
 pub mod plugging;
 pub mod qemu;
+pub mod qmp;
 pub mod sleeper;
 pub mod talk;
 pub mod traffic;

@@ -1,8 +1,7 @@
 //! Network devices that come to a QEMU guest while it runs, and go.
-use crate::eventually;
-use crate::moving::Manager;
+use crate::qmp::Manager;
 use ringway_control::guest::Spec;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,24 +32,10 @@ pub fn plug(manager: &mut Manager, socket: &Path, mac: &str) -> Result<(), Strin
 /// Asks the guest to let its device go, and takes away its back-end once it has.
 pub fn unplug(manager: &mut Manager) -> Result<(), String> {
     manager.ask("device_del", json!({ "id": NAME }))?;
-    let mut last = Ok(());
-    let gone = eventually(BOUND, || {
-        let devices = manager.ask("qom-list", json!({ "path": "/machine/peripheral" }));
-        let there = |devices: Value| {
-            devices.as_array().is_some_and(|all| all.iter().any(|device| device["name"] == NAME))
-        };
-        match devices {
-            Ok(devices) => !there(devices),
-            Err(error) => {
-                last = Err(error);
-                true
-            }
-        }
-    });
-    last?;
-    if !gone {
-        return Err("the guest keeps its device".into());
-    }
+    manager.until(BOUND, "qom-list", &json!({ "path": "/machine/peripheral" }), |devices| {
+        let there = devices.as_array()?.iter().any(|device| device["name"] == NAME);
+        (!there).then_some(Ok(()))
+    })?;
     // The connection goes with it.
     manager.ask("netdev_del", json!({ "id": NAME })).map(drop)
 }

@@ -4,8 +4,9 @@
 use ringway_control::guest::{Attachment, Guest, Interface, Iommu, Kind, Spec};
 use ringway_tests::fabric::{self, Fabric, port};
 use ringway_tests::folder::Folder;
-use ringway_tests::moving::{Manager, expecting, managed};
+use ringway_tests::moving::expecting;
 use ringway_tests::qemu::{self, Fit};
+use ringway_tests::qmp::{Manager, managed};
 use ringway_tests::talk::{BOUND, ran, reaches};
 use ringway_tests::traffic::ping;
 use ringway_tests::{eventually, say};

@@ -83,6 +83,12 @@ fn switch(monitor: &mut Monitor<'_>, on: bool) {
     assert_eq!(monitor.state(), State::Up);
 }
 
+/// Grants what frames are taken from and what they are written to.
+fn grant(monitor: &mut Monitor<'_>) {
+    monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
+    monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+}
+
 fn begin(monitor: &mut Monitor<'_>, bits: &Bits) {
     monitor.front.set(bits.share()).unwrap();
     switch(monitor, true);
@@ -169,8 +175,7 @@ fn rings_and_frames_are_logged_apart() {
         let kind = kind(which);
         let (bits, rings) = (Bits::new(), ring_pages(kind));
         with(kind, |rig| {
-            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
-            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            grant(&mut rig.monitor);
             begin(&mut rig.monitor, &bits);
             let all = rig.monitor.front.features();
             rig.monitor.front.set(Request::SetFeatures(all)).unwrap();
@@ -194,8 +199,7 @@ fn frames_are_logged_though_a_ring_was_told_what_can_not_be() {
         for kicks in [false, true] {
             let bits = Bits::new();
             with(kind, |rig| {
-                rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
-                rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+                grant(&mut rig.monitor);
                 let front = &mut rig.monitor.front;
                 let vring = VringFd { index: 0, fd: Some(ringway_host::memfd("none", 4096).unwrap()) };
                 let wrong = if kicks { Request::SetVringKick(vring) } else { Request::SetVringCall(vring) };
@@ -221,8 +225,7 @@ fn what_stopping_a_ring_writes_is_marked_when_that_is_answered() {
         let kind = kind(which);
         let bits = Bits::new();
         with(kind, |rig| {
-            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
-            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            grant(&mut rig.monitor);
             begin(&mut rig.monitor, &bits);
             one_frame(rig, kind, &bits, (1, 100));
             let Rig { space, tx, monitor, queue, reader, .. } = rig;
@@ -291,8 +294,7 @@ fn the_next_log_is_acknowledged_after_the_turn_that_is_under_way() {
     for which in KINDS {
         let kind = kind(which);
         with(kind, |rig| {
-            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
-            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            grant(&mut rig.monitor);
             let (bits, next) = (Bits::new(), Bits::new());
             begin(&mut rig.monitor, &bits);
             one_frame_unlooked(rig, kind, 1);
@@ -315,8 +317,7 @@ fn a_log_that_can_not_be_is_refused_and_the_former_stays() {
     for which in KINDS {
         let kind = kind(which);
         with(kind, |rig| {
-            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
-            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            grant(&mut rig.monitor);
             let bits = Bits::new();
             begin(&mut rig.monitor, &bits);
             // An offset and a size whose sum is small (CVE-2020-10722), and others that lead outside the file.
@@ -370,8 +371,7 @@ fn what_a_log_has_no_bit_for_is_written_and_not_marked() {
     for which in KINDS {
         let kind = kind(which);
         with(kind, |rig| {
-            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
-            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            grant(&mut rig.monitor);
             // Without a log there is none to write to.
             switch(&mut rig.monitor, true);
             let mut bits = Bits::new();
@@ -406,8 +406,7 @@ fn logs_of_any_length_are_written_within_their_bounds() {
     for which in KINDS {
         let kind = kind(which);
         with(kind, |rig| {
-            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
-            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            grant(&mut rig.monitor);
             let mut bits = Bits::new();
             begin(&mut rig.monitor, &bits);
             // Of a byte; to the last byte of a page; up to where the rings' bits begin, and a byte more.
@@ -494,8 +493,7 @@ fn who_wants_to_hear_of_marks_is_told() {
     for which in KINDS {
         let kind = kind(which);
         with(kind, |rig| {
-            rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
-            rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            grant(&mut rig.monitor);
             let (bits, call) = (Bits::new(), EventFd::new().unwrap());
             let theirs = call.as_fd().try_clone_to_owned().unwrap();
             rig.monitor.front.set(Request::SetLogFd(theirs)).unwrap();
@@ -517,8 +515,7 @@ fn a_log_whose_file_shrinks_costs_its_guest_the_port_alone() {
         with(kind, |neighbour| {
             let (mut backend, mut queues, counters) = port();
             super::rig::on((&mut backend, &mut queues[0], &counters), kind, |rig| {
-                rig.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
-                rig.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+                grant(&mut rig.monitor);
                 let bits = Bits::new();
                 begin(&mut rig.monitor, &bits);
                 one_frame(rig, kind, &bits, (1, 3000));
@@ -538,8 +535,7 @@ fn a_log_whose_file_shrinks_costs_its_guest_the_port_alone() {
                 assert_eq!(reflect(reader, queue), 0);
             });
             next_one_works((&mut backend, &mut queues[0], &counters), kind, "a log that shrank");
-            neighbour.monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
-            neighbour.monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
+            grant(&mut neighbour.monitor);
             let bits = Bits::new();
             begin(&mut neighbour.monitor, &bits);
             let [marked, changed] = one_frame(neighbour, kind, &bits, (1, 3000));
