@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # The long tests: those of `make test` with many more rounds, ring code under Miri, and what cargo-deny says of the
-# dependencies. RINGWAY_ROUNDS, PROPTEST_CASES and RINGWAY_STEPS (of random front-ends and drivers, ten million by
-# default, about a quarter of an hour) bound it.
-set -euo pipefail
+# dependencies. A step runs even when one before it failed; the last line counts tests. RINGWAY_ROUNDS, PROPTEST_CASES
+# and RINGWAY_STEPS (of random front-ends and drivers, ten million by default, about half an hour) bound it.
+set -uo pipefail
 cd "$(dirname "$0")/.."
+. scripts/steps.sh
 export RINGWAY_ROUNDS=${RINGWAY_ROUNDS:-100} PROPTEST_CASES=${PROPTEST_CASES:-20000}
 export RINGWAY_STEPS=${RINGWAY_STEPS:-10000000}
-cargo build --release -p ringway-cli
-cargo test --release --workspace --exclude ringway-tests --no-fail-fast
-cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
-scripts/miri.sh
-make deny
+step "build" cargo build --release -p ringway-cli
+step "unit and property tests" cargo test --release --workspace --exclude ringway-tests --no-fail-fast
+step "real peers" cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
+step "Miri" ./scripts/miri.sh
+step "dependencies" make deny
+summary

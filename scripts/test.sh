@@ -3,19 +3,8 @@
 # counts tests.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-log=$(mktemp); trap 'rm -f "$log"' EXIT
-failed=0
+. scripts/steps.sh
 target=${CARGO_TARGET_DIR:-$PWD/target}
-step() {
-  local name=$1; shift
-  echo "== $name"
-  local begin=$SECONDS
-  "$@" 2>&1 </dev/null | tee -a "$log"
-  local code=${PIPESTATUS[0]}
-  local verdict=ok
-  [ "$code" -eq 0 ] || { verdict="FAILED ($code)"; failed=$((failed + 1)); }
-  echo "== $name: $verdict, $((SECONDS - begin)) s"
-}
 step "tidy" cargo xtask tidy
 step "format" cargo fmt --check
 step "lints" cargo clippy --workspace --all-targets -- -D warnings
@@ -31,8 +20,4 @@ step "an element of one's own" env CARGO_TARGET_DIR="$target" \
 step "real peers" cargo test --release -p ringway-cli -p ringway-tests --no-fail-fast \
   --lib --test iommu_guests --test linux_guests --test migration --test notifications --test virtio_user -- \
   --test-threads=2 --skip a_guest_is_moved_while --skip a_guest_behind_virtio_s_iommu_is_moved_while
-# The closing lines of cargo and of the Python tests: "test result: ok. 12 passed; 0 failed; ..."
-read -r passed broken < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$log")
-[ "$failed" -eq 0 ] || [ "$broken" -gt 0 ] || broken=$failed
-echo "$passed passed, $broken failed"
-[ "$failed" -eq 0 ]
+summary

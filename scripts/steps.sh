@@ -1,0 +1,21 @@
+# For scripts that go on after a step that failed and count tests at the end: `step NAME COMMAND...`, then `summary`.
+log=$(mktemp); trap 'rm -f "$log"' EXIT
+failed=0
+step() {
+  local name=$1; shift
+  echo "== $name"
+  local begin=$SECONDS
+  "$@" 2>&1 </dev/null | tee -a "$log"
+  local code=${PIPESTATUS[0]}
+  local verdict=ok
+  [ "$code" -eq 0 ] || { verdict="FAILED ($code)"; failed=$((failed + 1)); }
+  echo "== $name: $verdict, $((SECONDS - begin)) s"
+}
+# The closing lines of cargo and of the Python tests: "test result: ok. 12 passed; 0 failed; ..."
+summary() {
+  local passed broken
+  read -r passed broken < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$log")
+  [ "$failed" -eq 0 ] || [ "$broken" -gt 0 ] || broken=$failed
+  echo "$passed passed, $broken failed"
+  [ "$failed" -eq 0 ]
+}
