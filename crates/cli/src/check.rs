@@ -2,10 +2,11 @@
 
 use crate::arguments::Target;
 use crate::fail::Fail;
+use crate::input;
 use crate::text;
 use anstream::println;
 use ringway_control::api::ProblemView;
-use ringway_control::file::{Fabric, Host, Outside, read_with};
+use ringway_control::file::{Fabric, Host, LARGEST, Outside, read_with};
 use ringway_control::run_dir;
 use std::path::Path;
 
@@ -18,11 +19,9 @@ pub fn host() -> Host {
     }
 }
 
-/// Reads a fabric file.
-pub fn load(target: &Target, file: &Path) -> Result<Fabric, Fail> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Fail::Failed(format!("{}: {error}; give the path of a fabric file", file.display()))
-    })?;
+/// Reads a fabric file; its text, too.
+pub fn load(target: &Target, file: &Path) -> Result<(Fabric, String), Fail> {
+    let text = input::text(file, LARGEST, "a fabric file")?;
     let folder = file.parent().unwrap_or(Path::new(""));
     let outside = Outside::of_this_host(folder, &crate::function::check);
     let mut fabric = read_with(&file.display().to_string(), &text, &host(), Some(&outside))?;
@@ -30,7 +29,7 @@ pub fn load(target: &Target, file: &Path) -> Result<Fabric, Fail> {
     if let Some(name) = &target.fabric {
         fabric.name.clone_from(name);
     }
-    Ok(fabric)
+    Ok((fabric, text))
 }
 
 /// Says everything that is wrong in a file.
@@ -48,7 +47,7 @@ pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
         }
         return Ok(());
     }
-    let fabric = result?;
+    let (fabric, _) = result?;
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     println!(
         "{}good:{:#} fabric {}, {}, {}, {}, {}{}",

@@ -9,7 +9,10 @@ use anstream::print;
 use ringway_control::api::{FunctionView, HandlerValue};
 use ringway_control::file::{Complaint, Function};
 use ringway_function::click::{self, Configuration};
-use std::io::Read;
+use ringway_host::read_whole;
+
+/// Bytes of a handler's value at most. Attack: standard input without end.
+const LARGEST_VALUE: usize = 16 << 20;
 
 /// Everything that is wrong with a function's configuration.
 pub fn check(function: &Function) -> Vec<Complaint> {
@@ -80,9 +83,9 @@ fn read(target: &Target, json: bool, name: &str, handler: &str) -> Result<(), Fa
 fn write(target: &Target, name: &str, handler: &str, value: Option<String>) -> Result<(), Fail> {
     let value = match value.as_deref() {
         Some("-") => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).map_err(Fail::because)?;
-            text
+            let wrong = |error: std::io::Error| Fail::Failed(format!("standard input: {error}"));
+            let bytes = read_whole(std::io::stdin(), LARGEST_VALUE).map_err(wrong)?;
+            String::from_utf8(bytes).map_err(|error| wrong(std::io::Error::other(error)))?
         }
         value => value.unwrap_or_default().to_string(),
     };

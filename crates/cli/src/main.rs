@@ -9,6 +9,7 @@ mod doctor;
 mod fail;
 mod function;
 mod guest;
+mod input;
 mod log;
 mod order;
 mod place;

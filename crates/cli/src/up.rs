@@ -51,7 +51,7 @@ impl Place {
 
 /// Brings a fabric up.
 pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
-    let fabric = check::load(target, &up.file)?;
+    let (fabric, _) = check::load(target, &up.file)?;
     let file = std::path::absolute(&up.file).map_err(Fail::because)?;
     let place = Place::of(&fabric, target);
     if up.detach {
@@ -156,9 +156,8 @@ fn last_words(log: &mut File, before: u64, path: &Path) -> String {
 /// Changes the running fabric to what a file says.
 pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     // Errors of the file are said here, where its text is.
-    let fabric = check::load(target, file)?;
+    let (fabric, text) = check::load(target, file)?;
     let path = std::path::absolute(file).map_err(Fail::because)?;
-    let text = std::fs::read_to_string(file).map_err(Fail::because)?;
     let mut client = Client::to(Place::of(&fabric, target).socket)?;
     let new = NewFabric { file: path.display().to_string(), text };
     let done: Changes = client.put("/v1/fabric", &new)?;

@@ -6,6 +6,7 @@
 mod lab;
 
 use lab::{Lab, until};
+use rustix::fs::{FileType, Mode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -47,6 +48,22 @@ fn a_fabric_comes_up_forwards_and_goes_down() {
     assert!(!lab.folder.join("run/lab").exists());
     let (code, words) = lab.fails(&["ps"]);
     assert!(code == 4 && words.contains("no fabric is up"), "{words}");
+}
+
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    let lab = Lab::new("endless", LOAD);
+    let fifo = lab.folder.join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    for (file, wrong) in [("/dev/zero", "a device, not a file"), ("fifo", "a pipe that nobody writes to")] {
+        for words in [vec!["check", file], vec!["up", file], vec!["apply", file]] {
+            let (code, said) = lab.fails(&words);
+            let fix = "give the path of a fabric file";
+            assert_eq!((code, said), (1, format!("error: {file}: {wrong}; {fix}\n")), "{words:?}");
+        }
+        let (_, said) = lab.fails(&["place", "--inventory", file, "hosts"]);
+        assert_eq!(said, format!("error: {file}: {wrong}; give the path of an inventory file\n"));
+    }
 }
 
 #[test]

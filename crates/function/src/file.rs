@@ -9,19 +9,6 @@ const LONGEST_LINE: u64 = 1 << 20;
 /// The largest file that a configuration or a library is read from: an archive has other things, too.
 pub const CONFIGURATION: usize = 64 << 20;
 
-/// Reads all there is, if that is at most so much. Attack: the name of a device that gives bytes without end.
-///
-/// # Errors
-/// The operating system's, or there is more.
-pub fn read_whole(mut from: impl Read, most: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    from.by_ref().take(most as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > most {
-        return Err(io::Error::other(format!("larger than {most} bytes")));
-    }
-    Ok(bytes)
-}
-
 /// A file, standard input, or a text.
 pub struct Input {
     /// What it is called.
@@ -156,13 +143,6 @@ pub fn reason(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_has_no_end_is_not_read_whole() {
-        assert_eq!(read_whole(&b"abc"[..], 3).unwrap(), b"abc");
-        assert!(read_whole(&b"abcd"[..], 3).is_err());
-        assert!(read_whole(io::repeat(0), 1 << 20).unwrap_err().to_string().contains("larger than"));
-    }
 
     #[test]
     fn a_compressed_file_is_refused_by_what_it_is() {

@@ -8,6 +8,7 @@ mod error;
 mod event;
 mod facts;
 mod fault;
+mod file;
 mod grace;
 mod memory;
 mod packet_socket;
@@ -27,6 +28,7 @@ pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use facts::{Access, Cores, Facts, HugePages, Limit, Transparent};
 pub use fault::{catch_sigbus, losses};
+pub use file::{read_argument, read_file, read_whole};
 pub use grace::{grace, graces, reclaim, reclaim_all};
 pub use memory::{
     Keep, Mapping, PageChoice, Pages, is_lost, map_region, map_region_for, memfd, memfd_in, memfd_of, stitch,

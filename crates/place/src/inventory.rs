@@ -15,8 +15,8 @@ use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-/// Attack: a file without end.
-const LARGEST: usize = 64 << 20;
+/// Bytes that a file has at most. Attack: one without end.
+pub const LARGEST: usize = 64 << 20;
 /// Attack: a count without end.
 const COUNT: i64 = 1_000_000;
 const TABLES: [&str; 8] = ["cluster", "host", "vm", "group", "policy", "load", "fact", "blacklist"];

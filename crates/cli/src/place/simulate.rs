@@ -3,6 +3,7 @@
 use super::arguments::{Format, Simulate};
 use super::source;
 use crate::fail::Fail;
+use crate::input;
 use crate::text::{self, Table, cell};
 use ringway_control::place::Clock;
 use ringway_control::place_plugins::{Found, Options, Plugins, find};
@@ -16,26 +17,26 @@ use ringway_place::simulate::{
 };
 use ringway_place::unit::{External, ExternalUnit};
 use std::collections::{BTreeSet, HashSet};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn text_of(file: &Path) -> Result<String, Fail> {
-    std::fs::read_to_string(file).map_err(|error| Fail::Failed(format!("{}: {error}", file.display())))
-}
-
+/// Bytes of a trace, or a list of nodes, at most.
+const TRACE: usize = 2 << 30;
 /// How an SQLite file begins (its file format, section 1.3).
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// A trace as text. A database is read by Python, which has SQLite.
 fn trace_text(options: &Simulate) -> Result<String, Fail> {
     let file = &options.trace;
-    let at = |error: std::io::Error| Fail::Failed(format!("{}: {error}", file.display()));
-    let mut first = Vec::new();
-    let opened = std::fs::File::open(file).map_err(at)?;
-    opened.take(SQLITE.len() as u64).read_to_end(&mut first).map_err(at)?;
-    if options.format != Format::Azure || first != SQLITE {
-        return text_of(file);
+    let is_sqlite = || {
+        let mut first = Vec::new();
+        let read = File::open(file).and_then(|it| it.take(SQLITE.len() as u64).read_to_end(&mut first));
+        read.is_ok() && first == SQLITE
+    };
+    if options.format != Format::Azure || !file.is_file() || !is_sqlite() {
+        return input::text(file, TRACE, "a trace");
     }
     let mut python = Command::new("python3");
     python.args(["-m", "ringway.traces", "--"]).arg(file);
@@ -76,7 +77,8 @@ impl Scene {
             }
             scene.hosts = match &options.nodes {
                 Some(file) => {
-                    read_nodes(&file.display().to_string(), &text_of(file)?).map_err(Fail::because)?
+                    let text = input::text(file, TRACE, "a file of nodes")?;
+                    read_nodes(&file.display().to_string(), &text).map_err(Fail::because)?
                 }
                 None => hosts(options.hosts.unwrap_or(HOSTS) as usize, options.seed),
             };
@@ -220,7 +222,8 @@ fn policies(options: &Simulate, scene: &Scene) -> Result<Vec<Policy>, Fail> {
     });
     known.extend(described);
     if let Some(file) = &options.file {
-        let read = policy::read(&file.display().to_string(), &text_of(file)?, &scene.units);
+        let text = input::text(file, policy::LARGEST, "a file with policies")?;
+        let read = policy::read(&file.display().to_string(), &text, &scene.units);
         known.extend(read.map_err(|problems| Fail::Inventory(problems.to_string()))?);
     }
     let find = |name: &String| {

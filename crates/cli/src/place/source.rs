@@ -4,6 +4,7 @@ use super::arguments::PlaceCommand;
 use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::input;
 use crate::text;
 use ringway_control::place::{
     BalanceRequest, Clock, DecisionView, ExplainView, FactPush, Failed, PlaceRequest, PluginsView,
@@ -27,9 +28,7 @@ pub enum Source {
 
 /// Reads an inventory file.
 pub fn read(file: &Path, beside: &Beside) -> Result<Vec<Object>, Fail> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Fail::Failed(format!("{}: {error}; give the path of an inventory file", file.display()))
-    })?;
+    let text = input::text(file, inventory::LARGEST, "an inventory file")?;
     inventory::read(&file.display().to_string(), &text, beside)
         .map_err(|problems| Fail::Inventory(problems.to_string()))
 }

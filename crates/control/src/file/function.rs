@@ -3,12 +3,13 @@
 use super::desired::{Configuration, Function};
 use super::section::{Notes, Section};
 use super::{Fabric, Outside};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Memory of a function that doesn't say.
 const MEMORY: u64 = 256 << 20;
-/// Attack: a configuration that is endless.
-const LARGEST: usize = 16 << 20;
+/// Bytes that a configuration has at most. Attack: one that is endless.
+pub const LARGEST: usize = 16 << 20;
 /// Frames that a function handles at once, if it doesn't say.
 const BURST: u64 = 64;
 
@@ -82,7 +83,11 @@ pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, no
                 Ok(text) => function.configuration.text = text,
                 Err(error) => {
                     let what = format!("{}: {error}", file.display());
-                    notes.wrong(&notes.of(&key), what, "it is relative to the folder of this file");
+                    let fix = match error.kind() {
+                        ErrorKind::NotFound => "it is relative to the folder of this file",
+                        _ => "name a file with Click's language in it",
+                    };
+                    notes.wrong(&notes.of(&key), what, fix);
                     continue;
                 }
             }
@@ -114,12 +119,8 @@ fn shown(outside: &Outside<'_>, function: &Function) -> String {
     outside.folder.join(file).display().to_string()
 }
 
-fn read(path: &Path, outside: &Outside<'_>) -> Result<String, String> {
-    let text = (outside.read)(path).map_err(|error| error.to_string())?;
-    if text.len() > LARGEST {
-        return Err(format!("it has {} bytes; {LARGEST} are enough", text.len()));
-    }
-    String::from_utf8(text).map_err(|error| error.to_string())
+fn read(path: &Path, outside: &Outside<'_>) -> io::Result<String> {
+    String::from_utf8((outside.read)(path)?).map_err(io::Error::other)
 }
 
 /// Where in the file's `text` a complaint about `inner` is, whose string stands at `at`.

@@ -33,8 +33,8 @@ use toml::de::{DeTable, DeValue};
 /// Longest path of a UNIX socket: `sun_path` of unix(7) less the zero.
 pub const SOCKET_PATH: usize = 107;
 
-/// Attack: a file sent at run time that is endless.
-const LARGEST: usize = 4 << 20;
+/// Bytes that a file has at most. Attack: a file sent at run time that is endless.
+pub const LARGEST: usize = 4 << 20;
 
 /// What the file is checked against besides itself.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl Host {
 pub struct Outside<'a> {
     /// The folder that files are relative to.
     pub folder: &'a Path,
-    /// Reads a file.
+    /// Reads a file, which is no larger than it should be.
     pub read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
     /// Says what lies at a path.
     pub look: &'a dyn Fn(&Path) -> std::io::Result<std::fs::FileType>,
@@ -71,7 +71,7 @@ impl<'a> Outside<'a> {
     pub fn of_this_host(folder: &'a Path, check: &'a dyn Fn(&Function) -> Vec<Complaint>) -> Outside<'a> {
         Outside {
             folder,
-            read: &|path| std::fs::read(path),
+            read: &|path| ringway_host::read_file(path, function::LARGEST),
             look: &|path| std::fs::metadata(path).map(|seen| seen.file_type()),
             check,
         }

@@ -86,6 +86,9 @@ fn files(guest: &Guest, outside: &Outside<'_>, notes: &Notes) {
         let fix = "a relative path is relative to the folder of this file";
         match (outside.look)(&outside.folder.join(path)) {
             Ok(found) if found.is_dir() && !folder => notes.wrong(&at, format!("{shown} is a folder"), fix),
+            Ok(found) if !found.is_file() && !folder => {
+                notes.wrong(&at, format!("{shown} is not a regular file"), "name a file");
+            }
             Ok(found) if !found.is_dir() && folder => {
                 notes.wrong(&at, format!("{shown} is not a folder"), fix);
             }
@@ -102,6 +105,7 @@ fn files(guest: &Guest, outside: &Outside<'_>, notes: &Notes) {
 mod tests {
     use super::number;
     use crate::file::{Host, Outside, read_with};
+    use rustix::fs::FileType;
     use std::path::Path;
 
     #[test]
@@ -157,5 +161,37 @@ init = "."
         assert_eq!(lines[2], format!("f:14:10: there is no no-kernel; {relative}"));
         assert_eq!(lines[3], format!("f:15:11: taken is not a folder; {relative}"));
         assert_eq!(lines[4], format!("f:16:8: . is a folder; {relative}"));
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        let folder = std::env::temp_dir().join(format!("ringway-endless-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mknodat(rustix::fs::CWD, folder.join("fifo"), FileType::Fifo, mode, 0).unwrap();
+        // Sparse: it takes no room.
+        std::fs::File::create(folder.join("large")).unwrap().set_len((16 << 20) + 1).unwrap();
+        let host = Host { cores: vec![0], base: None, find: None };
+        for (file, wrong) in [
+            ("/dev/zero", "a device, not a file; name a file with Click's language in it"),
+            ("fifo", "a pipe, not a file; name a file with Click's language in it"),
+            ("large", "larger than 16777216 bytes; name a file with Click's language in it"),
+            ("missing", "No such file or directory (os error 2); it is relative to the folder of this file"),
+        ] {
+            let text = format!(
+                "[switch.s]\n[port.a]\nkind = \"ring\"\nsocket = \"a.sock\"\nswitch = \"s\"\n\
+                 [function.f]\nport = \"a\"\nconfig = \"{file}\"\n"
+            );
+            let outside = Outside::of_this_host(&folder, &|_| Vec::new());
+            let problems = read_with("f", &text, &host, Some(&outside)).unwrap_err().to_string();
+            assert_eq!(problems, format!("f:8:10: {file}: {wrong}"));
+        }
+        let guest = FABRIC.replace("\nowner = \"kvm\"\ngroup = \"nobody-of-that-name\"", "");
+        let guest = guest.replace("no-kernel", "/dev/zero").replace("\".\"", "\"fifo\"");
+        let outside = Outside::of_this_host(&folder, &|_| Vec::new());
+        let problems = read_with("f", &guest, &host, Some(&outside)).unwrap_err().to_string();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(problems.contains("f:12:10: /dev/zero is not a regular file; name a file"), "{problems}");
+        assert!(problems.contains("f:14:8: fifo is not a regular file; name a file"), "{problems}");
     }
 }

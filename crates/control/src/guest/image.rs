@@ -1,4 +1,5 @@
 //! What a guest boots: a kernel with its network modules, and an initial file system made of this host's own programs.
+use ringway_host::read_file;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ const NETWORK: &[&str] = &["failover", "net_failover", "virtio_net"];
 const PROGRAMS: &[&str] = &["iperf3", "ethtool", "ping"];
 /// Packages that bring a kernel for virtual machines: Debian's, Ubuntu's.
 const PACKAGES: &[&str] = &["linux-image-cloud-amd64", "linux-image-virtual"];
+
+/// Bytes of a file in a guest's initial file system. Attack: a device as its script.
+const LARGEST: usize = 1 << 30;
 
 /// Why a guest's kernel or file system could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -241,7 +245,7 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, Error> {
         Some("xz") => "xz",
         Some("zst") => "zstd",
         Some("gz") => "gzip",
-        _ => return fs::read(path).map_err(file(path)),
+        _ => return read_file(path, LARGEST).map_err(file(path)),
     };
     quiet(Command::new(tool).arg("-dc").arg(path))
         .map_err(|reason| Error::Kernel(format!("{tool} -dc {}: {reason}", path.display())))
@@ -275,7 +279,7 @@ impl Archive {
     }
 
     fn copy(&mut self, name: &str, from: &Path) -> Result<(), Error> {
-        let content = fs::read(from).map_err(file(from))?;
+        let content = read_file(from, LARGEST).map_err(file(from))?;
         self.file(name, 0o755, &content);
         Ok(())
     }

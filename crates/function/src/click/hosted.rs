@@ -1,6 +1,6 @@
 //! A console with the files and processes of the machine.
-use crate::file::read_whole;
 use ringway_click::Console;
+use ringway_host::read_whole;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 

@@ -11,7 +11,7 @@ mod stopwatch;
 mod surroundings;
 mod terminal;
 
-use crate::file::{CONFIGURATION, read_whole};
+use crate::file::CONFIGURATION;
 use builder::Builder;
 pub use check::{Complaint, Configuration, check};
 use hosted::Hosted;
@@ -21,6 +21,7 @@ pub use terminal::Terminal;
 
 use ringway_click::{Clock, Console, Registry, Router, Turn};
 use ringway_click_lang::archive;
+use ringway_host::read_whole;
 use signals::Signals;
 use std::fs::File;
 use std::io::Write;

@@ -1,10 +1,10 @@
 //! What the driver takes from the operating system: time, libraries, waiting.
 use super::clickpath;
-use crate::file::{CONFIGURATION, read_whole, reason};
+use crate::file::{CONFIGURATION, reason};
 use ringway_click::{Registry, Router, Time};
 use ringway_click_lang::Environment;
-use ringway_host::{Wish, poll};
-use std::fs::File;
+use ringway_host::{Wish, poll, read_file};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The machine's clocks.
@@ -77,9 +77,7 @@ impl Environment for Host<'_> {
 
     fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)> {
         let path = clickpath::find(self.path.as_deref(), name, "conf", directory)?;
-        let text = File::open(&path)
-            .and_then(|file| read_whole(file, CONFIGURATION))
-            .map_err(|error| reason(&error));
+        let text = read_file(Path::new(&path), CONFIGURATION).map_err(|error| reason(&error));
         Some((path, text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())))
     }
 }

@@ -8,8 +8,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Attack: a file without end.
-const LARGEST: usize = 1 << 20;
+/// Bytes that a file has at most. Attack: one without end.
+pub const LARGEST: usize = 1 << 20;
 const KEYS: [&str; 10] = [
     "base",
     "filters",

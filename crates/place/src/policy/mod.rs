@@ -6,7 +6,7 @@ mod file;
 
 pub use builtin::built_in;
 pub use check::{check, check_properties};
-pub use file::{read, read_table};
+pub use file::{LARGEST, read, read_table};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,0 +1,12 @@
+//! Files that the command line names.
+
+use crate::fail::Fail;
+use ringway_host::read_argument;
+use std::path::Path;
+
+/// The text of a file of at most so many bytes, which is to be `what`.
+pub fn text(file: &Path, most: usize, what: &str) -> Result<String, Fail> {
+    let wrong = |error| Fail::Failed(format!("{}: {error}; give the path of {what}", file.display()));
+    let bytes = read_argument(file, most).map_err(wrong)?;
+    String::from_utf8(bytes).map_err(|error| wrong(std::io::Error::other(error)))
+}

@@ -1,0 +1,109 @@
+//! Files that people name, read whole.
+
+use rustix::fs::{FileType, Mode, OFlags, fcntl_setfl, open, stat};
+use std::fs::File;
+use std::io::{Error, Read, Result};
+use std::path::Path;
+
+/// Reads all there is, if that is at most so many bytes. Attack: the name of a device that gives bytes without end.
+///
+/// # Errors
+/// The operating system's, or there is more.
+pub fn read_whole(mut from: impl Read, most: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.by_ref().take(most as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > most {
+        return Err(Error::other(format!("larger than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Reads a regular file of at most so many bytes, which another file names.
+///
+/// # Errors
+/// The operating system's, the file is no regular one, or it is larger.
+pub fn read_file(path: &Path, most: usize) -> Result<Vec<u8>> {
+    match kind(path)? {
+        FileType::RegularFile => read_whole(open_at_once(path)?, most),
+        other => Err(Error::other(format!("{}, not a file", word(other)))),
+    }
+}
+
+/// The same, of what a command line names: a pipe, such as a shell's `<(...)`, is as good.
+///
+/// # Errors
+/// The operating system's, it is neither a regular file nor a pipe, nobody writes to the pipe, or it is larger.
+pub fn read_argument(path: &Path, most: usize) -> Result<Vec<u8>> {
+    if kind(path)? != FileType::Fifo {
+        return read_file(path, most);
+    }
+    let pipe = open_at_once(path)?;
+    fcntl_setfl(&pipe, OFlags::empty())?;
+    match read_whole(pipe, most)? {
+        empty if empty.is_empty() => Err(Error::other("a pipe that nobody writes to")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Opens a file to read. Attack: a FIFO, whose opening waits for somebody who writes to it.
+fn open_at_once(path: &Path) -> Result<File> {
+    Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())?
+        .into())
+}
+
+/// What lies at a path. It is asked before the file is opened: to open a device can be to use it.
+fn kind(path: &Path) -> Result<FileType> {
+    Ok(FileType::from_raw_mode(stat(path)?.st_mode))
+}
+
+fn word(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Directory => "a folder",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        _ => "something else",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Write, repeat};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn what_has_no_end_is_not_read_whole() {
+        assert_eq!(read_whole(&b"abc"[..], 3).unwrap(), b"abc");
+        assert!(read_whole(&b"abcd"[..], 3).is_err());
+        assert!(read_whole(repeat(0), 1 << 20).unwrap_err().to_string().contains("larger than"));
+    }
+
+    #[test]
+    fn a_file_that_another_names_is_a_regular_one_and_bounded() {
+        let folder = std::env::temp_dir().join(format!("ringway-file-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (file, fifo) = (folder.join("file"), folder.join("fifo"));
+        std::fs::write(&file, "four").unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let said = |path: &Path, most| read_file(path, most).unwrap_err().to_string();
+        assert_eq!(read_file(&file, 4).unwrap(), b"four");
+        assert_eq!(said(&file, 3), "larger than 3 bytes");
+        assert_eq!(said(&fifo, 4), "a pipe, not a file");
+        assert_eq!(said(&folder, 4), "a folder, not a file");
+        assert_eq!(said(Path::new("/dev/zero"), 4), "a device, not a file");
+        let nobody = read_argument(&fifo, 4).unwrap_err().to_string();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(nobody, "a pipe that nobody writes to");
+    }
+
+    #[test]
+    fn a_pipe_is_as_good_on_a_command_line() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let writing = std::thread::spawn(move || writer.write_all(b"four").unwrap());
+        assert_eq!(read_argument(Path::new(&path), 4).unwrap(), b"four");
+        writing.join().unwrap();
+        assert_eq!(read_argument(Path::new("/dev/zero"), 4).unwrap_err().to_string(), "a device, not a file");
+    }
+}
