@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 const TRIES: u16 = 1000;
 
 /// Connections at a time. Attack: connections without end.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 
 /// A connection, which never waits.
 pub(super) trait Stream: Read + Write {
@@ -104,7 +104,8 @@ impl Door {
         }
     }
 
-    /// The next program that connects; those beyond the number that may are sent away, as many at a time.
+    /// The next program that connects, `connected` that stay; those beyond the number that may are sent away, as many
+    /// at a time.
     pub(super) fn accept(&self, connected: usize) -> Option<Box<dyn Stream>> {
         for _ in 0..MOST {
             let stream = self.listener.as_ref()?.accept().ok()?;

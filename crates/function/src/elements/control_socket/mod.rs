@@ -11,7 +11,9 @@
 //! - `LOCALHOST`: whether only programs of this machine may connect; true by default.
 //!
 //! The protocol is Click's, version 1.3: `READ`, `READDATA`, `READUNTIL`, `WRITE`, `WRITEDATA`, `WRITEUNTIL`,
-//! `CHECKREAD`, `CHECKWRITE`, `LLRPC`, `HELP`, `QUIT`. When another configuration with the same ControlSocket
+//! `CHECKREAD`, `CHECKWRITE`, `LLRPC`, `HELP`, `QUIT`. There are 64 connections at the most: the one that has been idle
+//! longest makes room for another, and so does one that leaves a command unfinished, or an answer unread, for a minute.
+//! When another configuration with the same ControlSocket
 //! replaces this one, its connections go on there.
 //!
 //! Handlers: `port` (read).
@@ -19,7 +21,7 @@ mod session;
 
 pub use session::{Failure, Handlers, Session};
 
-use super::listener::{Door, Stream, Where};
+use super::listener::{Door, MOST, Stream, Where};
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Timer};
 use std::any::Any;
@@ -31,10 +33,22 @@ pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::d
 /// Bytes read at once of a connection. Attack: a peer that sends as fast as it is read, while packets wait.
 const AT_ONCE: usize = 1 << 16;
 
+/// Nanoseconds for which a connection with a command under way stays whoever else comes. Attack: connections that begin
+/// a command, or ask and never read, and keep others out.
+const PATIENCE: u64 = 60_000_000_000;
+
 struct Connection {
     stream: Box<dyn Stream>,
     session: Session,
     ended: bool,
+    /// When something last came in or went out.
+    active: u64,
+}
+
+impl Connection {
+    fn may_make_room(&self, now: u64) -> bool {
+        self.session.is_idle() || now.saturating_sub(self.active) > PATIENCE
+    }
 }
 
 /// See the module.
@@ -43,6 +57,7 @@ pub struct ControlSocket {
     door: Door,
     read_only: bool,
     verbose: bool,
+    /// In the order in which they were made.
     connections: Vec<Connection>,
     /// For commands that waited for this configuration.
     timer: Option<Timer>,
@@ -119,13 +134,33 @@ impl Handlers for Router<'_, '_> {
 
 impl ControlSocket {
     fn accept(&mut self, cx: &mut Context<'_>) {
-        while let Some(stream) = self.door.accept(self.connections.len()) {
-            if self.verbose {
-                let name = cx.declaration();
-                cx.chatter(format_args!("{name}: opened connection {}", stream.descriptor()));
+        let active = cx.steady();
+        // Attack: programs that connect faster than they are let in.
+        for _ in 0..MOST {
+            let staying = self.connections.iter().filter(|known| !known.may_make_room(active)).count();
+            let Some(stream) = self.door.accept(staying) else { break };
+            if self.connections.len() >= MOST {
+                self.make_room(active, cx);
             }
-            cx.select(stream.descriptor(), true, true);
-            self.connections.push(Connection { stream, session: Session::default(), ended: false });
+            self.tell("opened", &*stream, cx);
+            self.connections.push(Connection { stream, session: Session::default(), ended: false, active });
+            self.serve(self.connections.len() - 1, false, cx);
+        }
+    }
+
+    /// Ends the connection that has been idle longest.
+    fn make_room(&mut self, now: u64, cx: &mut Context<'_>) {
+        let may = self.connections.iter().enumerate().filter(|(_, known)| known.may_make_room(now));
+        let Some((at, _)) = may.min_by_key(|(_, known)| known.active) else { return };
+        let Connection { stream, .. } = self.connections.remove(at);
+        cx.select(stream.descriptor(), false, false);
+        self.tell("made room for another, closed", &*stream, cx);
+    }
+
+    fn tell(&self, what: &str, stream: &dyn Stream, cx: &mut Context<'_>) {
+        if self.verbose {
+            let name = cx.declaration();
+            cx.chatter(format_args!("{name}: {what} connection {}", stream.descriptor()));
         }
     }
 
@@ -150,11 +185,14 @@ impl ControlSocket {
         connection.session.run(connection.ended, &mut Router { cx, read_only });
         let (sent, lives) = connection.stream.send(connection.session.output());
         connection.session.sent(sent);
+        if taken + sent > 0 {
+            connection.active = cx.steady();
+        }
         let waiting = !connection.session.output().is_empty() || connection.session.is_stalled();
         let descriptor = connection.stream.descriptor();
         if !lives || connection.session.is_closed() && !waiting {
             cx.select(descriptor, false, false);
-            self.connections.swap_remove(at);
+            self.connections.remove(at);
         } else {
             cx.select(descriptor, connection.session.wants_input() && !connection.ended, waiting);
         }

@@ -107,6 +107,11 @@ impl Session {
         self.closed
     }
 
+    /// Whether no command is under way and nothing is to be sent.
+    pub fn is_idle(&self) -> bool {
+        self.input.is_empty() && self.pending.is_none() && self.output.is_empty()
+    }
+
     /// Whether more may be given to it.
     pub fn wants_input(&self) -> bool {
         !self.closed && self.output.len() < MOST_OUTPUT && self.input.len() < LARGEST_VALUE + LONGEST_LINE
