@@ -104,6 +104,14 @@ impl Diagnostics {
     }
 }
 
+impl Extend<Diagnostic> for Diagnostics {
+    fn extend<T: IntoIterator<Item = Diagnostic>>(&mut self, more: T) {
+        for Diagnostic { severity, landmark, shown, text } in more {
+            self.push(severity, landmark, shown, text);
+        }
+    }
+}
+
 impl<'a> IntoIterator for &'a Diagnostics {
     type Item = &'a Diagnostic;
     type IntoIter = core::slice::Iter<'a, Diagnostic>;

@@ -1,5 +1,5 @@
 //! What is known of an element class without making one.
-use crate::Element;
+use crate::{Element, Reach};
 use alloc::boxed::Box;
 
 /// What a class does with offload metadata: checksums to fill and segments to make
@@ -39,6 +39,8 @@ pub struct Class {
     pub relay: Option<(usize, usize)>,
     /// Does nothing to packets that are pushed to it: they pass it by.
     pub passed: bool,
+    /// How far it acts, for who divides a configuration among threads.
+    pub reach: Reach,
     /// Makes one, not configured yet.
     pub make: fn() -> Box<dyn Element>,
 }
@@ -66,6 +68,7 @@ impl Class {
             live: false,
             relay: None,
             passed: false,
+            reach: Reach::Part,
             make,
         }
     }
@@ -122,6 +125,12 @@ impl Class {
     /// Packets pushed to its input are led to its output without asking the element.
     pub const fn passed(mut self) -> Self {
         self.passed = true;
+        self
+    }
+
+    /// It acts this far.
+    pub const fn reach(mut self, reach: Reach) -> Self {
+        self.reach = reach;
         self
     }
 

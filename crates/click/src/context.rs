@@ -333,7 +333,7 @@ impl<'a> Context<'a> {
 
     /// Makes a task. In [`Element::initialize`].
     pub fn new_task(&mut self, schedule: bool) -> Task {
-        let task = self.router.tasks.add(self.id, self.router.info(self.id).thread);
+        let task = self.router.tasks.add(self.id, self.router.info(self.id).thread.unwrap_or(0));
         self.router.info_mut(self.id).tasks.push(task);
         if schedule {
             self.router.tasks.reschedule(task);

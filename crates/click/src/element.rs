@@ -183,6 +183,12 @@ pub trait Element: Any {
         let _ = (from, cx);
     }
 
+    /// What outside of the router it has in common with elements that answer the same: a device, a port. One thread
+    /// runs them all. Asked once, after it is configured.
+    fn shares(&self) -> Option<String> {
+        None
+    }
+
     /// Whether it can stand for an element of this kind, besides its own class: `Storage`, say.
     fn cast(&self, kind: &str) -> bool {
         let _ = kind;

@@ -156,6 +156,11 @@ impl Plug {
         Ok(())
     }
 
+    /// In its `shares`.
+    pub(crate) fn shares(&self) -> Option<String> {
+        self.port.as_ref().map(|port| format!("port {}", port.borrow().port))
+    }
+
     /// In its `initialize`.
     pub(crate) fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         if let Some(port) = &self.port {

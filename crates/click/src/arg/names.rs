@@ -48,9 +48,13 @@ fn compound(name: &str) -> &str {
 
 impl Names {
     pub(crate) fn new(graph: &Graph) -> Self {
-        let elements = graph.elements.iter().enumerate();
-        let elements =
-            elements.map(|(index, element)| (element.name.clone(), ElementId(index as u32))).collect();
+        Self::of(graph.elements.iter().map(|element| element.name.as_str()))
+    }
+
+    /// Those of elements in configuration order.
+    pub(crate) fn of<'a>(elements: impl Iterator<Item = &'a str>) -> Self {
+        let numbered = elements.enumerate();
+        let elements = numbered.map(|(index, name)| (name.into(), ElementId(index as u32))).collect();
         Self { elements, defined: RefCell::default() }
     }
 

@@ -98,6 +98,8 @@ impl Router {
             rebuild: None,
             successor: None,
             predecessors: Default::default(),
+            threads: None,
+            homes: None,
         };
         router.seed(options.seed);
         router
@@ -106,8 +108,17 @@ impl Router {
     /// Makes its elements.
     pub(super) fn complete(self, registry: &Registry) -> Result<Self, BuildError> {
         let mut router = self;
-        let built = router.make_elements(registry) && router.check_graph() && router.configure();
-        let built = built && router.initialize();
+        let built = router.prepare(registry) && router.initialize();
+        router.finish(built)
+    }
+
+    /// Makes elements and configures them. Whether all is well.
+    pub(super) fn prepare(&mut self, registry: &Registry) -> bool {
+        self.make_elements(registry) && self.check_graph() && self.configure()
+    }
+
+    pub(super) fn finish(self, built: bool) -> Result<Self, BuildError> {
+        let mut router = self;
         router.building = false;
         let mut report = router.report.borrow_mut();
         if built {
@@ -149,7 +160,8 @@ impl Router {
                 outputs: Vec::new(),
                 handlers: Vec::new(),
                 tasks: Vec::new(),
-                thread: 0,
+                thread: None,
+                tasked: false,
                 overrides: Vec::new(),
                 completes: false,
             });
@@ -161,7 +173,7 @@ impl Router {
         good
     }
 
-    fn order(&self) -> Vec<ElementId> {
+    pub(super) fn order(&self) -> Vec<ElementId> {
         let mut order: Vec<ElementId> = self.ids().collect();
         order.sort_by_key(|id| self.class(*id).phase);
         order
@@ -196,10 +208,12 @@ impl Router {
     }
 
     fn initialize(&mut self) -> bool {
-        self.order().into_iter().all(|id| {
-            self.stage(id, "initializing", |router, element| {
-                element.initialize(&mut Context::new(router, id, true))
-            })
+        self.order().into_iter().all(|id| self.initialize_one(id))
+    }
+
+    pub(super) fn initialize_one(&mut self, id: ElementId) -> bool {
+        self.stage(id, "initializing", |router, element| {
+            element.initialize(&mut Context::new(router, id, true))
         })
     }
 

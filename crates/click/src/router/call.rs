@@ -1,6 +1,6 @@
 //! Calling handlers.
 use super::Router;
-use crate::{ElementId, Handler, HandlerCall, HandlerError};
+use crate::{ElementId, Handler, HandlerCall, HandlerError, Reach};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -69,7 +69,7 @@ impl Router {
     pub fn handlers(&self, element: Option<ElementId>) -> Vec<Handler> {
         let Some(id) = element else { return self.own_handlers() };
         let info = self.info(id);
-        let tasks = if info.tasks.is_empty() { &[] } else { TASK };
+        let tasks = if info.tasks.is_empty() && !info.tasked { &[] } else { TASK };
         info.handlers.iter().chain(tasks).cloned().collect()
     }
 
@@ -130,6 +130,9 @@ impl Router {
     pub fn call_read(&mut self, call: &HandlerCall) -> Result<String, HandlerError> {
         self.check_call(call, false)?;
         let Some(id) = call.element else { return self.read_global(&call.handler) };
+        if let Some(thread) = self.elsewhere(id) {
+            return self.read_there(thread, call);
+        }
         if let Some(answer) = self.read_common(id, &call.handler) {
             return Ok(answer);
         }
@@ -146,7 +149,13 @@ impl Router {
         if call.value.len() > LARGEST_WRITE {
             return Err(HandlerError::failed("value too large"));
         }
-        let Some(id) = call.element else { return self.write_global(&call.handler, &call.value) };
+        let Some(id) = call.element else { return self.write_global(call) };
+        if let Some(thread) = self.elsewhere(id) {
+            return self.write_there(thread, call);
+        }
+        if self.class(id).reach == Reach::Each {
+            self.write_everywhere(call);
+        }
         if let Some(done) = self.write_common(id, &call.handler, &call.value) {
             return done;
         }
@@ -165,6 +174,9 @@ impl Router {
     /// # Errors
     /// [`HandlerError`].
     pub fn call_llrpc(&mut self, id: ElementId, command: u32, data: &[u8]) -> Result<Vec<u8>, HandlerError> {
+        if let Some(thread) = self.elsewhere(id) {
+            return self.llrpc_there(thread, id, command, data);
+        }
         let answer = self.enter(id, |element, cx| element.llrpc(command, data, cx));
         answer.unwrap_or_else(|| Err(HandlerError::Busy(self.name(id).to_string())))
     }
@@ -197,7 +209,10 @@ impl Router {
         done
     }
 
-    fn read_global(&self, name: &str) -> Result<String, HandlerError> {
+    fn read_global(&mut self, name: &str) -> Result<String, HandlerError> {
+        if matches!(name, "config" | "flatconfig" | "drops") {
+            self.gather();
+        }
         Ok(match name {
             "version" => env!("CARGO_PKG_VERSION").to_string(),
             "driver" => "userlevel".to_string(),
@@ -208,17 +223,24 @@ impl Router {
             TIMEWARP => self.clock.speed().map_or("simulation".into(), |speed| speed.to_string()),
             "list" => self.list(),
             "active_ports" => self.active_ports(),
-            "drops" => format!("circle {}\nincomplete {}\n", self.looped, self.incomplete),
+            "drops" => {
+                let [circle, incomplete] = self.all_drops();
+                format!("circle {circle}\nincomplete {incomplete}\n")
+            }
             _ => return Err(HandlerError::missing(name)),
         })
     }
 
-    fn write_global(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
-        match name {
+    fn write_global(&mut self, call: &HandlerCall) -> Result<(), HandlerError> {
+        let HandlerCall { handler, value, .. } = call;
+        match handler.as_str() {
             "stop" => self.adjust_runcount(-config::integer(value.trim()).unwrap_or(1)),
             "hotconfig" => return self.hotconfig(value),
-            TIMEWARP => return self.set_speed(value.trim()),
-            _ => return Err(HandlerError::missing(name)),
+            TIMEWARP => {
+                self.set_speed(value.trim())?;
+                self.write_everywhere(call);
+            }
+            name => return Err(HandlerError::missing(name)),
         }
         Ok(())
     }
@@ -276,10 +298,22 @@ impl Router {
             }
             "home_thread" => {
                 let task = task?.0 as usize;
-                number().map(|thread| self.tasks.all[task].thread = thread as i32)
+                number().and_then(|thread| self.move_task(task, thread as i32))
             }
             _ => return None,
         })
+    }
+
+    /// Of one thread only the number changes.
+    fn move_task(&mut self, task: usize, thread: i32) -> Result<(), HandlerError> {
+        let fixed = self.threads().is_some();
+        let own = &mut self.tasks.all[task].thread;
+        if *own != thread && fixed {
+            let text = "tasks stay on their thread while they run; StaticThreadSched chooses it";
+            return Err(HandlerError::failed(text));
+        }
+        *own = thread;
+        Ok(())
     }
 
     /// Configures an element anew while the router runs: a fresh one takes the old one's state. A wrong configuration

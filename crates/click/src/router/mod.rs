@@ -1,6 +1,7 @@
 //! A router: elements, their connections, and what runs them.
 mod build;
 mod call;
+mod homes;
 mod offload;
 mod ports;
 mod report;
@@ -11,6 +12,7 @@ mod swap;
 mod text;
 
 pub use build::{BuildError, Options};
+pub use homes::{Job, Threads};
 pub(crate) use report::Report;
 pub use run::Turn;
 pub use select::Interest;
@@ -72,8 +74,10 @@ pub(crate) struct Info {
     pub(crate) outputs: Vec<PortInfo>,
     pub(crate) handlers: Vec<Handler>,
     pub(crate) tasks: Vec<Task>,
-    /// Which thread its tasks belong to.
-    pub(crate) thread: i32,
+    /// Which thread its tasks belong to, if somebody said so.
+    pub(crate) thread: Option<i32>,
+    /// Its tasks are another thread's.
+    pub(crate) tasked: bool,
     /// Names of common handlers that it answers itself.
     pub(crate) overrides: Vec<String>,
     /// Packets are completed before they reach it.
@@ -132,6 +136,10 @@ pub struct Router {
     successor: Option<Box<Router>>,
     /// Names and classes of the elements whose place its own will take.
     predecessors: BTreeMap<String, &'static str>,
+    /// How many threads the configuration may be divided among, if it may.
+    threads: Option<usize>,
+    /// Where elements live, if not all live here.
+    homes: Option<Box<homes::Homes>>,
 }
 
 impl Router {
@@ -186,7 +194,9 @@ impl Router {
 
     /// Whether an element is of a class, or can stand for it.
     pub fn is_kind(&self, id: ElementId, kind: &str) -> bool {
-        self.info(id).class.name == kind || self.element(id).is_some_and(|element| element.cast(kind))
+        self.info(id).class.name == kind
+            || self.element(id).is_some_and(|element| element.cast(kind))
+            || self.elsewhere(id).is_some_and(|thread| self.is_kind_there(thread, id, kind))
     }
 
     /// An element, unless it is running.
@@ -293,7 +303,7 @@ impl Router {
 
     /// Which thread the tasks that an element makes later belong to.
     pub(crate) fn set_thread(&mut self, id: ElementId, thread: i32) {
-        self.info_mut(id).thread = thread;
+        self.info_mut(id).thread = Some(thread);
     }
 
     /// How much of the time an element's tasks get.

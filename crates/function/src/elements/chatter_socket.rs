@@ -20,12 +20,12 @@
 //! Handlers: `port`, `connections` (read).
 use super::listener::{Door, Stream, Where};
 use ringway_click::arg::{Args, Raw};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Heard, Task};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Heard, Reach, Task};
 use std::any::Any;
 use std::io::ErrorKind;
 
 /// Facts.
-pub static CLASS: Class = Class::new("ChatterSocket", || Box::<ChatterSocket>::default());
+pub static CLASS: Class = Class::new("ChatterSocket", || Box::<ChatterSocket>::default()).reach(Reach::Whole);
 
 /// Bytes that wait for one. Attack: a program that connects and does not read.
 const WAITING: usize = 500_000;

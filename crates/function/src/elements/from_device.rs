@@ -202,6 +202,10 @@ impl Element for FromDevice {
         true
     }
 
+    fn shares(&self) -> Option<String> {
+        Some(format!("device {}", self.device))
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         let read = ["count", "byte_count", "drops"].map(Handler::read);
         read.into_iter().chain([Handler::write("reset_counts").button()]).collect()

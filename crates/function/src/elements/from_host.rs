@@ -82,6 +82,10 @@ impl Element for FromHost {
         room
     }
 
+    fn shares(&self) -> Option<String> {
+        Some(format!("device {}", self.tun.name))
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         ["dev_name", "signal"].map(Handler::read).into()
     }

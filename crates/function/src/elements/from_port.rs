@@ -191,6 +191,10 @@ impl Element for FromPort {
         }
     }
 
+    fn shares(&self) -> Option<String> {
+        self.plug.shares()
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         vec![
             Handler::read("count"),

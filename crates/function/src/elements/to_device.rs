@@ -111,6 +111,10 @@ impl Element for ToDevice {
         self.outbox.wake(cx);
     }
 
+    fn shares(&self) -> Option<String> {
+        Some(format!("device {}", self.device))
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         let read = ["count", "drops"].map(Handler::read);
         read.into_iter().chain([Handler::write("reset_counts").button()]).collect()

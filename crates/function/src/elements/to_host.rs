@@ -55,6 +55,10 @@ impl Element for ToHost {
         }
     }
 
+    fn shares(&self) -> Option<String> {
+        Some(format!("device {}", self.name))
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         ["dev_name", "drops"].map(Handler::read).into()
     }

@@ -180,6 +180,10 @@ impl Element for ToPort {
         }
     }
 
+    fn shares(&self) -> Option<String> {
+        self.plug.shares()
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         vec![
             Handler::read("count"),

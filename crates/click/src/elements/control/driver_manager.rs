@@ -7,8 +7,8 @@
 //!
 //! Handlers: those of `Script`.
 use super::script::Script;
-use crate::Class;
+use crate::{Class, Reach};
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class = Class::new("DriverManager", || Box::new(Script::manager()));
+pub static CLASS: Class = Class::new("DriverManager", || Box::new(Script::manager())).reach(Reach::Whole);

@@ -9,12 +9,13 @@
 //! Handlers: `seed` (write): the same; empty for other numbers each time.
 use crate::arg::Args;
 use crate::random::Random;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, Reach};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("RandomSeed", || Box::<RandomSeed>::default()).phase(Class::INFO).live();
+pub static CLASS: Class =
+    Class::new("RandomSeed", || Box::<RandomSeed>::default()).phase(Class::INFO).live().reach(Reach::Each);
 
 /// See the module.
 #[derive(Debug, Default)]

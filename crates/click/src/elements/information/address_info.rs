@@ -7,7 +7,7 @@
 //! `NAME:ip6`, `NAME:ip6net`, `NAME:eth`; `NAME:bcast` is the last address of the IPv4 prefix, `NAME:gw` its first
 //! host. A prefix with host bits names the address too, and the address is meant where either may stand.
 use crate::arg::{Arg, Args, NameKind, Prefix, Prefix6};
-use crate::{Class, Context, Element, Failed};
+use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
@@ -16,7 +16,8 @@ use ringway_click_lang::config;
 use ringway_wire::MacAddress;
 
 /// Facts.
-pub static CLASS: Class = Class::new("AddressInfo", || Box::<AddressInfo>::default()).phase(Class::INFO);
+pub static CLASS: Class =
+    Class::new("AddressInfo", || Box::<AddressInfo>::default()).phase(Class::INFO).reach(Reach::Each);
 
 /// See the module.
 #[derive(Debug, Default)]

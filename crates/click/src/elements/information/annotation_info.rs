@@ -7,7 +7,7 @@
 //! - `CHECK_OVERLAP`: names of annotations of which no two may share a byte, between spaces.
 use crate::arg::{Annotation, Arg, Args, NameKind, Raw, Scope};
 use crate::element::ANNOTATION_BYTES;
-use crate::{Class, Context, Element, Failed};
+use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -16,7 +16,7 @@ use ringway_click_lang::config;
 
 /// Facts.
 pub static CLASS: Class =
-    Class::new("AnnotationInfo", || Box::<AnnotationInfo>::default()).phase(Class::INFO);
+    Class::new("AnnotationInfo", || Box::<AnnotationInfo>::default()).phase(Class::INFO).reach(Reach::Each);
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -2,11 +2,11 @@
 //!
 //! Ports: none. Arguments: any.
 use crate::arg::Args;
-use crate::{Class, Context, Element, Failed};
+use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class = Class::new("ClickyInfo", || Box::new(ClickyInfo));
+pub static CLASS: Class = Class::new("ClickyInfo", || Box::new(ClickyInfo)).reach(Reach::Each);
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 //!
 //! Ports: none. Arguments: any.
 use super::clicky_info::ClickyInfo;
-use crate::Class;
+use crate::{Class, Reach};
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class = Class::new("DevirtualizeInfo", || Box::new(ClickyInfo));
+pub static CLASS: Class = Class::new("DevirtualizeInfo", || Box::new(ClickyInfo)).reach(Reach::Each);

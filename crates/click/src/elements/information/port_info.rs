@@ -7,13 +7,14 @@
 //! known already.
 use crate::arg::{Arg, Args, NameKind, Scope};
 use crate::elements::ip::names;
-use crate::{Class, Context, Element, Failed};
+use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;
 use alloc::format;
 use ringway_click_lang::config;
 
 /// Facts.
-pub static CLASS: Class = Class::new("PortInfo", || Box::<PortInfo>::default()).phase(Class::INFO);
+pub static CLASS: Class =
+    Class::new("PortInfo", || Box::<PortInfo>::default()).phase(Class::INFO).reach(Reach::Each);
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 //! Arguments:
 //! - `ELEMENT TICKETS`: an element, or a compound for all in it; 1 is the default, 2 twice as much.
 use crate::arg::{Args, Fixed};
-use crate::{Class, Context, Element, Failed};
+use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 use ringway_click_lang::config;
 
 /// Facts.
-pub static CLASS: Class = Class::new("ScheduleInfo", || Box::<ScheduleInfo>::default()).phase(Class::LAST);
+pub static CLASS: Class =
+    Class::new("ScheduleInfo", || Box::<ScheduleInfo>::default()).phase(Class::LAST).reach(Reach::Each);
 
 /// Tickets of a task that nothing is said of.
 const DEFAULT: u32 = 10;

@@ -2,11 +2,11 @@
 //!
 //! Ports: none. Arguments: any.
 use crate::arg::Args;
-use crate::{Class, Context, Element, Failed};
+use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class = Class::new("ScheduleLinux", || Box::new(ScheduleLinux));
+pub static CLASS: Class = Class::new("ScheduleLinux", || Box::new(ScheduleLinux)).reach(Reach::Each);
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

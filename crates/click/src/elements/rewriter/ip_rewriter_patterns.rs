@@ -7,14 +7,15 @@
 //! No handlers.
 use super::pattern::Pattern;
 use crate::arg::{Args, NameKind};
-use crate::{Class, Context, Element, Failed};
+use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;
 use alloc::format;
 use ringway_click_lang::config;
 
 /// Facts.
-pub static CLASS: Class =
-    Class::new("IPRewriterPatterns", || Box::<IpRewriterPatterns>::default()).phase(Class::INFO + 1);
+pub static CLASS: Class = Class::new("IPRewriterPatterns", || Box::<IpRewriterPatterns>::default())
+    .phase(Class::INFO + 1)
+    .reach(Reach::Each);
 
 /// Gives names.
 #[derive(Debug, Default)]

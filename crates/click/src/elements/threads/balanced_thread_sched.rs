@@ -7,11 +7,12 @@
 //! - `INTERVAL`: milliseconds from one time to the next; 1000 by default.
 //! - `INCREASING`: whether the tasks that cost least come first; true by default.
 use crate::arg::Args;
-use crate::{Class, Context, Element, Failed};
+use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class = Class::new("BalancedThreadSched", || Box::new(BalancedThreadSched));
+pub static CLASS: Class =
+    Class::new("BalancedThreadSched", || Box::new(BalancedThreadSched)).reach(Reach::Each);
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

@@ -2,10 +2,13 @@
 use crate::arg::{Args, NameKind, Word};
 use crate::{Context, Element, Failed};
 use alloc::format;
+use alloc::string::String;
 
 /// Takes or gives back a lock that nobody else ever wants.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spinlock;
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spinlock {
+    name: String,
+}
 
 impl Element for Spinlock {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
@@ -13,8 +16,15 @@ impl Element for Spinlock {
         args.read_mp("LOCK", &mut lock);
         args.complete()?;
         match args.scope().names().value(NameKind::Spinlock, &lock.0, cx.name()) {
-            Some(_) => Ok(()),
+            Some(_) => {
+                self.name = lock.0;
+                Ok(())
+            }
             None => Err(cx.error(format!("spinlock '{}' does not exist", lock.0))),
         }
+    }
+
+    fn shares(&self) -> Option<String> {
+        Some(format!("lock {}", self.name))
     }
 }

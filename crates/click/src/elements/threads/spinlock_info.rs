@@ -6,11 +6,12 @@
 //!
 //! One thread runs all of a configuration here, so nobody ever waits for a lock.
 use crate::arg::{Args, NameKind};
-use crate::{Class, Context, Element, Failed};
+use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class = Class::new("SpinlockInfo", || Box::new(SpinlockInfo)).phase(Class::INFO);
+pub static CLASS: Class =
+    Class::new("SpinlockInfo", || Box::new(SpinlockInfo)).phase(Class::INFO).reach(Reach::Each);
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

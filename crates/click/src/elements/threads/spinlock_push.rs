@@ -12,4 +12,5 @@ use crate::Class;
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class = Class::new("SpinlockPush", || Box::new(Spinlock)).ports("1/1").processing("h");
+pub static CLASS: Class =
+    Class::new("SpinlockPush", || Box::<Spinlock>::default()).ports("1/1").processing("h");

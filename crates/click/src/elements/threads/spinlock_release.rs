@@ -12,4 +12,4 @@ use crate::Class;
 use alloc::boxed::Box;
 
 /// Facts.
-pub static CLASS: Class = Class::new("SpinlockRelease", || Box::new(Spinlock)).ports("1/1");
+pub static CLASS: Class = Class::new("SpinlockRelease", || Box::<Spinlock>::default()).ports("1/1");

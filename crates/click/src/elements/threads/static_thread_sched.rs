@@ -7,13 +7,13 @@
 //! - `ELEMENT THREAD`: an element, or a compound for all in it, and a thread's number. What is said nearer to an
 //!   element counts more.
 use crate::arg::Args;
-use crate::{Class, Context, Element, Failed};
+use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;
 use alloc::format;
 use ringway_click_lang::config;
 
 /// Facts.
-pub static CLASS: Class = Class::new("StaticThreadSched", || Box::new(StaticThreadSched));
+pub static CLASS: Class = Class::new("StaticThreadSched", || Box::new(StaticThreadSched)).reach(Reach::Each);
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,13 @@ impl Element for StaticThreadSched {
                 return Err(cx.error(format!("expected 'ELEMENT THREAD', not '{text}'")));
             };
             let own = cx.id();
+            let thread = match cx.router().threads() {
+                Some(count) if !(-1..count as i32).contains(&thread) => {
+                    cx.warning(format!("thread preference {thread} out of range"));
+                    if thread < 0 { -1 } else { 0 }
+                }
+                _ => thread,
+            };
             let found = cx.router().under(name, own);
             if found.is_empty() {
                 return Err(cx.error(format!("'{name}' does not name an element")));

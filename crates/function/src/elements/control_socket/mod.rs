@@ -23,12 +23,12 @@ pub use session::{Failure, Handlers, Session};
 
 use super::listener::{Door, MOST, Stream, Where};
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Timer};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Reach, Timer};
 use std::any::Any;
 use std::io::ErrorKind;
 
 /// Facts.
-pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::default());
+pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::default()).reach(Reach::Whole);
 
 /// Bytes read at once of a connection. Attack: a peer that sends as fast as it is read, while packets wait.
 const AT_ONCE: usize = 1 << 16;

@@ -27,7 +27,7 @@ mod run;
 mod signals;
 
 use crate::arg::{Args, Raw};
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Timer};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Reach, Timer};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -36,7 +36,8 @@ use ringway_click_lang::config;
 use run::Because;
 
 /// Facts.
-pub static CLASS: Class = Class::new("Script", || Box::<Script>::default()).ports("-/-").processing("ah/ah");
+pub static CLASS: Class =
+    Class::new("Script", || Box::<Script>::default()).ports("-/-").processing("ah/ah").reach(Reach::Whole);
 
 /// When it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,48 @@
+//! Which elements a configuration's text may name.
+use super::{Member, Reach};
+use crate::arg::Names;
+use alloc::collections::BTreeSet;
+use ringway_click_lang::config;
+
+/// The names of a configuration.
+pub(super) struct Mentions<'a> {
+    members: &'a [Member<'a>],
+    names: Names,
+    /// What names end with, behind their last slash: most words are none.
+    ends: BTreeSet<&'a str>,
+}
+
+/// A name behind its last slash.
+fn end(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// Whether a byte may be in an element's name.
+fn is_in_names(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '/')
+}
+
+impl<'a> Mentions<'a> {
+    pub(super) fn new(members: &'a [Member<'a>]) -> Self {
+        let names = Names::of(members.iter().map(|member| member.name));
+        Self { members, names, ends: members.iter().map(|member| end(member.name)).collect() }
+    }
+
+    /// Calls `found` with each element and each that a word of its configuration names, as it would be looked
+    /// up: a word on its own, in front of a handler's name, in a script.
+    pub(super) fn each(&self, mut found: impl FnMut(usize, usize)) {
+        for (by, member) in self.members.iter().enumerate().filter(|(_, m)| m.reach != Reach::Each) {
+            let mut look = |text: &str| {
+                for word in text.split(|c| !is_in_names(c)).filter(|word| self.ends.contains(end(word))) {
+                    if let Some(id) = self.names.find(word, member.name).filter(|id| id.index() != by) {
+                        found(by, id.index());
+                    }
+                }
+            };
+            look(member.configuration);
+            if member.configuration.contains(['"', '\'', '\\']) {
+                look(&config::unquote_text(member.configuration));
+            }
+        }
+    }
+}

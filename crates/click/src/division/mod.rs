@@ -1,0 +1,184 @@
+//! Dividing a configuration among threads.
+//!
+//! A router is one thread's. So what is divided is the configuration: into parts that share nothing, each of which one
+//! thread runs. What connections join is one part; so is what the same thing outside joins ([`Element::shares`]), and
+//! so are an element and those whose names its configuration mentions.
+mod mentions;
+mod parts;
+#[cfg(test)]
+mod tests;
+
+#[cfg(doc)]
+use crate::Element;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use mentions::Mentions;
+use parts::Parts;
+
+/// How far an element acts, besides on packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// As far as the elements that its configuration mentions.
+    #[default]
+    Part,
+    /// On the whole configuration. It lives on the first thread, and so does what it mentions if nobody says otherwise.
+    Whole,
+    /// On whatever is configured or scheduled, on each thread: every thread has it.
+    Each,
+}
+
+/// What a division asks of an element.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Member<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) configuration: &'a str,
+    pub(crate) reach: Reach,
+    /// What it has in common with elements of the same answer.
+    pub(crate) shares: Option<String>,
+    /// Which thread was asked for.
+    pub(crate) thread: Option<usize>,
+    /// It makes packets move, so that it costs time.
+    pub(crate) drives: bool,
+}
+
+/// Stands for every thread.
+const EACH: u32 = u32::MAX;
+
+/// Which thread each element lives on, by its place in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Division {
+    homes: Arc<[u32]>,
+    /// Elements that do not live on the thread that was asked for.
+    strays: Vec<usize>,
+}
+
+impl Division {
+    /// Divides these elements among so many threads. With `balanced`, parts of which nobody says where they live are
+    /// dealt out; else they live on the first.
+    pub(crate) fn new(
+        members: &[Member<'_>],
+        connections: impl Iterator<Item = (usize, usize)>,
+        threads: usize,
+        balanced: bool,
+    ) -> Self {
+        let mut parts = Parts::new(members.len());
+        connections.for_each(|(from, to)| parts.join(from, to));
+        let first = join_shared(members, &mut parts);
+        let mut wishes = Vec::new();
+        Mentions::new(members).each(|by, mentioned| match members[by].reach {
+            _ if members[mentioned].reach == Reach::Each => {}
+            Reach::Part => parts.join(by, mentioned),
+            Reach::Whole => wishes.push(mentioned),
+            Reach::Each => {}
+        });
+        let mut asked: BTreeMap<usize, usize> = BTreeMap::new();
+        for (at, member) in members.iter().enumerate() {
+            if let Some(thread) = member.thread {
+                asked.entry(parts.of(at)).or_insert(thread);
+            }
+        }
+        if let Some(first) = first {
+            // Nobody says otherwise of those.
+            wishes.retain(|wish| !asked.contains_key(&parts.of(*wish)));
+            wishes.into_iter().for_each(|wish| parts.join(first, wish));
+            asked.insert(parts.of(first), 0);
+        }
+        let homes = if balanced { deal(members, &mut parts, asked, threads) } else { asked };
+        Self::of(members, &mut parts, &homes)
+    }
+
+    fn of(members: &[Member<'_>], parts: &mut Parts, homes: &BTreeMap<usize, usize>) -> Self {
+        let mut strays = Vec::new();
+        let home = |(at, member): (usize, &Member<'_>)| {
+            if member.reach == Reach::Each {
+                return EACH;
+            }
+            let home = homes.get(&parts.of(at)).copied().unwrap_or(0);
+            if member.thread.is_some_and(|thread| thread != home) {
+                strays.push(at);
+            }
+            home as u32
+        };
+        let homes = members.iter().enumerate().map(home).collect();
+        Self { homes, strays }
+    }
+
+    /// The thread that an element lives on; nothing if every thread has it.
+    pub(crate) fn home(&self, element: usize) -> Option<usize> {
+        self.homes.get(element).filter(|home| **home != EACH).map(|home| *home as usize)
+    }
+
+    /// Elements that do not live on the thread that was asked for.
+    pub(crate) fn strays(&self) -> &[usize] {
+        &self.strays
+    }
+
+    /// Whether the first thread runs everything.
+    pub fn is_whole(&self) -> bool {
+        self.homes.iter().all(|home| matches!(*home, 0 | EACH))
+    }
+
+    /// The threads besides the first that elements live on.
+    pub fn others(&self) -> Vec<usize> {
+        let mut others: Vec<usize> = self.homes.iter().map(|home| *home as usize).collect();
+        others.sort_unstable();
+        others.dedup();
+        others.retain(|home| !matches!(*home, 0) && *home != EACH as usize);
+        others
+    }
+}
+
+/// Joins those that act on the whole, and those that have something in common. One of the former, if there are any.
+fn join_shared(members: &[Member<'_>], parts: &mut Parts) -> Option<usize> {
+    let mut first = None;
+    let mut shared: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, member) in members.iter().enumerate() {
+        if member.reach == Reach::Whole {
+            parts.join(*first.get_or_insert(at), at);
+        }
+        if let Some(key) = &member.shares {
+            parts.join(*shared.entry(key).or_insert(at), at);
+        }
+    }
+    first
+}
+
+/// Deals parts out to those threads that have least to do, those with most to do first.
+fn deal(
+    members: &[Member<'_>],
+    parts: &mut Parts,
+    asked: BTreeMap<usize, usize>,
+    threads: usize,
+) -> BTreeMap<usize, usize> {
+    // By part, its first element and how many drive.
+    let mut weights: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+    for (at, member) in members.iter().enumerate() {
+        let (_, weight) = weights.entry(parts.of(at)).or_insert((at, 0));
+        *weight += usize::from(member.drives);
+    }
+    let mut loads = vec![0; threads.max(1)];
+    for (part, home) in &asked {
+        if let (Some(load), Some((_, weight))) = (loads.get_mut(*home), weights.get(part)) {
+            *load += weight;
+        }
+    }
+    let mut homes = asked;
+    let mut left: Vec<(usize, usize, usize)> = weights
+        .into_iter()
+        .filter(|(part, (_, weight))| *weight > 0 && !homes.contains_key(part))
+        .map(|(part, (at, weight))| (weight, at, part))
+        .collect();
+    left.sort_unstable_by_key(|(weight, at, _)| (core::cmp::Reverse(*weight), *at));
+    for (weight, _, part) in left {
+        let Some((home, load)) = loads.iter_mut().enumerate().min_by_key(|(home, load)| (**load, *home))
+        else {
+            break;
+        };
+        *load += weight;
+        homes.insert(part, home);
+    }
+    homes
+}

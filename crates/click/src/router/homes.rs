@@ -1,0 +1,305 @@
+//! A configuration that several threads run: each has a router of it, and only the elements that live there.
+//!
+//! Every thread makes and configures all elements, so that names, numbers and errors are those of one thread; then it
+//! lets those go that live elsewhere, and only those that stay are initialized. The first thread is asked for
+//! everything from outside, and asks the others; they ask nobody.
+use super::{BuildError, Options, Router};
+use crate::division::Member;
+use crate::{Console, Division, ElementId, HandlerCall, HandlerError, Registry};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::any::Any;
+use ringway_click_lang::{Diagnostic, Graph};
+
+/// Something to be done to a router by the thread whose it is, and what came of it.
+pub type Job = Box<dyn FnOnce(&mut Router) -> Box<dyn Any + Send> + Send>;
+
+/// The other threads of a configuration, as its first reaches them.
+pub trait Threads {
+    /// Has a thread do something to its router, between two turns, and waits until it has; nothing if the thread is
+    /// gone.
+    fn run(&self, thread: usize, job: Job) -> Option<Box<dyn Any + Send>>;
+}
+
+/// Where elements live.
+pub(super) struct Homes {
+    division: Division,
+    /// The thread whose router this is.
+    own: usize,
+    /// The first thread has them.
+    threads: Option<Box<dyn Threads>>,
+    /// Packets that other threads dropped, as it was last asked.
+    drops: [u64; 2],
+}
+
+impl Router {
+    /// Checks a configuration that may be divided among so many threads, and configures its elements, which touches
+    /// nothing outside. [`Router::begin`] goes on.
+    ///
+    /// # Errors
+    /// [`BuildError`] with everything that is wrong.
+    pub fn configured(
+        graph: Graph,
+        registry: &Registry,
+        options: Options,
+        threads: usize,
+    ) -> Result<Self, BuildError> {
+        let mut router = Self::unbuilt(graph, options);
+        router.threads = Some(threads);
+        if router.prepare(registry) { Ok(router) } else { router.finish(false) }
+    }
+
+    /// How many threads the configuration may be divided among, if it may be divided.
+    pub(crate) fn threads(&self) -> Option<usize> {
+        self.threads
+    }
+
+    /// Divides the configuration among its threads: by what `StaticThreadSched` says, and evenly where there is a
+    /// `BalancedThreadSched`.
+    pub fn divide(&mut self) -> Division {
+        let threads = self.threads.unwrap_or(1);
+        let balanced = self.ids().any(|id| self.class(id).name == "BalancedThreadSched");
+        let ends = self.graph.connections.iter().map(|c| (c.from.element, c.to.element));
+        let members: Vec<Member<'_>> = self.ids().map(|id| self.member(id)).collect();
+        let division = Division::new(&members, ends, threads, balanced);
+        if let [stray, more @ ..] = division.strays() {
+            self.warn_of(*stray, more.len(), &division);
+        }
+        for id in self.ids() {
+            self.info_mut(id).thread = division.home(id.index()).map(|home| home as i32);
+        }
+        division
+    }
+
+    fn member(&self, id: ElementId) -> Member<'_> {
+        let info = self.info(id);
+        let pushed = info.inputs.iter().any(|port| !port.pull);
+        let pulled = info.outputs.iter().any(|port| port.pull);
+        Member {
+            name: &info.name,
+            configuration: &info.configuration,
+            reach: info.class.reach,
+            shares: self.element(id).and_then(crate::Element::shares),
+            thread: info.thread.map(|thread| usize::try_from(thread).unwrap_or(0)),
+            drives: !pushed && info.outputs.iter().any(|port| !port.pull)
+                || !pulled && info.inputs.iter().any(|port| port.pull),
+        }
+    }
+
+    fn warn_of(&mut self, stray: usize, more: usize, division: &Division) {
+        let (id, home) = (ElementId(stray as u32), division.home(stray).unwrap_or(0));
+        let asked = self.info(id).thread.unwrap_or(0);
+        let others = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+        let text = format!(
+            "'{}' runs on thread {home} instead of {asked}{others}: what is connected, \
+             or named by one another, stays together",
+            self.name(id)
+        );
+        let landmark = self.landmark(id).clone();
+        self.report.borrow_mut().diagnostics.warning(landmark, text);
+    }
+
+    /// Lets the elements go that live on other threads than this one.
+    pub fn live_on(&mut self, division: &Division, own: usize) {
+        for id in self.ids() {
+            if division.home(id.index()).is_some_and(|home| home != own) {
+                self.elements[id.index()] = None;
+            }
+        }
+        self.stop_element = self.stop_element.filter(|id| self.element(*id).is_some());
+        self.homes = Some(Box::new(Homes { division: division.clone(), own, threads: None, drops: [0; 2] }));
+    }
+
+    /// Gives the first thread's router the others.
+    pub fn reach(&mut self, threads: Box<dyn Threads>) {
+        if let Some(homes) = &mut self.homes {
+            homes.threads = Some(threads);
+        }
+    }
+
+    /// Prints there from now on.
+    pub fn print_to(&mut self, console: Box<dyn Console>) {
+        self.console = console;
+    }
+
+    /// Initializes the elements of a router that was [configured](Router::configured), each on the thread it lives on,
+    /// in the order of one thread.
+    ///
+    /// # Errors
+    /// [`BuildError`] with everything that is wrong.
+    pub fn begin(mut self) -> Result<Self, BuildError> {
+        let order = self.order();
+        let others = self.others();
+        let home =
+            |id: &ElementId| self.homes.as_ref().map_or(Some(0), |homes| homes.division.home(id.index()));
+        let stretches: Vec<(Option<usize>, Vec<ElementId>)> = order
+            .chunk_by(|one, next| home(one) == home(next))
+            .map(|ids| (home(&ids[0]), ids.to_vec()))
+            .collect();
+        let mut good = true;
+        for (home, ids) in stretches {
+            let remote: Vec<usize> =
+                others.iter().copied().filter(|other| home.unwrap_or(*other) == *other).collect();
+            if matches!(home, None | Some(0)) {
+                good = ids.iter().all(|id| self.initialize_one(*id));
+            }
+            for thread in remote {
+                let ids = ids.clone();
+                let (done, said) =
+                    self.ask(thread, move |router| router.initialize_some(&ids)).unwrap_or_default();
+                if home.is_some() {
+                    good = done;
+                    self.report.borrow_mut().diagnostics.extend(said);
+                }
+            }
+            if !good {
+                return self.finish(false);
+            }
+        }
+        for thread in others {
+            for id in self.ask(thread, Self::end_building).unwrap_or_default() {
+                self.info_mut(id).tasked = true;
+            }
+        }
+        self.finish(true)
+    }
+
+    /// Whether these could be initialized, and what was said.
+    fn initialize_some(&mut self, ids: &[ElementId]) -> (bool, Vec<Diagnostic>) {
+        self.report.take();
+        let good = ids.iter().all(|id| self.initialize_one(*id));
+        (good, self.report.take().diagnostics.iter().cloned().collect())
+    }
+
+    /// From now on it runs. Answers which elements have tasks.
+    fn end_building(&mut self) -> Vec<ElementId> {
+        self.building = false;
+        self.settle();
+        self.ids().filter(|id| !self.info(*id).tasks.is_empty()).collect()
+    }
+
+    /// The threads besides the first, for the first.
+    fn others(&self) -> Vec<usize> {
+        let homes = self.homes.as_ref().filter(|homes| homes.threads.is_some());
+        homes.map_or_else(Vec::new, |homes| homes.division.others())
+    }
+
+    /// The thread that an element lives on, if it is another one.
+    pub(super) fn elsewhere(&self, id: ElementId) -> Option<usize> {
+        let homes = self.homes.as_ref()?;
+        homes.division.home(id.index()).filter(|home| *home != homes.own)
+    }
+
+    /// Has another thread's router do something.
+    fn ask<R: Any + Send>(
+        &self,
+        thread: usize,
+        job: impl FnOnce(&mut Router) -> R + Send + 'static,
+    ) -> Result<R, HandlerError> {
+        let threads = self.homes.as_ref().and_then(|homes| homes.threads.as_ref());
+        let Some(threads) = threads else {
+            return Err(HandlerError::failed(format!("only the first thread can ask thread {thread}")));
+        };
+        let answer = threads.run(thread, Box::new(|router| Box::new(job(router))));
+        let answer = answer.and_then(|answer| answer.downcast().ok());
+        answer.map(|answer| *answer).ok_or_else(|| HandlerError::failed(format!("thread {thread} has ended")))
+    }
+
+    /// Reads a handler of an element that lives on another thread.
+    pub(super) fn read_there(&mut self, thread: usize, call: &HandlerCall) -> Result<String, HandlerError> {
+        let call = call.clone();
+        self.ask(thread, move |router| {
+            let answer = router.call_read(&call);
+            router.settle();
+            answer
+        })?
+    }
+
+    /// Writes one.
+    pub(super) fn write_there(&mut self, thread: usize, call: &HandlerCall) -> Result<(), HandlerError> {
+        let call = call.clone();
+        self.ask(thread, move |router| {
+            let done = router.call_write(&call);
+            router.settle();
+            done
+        })?
+    }
+
+    /// Has the other threads do what was written to an element that each of them has, or to a handler of the router.
+    pub(super) fn write_everywhere(&mut self, call: &HandlerCall) {
+        for thread in self.others() {
+            // Where it failed the thread has gone, which is said elsewhere.
+            let _ = self.write_there(thread, call);
+        }
+    }
+
+    /// Calls an element that lives on another thread.
+    pub(super) fn llrpc_there(
+        &mut self,
+        thread: usize,
+        id: ElementId,
+        command: u32,
+        data: &[u8],
+    ) -> Result<Vec<u8>, HandlerError> {
+        let data = data.to_vec();
+        self.ask(thread, move |router| {
+            let answer = router.call_llrpc(id, command, &data);
+            router.settle();
+            answer
+        })?
+    }
+
+    /// Whether an element that lives on another thread can stand for a kind.
+    pub(super) fn is_kind_there(&self, thread: usize, id: ElementId, kind: &str) -> bool {
+        let kind = kind.to_string();
+        self.ask(thread, move |router| router.is_kind(id, &kind)).unwrap_or(false)
+    }
+
+    /// Learns from the other threads what handlers of the router say of all.
+    pub fn gather(&mut self) {
+        let mut drops = [0; 2];
+        for thread in self.others() {
+            let Ok((changed, own)) = self.ask(thread, |router| router.own_part()) else { continue };
+            for (id, configuration) in changed {
+                self.info_mut(id).configuration = configuration;
+            }
+            drops[0] += own[0];
+            drops[1] += own[1];
+        }
+        if let Some(homes) = &mut self.homes {
+            homes.drops = drops;
+        }
+    }
+
+    /// Configurations that are not what they were, and packets dropped.
+    fn own_part(&mut self) -> (Vec<(ElementId, String)>, [u64; 2]) {
+        let differs = |id: &ElementId| {
+            let given = self.graph.elements.get(id.index()).map(|element| &element.configuration);
+            self.element(*id).is_some() && given != Some(&self.info(*id).configuration)
+        };
+        let changed = self.ids().filter(differs);
+        let changed = changed.map(|id| (id, self.info(id).configuration.clone())).collect();
+        (changed, [self.looped, self.incomplete])
+    }
+
+    /// Packets that went round in circles and that could not be completed, on all threads.
+    pub(super) fn all_drops(&self) -> [u64; 2] {
+        let others = self.homes.as_ref().map_or([0; 2], |homes| homes.drops);
+        [self.looped + others[0], self.incomplete + others[1]]
+    }
+
+    /// Lets those hear who listen to what is said, of what another thread said.
+    pub fn overhear(&mut self, line: &str) {
+        for (task, heard) in &self.ears {
+            heard.add(line);
+            self.tasks.reschedule(*task);
+        }
+    }
+
+    /// Whether anybody listens to what is said.
+    pub fn has_ears(&self) -> bool {
+        !self.ears.is_empty()
+    }
+}
