@@ -6,7 +6,7 @@
 mod offload;
 
 use proptest::prelude::*;
-use ringway_click::{Class, Clock, Options, Recorder, Registry, Router, Turn};
+use ringway_click::{Class, Options, Recorder, Registry, Router, Turn};
 use ringway_click_lang::{Anything, Source};
 use std::fmt::Write;
 
@@ -295,13 +295,7 @@ fn configuration(class: &Class, pull: bool, most: bool, frames: &[Vec<u8>]) -> S
 
 fn build(text: &str, burst: usize) -> Option<Router> {
     let parsed = Source::new(text, "config").read(&mut Anything);
-    let options = Options {
-        burst,
-        clock: Clock::simulated(),
-        console: Box::new(Recorder::default()),
-        seed: 1,
-        source: text.to_string(),
-    };
+    let options = Options::simulated(burst, Recorder::default(), text);
     Router::build(parsed.graph, &Registry::default(), options).ok()
 }
 

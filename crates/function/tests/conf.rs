@@ -3,7 +3,7 @@
 //! docs/click-compatibility.md lists.
 #![allow(clippy::unwrap_used)]
 
-use ringway_click::{Clock, Options, PACKETS, Recorder, Router, Turn};
+use ringway_click::{Options, PACKETS, Recorder, Router, Turn};
 use ringway_click_lang::Source;
 use ringway_function::click::{Host, registry};
 use std::path::{Path, PathBuf};
@@ -37,13 +37,7 @@ fn run(path: &Path, burst: usize, turns: usize) -> Result<(String, String), Stri
         return Err(parsed.diagnostics.to_string());
     }
     let console = Recorder::default();
-    let options = Options {
-        burst,
-        clock: Clock::simulated(),
-        console: Box::new(console.clone()),
-        seed: 1,
-        source: text.clone(),
-    };
+    let options = Options::simulated(burst, console.clone(), &text);
     let mut router = Router::build(parsed.graph, &registry, options).map_err(|error| error.to_string())?;
     for _ in 0..turns {
         if router.turn() == Turn::Stopped {

@@ -1,7 +1,7 @@
 //! Programs that connect to a ControlSocket, more of them than it has connections.
 #![allow(clippy::unwrap_used)]
 
-use ringway_click::{Clock, Options, Recorder, Router};
+use ringway_click::{Options, Recorder, Router};
 use ringway_click_lang::{Anything, Source};
 use ringway_function::click::registry;
 use std::io::{ErrorKind, Read, Write};
@@ -26,13 +26,7 @@ impl Lab {
             "s :: ControlSocket(UNIX, {}); Script(label again, wait 3600s, goto again)",
             place.display()
         );
-        let options = Options {
-            burst: 1,
-            clock: Clock::simulated(),
-            console: Box::new(Recorder::default()),
-            seed: 1,
-            source: text.clone(),
-        };
+        let options = Options::simulated(1, Recorder::default(), &text);
         let graph = Source::new(&text, "config").read(&mut Anything).graph;
         Self { place, router: Router::build(graph, &registry(), options).unwrap() }
     }

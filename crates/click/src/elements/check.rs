@@ -1,10 +1,11 @@
 //! What elements that check headers share: they drop, count by reason and say so.
 use crate::arg::Args;
-use crate::{Context, Handler, Packet, PacketBurst};
+use crate::{Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt::Write;
+use core::marker::PhantomData;
 
 /// Counts of bad packets.
 #[derive(Debug, Default)]
@@ -80,5 +81,47 @@ impl Check {
             let _ = writeln!(out, "{count}\t{reason}");
         }
         out
+    }
+}
+
+/// A kind of header behind an IPv4 header that is noted.
+pub(crate) trait Header: 'static {
+    /// Its name.
+    const NAME: &'static str;
+    /// What can be wrong with one.
+    const REASONS: &'static [&'static str];
+    /// Whether what is said of packets begins with the element's name.
+    const NAMED: bool = true;
+
+    /// Looks at a packet's; what is wrong as an index.
+    fn check(packet: &mut Packet) -> Result<(), usize>;
+}
+
+/// Lets only packets with a sound header pass.
+pub(crate) struct HeaderCheck<H>(Check, PhantomData<H>);
+
+impl<H> Default for HeaderCheck<H> {
+    fn default() -> Self {
+        Self(Check::default(), PhantomData)
+    }
+}
+
+impl<H: Header> Element for HeaderCheck<H> {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let check = Check::read(args, H::NAME, H::REASONS);
+        self.0 = if H::NAMED { check.named() } else { check };
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        self.0.filter(burst, cx, H::check);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        self.0.handlers()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.0.text(name))
     }
 }

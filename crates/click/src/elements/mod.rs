@@ -6,6 +6,7 @@ pub mod aqm;
 mod check;
 pub mod control;
 pub mod ethernet;
+mod field;
 pub mod flow;
 pub mod icmp;
 pub mod ids;

@@ -1,6 +1,6 @@
 //! What several elements do to packets and addresses alike.
 use crate::arg::{ArgError, Scope, parse_int};
-use crate::{Packet, PacketBurst};
+use crate::{Context, Packet, PacketBurst};
 use alloc::format;
 use alloc::string::String;
 use ringway_wire::{MacAddress, checksum};
@@ -73,6 +73,23 @@ pub(crate) fn fill_ip_checksum(header: &mut [u8]) {
     put(header, 10, [0, 0]);
     let sum = checksum::checksum(header);
     put(header, 10, sum.to_be_bytes());
+}
+
+/// Leaves a burst as it is if no packet is longer than `mtu` from its network header on, or from its begin. Else all go
+/// out of output 0 in order, and those that are longer through `fragment`.
+pub(crate) fn cut_to(
+    mtu: usize,
+    burst: &mut PacketBurst,
+    cx: &mut Context<'_>,
+    mut fragment: impl FnMut(Packet, &mut Context<'_>),
+) {
+    let fits = |packet: &Packet| packet.network_data().unwrap_or_else(|| packet.data()).len() <= mtu;
+    if burst.iter().all(fits) {
+        return;
+    }
+    for packet in burst.drain() {
+        if fits(&packet) { cx.push(0, packet) } else { fragment(packet, cx) }
+    }
 }
 
 /// Whether an IPv4 header is one of a fragment that is not the first.

@@ -1,4 +1,4 @@
-use crate::{Clock, Options, Recorder, Registry, Router, Turn};
+use crate::{Options, Recorder, Registry, Router, Turn};
 use proptest::prelude::*;
 use ringway_click_lang::{Anything, Source};
 use std::fmt::Write;
@@ -118,8 +118,7 @@ fn configuration(frame: &[u8], at: usize) -> String {
 pub(super) fn run(text: &str, burst: usize) -> Router {
     let parsed = Source::new(text, "config").read(&mut Anything);
     assert_eq!(parsed.diagnostics.to_string(), "");
-    let console = Box::new(Recorder::default());
-    let options = Options { burst, clock: Clock::simulated(), console, seed: 1, source: String::new() };
+    let options = Options::simulated(burst, Recorder::default(), "");
     let built = Router::build(parsed.graph, &Registry::default(), options);
     let mut router = built.unwrap_or_else(|errors| panic!("{errors}"));
     while !matches!(router.turn(), Turn::Stopped | Turn::Idle) {}
@@ -271,9 +270,7 @@ fn an_error_keeps_the_router_from_being_built() {
         ("Idle -> RandomSample(0.5, DROP 0.5) -> Idle", "exactly one"),
     ] {
         let parsed = Source::new(text, "config").read(&mut Anything);
-        let console = Box::new(Recorder::default());
-        let options =
-            Options { burst: 1, clock: Clock::simulated(), console, seed: 1, source: String::new() };
+        let options = Options::simulated(1, Recorder::default(), "");
         let error = Router::build(parsed.graph, &Registry::default(), options).err().unwrap().to_string();
         assert!(error.contains(expected), "{text}: {error}");
     }

@@ -27,6 +27,13 @@ pub struct Options {
     pub source: String,
 }
 
+impl Options {
+    /// Those of a simulation, which goes the same way each time.
+    pub fn simulated(burst: usize, console: impl Console + 'static, source: &str) -> Self {
+        Self { burst, clock: Clock::simulated(), console: Box::new(console), seed: 1, source: source.into() }
+    }
+}
+
 /// Why there is no router; the messages, and Click's last line.
 #[derive(Debug)]
 pub struct BuildError {

@@ -1,17 +1,11 @@
-use crate::{Clock, Options, Rebuild, Recorder, Registry, Router, Turn};
+use crate::{Options, Rebuild, Recorder, Registry, Router, Turn};
 use ringway_click_lang::{Anything, Source};
 
 fn build(text: &str, burst: usize) -> (Result<Router, String>, Recorder) {
     let parsed = Source::new(text, "config").read(&mut Anything);
     assert_eq!(parsed.diagnostics.to_string(), "");
     let console = Recorder::default();
-    let options = Options {
-        burst,
-        clock: Clock::simulated(),
-        console: Box::new(console.clone()),
-        seed: 1,
-        source: text.to_string(),
-    };
+    let options = Options::simulated(burst, console.clone(), text);
     let built = Router::build(parsed.graph, &Registry::default(), options).map_err(|error| error.to_string());
     (built, console)
 }
@@ -162,13 +156,7 @@ struct Again;
 impl Rebuild for Again {
     fn rebuild(&mut self, text: &str, running: &mut Router) -> Result<Router, String> {
         let graph = Source::new(text, "config").read(&mut Anything).graph;
-        let options = Options {
-            burst: 1,
-            clock: Clock::simulated(),
-            console: Box::new(Recorder::default()),
-            seed: 1,
-            source: text.to_string(),
-        };
+        let options = Options::simulated(1, Recorder::default(), text);
         running.build_successor(graph, &Registry::default(), options).map_err(|error| error.to_string())
     }
 }

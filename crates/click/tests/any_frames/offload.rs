@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ringway_click::arg::Args;
 use ringway_click::{
-    Class, Clock, Context, Element, Failed, Metadata, Options, Packet, PacketBurst, Pool, Recorder, Registry,
+    Class, Context, Element, Failed, Metadata, Options, Packet, PacketBurst, Pool, Recorder, Registry,
     Router, Task, Turn,
 };
 use ringway_click_lang::{Anything, Source};
@@ -223,13 +223,7 @@ fn configuration(class: &Class, way: Way) -> String {
 fn through(class: &Class, way: Way, burst: usize, given: &[Given]) -> Option<Vec<Vec<u8>>> {
     let text = configuration(class, way);
     let parsed = Source::new(&text, "config").read(&mut Anything);
-    let options = Options {
-        burst,
-        clock: Clock::simulated(),
-        console: Box::new(Recorder::default()),
-        seed: 1,
-        source: text.clone(),
-    };
+    let options = Options::simulated(burst, Recorder::default(), &text);
     let mut registry = Registry::default();
     registry.add(&[&SOURCE, &SINK]);
     GIVEN.set(given.to_vec());

@@ -7,62 +7,40 @@
 //! - `DETAILS`: counts bad packets by reason.
 //!
 //! Handlers: `drops`, and with DETAILS `drop_details` (read). The IPv4 header must be noted and checked already.
-use crate::arg::Args;
-use crate::elements::check::Check;
+use crate::elements::check::{Header, HeaderCheck};
 use crate::elements::ip::transport::Transport;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+use crate::{Class, Metadata, Packet};
 use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
 use ringway_wire::checksum;
 
 /// Facts.
-pub static CLASS: Class = Class::new("CheckICMPHeader", || Box::<CheckIcmpHeader>::default())
+pub static CLASS: Class = Class::new("CheckICMPHeader", || Box::<HeaderCheck<Icmp>>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-const REASONS: &[&str] = &["not ICMP", "bad packet length", "bad ICMP checksum"];
+/// Its rules.
+struct Icmp;
 
-/// Checks headers.
-#[derive(Debug, Default)]
-pub struct CheckIcmpHeader {
-    check: Check,
-}
+impl Header for Icmp {
+    const NAME: &'static str = "ICMP";
+    const REASONS: &'static [&'static str] = &["not ICMP", "bad packet length", "bad ICMP checksum"];
 
-impl Element for CheckIcmpHeader {
-    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        self.check = Check::read(args, "ICMP", REASONS).named();
-        args.complete()
+    fn check(packet: &mut Packet) -> Result<(), usize> {
+        let data = packet.network_data().unwrap_or_default();
+        let transport = Transport::of(data).filter(|transport| transport.protocol == 1).ok_or(0usize)?;
+        let message = data.get(transport.header..).unwrap_or_default();
+        let length = message.len();
+        let good = match message.first() {
+            // Errors quote an IP header and eight bytes (RFC 792).
+            Some(3 | 4 | 5 | 11 | 12) => length >= 36,
+            Some(13 | 14) => length == 20,
+            Some(15 | 16) => length == 8,
+            _ => length >= 8,
+        };
+        if !good {
+            return Err(1);
+        }
+        if checksum::checksum(message) == 0 { Ok(()) } else { Err(2) }
     }
-
-    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        self.check.filter(burst, cx, check);
-    }
-
-    fn handlers(&self) -> Vec<Handler> {
-        self.check.handlers()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.check.text(name))
-    }
-}
-
-fn check(packet: &mut Packet) -> Result<(), usize> {
-    let data = packet.network_data().unwrap_or_default();
-    let transport = Transport::of(data).filter(|transport| transport.protocol == 1).ok_or(0usize)?;
-    let message = data.get(transport.header..).unwrap_or_default();
-    let length = message.len();
-    let good = match message.first() {
-        // Errors quote an IP header and eight bytes (RFC 792).
-        Some(3 | 4 | 5 | 11 | 12) => length >= 36,
-        Some(13 | 14) => length == 20,
-        Some(15 | 16) => length == 8,
-        _ => length >= 8,
-    };
-    if !good {
-        return Err(1);
-    }
-    if checksum::checksum(message) == 0 { Ok(()) } else { Err(2) }
 }

@@ -8,61 +8,40 @@
 //!
 //! Handlers: `drops`, and with DETAILS `drop_details` (read). The IPv4 header must be noted and checked already.
 use super::transport::Transport;
-use crate::arg::Args;
-use crate::elements::check::Check;
+use crate::elements::check::{Header, HeaderCheck};
 use crate::elements::packet::u16_at;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+use crate::{Class, Metadata, Packet};
 use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
 
 /// Facts.
-pub static CLASS: Class = Class::new("CheckUDPHeader", || Box::<CheckUdpHeader>::default())
+pub static CLASS: Class = Class::new("CheckUDPHeader", || Box::<HeaderCheck<Udp>>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-const REASONS: &[&str] = &["not UDP", "bad packet length", "bad UDP checksum"];
+/// Its rules.
+struct Udp;
 
-/// Checks headers.
-#[derive(Debug, Default)]
-pub struct CheckUdpHeader {
-    check: Check,
-}
+impl Header for Udp {
+    const NAME: &'static str = "UDP";
+    const REASONS: &'static [&'static str] = &["not UDP", "bad packet length", "bad UDP checksum"];
+    const NAMED: bool = false;
 
-impl Element for CheckUdpHeader {
-    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        self.check = Check::read(args, "UDP", REASONS);
-        args.complete()
-    }
-
-    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        self.check.filter(burst, cx, check);
-    }
-
-    fn handlers(&self) -> Vec<Handler> {
-        self.check.handlers()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.check.text(name))
-    }
-}
-
-fn check(packet: &mut Packet) -> Result<(), usize> {
-    let data = packet.network_data().unwrap_or_default();
-    let transport = Transport::of(data).filter(|transport| transport.protocol == 17).ok_or(0usize)?;
-    let bytes = transport.slice(data).ok_or(1usize)?;
-    let length = usize::from(u16_at(bytes, 4));
-    if bytes.len() < 8 || length < 8 || length > bytes.len() {
-        return Err(1);
-    }
-    if u16_at(bytes, 6) != 0 {
-        let mut sum = transport.pseudo(length);
-        sum.add(&bytes[..length]);
-        if !sum.is_valid() {
-            return Err(2);
+    fn check(packet: &mut Packet) -> Result<(), usize> {
+        let data = packet.network_data().unwrap_or_default();
+        let transport = Transport::of(data).filter(|transport| transport.protocol == 17).ok_or(0usize)?;
+        let bytes = transport.slice(data).ok_or(1usize)?;
+        let length = usize::from(u16_at(bytes, 4));
+        if bytes.len() < 8 || length < 8 || length > bytes.len() {
+            return Err(1);
         }
+        if u16_at(bytes, 6) != 0 {
+            let mut sum = transport.pseudo(length);
+            sum.add(&bytes[..length]);
+            if !sum.is_valid() {
+                return Err(2);
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

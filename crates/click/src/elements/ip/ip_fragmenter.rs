@@ -11,7 +11,7 @@
 //! Handlers: `drops`, `fragments` (read). What stands before the IPv4 header stays with the first fragment.
 use super::transport::Transport;
 use crate::arg::Args;
-use crate::elements::packet::{fill_ip_checksum, put, u16_at};
+use crate::elements::packet::{cut_to, fill_ip_checksum, put, u16_at};
 use crate::{
     Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet, PacketBurst,
 };
@@ -58,14 +58,7 @@ impl Element for IpFragmenter {
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let mtu = self.mtu as usize;
-        let fits = |packet: &Packet| packet.network_data().unwrap_or_else(|| packet.data()).len() <= mtu;
-        if burst.iter().all(fits) {
-            return;
-        }
-        for packet in burst.drain() {
-            if fits(&packet) { cx.push(0, packet) } else { self.fragment(packet, cx) }
-        }
+        cut_to(self.mtu as usize, burst, cx, |packet, cx| self.fragment(packet, cx));
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -11,7 +11,7 @@
 //! Handlers: `drops`, `fragments` (read). The header is that which is noted, else at the beginning; what stands
 //! before it stays with the first fragment.
 use crate::arg::Args;
-use crate::elements::packet::put;
+use crate::elements::packet::{cut_to, put};
 use crate::{
     Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet, PacketBurst,
 };
@@ -133,14 +133,7 @@ impl Element for Ip6Fragmenter {
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let mtu = self.mtu;
-        let fits = |packet: &Packet| packet.network_data().unwrap_or_else(|| packet.data()).len() <= mtu;
-        if burst.iter().all(fits) {
-            return;
-        }
-        for packet in burst.drain() {
-            if fits(&packet) { cx.push(0, packet) } else { self.fragment(packet, cx) }
-        }
+        cut_to(self.mtu, burst, cx, |packet, cx| self.fragment(packet, cx));
     }
 
     fn handlers(&self) -> Vec<Handler> {
