@@ -1,6 +1,11 @@
-//! Programs that connect to a ControlSocket, more of them than it has connections.
+//! Programs that connect to a ControlSocket: more of them than it has connections, and such that call anything.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../click/tests/any_frames/configuration.rs"]
+#[allow(dead_code, reason = "other tests need more of it")]
+mod configuration;
+
+use proptest::prelude::*;
 use ringway_click::{Options, Recorder, Router};
 use ringway_click_lang::{Anything, Source};
 use ringway_function::click::registry;
@@ -21,14 +26,19 @@ struct Lab {
 
 impl Lab {
     fn new(name: &str) -> Self {
+        Self::beside(name, "").unwrap()
+    }
+
+    /// The same with more elements; nothing if they can't be made.
+    fn beside(name: &str, more: &str) -> Option<Self> {
         let place = std::env::temp_dir().join(format!("ringway-{name}-{}", std::process::id()));
         let text = format!(
-            "s :: ControlSocket(UNIX, {}); Script(label again, wait 3600s, goto again)",
+            "s :: ControlSocket(UNIX, {}); Script(label again, wait 3600s, goto again); {more}",
             place.display()
         );
         let options = Options::simulated(1, Recorder::default(), &text);
         let graph = Source::new(&text, "config").read(&mut Anything).graph;
-        Self { place, router: Router::build(graph, &registry(), options).unwrap() }
+        Some(Self { place, router: Router::build(graph, &registry(), options).ok()? })
     }
 
     fn connect(&self) -> UnixStream {
@@ -93,4 +103,46 @@ fn who_is_at_work_stays_for_a_while() {
     assert_eq!(lab.asked(&mut another, "READ s.class\n"), (format!("{GREETING}{ANSWER}"), false));
     assert_eq!(lab.asked(&mut busy[0], "and more"), (String::new(), false));
     assert_eq!(lab.asked(&mut busy[1], ""), (GREETING.into(), true));
+}
+
+/// An `LLRPC` with the data that it announces, of the element `e` as a rule.
+fn call() -> impl Strategy<Value = Vec<u8>> {
+    let element = prop_oneof![4 => Just("e"), 1 => Just("no/such"), 1 => Just("")];
+    // What can be called remotely says the size of its data, and has a bit that says so.
+    let made =
+        (1..4u32, 0..6u32, 0..64u32).prop_map(|(way, size, own)| way << 30 | size << 16 | 0x4000 | own);
+    let number = prop_oneof![made.prop_map(|it| format!("{it:x}")), "[0-9a-fxG#-]{0,12}"];
+    let length = prop_oneof![4 => (0..8usize).prop_map(Some), 1 => Just(Some(0xfff)), 1 => Just(None)];
+    (element, number, length, any::<u8>(), "|-1| 99999999999999999999| x").prop_map(
+        |(element, number, length, byte, wrong)| {
+            let mut line = format!("LLRPC {element}#{number}").into_bytes();
+            match length {
+                Some(length) => {
+                    line.extend(format!(" {length}\n").into_bytes());
+                    line.extend(vec![byte; length]);
+                }
+                None => line.extend(format!("{wrong}\n").into_bytes()),
+            }
+            line
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_call_breaks_an_element(calls in prop::collection::vec(call(), 1..12)) {
+        let registry = registry();
+        for class in registry.iter() {
+            let frames = [vec![0; 60]];
+            let texts = [false, true].map(|pull| configuration::configuration(class, pull, true, &frames));
+            let Some(mut lab) = texts.iter().find_map(|text| Lab::beside("calls", text)) else { continue };
+            let mut program = lab.connect();
+            let commands: Vec<u8> = calls.iter().flatten().copied().chain(*b"READ s.class\n").collect();
+            let _ = program.write_all(&commands);
+            let (said, ended) = lab.asked(&mut program, "");
+            prop_assert!(!ended && said.ends_with(ANSWER), "{}: {said}", class.name);
+        }
+    }
 }

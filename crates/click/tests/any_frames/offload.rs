@@ -1,6 +1,6 @@
 //! Offload metadata through every element: what comes out and is then completed must be what comes out of it given
 //! completed frames.
-use super::{ARGUMENTS, sides};
+use super::configuration::{ARGUMENTS, sides};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use ringway_click::arg::Args;

@@ -7,7 +7,7 @@
 //! Arguments: those of KernelTun.
 //!
 //! The kernel asks for addresses by ARP, so answer that, and send frames to the address ETHER. Handlers:
-//! those of KernelTun.
+//! those of `KernelTun`.
 use super::kernel_tun::{KernelTun, exchanging};
 use ringway_click::Class;
 

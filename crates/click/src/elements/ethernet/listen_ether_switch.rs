@@ -2,7 +2,7 @@
 //!
 //! Ports: any number of push inputs, as many push outputs, and one more output.
 //!
-//! Arguments and handlers: as EtherSwitch's.
+//! Arguments and handlers: those of `EtherSwitch`.
 use super::ether_switch::EtherSwitch;
 use crate::Class;
 use alloc::boxed::Box;

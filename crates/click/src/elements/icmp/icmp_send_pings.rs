@@ -1,5 +1,7 @@
 //! `ICMPSendPings(SRC, DST, INTERVAL, IDENTIFIER, DATA, LIMIT, ACTIVE, VERBOSE, STOP)`: sends ICMP echo requests; an
-//! older name of ICMPPingSource, whose ports, arguments and handlers it has.
+//! older name of ICMPPingSource.
+//!
+//! Ports, arguments and handlers: those of `ICMPPingSource`.
 use super::icmp_ping_source::IcmpPingSource;
 use crate::{Class, Metadata};
 use alloc::boxed::Box;

@@ -2,8 +2,8 @@
 //!
 //! Ports: as many inputs as outputs, each pair push or pull. No arguments.
 //!
-//! Handlers: `activeN` (read, write) for each pair: false to drop what is pushed and give nothing when pulled;
-//! `reset` (write): all are active again.
+//! Handlers: `active0`, `active1`, ... (read, write), one for each pair: false to drop what is pushed and give nothing
+//! when pulled; `reset` (write): all are active again.
 use crate::arg::Args;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use alloc::boxed::Box;

@@ -15,8 +15,8 @@
 //!   ports) for each packet, `$input` is the port, and the output is what it returns; `PROXY` when any unknown handler
 //!   is called, `$0` is its name; `DRIVER` at each stop of the driver; `SIGNAL SIGNO...` at signals.
 //!
-//! Handlers: `step`, `goto` (write), `run` (read, write), `set` (write), `get`, `shift`; functions, read with
-//! parameters: `add sub min max mul div idiv mod rem neg abs eq ne lt le gt ge not and or nand nor if in first sprintf
+//! Handlers: `step`, `goto` (write), `run` (read, write), `set` (write), `get`, `shift`; the functions, read with
+//! parameters, `add sub min max mul div idiv mod rem neg abs eq ne lt le gt ge not and or nand nor if in first sprintf
 //! random length unquote readable writable now htons htonl ntohs ntohl`; and, not from outside, `cat catq kill`.
 mod expand;
 mod format;
