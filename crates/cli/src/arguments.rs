@@ -3,6 +3,7 @@
 use crate::place::arguments::Place;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Connects virtual machines, programs and the host at memory speed, from user space.
 #[derive(Parser)]
@@ -244,11 +245,19 @@ pub struct Stats {
     #[arg(long, short)]
     pub watch: bool,
     /// Seconds between two looks.
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = interval)]
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = interval, requires = "watch")]
     pub interval: f64,
     /// End after so many looks.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, requires = "watch")]
     pub count: Option<u64>,
+}
+
+/// Reads a whole number.
+pub fn whole<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+        true => "the number is too large".into(),
+        false => "not a whole number".into(),
+    })
 }
 
 fn interval(text: &str) -> Result<f64, String> {
@@ -310,7 +319,7 @@ Examples:
         /// The guest.
         name: String,
         /// Seconds after which the command is ended.
-        #[arg(long, default_value_t = 60)]
+        #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = whole::<u64>)]
         timeout: u64,
         /// The command; its words are joined by spaces, and the guest's shell reads them.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -325,7 +334,7 @@ Examples:
         /// The guests; all that run if none are named.
         names: Vec<String>,
         /// Seconds to wait at most.
-        #[arg(long, default_value_t = 120)]
+        #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = whole::<u64>)]
         timeout: u64,
     },
 }
@@ -388,6 +397,18 @@ Examples:
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn what_is_no_number_is_said() {
+        let said = |words: &[&str]| {
+            let words = ["ringway"].iter().chain(words);
+            Arguments::try_parse_from(words).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert!(said(&["stats", "--watch", "--count", "x"]).contains("not a whole number"));
+        assert!(said(&["place", "explain", &"9".repeat(30)]).contains("the number is too large"));
+        assert!(said(&["stats", "--count", "3"]).contains("--watch"));
+        assert_eq!(said(&["stats", "--watch", "--count", "3"]) + &said(&["stats"]), "");
+    }
 
     #[test]
     fn the_command_line_is_sound_and_every_command_has_examples() {

@@ -15,6 +15,7 @@ pub fn host() -> Host {
     Host {
         cores: ringway_host::allowed_cores().unwrap_or_default(),
         base: Some(run_dir::base()),
+        run: None,
         find: Some(ringway_control::place_plugins::find),
     }
 }
@@ -24,7 +25,9 @@ pub fn load(target: &Target, file: &Path) -> Result<(Fabric, String), Fail> {
     let text = input::text(file, LARGEST, "a fabric file")?;
     let folder = file.parent().unwrap_or(Path::new(""));
     let outside = Outside::of_this_host(folder, &crate::function::check);
-    let mut fabric = read_with(&file.display().to_string(), &text, &host(), Some(&outside))?;
+    let run = target.fabric.as_ref().map(|name| run_dir::base().join(name));
+    let host = Host { run, ..host() };
+    let mut fabric = read_with(&file.display().to_string(), &text, &host, Some(&outside))?;
     fabric.warnings.iter().for_each(|warning| text::warn(warning));
     if let Some(name) = &target.fabric {
         fabric.name.clone_from(name);

@@ -84,7 +84,7 @@ pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Resu
     loop {
         let guests: Vec<GuestView> = client.get("/v1/guests")?;
         if let Some(name) = names.iter().find(|name| !guests.iter().any(|guest| guest.name == **name)) {
-            return Err(Fail::Unknown(format!("there is no guest \"{name}\"")));
+            return Err(GUEST.unknown(name));
         }
         let meant = |guest: &&GuestView| {
             names.contains(&guest.name)

@@ -25,9 +25,16 @@ impl Kind {
     /// The API's path of something about `name`.
     pub fn path(&self, name: &str, what: &str) -> Result<String, Fail> {
         if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
-            return Err(Fail::Unknown(format!("there is no {} \"{name}\"", self.word)));
+            return Err(self.unknown(name));
         }
         Ok(format!("{}/{name}/{what}", self.all))
+    }
+
+    /// There is none of this name.
+    pub fn unknown(&self, name: &str) -> Fail {
+        let Kind { word, .. } = self;
+        let name = name.escape_debug();
+        Fail::Unknown(format!("there is no {word} \"{name}\"; `ringway {word} list` shows those there are"))
     }
 
     /// Gives an order to each of `names`, and says so to people.

@@ -158,7 +158,13 @@ pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     // Errors of the file are said here, where its text is.
     let (fabric, text) = check::load(target, file)?;
     let path = std::path::absolute(file).map_err(Fail::because)?;
-    let mut client = Client::to(Place::of(&fabric, target).socket)?;
+    let socket = Place::of(&fabric, target).socket;
+    if !socket.exists() {
+        let how = format!("start it with `ringway up {}`", file.display());
+        let what = format!("fabric {} is not up: there is no {}; {how}", fabric.name, socket.display());
+        return Err(Fail::NotUp(what));
+    }
+    let mut client = Client::to(socket)?;
     let new = NewFabric { file: path.display().to_string(), text };
     let done: Changes = client.put("/v1/fabric", &new)?;
     if json {

@@ -48,6 +48,8 @@ fn a_fabric_comes_up_forwards_and_goes_down() {
     assert!(!lab.folder.join("run/lab").exists());
     let (code, words) = lab.fails(&["ps"]);
     assert!(code == 4 && words.contains("no fabric is up"), "{words}");
+    let (code, words) = lab.fails(&["apply", "lab.toml"]);
+    assert!(code == 4 && words.contains("fabric lab is not up") && words.contains("ringway up lab.toml"));
 }
 
 #[test]
@@ -64,6 +66,24 @@ fn what_is_no_file_is_not_waited_for() {
         let (_, said) = lab.fails(&["place", "--inventory", file, "hosts"]);
         assert_eq!(said, format!("error: {file}: {wrong}; give the path of an inventory file\n"));
     }
+}
+
+#[test]
+fn another_name_is_checked_where_it_runs() {
+    let port = "[port.ring]\nkind = \"ring\"\nsocket = \"ring.sock\"\nswitch = \"main\"\n";
+    let lab = Lab::new("named", &format!("{LOAD}{port}"));
+    for name in ["lab", "other"] {
+        let at = lab.folder.join("run").join(name);
+        std::fs::create_dir_all(&at).unwrap();
+        std::fs::write(at.join("ring.sock"), "in the way").unwrap();
+        let (code, words) = lab.fails(&["check", "lab.toml"]);
+        assert!(code == 3 && words.contains("run/lab/ring.sock is there already"), "{words}");
+        assert_eq!(lab.run(&["check", "lab.toml", "--fabric", "other"]).status.success(), name == "lab");
+    }
+    std::fs::remove_file(lab.folder.join("run/lab/ring.sock")).unwrap();
+    assert!(lab.ok(&["check", "lab.toml"]).starts_with("good: fabric lab"));
+    let (code, words) = lab.fails(&["--fabric", "other", "up", "lab.toml", "--detach"]);
+    assert!(code == 3 && words.contains("run/other/ring.sock is there already"), "{words}");
 }
 
 #[test]

@@ -141,7 +141,7 @@ mod tests {
     use crate::file::{Host, read};
 
     fn fabric(text: &str) -> Fabric {
-        read("f", text, &Host { cores: vec![0], base: None, find: None }).unwrap()
+        read("f", text, &Host { cores: vec![0], base: None, run: None, find: None }).unwrap()
     }
 
     fn words(from: &str, to: &str) -> Vec<String> {

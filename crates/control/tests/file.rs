@@ -6,7 +6,7 @@ use ringway_control::file::{Host, Kind, Lookup, Notify, To, read};
 use std::path::{Path, PathBuf};
 
 fn host() -> Host {
-    Host { cores: vec![0, 1], base: Some(PathBuf::from("/run/ringway")), find: None }
+    Host { cores: vec![0, 1], base: Some(PathBuf::from("/run/ringway")), run: None, find: None }
 }
 
 fn examples(folder: &str) -> Vec<(String, String)> {

@@ -52,8 +52,10 @@ pub fn read(file: &str, text: &str, beside: &Beside) -> Result<Vec<Object>, Prob
     let mut reader = Reader { external, list, objects: Vec::new(), tables: Vec::new() };
     for (key, _) in table.get_ref().iter() {
         if !TABLES.contains(&key.get_ref().as_ref()) {
-            let fix = nearest(key.get_ref(), TABLES)
-                .map_or(String::new(), |near| format!("did you mean `{near}`?"));
+            let fix = nearest(key.get_ref(), TABLES).map_or_else(
+                || format!("there may be {}", TABLES.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
             reader.wrong(&key.span(), format!("there is no table `{}`", key.get_ref().escape_debug()), fix);
         }
     }

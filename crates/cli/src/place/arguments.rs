@@ -1,5 +1,6 @@
 //! The command line of `ringway place`.
 
+use crate::arguments::whole;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -33,13 +34,13 @@ pub struct Vms {
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub without: Vec<String>,
     /// Settles ties; the same seed makes the same choice.
-    #[arg(long)]
+    #[arg(long, value_parser = whole::<u64>)]
     pub seed: Option<u64>,
     /// Virtual CPUs of VMs that are not known yet.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     pub cpus: Option<u32>,
     /// Memory of VMs that are not known yet, in MB.
-    #[arg(long, value_name = "MB")]
+    #[arg(long, value_name = "MB", value_parser = whole::<u64>)]
     pub memory: Option<u64>,
 }
 
@@ -84,6 +85,7 @@ Examples:
   ringway place explain 17 --json")]
     Explain {
         /// The decision's number.
+        #[arg(value_parser = whole::<u64>)]
         id: u64,
         /// Only this host.
         #[arg(long)]
@@ -96,7 +98,7 @@ Examples:
   ringway place decisions --count 100")]
     Decisions {
         /// How many.
-        #[arg(long, default_value_t = 20)]
+        #[arg(long, default_value_t = 20, value_parser = whole::<usize>)]
         count: usize,
     },
     /// Place a guest or a function of the fabric's file, and start it.
@@ -143,7 +145,7 @@ Examples:
         #[arg(long)]
         dry_run: bool,
         /// Rounds to look ahead, a minute apart.
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = whole::<usize>)]
         rounds: usize,
         /// Show the last rounds in which something happened, whoever asked for them.
         #[arg(long, conflicts_with_all = ["dry_run", "rounds", "cluster"])]
@@ -205,7 +207,7 @@ Examples:
         /// The figure.
         value: f64,
         /// Seconds after which it is stale.
-        #[arg(long = "for", value_name = "SECONDS")]
+        #[arg(long = "for", value_name = "SECONDS", value_parser = whole::<u64>)]
         ttl: Option<u64>,
     },
     /// Run a trace of VMs against made-up or given hosts, in virtual time, and compare policies.
@@ -252,19 +254,19 @@ pub struct Simulate {
     #[arg(long, default_value = "vmagent")]
     pub mix: String,
     /// Seconds between two arrivals of a synthetic trace, on average.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = whole::<u64>)]
     pub gap: u64,
     /// Seconds that a VM of a synthetic trace runs on average; 0 for ever.
-    #[arg(long, default_value_t = 36_000)]
+    #[arg(long, default_value_t = 36_000, value_parser = whole::<u64>)]
     pub lifetime: u64,
     /// Seconds between two rounds of balancing; 0 for none.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, value_parser = whole::<u64>)]
     pub interval: u64,
     /// Stop at the first VM that finds no host.
     #[arg(long)]
     pub until_full: bool,
     /// Where everything made up follows from.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>)]
     pub seed: u64,
     /// Write figures over time to this file.
     #[arg(long, value_name = "FILE")]

@@ -126,7 +126,8 @@ impl Engine {
     }
 
     async fn become_as(&mut self, new: NewFabric) -> Result<Changes, Failure> {
-        let (host, name, text) = (self.host.clone(), new.file.clone(), new.text);
+        let host = file::Host { run: Some(self.run.path().into()), ..self.host.clone() };
+        let (name, text) = (new.file.clone(), new.text);
         let check = self.program.check;
         // Units of plugins are looked for: their hosts take a moment to start.
         let read = tokio::task::spawn_blocking(move || {

@@ -43,6 +43,8 @@ pub struct Host {
     pub cores: Vec<usize>,
     /// The directory of run directories, to which relative socket paths belong, if known.
     pub base: Option<PathBuf>,
+    /// The run directory if it is settled already, whatever the file says.
+    pub run: Option<PathBuf>,
     /// Says what units from outside there are; without it there are none. It may take a while.
     pub find: Option<fn(&Options) -> Found>,
 }
@@ -50,7 +52,8 @@ pub struct Host {
 impl Host {
     /// The run directory of a fabric, if known.
     fn run_of(&self, fabric: &Fabric) -> Option<PathBuf> {
-        fabric.run.clone().or_else(|| self.base.as_ref().map(|base| base.join(&fabric.name)))
+        let own = || self.base.as_ref().map(|base| base.join(&fabric.name));
+        self.run.clone().or_else(|| fabric.run.clone()).or_else(own)
     }
 }
 
@@ -102,11 +105,14 @@ pub fn read_with(
         outside::check(fabric, outside, host, &notes);
     }
     for error in &syntax {
-        notes.wrong(
-            &error.span().unwrap_or(0..0),
-            error.message().lines().collect::<Vec<_>>().join(", "),
-            "",
-        );
+        let at = error.span().unwrap_or(0..0);
+        let what = error.message().lines().collect::<Vec<_>>().join(", ");
+        match text.get(at.clone()).filter(|_| what == "duplicate key") {
+            Some(key) => {
+                notes.wrong(&at, format!("`{}` is there already", key.trim()), "keep one, or rename one");
+            }
+            None => notes.wrong(&at, what, ""),
+        }
     }
     let warnings = Problems { file: file.into(), text: text.into(), list: notes.take_warnings() };
     let list = notes.into_problems();

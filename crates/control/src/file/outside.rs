@@ -150,7 +150,7 @@ init = "."
             look: &|path| std::fs::metadata(path).map(|seen| seen.file_type()),
             check: &|_| Vec::new(),
         };
-        let host = Host { cores: vec![0], base: Some(folder.clone()), find: None };
+        let host = Host { cores: vec![0], base: Some(folder.clone()), run: None, find: None };
         let problems = read_with("f", FABRIC, &host, Some(&outside)).unwrap_err().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
         let lines: Vec<&str> = problems.lines().collect();
@@ -171,7 +171,7 @@ init = "."
         rustix::fs::mknodat(rustix::fs::CWD, folder.join("fifo"), FileType::Fifo, mode, 0).unwrap();
         // Sparse: it takes no room.
         std::fs::File::create(folder.join("large")).unwrap().set_len((16 << 20) + 1).unwrap();
-        let host = Host { cores: vec![0], base: None, find: None };
+        let host = Host { cores: vec![0], base: None, run: None, find: None };
         for (file, wrong) in [
             ("/dev/zero", "a device, not a file; name a file with Click's language in it"),
             ("fifo", "a pipe, not a file; name a file with Click's language in it"),

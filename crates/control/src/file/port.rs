@@ -61,7 +61,7 @@ pub fn port(mut section: Section<'_>, notes: &Notes) -> Option<Port> {
     section.finish(|key| {
         let kinds: Vec<&str> =
             KINDS.iter().filter(|(_, keys)| keys.contains(&key)).map(|(kind, _)| *kind).collect();
-        (!kinds.is_empty()).then(|| format!("kind \"{word}\" doesn't have it, only {}", kinds.join(" and ")))
+        (!kinds.is_empty()).then(|| format!("kind \"{word}\" doesn't have it, only {}", either(kinds)))
     });
     Some(Port { name, kind, to, worker: None, hold, notify })
 }

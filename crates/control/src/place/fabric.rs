@@ -278,7 +278,7 @@ mod tests {
     fn guests_take_what_they_take_while_they_run() {
         let text = "[switch.s]\n[port.p]\nkind = \"vhost-user\"\nsocket = \"p.sock\"\nswitch = \"s\"\n\
             [guest.g]\nkind = \"uml\"\nport = \"p\"\nmemory = \"64MB\"\n";
-        let host = crate::file::Host { cores: vec![0], base: Some("/run".into()), find: None };
+        let host = crate::file::Host { cores: vec![0], base: Some("/run".into()), run: None, find: None };
         let fabric = crate::file::read("f.toml", text, &host).unwrap();
         let mut known = BTreeMap::new();
         let now = |state: &str, known: &BTreeMap<String, Vm>| {

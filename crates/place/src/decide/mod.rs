@@ -66,7 +66,7 @@ pub struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum DecideError {
     /// There is no such VM.
-    #[error("there is no VM {0}; put it in first")]
+    #[error("there is no VM {0}; put it in first, as `ringway place put FILE` does")]
     NoVm(String),
     /// There is no such cluster.
     #[error("there is no cluster {0}; a host makes one")]
