@@ -1,8 +1,7 @@
 //! FromDevice and ToDevice on two interfaces that are joined, in a network namespace of their own. The
 //! test runs itself again within one, which needs root or a kernel that lets others make user namespaces.
 
-use ringway_click::Recorder;
-use ringway_function::click;
+use ringway_function::click::{self, Recorder};
 use std::net::UdpSocket;
 use std::process::Command;
 

@@ -1,8 +1,7 @@
 //! Capture files and packed dumps that one configuration writes and another reads.
 #![allow(clippy::unwrap_used)]
 
-use ringway_click::Recorder;
-use ringway_function::click;
+use ringway_function::click::{self, Recorder};
 
 /// Runs a configuration, in which `$DIR` is a folder; answers what it printed.
 fn run(folder: &std::path::Path, configuration: &str) -> String {

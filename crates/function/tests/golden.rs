@@ -10,8 +10,7 @@
 //! - `output NAME`: what a file in the folder must hold in the end.
 #![allow(clippy::unwrap_used)]
 
-use ringway_click::Recorder;
-use ringway_function::click;
+use ringway_function::click::{self, Recorder};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -46,13 +45,14 @@ impl Golden {
     }
 
     /// Everything that is not as it must be.
-    fn run(&self, folder: &Path) -> String {
+    fn run(&self, folder: &Path, more: &[&str]) -> String {
         std::fs::create_dir_all(folder).unwrap();
         for (name, text) in self.named("file ") {
             std::fs::write(folder.join(name), text).unwrap();
         }
         let mut arguments = vec![format!("DIR={}", folder.display())];
-        arguments.extend(self.section("options").split_whitespace().map(String::from));
+        arguments
+            .extend(self.section("options").split_whitespace().chain(more.iter().copied()).map(String::from));
         arguments.extend(["-e".to_string(), self.section("configuration").to_string()]);
         let console = Recorder::default();
         let status = click::run(&arguments, console.clone());
@@ -74,23 +74,37 @@ impl Golden {
     }
 }
 
-#[test]
-fn golden_files() {
+/// Runs all with more options; what is wrong.
+fn run_all(more: &[&str]) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/click");
     let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|e| e == "test")).collect();
     files.sort();
     assert!(!files.is_empty());
-    let scratch = std::env::temp_dir().join(format!("ringway-golden-{}", std::process::id()));
+    let scratch =
+        std::env::temp_dir().join(format!("ringway-golden{}-{}", more.concat(), std::process::id()));
     let mut wrong = String::new();
     for file in &files {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let found = Golden::read(file).run(&scratch.join(&name));
+        let found = Golden::read(file).run(&scratch.join(&name), more);
         if !found.is_empty() {
             let _ = writeln!(wrong, "{name}: {found}");
         }
     }
     let _ = std::fs::remove_dir_all(&scratch);
+    wrong
+}
+
+#[test]
+fn golden_files() {
+    let wrong = run_all(&[]);
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// What nobody divides is no different where it may be divided.
+#[test]
+fn golden_files_where_there_may_be_threads() {
+    let wrong = run_all(&["-j3"]);
     assert!(wrong.is_empty(), "{wrong}");
 }

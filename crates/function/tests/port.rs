@@ -1,9 +1,8 @@
 //! FromPort and ToPort on one end of a pipe, a program on the other.
 #![allow(clippy::unwrap_used)]
 
-use ringway_click::Recorder;
 use ringway_client::{Asked, Ring, Wait};
-use ringway_function::click;
+use ringway_function::click::{self, Recorder};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::RingListener;
 use ringway_ring::Geometry;

@@ -1,8 +1,7 @@
 //! KernelTun, KernelTap, FromHost, ToHost and RawSocket against this host's kernel, in a network namespace of their
 //! own. The test runs itself again within one, which needs root or a kernel that lets others make user namespaces.
 
-use ringway_click::Recorder;
-use ringway_function::click;
+use ringway_function::click::{self, Recorder};
 use std::net::UdpSocket;
 use std::process::Command;
 use std::time::Duration;

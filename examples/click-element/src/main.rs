@@ -30,7 +30,7 @@ fn registry() -> Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_click::Recorder;
+    use ringway_function::click::Recorder;
 
     fn output(arguments: &[&str]) -> String {
         let console = Recorder::default();

@@ -67,10 +67,14 @@ impl Router {
         if let [stray, more @ ..] = division.strays() {
             self.warn_of(*stray, more.len(), &division);
         }
+        self.note_homes(&division);
+        division
+    }
+
+    fn note_homes(&mut self, division: &Division) {
         for id in self.ids() {
             self.info_mut(id).thread = division.home(id.index()).map(|home| home as i32);
         }
-        division
     }
 
     fn member(&self, id: ElementId) -> Member<'_> {
@@ -103,6 +107,7 @@ impl Router {
 
     /// Lets the elements go that live on other threads than this one.
     pub fn live_on(&mut self, division: &Division, own: usize) {
+        self.note_homes(division);
         for id in self.ids() {
             if division.home(id.index()).is_some_and(|home| home != own) {
                 self.elements[id.index()] = None;
@@ -147,8 +152,11 @@ impl Router {
             }
             for thread in remote {
                 let ids = ids.clone();
-                let (done, said) =
-                    self.ask(thread, move |router| router.initialize_some(&ids)).unwrap_or_default();
+                let asked = self.ask(thread, move |router| router.initialize_some(&ids));
+                let (done, said) = asked.unwrap_or_else(|error| {
+                    self.report_error(error.to_string());
+                    (false, Vec::new())
+                });
                 if home.is_some() {
                     good = done;
                     self.report.borrow_mut().diagnostics.extend(said);

@@ -5,28 +5,33 @@ pub mod clickpath;
 pub mod function;
 mod hosted;
 mod options;
+mod recorder;
 pub mod reference;
 mod signals;
 mod stopwatch;
 mod surroundings;
 mod terminal;
+mod threads;
 
 use crate::file::CONFIGURATION;
 use builder::Builder;
 pub use check::{Complaint, Configuration, check};
 use hosted::Hosted;
 pub use options::{Options, Usage};
+pub use recorder::Recorder;
 pub use surroundings::{Host, Machine, PROVIDED};
 pub use terminal::Terminal;
 
-use ringway_click::{Clock, Console, Registry, Router, Turn};
-use ringway_click_lang::archive;
+use ringway_click::{Clock, Console, Rebuild, Registry, Router, Turn};
+use ringway_click_lang::{Graph, archive};
 use ringway_host::read_whole;
 use signals::Signals;
 use std::fs::File;
 use std::io::Write;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use stopwatch::Stopwatch;
+use threads::{Crew, Plan, Reach};
 
 /// How often a router that always has something to do is asked about its descriptors.
 const BUSY: Duration = Duration::from_micros(200);
@@ -40,12 +45,16 @@ pub fn registry() -> Registry {
 }
 
 /// Runs as Click's program does with these arguments, the program's name excepted. Answers its exit status.
-pub fn run(arguments: &[String], console: impl Console + Clone + 'static) -> u8 {
+pub fn run(arguments: &[String], console: impl Console + Clone + Send + 'static) -> u8 {
     run_with(registry(), arguments, console)
 }
 
 /// The same with other element classes: for programs with elements of their own.
-pub fn run_with(registry: Registry, arguments: &[String], console: impl Console + Clone + 'static) -> u8 {
+pub fn run_with(
+    registry: Registry,
+    arguments: &[String],
+    console: impl Console + Clone + Send + 'static,
+) -> u8 {
     let mut console = console;
     match Options::parse(arguments) {
         Ok(options) => {
@@ -53,8 +62,8 @@ pub fn run_with(registry: Registry, arguments: &[String], console: impl Console 
                 return reference::print(&registry, classes, &mut console);
             }
             let own = console.clone();
-            let own = Box::new(move || Box::new(Hosted(own.clone())) as Box<dyn Console>);
-            Driver { options, registry, console: &mut console, own }.run()
+            let own = Rc::new(move || Box::new(Hosted(own.clone())) as Box<dyn Console + Send>);
+            Driver { options, registry, console: &mut console, own, crew: None }.run()
         }
         Err(Usage::Help) => {
             console.output(options::HELP.as_bytes());
@@ -77,7 +86,9 @@ struct Driver<'a> {
     registry: Registry,
     console: &'a mut dyn Console,
     /// The router's.
-    own: Box<dyn Fn() -> Box<dyn Console>>,
+    own: Rc<dyn Fn() -> Box<dyn Console + Send>>,
+    /// The other threads of the router, if it has any.
+    crew: Option<Rc<Crew>>,
 }
 
 impl Driver<'_> {
@@ -92,11 +103,16 @@ impl Driver<'_> {
         let Some(mut router) = self.build(text, &file) else { return 1 };
         let mut status = 0;
         if let Some(path) = self.options.output.take() {
+            router.gather();
             status |= u8::from(!self.write_out(&path, &router.flat_configuration()));
         }
         let stopwatch = Stopwatch::default();
         if !self.options.quit && !router.is_empty() {
-            drive(&mut router);
+            self.pin();
+            match self.crew.take() {
+                Some(crew) => crew.drive(&mut router),
+                None => drive(&mut router),
+            }
         } else if !self.options.quit && self.options.warnings {
             self.console.chatter(&format!("warning: {file}: configuration has no elements, exiting"));
         }
@@ -133,29 +149,76 @@ impl Driver<'_> {
             path: options.path.clone(),
             sockets: options.sockets.clone(),
             burst: options.burst,
-            console: std::mem::replace(&mut self.own, Box::new(|| Box::new(Terminal))),
+            console: {
+                let own = self.own.clone();
+                Box::new(move || own())
+            },
         };
+        let machine = Machine::default();
         let clock = match options.simulated {
             Some(start) => Clock::Simulated(start),
-            None => Clock::Real(Box::new(Machine::default())),
+            None => Clock::Real(Box::new(machine.clone())),
         };
+        // Simulated time is one thread's: there is one order of events.
+        let threads = if options.simulated.is_some() { 1 } else { options.threads };
         let (graph, said) = builder.parse(&text, file);
         self.say(&said);
-        let options = builder.options(clock, text);
-        match Router::build(graph?, &builder.registry, options) {
+        let (graph, options) = (graph?, builder.options(clock, text));
+        let built = match threads {
+            1 => Router::build(graph, &builder.registry, options).map_err(|error| error.to_string()),
+            _ => self.build_divided(graph, &builder.registry, options, machine),
+        };
+        match built {
             Ok(mut router) => {
                 if self.options.warnings {
                     self.say(&router.diagnostics().to_string());
                 }
                 if self.options.reconfigure {
-                    router.allow_reconfigure(Box::new(builder));
+                    let rebuild: Box<dyn Rebuild> =
+                        if self.crew.is_some() { Box::new(threads::Refusal) } else { Box::new(builder) };
+                    router.allow_reconfigure(rebuild);
                 }
                 Some(router)
             }
             Err(error) => {
-                self.say(&error.to_string());
+                self.say(&error);
                 None
             }
+        }
+    }
+
+    /// Builds the router of a configuration that several threads may run. Where one has everything to do, it is as if
+    /// there were no others.
+    fn build_divided(
+        &mut self,
+        graph: Graph,
+        registry: &Registry,
+        options: ringway_click::Options,
+        machine: Machine,
+    ) -> Result<Router, String> {
+        let (threads, core) = (self.options.threads, self.options.affinity);
+        let (burst, seed) = (options.burst, options.seed);
+        let built = Router::configured(graph.clone(), registry, options, threads);
+        let mut router = built.map_err(|error| error.to_string())?;
+        let division = router.divide();
+        if !division.is_whole() {
+            let console = &*self.own;
+            let plan = Plan { threads, graph, registry, burst, machine, seed, core, console };
+            let crew = Crew::new(&plan, &division).map_err(|error| error.to_string())?;
+            router.live_on(&division, 0);
+            router.reach(Box::new(Reach(crew.clone())));
+            self.crew = Some(crew);
+        }
+        router.begin().map_err(|error| error.to_string())
+    }
+
+    /// Keeps this thread on its core, if it is to stay on one.
+    fn pin(&mut self) {
+        if let Some(core) = self.options.affinity
+            && let Err(error) = ringway_host::pin(core)
+            && self.options.warnings
+        {
+            self.console.chatter(&format!("warning: --affinity: {error}"));
         }
     }
 

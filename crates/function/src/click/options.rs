@@ -22,12 +22,16 @@ Options:
   -w, --no-warnings           Print no warnings.
       --simtime[=SECONDS]     Simulate time.
       --elements [NAME]...    Print what elements there are, or what those of these names do.
-  -j, --threads N             Changes nothing: one thread runs all tasks, also with StaticThreadSched.
-                              Run one process for each core instead. --affinity, --cpu: likewise.
+  -j, --threads N             Let N threads run what has nothing to do with one another, as
+                              StaticThreadSched or BalancedThreadSched say; 1 by default.
+  -a, --affinity[=N]          Keep threads on cores, the first on core N; 0 by default. Also --cpu.
       --burst N               Handle up to N packets at once, 1 to 64; 1 keeps Click's order exactly.
       --help                  Print this.
   -v, --version               Print the version.
 ";
+
+/// More threads than any machine has cores.
+const MOST_THREADS: i64 = 4096;
 
 /// What a command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +64,10 @@ pub struct Options {
     pub reconfigure: bool,
     /// It is printed how long the driver took.
     pub time: bool,
+    /// How many threads may run the configuration.
+    pub threads: usize,
+    /// The core of the first thread, if threads are to stay on cores.
+    pub affinity: Option<usize>,
     /// Nothing is run: documentation of these element classes is printed, or a list of all.
     pub elements: Option<Vec<String>>,
 }
@@ -114,6 +122,8 @@ impl Default for Options {
             burst: 1,
             reconfigure: false,
             time: false,
+            threads: 1,
+            affinity: None,
             elements: None,
         }
     }
@@ -228,8 +238,15 @@ impl Options {
                 Ok(burst @ 1..=64) => self.burst = burst,
                 _ => return wrong("'--burst' takes a number from 1 to 64".into()),
             },
-            // One thread runs everything; which of several a task belongs to is kept by the router.
-            "threads" | "affinity" | "cpu" | "no-affinity" | "no-cpu" => {}
+            "threads" => match needed()?.parse::<i64>() {
+                Ok(threads) if threads <= MOST_THREADS => self.threads = threads.max(1) as usize,
+                _ => return wrong(format!("'--threads' takes a number up to {MOST_THREADS}")),
+            },
+            "affinity" | "cpu" => match value.as_deref().unwrap_or("0").parse() {
+                Ok(core) => self.affinity = Some(core),
+                Err(_) => return wrong(format!("'--{name}' takes the number of a core")),
+            },
+            "no-affinity" | "no-cpu" => self.affinity = None,
             _ => return wrong(format!("'--{name}' is not supported")),
         }
         Ok(())
@@ -328,6 +345,16 @@ mod tests {
         assert_eq!(options.sockets, ["TCP, 7777+", "UNIX, \"a,b\""]);
         assert_eq!(options.path.as_deref(), Some("lib"));
         assert!(parse("-p many").is_err());
+    }
+
+    #[test]
+    fn threads_and_cores_are_numbers() {
+        let options = parse("-j3 -a").unwrap();
+        assert_eq!((options.threads, options.affinity), (3, Some(0)));
+        let options = parse("--threads=-2 --affinity=5").unwrap();
+        assert_eq!((options.threads, options.affinity), (1, Some(5)));
+        assert_eq!(parse("--cpu --no-cpu").unwrap().affinity, None);
+        assert!(parse("-j many").is_err() && parse("-j 5000").is_err() && parse("-ax").is_err());
     }
 
     #[test]

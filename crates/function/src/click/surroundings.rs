@@ -84,7 +84,13 @@ impl Environment for Host<'_> {
 
 /// Waits for descriptors that elements asked about, at most so long, and tells them.
 pub(super) fn wait(router: &mut Router, most: Option<Duration>) {
-    let mut wishes: Vec<Wish> = Vec::new();
+    wait_also(router, most, None);
+}
+
+/// The same; ends, too, when the descriptor `also` can be read.
+pub(super) fn wait_also(router: &mut Router, most: Option<Duration>, also: Option<i32>) {
+    let also = also.map(|descriptor| Wish { descriptor, readable: true, writable: false });
+    let mut wishes: Vec<Wish> = also.into_iter().collect();
     for interest in router.interests() {
         wishes.push(Wish {
             descriptor: interest.descriptor,

@@ -6,6 +6,8 @@
 //! - `SEED`: the same numbers follow the same seed; without it they differ from run to run. Where elements draw
 //!   from a range (rewriters' patterns, RandomSwitch, Script's `random`), they are Click's with GNU's C library.
 //!
+//! With `ringway click -j N` each thread draws these numbers for itself.
+//!
 //! Handlers: `seed` (write): the same; empty for other numbers each time.
 use crate::arg::Args;
 use crate::random::Random;

@@ -1,11 +1,13 @@
-//! `BalancedThreadSched(INTERVAL, INCREASING)`: shares tasks out among threads by what they cost. One thread
-//! runs all tasks here, so there is nothing to share out: `home_thread` stays what it was.
+//! `BalancedThreadSched(INTERVAL, INCREASING)`: shares a configuration out among threads. With
+//! `ringway click -j N` the parts of it that have nothing to do with one another, and that no StaticThreadSched
+//! speaks of, are dealt out to the threads with least to do, those with most sources and sinks first; once, so
+//! nothing moves later. Without, one thread runs everything.
 //!
 //! Ports: none.
 //!
 //! Arguments:
-//! - `INTERVAL`: milliseconds from one time to the next; 1000 by default.
-//! - `INCREASING`: whether the tasks that cost least come first; true by default.
+//! - `INTERVAL`: milliseconds from one time to the next, 1000 by default; changes nothing.
+//! - `INCREASING`: whether the tasks that cost least come first, true by default; changes nothing.
 use crate::arg::Args;
 use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;

@@ -4,7 +4,7 @@
 //!
 //! Arguments: names.
 //!
-//! One thread runs all of a configuration here, so nobody ever waits for a lock.
+//! One thread runs all that takes one lock, so nobody ever waits for it.
 use crate::arg::{Args, NameKind};
 use crate::{Class, Context, Element, Failed, Reach};
 use alloc::boxed::Box;

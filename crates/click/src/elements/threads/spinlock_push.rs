@@ -1,5 +1,5 @@
-//! `SpinlockPush(LOCK)`: holds a lock while packets are pushed on. One thread runs all of a configuration
-//! here, so it need not wait, and packets pass.
+//! `SpinlockPush(LOCK)`: holds a lock while packets are pushed on. One thread runs all that takes one
+//! lock, so it need not wait, and packets pass.
 //!
 //! Ports: one input, one output, push.
 //!

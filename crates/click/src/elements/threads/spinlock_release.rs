@@ -1,4 +1,4 @@
-//! `SpinlockRelease(LOCK)`: gives a lock back. One thread runs all of a configuration here, so it need not
+//! `SpinlockRelease(LOCK)`: gives a lock back. One thread runs all that takes one lock, so it need not
 //! wait, and packets pass.
 //!
 //! Ports: one input, one output, push or pull.

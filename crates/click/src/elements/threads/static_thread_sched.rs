@@ -1,5 +1,7 @@
-//! `StaticThreadSched(ELEMENT THREAD, ...)`: which thread elements' tasks belong to. One thread runs them all
-//! here, whatever is said: the number is kept, and the handler `home_thread` of the elements answers it.
+//! `StaticThreadSched(ELEMENT THREAD, ...)`: which thread runs elements. With `ringway click -j N` it runs all
+//! that they are connected with, too, and all that names them or that they name; of several threads said for one
+//! such part the first counts. Without, one thread runs everything: the number is kept, and the handler
+//! `home_thread` of the elements answers it.
 //!
 //! Ports: none.
 //!

@@ -1,0 +1,54 @@
+//! What the routers of other threads than the first print to.
+use super::mailbox::Mailbox;
+use super::worker::News;
+use ringway_click::Console;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Lines that may wait for the first thread. Attack: a configuration that says more than anybody takes.
+const UNHEARD: usize = 1000;
+
+/// Prints nothing: what is said while elements are configured the first thread says already.
+pub(super) struct Mute;
+
+impl Console for Mute {
+    fn chatter(&mut self, _: &str) {}
+
+    fn output(&mut self, _: &[u8]) {}
+}
+
+/// Prints, and lets the first thread know if anybody there listens.
+pub(super) struct Echo {
+    pub(super) console: Box<dyn Console + Send>,
+    pub(super) news: Arc<Mailbox<News>>,
+    pub(super) heard: Arc<AtomicBool>,
+}
+
+impl Console for Echo {
+    fn chatter(&mut self, line: &str) {
+        self.console.chatter(line);
+        if self.heard.load(Ordering::Relaxed) {
+            self.news.put_within(UNHEARD, News::Said(line.into()));
+        }
+    }
+
+    fn output(&mut self, bytes: &[u8]) {
+        self.console.output(bytes);
+    }
+
+    fn read_file(&mut self, name: &str) -> Result<Vec<u8>, String> {
+        self.console.read_file(name)
+    }
+
+    fn write_file(&mut self, name: &str, bytes: &[u8], append: bool) -> Result<(), String> {
+        self.console.write_file(name, bytes, append)
+    }
+
+    fn kill(&mut self, signal: i32, process: i32) -> bool {
+        self.console.kill(signal, process)
+    }
+
+    fn process(&self) -> u32 {
+        self.console.process()
+    }
+}

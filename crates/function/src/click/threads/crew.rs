@@ -1,0 +1,149 @@
+//! The other threads, as the first has them.
+use super::console::Echo;
+use super::mailbox::Mailbox;
+use super::pace::Pace;
+use super::worker::{News, Order, Seat};
+use crate::click::Machine;
+use crate::click::signals::Signals;
+use ringway_click::{Console, Division, Job, Registry, Router, Threads, Turn};
+use ringway_click_lang::Graph;
+use ringway_host::{HostError, allowed_cores, spawn};
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+/// What all threads of a configuration begin with.
+pub(in crate::click) struct Plan<'a> {
+    /// How many there may be.
+    pub(in crate::click) threads: usize,
+    pub(in crate::click) graph: Graph,
+    pub(in crate::click) registry: &'a Registry,
+    pub(in crate::click) burst: usize,
+    pub(in crate::click) machine: Machine,
+    pub(in crate::click) seed: u64,
+    /// The core of the first, if threads are kept on cores; the others' follow.
+    pub(in crate::click) core: Option<usize>,
+    /// Makes a thread's console.
+    pub(in crate::click) console: &'a dyn Fn() -> Box<dyn Console + Send>,
+}
+
+/// The other threads. They end when it is dropped.
+pub(in crate::click) struct Crew {
+    posts: Vec<Post>,
+    news: Arc<Mailbox<News>>,
+    /// Somebody listens to what is said.
+    heard: Arc<AtomicBool>,
+}
+
+struct Post {
+    thread: usize,
+    orders: Arc<Mailbox<Order>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Crew {
+    /// Starts those that elements live on. They wait to be asked.
+    pub(in crate::click) fn new(plan: &Plan<'_>, division: &Division) -> Result<Rc<Self>, HostError> {
+        let (news, heard) = (Arc::new(Mailbox::new()?), Arc::default());
+        let mut crew = Self { posts: Vec::new(), news, heard };
+        for thread in division.others() {
+            let post = crew.post(plan, division, thread)?;
+            crew.posts.push(post);
+        }
+        Ok(Rc::new(crew))
+    }
+
+    fn post(&self, plan: &Plan<'_>, division: &Division, thread: usize) -> Result<Post, HostError> {
+        let orders = Arc::new(Mailbox::new()?);
+        let (news, heard) = (self.news.clone(), self.heard.clone());
+        let seat = Seat {
+            thread,
+            threads: plan.threads,
+            division: division.clone(),
+            graph: plan.graph.clone(),
+            registry: plan.registry.clone(),
+            burst: plan.burst,
+            machine: plan.machine.clone(),
+            seed: plan.seed.wrapping_add(thread as u64),
+            echo: Echo { console: (plan.console)(), news: news.clone(), heard },
+            orders: orders.clone(),
+            news,
+        };
+        // One that is not there leaves the thread where the kernel puts it, as in Click.
+        let known = allowed_cores()?;
+        let core = plan.core.map(|first| first.saturating_add(thread)).filter(|core| known.contains(core));
+        let handle = spawn(&format!("click-{thread}"), core, move || seat.live())?;
+        Ok(Post { thread, orders, handle: Some(handle) })
+    }
+
+    fn order(&self, thread: usize, order: Order) {
+        if let Some(post) = self.posts.iter().find(|post| post.thread == thread) {
+            post.orders.put(order);
+        }
+    }
+
+    /// Runs the first thread's router, and lets the others run, until it has stopped. They answer afterwards, too.
+    pub(in crate::click) fn drive(&self, router: &mut Router) {
+        let mut signals = Signals::default();
+        let mut pace = Pace::default();
+        // A driver's script may have something to do before anything else.
+        let mut held: Vec<usize> = self.posts.iter().map(|post| post.thread).collect();
+        self.heard.store(router.has_ears(), Ordering::Relaxed);
+        loop {
+            signals.look(router);
+            self.hear(router, &mut held);
+            if router.runcount() > 0 {
+                held.drain(..).for_each(|thread| self.order(thread, Order::Run));
+            }
+            match router.turn() {
+                Turn::Stopped => break,
+                turn => pace.rest(router, turn, self.news.descriptor()),
+            }
+        }
+        self.posts.iter().for_each(|post| post.orders.put(Order::Halt));
+    }
+
+    fn hear(&self, router: &mut Router, held: &mut Vec<usize>) {
+        while let Some(news) = self.news.take() {
+            match news {
+                News::Stopped { thread, times } => {
+                    router.adjust_runcount(-times);
+                    held.push(thread);
+                }
+                News::Said(line) => router.overhear(&line),
+                News::Lost(thread) => {
+                    router.chatter(format_args!("thread {thread} broke off"));
+                    router.set_runcount(-i64::from(i32::MAX));
+                }
+            }
+        }
+    }
+}
+
+/// The crew as a router has it.
+pub(in crate::click) struct Reach(pub(in crate::click) Rc<Crew>);
+
+impl Threads for Reach {
+    fn run(&self, thread: usize, job: Job) -> Option<Box<dyn Any + Send>> {
+        let (answer, answered) = channel();
+        self.0.order(thread, Order::Do(job, answer));
+        answered.recv().ok()
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        while let Some(mut post) = self.posts.pop() {
+            post.orders.put(Order::End);
+            let ended = post.handle.take().map(JoinHandle::join);
+            if let Some(Err(panic)) = ended
+                && !std::thread::panicking()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}

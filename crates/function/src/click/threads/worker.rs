@@ -1,0 +1,118 @@
+//! A thread besides the first.
+use super::console::{Echo, Mute};
+use super::mailbox::Mailbox;
+use super::pace::Pace;
+use crate::click::Machine;
+use ringway_click::{Clock, Division, Job, Options, Registry, Router};
+use ringway_click_lang::Graph;
+use ringway_host::{Wish, poll};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// What the first thread tells another.
+pub(super) enum Order {
+    /// Do this, and answer.
+    Do(Job, Sender<Box<dyn Any + Send>>),
+    /// Take turns.
+    Run,
+    /// Take no more, only see to orders.
+    Halt,
+    /// End.
+    End,
+}
+
+/// What others tell the first.
+pub(super) enum News {
+    /// An element asked so many times to stop, and the thread waits.
+    Stopped { thread: usize, times: i64 },
+    /// An element said this.
+    Said(String),
+    /// The thread broke off.
+    Lost(usize),
+}
+
+/// What a thread begins with.
+pub(super) struct Seat {
+    pub(super) thread: usize,
+    /// How many there may be.
+    pub(super) threads: usize,
+    pub(super) division: Division,
+    pub(super) graph: Graph,
+    pub(super) registry: Registry,
+    pub(super) burst: usize,
+    pub(super) machine: Machine,
+    pub(super) seed: u64,
+    pub(super) echo: Echo,
+    pub(super) orders: Arc<Mailbox<Order>>,
+    pub(super) news: Arc<Mailbox<News>>,
+}
+
+/// Tells when the thread ends, however it does.
+struct Leaving {
+    thread: usize,
+    orders: Arc<Mailbox<Order>>,
+    news: Arc<Mailbox<News>>,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.orders.close();
+        if std::thread::panicking() {
+            self.news.put(News::Lost(self.thread));
+        }
+    }
+}
+
+impl Seat {
+    /// Makes the thread's router, and lives until the first thread says otherwise.
+    pub(super) fn live(self) {
+        let Self { thread, threads, division, graph, registry, burst, machine, seed, echo, orders, news } =
+            self;
+        let _leaving = Leaving { thread, orders: orders.clone(), news: news.clone() };
+        let options = Options {
+            burst,
+            clock: Clock::Real(Box::new(machine)),
+            console: Box::new(Mute),
+            seed,
+            source: String::new(),
+        };
+        // The first thread did the same without an error. Whoever asks this one otherwise hears that it has gone.
+        let Ok(mut router) = Router::configured(graph, &registry, options, threads) else { return };
+        router.live_on(&division, thread);
+        router.print_to(Box::new(echo));
+        work(&mut router, thread, &orders, &news);
+    }
+}
+
+fn work(router: &mut Router, thread: usize, orders: &Mailbox<Order>, news: &Mailbox<News>) {
+    let mut pace = Pace::default();
+    let mut running = false;
+    loop {
+        while let Some(order) = orders.take() {
+            match order {
+                // Whoever asked waits for it.
+                Order::Do(job, answer) => drop(answer.send(job(router))),
+                Order::Run => running = true,
+                Order::Halt => running = false,
+                Order::End => return,
+            }
+        }
+        if running && router.runcount() <= 0 {
+            // Whether to go on is for the first thread to say.
+            news.put(News::Stopped { thread, times: 1 - router.runcount() });
+            router.set_runcount(1);
+            running = false;
+        }
+        if !running {
+            let mut wish = [Wish { descriptor: orders.descriptor(), readable: true, writable: false }];
+            poll(&mut wish, Duration::MAX);
+            continue;
+        }
+        let turn = router.turn();
+        if router.runcount() > 0 {
+            pace.rest(router, turn, orders.descriptor());
+        }
+    }
+}
