@@ -1,6 +1,9 @@
 //! KernelTun, KernelTap, FromHost, ToHost and RawSocket against this host's kernel, in a network namespace of their
 //! own. The test runs itself again within one, which needs root or a kernel that lets others make user namespaces.
 
+#[path = "../../port/tests/namespace/mod.rs"]
+mod namespace;
+
 use ringway_function::click::{self, Recorder};
 use std::net::UdpSocket;
 use std::process::Command;
@@ -31,14 +34,7 @@ const CONFIGURATION: &str = "
 ";
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some("within") {
-        return within();
-    }
-    let program = std::env::current_exe().expect("a running program has a path");
-    let is_root = rustix::process::geteuid().is_root();
-    let unshare = if is_root { "-n" } else { "-rn" };
-    let status = Command::new("unshare").arg(unshare).arg(program).arg("within").status();
-    assert!(status.expect("unshare, of util-linux, runs").success());
+    namespace::within(within);
 }
 
 /// Sends datagrams to an address until one comes back; says whether one did.

@@ -1,6 +1,8 @@
 //! A TAP port and the kernel's stack, in a network namespace of their own. The test runs itself again within
 //! one, which needs root or a kernel that lets others make user namespaces.
 
+mod namespace;
+
 use ringway_frame::{Burst, CountersRef, Needs, Offload, Storage};
 use ringway_mem::{Reader, Span, Turn};
 use ringway_port::tap::{Config, TapPort, open};
@@ -15,14 +17,7 @@ const MAC: [u8; 6] = [2, 0, 0, 0, 0x99, 1];
 const BROADCAST: &str = "10.99.0.255:7777";
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some("within") {
-        return within();
-    }
-    let program = std::env::current_exe().expect("a running program has a path");
-    let is_root = rustix::process::geteuid().is_root();
-    let unshare = if is_root { "-n" } else { "-rn" };
-    let status = Command::new("unshare").arg(unshare).arg(program).arg("within").status();
-    assert!(status.expect("unshare, of util-linux, runs").success());
+    namespace::within(within);
 }
 
 struct Host {

@@ -18,11 +18,10 @@
 //! A packet given to it has its network header noted; what is before that is left out. The interface is
 //! gone when the router is. It takes the capability NET_ADMIN. Handlers: `dev_name`, `selected_calls`,
 //! `packets`, `drops` (read): packets that the kernel did not take.
+use super::intake::Intake;
 use super::tun::{Taken, Tun, prefix};
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Word};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Signal, Task,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Task};
 
 /// Facts.
 pub static CLASS: Class = exchanging(Class::new("KernelTun", || Box::new(KernelTun::new(false))));
@@ -42,8 +41,7 @@ pub(super) const fn exchanging(class: Class) -> Class {
 pub struct KernelTun {
     tun: Tun,
     burst: u32,
-    task: Option<Task>,
-    signal: Signal,
+    intake: Intake,
     selected_calls: u64,
     packets: u64,
     drops: u64,
@@ -55,8 +53,7 @@ impl KernelTun {
         Self {
             tun: Tun::new(frames),
             burst: 0,
-            task: None,
-            signal: Signal::default(),
+            intake: Intake::default(),
             selected_calls: 0,
             packets: 0,
             drops: 0,
@@ -83,11 +80,7 @@ impl Element for KernelTun {
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         self.tun.open(cx)?;
-        if cx.input_is_pull(0) {
-            let task = cx.new_task(true);
-            self.signal = cx.upstream_empty_signal(0, Some(task));
-            self.task = Some(task);
-        }
+        self.intake = Intake::new(cx);
         Ok(())
     }
 
@@ -107,13 +100,9 @@ impl Element for KernelTun {
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        let mut burst = PacketBurst::new();
-        cx.pull(0, self.burst as usize, &mut burst);
+        let mut burst = self.intake.pull(task, self.burst as usize, cx);
         let worked = !burst.is_empty();
         self.push(0, &mut burst, cx);
-        if worked || cx.is_active(&self.signal) {
-            cx.reschedule(task);
-        }
         worked
     }
 

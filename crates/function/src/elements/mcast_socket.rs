@@ -14,10 +14,9 @@
 //! - `SNDBUF`, `RCVBUF`: bytes that the sockets hold.
 //!
 //! Handlers: `drops` (read): packets that could not be sent, the socket being full.
+use super::intake::Intake;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Signal, Task,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Task};
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use std::io::{ErrorKind, Result as IoResult};
@@ -54,8 +53,7 @@ pub struct McastSocket {
     receive_buffer: Option<u32>,
     sockets: Option<Sockets>,
     buffer: Vec<u8>,
-    task: Option<Task>,
-    signal: Signal,
+    intake: Intake,
     drops: u64,
 }
 
@@ -73,8 +71,7 @@ impl Default for McastSocket {
             receive_buffer: None,
             sockets: None,
             buffer: Vec::new(),
-            task: None,
-            signal: Signal::Busy,
+            intake: Intake::default(),
             drops: 0,
         }
     }
@@ -164,11 +161,7 @@ impl Element for McastSocket {
             cx.select(sockets.receive.as_raw_fd(), true, false);
         }
         self.sockets = Some(sockets);
-        if cx.ninputs() > 0 && cx.input_is_pull(0) {
-            let task = cx.new_task(true);
-            self.task = Some(task);
-            self.signal = cx.upstream_empty_signal(0, Some(task));
-        }
+        self.intake = Intake::new(cx);
         Ok(())
     }
 
@@ -177,13 +170,9 @@ impl Element for McastSocket {
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        let mut burst = PacketBurst::default();
-        cx.pull(0, cx.burst(), &mut burst);
+        let mut burst = self.intake.pull(task, cx.burst(), cx);
         let worked = !burst.is_empty();
         self.send(&mut burst, cx);
-        if worked || cx.is_active(&self.signal) {
-            cx.reschedule(task);
-        }
         worked
     }
 

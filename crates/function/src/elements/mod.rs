@@ -11,6 +11,7 @@ pub mod from_dump;
 pub mod from_host;
 pub mod from_ip_summary_dump;
 pub mod from_port;
+mod intake;
 pub mod kernel_tap;
 pub mod kernel_tun;
 mod link_ip;

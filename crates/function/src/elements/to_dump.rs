@@ -9,11 +9,11 @@
 //! - `EXTRA_LENGTH`: the original length includes what was not captured; true by default.
 //!
 //! Handlers: `count` (read); `reset_counts`, `flush` (write).
+use super::intake::Intake;
 use crate::file::{Output, reason};
 use ringway_click::arg::{Args, Filename, Word};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
-    Signal, Task,
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Task,
 };
 use ringway_wire::pcap::Header;
 use std::any::Any;
@@ -37,8 +37,7 @@ pub struct ToDump {
     extra_length: bool,
     file: Option<Output>,
     count: u64,
-    task: Option<Task>,
-    signal: Signal,
+    intake: Intake,
 }
 
 impl ToDump {
@@ -106,11 +105,7 @@ impl Element for ToDump {
         if !cx.has_predecessor() {
             self.open(cx)?;
         }
-        if cx.input_is_pull(0) {
-            let task = cx.new_task(true);
-            self.signal = cx.upstream_empty_signal(0, Some(task));
-            self.task = Some(task);
-        }
+        self.intake = Intake::new(cx);
         Ok(())
     }
 
@@ -135,16 +130,11 @@ impl Element for ToDump {
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        let Some(packet) = cx.pull_one(0) else {
-            if cx.is_active(&self.signal) {
-                cx.reschedule(task);
-            }
-            return false;
-        };
-        self.dump(&packet, cx);
-        cx.push(0, packet);
-        cx.reschedule(task);
-        true
+        let mut burst = self.intake.pull(task, 1, cx);
+        let worked = !burst.is_empty();
+        self.push(0, &mut burst, cx);
+        cx.push_burst(0, &mut burst);
+        worked
     }
 
     fn handlers(&self) -> Vec<Handler> {

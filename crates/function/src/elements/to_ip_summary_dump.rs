@@ -16,12 +16,12 @@
 //! - `EXTRA_LENGTH`: lengths include what was not captured; true by default.
 //!
 //! Handlers: `flush` (write).
+use super::intake::Intake;
 use crate::file::{Output, reason};
 use ringway_click::arg::{Args, Filename, Raw};
 use ringway_click::summary::{self, Time, Writer};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
-    Signal, Task,
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Task,
 };
 use ringway_click_lang::config;
 use std::any::Any;
@@ -47,8 +47,7 @@ pub struct ToIpSummaryDump {
     writer: Writer,
     file: Option<Output>,
     record: Vec<u8>,
-    task: Option<Task>,
-    signal: Signal,
+    intake: Intake,
 }
 
 impl ToIpSummaryDump {
@@ -161,11 +160,7 @@ impl Element for ToIpSummaryDump {
         if !cx.has_predecessor() {
             self.open(cx)?;
         }
-        if cx.input_is_pull(0) {
-            let task = cx.new_task(true);
-            self.signal = cx.upstream_empty_signal(0, Some(task));
-            self.task = Some(task);
-        }
+        self.intake = Intake::new(cx);
         Ok(())
     }
 
@@ -189,17 +184,11 @@ impl Element for ToIpSummaryDump {
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        let Some(mut packet) = cx.pull_one(0) else {
-            if cx.is_active(&self.signal) {
-                cx.reschedule(task);
-            }
-            return false;
-        };
-        self.dump(&mut packet);
-        self.write_out(cx);
-        cx.push(0, packet);
-        cx.reschedule(task);
-        true
+        let mut burst = self.intake.pull(task, 1, cx);
+        let worked = !burst.is_empty();
+        self.push(0, &mut burst, cx);
+        cx.push_burst(0, &mut burst);
+        worked
     }
 
     fn handlers(&self) -> Vec<Handler> {
