@@ -22,12 +22,23 @@ pub static CLASS: Class = Class::new("Idle", || Box::<Idle>::default())
 #[derive(Debug, Default)]
 pub struct Idle {
     count: u64,
+    /// It doesn't say so.
+    silent: bool,
+}
+
+impl Idle {
+    /// One that tells nobody.
+    pub(super) fn silent() -> Self {
+        Self { silent: true, ..Self::default() }
+    }
 }
 
 impl Element for Idle {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let note = cx.new_note(NoteKind::Empty, Search::Stop);
-        cx.sleep(note);
+        if !self.silent {
+            let note = cx.new_note(NoteKind::Empty, Search::Stop);
+            cx.sleep(note);
+        }
         args.complete()
     }
 

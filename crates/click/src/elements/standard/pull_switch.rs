@@ -22,11 +22,18 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct PullSwitch {
     input: i32,
+    /// It doesn't say whether there may be packets.
+    silent: bool,
     note: Option<Note>,
     signals: Vec<Signal>,
 }
 
 impl PullSwitch {
+    /// One that tells nobody whether there may be packets.
+    pub(super) fn silent() -> Self {
+        Self { silent: true, ..Self::default() }
+    }
+
     /// Says whether there may be packets.
     fn tell(&self, cx: &mut Context<'_>) {
         let Some(note) = self.note else { return };
@@ -45,11 +52,13 @@ impl Element for PullSwitch {
         if usize::try_from(self.input).is_ok_and(|input| input >= cx.ninputs()) {
             return Err(cx.error(alloc::format!("input must be < {}", cx.ninputs())));
         }
-        let note = cx.new_note(NoteKind::Empty, Search::Stop);
-        if self.input < 0 {
-            cx.sleep(note);
+        if !self.silent {
+            let note = cx.new_note(NoteKind::Empty, Search::Stop);
+            if self.input < 0 {
+                cx.sleep(note);
+            }
+            self.note = Some(note);
         }
-        self.note = Some(note);
         Ok(())
     }
 
