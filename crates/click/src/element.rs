@@ -36,6 +36,12 @@
 //! Whatever a configuration or a packet sizes is bounded. Nothing panics: packets are read by `get`, or by the views
 //! of `ringway_wire`. Nothing is allocated for a packet while it runs, except where a table grows.
 //!
+//! # Threads
+//! A router and its elements stay on one thread, so an element needs no locks. Where several threads run a
+//! configuration each has a part of it. What has to be in one part is found by connections and by names in
+//! configurations; an element that has something else in common with another says so by [`Element::shares`], and one
+//! that acts on the whole router by [`Class::reach`].
+//!
 //! # An example
 //! ```text
 //! //! `Strip(LENGTH)`: takes bytes off the front of packets.

@@ -40,6 +40,8 @@ fn two_chains_count_on_two_threads() {
     let expected = "c1.count:\n1000\n\nc2.count:\n2000\n\ns1.home_thread:\n0\n\ns2.home_thread:\n1\n\n";
     assert_eq!(output(&format!("-j2 {BOTH}"), TWO), expected);
     assert_eq!(output(&format!("-j1 {BOTH}"), TWO), expected);
+    let exit = |threads: &str| run(&format!("{threads} -x c2.count"), &TWO.replace("2000", "7")).0;
+    assert_eq!([exit("-j1"), exit("-j2")], [7, 7]);
     // Everything is on one thread there, whatever is asked for.
     assert_eq!(
         output("-j3 -h c2.count", "s2 :: InfiniteSource(LIMIT 9, STOP true) -> c2 :: Counter -> Discard"),
@@ -124,6 +126,7 @@ fn errors_are_those_of_one_thread() {
         "a :: Idle; b :: Idle; c :: Counter(COUNT_CALL 1 d.x); Idle -> c -> Discard; d :: Idle",
         "a :: Idle; b :: Idle; c :: Idle; Script(print c.foo, stop)",
         "a :: Idle; b :: Idle; c :: Idle; AddressInfo(a x); Message(one); Message(two)",
+        "a :: InfiniteSource -> Discard; b, c :: Idle; Script(init x $(a.scheduled), init y $(c.scheduled), stop)",
     ] {
         let [one, two] = ["-qj1", "-qj2"].map(|threads| run(threads, &format!("{scheds}{wrong}")));
         assert_eq!(one, two, "{wrong}");

@@ -34,6 +34,16 @@ pub(super) struct Homes {
     drops: [u64; 2],
 }
 
+/// What came of initializing elements on another thread.
+#[derive(Default)]
+struct Begun {
+    /// All could be.
+    good: bool,
+    said: Vec<Diagnostic>,
+    /// Those of them that have tasks.
+    tasked: Vec<ElementId>,
+}
+
 impl Router {
     /// Checks a configuration that may be divided among so many threads, and configures its elements, which touches
     /// nothing outside. [`Router::begin`] goes on.
@@ -153,13 +163,14 @@ impl Router {
             for thread in remote {
                 let ids = ids.clone();
                 let asked = self.ask(thread, move |router| router.initialize_some(&ids));
-                let (done, said) = asked.unwrap_or_else(|error| {
+                let begun = asked.unwrap_or_else(|error| {
                     self.report_error(error.to_string());
-                    (false, Vec::new())
+                    Begun::default()
                 });
                 if home.is_some() {
-                    good = done;
-                    self.report.borrow_mut().diagnostics.extend(said);
+                    good = begun.good;
+                    self.report.borrow_mut().diagnostics.extend(begun.said);
+                    begun.tasked.into_iter().for_each(|id| self.info_mut(id).tasked = true);
                 }
             }
             if !good {
@@ -167,25 +178,26 @@ impl Router {
             }
         }
         for thread in others {
-            for id in self.ask(thread, Self::end_building).unwrap_or_default() {
-                self.info_mut(id).tasked = true;
+            if let Err(error) = self.ask(thread, Self::end_building) {
+                self.report_error(error.to_string());
+                return self.finish(false);
             }
         }
         self.finish(true)
     }
 
-    /// Whether these could be initialized, and what was said.
-    fn initialize_some(&mut self, ids: &[ElementId]) -> (bool, Vec<Diagnostic>) {
+    fn initialize_some(&mut self, ids: &[ElementId]) -> Begun {
         self.report.take();
         let good = ids.iter().all(|id| self.initialize_one(*id));
-        (good, self.report.take().diagnostics.iter().cloned().collect())
+        let said = self.report.take().diagnostics.iter().cloned().collect();
+        let tasked = ids.iter().copied().filter(|id| !self.info(*id).tasks.is_empty());
+        Begun { good, said, tasked: tasked.collect() }
     }
 
-    /// From now on it runs. Answers which elements have tasks.
-    fn end_building(&mut self) -> Vec<ElementId> {
+    /// From now on it runs.
+    fn end_building(&mut self) {
         self.building = false;
         self.settle();
-        self.ids().filter(|id| !self.info(*id).tasks.is_empty()).collect()
     }
 
     /// The threads besides the first, for the first.

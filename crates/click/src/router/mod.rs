@@ -192,6 +192,11 @@ impl Router {
         format!("{} :: {}", info.name, info.class.name)
     }
 
+    /// The configuration that it was made of.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
     /// Whether an element is of a class, or can stand for it.
     pub fn is_kind(&self, id: ElementId, kind: &str) -> bool {
         self.info(id).class.name == kind

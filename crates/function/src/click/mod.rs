@@ -198,11 +198,12 @@ impl Driver<'_> {
     ) -> Result<Router, String> {
         let (threads, core) = (self.options.threads, self.options.affinity);
         let (burst, seed) = (options.burst, options.seed);
-        let built = Router::configured(graph.clone(), registry, options, threads);
+        let built = Router::configured(graph, registry, options, threads);
         let mut router = built.map_err(|error| error.to_string())?;
         let division = router.divide();
         if !division.is_whole() {
             let console = &*self.own;
+            let graph = router.graph();
             let plan = Plan { threads, graph, registry, burst, machine, seed, core, console };
             let crew = Crew::new(&plan, &division).map_err(|error| error.to_string())?;
             router.live_on(&division, 0);

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 pub(in crate::click) struct Plan<'a> {
     /// How many there may be.
     pub(in crate::click) threads: usize,
-    pub(in crate::click) graph: Graph,
+    pub(in crate::click) graph: &'a Graph,
     pub(in crate::click) registry: &'a Registry,
     pub(in crate::click) burst: usize,
     pub(in crate::click) machine: Machine,
