@@ -2,6 +2,7 @@
 
 use crate::arguments::Target;
 use crate::fail::Fail;
+use crate::text;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -10,14 +11,21 @@ use hyper_util::rt::TokioIo;
 use ringway_control::api::Trouble;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 /// A connection to a running fabric.
 pub struct Client {
     runtime: Runtime,
     sender: SendRequest<Full<Bytes>>,
+    socket: PathBuf,
 }
+
+/// After so long without an answer whoever only asks is told so.
+const QUIET: Duration = Duration::from_secs(5);
 
 impl Client {
     /// Connects to the fabric that `target` means.
@@ -41,7 +49,7 @@ impl Client {
             tokio::spawn(connection);
             Ok::<_, Fail>(sender)
         })?;
-        Ok(Client { runtime, sender })
+        Ok(Client { runtime, sender, socket })
     }
 
     fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fail> {
@@ -52,14 +60,26 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(body))
             .map_err(Fail::because)?;
-        let sender = &mut self.sender;
-        let (status, body) = self.runtime.block_on(async {
-            sender.ready().await.map_err(gone)?;
-            let response = sender.send_request(request).await.map_err(gone)?;
+        let Client { runtime, sender, socket } = self;
+        let asks = *request.method() == Method::GET;
+        let mut exchange = pin!(async {
+            sender.ready().await?;
+            let response = sender.send_request(request).await?;
             let status = response.status();
-            let body = response.into_body().collect().await.map_err(gone)?.to_bytes();
-            Ok::<_, Fail>((status, body))
-        })?;
+            Ok((status, response.into_body().collect().await?.to_bytes()))
+        });
+        let exchanged = runtime.block_on(async {
+            let soon = timeout(QUIET, exchange.as_mut()).await;
+            if soon.is_err() && asks {
+                let seconds = QUIET.as_secs();
+                text::warn(&format!("{} has said nothing for {seconds} s; still waiting", socket.display()));
+            }
+            match soon {
+                Ok(exchanged) => exchanged,
+                Err(_) => exchange.await,
+            }
+        });
+        let (status, body) = exchanged.map_err(|error| gone(&error, socket))?;
         if status.is_success() {
             return Ok(body);
         }
@@ -105,6 +125,9 @@ impl Client {
     }
 }
 
-fn gone(error: hyper::Error) -> Fail {
-    Fail::NotUp(format!("the fabric went away: {error}"))
+fn gone(error: &hyper::Error, socket: &Path) -> Fail {
+    Fail::NotUp(match error.is_parse() {
+        true => format!("{} is no control socket; name api.sock of a run directory", socket.display()),
+        false => format!("the fabric went away: {error}"),
+    })
 }

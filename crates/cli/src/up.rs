@@ -93,17 +93,16 @@ fn ready(detached: bool) {
 }
 
 fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &Place) -> Result<(), Fail> {
-    let at = |path: &Path, error: std::io::Error| Fail::Failed(format!("{}: {error}", path.display()));
+    let refused = |error: std::io::Error| {
+        let how = "choose a run directory beside which you may write, in [fabric] or by RINGWAY_RUN";
+        Fail::Failed(format!("the log {}: {error}; {how}", place.log.display()))
+    };
     if let Some(parent) = place.log.parent() {
         run_dir::make_base(parent).map_err(Fail::because)?;
     }
-    let mut log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .read(true)
-        .open(&place.log)
-        .map_err(|error| at(&place.log, error))?;
-    let before = log.seek(SeekFrom::End(0)).map_err(|error| at(&place.log, error))?;
+    let mut log =
+        OpenOptions::new().create(true).append(true).read(true).open(&place.log).map_err(refused)?;
+    let before = log.seek(SeekFrom::End(0)).map_err(refused)?;
     let mut command = Command::new("/proc/self/exe");
     if let Some(name) = &target.fabric {
         command.arg("--fabric").arg(name);

@@ -69,6 +69,22 @@ fn what_is_no_file_is_not_waited_for() {
 }
 
 #[test]
+fn a_socket_of_somebody_else_is_said_to_be_none() {
+    let lab = Lab::new("stranger", LOAD);
+    let listener = UnixListener::bind(lab.folder.join("stranger")).unwrap();
+    let stranger = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(b"this is no HTTP\r\n\r\n").unwrap();
+        // Until the other end goes.
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let (code, words) = lab.fails(&["--socket", "stranger", "ps"]);
+    assert!(code == 4 && words.contains("stranger is no control socket; name api.sock"), "{words}");
+    stranger.join().unwrap();
+}
+
+#[test]
 fn another_name_is_checked_where_it_runs() {
     let port = "[port.ring]\nkind = \"ring\"\nsocket = \"ring.sock\"\nswitch = \"main\"\n";
     let lab = Lab::new("named", &format!("{LOAD}{port}"));
