@@ -126,7 +126,7 @@ fn errors_are_those_of_one_thread() {
         "a :: Idle; b :: Idle; c :: Counter(COUNT_CALL 1 d.x); Idle -> c -> Discard; d :: Idle",
         "a :: Idle; b :: Idle; c :: Idle; Script(print c.foo, stop)",
         "a :: Idle; b :: Idle; c :: Idle; AddressInfo(a x); Message(one); Message(two)",
-        "a :: InfiniteSource -> Discard; b, c :: Idle; Script(init x $(a.scheduled), init y $(c.scheduled), stop)",
+        "a :: InfiniteSource -> Discard; b, c :: Idle; Script(init x $(a.scheduled), init y $(c.scheduled))",
     ] {
         let [one, two] = ["-qj1", "-qj2"].map(|threads| run(threads, &format!("{scheds}{wrong}")));
         assert_eq!(one, two, "{wrong}");

@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     ExitCode::from(run(&arguments, Terminal))
 }
 
-fn run(arguments: &[String], console: impl Console + Clone + 'static) -> u8 {
+fn run(arguments: &[String], console: impl Console + Clone + Send + 'static) -> u8 {
     click::run_with(registry(), arguments, console)
 }
 
