@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use proptest::prelude::*;
-use ringway_click::{Class, Context, Element, PacketBurst};
+use ringway_click::{Class, Context, Element, Options, PacketBurst, Router};
+use ringway_click_lang::{Anything, Source};
 use ringway_function::click::{self, Recorder};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -103,6 +104,48 @@ fn what_names_one_another_stays_together() {
     let (.., chatter) = run("-qj2", "StaticThreadSched(s1 7); s1 :: InfiniteSource -> Discard");
     assert!(chatter.contains("thread preference 7 out of range"), "{chatter}");
     assert_eq!(output("-qj1", "StaticThreadSched(s1 7); s1 :: InfiniteSource -> Discard"), "");
+}
+
+/// Whether `a` and `b` of a configuration, which are asked for on two threads, stay together. Nothing
+/// is begun.
+fn stay_together(text: &str) -> bool {
+    let text = format!("StaticThreadSched(a 0, b 1); {text}");
+    let parsed = Source::new(&text, "config").read(&mut Anything);
+    assert_eq!(parsed.diagnostics.to_string(), "");
+    let options = Options::simulated(1, Recorder::default(), &text);
+    let mut router = Router::configured(parsed.graph, &click::registry(), options, 2).unwrap();
+    let warned = |router: &Router| router.diagnostics().to_string().contains("instead of");
+    assert!(!warned(&router));
+    let whole = router.divide().is_whole();
+    assert_eq!(warned(&router), whole, "{text}");
+    whole
+}
+
+#[test]
+fn what_shares_something_outside_stays_together() {
+    for (one, other) in [
+        ("a :: FromDevice(e0) -> Discard;", "Idle -> b :: ToDevice(DEVNAME e0);"),
+        ("a :: FromPort(/run/x) -> Discard;", "Idle -> b :: ToPort(/run/x);"),
+        ("a :: FromHost(h0) -> Discard;", "Idle -> b :: ToHost(h0);"),
+        (
+            "l :: SpinlockInfo(l0); Idle -> a :: SpinlockAcquire(l0) -> Discard;",
+            "Idle -> b :: SpinlockRelease(l0) -> Discard;",
+        ),
+    ] {
+        assert!(stay_together(&format!("{one} {other}")), "{one} {other}");
+        let apart = other.replace("e0", "e1").replace("/x", "/y").replace("h0", "h1").replace("(l0", "(l1");
+        let apart = format!("SpinlockInfo(l1); {one} {apart}");
+        assert!(!stay_together(&apart), "{apart}");
+    }
+    assert!(stay_together("a, b :: Script(TYPE PASSIVE, return 1)"));
+    let long_way = "
+        a, b :: Idle; a -> Queue -> Discard; b -> Discard;
+        c :: { i :: Idle -> Counter(COUNT_CALL 1 b.x) -> Discard };
+        d :: Counter(COUNT_CALL 1 \"$(a.count)\"); Idle -> d -> Discard;
+        InfiniteSource(END_CALL d.x c/i.y) -> Discard;";
+    assert!(stay_together(long_way));
+    assert!(!stay_together(&long_way.replace("END_CALL d.x", "END_CALL e.x")));
+    assert!(!stay_together("Script(print a.count, print b.count); a, b :: Idle; a -> Discard; b -> Discard"));
 }
 
 #[test]
