@@ -2,6 +2,7 @@
 
 mod configuration;
 mod frames;
+mod handlers;
 mod middlebox;
 mod patterns;
 mod peer;
@@ -62,6 +63,10 @@ pub const GROUPS: &[Group] = &[Group {
         ("flowmon", "FlowMonitor, 1,000,000 live flows, uniform"),
         ("bras", "PPPoEConcentrator, 100,000 sessions with a rate each, frames from subscribers"),
         ("bras.down", "the same, packets to subscribers"),
+        (
+            "handlers",
+            "the longest pause of packets while handlers are read and written, tables and configurations large",
+        ),
         ("forward.ports", "a source's port to a function on ring ports to a port that swallows, two cores"),
         ("mirror.ports", "the same, Ethernet addresses swapped"),
     ],
@@ -76,6 +81,9 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
         if output.wants(key) {
             output.put(key, ports::measure(plan, key, between));
         }
+    }
+    if output.wants("handlers") {
+        output.put("handlers", handlers::measure(plan));
     }
     let _pinned = Pinned::to(WORKER)?;
     for case in CASES {

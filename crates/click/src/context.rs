@@ -4,7 +4,7 @@ use crate::notifier::{Listener, NoteState};
 use crate::router::Emission;
 use crate::{
     Console, Element, ElementId, Failed, HandlerCall, HandlerError, Heard, Note, NoteKind, PACKETS, Packet,
-    PacketBurst, Router, Search, Signal, Task, Timer,
+    PacketBurst, Pieces, Progress, Router, Search, Signal, Task, Timer,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -471,6 +471,12 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Lets the router that this one is to replace handle packets, if there is one. In [`Element::configure`] and
+    /// [`Element::initialize`], every some ten microseconds of what may last longer.
+    pub fn breathe(&mut self) {
+        self.router.breathe();
+    }
+
     /// Files, processes and the terminal.
     pub fn console(&mut self) -> &mut dyn Console {
         &mut *self.router.console
@@ -542,6 +548,22 @@ impl<'a> Context<'a> {
     /// [`HandlerError`].
     pub fn write(&mut self, call: &HandlerCall) -> Result<(), HandlerError> {
         self.router.call_write(call)
+    }
+
+    /// Reads the next piece of a handler.
+    ///
+    /// # Errors
+    /// [`HandlerError`]; [`HandlerError::Busy`] if the element is running itself.
+    pub fn read_on(&mut self, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, HandlerError> {
+        self.router.call_read_on(call, pieces)
+    }
+
+    /// Does the next piece of what writing a handler does.
+    ///
+    /// # Errors
+    /// [`HandlerError`].
+    pub fn write_on(&mut self, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, HandlerError> {
+        self.router.call_write_on(call, pieces)
     }
 
     /// Takes the first write to this element that waits for it to return, for one that wants it at once.

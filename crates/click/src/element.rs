@@ -66,7 +66,7 @@
 use crate::arg::Args;
 #[cfg(doc)]
 use crate::{Class, Packet};
-use crate::{Context, Handler, HandlerError, PacketBurst, Task, Timer};
+use crate::{Context, Handler, HandlerError, PacketBurst, Pieces, Progress, Task, Timer};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -165,6 +165,22 @@ pub trait Element: Any {
         Err(HandlerError::missing(name))
     }
 
+    /// The same in pieces of about [`LINES`](crate::LINES) lines each, for values that may be long: it adds the next
+    /// lines to `pieces` and keeps there where to go on. Packets pass in between, so anything may have changed. Who
+    /// implements it need not implement [`Element::read`] for the same handlers.
+    ///
+    /// # Errors
+    /// [`HandlerError`].
+    fn read_on(
+        &mut self,
+        name: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        self.read(name, parameter, cx).map(|text| pieces.whole(text))
+    }
+
     /// Writes a handler that [`Element::handlers`] names.
     ///
     /// # Errors
@@ -172,6 +188,21 @@ pub trait Element: Any {
     fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let _ = (value, cx);
         Err(HandlerError::missing(name))
+    }
+
+    /// The same in pieces, for what may take long; likewise.
+    ///
+    /// # Errors
+    /// [`HandlerError`].
+    fn write_on(
+        &mut self,
+        name: &str,
+        value: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let _ = pieces;
+        self.write(name, value, cx).map(|()| Progress::Done)
     }
 
     /// Answers a low-level remote procedure call, by Click's number for it; numbers in the data are in the machine's
@@ -193,6 +224,12 @@ pub trait Element: Any {
     /// runs them all. Asked once, after it is configured.
     fn shares(&self) -> Option<String> {
         None
+    }
+
+    /// Lets go of some of the memory that it holds, where to drop it at once would take long: packets of what runs in
+    /// its place wait meanwhile. Called again and again before it is dropped.
+    fn dispose(&mut self) -> Progress {
+        Progress::Done
     }
 
     /// Whether it can stand for an element of this kind, besides its own class: `Storage`, say.

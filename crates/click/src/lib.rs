@@ -17,6 +17,7 @@ pub mod element;
 pub mod elements;
 mod handler;
 mod notifier;
+mod pieces;
 mod random;
 mod registry;
 mod router;
@@ -32,8 +33,11 @@ pub use division::{Division, Reach};
 pub use element::{Element, ElementId, Failed};
 pub use handler::{Handler, HandlerCall, HandlerError};
 pub use notifier::{Note, NoteKind, Search, Signal};
+pub use pieces::{LINES, Pieces, Progress};
 pub use registry::{Documentation, Registry};
 pub use ringway_frame::packet::{Annotations, HEADROOM, PACKETS, Packet, PacketBurst, PacketType, Pool};
-pub use router::{BuildError, Interest, Job, Options, Rebuild, Router, Threads, Turn};
+pub use router::{
+    Breath, BuildError, Interest, Job, Options, Rebuild, Replacement, Router, Succession, Threads, Turn,
+};
 pub use task::Task;
 pub use timer::Timer;

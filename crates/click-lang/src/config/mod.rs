@@ -19,6 +19,6 @@ pub(crate) use scan::is_space;
 pub use scan::{skip_comments, skip_double_quoted, skip_space};
 pub use scope::Scope;
 pub use split::{
-    is_identifier, is_word, join_arguments, parse_keyword, parse_string, parse_word, shift_word,
+    arguments, is_identifier, is_word, join_arguments, parse_keyword, parse_string, parse_word, shift_word,
     split_arguments, split_words, uncomment,
 };

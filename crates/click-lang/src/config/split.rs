@@ -44,16 +44,17 @@ pub fn uncomment(text: &str) -> String {
 
 /// Splits a configuration string at unquoted commas (`cp_argvec`); an empty last argument is dropped.
 pub fn split_arguments(text: &str) -> Vec<String> {
-    let mut arguments = Vec::new();
+    arguments(text).collect()
+}
+
+/// The same one by one.
+pub fn arguments(text: &str) -> impl Iterator<Item = String> {
     let mut at = 0;
-    while at < text.len() {
-        let (argument, end) = take_argument(text, at, true);
-        if !argument.is_empty() || end < text.len() {
-            arguments.push(argument);
-        }
+    core::iter::from_fn(move || {
+        let (argument, end) = (at < text.len()).then(|| take_argument(text, at, true))?;
         at = end + 1;
-    }
-    arguments
+        (!argument.is_empty() || end < text.len()).then_some(argument)
+    })
 }
 
 /// The place of the space, comment or end that ends the word at `at`.

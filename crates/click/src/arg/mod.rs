@@ -69,14 +69,15 @@ pub struct Args {
 }
 
 impl Args {
-    pub(crate) fn new(
-        arguments: Vec<String>,
-        names: Rc<Names>,
-        element: &str,
-        report: Rc<RefCell<Report>>,
-    ) -> Self {
-        let states = arguments.iter().map(|argument| state(argument)).collect();
-        Self { arguments, states, scope: Scope::new(names, element), report, failed: false }
+    /// None as yet.
+    pub(crate) fn new(names: Rc<Names>, element: &str, report: Rc<RefCell<Report>>) -> Self {
+        let scope = Scope::new(names, element);
+        Self { arguments: Vec::new(), states: Vec::new(), scope, report, failed: false }
+    }
+
+    pub(crate) fn add(&mut self, argument: String) {
+        self.states.push(state(&argument));
+        self.arguments.push(argument);
     }
 
     /// What is left, in order.

@@ -2,8 +2,9 @@ use super::*;
 use std::net::Ipv4Addr;
 
 fn args(text: &str) -> Args {
-    let arguments = ringway_click_lang::config::split_arguments(text);
-    Args::new(arguments, Rc::default(), "e", Rc::default())
+    let mut args = Args::new(Rc::default(), "e", Rc::default());
+    ringway_click_lang::config::arguments(text).for_each(|argument| args.add(argument));
+    args
 }
 
 fn said(args: &Args) -> String {

@@ -12,6 +12,8 @@ use ringway_click_lang::{Diagnostics, Graph, config};
 
 /// How many elements a router may have. Attack: a configuration whose compounds multiply.
 const MOST_ELEMENTS: usize = 1 << 20;
+/// Arguments that are split off before packets have their turn.
+const SPLIT: usize = 64;
 
 /// How a router runs.
 pub struct Options {
@@ -103,6 +105,9 @@ impl Router {
             turn_began: 0,
             turn_wall: None,
             rebuild: None,
+            asked: None,
+            breath: None,
+            ended: false,
             successor: None,
             predecessors: Default::default(),
             threads: None,
@@ -189,10 +194,15 @@ impl Router {
     fn configure(&mut self) -> bool {
         let mut good = true;
         for id in self.order() {
-            let configuration = self.info(id).configuration.clone();
+            let configuration = core::mem::take(&mut self.info_mut(id).configuration);
             good &= self.stage(id, "configuring", |router, element| {
                 router.configure_one(id, element, &configuration)
             });
+            let changed = &mut self.info_mut(id).configuration;
+            if changed.is_empty() {
+                *changed = configuration;
+            }
+            self.breathe();
         }
         for id in self.ids().collect::<Vec<_>>() {
             let own = self.element(id).map(Element::handlers).unwrap_or_default();
@@ -208,14 +218,22 @@ impl Router {
         element: &mut dyn Element,
         configuration: &str,
     ) -> Result<(), Failed> {
-        let arguments = config::split_arguments(configuration);
-        let mut args = Args::new(arguments, self.names.clone(), self.name(id), self.report.clone());
+        let mut args = Args::new(self.names.clone(), self.name(id), self.report.clone());
+        for (number, argument) in config::arguments(configuration).enumerate() {
+            args.add(argument);
+            if number % SPLIT == SPLIT - 1 {
+                self.breathe();
+            }
+        }
         let result = element.configure(&mut args, &mut Context::new(self, id, true));
         result.and(args.result())
     }
 
     fn initialize(&mut self) -> bool {
-        self.order().into_iter().all(|id| self.initialize_one(id))
+        self.order().into_iter().all(|id| {
+            self.breathe();
+            self.initialize_one(id)
+        })
     }
 
     pub(super) fn initialize_one(&mut self, id: ElementId) -> bool {

@@ -1,6 +1,6 @@
 //! Calling handlers.
 use super::Router;
-use crate::{ElementId, Handler, HandlerCall, HandlerError, Reach};
+use crate::{ElementId, Handler, HandlerCall, HandlerError, Pieces, Progress, Reach};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -78,7 +78,7 @@ impl Router {
             Some(_) => Handler::both(TIMEWARP),
             None => Handler::read(TIMEWARP),
         };
-        let hotconfig = self.rebuild.is_some().then_some(HOTCONFIG);
+        let hotconfig = (self.rebuild.is_some() || self.asked.is_some()).then_some(HOTCONFIG);
         GLOBAL.iter().cloned().chain([warp]).chain(hotconfig).collect()
     }
 
@@ -128,16 +128,32 @@ impl Router {
     /// # Errors
     /// [`HandlerError`].
     pub fn call_read(&mut self, call: &HandlerCall) -> Result<String, HandlerError> {
+        let mut pieces = Pieces::default();
+        while self.call_read_on(call, &mut pieces)? == Progress::More {}
+        Ok(pieces.text)
+    }
+
+    /// Reads the next piece of a handler.
+    ///
+    /// # Errors
+    /// [`HandlerError`].
+    pub fn call_read_on(
+        &mut self,
+        call: &HandlerCall,
+        pieces: &mut Pieces,
+    ) -> Result<Progress, HandlerError> {
         self.check_call(call, false)?;
-        let Some(id) = call.element else { return self.read_global(&call.handler) };
+        let Some(id) = call.element else {
+            return self.read_global(&call.handler).map(|answer| pieces.whole(answer));
+        };
         if let Some(thread) = self.elsewhere(id) {
-            return self.read_there(thread, call);
+            return self.read_there(thread, call).map(|answer| pieces.whole(answer));
         }
         if let Some(answer) = self.read_common(id, &call.handler) {
-            return Ok(answer);
+            return Ok(pieces.whole(answer));
         }
-        let answer = self.enter(id, |element, cx| element.read(&call.handler, &call.value, cx));
-        answer.unwrap_or_else(|| Err(HandlerError::Busy(self.full_name(call))))
+        let read = self.enter(id, |element, cx| element.read_on(&call.handler, &call.value, pieces, cx));
+        read.unwrap_or_else(|| Err(HandlerError::Busy(self.full_name(call))))
     }
 
     /// Writes a handler. If its element is running, the write is done as soon as it has returned.
@@ -145,25 +161,43 @@ impl Router {
     /// # Errors
     /// [`HandlerError`].
     pub fn call_write(&mut self, call: &HandlerCall) -> Result<(), HandlerError> {
+        if (call.element, call.handler.as_str()) == (None, HOTCONFIG.name.as_ref()) {
+            // Who can't wait has the new router built at once.
+            return self.check_call(call, true).and_then(|_| self.hotconfig(&call.value));
+        }
+        let mut pieces = Pieces::default();
+        while self.call_write_on(call, &mut pieces)? == Progress::More {}
+        Ok(())
+    }
+
+    /// Does the next piece of what writing a handler does.
+    ///
+    /// # Errors
+    /// [`HandlerError`].
+    pub fn call_write_on(
+        &mut self,
+        call: &HandlerCall,
+        pieces: &mut Pieces,
+    ) -> Result<Progress, HandlerError> {
         self.check_call(call, true)?;
         if call.value.len() > LARGEST_WRITE {
             return Err(HandlerError::failed("value too large"));
         }
-        let Some(id) = call.element else { return self.write_global(call) };
+        let Some(id) = call.element else { return self.write_global(call, pieces) };
         if let Some(thread) = self.elsewhere(id) {
-            return self.write_there(thread, call);
+            return self.write_there(thread, call).map(|()| Progress::Done);
         }
         if self.class(id).reach == Reach::Each {
             self.write_everywhere(call);
         }
         if let Some(done) = self.write_common(id, &call.handler, &call.value) {
-            return done;
+            return done.map(|()| Progress::Done);
         }
-        match self.enter(id, |element, cx| element.write(&call.handler, &call.value, cx)) {
+        match self.enter(id, |element, cx| element.write_on(&call.handler, &call.value, pieces, cx)) {
             Some(done) => done,
             None if self.deferred.len() < MOST_DEFERRED => {
                 self.deferred.push_back(call.clone());
-                Ok(())
+                Ok(Progress::Done)
             }
             None => Err(HandlerError::Busy(self.full_name(call))),
         }
@@ -231,18 +265,18 @@ impl Router {
         })
     }
 
-    fn write_global(&mut self, call: &HandlerCall) -> Result<(), HandlerError> {
+    fn write_global(&mut self, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, HandlerError> {
         let HandlerCall { handler, value, .. } = call;
         match handler.as_str() {
             "stop" => self.adjust_runcount(-config::integer(value.trim()).unwrap_or(1)),
-            "hotconfig" => return self.hotconfig(value),
+            "hotconfig" => return self.hotconfig_on(value, pieces),
             TIMEWARP => {
                 self.set_speed(value.trim())?;
                 self.write_everywhere(call);
             }
             name => return Err(HandlerError::missing(name)),
         }
-        Ok(())
+        Ok(Progress::Done)
     }
 
     fn set_speed(&mut self, value: &str) -> Result<(), HandlerError> {

@@ -16,7 +16,8 @@ pub use homes::{Job, Threads};
 pub(crate) use report::Report;
 pub use run::Turn;
 pub use select::Interest;
-pub use swap::Rebuild;
+use swap::Asked;
+pub use swap::{Breath, Rebuild, Replacement, Succession};
 
 use crate::arg::Names;
 use crate::notifier::NoteState;
@@ -132,6 +133,12 @@ pub struct Router {
     /// The same since 1970, once somebody asked.
     turn_wall: Option<u64>,
     rebuild: Option<Box<dyn Rebuild>>,
+    /// The configuration that is to replace it and not built yet.
+    asked: Option<Asked>,
+    /// While it is built: lets the router that it is to replace handle packets.
+    breath: Option<Breath>,
+    /// Its elements were told that it ends.
+    ended: bool,
     /// What will take its place.
     successor: Option<Box<Router>>,
     /// Names and classes of the elements whose place its own will take.
@@ -337,9 +344,7 @@ impl Router {
 
 impl Drop for Router {
     fn drop(&mut self) {
-        for id in self.ids().collect::<Vec<_>>().into_iter().rev() {
-            self.enter(id, |element, cx| element.cleanup(cx));
-        }
+        self.end();
     }
 }
 

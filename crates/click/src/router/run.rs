@@ -228,6 +228,11 @@ impl Router {
         !asked.is_empty()
     }
 
+    /// When the last turn began, on its steady clock in nanoseconds.
+    pub fn turn_began(&self) -> u64 {
+        self.turn_began
+    }
+
     /// A round of tasks and expired timers. A simulation's clock jumps to the next timer when there is
     /// nothing else.
     pub fn turn(&mut self) -> Turn {

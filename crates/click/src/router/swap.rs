@@ -1,17 +1,83 @@
 //! Replacing a configuration while it runs.
 use super::{BuildError, Options, Router};
-use crate::{Clock, HandlerError, Registry};
+use crate::{Clock, HandlerError, Pieces, Progress, Registry};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::rc::{Rc, Weak};
 use alloc::string::String;
+use alloc::vec::Vec;
 use ringway_click_lang::Graph;
 
 /// Builds routers for the `hotconfig` handler of one that runs.
 pub trait Rebuild {
-    /// Builds a router of a configuration, by [`Router::build_successor`].
+    /// Builds a router of a configuration, by [`Succession::build`].
     ///
     /// # Errors
     /// What is wrong, a line each.
-    fn rebuild(&mut self, text: &str, running: &mut Router) -> Result<Router, String>;
+    fn rebuild(&mut self, text: &str, place: Succession) -> Result<Router, String>;
+}
+
+/// What lets a router handle packets for a while.
+pub type Breath = Box<dyn FnMut()>;
+
+/// The place of a router that runs, for one that is to take it.
+pub struct Succession {
+    clock: Clock,
+    /// Names and classes of its elements.
+    predecessors: BTreeMap<String, &'static str>,
+    breath: Option<Breath>,
+}
+
+impl Succession {
+    /// Lets the router that runs handle packets, if it can meanwhile.
+    pub fn breathe(&mut self) {
+        if let Some(breath) = &mut self.breath {
+            breath();
+        }
+    }
+
+    /// The clock of the router that runs, for the new one's options.
+    pub fn clock(&self) -> Clock {
+        self.clock.fork()
+    }
+
+    /// Builds the router that is to take the place: its elements know that they will take over from those of the same
+    /// name and class.
+    ///
+    /// # Errors
+    /// [`BuildError`] with everything that is wrong.
+    pub fn build(self, graph: Graph, registry: &Registry, options: Options) -> Result<Router, BuildError> {
+        let mut router = Router::unbuilt(graph, options);
+        (router.clock, router.predecessors, router.breath) = (self.clock, self.predecessors, self.breath);
+        let mut router = router.complete(registry)?;
+        router.breath = None;
+        Ok(router)
+    }
+}
+
+/// A configuration that is to replace one that runs.
+pub(super) struct Asked {
+    text: String,
+    /// Held by the call that asked.
+    asker: Weak<()>,
+    built: Option<Result<Box<Router>, String>>,
+}
+
+/// A replacement that is to be built while the router runs on.
+pub struct Replacement {
+    text: String,
+    rebuild: Box<dyn Rebuild>,
+    place: Succession,
+}
+
+impl Replacement {
+    /// Builds it; `breath` lets the router that runs handle packets now and then. [`Router::replaced`] takes what came
+    /// of it.
+    pub fn build(self, breath: Breath) -> (Box<dyn Rebuild>, Result<Router, String>) {
+        let Self { text, mut rebuild, place } = self;
+        let built = rebuild.rebuild(&text, Succession { breath: Some(breath), ..place });
+        (rebuild, built)
+    }
 }
 
 impl Router {
@@ -20,32 +86,77 @@ impl Router {
         self.rebuild = Some(rebuild);
     }
 
-    /// Builds the router that is to take this one's place: its elements know that they will take over from those of
-    /// the same name and class.
-    ///
-    /// # Errors
-    /// [`BuildError`] with everything that is wrong.
-    pub fn build_successor(
-        &mut self,
-        graph: Graph,
-        registry: &Registry,
-        options: Options,
-    ) -> Result<Self, BuildError> {
-        let mut router = Self::unbuilt(graph, options);
-        router.clock = self.clock.fork();
-        router.predecessors = self.infos.iter().map(|info| (info.name.clone(), info.class.name)).collect();
-        router.complete(registry)
+    pub(crate) fn breathe(&mut self) {
+        if let Some(breath) = &mut self.breath {
+            breath();
+        }
     }
 
-    /// What the `hotconfig` handler does: the router that it builds takes this one's place as soon as the driver
-    /// looks.
+    fn succession(&self) -> Succession {
+        let predecessors = self.infos.iter().map(|info| (info.name.clone(), info.class.name)).collect();
+        Succession { clock: self.clock.fork(), predecessors, breath: None }
+    }
+
+    /// What the `hotconfig` handler does where it is called by the configuration itself, which can't wait: the router
+    /// that it builds takes this one's place as soon as the driver looks.
     pub(super) fn hotconfig(&mut self, text: &str) -> Result<(), HandlerError> {
-        let Some(mut rebuild) = self.rebuild.take() else { return Err(HandlerError::missing("hotconfig")) };
-        let built = rebuild.rebuild(text, self);
+        let Some(mut rebuild) = self.rebuild.take() else {
+            return Err(HandlerError::failed("another configuration is being built"));
+        };
+        let built = rebuild.rebuild(text, self.succession());
         self.rebuild = Some(rebuild);
         let built = built.map_err(|wrong| HandlerError::failed(wrong.trim_end()))?;
         self.successor = Some(Box::new(built));
         Ok(())
+    }
+
+    /// What it does for others: the driver builds the new router while this one runs on ([`Router::replacement`]).
+    pub(super) fn hotconfig_on(&mut self, text: &str, pieces: &mut Pieces) -> Result<Progress, HandlerError> {
+        let asker: Option<Rc<()>> = pieces.kept();
+        let Some(asker) = asker else {
+            if self.asked.is_some() {
+                // Its turn comes.
+                return Ok(Progress::More);
+            }
+            let asker = Rc::new(());
+            self.asked = Some(Asked { text: text.into(), asker: Rc::downgrade(&asker), built: None });
+            return Ok(pieces.keep(Some(asker)));
+        };
+        let Some(asked) = &mut self.asked else {
+            return Err(HandlerError::failed("another configuration came first"));
+        };
+        let Some(built) = asked.built.take() else { return Ok(pieces.keep(Some(asker))) };
+        self.asked = None;
+        self.successor = Some(built.map_err(|wrong| HandlerError::failed(wrong.trim_end()))?);
+        Ok(Progress::Done)
+    }
+
+    /// What is to be built, if a `hotconfig` handler was written.
+    pub fn replacement(&mut self) -> Option<Replacement> {
+        let asked = self.asked.as_mut()?;
+        if asked.built.is_some() {
+            if asked.asker.strong_count() == 0 {
+                self.adopt();
+            }
+            return None;
+        }
+        let rebuild = self.rebuild.take()?;
+        let text = core::mem::take(&mut asked.text);
+        Some(Replacement { text, rebuild, place: self.succession() })
+    }
+
+    /// Takes what [`Replacement::build`] came to. Who asked hears of it, and then the new router takes its place.
+    pub fn replaced(&mut self, rebuild: Box<dyn Rebuild>, built: Result<Router, String>) {
+        self.rebuild = Some(rebuild);
+        if let Some(asked) = &mut self.asked {
+            asked.built = Some(built.map(Box::new));
+        }
+    }
+
+    /// Whoever asked has gone.
+    fn adopt(&mut self) {
+        let built = self.asked.take().and_then(|asked| asked.built);
+        self.successor = built.and_then(Result::ok);
     }
 
     /// Whether another router is about to take its place, so that nothing should begin any more.
@@ -75,6 +186,34 @@ impl Router {
         next.predecessors.clear();
         next.settle();
         Some(next)
+    }
+
+    /// Tells its elements, once, that it ends.
+    pub(super) fn end(&mut self) {
+        if core::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        for id in self.ids().collect::<Vec<_>>().into_iter().rev() {
+            self.enter(id, |element, cx| element.cleanup(cx));
+        }
+    }
+
+    /// Ends it, once another router has taken its place, and lets go of some of its memory.
+    pub fn dispose(&mut self) -> Progress {
+        self.end();
+        while let Some(last) = self.elements.last_mut() {
+            if let Some(element) = last
+                && element.dispose() == Progress::More
+            {
+                return Progress::More;
+            }
+            self.elements.pop();
+            self.infos.pop();
+            if self.elements.len().is_multiple_of(crate::LINES) {
+                return Progress::More;
+            }
+        }
+        Progress::Done
     }
 
     /// Whether an element will take over from one of the same name and class.

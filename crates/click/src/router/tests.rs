@@ -1,4 +1,4 @@
-use crate::{Options, Rebuild, Recorder, Registry, Router, Turn};
+use crate::{Options, Rebuild, Recorder, Registry, Router, Succession, Turn};
 use ringway_click_lang::{Anything, Source};
 
 fn build(text: &str, burst: usize) -> (Result<Router, String>, Recorder) {
@@ -154,10 +154,10 @@ fn a_pull_may_lead_through_a_bypass_twice() {
 struct Again;
 
 impl Rebuild for Again {
-    fn rebuild(&mut self, text: &str, running: &mut Router) -> Result<Router, String> {
+    fn rebuild(&mut self, text: &str, place: Succession) -> Result<Router, String> {
         let graph = Source::new(text, "config").read(&mut Anything).graph;
         let options = Options::simulated(1, Recorder::default(), text);
-        running.build_successor(graph, &Registry::default(), options).map_err(|error| error.to_string())
+        place.build(graph, &Registry::default(), options).map_err(|error| error.to_string())
     }
 }
 

@@ -1,28 +1,27 @@
 //! Routers from texts: the first, and those that replace it while it runs.
 use super::Host;
-use ringway_click::{Clock, Console, Options, Rebuild, Registry, Router};
+use ringway_click::{Clock, Console, Options, Rebuild, Registry, Router, Succession};
 use ringway_click_lang::{Diagnostics, Element, Graph, Landmark, Source};
 
-/// What routers are built with.
-pub(super) struct Builder {
+/// What configurations are read with.
+pub(super) struct Reader {
     pub(super) registry: Registry,
     pub(super) variables: Vec<(String, String)>,
     /// Where required files are looked for, instead of where the environment says.
     pub(super) path: Option<String>,
     /// Arguments of a ControlSocket each, which is added to the configuration.
     pub(super) sockets: Vec<String>,
+}
+
+/// What routers are built with.
+pub(super) struct Builder {
+    pub(super) reader: Reader,
     pub(super) burst: usize,
     pub(super) console: Box<dyn Fn() -> Box<dyn Console>>,
 }
 
-impl Builder {
+impl Reader {
     /// Reads a configuration: the graph, if it can be used, and what is to be said of it.
-    pub(super) fn parse(&self, text: &str, file: &str) -> (Option<Graph>, String) {
-        let (graph, said) = self.read(text, file);
-        (graph, said.to_string())
-    }
-
-    /// The same; what is to be said one by one.
     pub(super) fn read(&self, text: &str, file: &str) -> (Option<Graph>, Diagnostics) {
         let mut host = Host::new(&self.registry).along(self.path.clone());
         let source = Source { variables: &self.variables, ..Source::new(text, file) };
@@ -40,6 +39,22 @@ impl Builder {
         (graph, parsed.diagnostics)
     }
 
+    /// The same on a thread of its own, while `place` goes on.
+    fn read_aside(&self, text: &str, file: &str, place: &mut Succession) -> (Option<Graph>, Diagnostics) {
+        std::thread::scope(|scope| {
+            let named = std::thread::Builder::new().name("configuration".into());
+            let reading = named.spawn_scoped(scope, || self.read(text, file));
+            let Ok(reading) = reading else { return self.read(text, file) };
+            while !reading.is_finished() {
+                place.breathe();
+                std::thread::yield_now();
+            }
+            reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl Builder {
     /// The options of a router with this text.
     pub(super) fn options(&self, clock: Clock, source: String) -> Options {
         let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
@@ -48,11 +63,10 @@ impl Builder {
 }
 
 impl Rebuild for Builder {
-    fn rebuild(&mut self, text: &str, running: &mut Router) -> Result<Router, String> {
-        let (graph, said) = self.parse(text, "config");
-        let graph = graph.ok_or(said)?;
-        let options = self.options(running.clock().fork(), text.to_string());
-        let built = running.build_successor(graph, &self.registry, options);
-        built.map_err(|error| error.to_string())
+    fn rebuild(&mut self, text: &str, mut place: Succession) -> Result<Router, String> {
+        let (graph, said) = self.reader.read_aside(text, "config", &mut place);
+        let graph = graph.ok_or_else(|| said.to_string())?;
+        let options = self.options(place.clock(), text.to_string());
+        place.build(graph, &self.reader.registry, options).map_err(|error| error.to_string())
     }
 }

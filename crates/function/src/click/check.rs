@@ -1,5 +1,5 @@
 //! What is wrong with a function's configuration, before anything runs it.
-use super::builder::Builder;
+use super::builder::{Builder, Reader};
 use super::{Machine, Terminal, registry};
 use crate::handed::{self, Handed};
 use ringway_click::{Clock, Console, PACKETS, Router};
@@ -36,20 +36,22 @@ pub struct Complaint {
 pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
     let Configuration { text, file, parameters, ports } = configuration;
     let builder = Builder {
-        registry: registry(),
-        variables: parameters.to_vec(),
-        path: None,
-        sockets: Vec::new(),
+        reader: Reader {
+            registry: registry(),
+            variables: parameters.to_vec(),
+            path: None,
+            sockets: Vec::new(),
+        },
         burst: PACKETS,
         console: Box::new(|| Box::new(Terminal) as Box<dyn Console>),
     };
-    let (graph, diagnostics) = builder.read(text, file);
+    let (graph, diagnostics) = builder.reader.read(text, file);
     let mut complaints = complaints(&diagnostics);
     let Some(graph) = graph else { return complaints };
     check_ports(&graph, ports, file, &mut complaints);
     let known = handed::hand(Some(Handed { ports: ports.to_vec(), ..Handed::default() }));
     let options = builder.options(Clock::Real(Box::new(Machine::default())), String::new());
-    complaints.extend(self::complaints(&Router::check(graph, &builder.registry, options)));
+    complaints.extend(self::complaints(&Router::check(graph, &builder.reader.registry, options)));
     handed::hand(known);
     complaints
 }

@@ -2,9 +2,11 @@
 mod builder;
 mod check;
 pub mod clickpath;
+mod drive;
 pub mod function;
 mod hosted;
 mod options;
+mod pace;
 mod recorder;
 pub mod reference;
 mod signals;
@@ -14,27 +16,24 @@ mod terminal;
 mod threads;
 
 use crate::file::CONFIGURATION;
-use builder::Builder;
+use builder::{Builder, Reader};
 pub use check::{Complaint, Configuration, check};
+pub use drive::drive;
 use hosted::Hosted;
 pub use options::{Options, Usage};
 pub use recorder::Recorder;
 pub use surroundings::{Host, Machine, PROVIDED};
 pub use terminal::Terminal;
 
-use ringway_click::{Clock, Console, Rebuild, Registry, Router, Turn};
+use ringway_click::{Clock, Console, Rebuild, Registry, Router};
 use ringway_click_lang::{Graph, archive};
 use ringway_host::read_whole;
-use signals::Signals;
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 use stopwatch::Stopwatch;
 use threads::{Crew, Plan, Reach};
-
-/// How often a router that always has something to do is asked about its descriptors.
-const BUSY: Duration = Duration::from_micros(200);
 
 /// Every element class there is.
 pub fn registry() -> Registry {
@@ -107,11 +106,13 @@ impl Driver<'_> {
             status |= u8::from(!self.write_out(&path, &router.flat_configuration()));
         }
         let stopwatch = Stopwatch::default();
-        if !self.options.quit && !router.is_empty() {
+        let idle = router.is_empty();
+        let router = Rc::new(RefCell::new(router));
+        if !self.options.quit && !idle {
             self.pin();
             match self.crew.take() {
-                Some(crew) => crew.drive(&mut router),
-                None => drive(&mut router),
+                Some(crew) => crew.drive(&mut router.borrow_mut()),
+                None => drive(&router),
             }
         } else if !self.options.quit && self.options.warnings {
             self.console.chatter(&format!("warning: {file}: configuration has no elements, exiting"));
@@ -119,9 +120,10 @@ impl Driver<'_> {
         if self.options.time {
             self.console.output(stopwatch.line().as_bytes());
         }
-        status |= u8::from(!self.read_handlers(&mut router));
+        let router = &mut router.borrow_mut();
+        status |= u8::from(!self.read_handlers(router));
         match self.options.exit_handler.take() {
-            Some(call) => self.exit_status(&mut router, &call),
+            Some(call) => self.exit_status(router, &call),
             None => status,
         }
     }
@@ -144,10 +146,12 @@ impl Driver<'_> {
     fn build(&mut self, text: String, file: &str) -> Option<Router> {
         let options = &self.options;
         let builder = Builder {
-            registry: std::mem::replace(&mut self.registry, Registry::empty()),
-            variables: options.variables.clone(),
-            path: options.path.clone(),
-            sockets: options.sockets.clone(),
+            reader: Reader {
+                registry: std::mem::replace(&mut self.registry, Registry::empty()),
+                variables: options.variables.clone(),
+                path: options.path.clone(),
+                sockets: options.sockets.clone(),
+            },
             burst: options.burst,
             console: {
                 let own = self.own.clone();
@@ -161,12 +165,13 @@ impl Driver<'_> {
         };
         // Simulated time is one thread's: there is one order of events.
         let threads = if options.simulated.is_some() { 1 } else { options.threads };
-        let (graph, said) = builder.parse(&text, file);
-        self.say(&said);
+        let (graph, said) = builder.reader.read(&text, file);
+        self.say(&said.to_string());
         let (graph, options) = (graph?, builder.options(clock, text));
+        let registry = &builder.reader.registry;
         let built = match threads {
-            1 => Router::build(graph, &builder.registry, options).map_err(|error| error.to_string()),
-            _ => self.build_divided(graph, &builder.registry, options, machine),
+            1 => Router::build(graph, registry, options).map_err(|error| error.to_string()),
+            _ => self.build_divided(graph, registry, options, machine),
         };
         match built {
             Ok(mut router) => {
@@ -339,39 +344,6 @@ fn configuration(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     let members = archive::parse(&bytes).map_err(|error| error.to_string())?;
     let config = members.into_iter().find(|member| member.name == "config");
     config.map(|member| member.data).ok_or_else(|| "archive has no 'config' section".into())
-}
-
-/// Runs a router until it has stopped; one that replaces it takes its place.
-pub fn drive(router: &mut Router) {
-    let mut signals = Signals::default();
-    let mut looked = Instant::now();
-    let mut turns = 0_u32;
-    loop {
-        signals.look(router);
-        let turn = router.turn();
-        if let Some(successor) = router.successor() {
-            *router = successor;
-            continue;
-        }
-        let sleep = match turn {
-            Turn::Stopped => return,
-            Turn::Busy => {
-                // Reading the clock costs more than a turn that does nothing.
-                turns = turns.wrapping_add(1);
-                if turns.is_multiple_of(16) && looked.elapsed() > BUSY {
-                    surroundings::wait(router, Some(Duration::ZERO));
-                    looked = Instant::now();
-                }
-                continue;
-            }
-            Turn::IdleUntil(when) => {
-                let now = router.clock().steady();
-                Some(Duration::from_nanos(router.clock().machine_time(when.saturating_sub(now))))
-            }
-            Turn::Idle => None,
-        };
-        surroundings::wait(router, sleep);
-    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,10 @@ use super::connection::{Connection, Connection6, Ends, Headers};
 use super::ipfix::{self, End, Record};
 use super::table::{FlowTable, USUAL};
 use crate::arg::{Args, Nanoseconds};
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PACKETS, PacketBurst, SECOND, Timer};
+use crate::{
+    Class, Context, Element, Failed, Handler, HandlerError, LINES, PACKETS, PacketBurst, Pieces, Progress,
+    SECOND, Timer,
+};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -36,7 +39,7 @@ pub static CLASS: Class =
 /// How often a part of the table is looked at.
 const PERIOD: u64 = SECOND / 50;
 /// Lines of a table. Attack: a handler that would print millions while packets wait.
-const LINES: usize = 10_000;
+const MOST_LINES: usize = 10_000;
 const FIN: u8 = 1;
 const RST: u8 = 4;
 
@@ -229,19 +232,40 @@ impl<C: Ends> Flows<C> {
         self.send(rules.domain, totals, cx);
     }
 
-    fn write(&self, lines: usize, out: &mut String) {
-        for (connection, Counts { packets, bytes, .. }) in self.table.iter().take(lines) {
+    /// Lines of some flows from a place on; the place where to go on.
+    fn write(&self, from: u32, left: &mut usize, out: &mut String) -> Option<u32> {
+        let (flows, next) = self.table.some(from, LINES);
+        for (connection, Counts { packets, bytes, .. }) in flows.take(*left) {
             let _ = writeln!(out, "{} {packets} {bytes}", connection.text());
+            *left -= 1;
         }
+        next.filter(|_| *left > 0)
     }
 }
 
+/// How far the table has been read.
+#[derive(Default)]
+struct Reading {
+    /// Lines that are still wanted; none at first.
+    left: Option<usize>,
+    /// Whether it is with the flows of IPv6.
+    second: bool,
+    from: u32,
+}
+
 impl FlowMonitor {
-    fn table(&self, lines: usize) -> String {
-        let (lines, mut out) = (lines.min(LINES), String::new());
-        self.flows.write(lines, &mut out);
-        self.flows6.write(lines.saturating_sub(self.flows.table.len() as usize), &mut out);
-        out
+    fn table(&self, lines: usize, pieces: &mut Pieces) -> Progress {
+        let mut reading: Reading = pieces.kept();
+        let left = reading.left.get_or_insert(lines.min(MOST_LINES));
+        let text = &mut pieces.text;
+        let next = match reading.second {
+            false => self.flows.write(reading.from, left, text),
+            true => self.flows6.write(reading.from, left, text),
+        };
+        let done = *left == 0 || reading.second && next.is_none();
+        reading.second |= next.is_none();
+        reading.from = next.unwrap_or(0);
+        if done { Progress::Done } else { pieces.keep(reading) }
     }
 
     /// Counts the packets that are not of IPv4: those whose place in `found` is empty.
@@ -328,7 +352,7 @@ impl Element for FlowMonitor {
         handlers
     }
 
-    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
         Ok(match name {
             "count" => (self.flows.table.len() + self.flows6.table.len()).to_string(),
             "flows" => self.totals.seen.to_string(),
@@ -338,13 +362,23 @@ impl Element for FlowMonitor {
             "evictions" => (self.flows.table.evictions() + self.flows6.table.evictions()).to_string(),
             "records" => self.totals.records.to_string(),
             "capacity" => self.flows.table.capacity().to_string(),
-            "table" if parameter.is_empty() => self.table(100),
-            "table" => {
-                let lines = cx.parse::<u32>(parameter);
-                self.table(lines.map_err(|error| HandlerError::failed(error.to_string()))? as usize)
-            }
             _ => return Err(HandlerError::missing(name)),
         })
+    }
+
+    fn read_on(
+        &mut self,
+        name: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        if name != "table" {
+            return self.read(name, parameter, cx).map(|text| pieces.whole(text));
+        }
+        let lines = if parameter.is_empty() { Ok(100) } else { cx.parse::<u32>(parameter) };
+        let lines = lines.map_err(|error| HandlerError::failed(error.to_string()))?;
+        Ok(self.table(lines as usize, pieces))
     }
 
     fn write(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {

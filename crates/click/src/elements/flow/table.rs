@@ -170,6 +170,16 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         slot.live.then_some(&mut slot.value)
     }
 
+    /// Some from a number on, and the number after which there are more, if there are.
+    pub(crate) fn some(&self, from: u32, places: usize) -> (impl Iterator<Item = (&K, &V)>, Option<u32>) {
+        let end = from.saturating_add(places as u32);
+        let slots = (from..end).map_while(|number| self.slots.get(number)).filter(|slot| slot.live);
+        (
+            slots.map(|slot| (&slot.key, &slot.value)),
+            Some(end).filter(|end| (*end as usize) < self.slots.len()),
+        )
+    }
+
     /// All.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let live = self.slots.iter().filter(|slot| slot.live);

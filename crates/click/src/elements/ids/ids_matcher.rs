@@ -26,7 +26,7 @@ use crate::arg::{Arg, Args};
 use crate::elements::flow::connection::{Connection6, Headers};
 use crate::elements::flow::table::USUAL;
 use crate::elements::ip::transport::Transport;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -133,7 +133,10 @@ impl Element for IdsMatcher {
         args.read_all("PATTERN", &mut patterns);
         args.result()?;
         let scope = cx.scope();
-        for text in args.take_rest() {
+        for (number, text) in args.take_rest().into_iter().enumerate() {
+            if number % LINES == LINES - 1 {
+                cx.breathe();
+            }
             match Vec::<u8>::parse(&text, &scope) {
                 Ok(pattern) => patterns.push(pattern),
                 Err(error) => args.error(format!("PATTERN '{text}': {error}")),

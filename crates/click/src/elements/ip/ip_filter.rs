@@ -28,7 +28,8 @@ pub struct IpFilter {
 impl Element for IpFilter {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let rules = args.take_rest();
-        match Filter::compile(&rules, cx.noutputs(), args.scope()) {
+        let outputs = cx.noutputs();
+        match Filter::compile(&rules, outputs, args.scope(), &mut || cx.breathe()) {
             Ok(filter) => self.filter = filter,
             Err(errors) => errors.into_iter().for_each(|error| args.error(error)),
         }

@@ -1,16 +1,23 @@
 //! The routing table behind all elements that look up IPv4 routes.
 use super::route_lines::{DEEPER, ROOTS, RouteLines};
-use super::route_trie::RouteTrie;
+use super::route_trie::{RouteTrie, networks};
 use super::{bare_prefix, prefix_text};
 use crate::arg::{Arg, Args, Prefix, Scope};
-use crate::{Context, Element, Failed, Handler, HandlerError, PACKETS, Packet, PacketBurst};
+use crate::{
+    Context, Element, Failed, Handler, HandlerError, LINES, PACKETS, Packet, PacketBurst, Pieces, Progress,
+};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
+use core::ops::Range;
 use ringway_click_lang::config;
 use ringway_frame::prefetch;
+
+/// Networks of 16 bits that lookups learn of before packets have their turn.
+const NETWORKS: usize = 32;
 
 /// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +70,31 @@ impl Route {
     }
 }
 
+/// A prefix that was added, changed or forgotten, and the networks of 16 bits for which lookups don't know yet. Attack:
+/// who may write its handlers changes the default route of a large table over and over, while packets wait.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    number: u32,
+    route: Route,
+    gone: bool,
+    next: usize,
+    end: usize,
+}
+
 /// What was done, to be undone if a later command of the same write fails.
 enum Undo {
     Remove(Route),
     Restore(Route),
+}
+
+/// How far a write of several commands has come.
+#[derive(Default)]
+struct Commands {
+    /// Bytes of its text that are done.
+    at: usize,
+    done: Vec<Undo>,
+    /// What is wrong with the next, so that those before are undone.
+    wrong: Option<HandlerError>,
 }
 
 /// What a packet needs to know of a route. Many routes have the same.
@@ -114,6 +142,11 @@ pub struct RouteTable {
     /// By the routes' numbers: which of `hops` each has.
     hop_of: Vec<u32>,
     orders: u64,
+    /// The routes' numbers as they were added.
+    by_order: BTreeMap<u64, u32>,
+    spreading: Option<Spread>,
+    /// It is configured.
+    built: bool,
     /// Routes can be changed by handlers.
     changeable: bool,
     unrouted: u64,
@@ -135,8 +168,14 @@ impl RouteTable {
     }
 
     fn insert(&mut self, route: Route) -> bool {
-        let number = self.routes.insert(route.prefix.address.to_bits(), route.length, route);
-        let Some(number) = number.map(|number| number as usize) else { return false };
+        let entered = self.routes.enter(route.prefix.address.to_bits(), route.length, route);
+        let Some((number, old)) = entered else { return false };
+        if let Some(old) = old {
+            self.by_order.remove(&old.order);
+        }
+        self.by_order.insert(route.order, number);
+        self.spread(&route, number, false);
+        let number = number as usize;
         let gateway = route.gateway.map_or([0; 4], |gateway| gateway.octets());
         let hop = Hop { gateway, port: route.port as u32 };
         let place = self.hops.place(hop);
@@ -147,16 +186,42 @@ impl RouteTable {
         true
     }
 
-    /// Lets packets know what has become of a prefix.
-    fn refresh(&mut self, address: Ipv4Addr, length: u32) {
-        let count = ROOTS >> length.min(16);
-        let first = (address.to_bits() >> 16) as usize & !(count - 1);
+    fn spread(&mut self, route: &Route, number: u32, gone: bool) {
+        let Range { start, end } = networks(route.prefix.address.to_bits(), route.length);
+        self.spreading = Some(Spread { number, route: *route, gone, next: start, end });
+    }
+
+    /// Lets lookups of so many more networks know what has become of a prefix. Whether all do.
+    fn spread_on(&mut self, most: usize) -> bool {
+        let Some(Spread { number, route, gone, next, end }) = &mut self.spreading else { return true };
+        let (number, gone) = (*number, *gone);
+        let some = *next..(*next + most).min(*end);
+        *next = some.end;
+        let (address, done) = (route.prefix.address.to_bits(), *next == *end);
+        if gone {
+            self.routes.uncover(number, address, route.length, some.clone());
+        } else {
+            self.routes.cover(number, address, route.length, some.clone());
+        }
+        if self.built {
+            self.refresh_networks(some);
+        }
+        if done {
+            self.spreading = None;
+            if gone {
+                self.routes.free(number);
+            }
+        }
+        done
+    }
+
+    fn refresh_networks(&mut self, networks: Range<usize>) {
         let hop_of = &self.hop_of;
         let leaf = |number: u32| {
             let hop = hop_of.get(number as usize).and_then(|hop| u16::try_from(*hop).ok());
             hop.unwrap_or(DEEPER)
         };
-        self.lines.refresh(first..first + count, &self.routes, leaf);
+        self.lines.refresh(networks, &self.routes, leaf);
     }
 
     /// The places of the hops that addresses have; 0 for none. With longer prefixes, or more hops than lines
@@ -196,55 +261,113 @@ impl RouteTable {
             };
             let not_found = || HandlerError::failed(format!("route '{}' not found", route.text(false)));
             let old = old.filter(same).ok_or_else(not_found)?;
-            self.routes.remove(address, route.length);
-            self.refresh(route.prefix.address, route.length);
+            self.forget(&old);
             return Ok(Undo::Restore(old));
         }
-        let done = match old {
+        match old {
             Some(old) if name == "add" => {
                 Err(HandlerError::failed(format!("conflict with existing route '{}'", old.text(false))))
             }
             Some(old) => self.add(route).map(|()| Undo::Restore(old)),
             None => self.add(route).map(|()| Undo::Remove(route)),
-        };
-        self.refresh(route.prefix.address, route.length);
-        done
+        }
     }
 
-    /// Commands, a line each: all are done or none.
-    fn control(&mut self, text: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
-        let mut done = Vec::new();
-        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            let result = match name {
-                "add" | "set" | "remove" => self.command(name, rest, cx),
-                _ => Err(HandlerError::failed(format!("bad command '{name}'"))),
-            };
-            match result {
-                Ok(undo) => done.push(undo),
-                Err(error) => {
-                    self.undo(done);
-                    return Err(error);
+    /// Commands, a line each: in the end all are done or none.
+    fn control(
+        &mut self,
+        text: &str,
+        pieces: &mut Pieces,
+        cx: &Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let mut commands: Commands = pieces.kept();
+        for _ in 0..LINES {
+            if commands.wrong.is_some() {
+                let Some(undo) = commands.done.pop() else { break };
+                self.undo(undo);
+            } else {
+                let rest = text.get(commands.at..).unwrap_or_default();
+                let Some(line) = rest.split_inclusive('\n').next() else { return Ok(Progress::Done) };
+                commands.at += line.len();
+                match self.control_line(line.trim(), cx) {
+                    Ok(undo) => commands.done.extend(undo),
+                    Err(wrong) => commands.wrong = Some(wrong),
                 }
             }
+            if !self.spread_on(NETWORKS) {
+                break;
+            }
         }
-        Ok(())
+        match commands.wrong.take_if(|_| commands.done.is_empty()) {
+            Some(wrong) if self.spreading.is_none() => Err(wrong),
+            wrong => {
+                commands.wrong = commands.wrong.or(wrong);
+                Ok(pieces.keep(commands))
+            }
+        }
     }
 
-    fn undo(&mut self, done: Vec<Undo>) {
-        for undo in done.into_iter().rev() {
-            let (Undo::Remove(route) | Undo::Restore(route)) = &undo;
-            let Route { prefix, length, .. } = *route;
-            match undo {
-                Undo::Remove(_) => {
-                    self.routes.remove(prefix.address.to_bits(), length);
-                }
-                Undo::Restore(route) => {
-                    self.insert(route);
-                }
-            }
-            self.refresh(prefix.address, length);
+    fn control_line(&mut self, line: &str, cx: &Context<'_>) -> Result<Option<Undo>, HandlerError> {
+        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        match name {
+            "" => Ok(None),
+            "add" | "set" | "remove" => self.command(name, rest, cx).map(Some),
+            _ => Err(HandlerError::failed(format!("bad command '{name}'"))),
         }
+    }
+
+    fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Remove(route) => self.forget(&route),
+            Undo::Restore(route) => {
+                self.insert(route);
+            }
+        }
+    }
+
+    /// Forgets all: lookups at once, what they used little by little.
+    fn flush(&mut self, pieces: &mut Pieces) -> Progress {
+        let old: Option<Box<Self>> = pieces.kept();
+        let mut old = old.unwrap_or_else(|| {
+            let kept = Self { orders: self.orders, unrouted: self.unrouted, ..Self::new(self.changeable) };
+            Box::new(core::mem::replace(self, Self { built: true, ..kept }))
+        });
+        match old.give_up() {
+            Progress::Done => Progress::Done,
+            Progress::More => pieces.keep(Some(old)),
+        }
+    }
+
+    /// Lets go of some memory.
+    fn give_up(&mut self) -> Progress {
+        for _ in 0..LINES {
+            if self.by_order.pop_last().is_none() {
+                return self.routes.give_up();
+            }
+        }
+        Progress::More
+    }
+
+    fn forget(&mut self, route: &Route) {
+        let number = self.routes.leave(route.prefix.address.to_bits(), route.length);
+        let Some(number) = number else { return };
+        if let Some(old) = self.routes.value(number) {
+            self.by_order.remove(&old.order);
+        }
+        self.spread(route, number, true);
+    }
+
+    /// The routes in the order they were added.
+    fn table(&self, pieces: &mut Pieces) -> Progress {
+        let from: u64 = pieces.kept();
+        let mut numbers = self.by_order.range(from..);
+        for (_, number) in numbers.by_ref().take(LINES) {
+            if let Some(route) = self.routes.value(*number) {
+                pieces.text += &route.text(true);
+                pieces.text.push('\n');
+            }
+        }
+        numbers.next().map_or(Progress::Done, |(next, _)| pieces.keep(*next))
     }
 
     #[cold]
@@ -260,8 +383,8 @@ impl RouteTable {
 impl Element for RouteTable {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut replaced = 0;
-        for (index, argument) in args.take_rest().iter().enumerate() {
-            let Some((mut route, Some(port))) = Route::parse(argument, args.scope()) else {
+        for (index, argument) in args.take_rest().into_iter().enumerate() {
+            let Some((mut route, Some(port))) = Route::parse(&argument, args.scope()) else {
                 args.error(format!("argument {} should be 'ADDR/MASK [GATEWAY] OUTPUT'", index + 1));
                 continue;
             };
@@ -276,8 +399,18 @@ impl Element for RouteTable {
             if let Err(error) = self.add(route) {
                 args.error(error.to_string());
             }
+            while !self.spread_on(NETWORKS) {
+                cx.breathe();
+            }
+            if index % LINES == LINES - 1 {
+                cx.breathe();
+            }
         }
-        self.refresh(Ipv4Addr::UNSPECIFIED, 0);
+        for network in (0..ROOTS).step_by(NETWORKS) {
+            self.refresh_networks(network..network + NETWORKS);
+            cx.breathe();
+        }
+        self.built = true;
         if replaced > 0 {
             let routes = if replaced > 1 { "routes" } else { "route" };
             cx.warning(format!("{replaced} {routes} replaced by later versions"));
@@ -330,20 +463,46 @@ impl Element for RouteTable {
         if name == "drops" {
             return Ok(self.unrouted.to_string());
         }
-        let mut routes: Vec<&Route> = self.routes.iter().collect();
-        routes.sort_by_key(|route| route.order);
-        Ok(routes.iter().map(|route| route.text(true) + "\n").collect())
+        Err(HandlerError::missing(name))
     }
 
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        match name {
-            "ctrl" => self.control(value, cx),
-            "flush" => {
-                self.routes.clear();
-                (self.lines, self.hops) = Default::default();
-                Ok(())
-            }
-            _ => self.command(name, value, cx).map(|_| ()),
+    fn dispose(&mut self) -> Progress {
+        self.give_up()
+    }
+
+    fn read_on(
+        &mut self,
+        name: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        if name == "table" {
+            return Ok(self.table(pieces));
         }
+        self.read(name, parameter, cx).map(|text| pieces.whole(text))
+    }
+
+    fn write_on(
+        &mut self,
+        name: &str,
+        value: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        // Somebody's, or what this call has done itself.
+        if !self.spread_on(NETWORKS) {
+            return Ok(Progress::More);
+        }
+        match name {
+            "ctrl" => return self.control(value, pieces, cx),
+            "flush" => return Ok(self.flush(pieces)),
+            _ => {}
+        }
+        let done: bool = pieces.kept();
+        if !done {
+            self.command(name, value, cx)?;
+        }
+        Ok(if done || self.spread_on(NETWORKS) { Progress::Done } else { pieces.keep(true) })
     }
 }

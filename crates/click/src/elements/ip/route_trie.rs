@@ -1,11 +1,12 @@
 //! Longest-prefix match: a trie of strides 16, 8 and 8 with prefixes expanded to slots (Srinivasan,
 //! Varghese, "Fast address lookups using controlled prefix expansion", 1999). A lookup reads one to three
 //! words.
-use crate::PACKETS;
+use crate::{LINES, PACKETS, Progress};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use ringway_frame::prefetch;
 
 const ROOT_BITS: u32 = 16;
@@ -61,6 +62,13 @@ impl<T> Default for RouteTrie<T> {
 
 fn mask(length: u32) -> u32 {
     u32::MAX.checked_shl(32 - length).unwrap_or(0)
+}
+
+/// The networks of 16 bits that a prefix covers, or lies in.
+pub(super) fn networks(address: u32, length: u32) -> Range<usize> {
+    let count = (1 << ROOT_BITS) >> length.min(ROOT_BITS);
+    let first = (address >> (32 - ROOT_BITS)) as usize & !(count - 1);
+    first..first + count
 }
 
 impl<T> RouteTrie<T> {
@@ -121,20 +129,19 @@ impl<T> RouteTrie<T> {
         self.routes.get(index as usize)?.as_ref().map(|(_, value)| value)
     }
 
-    /// All values.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.routes.iter().flatten().map(|(_, value)| value)
+    /// The value of this number.
+    pub(crate) fn value(&self, number: u32) -> Option<&T> {
+        self.routes.get(number as usize)?.as_ref().map(|(_, value)| value)
     }
 
-    /// Sets the value of a prefix, and answers its number; nothing if there are too many. `length` is at
-    /// most 32.
-    pub(crate) fn insert(&mut self, address: u32, length: u32, value: T) -> Option<u32> {
+    /// Sets the value of a prefix, which [`RouteTrie::cover`] makes known to lookups; answers its number and what it
+    /// was before. Nothing if there are too many. `length` is at most 32.
+    pub(crate) fn enter(&mut self, address: u32, length: u32, value: T) -> Option<(u32, Option<T>)> {
         let address = address & mask(length);
         if let Some(index) = self.by_prefix.get(&(length, address)) {
-            if let Some(place) = self.routes.get_mut(*index as usize) {
-                *place = Some((length, value));
-            }
-            return Some(*index);
+            let place = self.routes.get_mut(*index as usize)?;
+            let old = place.replace((length, value)).map(|(_, old)| old);
+            return Some((*index, old));
         }
         if self.by_prefix.len() >= MOST_ROUTES {
             return None;
@@ -145,36 +152,60 @@ impl<T> RouteTrie<T> {
             None => self.routes.push(Some((length, value))),
         }
         self.by_prefix.insert((length, address), index);
-        self.set(address, length, |routes, slot| {
-            let old = slot.checked_sub(1).and_then(|old| routes.get(old as usize)).and_then(Option::as_ref);
-            if old.is_none_or(|(old, _)| *old <= length) { index + 1 } else { slot }
-        });
-        Some(index)
+        Some((index, None))
     }
 
-    /// Forgets a prefix.
-    pub(crate) fn remove(&mut self, address: u32, length: u32) -> Option<T> {
+    /// Makes a prefix known to lookups of some networks of 16 bits.
+    pub(crate) fn cover(&mut self, number: u32, address: u32, length: u32, some: Range<usize>) {
+        self.set(address & mask(length), length, some, |routes, slot| {
+            let old = slot.checked_sub(1).and_then(|old| routes.get(old as usize)).and_then(Option::as_ref);
+            if old.is_none_or(|(old, _)| *old <= length) { number + 1 } else { slot }
+        });
+    }
+
+    /// Forgets a prefix, which lookups know until [`RouteTrie::uncover`] and [`RouteTrie::free`]; its number.
+    pub(crate) fn leave(&mut self, address: u32, length: u32) -> Option<u32> {
+        self.by_prefix.remove(&(length, address & mask(length)))
+    }
+
+    /// Lets lookups of some networks forget a prefix that was left.
+    pub(crate) fn uncover(&mut self, number: u32, address: u32, length: u32, some: Range<usize>) {
         let address = address & mask(length);
-        let index = self.by_prefix.remove(&(length, address))?;
         let around = (0..length).rev().find_map(|shorter| {
             self.by_prefix.get(&(shorter, address & mask(shorter))).map(|around| around + 1)
         });
         let around = around.unwrap_or(0);
-        self.set(address, length, |_, slot| if slot == index + 1 { around } else { slot });
-        self.free.push(index);
-        self.routes.get_mut(index as usize)?.take().map(|(_, value)| value)
+        self.set(address, length, some, |_, slot| if slot == number + 1 { around } else { slot });
     }
 
-    /// Forgets all.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+    /// Gives up the number of a prefix that no lookup knows any more; its value.
+    pub(crate) fn free(&mut self, number: u32) -> Option<T> {
+        self.free.push(number);
+        self.routes.get_mut(number as usize)?.take().map(|(_, value)| value)
     }
 
-    /// Changes every slot that a prefix covers.
-    fn set(&mut self, address: u32, length: u32, change: impl Fn(&[Option<(u32, T)>], u32) -> u32 + Copy) {
-        let first = (address >> 16) as usize;
+    /// Lets go of some memory; lookups must not be asked any more.
+    pub(crate) fn give_up(&mut self) -> Progress {
+        for _ in 0..LINES {
+            self.by_prefix.pop_last();
+        }
+        // Of 1 KB each.
+        self.chunks.truncate(self.chunks.len().saturating_sub(LINES));
+        self.chunks.shrink_to_fit();
+        if self.by_prefix.is_empty() && self.chunks.is_empty() { Progress::Done } else { Progress::More }
+    }
+
+    /// Changes every slot that a prefix covers in some networks.
+    fn set(
+        &mut self,
+        address: u32,
+        length: u32,
+        some: Range<usize>,
+        change: impl Fn(&[Option<(u32, T)>], u32) -> u32 + Copy,
+    ) {
+        let networks = networks(address, length);
         if length <= ROOT_BITS {
-            for at in first..first + (1 << (ROOT_BITS - length)) {
+            for at in networks.start.max(some.start)..networks.end.min(some.end) {
                 match self.root[at] {
                     slot if slot & CHUNK != 0 => self.change_all((slot ^ CHUNK) as usize, change),
                     slot => self.root[at] = change(&self.routes, slot),
@@ -182,7 +213,10 @@ impl<T> RouteTrie<T> {
             }
             return;
         }
-        let chunk = self.chunk_behind(None, first);
+        if !some.contains(&networks.start) {
+            return;
+        }
+        let chunk = self.chunk_behind(None, networks.start);
         let second = (address >> 8) as usize & 255;
         if length <= ROOT_BITS + CHUNK_BITS {
             for at in second..second + (1 << (ROOT_BITS + CHUNK_BITS - length)) {
@@ -246,6 +280,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    impl<T> RouteTrie<T> {
+        /// Known to lookups, some networks after the others.
+        pub(crate) fn insert(&mut self, address: u32, length: u32, value: T) -> Option<(u32, Option<T>)> {
+            let entered = self.enter(address, length, value)?;
+            for some in networks(address, length).step_by(1000) {
+                self.cover(entered.0, address, length, some..some + 1000);
+            }
+            Some(entered)
+        }
+
+        pub(crate) fn remove(&mut self, address: u32, length: u32) -> Option<T> {
+            let number = self.leave(address, length)?;
+            for some in networks(address, length).step_by(1000) {
+                self.uncover(number, address, length, some..some + 1000);
+            }
+            self.free(number)
+        }
+    }
+
     fn slow(model: &BTreeMap<(u32, u32), u32>, address: u32) -> Option<u32> {
         (0..=32).rev().find_map(|length| model.get(&(length, address & mask(length))).copied())
     }
@@ -280,7 +333,8 @@ mod tests {
                 let found = number.and_then(|number| trie.routes[number as usize].as_ref());
                 prop_assert_eq!(found.map(|(_, value)| *value), slow(&model, address));
             }
-            prop_assert_eq!(trie.iter().count(), model.len());
+            let values = (0..trie.routes.len() as u32).filter_map(|number| trie.value(number));
+            prop_assert_eq!(values.count(), model.len());
         }
     }
 }

@@ -22,7 +22,8 @@
 use crate::arg::{Arg, Args, Scope};
 use crate::elements::packet::{put, u16_at, u32_at};
 use crate::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, Packet,
+    PacketBurst, Pieces, Progress,
 };
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -31,6 +32,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv6Addr;
+use core::ops::Bound::{Excluded, Unbounded};
 use ringway_click_lang::config;
 use ringway_wire::checksum::{update, update_u32};
 use ringway_wire::ipv6;
@@ -126,6 +128,10 @@ impl Ends {
 struct Fixed {
     inner: End,
     mapped: End,
+}
+
+fn text(address: u128) -> Ipv6Addr {
+    Ipv6Addr::from_bits(address)
 }
 
 /// A flow that got a port: its end that is not translated, the outside, and the protocol.
@@ -345,26 +351,47 @@ impl Element for AddressTranslator {
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let text = |address: u128| Ipv6Addr::from_bits(address);
-        let mut out = String::new();
         match (name, &self.dynamic) {
-            ("drops", _) => return Ok(self.drops.to_string()),
-            ("evictions", Dynamic::Ports(pool)) => return Ok(pool.evictions.to_string()),
-            ("evictions", _) => return Ok("0".to_string()),
-            (_, Dynamic::None) => {}
-            (_, Dynamic::Addresses(pool)) => {
-                for (mapped, host) in pool.iter().filter_map(|(mapped, host)| Some((*mapped, (*host)?))) {
-                    let _ = writeln!(out, "{} {}", text(host), text(mapped));
-                }
-            }
-            (_, Dynamic::Ports(pool)) => {
-                for ((own, other, _), port) in &pool.flows {
-                    let (inside, mapped, outside) = (text(own.0), text(pool.address), text(other.0));
-                    let _ = writeln!(out, "{inside} {} {mapped} {port} {outside} {}", own.1, other.1);
-                }
-            }
+            ("drops", _) => Ok(self.drops.to_string()),
+            ("evictions", Dynamic::Ports(pool)) => Ok(pool.evictions.to_string()),
+            ("evictions", _) => Ok("0".to_string()),
+            _ => Err(HandlerError::missing(name)),
         }
-        Ok(out)
+    }
+
+    fn read_on(
+        &mut self,
+        name: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        if name != "table" {
+            return self.read(name, parameter, cx).map(|text| pieces.whole(text));
+        }
+        Ok(match &self.dynamic {
+            Dynamic::None => Progress::Done,
+            Dynamic::Addresses(pool) => {
+                let from: usize = pieces.kept();
+                let piece = pool.iter().skip(from).take(LINES);
+                for (mapped, host) in piece.filter_map(|(mapped, host)| Some((mapped, (*host)?))) {
+                    let _ = writeln!(pieces.text, "{} {}", text(host), text(*mapped));
+                }
+                if from + LINES < pool.len() { pieces.keep(from + LINES) } else { Progress::Done }
+            }
+            Dynamic::Ports(pool) => {
+                let last: Option<Flow> = pieces.kept();
+                let behind = last.map_or(Unbounded, Excluded);
+                let mut last = None;
+                for (flow, port) in pool.flows.range((behind, Unbounded)).take(LINES) {
+                    let (own, other, _) = flow;
+                    let (inside, mapped, outside) = (text(own.0), text(pool.address), text(other.0));
+                    let _ = writeln!(pieces.text, "{inside} {} {mapped} {port} {outside} {}", own.1, other.1);
+                    last = Some(*flow);
+                }
+                last.map_or(Progress::Done, |last| pieces.keep(Some(last)))
+            }
+        })
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

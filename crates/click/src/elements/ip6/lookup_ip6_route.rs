@@ -7,7 +7,10 @@
 //! Handlers: `table`, `drops` (read); `lookup` (read, with an address); `add`, `remove`, `ctrl` (write). The
 //! longest prefix that contains a packet's noted destination counts; the next hop is noted in its place.
 use crate::arg::{Arg, Args, Prefix6, Scope};
-use crate::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use crate::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, LINES, Packet, PacketBurst, Pieces,
+    Progress,
+};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -15,6 +18,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv6Addr;
+use core::ops::Bound::{Excluded, Unbounded};
 use ringway_click_lang::config;
 
 /// Facts.
@@ -67,6 +71,9 @@ fn route(text: &str, scope: &Scope) -> Option<(u128, u8, Hop)> {
 impl Element for LookupIp6Route {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         for (index, argument) in args.take_rest().iter().enumerate() {
+            if index % LINES == 0 {
+                cx.breathe();
+            }
             match route(argument, args.scope()) {
                 Some((.., hop)) if hop.port >= cx.noutputs() => {
                     args.error(format!("need {} or more output ports", hop.port + 1));
@@ -112,25 +119,58 @@ impl Element for LookupIp6Route {
         if name == "drops" {
             return Ok(self.drops.to_string());
         }
-        let mut text = String::new();
-        for (length, routes) in self.lengths.iter().rev() {
-            for (address, hop) in routes {
-                let gateway = hop.gateway.map_or("-".to_string(), |gateway| gateway.to_string());
-                let _ = writeln!(text, "{}/{length}\t{gateway}\t{}", Ipv6Addr::from_bits(*address), hop.port);
-            }
-        }
-        Ok(text)
+        Err(HandlerError::missing(name))
     }
 
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+    fn read_on(
+        &mut self,
+        name: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        if name != "table" {
+            return self.read(name, parameter, cx).map(|text| pieces.whole(text));
+        }
+        // Length and address of the route that was read last.
+        let last: Option<(u8, u128)> = pieces.kept();
+        let lengths = self.lengths.range(..=last.map_or(u8::MAX, |(length, _)| length)).rev();
+        let routes = lengths.flat_map(|(length, routes)| {
+            let behind =
+                last.filter(|(at, _)| at == length).map_or(Unbounded, |(_, address)| Excluded(address));
+            routes.range((behind, Unbounded)).map(|(address, hop)| (*length, *address, hop))
+        });
+        let mut count = 0;
+        let mut next = None;
+        for (length, address, hop) in routes.take(LINES) {
+            let gateway = hop.gateway.map_or("-".to_string(), |gateway| gateway.to_string());
+            let _ =
+                writeln!(pieces.text, "{}/{length}\t{gateway}\t{}", Ipv6Addr::from_bits(address), hop.port);
+            (count, next) = (count + 1, Some((length, address)));
+        }
+        Ok(if count == LINES { pieces.keep(next) } else { Progress::Done })
+    }
+
+    fn write_on(
+        &mut self,
+        name: &str,
+        value: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
         if name != "ctrl" {
-            return self.command(name, value, cx);
+            return self.command(name, value, cx).map(|()| Progress::Done);
         }
-        for line in value.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let mut at: usize = pieces.kept();
+        for line in value.get(at..).unwrap_or_default().split_inclusive('\n').take(LINES) {
+            at += line.len();
+            let line = line.trim();
             let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            self.command(name, rest, cx)?;
+            if !name.is_empty() {
+                self.command(name, rest, cx)?;
+            }
         }
-        Ok(())
+        Ok(if at < value.len() { pieces.keep(at) } else { Progress::Done })
     }
 }
 

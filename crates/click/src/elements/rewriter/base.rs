@@ -7,7 +7,8 @@ use crate::arg::{Annotation, Args, Raw, Scope, Seconds};
 use crate::elements::rewriter::round_robin_ip_mapper::RoundRobinIpMapper;
 use crate::elements::rewriter::source_ip_hash_mapper::SourceIpHashMapper;
 use crate::{
-    Context, Element, ElementId, Failed, Handler, HandlerError, PACKETS, Packet, PacketBurst, SECOND, Timer,
+    Context, Element, ElementId, Failed, Handler, HandlerError, LINES, PACKETS, Packet, PacketBurst, Pieces,
+    Progress, SECOND, Timer,
 };
 use alloc::boxed::Box;
 use alloc::format;
@@ -18,6 +19,11 @@ use core::any::Any;
 use core::cell::RefCell;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
+
+/// Flows that are forgotten, or looked at, before packets have their turn.
+const STEPS: u32 = 256;
+/// Nanoseconds between one such piece and the next.
+const PAUSE: u64 = 100_000;
 
 /// Says whether a reply's identifier is taken.
 pub type Used<'a> = &'a dyn Fn(FlowKey) -> bool;
@@ -52,6 +58,8 @@ pub struct Rewriter {
     specs: Vec<String>,
     /// In the flow set: the owner of each input's flows.
     owners: Vec<u32>,
+    /// From which place on flows of patterns that are no more may lie.
+    stale: Option<u32>,
     flows: Rc<RefCell<FlowSet>>,
     /// Maps for TCP or whatever there is, and for UDP.
     maps: [u32; 2],
@@ -88,6 +96,7 @@ impl Rewriter {
             actions: Vec::new(),
             specs: Vec::new(),
             owners: Vec::new(),
+            stale: None,
             flows: Rc::new(RefCell::new(FlowSet::new(USUAL, 0))),
             maps: [0; 2],
             capacity: USUAL,
@@ -403,20 +412,20 @@ impl Rewriter {
         None
     }
 
-    fn table(&self, wanted: Option<u8>, cx: &mut Context<'_>) -> String {
-        let now = cx.coarse_now();
+    fn table(&self, wanted: Option<u8>, pieces: &mut Pieces, now: u64) -> Progress {
+        let from: u32 = pieces.kept();
         let flows = self.flows.borrow();
-        let mut out = String::new();
-        for flow in flows.iter().filter(|flow| self.maps.contains(&flow.map)) {
+        let (piece, next) = flows.some(from, LINES);
+        for flow in piece.filter(|flow| self.maps.contains(&flow.map)) {
             let is_tcp = flow.tracking == Tracking::Tcp;
             if wanted.is_some_and(|wanted| (wanted == TCP) != is_tcp) {
                 continue;
             }
             for reply in [false, true] {
-                self.line(&flows, flow, reply, now, &mut out);
+                self.line(&flows, flow, reply, now, &mut pieces.text);
             }
         }
-        out
+        next.map_or(Progress::Done, |next| pieces.keep(next))
     }
 
     /// A line of the table: what becomes what, outputs with the relevant one starred, input, seconds to live.
@@ -488,17 +497,33 @@ impl Rewriter {
         }))
     }
 
-    fn set_action(&mut self, input: usize, text: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let outputs = cx.noutputs();
-        let action = Action::parse(text, &cx.scope(), outputs)
-            .map_err(|error| HandlerError::failed(format!("input spec {input}: {error}")))?;
-        if let (Some(place), Some(owner)) = (self.actions.get_mut(input), self.owners.get(input)) {
-            self.flows.borrow_mut().forget_owner(*owner);
-            *place = action;
-            self.specs[input] = text.to_string();
+    /// Gives an input another pattern, and forgets the flows that the old one made.
+    fn set_action(
+        &mut self,
+        input: usize,
+        text: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let from: Option<u32> = pieces.kept();
+        let mut flows = self.flows.borrow_mut();
+        if from.is_none() {
+            let action = Action::parse(text, &cx.scope(), cx.noutputs())
+                .map_err(|error| HandlerError::failed(format!("input spec {input}: {error}")))?;
+            if let (Some(place), Some(owner)) = (self.actions.get_mut(input), self.owners.get(input)) {
+                flows.renew_owner(*owner);
+                *place = action;
+                self.specs[input] = text.to_string();
+            }
         }
-        Ok(())
+        Ok(forget(&mut flows, from, pieces))
     }
+}
+
+/// Forgets some more of the flows that are to be forgotten.
+fn forget(flows: &mut FlowSet, from: Option<u32>, pieces: &mut Pieces) -> Progress {
+    let next = flows.forget_old(from.unwrap_or(0), STEPS);
+    next.map_or(Progress::Done, |next| pieces.keep(Some(next)))
 }
 
 /// Asks a mapper what a flow becomes.
@@ -583,7 +608,7 @@ impl Element for Rewriter {
         self.maps = [flows.new_map(), flows.new_map()];
         for input in 0..self.actions.len() {
             self.owners.push(flows.owners.len() as u32);
-            flows.owners.push(Owner { count: 0, input, timeouts: self.timeouts });
+            flows.owners.push(Owner { count: 0, input, epoch: 0, timeouts: self.timeouts });
         }
         let timer = cx.new_timer();
         if self.reap > 0 {
@@ -607,8 +632,12 @@ impl Element for Rewriter {
         let now = cx.coarse_now();
         let mut flows = self.flows.borrow_mut();
         let capacity = flows.capacity;
-        flows.shrink(now, capacity);
-        cx.set_timer_again(timer, self.reap);
+        self.stale = self.stale.and_then(|from| flows.forget_old(from, STEPS));
+        if flows.shrink(now, capacity, STEPS) && self.stale.is_none() {
+            cx.set_timer_after(timer, self.reap);
+        } else {
+            cx.set_timer_after(timer, PAUSE);
+        }
     }
 
     fn handlers(&self) -> Vec<Handler> {
@@ -642,9 +671,6 @@ impl Element for Rewriter {
     fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
         let flows = self.flows.borrow();
         Ok(match name {
-            "table" | "mappings" => self.table(None, cx),
-            "tcp_table" | "tcp_mappings" => self.table(Some(TCP), cx),
-            "udp_table" | "udp_mappings" => self.table(Some(UDP), cx),
             "lookup" | "tcp_lookup" => return self.lookup(parameter, cx),
             "table_size" | "nmappings" => {
                 let own = self.owners.iter().filter_map(|owner| flows.owners.get(*owner as usize));
@@ -659,25 +685,55 @@ impl Element for Rewriter {
         })
     }
 
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let now = cx.coarse_now();
+    fn read_on(
+        &mut self,
+        name: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let wanted = match name {
+            "table" | "mappings" => None,
+            "tcp_table" | "tcp_mappings" => Some(TCP),
+            "udp_table" | "udp_mappings" => Some(UDP),
+            _ => {
+                return self.read(name, parameter, cx).map(|text| pieces.whole(text));
+            }
+        };
+        Ok(self.table(wanted, pieces, cx.coarse_now()))
+    }
+
+    fn write_on(
+        &mut self,
+        name: &str,
+        value: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let mut flows = self.flows.borrow_mut();
         match name {
             "capacity" => {
-                let capacity: u32 =
-                    cx.parse(value).map_err(|error| HandlerError::failed(format!("CAPACITY: {error}")))?;
-                let mut flows = self.flows.borrow_mut();
+                let capacity: Result<u32, _> = cx.parse(value);
+                let capacity =
+                    capacity.map_err(|error| HandlerError::failed(format!("CAPACITY: {error}")))?;
                 flows.capacity = capacity.min(LARGEST);
                 let capacity = flows.capacity;
-                flows.shrink(now, capacity);
+                let done = flows.shrink(cx.coarse_now(), capacity, STEPS);
+                Ok(if done { Progress::Done } else { Progress::More })
             }
-            "clear" => self.flows.borrow_mut().shrink(now, 0),
+            "clear" => {
+                let from: Option<u32> = pieces.kept();
+                if from.is_none() {
+                    flows.renew_all();
+                }
+                Ok(forget(&mut flows, from, pieces))
+            }
             _ => {
+                drop(flows);
                 let input = name.strip_prefix("pattern").and_then(|number| number.parse().ok());
-                let input = input.ok_or_else(|| HandlerError::missing(name))?;
-                self.set_action(input, value, cx)?;
+                self.set_action(input.ok_or_else(|| HandlerError::missing(name))?, value, pieces, cx)
             }
         }
-        Ok(())
     }
 
     /// Takes over the flows of inputs whose specification is the same; of rewriters that share theirs, none.
@@ -698,12 +754,15 @@ impl Element for Rewriter {
         }
         for (input, owner) in self.owners.iter().enumerate() {
             if self.specs[input] != from.specs[input] {
-                own.forget_owner(*owner);
+                own.renew_owner(*owner);
+                self.stale = Some(0);
             }
         }
         (self.failures, self.drops) = (from.failures, from.drops);
-        let capacity = own.capacity;
-        own.shrink(cx.coarse_now(), capacity);
+        drop((own, old));
+        if let Some(timer) = self.timer {
+            cx.set_timer_after(timer, 0);
+        }
     }
 
     fn cast(&self, kind: &str) -> bool {

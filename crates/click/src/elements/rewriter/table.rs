@@ -12,6 +12,11 @@ use ringway_frame::prefetch;
 
 /// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
 pub const LARGEST: u32 = 1 << 24;
+/// Flows that are looked at to find one to forget. Attack: packets of all flows, then a new one, for which every flow
+/// would be put in its right place first.
+const PATIENCE: u32 = 64;
+/// The same where many are to go.
+const HASTE: u32 = 8;
 /// Flows unless the configuration says otherwise.
 pub const USUAL: u32 = 1 << 22;
 
@@ -47,6 +52,8 @@ pub struct Owner {
     pub count: u32,
     /// Its number.
     pub input: usize,
+    /// Changes with its pattern: flows of an earlier one are to be forgotten.
+    pub epoch: u8,
     /// By tracking.
     pub timeouts: [Timeouts; 3],
 }
@@ -59,8 +66,9 @@ pub struct Flow {
     /// Which map each is found in.
     pub map: u32,
     pub(super) next: [u32; 2],
-    /// Which input made it.
+    /// Which input made it, and which of its patterns.
     pub owner: u32,
+    pub(super) epoch: u8,
     /// Where packets of the flow and of its reply go.
     pub outputs: [u16; 2],
     /// What is tracked.
@@ -169,7 +177,18 @@ impl FlowSet {
         &mut self.flows[flow]
     }
 
-    /// All flows' numbers.
+    /// Some flows from a number on, and the number after which there are more, if there are.
+    pub fn some(&self, from: u32, places: usize) -> (impl Iterator<Item = &Flow>, Option<u32>) {
+        let end = from.saturating_add(places as u32);
+        let flows = (from..end).map_while(|number| self.flows.get(number));
+        (
+            flows.filter(|flow| flow.live && self.is_fresh(flow)),
+            Some(end).filter(|end| (*end as usize) < self.flows.len()),
+        )
+    }
+
+    /// All flows.
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &Flow> {
         self.flows.iter().filter(|flow| flow.live)
     }
@@ -186,7 +205,7 @@ impl FlowSet {
         let mut entry = *self.buckets.get(hash);
         while entry != 0 {
             let (flow, number, way) = self.entry(entry);
-            if flow.keys[way] == key && flow.map == map {
+            if flow.keys[way] == key && flow.map == map && self.is_fresh(flow) {
                 return Some((number, way == 1));
             }
             entry = flow.next[way];
@@ -286,7 +305,8 @@ impl FlowSet {
         if let Some((other, _)) = self.find(map, reply) {
             self.forget(other);
         }
-        *self.at(number) = Flow { live: true, ..flow };
+        let epoch = self.owners.get(owner as usize).map_or(0, |owner| owner.epoch);
+        *self.at(number) = Flow { live: true, epoch, ..flow };
         self.live += 1;
         // Packets of a flow that is its own reply count as replies, but for the first.
         if !same {
@@ -306,24 +326,48 @@ impl FlowSet {
 
     /// Forgets a flow, the newest if all others were promised to stay; answers which.
     fn make_room(&mut self, newest: u32, now: u64) -> u32 {
-        self.end_guarantees(now);
-        let victim = self.top(0).map_or(newest, |(_, number)| number);
+        let mut patience = PATIENCE;
+        self.end_guarantees(now, &mut patience);
+        let victim = self.top(0, &mut patience).map_or(newest, |(_, number)| number);
         self.evictions += u64::from(victim != newest);
         self.forget(victim);
         victim
     }
 
     /// Flows whose promise has ended become best effort.
-    fn end_guarantees(&mut self, now: u64) {
-        while let Some((expiry, number)) = self.top(1) {
-            if expiry > now {
-                break;
-            }
+    fn end_guarantees(&mut self, now: u64, patience: &mut u32) {
+        while let Some(number) = self.expired(1, now, patience) {
             let timeouts = self.timeouts(number);
             let flow = self.at(number);
-            let expiry = expiry.saturating_add(timeouts.of(flow)).saturating_sub(timeouts.guarantee);
+            let expiry = flow.expiry.saturating_add(timeouts.of(flow)).saturating_sub(timeouts.guarantee);
             self.set_expiry(number, false, expiry);
         }
+    }
+
+    /// A flow of a heap that has expired.
+    fn expired(&mut self, heap: usize, now: u64, patience: &mut u32) -> Option<u32> {
+        while *patience > 0 {
+            let (listed, number) = *self.heaps[heap].first()?;
+            if listed > now {
+                return None;
+            }
+            *patience -= 1;
+            let expiry = self.at(number).expiry;
+            if expiry == listed {
+                return Some(number);
+            }
+            self.relist(heap, expiry);
+        }
+        None
+    }
+
+    /// Puts the first of a heap where its expiry belongs.
+    fn relist(&mut self, heap: usize, expiry: u64) {
+        let (listed, number) = &mut self.heaps[heap][0];
+        *listed = expiry;
+        let number = *number;
+        self.at(number).listed = expiry;
+        self.down(heap, 0);
     }
 
     fn timeouts(&self, number: u32) -> Timeouts {
@@ -332,28 +376,52 @@ impl FlowSet {
         owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking as usize])
     }
 
-    /// Forgets what has expired, and more while there are more than `capacity`.
-    pub fn shrink(&mut self, now: u64, capacity: u32) {
-        self.end_guarantees(now);
-        while let Some((expiry, number)) = self.top(0) {
-            if expiry > now {
-                break;
-            }
+    /// Forgets what has expired, and more while there are more than `capacity`, in about so many steps at most.
+    /// Whether that was all.
+    pub fn shrink(&mut self, now: u64, capacity: u32, most: u32) -> bool {
+        let mut patience = most;
+        self.end_guarantees(now, &mut patience);
+        while let Some(number) = self.expired(0, now, &mut patience) {
             self.forget(number);
         }
-        while self.live > capacity {
-            let Some((_, number)) = self.top(0).or_else(|| self.top(1)) else { break };
+        while patience > 0 && self.live > capacity {
+            let mut some = patience.min(HASTE);
+            patience -= some;
+            let Some((_, number)) = self.top(0, &mut some).or_else(|| self.top(1, &mut some)) else { break };
+            patience += some.saturating_sub(1);
             self.evictions += 1;
             self.forget(number);
         }
+        patience > 0
     }
 
-    /// Forgets all flows of an input.
-    pub fn forget_owner(&mut self, owner: u32) {
-        let all = (0..self.flows.len()).map(|number| number as u32);
-        let own: Vec<u32> =
-            all.filter(|number| self.get(*number).is_some_and(|flow| flow.owner == owner)).collect();
-        own.into_iter().for_each(|number| self.forget(number));
+    /// All flows are to be forgotten; none is found any more.
+    pub fn renew_all(&mut self) {
+        (0..self.owners.len() as u32).for_each(|owner| self.renew_owner(owner));
+    }
+
+    /// The same of those that an input has made.
+    pub fn renew_owner(&mut self, owner: u32) {
+        if let Some(owner) = self.owners.get_mut(owner as usize) {
+            (owner.count, owner.epoch) = (0, owner.epoch.wrapping_add(1));
+        }
+    }
+
+    fn is_fresh(&self, flow: &Flow) -> bool {
+        self.owners.get(flow.owner as usize).is_none_or(|owner| owner.epoch == flow.epoch)
+    }
+
+    /// Forgets those that are to be forgotten among some places from a number on. The number after which there are more,
+    /// if there are.
+    pub fn forget_old(&mut self, from: u32, places: u32) -> Option<u32> {
+        let end = from.saturating_add(places);
+        for number in from..end {
+            let Some(flow) = self.flows.get(number) else { return None };
+            if flow.live && !self.is_fresh(flow) {
+                self.forget(number);
+            }
+        }
+        Some(end)
     }
 
     /// Takes note that a flow was seen.
@@ -401,7 +469,8 @@ impl FlowSet {
     /// Forgets a flow.
     pub fn forget(&mut self, number: u32) {
         let Some(flow) = self.get_mut(number) else { return };
-        let (heap, place, owner) = (usize::from(flow.guaranteed), flow.place as usize, flow.owner);
+        let (heap, place) = (usize::from(flow.guaranteed), flow.place as usize);
+        let (owner, epoch) = (flow.owner, flow.epoch);
         let same = flow.keys[0] == flow.keys[1];
         if !same {
             self.unlink(number, 0);
@@ -410,7 +479,7 @@ impl FlowSet {
         self.remove_from_heap(heap, place);
         self.flows.free(number);
         self.live -= 1;
-        if let Some(owner) = self.owners.get_mut(owner as usize) {
+        if let Some(owner) = self.owners.get_mut(owner as usize).filter(|owner| owner.epoch == epoch) {
             owner.count = owner.count.saturating_sub(1);
         }
     }
@@ -436,17 +505,21 @@ impl FlowSet {
         }
     }
 
-    /// The flow of a heap that expires first.
-    fn top(&mut self, heap: usize) -> Option<(u64, u32)> {
+    /// The flow of a heap that expires first; once it is out of patience, of those it has looked at.
+    fn top(&mut self, heap: usize, patience: &mut u32) -> Option<(u64, u32)> {
+        let mut best: Option<(u64, u32)> = None;
         loop {
             let (listed, number) = *self.heaps[heap].first()?;
             let expiry = self.at(number).expiry;
             if expiry == listed {
                 return Some((expiry, number));
             }
-            self.heaps[heap][0].0 = expiry;
-            self.at(number).listed = expiry;
-            self.down(heap, 0);
+            best = Some(best.map_or((expiry, number), |best| best.min((expiry, number))));
+            if *patience == 0 {
+                return best;
+            }
+            *patience -= 1;
+            self.relist(heap, expiry);
         }
     }
 
@@ -492,7 +565,7 @@ mod tests {
     fn set(capacity: u32, guarantee: u64) -> FlowSet {
         let mut set = FlowSet::new(capacity, 7);
         let timeouts = Timeouts { guarantee, idle: 100, busy: 1000, done: 10 };
-        set.owners.push(Owner { count: 0, input: 0, timeouts: [timeouts; 3] });
+        set.owners.push(Owner { count: 0, input: 0, epoch: 0, timeouts: [timeouts; 3] });
         set
     }
 
@@ -545,7 +618,8 @@ mod tests {
         assert_eq!(add(&mut set, 2, true, 4), None);
         assert!(add(&mut set, 3, true, 6).is_some());
         assert_eq!(set.find(0, key(0)), None);
-        set.shrink(2000, u32::MAX);
+        assert!(!set.shrink(2000, u32::MAX, 1));
+        assert!(set.shrink(2000, u32::MAX, u32::MAX));
         assert_eq!(set.len(), 0);
     }
 
@@ -560,7 +634,7 @@ mod tests {
                     (0 | 1, None) => drop(add(&mut set, number, step == 0, now)),
                     (2, Some((flow, _))) => set.forget(flow),
                     (_, Some((flow, _))) => set.touch(flow, now),
-                    _ => set.shrink(now, 20),
+                    _ => drop(set.shrink(now, 20, u32::MAX)),
                 }
                 assert!(set.len() <= 20);
                 assert_eq!(set.heaps[0].len() + set.heaps[1].len(), set.len() as usize);

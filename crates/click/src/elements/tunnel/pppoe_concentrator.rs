@@ -27,7 +27,10 @@ use super::sessions::{Delegation, Refused, Session, Sessions, name, parts};
 use crate::arg::{Arg, ArgError, Args, Bandwidth, Prefix6, Scope};
 use crate::elements::flow::table::USUAL;
 use crate::elements::packet::{mac_text, u32_at};
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PACKETS, Packet, PacketBurst};
+use crate::{
+    Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, PACKETS, Packet, PacketBurst,
+    Pieces, Progress,
+};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -45,7 +48,7 @@ pub static CLASS: Class = Class::new("PPPoEConcentrator", || Box::<PppoeConcentr
     .metadata(Metadata::Resolve);
 
 /// Lines of a table. Attack: a handler that would print millions while packets wait.
-const LINES: usize = 10_000;
+const MOST_LINES: usize = 10_000;
 
 /// A session as an argument says it.
 struct Wanted {
@@ -279,7 +282,10 @@ impl Element for PppoeConcentrator {
         args.read_all("SESSION", &mut wanted);
         args.result()?;
         let scope = cx.scope();
-        for text in args.take_rest() {
+        for (number, text) in args.take_rest().into_iter().enumerate() {
+            if number % LINES == LINES - 1 {
+                cx.breathe();
+            }
             match Wanted::parse(&text, &scope) {
                 Ok(session) => wanted.push(session),
                 Err(error) => args.error(format!("SESSION '{text}': {error}")),
@@ -291,7 +297,10 @@ impl Element for PppoeConcentrator {
         }
         let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
         self.sessions = Sessions::new(capacity, seed);
-        for session in wanted {
+        for (number, session) in wanted.into_iter().enumerate() {
+            if number % LINES == LINES - 1 {
+                cx.breathe();
+            }
             self.add(&session, 0).map_err(|error| cx.error(error))?;
         }
         Ok(())
@@ -327,18 +336,33 @@ impl Element for PppoeConcentrator {
                     .map(|(_, session)| line(session))
                     .ok_or_else(|| HandlerError::failed("no such session"))?
             }
-            "table" => {
-                let lines = if parameter.is_empty() { Ok(100) } else { cx.parse::<u32>(parameter) };
-                let lines = lines.map_err(|error| HandlerError::failed(error.to_string()))? as usize;
-                let mut out = String::new();
-                for (name, session) in sessions.iter().take(lines.min(LINES)) {
-                    let (ethernet, number) = parts(*name);
-                    let _ = writeln!(out, "{} {number} {}", mac_text(ethernet), line(session));
-                }
-                out
-            }
             _ => return Err(HandlerError::missing(handler)),
         })
+    }
+
+    fn read_on(
+        &mut self,
+        handler: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        if handler != "table" {
+            return self.read(handler, parameter, cx).map(|text| pieces.whole(text));
+        }
+        let lines = if parameter.is_empty() { Ok(100) } else { cx.parse::<u32>(parameter) };
+        let lines = lines.map_err(|error| HandlerError::failed(error.to_string()))? as usize;
+        let (from, before): (u32, usize) = pieces.kept();
+        let left = lines.min(MOST_LINES) - before;
+        let (sessions, next) = self.sessions.sessions.some(from, LINES);
+        let mut count = before;
+        for (name, session) in sessions.take(left) {
+            let (ethernet, number) = parts(*name);
+            let _ = writeln!(pieces.text, "{} {number} {}", mac_text(ethernet), line(session));
+            count += 1;
+        }
+        let next = next.filter(|_| count < lines.min(MOST_LINES));
+        Ok(next.map_or(Progress::Done, |next| pieces.keep((next, count))))
     }
 
     fn write(&mut self, handler: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {

@@ -1,9 +1,9 @@
 //! The other threads, as the first has them.
 use super::console::Echo;
 use super::mailbox::Mailbox;
-use super::pace::Pace;
 use super::worker::{News, Order, Seat};
 use crate::click::Machine;
+use crate::click::pace::Pace;
 use crate::click::signals::Signals;
 use ringway_click::{Console, Division, Job, Registry, Router, Threads, Turn};
 use ringway_click_lang::Graph;
@@ -100,7 +100,11 @@ impl Crew {
             }
             match router.turn() {
                 Turn::Stopped => break,
-                turn => pace.rest(router, turn, self.news.descriptor()),
+                turn => pace.rest(router, turn, Some(self.news.descriptor())),
+            }
+            if let Some(replacement) = router.replacement() {
+                let (rebuild, built) = replacement.build(Box::new(|| ()));
+                router.replaced(rebuild, built);
             }
         }
         self.posts.iter().for_each(|post| post.orders.put(Order::Halt));

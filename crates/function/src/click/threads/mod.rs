@@ -6,16 +6,15 @@
 mod console;
 mod crew;
 mod mailbox;
-mod pace;
 mod worker;
 
-use ringway_click::{Rebuild, Router};
+use ringway_click::{Rebuild, Router, Succession};
 
 /// A `hotconfig` handler where several threads run the configuration: all of them would have to change at once.
 pub(super) struct Refusal;
 
 impl Rebuild for Refusal {
-    fn rebuild(&mut self, _: &str, _: &mut Router) -> Result<Router, String> {
+    fn rebuild(&mut self, _: &str, _: Succession) -> Result<Router, String> {
         Err("several threads run this configuration, which can't be replaced then; leave out --threads"
             .into())
     }

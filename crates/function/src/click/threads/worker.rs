@@ -1,8 +1,8 @@
 //! A thread besides the first.
 use super::console::{Echo, Mute};
 use super::mailbox::Mailbox;
-use super::pace::Pace;
 use crate::click::Machine;
+use crate::click::pace::Pace;
 use ringway_click::{Clock, Division, Job, Options, Registry, Router};
 use ringway_click_lang::Graph;
 use ringway_host::{Wish, poll};
@@ -112,7 +112,7 @@ fn work(router: &mut Router, thread: usize, orders: &Mailbox<Order>, news: &Mail
         }
         let turn = router.turn();
         if router.runcount() > 0 {
-            pace.rest(router, turn, orders.descriptor());
+            pace.rest(router, turn, Some(orders.descriptor()));
         }
     }
 }

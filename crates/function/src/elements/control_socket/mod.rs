@@ -17,13 +17,16 @@
 //! replaces this one, its connections go on there.
 //!
 //! Handlers: `port` (read).
+mod output;
 mod session;
 
 pub use session::{Failure, Handlers, Session};
 
 use super::listener::{Door, MOST, Stream, Where};
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Reach, Timer};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Pieces, Progress, Reach, Timer,
+};
 use std::any::Any;
 use std::io::ErrorKind;
 
@@ -32,6 +35,8 @@ pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::d
 
 /// Bytes read at once of a connection. Attack: a peer that sends as fast as it is read, while packets wait.
 const AT_ONCE: usize = 1 << 16;
+/// Nanoseconds between the pieces of what is under way, for packets.
+const PAUSE: u64 = 100_000;
 
 /// Nanoseconds for which a connection with a command under way stays whoever else comes. Attack: connections that begin
 /// a command, or ask and never read, and keep others out.
@@ -48,6 +53,20 @@ struct Connection {
 impl Connection {
     fn may_make_room(&self, now: u64) -> bool {
         self.session.is_idle() || now.saturating_sub(self.active) > PATIENCE
+    }
+
+    /// Sends what can be sent at once, about `most` bytes. How much it was, and whether the connection lives.
+    fn send(&mut self, most: usize) -> (usize, bool) {
+        let mut all = 0;
+        loop {
+            let next = self.session.output();
+            let (sent, lives) = self.stream.send(&next[..next.len().min(AT_ONCE)]);
+            self.session.sent(sent);
+            all += sent;
+            if sent == 0 || !lives || all >= most {
+                return (all, lives);
+            }
+        }
     }
 }
 
@@ -69,7 +88,7 @@ struct Router<'a, 'b> {
     read_only: bool,
 }
 
-impl Router<'_, '_> {
+impl Handlers for Router<'_, '_> {
     fn find(&mut self, name: &str, write: bool) -> Result<HandlerCall, Failure> {
         let none = || Failure::new(511, format!("No handler named '{name}'"));
         if write && self.read_only {
@@ -94,25 +113,15 @@ impl Router<'_, '_> {
             },
         }
     }
-}
 
-impl Handlers for Router<'_, '_> {
-    fn read(&mut self, name: &str, parameters: &str) -> Result<String, Failure> {
-        let call = HandlerCall { value: parameters.into(), ..self.find(name, false)? };
-        self.cx
-            .read(&call)
-            .map_err(|error| Failure::new(520, format!("Read handler '{name}' error:\n{error}")))
+    fn read(&mut self, name: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure> {
+        let wrong = |error| Failure::new(520, format!("Read handler '{name}' error:\n{error}"));
+        self.cx.read_on(call, pieces).map_err(wrong)
     }
 
-    fn write(&mut self, name: &str, value: &str) -> Result<(), Failure> {
-        let call = HandlerCall { value: value.into(), ..self.find(name, true)? };
-        self.cx
-            .write(&call)
-            .map_err(|error| Failure::new(520, format!("Write handler '{name}' error:\n{error}")))
-    }
-
-    fn check(&mut self, name: &str, write: bool) -> Result<(), Failure> {
-        self.find(name, write).map(drop)
+    fn write(&mut self, name: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure> {
+        let wrong = |error| Failure::new(520, format!("Write handler '{name}' error:\n{error}"));
+        self.cx.write_on(call, pieces).map_err(wrong)
     }
 
     fn llrpc(&mut self, name: &str, element: &str, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
@@ -183,10 +192,13 @@ impl ControlSocket {
             }
         }
         connection.session.run(connection.ended, &mut Router { cx, read_only });
-        let (sent, lives) = connection.stream.send(connection.session.output());
-        connection.session.sent(sent);
+        let (sent, lives) = connection.send(AT_ONCE);
         if taken + sent > 0 {
             connection.active = cx.steady();
+        }
+        let unfinished = connection.session.is_unfinished();
+        if let Some(timer) = self.timer.filter(|timer| unfinished && !cx.is_timer_set(*timer)) {
+            cx.set_timer_after(timer, PAUSE);
         }
         let waiting = !connection.session.output().is_empty() || connection.session.is_stalled();
         let descriptor = connection.stream.descriptor();
@@ -218,9 +230,14 @@ impl Element for ControlSocket {
         self.door.open(cx)
     }
 
-    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
-        for at in (0..self.connections.len()).rev() {
-            self.serve(at, false, cx);
+    /// One that has more to do goes on, each in its turn.
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        let unfinished = self.connections.iter().position(|connection| connection.session.is_unfinished());
+        let Some(at) = unfinished else { return };
+        self.connections[at..].rotate_left(1);
+        self.serve(self.connections.len() - 1, false, cx);
+        if self.connections.iter().any(|connection| connection.session.is_unfinished()) {
+            cx.set_timer_after(timer, PAUSE);
         }
     }
 
@@ -233,6 +250,9 @@ impl Element for ControlSocket {
         };
         self.door.take_over(&mut from.door, cx);
         self.connections = std::mem::take(&mut from.connections);
+        for connection in &mut self.connections {
+            connection.session.begin_again();
+        }
         if let Some(timer) = self.timer {
             cx.set_timer_after(timer, 0);
         }
@@ -256,7 +276,7 @@ impl Element for ControlSocket {
     fn cleanup(&mut self, _: &mut Context<'_>) {
         // What was done last may still have to be answered: as far as it goes out at once.
         for connection in &mut self.connections {
-            let _ = connection.stream.write(connection.session.output());
+            connection.send(usize::MAX);
         }
         self.door.close();
     }

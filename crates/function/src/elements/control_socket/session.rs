@@ -1,4 +1,6 @@
 //! The line protocol of Click's ControlSocket, version 1.3: bytes in, bytes out.
+use super::output::Output;
+use ringway_click::{HandlerCall, Pieces, Progress};
 
 /// The longest line. Attack: a peer that never ends one.
 const LONGEST_LINE: usize = 1 << 16;
@@ -13,15 +15,17 @@ const CALL_FLAT: u32 = 0x4000;
 /// Answers that wait for a peer, in bytes; more commands wait meanwhile. Attack: a peer that asks and never
 /// reads, or that asks so much that packets would wait.
 const MOST_OUTPUT: usize = 1 << 16;
+/// Commands done at once. Attack: a peer that sends as many as fit, while packets wait.
+const COMMANDS: usize = 64;
 
 /// What a session calls.
 pub trait Handlers {
-    /// Reads a handler; else the code and text of what is wrong.
-    fn read(&mut self, name: &str, parameters: &str) -> Result<String, Failure>;
-    /// Writes one.
-    fn write(&mut self, name: &str, value: &str) -> Result<(), Failure>;
-    /// Whether it can be read, or written.
-    fn check(&mut self, name: &str, write: bool) -> Result<(), Failure>;
+    /// The call, as yet without a value, that reads or writes a handler; else the code and text of what is wrong.
+    fn find(&mut self, name: &str, write: bool) -> Result<HandlerCall, Failure>;
+    /// Reads the next piece of a handler that is called `name` in what is wrong.
+    fn read(&mut self, name: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure>;
+    /// Does the next piece of writing one.
+    fn write(&mut self, name: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure>;
     /// Calls an element's LLRPC, which is called `name` in what is wrong.
     fn llrpc(&mut self, name: &str, element: &str, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure>;
     /// Whether the configuration is being replaced, so that commands must wait for the next.
@@ -68,38 +72,64 @@ enum Data {
     Until(String),
 }
 
+/// A handler that is being read or written.
+#[derive(Debug)]
+struct Doing {
+    write: bool,
+    name: String,
+    value: String,
+    /// With the value, once the handler was found.
+    call: Option<HandlerCall>,
+    pieces: Pieces,
+    /// What was read before, apart: to put together, or to free, megabytes at once would hold up packets.
+    read: Vec<String>,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Session {
     input: Vec<u8>,
-    /// So much of the input has been seen to. It is taken away once a run. Attack: millions of short lines,
-    /// each of which would move all that follow.
+    /// So much of the input has been seen to. It is taken away once it is half of it. Attack: millions of short
+    /// lines, each of which would move all that follow.
     at: usize,
     /// So much of the rest has been looked through without finding where it ends. Attack: data that come byte
     /// by byte.
     searched: usize,
-    output: Vec<u8>,
+    output: Output,
     pending: Option<Pending>,
+    doing: Option<Doing>,
     closed: bool,
     stalled: bool,
+    unfinished: bool,
 }
 
 impl Default for Session {
     fn default() -> Self {
-        let output = b"Click::ControlSocket/1.3\r\n".to_vec();
-        Self { input: Vec::new(), at: 0, searched: 0, output, pending: None, closed: false, stalled: false }
+        let mut output = Output::default();
+        output.add(b"Click::ControlSocket/1.3\r\n");
+        Self {
+            input: Vec::new(),
+            at: 0,
+            searched: 0,
+            output,
+            pending: None,
+            doing: None,
+            closed: false,
+            stalled: false,
+            unfinished: false,
+        }
     }
 }
 
 impl Session {
-    /// What is to be sent.
+    /// What is to be sent next; there may be more behind it.
     pub fn output(&self) -> &[u8] {
-        &self.output
+        self.output.first()
     }
 
     /// So many bytes of it have been.
     pub fn sent(&mut self, bytes: usize) {
-        self.output.drain(..bytes.min(self.output.len()));
+        self.output.sent(bytes);
     }
 
     /// Whether it has ended: nothing more is read.
@@ -109,12 +139,15 @@ impl Session {
 
     /// Whether no command is under way and nothing is to be sent.
     pub fn is_idle(&self) -> bool {
-        self.input.is_empty() && self.pending.is_none() && self.output.is_empty()
+        self.input.is_empty() && self.pending.is_none() && self.doing.is_none() && self.output.len() == 0
     }
 
     /// Whether more may be given to it.
     pub fn wants_input(&self) -> bool {
-        !self.closed && self.output.len() < MOST_OUTPUT && self.input.len() < LARGEST_VALUE + LONGEST_LINE
+        !self.closed
+            && !self.unfinished
+            && self.output.len() < MOST_OUTPUT
+            && self.input.len() < LARGEST_VALUE + LONGEST_LINE
     }
 
     /// Whether it stopped because of answers that wait, so that it is to be run again when they have gone
@@ -123,31 +156,60 @@ impl Session {
         self.stalled
     }
 
+    /// Whether it stopped so that packets need not wait, and is to be run again soon.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished
+    }
+
+    /// Another router answers from now on: what was under way begins again, and what waited is to be run.
+    pub fn begin_again(&mut self) {
+        self.unfinished = true;
+        if let Some(doing) = &mut self.doing {
+            doing.value = doing.call.take().map(|call| call.value).unwrap_or_default();
+            (doing.pieces, doing.read) = (Pieces::default(), Vec::new());
+        }
+    }
+
     /// Takes bytes.
     pub fn give(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
     }
 
-    /// Does what can be done. With `end`, the peer sends nothing more: an unended line is one.
+    /// Does what can be done soon. With `end`, the peer sends nothing more: an unended line is one.
     pub fn run(&mut self, end: bool, handlers: &mut impl Handlers) {
+        let mut commands = 0;
+        self.unfinished = false;
         while !self.closed && self.output.len() < MOST_OUTPUT && !handlers.is_replaced() {
-            let went_on = match self.pending.take() {
-                Some(pending) => self.collect(pending, handlers),
-                None => self.next_line(end).is_some_and(|line| {
+            if commands == COMMANDS {
+                self.unfinished = true;
+                break;
+            }
+            commands += 1;
+            let went_on = match (self.doing.take(), self.pending.take()) {
+                (Some(doing), pending) => {
+                    self.pending = pending;
+                    self.go_on(doing, handlers);
+                    true
+                }
+                (None, Some(pending)) => self.collect(pending, handlers),
+                (None, None) => self.next_line(end).is_some_and(|line| {
                     self.command(&line, handlers);
                     true
                 }),
             };
-            if !went_on {
+            self.unfinished = self.doing.is_some();
+            if !went_on || self.unfinished {
                 break;
             }
         }
         self.stalled = !self.closed && self.output.len() >= MOST_OUTPUT;
-        if end && !self.stalled && !handlers.is_replaced() {
+        if end && !self.stalled && !self.unfinished && !handlers.is_replaced() {
             self.closed = true;
         }
-        self.input.drain(..self.at);
-        self.at = 0;
+        if self.at >= self.input.len() / 2 {
+            self.input.drain(..self.at);
+            self.at = 0;
+        }
     }
 
     /// What has not been seen to.
@@ -158,6 +220,11 @@ impl Session {
     /// Sees to so many bytes of the rest.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let end = self.input.len().min(self.at + bytes);
+        if end == self.input.len() {
+            self.input.drain(..self.at);
+            (self.at, self.searched) = (0, 0);
+            return std::mem::take(&mut self.input);
+        }
         let taken = self.input.get(self.at..end).unwrap_or_default().to_vec();
         (self.at, self.searched) = (end, 0);
         taken
@@ -186,7 +253,7 @@ impl Session {
         let lines: Vec<&str> = text.trim_end().lines().collect();
         for (index, line) in lines.iter().enumerate() {
             let mark = if index + 1 < lines.len() { '-' } else { ' ' };
-            self.output.extend_from_slice(format!("{code}{mark}{line}\r\n").as_bytes());
+            self.output.add(format!("{code}{mark}{line}\r\n").as_bytes());
         }
     }
 
@@ -200,8 +267,8 @@ impl Session {
         let word = word.to_ascii_uppercase();
         match word.as_str() {
             "" => {}
-            "READ" | "GET" if !name.is_empty() => self.read(name, value, handlers),
-            "WRITE" | "SET" if !name.is_empty() => self.write(name, value, handlers),
+            "READ" | "GET" if !name.is_empty() => self.begin(false, name, value.into(), handlers),
+            "WRITE" | "SET" if !name.is_empty() => self.begin(true, name, value.into(), handlers),
             "READDATA" | "WRITEDATA" => match value.trim().parse::<usize>() {
                 Ok(length) if length <= LARGEST_VALUE && !name.is_empty() => {
                     let purpose = if word == "WRITEDATA" { Purpose::Write } else { Purpose::Read };
@@ -217,8 +284,8 @@ impl Session {
             "CHECKREAD" | "CHECKWRITE" if !name.is_empty() => {
                 let write = word == "CHECKWRITE";
                 let way = if write { "Write" } else { "Read" };
-                match handlers.check(name, write) {
-                    Ok(()) => self.answer(200, &format!("{way} handler '{name}' OK")),
+                match handlers.find(name, write) {
+                    Ok(_) => self.answer(200, &format!("{way} handler '{name}' OK")),
                     Err(failure) => self.fail(&failure),
                 }
             }
@@ -294,21 +361,51 @@ impl Session {
                 data
             }
         };
-        let text = String::from_utf8_lossy(&data);
-        match pending.purpose {
-            Purpose::Write => self.write(&pending.name, &text, handlers),
-            Purpose::Read => self.read(&pending.name, &text, handlers),
-            Purpose::Call => self.llrpc(&pending.name, &data, handlers),
+        if pending.purpose == Purpose::Call {
+            self.llrpc(&pending.name, &data, handlers);
+            return true;
         }
+        let text = String::from_utf8(data);
+        let text = text.unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned());
+        self.begin(pending.purpose == Purpose::Write, &pending.name, text, handlers);
         true
     }
 
-    fn read(&mut self, name: &str, parameters: &str, handlers: &mut impl Handlers) {
-        match handlers.read(name, parameters) {
-            Ok(value) => {
+    fn begin(&mut self, write: bool, name: &str, value: String, handlers: &mut impl Handlers) {
+        let doing = Doing {
+            write,
+            name: name.into(),
+            value,
+            call: None,
+            pieces: Pieces::default(),
+            read: Vec::new(),
+        };
+        self.go_on(doing, handlers);
+    }
+
+    /// Does a piece of a command.
+    fn go_on(&mut self, mut doing: Doing, handlers: &mut impl Handlers) {
+        let Doing { write, name, value, call, pieces, read } = &mut doing;
+        let call = match call {
+            Some(call) => call,
+            None => match handlers.find(name, *write) {
+                Ok(found) => call.insert(HandlerCall { value: std::mem::take(value), ..found }),
+                Err(failure) => return self.fail(&failure),
+            },
+        };
+        let way = if *write { Handlers::write } else { Handlers::read };
+        match way(handlers, name, call, pieces) {
+            Ok(Progress::More) => {
+                read.push(std::mem::take(&mut pieces.text));
+                self.doing = Some(doing);
+            }
+            Ok(Progress::Done) if *write => self.answer(200, &format!("Write handler '{name}' OK")),
+            Ok(Progress::Done) => {
+                read.push(std::mem::take(&mut pieces.text));
                 self.answer(200, &format!("Read handler '{name}' OK"));
-                self.output.extend_from_slice(format!("DATA {}\r\n", value.len()).as_bytes());
-                self.output.extend_from_slice(value.as_bytes());
+                let length: usize = read.iter().map(String::len).sum();
+                self.output.add(format!("DATA {length}\r\n").as_bytes());
+                read.drain(..).for_each(|text| self.output.add_whole(text.into_bytes()));
             }
             Err(failure) => self.fail(&failure),
         }
@@ -321,7 +418,7 @@ impl Session {
         let Ok(command) = u32::from_str_radix(number, 16) else {
             return self.answer(500, &format!("Syntax error in LLRPC name '{name}'"));
         };
-        if let Err(failure) = handlers.check(&format!("{element}.name"), false) {
+        if let Err(failure) = handlers.find(&format!("{element}.name"), false) {
             return self.fail(&failure);
         }
         let size = (command >> 16 & 0xfff) as usize;
@@ -335,16 +432,9 @@ impl Session {
             Ok(result) => {
                 self.answer(200, &format!("LLRPC '{name}' OK"));
                 let result = if command & CALL_OUT != 0 { &result[..] } else { &[] };
-                self.output.extend_from_slice(format!("DATA {}\r\n", result.len()).as_bytes());
-                self.output.extend_from_slice(result);
+                self.output.add(format!("DATA {}\r\n", result.len()).as_bytes());
+                self.output.add(result);
             }
-            Err(failure) => self.fail(&failure),
-        }
-    }
-
-    fn write(&mut self, name: &str, value: &str, handlers: &mut impl Handlers) {
-        match handlers.write(name, value) {
-            Ok(()) => self.answer(200, &format!("Write handler '{name}' OK")),
             Err(failure) => self.fail(&failure),
         }
     }
@@ -364,22 +454,29 @@ mod tests {
     struct One(String);
 
     impl Handlers for One {
-        fn read(&mut self, name: &str, parameters: &str) -> Result<String, Failure> {
-            self.check(name, false).map(|()| format!("{}{parameters}", self.0))
-        }
-
-        fn write(&mut self, name: &str, value: &str) -> Result<(), Failure> {
-            self.check(name, true)?;
-            self.0 = value.into();
-            Ok(())
-        }
-
-        fn check(&mut self, name: &str, _: bool) -> Result<(), Failure> {
-            if name == "a.b" || name == "a.name" {
-                Ok(())
-            } else {
-                Err(Failure::new(511, format!("No handler named '{name}'")))
+        fn find(&mut self, name: &str, _: bool) -> Result<HandlerCall, Failure> {
+            if name != "a.b" && name != "a.name" {
+                return Err(Failure::new(511, format!("No handler named '{name}'")));
             }
+            Ok(HandlerCall { element: None, handler: name.into(), value: String::new() })
+        }
+
+        /// In pieces of one byte.
+        fn read(&mut self, _: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure> {
+            let all = format!("{}{}", self.0, call.value);
+            let at: usize = pieces.kept();
+            pieces.text.extend(all.chars().nth(at));
+            Ok(if at + 1 < all.len() { pieces.keep(at + 1) } else { Progress::Done })
+        }
+
+        /// In three pieces.
+        fn write(&mut self, _: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure> {
+            let done = pieces.kept::<u32>();
+            if done < 2 {
+                return Ok(pieces.keep(done + 1));
+            }
+            self.0.clone_from(&call.value);
+            Ok(Progress::Done)
         }
 
         fn llrpc(&mut self, _: &str, _: &str, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
@@ -387,15 +484,35 @@ mod tests {
         }
     }
 
+    /// Runs a session until it has nothing to do. How often it stopped for packets.
+    fn run(session: &mut Session, end: bool, one: &mut One) -> usize {
+        let mut stops = 0;
+        session.run(end, one);
+        while session.is_unfinished() {
+            session.run(end, one);
+            stops += 1;
+        }
+        stops
+    }
+
+    fn output(session: &mut Session) -> String {
+        let mut all = Vec::new();
+        while !session.output().is_empty() {
+            all.extend_from_slice(session.output());
+            session.sent(session.output().len());
+        }
+        String::from_utf8_lossy(&all).into_owned()
+    }
+
     fn talk(input: &str, bytes: usize) -> String {
         let mut session = Session::default();
         let mut one = One("x".into());
         for part in input.as_bytes().chunks(bytes) {
             session.give(part);
-            session.run(false, &mut one);
+            run(&mut session, false, &mut one);
         }
-        session.run(true, &mut one);
-        let text = String::from_utf8_lossy(session.output()).replace("\r\n", "|");
+        run(&mut session, true, &mut one);
+        let text = output(&mut session).replace("\r\n", "|");
         text.strip_prefix("Click::ControlSocket/1.3|").unwrap_or_default().to_string()
     }
 
@@ -430,32 +547,44 @@ mod tests {
         // searched.
         let (mut session, mut one) = (Session::default(), One("x".into()));
         session.give(&vec![b'\n'; 8 << 20]);
-        session.run(false, &mut one);
+        run(&mut session, false, &mut one);
         session.give(b"WRITEUNTIL a.b .\n");
         for _ in 0..1 << 20 {
             session.give(b"abc\n");
             session.run(false, &mut one);
         }
-        session.give(b".\nread a.b\n");
-        session.run(false, &mut one);
+        session.give(b".\n");
+        assert_eq!(run(&mut session, false, &mut one), 2);
         assert_eq!(one.0.len(), 4 << 20);
-        assert!(session.is_stalled());
     }
 
     #[test]
     fn commands_wait_for_answers_that_wait_and_go_on_behind_them() {
         let (mut session, mut one) = (Session::default(), One("x".into()));
         session.give(&b"read a.b\n".repeat(5000));
-        session.run(true, &mut one);
+        let mut stops = run(&mut session, true, &mut one);
         let mut answers = 0;
         while session.is_stalled() {
-            assert!(session.output().len() < MOST_OUTPUT + 100 && !session.is_closed());
-            answers += String::from_utf8_lossy(session.output()).matches("200 ").count();
-            session.sent(usize::MAX);
-            session.run(true, &mut one);
+            let output = output(&mut session);
+            assert!(output.len() < MOST_OUTPUT + 100 && !session.is_closed());
+            answers += output.matches("200 ").count();
+            stops += run(&mut session, true, &mut one);
         }
-        answers += String::from_utf8_lossy(session.output()).matches("200 ").count();
+        answers += output(&mut session).matches("200 ").count();
         assert!(session.is_closed() && answers == 5000);
+        assert!(stops > 5000 / COMMANDS / 2, "{stops}: packets have their turn");
+    }
+
+    #[test]
+    fn what_is_under_way_begins_again_with_another_router() {
+        let (mut session, mut one) = (Session::default(), One("abc".into()));
+        session.give(b"read a.b\nwrite a.b new\n");
+        session.run(false, &mut one);
+        one.0 = "xyz".into();
+        session.begin_again();
+        assert!(session.is_unfinished());
+        run(&mut session, false, &mut one);
+        assert!(output(&mut session).contains("DATA 3\r\nxyz200 Write") && one.0 == "new");
     }
 
     #[test]

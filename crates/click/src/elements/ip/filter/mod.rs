@@ -32,6 +32,9 @@ const ONE_PROGRAM: usize = 512;
 const RUN_AS_ONE: usize = 12;
 const RATHER_THAN_REMEMBER: usize = 64;
 
+/// Rules that are seen to before packets have their turn.
+const RULES: usize = 16;
+
 /// A compiled filter.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
@@ -55,12 +58,17 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Compiles rules, each an action and a pattern.
+    /// Compiles rules, each an action and a pattern; `breathe` is called now and then.
     ///
     /// # Errors
     /// What is wrong, in words.
-    pub(super) fn compile(rules: &[String], outputs: usize, scope: &Scope) -> Result<Self, Vec<String>> {
-        Self::compile_within(rules, outputs, scope, [ONE_PROGRAM, RUN_AS_ONE])
+    pub(super) fn compile(
+        rules: &[String],
+        outputs: usize,
+        scope: &Scope,
+        breathe: &mut dyn FnMut(),
+    ) -> Result<Self, Vec<String>> {
+        Self::compile_within(rules, outputs, scope, [ONE_PROGRAM, RUN_AS_ONE], breathe)
     }
 
     /// The same; rules of up to `one` steps together become one program, which is run if it has up to `run` tests.
@@ -69,6 +77,7 @@ impl Filter {
         outputs: usize,
         scope: &Scope,
         [one, run]: [usize; 2],
+        breathe: &mut dyn FnMut(),
     ) -> Result<Self, Vec<String>> {
         let mut errors = Vec::new();
         let mut programs: Vec<Program> = Vec::new();
@@ -82,6 +91,9 @@ impl Filter {
                 Err(wrong) if wrong.is_empty() => errors.push(format!("empty pattern {index}")),
                 Err(wrong) => errors.extend(wrong.iter().map(|wrong| format!("pattern {index}: {wrong}"))),
             }
+            if index % RULES == RULES - 1 {
+                breathe();
+            }
             if steps > MOST_STEPS {
                 errors.push("too many patterns".to_string());
                 break;
@@ -89,13 +101,13 @@ impl Filter {
         }
         match () {
             () if !errors.is_empty() => Err(errors),
-            () if steps > one => Ok(apart(programs)),
+            () if steps > one => Ok(apart(programs, breathe)),
             () => {
                 let joined = merge(programs.clone());
                 let safe_length = joined.safe_length();
                 let joined = joined.decision(Jump::Drop);
                 let tests = joined.words().count();
-                let rules = match apart(programs).rules {
+                let rules = match apart(programs, breathe).rules {
                     Rules::Many(many, _)
                         if tests > run && (tests > RATHER_THAN_REMEMBER || !many.remembers()) =>
                     {
@@ -225,10 +237,13 @@ fn merge(mut programs: Vec<Program>) -> Program {
 
 /// Keeps rules apart, their tests as they were written: joined tests would not be exact where headers are cut short.
 /// Rules that can't match, or come after one that matches everything, are left out.
-fn apart(programs: Vec<Program>) -> Filter {
+fn apart(programs: Vec<Program>, breathe: &mut dyn FnMut()) -> Filter {
     let mut rules = Vec::new();
     let mut safe_length = 0;
     for mut program in programs {
+        if rules.len() % RULES == RULES - 1 {
+            breathe();
+        }
         program.everything = optimize::sweep(&mut program.steps);
         if program.everything == Some(Jump::No) {
             continue;

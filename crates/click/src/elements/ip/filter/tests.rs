@@ -132,8 +132,8 @@ proptest! {
         rules in rules(),
         frames in prop::collection::vec(frame(), 1..60),
     ) {
-        let mut apart = Filter::compile_within(&rules, 3, &scope(), [0, 0]).unwrap();
-        let mut one = Filter::compile_within(&rules, 3, &scope(), [usize::MAX; 2]).unwrap();
+        let mut apart = Filter::compile_within(&rules, 3, &scope(), [0, 0], &mut || ()).unwrap();
+        let mut one = Filter::compile_within(&rules, 3, &scope(), [usize::MAX; 2], &mut || ()).unwrap();
         for frame in frames {
             let packet = packet(&frame);
             let expected = expected(&rules, &packet);
@@ -157,7 +157,7 @@ fn many_prefix_lengths_are_searched_in_few_tables() {
     };
     let mut rules: Vec<String> = (0..2000).map(rule).collect();
     rules.push("allow all".into());
-    let mut filter = Filter::compile(&rules, 3, &scope()).unwrap();
+    let mut filter = Filter::compile(&rules, 3, &scope(), &mut || ()).unwrap();
     let Rules::Many(many, None) = &filter.rules else { panic!("one program") };
     assert!(many.tables() <= 17, "{}", many.tables());
     for number in [0u32, 7, 1234, 1999] {
@@ -175,9 +175,9 @@ fn many_prefix_lengths_are_searched_in_few_tables() {
 fn a_hundred_rules_are_told_as_one_program_and_run_apart() {
     let rule = |n: u32| format!("{} src net 10.{n}.0.0/16 and tcp dst port {}", n % 3, 1000 + n);
     let rules: Vec<String> = (0..100).map(rule).collect();
-    let mut filter = Filter::compile(&rules, 3, &scope()).unwrap();
+    let mut filter = Filter::compile(&rules, 3, &scope(), &mut || ()).unwrap();
     assert!(matches!(filter.rules, Rules::Many(_, Some(_))));
-    let one = Filter::compile_within(&rules, 3, &scope(), [usize::MAX; 2]).unwrap();
+    let one = Filter::compile_within(&rules, 3, &scope(), [usize::MAX; 2], &mut || ()).unwrap();
     assert_eq!(filter.text(), one.text());
     let mut frame = vec![0; 60];
     frame[14..34].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 6, 0, 0, 10, 71, 20, 7, 10, 0, 0, 2]);
@@ -189,7 +189,7 @@ fn a_hundred_rules_are_told_as_one_program_and_run_apart() {
 fn ten_thousand_hosts_in_one_rule() {
     let hosts: Vec<String> = (0..10_000u32).map(|n| format!("10.1.{}.{}", n / 256, n % 256)).collect();
     let rules = [format!("deny src host {}", hosts.join(" or ")), "allow all".to_string()];
-    let mut filter = Filter::compile(&rules, 1, &scope()).unwrap();
+    let mut filter = Filter::compile(&rules, 1, &scope(), &mut || ()).unwrap();
     let mut frame = vec![0; 60];
     frame[14..34].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 6, 0, 0, 10, 1, 20, 7, 10, 0, 0, 2]);
     assert_eq!(filter.output(&packet(&frame)), None);
@@ -203,7 +203,7 @@ fn what_can_not_match_is_left_out() {
         (0..200).map(|n| format!("1 src host 10.0.0.{n} and dst port {n}")).collect();
     rules.push("0 all".into());
     rules.push("2 tcp".into());
-    let filter = Filter::compile(&rules, 3, &scope()).unwrap();
+    let filter = Filter::compile(&rules, 3, &scope(), &mut || ()).unwrap();
     assert!(matches!(filter.rules, Rules::Many(_, None)));
     assert_eq!(filter.unused(3).collect::<Vec<_>>(), [2]);
     let text = filter.text();

@@ -1,36 +1,33 @@
 //! What a thread does between turns.
-use crate::click::surroundings::wait_also;
+use super::surroundings::wait_also;
 use ringway_click::{Router, Turn};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How often a router that always has something to do is asked about its descriptors.
-const BUSY: Duration = Duration::from_micros(200);
+/// How often a router that always has something to do is asked about its descriptors: in nanoseconds of its own time;
+/// after so many turns also in a simulation, whose time may stand still.
+const BUSY: u64 = 200_000;
+const TURNS: u32 = 4096;
 
 /// When descriptors were last looked at.
-pub(super) struct Pace {
-    looked: Instant,
+#[derive(Default)]
+pub(in crate::click) struct Pace {
+    looked: u64,
     turns: u32,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self { looked: Instant::now(), turns: 0 }
-    }
 }
 
 impl Pace {
     /// Looks at descriptors after a turn, if it is time; sleeps if there is nothing to do, until there is or the
     /// descriptor `also` can be read.
-    pub(super) fn rest(&mut self, router: &mut Router, turn: Turn, also: i32) {
+    pub(in crate::click) fn rest(&mut self, router: &mut Router, turn: Turn, also: Option<i32>) {
         let most = match turn {
             Turn::Stopped => return,
             Turn::Busy => {
-                // Reading the clock costs more than a turn that does nothing.
                 self.turns = self.turns.wrapping_add(1);
-                if !self.turns.is_multiple_of(16) || self.looked.elapsed() <= BUSY {
+                let now = router.turn_began();
+                if now.abs_diff(self.looked) < BUSY && !self.turns.is_multiple_of(TURNS) {
                     return;
                 }
-                self.looked = Instant::now();
+                self.looked = now;
                 Some(Duration::ZERO)
             }
             Turn::IdleUntil(when) => {
@@ -39,6 +36,6 @@ impl Pace {
             }
             Turn::Idle => None,
         };
-        wait_also(router, most, Some(also));
+        wait_also(router, most, also);
     }
 }

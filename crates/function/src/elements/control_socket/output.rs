@@ -1,0 +1,89 @@
+//! What waits to be sent.
+use std::collections::VecDeque;
+
+/// Values from this size on are kept as they are: to copy one of megabytes would hold up packets.
+const WHOLE: usize = 1 << 14;
+
+/// Bytes to send, in parts.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    parts: VecDeque<Vec<u8>>,
+    /// So much of the first part has been sent.
+    at: usize,
+    waiting: usize,
+}
+
+impl Output {
+    /// How many bytes wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// What is to be sent next; empty if that is nothing.
+    pub(super) fn first(&self) -> &[u8] {
+        self.parts.front().and_then(|part| part.get(self.at..)).unwrap_or_default()
+    }
+
+    /// Adds bytes.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.waiting += bytes.len();
+        match self.parts.back_mut().filter(|last| last.len() < WHOLE) {
+            Some(last) => last.extend_from_slice(bytes),
+            None if bytes.is_empty() => {}
+            None => self.parts.push_back(bytes.to_vec()),
+        }
+    }
+
+    /// The same, which it may keep.
+    pub(super) fn add_whole(&mut self, bytes: Vec<u8>) {
+        if bytes.len() < WHOLE {
+            return self.add(&bytes);
+        }
+        self.waiting += bytes.len();
+        self.parts.push_back(bytes);
+    }
+
+    /// So many bytes of the first part have been sent.
+    pub(super) fn sent(&mut self, bytes: usize) {
+        let left = self.first().len();
+        let bytes = bytes.min(left);
+        self.waiting -= bytes;
+        self.at += bytes;
+        if bytes == left {
+            self.parts.pop_front();
+            self.at = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_was_added_comes_out_in_order(
+            lengths in prop::collection::vec(prop_oneof![0..100_usize, WHOLE - 2..WHOLE + 2], 0..20),
+            steps in prop::collection::vec(1..40_000_usize, 1..5),
+        ) {
+            let (mut output, mut expected) = (Output::default(), Vec::new());
+            for (number, length) in lengths.into_iter().enumerate() {
+                let bytes = vec![number as u8; length];
+                expected.extend_from_slice(&bytes);
+                if number % 2 == 0 { output.add(&bytes) } else { output.add_whole(bytes) }
+            }
+            let mut got = Vec::new();
+            for step in steps.into_iter().cycle() {
+                prop_assert_eq!(output.len(), expected.len() - got.len());
+                let step = step.min(output.first().len());
+                if step == 0 {
+                    break;
+                }
+                got.extend_from_slice(&output.first()[..step]);
+                output.sent(step);
+            }
+            prop_assert_eq!(got, expected);
+        }
+    }
+}
