@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/steps.sh
-export RINGWAY_ROUNDS=${RINGWAY_ROUNDS:-100} PROPTEST_CASES=${PROPTEST_CASES:-20000}
+export RINGWAY_ROUNDS=${RINGWAY_ROUNDS:-100} PROPTEST_CASES=${PROPTEST_CASES:-2000}
 export RINGWAY_STEPS=${RINGWAY_STEPS:-10000000}
 step "build" cargo build --release -p ringway-cli
 step "unit and property tests" cargo test --release --workspace --exclude ringway-tests --no-fail-fast
