@@ -1,5 +1,6 @@
 //! The line protocol of ControlSocket.
 
+use ringway_click::{HandlerCall, Pieces, Progress};
 use ringway_function::elements::control_socket::{Failure, Handlers, Session};
 
 /// The most that handlers here say or take.
@@ -9,19 +10,24 @@ const MOST: usize = 1 << 12;
 struct One(String);
 
 impl Handlers for One {
-    fn read(&mut self, name: &str, parameters: &str) -> Result<String, Failure> {
-        self.check(name, false)?;
-        Ok(format!("{}{parameters}", self.0).chars().take(MOST).collect())
+    fn find(&mut self, name: &str, _: bool) -> Result<HandlerCall, Failure> {
+        if !name.starts_with("a.") {
+            return Err(Failure::new(511, format!("none\nnamed '{name}'")));
+        }
+        Ok(HandlerCall { element: None, handler: name.into(), value: String::new() })
     }
 
-    fn write(&mut self, name: &str, value: &str) -> Result<(), Failure> {
-        self.check(name, true)?;
-        self.0 = value.chars().take(MOST).collect();
-        Ok(())
+    /// In two pieces.
+    fn read(&mut self, _: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure> {
+        let half: bool = pieces.kept();
+        let part = if half { &call.value } else { &self.0 };
+        pieces.text.extend(part.chars().take(MOST));
+        Ok(if half { Progress::Done } else { pieces.keep(true) })
     }
 
-    fn check(&mut self, name: &str, _: bool) -> Result<(), Failure> {
-        if name.starts_with("a.") { Ok(()) } else { Err(Failure::new(511, format!("none\nnamed '{name}'"))) }
+    fn write(&mut self, _: &str, call: &HandlerCall, _: &mut Pieces) -> Result<Progress, Failure> {
+        self.0 = call.value.chars().take(MOST).collect();
+        Ok(Progress::Done)
     }
 
     fn llrpc(&mut self, _: &str, _: &str, _: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
@@ -32,12 +38,26 @@ impl Handlers for One {
 /// What a session answers if it gets `data` in pieces of so many bytes.
 fn talk(data: &[u8], bytes: usize) -> Vec<u8> {
     let (mut session, mut one) = (Session::default(), One("x".into()));
+    let mut answer = Vec::new();
     for piece in data.chunks(bytes) {
         session.give(piece);
-        session.run(false, &mut one);
+        run(&mut session, false, &mut one, &mut answer);
     }
-    session.run(true, &mut one);
-    session.output().to_vec()
+    run(&mut session, true, &mut one, &mut answer);
+    answer
+}
+
+fn run(session: &mut Session, end: bool, one: &mut One, answer: &mut Vec<u8>) {
+    loop {
+        session.run(end, one);
+        while !session.output().is_empty() {
+            answer.extend_from_slice(session.output());
+            session.sent(session.output().len());
+        }
+        if !session.is_unfinished() && !session.is_stalled() {
+            return;
+        }
+    }
 }
 
 /// Takes `data` for what a peer sends: answers begin with the banner, and don't depend on how it arrives.

@@ -107,6 +107,7 @@ impl Router {
             rebuild: None,
             asked: None,
             breath: None,
+            visits: Default::default(),
             ended: false,
             successor: None,
             predecessors: Default::default(),

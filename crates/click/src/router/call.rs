@@ -147,7 +147,7 @@ impl Router {
             return self.read_global(&call.handler).map(|answer| pieces.whole(answer));
         };
         if let Some(thread) = self.elsewhere(id) {
-            return self.read_there(thread, call).map(|answer| pieces.whole(answer));
+            return self.read_there(thread, call, pieces);
         }
         if let Some(answer) = self.read_common(id, &call.handler) {
             return Ok(pieces.whole(answer));
@@ -185,7 +185,7 @@ impl Router {
         }
         let Some(id) = call.element else { return self.write_global(call, pieces) };
         if let Some(thread) = self.elsewhere(id) {
-            return self.write_there(thread, call).map(|()| Progress::Done);
+            return self.write_there(thread, call, pieces);
         }
         if self.class(id).reach == Reach::Each {
             self.write_everywhere(call);

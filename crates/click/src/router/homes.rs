@@ -5,7 +5,7 @@
 //! everything from outside, and asks the others; they ask nobody.
 use super::{BuildError, Options, Router};
 use crate::division::Member;
-use crate::{Console, Division, ElementId, HandlerCall, HandlerError, Registry};
+use crate::{Console, Division, ElementId, HandlerCall, HandlerError, Pieces, Progress, Registry};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -227,31 +227,53 @@ impl Router {
         answer.map(|answer| *answer).ok_or_else(|| HandlerError::failed(format!("thread {thread} has ended")))
     }
 
-    /// Reads a handler of an element that lives on another thread.
-    pub(super) fn read_there(&mut self, thread: usize, call: &HandlerCall) -> Result<String, HandlerError> {
-        let call = call.clone();
-        self.ask(thread, move |router| {
-            let answer = router.call_read(&call);
-            router.settle();
-            answer
-        })?
+    /// Reads the next piece of a handler of an element that lives on another thread.
+    pub(super) fn read_there(
+        &mut self,
+        thread: usize,
+        call: &HandlerCall,
+        pieces: &mut Pieces,
+    ) -> Result<Progress, HandlerError> {
+        self.visit(thread, call, pieces, Self::call_read_on)
     }
 
-    /// Writes one.
-    pub(super) fn write_there(&mut self, thread: usize, call: &HandlerCall) -> Result<(), HandlerError> {
-        let call = call.clone();
-        self.ask(thread, move |router| {
-            let done = router.call_write(&call);
+    /// Does the next piece of writing one.
+    pub(super) fn write_there(
+        &mut self,
+        thread: usize,
+        call: &HandlerCall,
+        pieces: &mut Pieces,
+    ) -> Result<Progress, HandlerError> {
+        self.visit(thread, call, pieces, Self::call_write_on)
+    }
+
+    /// What it keeps between two pieces stays on that thread; here is its number.
+    fn visit(
+        &mut self,
+        thread: usize,
+        call: &HandlerCall,
+        pieces: &mut Pieces,
+        act: fn(&mut Self, &HandlerCall, &mut Pieces) -> Result<Progress, HandlerError>,
+    ) -> Result<Progress, HandlerError> {
+        let number: Option<u64> = pieces.kept();
+        let first = number.is_none().then(|| call.clone());
+        let (number, text) = self.ask(thread, move |router| {
+            let (number, call, mut pieces) = router.visits.resume(number, first)?;
+            let progress = act(router, &call, &mut pieces);
             router.settle();
-            done
-        })?
+            let text = core::mem::take(&mut pieces.text);
+            let more = progress? == Progress::More;
+            Ok((more.then(|| router.visits.pause(number, call, pieces)), text))
+        })??;
+        pieces.text += &text;
+        Ok(number.map_or(Progress::Done, |number| pieces.keep(Some(number))))
     }
 
     /// Has the other threads do what was written to an element that each of them has, or to a handler of the router.
     pub(super) fn write_everywhere(&mut self, call: &HandlerCall) {
         for thread in self.others() {
             // Where it failed the thread has gone, which is said elsewhere.
-            let _ = self.write_there(thread, call);
+            let _ = self.write_there(thread, call, &mut Pieces::default());
         }
     }
 

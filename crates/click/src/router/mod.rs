@@ -10,6 +10,7 @@ mod search;
 mod select;
 mod swap;
 mod text;
+mod visits;
 
 pub use build::{BuildError, Options};
 pub use homes::{Job, Threads};
@@ -137,6 +138,8 @@ pub struct Router {
     asked: Option<Asked>,
     /// While it is built: lets the router that it is to replace handle packets.
     breath: Option<Breath>,
+    /// Calls from other threads.
+    visits: visits::Visits,
     /// Its elements were told that it ends.
     ended: bool,
     /// What will take its place.

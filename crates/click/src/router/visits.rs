@@ -1,0 +1,39 @@
+//! Calls from other threads that are done in pieces.
+use crate::{HandlerCall, HandlerError, Pieces};
+use alloc::collections::VecDeque;
+
+/// How many may be under way. Attack: callers that go away in the middle, one after the other.
+const MOST: usize = 256;
+
+/// Those under way.
+#[derive(Default)]
+pub(super) struct Visits {
+    count: u64,
+    waiting: VecDeque<(u64, HandlerCall, Pieces)>,
+}
+
+impl Visits {
+    /// Goes on with one, or begins another.
+    pub(super) fn resume(
+        &mut self,
+        number: Option<u64>,
+        first: Option<HandlerCall>,
+    ) -> Result<(u64, HandlerCall, Pieces), HandlerError> {
+        if let Some(call) = first {
+            self.count += 1;
+            return Ok((self.count, call, Pieces::default()));
+        }
+        let at = self.waiting.iter().position(|(known, ..)| Some(*known) == number);
+        let found = at.and_then(|at| self.waiting.remove(at));
+        found.ok_or_else(|| HandlerError::failed("too many calls are under way"))
+    }
+
+    /// Keeps one until it is gone on with; its number.
+    pub(super) fn pause(&mut self, number: u64, call: HandlerCall, pieces: Pieces) -> u64 {
+        if self.waiting.len() >= MOST {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((number, call, pieces));
+        number
+    }
+}
