@@ -16,7 +16,13 @@ use core::ops::Range;
 use ringway_click_lang::config;
 use ringway_frame::prefetch;
 
-/// Networks of 16 bits that lookups learn of before packets have their turn.
+/// Slots of the trie that change before packets have their turn. Attack: who may write its handlers changes
+/// prefixes that cover many longer ones, line for line.
+const SLOTS: usize = 1 << 14;
+/// So many as it costs to tell lookups of a network of 16 bits; of one with longer prefixes in it.
+const NETWORK: usize = 64;
+const LINE: usize = 256;
+/// Networks of 16 bits that lookups learn of at once in the end of a configuration.
 const NETWORKS: usize = 32;
 
 /// A route.
@@ -70,13 +76,16 @@ impl Route {
     }
 }
 
-/// A prefix that was added, changed or forgotten, and the networks of 16 bits for which lookups don't know yet. Attack:
-/// who may write its handlers changes the default route of a large table over and over, while packets wait.
+/// A prefix that was added, changed or forgotten, and the networks of 16 bits for which lookups don't know
+/// yet. Attack: who may write its handlers changes the default route of a large table over and over, while
+/// packets wait.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     number: u32,
     route: Route,
     gone: bool,
+    /// A hop that it had before.
+    left: Option<u32>,
     next: usize,
     end: usize,
 }
@@ -112,21 +121,40 @@ const NOWHERE: Hop = Hop { gateway: [0; 4], port: u32::MAX };
 #[derive(Debug, Default)]
 struct Hops {
     all: Vec<Hop>,
-    known: BTreeMap<Hop, u32>,
+    /// Their places, and how many routes have them.
+    known: BTreeMap<Hop, (u32, u32)>,
+    /// Places of those that no route has any more. Attack: gateways that change without end.
+    free: Vec<u32>,
 }
 
 impl Hops {
+    /// The place of a hop that one more route has.
     fn place(&mut self, hop: Hop) -> u32 {
-        if let Some(place) = self.known.get(&hop) {
+        if let Some((place, routes)) = self.known.get_mut(&hop) {
+            *routes += 1;
             return *place;
         }
-        if matches!(self.all.len(), 0 | DEEPER_PLACE) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            if matches!(self.all.len(), 0 | DEEPER_PLACE) {
+                self.all.push(NOWHERE);
+            }
             self.all.push(NOWHERE);
-        }
-        self.all.push(hop);
-        let place = self.all.len() as u32 - 1;
-        self.known.insert(hop, place);
+            self.all.len() as u32 - 1
+        });
+        self.all[place as usize] = hop;
+        self.known.insert(hop, (place, 1));
         place
+    }
+
+    /// One route less has the hop at a place, and no lookup of it leads there any more.
+    fn leave(&mut self, place: u32) {
+        let Some(hop) = self.all.get(place as usize) else { return };
+        let Some((_, routes)) = self.known.get_mut(hop) else { return };
+        *routes -= 1;
+        if *routes == 0 {
+            self.known.remove(hop);
+            self.free.push(place);
+        }
     }
 }
 
@@ -174,7 +202,8 @@ impl RouteTable {
             self.by_order.remove(&old.order);
         }
         self.by_order.insert(route.order, number);
-        self.spread(&route, number, false);
+        let left = old.and_then(|_| self.hop_of.get(number as usize).copied());
+        self.spread(&route, number, false, left);
         let number = number as usize;
         let gateway = route.gateway.map_or([0; 4], |gateway| gateway.octets());
         let hop = Hop { gateway, port: route.port as u32 };
@@ -186,33 +215,38 @@ impl RouteTable {
         true
     }
 
-    fn spread(&mut self, route: &Route, number: u32, gone: bool) {
+    fn spread(&mut self, route: &Route, number: u32, gone: bool, left: Option<u32>) {
         let Range { start, end } = networks(route.prefix.address.to_bits(), route.length);
-        self.spreading = Some(Spread { number, route: *route, gone, next: start, end });
+        self.spreading = Some(Spread { number, route: *route, gone, left, next: start, end });
     }
 
-    /// Lets lookups of so many more networks know what has become of a prefix. Whether all do.
-    fn spread_on(&mut self, most: usize) -> bool {
-        let Some(Spread { number, route, gone, next, end }) = &mut self.spreading else { return true };
-        let (number, gone) = (*number, *gone);
-        let some = *next..(*next + most).min(*end);
-        *next = some.end;
-        let (address, done) = (route.prefix.address.to_bits(), *next == *end);
-        if gone {
-            self.routes.uncover(number, address, route.length, some.clone());
-        } else {
-            self.routes.cover(number, address, route.length, some.clone());
-        }
-        if self.built {
-            self.refresh_networks(some);
-        }
-        if done {
-            self.spreading = None;
-            if gone {
-                self.routes.free(number);
+    /// Lets lookups of more networks know what has become of a prefix, as far as `slots` go. Whether all do.
+    fn spread_on(&mut self, slots: &mut usize) -> bool {
+        let Some(Spread { number, route, gone, left, next, end }) = self.spreading else { return true };
+        let (address, length) = (route.prefix.address.to_bits(), route.length);
+        let mut at = next;
+        while at < end && *slots > 0 {
+            let changed = match gone {
+                true => self.routes.uncover(number, address, length, at..at + 1),
+                false => self.routes.cover(number, address, length, at..at + 1),
+            };
+            if self.built {
+                self.refresh_networks(at..at + 1);
             }
+            let line = if length > 16 { LINE } else { 0 };
+            *slots = slots.saturating_sub(changed + NETWORK + line);
+            at += 1;
         }
-        done
+        if at < end {
+            self.spreading = Some(Spread { number, route, gone, left, next: at, end });
+            return false;
+        }
+        self.spreading = None;
+        if gone {
+            self.routes.free(number);
+        }
+        left.into_iter().for_each(|left| self.hops.leave(left));
+        true
     }
 
     fn refresh_networks(&mut self, networks: Range<usize>) {
@@ -281,6 +315,7 @@ impl RouteTable {
         cx: &Context<'_>,
     ) -> Result<Progress, HandlerError> {
         let mut commands: Commands = pieces.kept();
+        let mut slots = SLOTS;
         for _ in 0..LINES {
             if commands.wrong.is_some() {
                 let Some(undo) = commands.done.pop() else { break };
@@ -294,7 +329,7 @@ impl RouteTable {
                     Err(wrong) => commands.wrong = Some(wrong),
                 }
             }
-            if !self.spread_on(NETWORKS) {
+            if !self.spread_on(&mut slots) || slots == 0 {
                 break;
             }
         }
@@ -354,7 +389,8 @@ impl RouteTable {
         if let Some(old) = self.routes.value(number) {
             self.by_order.remove(&old.order);
         }
-        self.spread(route, number, true);
+        let left = self.hop_of.get(number as usize).copied();
+        self.spread(route, number, true, left);
     }
 
     /// The routes in the order they were added.
@@ -399,7 +435,7 @@ impl Element for RouteTable {
             if let Err(error) = self.add(route) {
                 args.error(error.to_string());
             }
-            while !self.spread_on(NETWORKS) {
+            while !self.spread_on(&mut { SLOTS }) {
                 cx.breathe();
             }
             if index % LINES == LINES - 1 {
@@ -491,7 +527,7 @@ impl Element for RouteTable {
         cx: &mut Context<'_>,
     ) -> Result<Progress, HandlerError> {
         // Somebody's, or what this call has done itself.
-        if !self.spread_on(NETWORKS) {
+        if !self.spread_on(&mut { SLOTS }) {
             return Ok(Progress::More);
         }
         match name {
@@ -503,6 +539,179 @@ impl Element for RouteTable {
         if !done {
             self.command(name, value, cx)?;
         }
-        Ok(if done || self.spread_on(NETWORKS) { Progress::Done } else { pieces.keep(true) })
+        Ok(if done || self.spread_on(&mut { SLOTS }) { Progress::Done } else { pieces.keep(true) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ElementId, HandlerCall, Options, Recorder, Registry, Router};
+    use proptest::prelude::*;
+    use ringway_click_lang::{Anything, Source};
+
+    /// A prefix's length and address.
+    type Name = (u32, u32);
+
+    /// Lengths of the prefixes that each caller changes, which no other does.
+    const LENGTHS: [[u32; 4]; 3] = [[0, 8, 20, 32], [3, 9, 16, 25], [6, 12, 24, 29]];
+
+    fn lab() -> (Router, ElementId) {
+        let text = "Idle -> r :: RadixIPLookup -> Discard; r[1] -> Discard;";
+        let graph = Source::new(text, "config").read(&mut Anything).graph;
+        let options = Options::simulated(1, Recorder::default(), text);
+        let router = Router::build(graph, &Registry::default(), options).unwrap();
+        let id = router.find("r").unwrap();
+        (router, id)
+    }
+
+    fn address(high: u32, low: u32) -> u32 {
+        10 << 24 | high << 14 & 0x00ff_ffff | low & 0x0303
+    }
+
+    fn name(caller: usize, length: usize, high: u32, low: u32) -> Name {
+        let length = LENGTHS[caller][length];
+        (length, address(high, low) & u32::MAX.checked_shl(32 - length).unwrap_or(0))
+    }
+
+    fn longest<T>(routes: &BTreeMap<Name, T>, address: u32) -> Option<(Name, &T)> {
+        (0..=32).rev().find_map(|length: u32| {
+            let name = (length, address & u32::MAX.checked_shl(32 - length).unwrap_or(0));
+            routes.get(&name).map(|found| (name, found))
+        })
+    }
+
+    /// What packets are told of an address.
+    fn asked(router: &mut Router, id: ElementId, addresses: &[u32]) -> Vec<Option<Ipv4Addr>> {
+        let asked = router.enter(id, |element, _| {
+            let element: &mut dyn core::any::Any = element;
+            let table = element.downcast_mut::<RouteTable>().unwrap();
+            let places = table.hops_of(addresses);
+            let hop = |place: u32| (place != 0).then(|| table.hops.all[place as usize]);
+            let hops = places[..addresses.len()].iter().map(|place| hop(*place));
+            hops.map(|hop| hop.map(|hop| Ipv4Addr::from(hop.gateway))).collect()
+        });
+        asked.unwrap()
+    }
+
+    /// A write of a caller: the call, and what it makes of the caller's routes if all goes well.
+    fn write(
+        caller: usize,
+        commands: &[(u8, usize, u32, u32, u32)],
+        wrong: bool,
+        known: &mut BTreeMap<Name, u32>,
+        ever: &mut BTreeMap<Name, Vec<u32>>,
+    ) -> HandlerCall {
+        let (mut value, mut after) = (String::new(), known.clone());
+        for (what, length, high, low, gateway) in commands {
+            let prefix = name(caller, *length, *high, *low);
+            let gateway = 0x0100_0000 | gateway;
+            let text = format!("{}/{}", Ipv4Addr::from_bits(prefix.1), prefix.0);
+            if *what == 0 && after.remove(&prefix).is_some() {
+                value += &format!("remove {text}\n");
+            } else {
+                value += &format!("set {text} {} {}\n", Ipv4Addr::from_bits(gateway), gateway % 2);
+                after.insert(prefix, gateway);
+                ever.entry(prefix).or_default().push(gateway);
+            }
+        }
+        if wrong {
+            value += "add nonsense\n"
+        } else {
+            *known = after
+        }
+        HandlerCall { element: None, handler: "ctrl".into(), value }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+        #[test]
+        fn calls_that_are_under_way_at_once_don_t_get_in_each_others_way(
+            calls in prop::collection::vec(
+                (0usize..3, any::<bool>(), prop::collection::vec(
+                    (0u8..3, 0usize..4, 0u32..40, any::<u32>(), 0u32..300), 1..12)), 1..16),
+            order in prop::collection::vec((0usize..3, 0u32..40, any::<u32>()), 1..50),
+        ) {
+            let (mut router, id) = lab();
+            let mut known: [BTreeMap<Name, u32>; 3] = Default::default();
+            let mut ever = BTreeMap::new();
+            let mut waiting: [Vec<(HandlerCall, bool)>; 3] = Default::default();
+            for (caller, wrong, commands) in &calls {
+                let call = write(*caller, commands, *wrong, &mut known[*caller], &mut ever);
+                waiting[*caller].insert(0, (HandlerCall { element: Some(id), ..call }, *wrong));
+            }
+            let mut pieces: [Pieces; 3] = Default::default();
+            for (caller, high, low) in order.into_iter().cycle() {
+                let at = (0..3).map(|more| (caller + more) % 3).find(|at| !waiting[*at].is_empty());
+                let Some(at) = at else { break };
+                let (call, wrong) = waiting[at].last().unwrap();
+                let done = router.call_write_on(call, &mut pieces[at]);
+                if done != Ok(Progress::More) {
+                    prop_assert_eq!(done.is_err(), *wrong);
+                    pieces[at] = Pieces::default();
+                    waiting[at].pop();
+                }
+                // Meanwhile packets only go where some route to their destination has led.
+                let to = address(high, low);
+                if let Some(gateway) = asked(&mut router, id, &[to])[0] {
+                    let way = gateway.to_bits();
+                    let led = |name: Name| ever.get(&name).is_some_and(|all| all.contains(&way));
+                    let mask = |length: u32| u32::MAX.checked_shl(32 - length).unwrap_or(0);
+                    prop_assert!((0..=32).any(|length| led((length, to & mask(length)))), "{gateway}");
+                }
+            }
+            let all: BTreeMap<Name, u32> = known.iter().flatten().map(|(name, way)| (*name, *way)).collect();
+            prop_assert_eq!(router.read("r.table").unwrap().lines().count(), all.len());
+            let near = |(_, at): &Name| [*at, at.wrapping_sub(1), at ^ 1];
+            let mut probes: Vec<u32> = all.keys().flat_map(near).collect();
+            probes.extend((0..40).map(|high| address(high, high)));
+            for probes in probes.chunks(PACKETS) {
+                let found = asked(&mut router, id, probes);
+                for (probe, found) in probes.iter().zip(found) {
+                    let expected = longest(&all, *probe).map(|(_, gateway)| Ipv4Addr::from_bits(*gateway));
+                    prop_assert_eq!(found, expected, "{}", Ipv4Addr::from_bits(*probe));
+                    let read = router.read(&format!("r.lookup {}", Ipv4Addr::from_bits(*probe))).unwrap();
+                    let expected = expected.map(|gateway| format!("{} {gateway}", gateway.to_bits() % 2));
+                    prop_assert_eq!(read, expected.unwrap_or("-1".into()));
+                }
+            }
+            let hops: std::collections::BTreeSet<u32> = all.values().copied().collect();
+            router.enter(id, |element, _| {
+                let element: &mut dyn core::any::Any = element;
+                let table = element.downcast_mut::<RouteTable>().unwrap();
+                assert_eq!(table.hops.known.len(), hops.len());
+                assert_eq!(table.by_order.len(), all.len());
+            });
+        }
+    }
+
+    #[test]
+    fn gateways_that_change_without_end_take_no_more_memory() {
+        let (mut router, id) = lab();
+        for gateway in 1..70_000 {
+            router.write(&format!("r.set 10.0.0.0/24 {} 0", Ipv4Addr::from_bits(gateway))).unwrap();
+        }
+        assert_eq!(asked(&mut router, id, &[10 << 24]), [Some(Ipv4Addr::from_bits(69_999))]);
+        router.enter(id, |element, _| {
+            let element: &mut dyn core::any::Any = element;
+            assert!(element.downcast_mut::<RouteTable>().unwrap().hops.all.len() < 4);
+        });
+    }
+
+    #[test]
+    fn a_piece_is_short_however_much_its_lines_cover() {
+        let (mut router, id) = lab();
+        let longer: String =
+            (0..2000).map(|at| format!("add 10.{}.{}.0/30 1\n", at / 256, at % 256)).collect();
+        router.write(&format!("r.ctrl {longer}")).unwrap();
+        let value = "set 10.0.0.0/8 0\nset 10.0.0.0/8 1\n".repeat(20);
+        let call = HandlerCall { element: Some(id), handler: "ctrl".into(), value };
+        let (mut pieces, mut count) = (Pieces::default(), 1);
+        while router.call_write_on(&call, &mut pieces) == Ok(Progress::More) {
+            count += 1;
+        }
+        // Each line covers 8 networks of 16 bits, of which each has tens of thousands of slots.
+        assert!(count > 40 * 7, "{count}");
     }
 }

@@ -155,12 +155,12 @@ impl<T> RouteTrie<T> {
         Some((index, None))
     }
 
-    /// Makes a prefix known to lookups of some networks of 16 bits.
-    pub(crate) fn cover(&mut self, number: u32, address: u32, length: u32, some: Range<usize>) {
+    /// Makes a prefix known to lookups of some networks of 16 bits. How many slots it took.
+    pub(crate) fn cover(&mut self, number: u32, address: u32, length: u32, some: Range<usize>) -> usize {
         self.set(address & mask(length), length, some, |routes, slot| {
             let old = slot.checked_sub(1).and_then(|old| routes.get(old as usize)).and_then(Option::as_ref);
             if old.is_none_or(|(old, _)| *old <= length) { number + 1 } else { slot }
-        });
+        })
     }
 
     /// Forgets a prefix, which lookups know until [`RouteTrie::uncover`] and [`RouteTrie::free`]; its number.
@@ -168,14 +168,14 @@ impl<T> RouteTrie<T> {
         self.by_prefix.remove(&(length, address & mask(length)))
     }
 
-    /// Lets lookups of some networks forget a prefix that was left.
-    pub(crate) fn uncover(&mut self, number: u32, address: u32, length: u32, some: Range<usize>) {
+    /// Lets lookups of some networks forget a prefix that was left. How many slots it took.
+    pub(crate) fn uncover(&mut self, number: u32, address: u32, length: u32, some: Range<usize>) -> usize {
         let address = address & mask(length);
         let around = (0..length).rev().find_map(|shorter| {
             self.by_prefix.get(&(shorter, address & mask(shorter))).map(|around| around + 1)
         });
         let around = around.unwrap_or(0);
-        self.set(address, length, some, |_, slot| if slot == number + 1 { around } else { slot });
+        self.set(address, length, some, |_, slot| if slot == number + 1 { around } else { slot })
     }
 
     /// Gives up the number of a prefix that no lookup knows any more; its value.
@@ -195,40 +195,45 @@ impl<T> RouteTrie<T> {
         if self.by_prefix.is_empty() && self.chunks.is_empty() { Progress::Done } else { Progress::More }
     }
 
-    /// Changes every slot that a prefix covers in some networks.
+    /// Changes every slot that a prefix covers in some networks; how many there are.
     fn set(
         &mut self,
         address: u32,
         length: u32,
         some: Range<usize>,
         change: impl Fn(&[Option<(u32, T)>], u32) -> u32 + Copy,
-    ) {
+    ) -> usize {
         let networks = networks(address, length);
+        let mut slots = 0;
         if length <= ROOT_BITS {
             for at in networks.start.max(some.start)..networks.end.min(some.end) {
-                match self.root[at] {
+                slots += match self.root[at] {
                     slot if slot & CHUNK != 0 => self.change_all((slot ^ CHUNK) as usize, change),
-                    slot => self.root[at] = change(&self.routes, slot),
+                    slot => {
+                        self.root[at] = change(&self.routes, slot);
+                        1
+                    }
                 }
             }
-            return;
+            return slots;
         }
         if !some.contains(&networks.start) {
-            return;
+            return 0;
         }
         let chunk = self.chunk_behind(None, networks.start);
         let second = (address >> 8) as usize & 255;
         if length <= ROOT_BITS + CHUNK_BITS {
             for at in second..second + (1 << (ROOT_BITS + CHUNK_BITS - length)) {
-                self.change_one(chunk, at, change);
+                slots += self.change_one(chunk, at, change);
             }
-            return;
+            return slots;
         }
         let chunk = self.chunk_behind(Some(chunk), second);
         let third = address as usize & 255;
         for at in third..third + (1 << (32 - length)) {
-            self.change_one(chunk, at, change);
+            slots += self.change_one(chunk, at, change);
         }
+        slots
     }
 
     fn change_one(
@@ -236,14 +241,18 @@ impl<T> RouteTrie<T> {
         chunk: usize,
         at: usize,
         change: impl Fn(&[Option<(u32, T)>], u32) -> u32 + Copy,
-    ) {
+    ) -> usize {
         match self.chunks[chunk][at] {
             slot if slot & CHUNK != 0 => self.change_all((slot ^ CHUNK) as usize, change),
-            slot => self.chunks[chunk][at] = change(&self.routes, slot),
+            slot => {
+                self.chunks[chunk][at] = change(&self.routes, slot);
+                1
+            }
         }
     }
 
-    fn change_all(&mut self, chunk: usize, change: impl Fn(&[Option<(u32, T)>], u32) -> u32 + Copy) {
+    fn change_all(&mut self, chunk: usize, change: impl Fn(&[Option<(u32, T)>], u32) -> u32 + Copy) -> usize {
+        let mut slots = 1 << CHUNK_BITS;
         for at in 0..1 << CHUNK_BITS {
             match self.chunks[chunk][at] {
                 // The third level has no chunks of its own, so this goes no deeper.
@@ -252,10 +261,12 @@ impl<T> RouteTrie<T> {
                     for at in 0..1 << CHUNK_BITS {
                         self.chunks[below][at] = change(&self.routes, self.chunks[below][at]);
                     }
+                    slots += 1 << CHUNK_BITS;
                 }
                 slot => self.chunks[chunk][at] = change(&self.routes, slot),
             }
         }
+        slots
     }
 
     /// The chunk that a slot of the root or of a chunk leads to, made if it is not there yet.
