@@ -633,10 +633,10 @@ impl Element for Rewriter {
         let mut flows = self.flows.borrow_mut();
         let capacity = flows.capacity;
         self.stale = self.stale.and_then(|from| flows.forget_old(from, STEPS));
-        if flows.shrink(now, capacity, STEPS) && self.stale.is_none() {
-            cx.set_timer_after(timer, self.reap);
-        } else {
+        if !flows.shrink(now, capacity, STEPS) || self.stale.is_some() {
             cx.set_timer_after(timer, PAUSE);
+        } else if self.reap > 0 {
+            cx.set_timer_after(timer, self.reap);
         }
     }
 
@@ -713,13 +713,16 @@ impl Element for Rewriter {
         let mut flows = self.flows.borrow_mut();
         match name {
             "capacity" => {
-                let capacity: Result<u32, _> = cx.parse(value);
-                let capacity =
-                    capacity.map_err(|error| HandlerError::failed(format!("CAPACITY: {error}")))?;
-                flows.capacity = capacity.min(LARGEST);
+                let begun: bool = pieces.kept();
+                if !begun {
+                    let capacity: Result<u32, _> = cx.parse(value);
+                    let wrong = |error| HandlerError::failed(format!("CAPACITY: {error}"));
+                    flows.capacity = capacity.map_err(wrong)?.min(LARGEST);
+                }
+                // Somebody may have written another one meanwhile.
                 let capacity = flows.capacity;
                 let done = flows.shrink(cx.coarse_now(), capacity, STEPS);
-                Ok(if done { Progress::Done } else { Progress::More })
+                Ok(if done { Progress::Done } else { pieces.keep(true) })
             }
             "clear" => {
                 let from: Option<u32> = pieces.kept();
@@ -755,9 +758,10 @@ impl Element for Rewriter {
         for (input, owner) in self.owners.iter().enumerate() {
             if self.specs[input] != from.specs[input] {
                 own.renew_owner(*owner);
-                self.stale = Some(0);
             }
         }
+        // A handler of the old one may have been in the middle of forgetting some, too.
+        self.stale = Some(0);
         (self.failures, self.drops) = (from.failures, from.drops);
         drop((own, old));
         if let Some(timer) = self.timer {
@@ -769,3 +773,7 @@ impl Element for Rewriter {
         kind == "IPRewriterBase" || (kind == "TCPRewriter" && self.kind == Kind::Ip)
     }
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,7 +1,8 @@
 //! Flows of one or more rewriters: found by both directions' identifiers, bounded, the least useful replaced.
 //!
-//! The table grows without a pause: flows lie in blocks that never move, and [`Buckets`] move little by little.
-//! Expiries are in two heaps, guaranteed and not; an expiry that only moves on is put right when it comes to the top.
+//! The table grows without a pause: flows lie in blocks that never move, and [`Buckets`] move little by
+//! little. Expiries are in two heaps, guaranteed and not; an expiry that only moves on is put right when it
+//! comes to the top.
 use super::key::FlowKey;
 use super::sequence::Shifts;
 use crate::elements::flow::blocks::Blocks;
@@ -12,8 +13,8 @@ use ringway_frame::prefetch;
 
 /// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
 pub const LARGEST: u32 = 1 << 24;
-/// Flows that are looked at to find one to forget. Attack: packets of all flows, then a new one, for which every flow
-/// would be put in its right place first.
+/// Flows that are looked at to find one to forget. Attack: packets of all flows, then a new one, for which
+/// every flow would be put in its right place first.
 const PATIENCE: u32 = 64;
 /// The same where many are to go.
 const HASTE: u32 = 8;
@@ -376,8 +377,8 @@ impl FlowSet {
         owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking as usize])
     }
 
-    /// Forgets what has expired, and more while there are more than `capacity`, in about so many steps at most.
-    /// Whether that was all.
+    /// Forgets what has expired, and more while there are more than `capacity`, in about so many steps at
+    /// most. Whether that was all.
     pub fn shrink(&mut self, now: u64, capacity: u32, most: u32) -> bool {
         let mut patience = most;
         self.end_guarantees(now, &mut patience);
@@ -411,12 +412,12 @@ impl FlowSet {
         self.owners.get(flow.owner as usize).is_none_or(|owner| owner.epoch == flow.epoch)
     }
 
-    /// Forgets those that are to be forgotten among some places from a number on. The number after which there are more,
-    /// if there are.
+    /// Forgets those that are to be forgotten among some places from a number on. The number after which
+    /// there are more, if there are.
     pub fn forget_old(&mut self, from: u32, places: u32) -> Option<u32> {
         let end = from.saturating_add(places);
         for number in from..end {
-            let Some(flow) = self.flows.get(number) else { return None };
+            let flow = self.flows.get(number)?;
             if flow.live && !self.is_fresh(flow) {
                 self.forget(number);
             }
