@@ -65,7 +65,7 @@ pub const GROUPS: &[Group] = &[Group {
         ("bras.down", "the same, packets to subscribers"),
         (
             "handlers",
-            "the longest pause of packets while handlers are read and written, tables and configurations large",
+            "the longest pause of packets while handlers of large tables and configurations are called",
         ),
         ("forward.ports", "a source's port to a function on ring ports to a port that swallows, two cores"),
         ("mirror.ports", "the same, Ethernet addresses swapped"),

@@ -105,6 +105,28 @@ fn who_is_at_work_stays_for_a_while() {
     assert_eq!(lab.asked(&mut busy[1], ""), (GREETING.into(), true));
 }
 
+#[test]
+fn what_was_begun_is_done_though_who_called_has_gone() {
+    let mut lab = Lab::beside("gone", "Idle -> r :: RadixIPLookup -> Discard").unwrap();
+    let watched = lab.router.interests().len();
+    let lines: String = (0..2000).map(|at| format!("add 10.0.{}.{}/32 0\n", at / 256, at % 256)).collect();
+    let mut program = lab.connect();
+    lab.serve();
+    program.write_all(format!("READ s.class\nWRITEDATA r.ctrl {}\n{lines}", lines.len()).as_bytes()).unwrap();
+    drop(program);
+    lab.serve();
+    let done = |router: &mut Router| router.read("r.table").unwrap().lines().count();
+    assert!((1..2000).contains(&done(&mut lab.router)), "it is in the middle");
+    assert!((0..1000).any(|_| {
+        lab.router.turn();
+        lab.router.interests().len() == watched && done(&mut lab.router) == 2000
+    }));
+    for _ in 0..=MOST {
+        let mut another = lab.connect();
+        assert_eq!(lab.asked(&mut another, "READ s.class\n"), (format!("{GREETING}{ANSWER}"), false));
+    }
+}
+
 /// An `LLRPC` with the data that it announces, of the element `e` as a rule.
 fn call() -> impl Strategy<Value = Vec<u8>> {
     let element = prop_oneof![4 => Just("e"), 1 => Just("no/such"), 1 => Just("")];

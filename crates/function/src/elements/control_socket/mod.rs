@@ -11,10 +11,10 @@
 //! - `LOCALHOST`: whether only programs of this machine may connect; true by default.
 //!
 //! The protocol is Click's, version 1.3: `READ`, `READDATA`, `READUNTIL`, `WRITE`, `WRITEDATA`, `WRITEUNTIL`,
-//! `CHECKREAD`, `CHECKWRITE`, `LLRPC`, `HELP`, `QUIT`. There are 64 connections at the most: the one that has been idle
-//! longest makes room for another, and so does one that leaves a command unfinished, or an answer unread, for a minute.
-//! When another configuration with the same ControlSocket
-//! replaces this one, its connections go on there.
+//! `CHECKREAD`, `CHECKWRITE`, `LLRPC`, `HELP`, `QUIT`. There are 64 connections at the most: the one that has
+//! been idle longest makes room for another, and so does one that leaves a command unfinished, or an answer
+//! unread, for a minute. A handler that was called is gone through with even if who called it has gone. When
+//! another configuration with the same ControlSocket replaces this one, its connections go on there.
 //!
 //! Handlers: `port` (read).
 mod output;
@@ -38,8 +38,8 @@ const AT_ONCE: usize = 1 << 16;
 /// Nanoseconds between the pieces of what is under way, for packets.
 const PAUSE: u64 = 100_000;
 
-/// Nanoseconds for which a connection with a command under way stays whoever else comes. Attack: connections that begin
-/// a command, or ask and never read, and keep others out.
+/// Nanoseconds for which a connection with a command under way stays whoever else comes. Attack: connections
+/// that begin a command, or ask and never read, and keep others out.
 const PATIENCE: u64 = 60_000_000_000;
 
 struct Connection {
@@ -52,7 +52,7 @@ struct Connection {
 
 impl Connection {
     fn may_make_room(&self, now: u64) -> bool {
-        self.session.is_idle() || now.saturating_sub(self.active) > PATIENCE
+        self.session.is_idle() || !self.session.is_doing() && now.saturating_sub(self.active) > PATIENCE
     }
 
     /// Sends what can be sent at once, about `most` bytes. How much it was, and whether the connection lives.
@@ -193,6 +193,10 @@ impl ControlSocket {
         }
         connection.session.run(connection.ended, &mut Router { cx, read_only });
         let (sent, lives) = connection.send(AT_ONCE);
+        if !lives {
+            connection.ended = true;
+            connection.session.abandon();
+        }
         if taken + sent > 0 {
             connection.active = cx.steady();
         }
@@ -202,7 +206,8 @@ impl ControlSocket {
         }
         let waiting = !connection.session.output().is_empty() || connection.session.is_stalled();
         let descriptor = connection.stream.descriptor();
-        if !lives || connection.session.is_closed() && !waiting {
+        let over = !lives || connection.session.is_closed() && !waiting;
+        if over && !connection.session.is_doing() {
             cx.select(descriptor, false, false);
             self.connections.remove(at);
         } else {

@@ -156,6 +156,11 @@ impl Session {
         self.stalled
     }
 
+    /// Whether a handler is being read or written.
+    pub fn is_doing(&self) -> bool {
+        self.doing.is_some()
+    }
+
     /// Whether it stopped so that packets need not wait, and is to be run again soon.
     pub fn is_unfinished(&self) -> bool {
         self.unfinished
@@ -165,9 +170,18 @@ impl Session {
     pub fn begin_again(&mut self) {
         self.unfinished = true;
         if let Some(doing) = &mut self.doing {
-            doing.value = doing.call.take().map(|call| call.value).unwrap_or_default();
+            // Without a call it has not even begun with the router that was to answer.
+            if let Some(call) = doing.call.take() {
+                doing.value = call.value;
+            }
             (doing.pieces, doing.read) = (Pieces::default(), Vec::new());
         }
+    }
+
+    /// The peer is gone: only the handler that it called last is gone on with, so that nothing stays half done.
+    pub fn abandon(&mut self) {
+        (self.input, self.output, self.pending) = (Vec::new(), Output::default(), None);
+        (self.at, self.searched) = (0, 0);
     }
 
     /// Takes bytes.
@@ -583,6 +597,8 @@ mod tests {
         one.0 = "xyz".into();
         session.begin_again();
         assert!(session.is_unfinished());
+        // Another one has taken the place already.
+        session.begin_again();
         run(&mut session, false, &mut one);
         assert!(output(&mut session).contains("DATA 3\r\nxyz200 Write") && one.0 == "new");
     }
