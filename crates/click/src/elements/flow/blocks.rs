@@ -58,6 +58,12 @@ impl<T: Default> Blocks<T> {
         number
     }
 
+    /// Lets go of a block; no place must be asked for any more. Whether that was the last.
+    pub(crate) fn give_up(&mut self) -> bool {
+        self.blocks.pop();
+        self.blocks.is_empty()
+    }
+
     /// Makes a place free, which must not be it already; what it held.
     pub(crate) fn free(&mut self, number: u32) -> T {
         self.free.push(number);

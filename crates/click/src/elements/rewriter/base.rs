@@ -769,6 +769,12 @@ impl Element for Rewriter {
         }
     }
 
+    fn dispose(&mut self) -> Progress {
+        // Others that share it may still be asked.
+        let gone = Rc::get_mut(&mut self.flows).is_none_or(|flows| flows.get_mut().give_up());
+        if gone { Progress::Done } else { Progress::More }
+    }
+
     fn cast(&self, kind: &str) -> bool {
         kind == "IPRewriterBase" || (kind == "TCPRewriter" && self.kind == Kind::Ip)
     }

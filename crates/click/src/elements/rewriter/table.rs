@@ -425,6 +425,11 @@ impl FlowSet {
         Some(end)
     }
 
+    /// Lets go of some memory; the set must not be used any more. Whether that was all.
+    pub fn give_up(&mut self) -> bool {
+        self.flows.give_up()
+    }
+
     /// Takes note that a flow was seen.
     #[inline]
     pub fn touch(&mut self, number: u32, now: u64) {

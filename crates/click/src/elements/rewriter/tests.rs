@@ -147,3 +147,13 @@ fn what_was_being_forgotten_is_forgotten_by_the_next_router_too() {
     assert!((0..1000).any(|_| next.turn() == Turn::Idle));
     assert_eq!(counts(&mut next), (0, 0, 0));
 }
+
+#[test]
+fn flows_of_a_router_that_was_replaced_go_away_in_pieces() {
+    let more = "; s :: UDPRewriter(drop, CAPACITY r); Idle -> s -> Discard;";
+    let mut router = build(&(text([0, 1], "") + more));
+    (0..5000).for_each(|number| assert!(send(&mut router, 0, number).is_some()));
+    let pieces = (0..1000).take_while(|_| router.dispose() == Progress::More).count();
+    assert!((4..1000).contains(&pieces), "{pieces}");
+    assert!(router.is_empty());
+}
