@@ -178,7 +178,6 @@ fn calls(client: &mut Client, jobs: &[Job], text: &str) -> Result<Vec<Vec<Done>>
             let took = began.elapsed();
             pass(Duration::from_millis(2))?;
             own.push((LONGEST.load(Ordering::Relaxed), took));
-            eprintln!("{} {:?} {}", job.what, took, LONGEST.load(Ordering::Relaxed) / 2100);
         }
         pauses.push(own);
     }

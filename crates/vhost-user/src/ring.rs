@@ -37,7 +37,7 @@ pub struct Ring {
     pub call: Option<Arc<OwnedFd>>,
     /// Where the front-end hears that the ring is broken.
     pub err: Option<Arc<OwnedFd>>,
-    /// Whether frames pass. A started TX ring that is disabled is drained, and its frames dropped.
+    /// Whether frames pass. A started ring that is disabled is left alone.
     pub enabled: bool,
     pub(crate) running: bool,
     /// Where it stopped last.

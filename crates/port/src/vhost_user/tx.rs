@@ -5,7 +5,7 @@ use super::vring::Vring;
 use ringway_frame::{Burst, CountersRef, LARGEST, Needs, Offload, Reason, TxQueue};
 use ringway_mem::{Hint, Published, Span, Turn};
 use ringway_ring::{Notifier, Policy, View};
-use ringway_virtq::{BATCH, Cursor, Look, Ring, TxDevice, Verdict};
+use ringway_virtq::{Cursor, Look, Ring, TxDevice, Verdict};
 use std::sync::Arc;
 
 /// Nanoseconds in which a driver is told at most once that its frames were taken. It doesn't wait for that to send
@@ -58,11 +58,13 @@ impl VringTx {
         }
     }
 
-    /// The ring as it is now described, if it can be used.
+    /// The ring as it is now described, if it can be used. One that is not enabled is left alone, and what the driver
+    /// has put there waits: Linux's virtio-uml disables rings, never stops them, and gives their memory away, where
+    /// to discard frames would be to write into whatever lies there now.
     #[inline]
     fn vring<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Vring, Ring<'t>)> {
         let vring = self.published.read(turn).as_ref()?;
-        if vring.is_broken() {
+        if !vring.enabled || vring.is_broken() {
             return None;
         }
         let ring = vring.ring()?;
@@ -127,23 +129,6 @@ impl VringTx {
         }
         self.notifier.due(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));
     }
-
-    /// Frames of a ring that is started but not enabled go nowhere.
-    #[cold]
-    fn discard(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
-        let skips = &mut self.skips;
-        let result = through!(self, vring, turn, translate => {
-            self.device.peek(ring, translate, BATCH, |_: &[Span<'_>]| skips.add(Reason::Down))
-        });
-        if let Err(error) = result
-            && error.is_breach()
-            && self.skips.is_empty()
-        {
-            self.counters.drop_tx(vring.fail(error, &self.counters), 1);
-        }
-        self.give_back(turn, vring, ring, 0);
-        self.idle(turn, vring, ring);
-    }
 }
 
 impl TxQueue for VringTx {
@@ -152,9 +137,6 @@ impl TxQueue for VringTx {
         self.skips.clear();
         if self.seeker.is_blocked(vring.iommu.as_ref()) {
             return self.idle(turn, vring, &ring);
-        }
-        if !vring.enabled {
-            return self.discard(turn, vring, &ring);
         }
         self.own = false;
         if let Some(rarp) = &vring.rarp

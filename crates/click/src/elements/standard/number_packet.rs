@@ -7,6 +7,7 @@
 //!
 //! Handlers: `count` (read), `reset` (write).
 use crate::arg::Args;
+use crate::elements::packet::grow;
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -34,7 +35,7 @@ impl Element for NumberPacket {
         let range = usize::from(self.offset)..usize::from(self.offset) + 8;
         burst.retain(|packet| {
             let missing = range.end.saturating_sub(packet.len());
-            if missing > 0 && !packet.put(missing) {
+            if !grow(packet, missing) {
                 return false;
             }
             if let Some(place) = packet.data_mut().get_mut(range.clone()) {

@@ -6,6 +6,7 @@
 //! - `LENGTH`: bytes they have at least; by default as many as their extra length annotation says are missing.
 //! - `ZERO`: accepted; what is added is always zero.
 use crate::arg::Args;
+use crate::elements::packet::grow;
 use crate::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
 use alloc::boxed::Box;
 
@@ -39,13 +40,7 @@ impl Element for Pad {
             };
             packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, 0);
             // Attack: an extra length that a trace file made up.
-            if missing > LARGEST || missing > 0 && !packet.put(missing) {
-                return false;
-            }
-            if missing > 0 {
-                packet.data_mut()[length..].fill(0);
-            }
-            true
+            missing <= LARGEST && grow(packet, missing)
         });
     }
 }

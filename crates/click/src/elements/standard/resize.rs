@@ -5,6 +5,7 @@
 //! Arguments:
 //! - `HEAD`, `TAIL`: bytes to add; negative to take off; 0 by default.
 use crate::arg::Args;
+use crate::elements::packet::grow;
 use crate::{Class, Context, Element, Failed, Metadata, PacketBurst};
 use alloc::boxed::Box;
 
@@ -48,7 +49,7 @@ impl Element for Resize {
                     packet.take(bytes(self.tail).min(packet.len()));
                     true
                 }
-                _ => packet.put(bytes(self.tail)),
+                _ => grow(packet, bytes(self.tail)),
             }
         });
     }

@@ -8,6 +8,7 @@
 //! - `MASK`: which bits of it; all by default.
 //! - `GROW`: whether packets too short for it are made longer; false by default.
 use crate::arg::Args;
+use crate::elements::packet::grow;
 use crate::{Class, Context, Element, Failed, Metadata, PacketBurst};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -53,8 +54,8 @@ impl Element for StoreData {
                 Err(_) => length.saturating_sub(self.offset.unsigned_abs() as usize),
             };
             let missing = (start + self.data.len()).saturating_sub(length);
-            if self.grow && missing > 0 && packet.put(missing) {
-                packet.data_mut()[length..].fill(0);
+            if self.grow {
+                grow(packet, missing);
             }
             let Some(bytes) = packet.data_mut().get_mut(start..) else { continue };
             for ((byte, data), mask) in bytes.iter_mut().zip(&self.data).zip(&self.mask) {

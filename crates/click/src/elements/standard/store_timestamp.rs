@@ -9,7 +9,7 @@
 //!
 //! Handlers: `drops` (read).
 use crate::arg::Args;
-use crate::elements::packet::{put, retain_counting};
+use crate::elements::packet::{grow, put, retain_counting};
 use crate::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, SECOND};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -35,15 +35,11 @@ impl StoreTimestamp {
     fn store(&self, packet: &mut Packet) -> bool {
         let at = self.offset.unwrap_or(packet.len());
         let missing = (at + 8).saturating_sub(packet.len());
-        let from = packet.len();
-        if missing > 0 && !packet.put(missing) {
+        if !grow(packet, missing) {
             return false;
         }
         let time = packet.notes().timestamp;
         let data = packet.data_mut();
-        if missing > 0 {
-            data[from..].fill(0);
-        }
         put(data, at, ((time / SECOND) as u32).to_be_bytes());
         put(data, at + 4, ((time % SECOND) as u32).to_be_bytes());
         true
