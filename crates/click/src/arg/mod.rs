@@ -90,7 +90,12 @@ impl Args {
 
     /// Takes all that is left, in order: for elements that read rules or patterns.
     pub fn take_rest(&mut self) -> Vec<String> {
-        let rest: Vec<String> = self.rest().into_iter().map(String::from).collect();
+        let left = |state: &State| matches!(state, State::Keyword(_) | State::Plain);
+        if self.states.iter().all(left) {
+            self.states.clear();
+            return core::mem::take(&mut self.arguments);
+        }
+        let rest = self.rest().into_iter().map(String::from).collect();
         self.states.fill(State::Read);
         rest
     }

@@ -19,7 +19,7 @@
 //! Handlers: `program`, `pattern0`, `pattern1`, ..., `drops` (read). The IPv4 header must be noted.
 use super::filter::Filter;
 use crate::arg::Args;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Progress};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -58,6 +58,10 @@ impl Element for IpClassifier {
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         self.filter.push(burst, cx);
+    }
+
+    fn dispose(&mut self) -> Progress {
+        self.filter.give_up()
     }
 
     fn handlers(&self) -> Vec<Handler> {

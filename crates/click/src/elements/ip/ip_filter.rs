@@ -10,7 +10,7 @@
 //! `drops` (read). The IPv4 header must be noted.
 use super::filter::Filter;
 use crate::arg::Args;
-use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use crate::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Progress};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -38,6 +38,10 @@ impl Element for IpFilter {
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         self.filter.push(burst, cx);
+    }
+
+    fn dispose(&mut self) -> Progress {
+        self.filter.give_up()
     }
 
     fn handlers(&self) -> Vec<Handler> {

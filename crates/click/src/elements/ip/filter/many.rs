@@ -5,6 +5,7 @@ use super::decision::{Decision, Headers};
 use super::needs::{Need, Needs};
 use super::program::{Jump, NETWORK};
 use super::table::{self, Entries, Shape, Table};
+use crate::{LINES, Progress};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,6 +14,9 @@ use alloc::vec::Vec;
 const TABLES: usize = 32;
 /// From so many looks a packet on (each at a table, or at a rule that no table has) outcomes are remembered.
 const LOOKS: usize = 4;
+
+/// Rules that are seen to before packets have their turn.
+pub(super) const RULES: usize = 16;
 
 /// A rule: its own program, and where packets that match go.
 #[derive(Clone, Debug)]
@@ -31,10 +35,10 @@ pub(super) struct Many {
 }
 
 impl Many {
-    pub(super) fn new(rules: Vec<Rule>) -> Self {
-        let mut shapes = sort(&rules, |need| Some(*need));
+    pub(super) fn new(rules: Vec<Rule>, breathe: &mut dyn FnMut()) -> Self {
+        let mut shapes = sort(&rules, |need| Some(*need), breathe);
         if shapes.len() > TABLES {
-            shapes = sort(&rules, coarser);
+            shapes = sort(&rules, coarser, breathe);
         }
         let decisions: Vec<Decision> = rules.into_iter().map(|rule| rule.decision).collect();
         let mut tables: Vec<Table> =
@@ -52,6 +56,12 @@ impl Many {
         let Some(cache) = cache else { return search(decisions, tables, headers) };
         let outcome = cache.get(headers, || code(search(decisions, tables, headers)));
         jump(outcome)
+    }
+
+    /// Lets go of some memory; nobody asks any more.
+    pub(super) fn give_up(&mut self) -> Progress {
+        self.decisions.truncate(self.decisions.len().saturating_sub(LINES));
+        if self.decisions.is_empty() { Progress::Done } else { Progress::More }
     }
 
     /// Whether outcomes are remembered, since rules are costly to find.
@@ -114,9 +124,16 @@ fn search(decisions: &[Decision], tables: &[Table], headers: &Headers<'_>) -> Ju
 }
 
 /// The rules' alternatives by what they look at; `view` makes less of what they need.
-fn sort(rules: &[Rule], view: impl Fn(&Need) -> Option<Need>) -> BTreeMap<Shape, Entries> {
+fn sort(
+    rules: &[Rule],
+    view: impl Fn(&Need) -> Option<Need>,
+    breathe: &mut dyn FnMut(),
+) -> BTreeMap<Shape, Entries> {
     let mut shapes: BTreeMap<Shape, Entries> = BTreeMap::new();
     for (number, rule) in rules.iter().enumerate() {
+        if number % RULES == RULES - 1 {
+            breathe();
+        }
         for needs in &rule.needs.0 {
             let seen: Vec<Need> = needs.iter().filter_map(&view).collect();
             let (shape, key) = table::split(&seen);

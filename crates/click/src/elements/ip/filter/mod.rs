@@ -10,14 +10,14 @@ mod program;
 mod table;
 
 use crate::arg::{Scope, parse_int};
-use crate::{Context, Packet, PacketBurst};
+use crate::{Context, Packet, PacketBurst, Progress};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use decision::{Decision, Headers};
-use many::{Many, Rule};
+use many::{Many, RULES, Rule};
 use needs::Needs;
 use program::{Expression, Jump, Step};
 use ringway_click_lang::config;
@@ -31,9 +31,6 @@ const ONE_PROGRAM: usize = 512;
 /// more are cheaper than to remember outcomes.
 const RUN_AS_ONE: usize = 12;
 const RATHER_THAN_REMEMBER: usize = 64;
-
-/// Rules that are seen to before packets have their turn.
-const RULES: usize = 16;
 
 /// A compiled filter.
 #[derive(Clone, Debug)]
@@ -159,6 +156,14 @@ impl Filter {
         }
     }
 
+    /// Lets go of some memory; nobody asks any more.
+    pub(super) fn give_up(&mut self) -> Progress {
+        match &mut self.rules {
+            Rules::One(_) => Progress::Done,
+            Rules::Many(many, _) => many.give_up(),
+        }
+    }
+
     /// How many packets were dropped.
     pub(super) fn drops(&self) -> u64 {
         self.drops
@@ -256,7 +261,7 @@ fn apart(programs: Vec<Program>, breathe: &mut dyn FnMut()) -> Filter {
             break;
         }
     }
-    Filter { rules: Rules::Many(Many::new(rules).into(), None), safe_length, drops: 0 }
+    Filter { rules: Rules::Many(Many::new(rules, breathe).into(), None), safe_length, drops: 0 }
 }
 
 impl Program {
