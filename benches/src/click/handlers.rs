@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 
 /// How often each thing is done; the least pause counts, as others are the machine's too.
 const TIMES: usize = 5;
-/// What a pause may last, in microseconds.
+/// What a pause may last, in microseconds; while a large configuration is replaced.
 const MARK: f64 = 1000.0;
+const REPLACED: f64 = 10_000.0;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Flows that the address translator knows when its handlers are called.
@@ -121,8 +122,13 @@ pub fn measure(_: &Plan) -> Result<Entry, Failure> {
             ));
         }
     }
-    let most = worst.ours.iter().copied().fold(0.0, f64::max);
-    let entry = worst.entry("us", Better::Less).mark(format!("all <= {MARK} us"), most <= MARK);
+    let most = |replaces: bool| {
+        let of = JOBS.iter().zip(&worst.ours).filter(|(job, _)| job.what.contains("itself") == replaces);
+        of.map(|(_, pause)| *pause).fold(0.0, f64::max)
+    };
+    let (handlers, replaced) = (most(false), most(true));
+    let entry = worst.entry("us", Better::Less).mark(format!("all <= {MARK} us"), handlers <= MARK);
+    let entry = entry.mark(format!("replacing itself <= {REPLACED} us"), replaced <= REPLACED);
     let entry = steps.into_iter().fold(entry, |entry, (what, figures)| entry.step(what, &figures));
     Ok(entry
         .note("the longest time without packets while handlers are called over a ControlSocket; least of 5"))

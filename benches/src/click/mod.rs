@@ -63,10 +63,7 @@ pub const GROUPS: &[Group] = &[Group {
         ("flowmon", "FlowMonitor, 1,000,000 live flows, uniform"),
         ("bras", "PPPoEConcentrator, 100,000 sessions with a rate each, frames from subscribers"),
         ("bras.down", "the same, packets to subscribers"),
-        (
-            "handlers",
-            "the longest pause of packets while handlers of large tables and configurations are called",
-        ),
+        ("handlers", "the longest pause of packets while handlers of large tables are read and written"),
         ("forward.ports", "a source's port to a function on ring ports to a port that swallows, two cores"),
         ("mirror.ports", "the same, Ethernet addresses swapped"),
     ],

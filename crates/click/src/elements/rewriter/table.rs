@@ -412,8 +412,8 @@ impl FlowSet {
         self.owners.get(flow.owner as usize).is_none_or(|owner| owner.epoch == flow.epoch)
     }
 
-    /// Forgets those that are to be forgotten among some places from a number on. The number after which
-    /// there are more, if there are.
+    /// Forgets those that are to be forgotten among some places from a number on. The number after which there are
+    /// more, if there are.
     pub fn forget_old(&mut self, from: u32, places: u32) -> Option<u32> {
         let end = from.saturating_add(places);
         for number in from..end {
