@@ -219,7 +219,7 @@ fn filtered(length: Length) -> Frames {
 
 /// Rules about networks and ports that none of [`filtered`] has.
 fn firewall(rules: u64, source: &str, sink: &str) -> String {
-    let mut text = format!("{source} -> Strip(14) -> CheckIPHeader -> IPFilter(");
+    let mut text = format!("{source} -> Strip(14) -> CheckIPHeader -> filter :: IPFilter(");
     let mut numbers = Numbers(13);
     for _ in 0..rules {
         let network = Ipv4Addr::from(0x0a00_0000 | (numbers.below(1 << 16) as u32) << 8);

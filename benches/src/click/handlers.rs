@@ -87,6 +87,14 @@ const JOBS: &[Job] = &[
         act: |client, text| client.write("hotconfig", text),
     },
     Job {
+        what: "10,000 rules are written to their filter's config",
+        case: "firewall.10000",
+        act: |client, text| {
+            let rules = text.split_once("IPFilter(").and_then(|(_, rest)| rest.split_once(") ->"));
+            client.write("filter.config", rules.ok_or("no rules")?.0)
+        },
+    },
+    Job {
         what: "a table of 1,000,000 flows is read",
         case: "nat",
         act: |client, _| client.read("nat.tcp_table"),

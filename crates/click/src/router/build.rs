@@ -108,6 +108,8 @@ impl Router {
             asked: None,
             breath: None,
             visits: Default::default(),
+            reconfiguring: false,
+            breathed: None,
             ended: false,
             successor: None,
             predecessors: Default::default(),

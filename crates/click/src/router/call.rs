@@ -351,19 +351,27 @@ impl Router {
     }
 
     /// Configures an element anew while the router runs: a fresh one takes the old one's state. A wrong configuration
-    /// changes nothing.
+    /// changes nothing. Other elements, and the old one, go on meanwhile.
     fn reconfigure(&mut self, id: ElementId, configuration: &str) -> Result<(), HandlerError> {
-        let Some(mut old) = self.take(id) else { return Err(HandlerError::Busy(self.name(id).to_string())) };
+        let busy = || HandlerError::Busy(self.name(id).to_string());
+        if self.element(id).is_none() || self.reconfiguring {
+            return Err(busy());
+        }
         let errors = self.report.take();
         let mut new = (self.class(id).make)();
-        let good = self.configure_one(id, &mut *new, configuration).is_ok()
-            && new.initialize(&mut crate::Context::new(self, id, true)).is_ok();
+        self.reconfiguring = true;
+        // In the middle of handing packets on, their order would change.
+        self.breathed = (self.work.is_empty() && self.emitted.is_empty()).then(|| self.clock.glance());
+        let configured = self.configure_one(id, &mut *new, configuration).is_ok();
+        (self.reconfiguring, self.breathed) = (false, None);
+        let good = configured && new.initialize(&mut crate::Context::new(self, id, true)).is_ok();
         let said = core::mem::replace(&mut *self.report.borrow_mut(), errors);
         if !good {
-            self.put(id, old);
             return Err(HandlerError::failed(said.diagnostics.to_string().trim()));
         }
-        new.take_state(&mut *old, &mut crate::Context::new(self, id, true));
+        if let Some(mut old) = self.take(id) {
+            new.take_state(&mut *old, &mut crate::Context::new(self, id, true));
+        }
         self.put(id, new);
         self.info_mut(id).configuration = configuration.to_string();
         Ok(())

@@ -140,6 +140,10 @@ pub struct Router {
     breath: Option<Breath>,
     /// Calls from other threads.
     visits: visits::Visits,
+    /// One of its elements is configured anew.
+    reconfiguring: bool,
+    /// While that lasts: when tasks last ran; nothing if they can't.
+    breathed: Option<u64>,
     /// Its elements were told that it ends.
     ended: bool,
     /// What will take its place.

@@ -176,7 +176,7 @@ impl Router {
         self.budget = BUDGET;
     }
 
-    fn run_tasks(&mut self) {
+    pub(super) fn run_tasks(&mut self) {
         for _ in 0..=TASKS {
             if self.runcount <= 0 || self.is_replaced() {
                 return;

@@ -8,6 +8,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click_lang::Graph;
 
+/// Nanoseconds for which an element is configured anew before tasks have their turn, for so many times as long.
+const CONFIGURED: u64 = 100_000;
+const SHARE: u64 = 3;
+
 /// Builds routers for the `hotconfig` handler of one that runs.
 pub trait Rebuild {
     /// Builds a router of a configuration, by [`Succession::build`].
@@ -89,7 +93,29 @@ impl Router {
     pub(crate) fn breathe(&mut self) {
         if let Some(breath) = &mut self.breath {
             breath();
+        } else if let Some(since) = self.breathed {
+            self.breathe_itself(since);
         }
+    }
+
+    /// Runs tasks while one of its elements is configured anew.
+    fn breathe_itself(&mut self, since: u64) {
+        let now = self.clock.glance();
+        let passed = now.saturating_sub(since);
+        if passed < CONFIGURED {
+            return;
+        }
+        self.breathed = None;
+        let mut last = now;
+        while self.tasks.scheduled > 0 && self.runcount > 0 && !self.is_replaced() {
+            self.turn_began = last;
+            self.run_tasks();
+            last = self.clock.glance();
+            if last.saturating_sub(now) >= passed * SHARE {
+                break;
+            }
+        }
+        self.breathed = Some(last);
     }
 
     fn succession(&self) -> Succession {

@@ -179,3 +179,40 @@ fn another_configuration_takes_its_place_and_what_it_knows() {
     assert_eq!(next.read("d.count").unwrap(), "5");
     assert!(next.read("handlers").unwrap().contains("hotconfig\tw"));
 }
+
+/// A clock that goes on by 60 us whenever it is looked at.
+struct Ticking(u64);
+
+impl crate::Time for Ticking {
+    fn wall(&mut self) -> u64 {
+        self.steady()
+    }
+
+    fn steady(&mut self) -> u64 {
+        self.0 += 60_000;
+        self.0
+    }
+
+    fn fork(&self) -> Box<dyn crate::Time> {
+        Box::new(Ticking(self.0))
+    }
+}
+
+#[test]
+fn tasks_run_while_an_element_is_configured_anew() {
+    let text = "InfiniteSource -> c :: Counter -> Discard; Idle -> f :: IPFilter(allow all) -> Discard;";
+    let graph = Source::new(text, "config").read(&mut Anything).graph;
+    let clock = crate::Clock::Real(Box::new(Ticking(0)));
+    let options = Options { clock, ..Options::simulated(1, Recorder::default(), text) };
+    let mut router = Router::build(graph, &Registry::default(), options).unwrap();
+    let count = |router: &mut Router| router.read("c.count").unwrap().parse::<u64>().unwrap();
+    router.turn();
+    let before = count(&mut router);
+    let rules: Vec<String> = (0..1000).map(|port| format!("deny tcp dst port {port}")).collect();
+    router.write(&format!("f.config {}, allow all", rules.join(", "))).unwrap();
+    assert!(count(&mut router) > before + 100);
+    assert!(router.read("f.config").unwrap().contains("port 999"));
+    assert!(router.write("f.config nonsense").is_err());
+    assert!(router.read("f.config").unwrap().contains("port 999"));
+    assert!(router.turn() == Turn::Busy);
+}
