@@ -41,13 +41,13 @@ fn talk(data: &[u8], bytes: usize) -> Vec<u8> {
     let mut answer = Vec::new();
     for piece in data.chunks(bytes) {
         session.give(piece);
-        run(&mut session, false, &mut one, &mut answer);
+        go_on(&mut session, false, &mut one, &mut answer);
     }
-    run(&mut session, true, &mut one, &mut answer);
+    go_on(&mut session, true, &mut one, &mut answer);
     answer
 }
 
-fn run(session: &mut Session, end: bool, one: &mut One, answer: &mut Vec<u8>) {
+fn go_on(session: &mut Session, end: bool, one: &mut One, answer: &mut Vec<u8>) {
     loop {
         session.run(end, one);
         while !session.output().is_empty() {
