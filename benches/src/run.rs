@@ -124,6 +124,7 @@ fn start(
     plan: &Plan,
     path: &Path,
 ) -> Result<Child, Failure> {
+    (group.prepare)()?;
     let me = std::env::current_exe()?;
     let mut command = if group.own_network {
         // Bridges and interfaces made here are seen by nobody else, and go with the process.

@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::rig::WORKER;
 use crate::rig::fabric::{Rig, listen, vhost_user};
 use crate::run::Output;
-use ringway_control::guest::{Attachment, Guest, Interface, Kind, Spec};
+use ringway_control::guest::{Attachment, Guest, Interface, Kind, Spec, image};
 use ringway_fabric::proto::Poll;
 use ringway_tests::bridge::Bridge;
 use ringway_tests::traffic::{iperf, ping};
@@ -45,6 +45,12 @@ pub fn qemu(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
         output,
         &Monitor { kind: Kind::Qemu, program: "qemu-system-x86_64", prefix: "guest.qemu", note },
     )
+}
+
+/// QEMU's guests have a kernel that may have to be downloaded.
+pub fn fetch_kernel() -> Result<(), Failure> {
+    image::qemu()?;
+    Ok(())
 }
 
 fn run(plan: &Plan, output: &mut Output<'_>, monitor: &Monitor) -> Result<(), Failure> {

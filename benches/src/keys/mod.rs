@@ -28,6 +28,8 @@ pub struct Group {
     pub huge_pages: u64,
     /// Whether it makes interfaces, in a network namespace of its own.
     pub own_network: bool,
+    /// What it needs made first, in the host's network.
+    pub prepare: fn() -> Result<(), Failure>,
     /// Seconds it needs beside measuring.
     pub setup: f64,
     /// How many times a key's time each key takes.
@@ -137,6 +139,7 @@ const FABRIC: &[Group] = &[
         setup: 150.0,
         costs: 6.0,
         own_network: true,
+        prepare: guest::fetch_kernel,
         run: guest::qemu,
         ..QUIET
     },
@@ -233,6 +236,7 @@ pub const QUIET: Group = Group {
     keys: &[],
     huge_pages: 0,
     own_network: false,
+    prepare: || Ok(()),
     setup: 30.0,
     costs: 1.5,
     run: |_, _| Ok(()),

@@ -13,6 +13,7 @@ mod grace;
 mod memory;
 mod packet_socket;
 mod poll;
+mod preload;
 mod raw_socket;
 mod sandbox;
 mod signal;
@@ -37,6 +38,7 @@ pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
 };
 pub use poll::{Wish, poll};
+pub use preload::{ShortState, extended_state};
 pub use raw_socket::open_raw;
 pub use sandbox::{Confinement, confine_data, confine_function, withhold_descriptors};
 pub use signal::{Signal, Sort, signal_shared};

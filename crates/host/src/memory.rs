@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// `f_type` of hugetlbfs (statfs(2)).
 const HUGETLBFS: u64 = 0x958_458f6;
 const PAGE: u64 = 4096;
+
 /// A new memfd of `size` bytes that can't shrink or grow any more.
 pub fn memfd(name: &str, size: usize) -> Result<OwnedFd, HostError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -11,6 +11,7 @@ mod uml;
 pub use left_over::end_left_over;
 pub use qemu::kvm_known;
 
+use ringway_host::ShortState;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::HashMap;
 use std::fs::File;
@@ -208,6 +209,8 @@ struct Launch {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    /// What is preloaded into it, for as long as the guest lives.
+    state: Option<ShortState>,
     note: String,
 }
 
@@ -277,6 +280,7 @@ pub struct Guest {
     process: Pid,
     input: Mutex<ChildStdin>,
     shared: Arc<Shared>,
+    _state: Option<ShortState>,
 }
 
 impl Guest {
@@ -305,7 +309,8 @@ impl Guest {
         let gone = || start_error(io::Error::other("its thread is gone"));
         let (process, input) = child.recv().map_err(|_| gone())?.map_err(start_error)?;
         left_over::note(folder, process);
-        Ok(Guest { spec, note: launch.note, console, process, input: Mutex::new(input), shared })
+        let Launch { note, state: _state, .. } = launch;
+        Ok(Guest { spec, note, console, process, input: Mutex::new(input), shared, _state })
     }
 
     /// What was asked for.

@@ -1,6 +1,11 @@
 //! User-Mode Linux: a kernel that is an ordinary program, needs no virtualization and boots in a second.
 use super::{Attachment, Error, Launch, Spec};
+use ringway_host::{ShortState, extended_state};
 use std::path::Path;
+
+/// Bytes of a process's extended state that its kernel writes back, up to AVX-512: `HOST_FP_SIZE` of Linux 6.1,
+/// arch/x86/um/user-offsets.c.
+const STATE: usize = 2696;
 
 /// The command line. Standard input and output are the agent's serial line, standard error is the console.
 pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
@@ -32,6 +37,13 @@ pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
     }
     arguments.extend(words);
     // Its memory is a file: it must be one that can be mapped by others and is not on a disk.
-    let environment = vec![("TMPDIR".to_string(), "/dev/shm".to_string())];
-    Ok(Launch { program: kernel.image, arguments, environment, note: "User-Mode Linux".into() })
+    let mut environment = vec![("TMPDIR".to_string(), "/dev/shm".to_string())];
+    let state =
+        (extended_state() > STATE).then(ShortState::new).transpose().map_err(|error| Error::Start {
+            name: spec.name.clone(),
+            program: kernel.image.clone(),
+            source: std::io::Error::other(error),
+        })?;
+    environment.extend(state.iter().map(|state| ("LD_PRELOAD".into(), state.path().display().to_string())));
+    Ok(Launch { program: kernel.image, arguments, environment, state, note: "User-Mode Linux".into() })
 }

@@ -1,0 +1,68 @@
+//! A tracer that writes back less of a process's state than the processor has, with and without the library for
+//! it. Runs itself again for each, since a library is preloaded when a program starts.
+
+use libc::{c_int, c_uint, c_void};
+use ringway_host::{ShortState, extended_state};
+use std::process::{Command, Stdio};
+
+const NT_X86_XSTATE: usize = 0x202;
+/// The legacy part, the header, and nothing else: less than any processor has that knows AVX.
+const SHORT: usize = 512 + 64;
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some("trace") {
+        // Its exit status is the error's number.
+        std::process::exit(write_back().err().unwrap_or(0));
+    }
+    if extended_state() <= SHORT {
+        println!("this processor has no more than {SHORT} bytes of state; nothing to try");
+        return;
+    }
+    assert_eq!(traced(None), Some(libc::EFAULT), "the kernel takes less than all");
+    let library = ShortState::new().expect("a memfd");
+    assert_eq!(traced(Some(&library)), Some(0));
+}
+
+fn traced(library: Option<&ShortState>) -> Option<i32> {
+    let mut command = Command::new(std::env::current_exe().expect("a running program has a path"));
+    command.arg("trace").envs(library.map(|library| ("LD_PRELOAD", library.path())));
+    command.status().expect("the test runs itself").code()
+}
+
+/// Stops a process, takes the first part of its state, gives an SSE register another value, writes that part back
+/// and looks whether it is there.
+fn write_back() -> Result<(), c_int> {
+    let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+    let pid = i32::try_from(child.id()).expect("a process's number");
+    let done = (|| {
+        // SAFETY: a call without memory, and one whose only memory is the status, which is null.
+        unsafe {
+            checked(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0))?;
+            checked(libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL).into())?;
+        }
+        let mut state = [0_u8; SHORT];
+        transfer(libc::PTRACE_GETREGSET, pid, &mut state)?;
+        // XMM3 (Intel SDM, volume 1, table 10-2), and in XSTATE_BV a component that lies behind that part.
+        state[208..224].fill(0x5a);
+        state[512] |= 0b111;
+        transfer(libc::PTRACE_SETREGSET, pid, &mut state)?;
+        let mut again = [0_u8; SHORT];
+        transfer(libc::PTRACE_GETREGSET, pid, &mut again)?;
+        assert_eq!(again[..512], state[..512]);
+        assert_eq!(again[512] & 0b111, 0b011, "what was not written is in its initial state");
+        Ok(())
+    })();
+    child.kill().expect("it is our child");
+    child.wait().expect("it is our child");
+    done
+}
+
+fn transfer(request: c_uint, pid: c_int, state: &mut [u8; SHORT]) -> Result<(), c_int> {
+    let mut part = libc::iovec { iov_base: state.as_mut_ptr().cast::<c_void>(), iov_len: SHORT };
+    // SAFETY: the vector describes `state`, which the kernel reads or writes during the call only.
+    checked(unsafe { libc::ptrace(request, pid, NT_X86_XSTATE, &raw mut part) })
+}
+
+fn checked(result: i64) -> Result<(), c_int> {
+    if result == -1 { Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(-1)) } else { Ok(()) }
+}
