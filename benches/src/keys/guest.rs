@@ -31,6 +31,8 @@ struct Monitor {
     note: &'static str,
 }
 
+const QEMU: &str = "qemu-system-x86_64";
+
 /// User-Mode Linux.
 pub fn uml(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     let note = "User-Mode Linux guests; peer: the same guests over TAP and a Linux bridge";
@@ -40,15 +42,12 @@ pub fn uml(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 /// QEMU, with KVM where it works.
 pub fn qemu(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     let note = "QEMU's guests; peer: the same guests over TAP (vhost=off) and a Linux bridge";
-    run(
-        plan,
-        output,
-        &Monitor { kind: Kind::Qemu, program: "qemu-system-x86_64", prefix: "guest.qemu", note },
-    )
+    run(plan, output, &Monitor { kind: Kind::Qemu, program: QEMU, prefix: "guest.qemu", note })
 }
 
 /// QEMU's guests have a kernel that may have to be downloaded.
 pub fn fetch_kernel() -> Result<(), Failure> {
+    crate::peer::program(QEMU)?;
     image::qemu()?;
     Ok(())
 }

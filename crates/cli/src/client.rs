@@ -41,7 +41,9 @@ impl Client {
             let stream = tokio::net::UnixStream::connect(&socket).await.map_err(|error| {
                 let what = format!("no fabric answers on {}: {error}", socket.display());
                 match error.kind() {
-                    std::io::ErrorKind::PermissionDenied => Fail::Failed(what),
+                    std::io::ErrorKind::PermissionDenied => {
+                        Fail::Failed(format!("{what}; it is another user's: be that user or root"))
+                    }
                     _ => Fail::NotUp(format!("{what}; `ringway up FILE` starts one")),
                 }
             })?;
@@ -89,6 +91,7 @@ impl Client {
         });
         Err(match status {
             StatusCode::NOT_FOUND => Fail::Unknown(trouble.error),
+            StatusCode::GATEWAY_TIMEOUT => Fail::Late(trouble.error),
             _ => Fail::Failed(trouble.error),
         })
     }
@@ -128,6 +131,7 @@ impl Client {
 fn gone(error: &hyper::Error, socket: &Path) -> Fail {
     Fail::NotUp(match error.is_parse() {
         true => format!("{} is no control socket; name api.sock of a run directory", socket.display()),
-        false => format!("the fabric went away: {error}"),
+        // Which part of the exchange it left is of no use to anybody.
+        false => "the fabric went away".into(),
     })
 }

@@ -67,12 +67,17 @@ pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
 /// Runs a command in a guest.
 pub fn exec(target: &Target, json: bool, name: &str, timeout: u64, command: &str) -> Result<(), Fail> {
     let exec = Exec { command: command.into(), timeout };
+    let began = Instant::now();
     let view: ExecView = Client::connect(target)?.ask(&GUEST.path(name, "exec")?, &exec)?;
     if json {
         text::json(&view);
-        return Ok(());
+    } else {
+        print!("{}", view.text);
     }
-    print!("{}", view.text);
+    // What timeout(1) and the shell make of a command that was ended for its time.
+    if [124, 143].contains(&view.status) && began.elapsed() >= Duration::from_secs(timeout) {
+        text::warn(&format!("the command was ended after its {timeout} s; give it more with --timeout"));
+    }
     // A shell's exit status is at most 255.
     if view.status == 0 { Ok(()) } else { Err(Fail::Status(u8::try_from(view.status).unwrap_or(1))) }
 }
@@ -100,7 +105,11 @@ pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Resu
         };
         if let Some(lost) = waiting.iter().find(|guest| guest.state != "starting") {
             let GuestView { name, state, reason, console, .. } = lost;
-            let why = if reason.is_empty() { format!("its console is in {console}") } else { reason.clone() };
+            let why = match (reason.as_str(), state.as_str()) {
+                ("", "stopped") => format!("start it with `ringway guest start {name}`"),
+                ("", _) => format!("its console is in {console}"),
+                (reason, _) => reason.into(),
+            };
             return Err(Fail::Failed(format!("guest {name} is {state}: {why}")));
         }
         if Instant::now() >= end {

@@ -9,7 +9,10 @@ impl Target {
     /// The control socket of the fabric that is meant.
     pub fn find(&self) -> Result<PathBuf, Fail> {
         if let Some(socket) = &self.socket {
-            return Ok(socket.clone());
+            return match self.fabric {
+                None => Ok(socket.clone()),
+                Some(_) => Err(Fail::Failed("--socket and --fabric each name a fabric; give one".into())),
+            };
         }
         let base = run_dir::base();
         if let Some(name) = &self.fabric {
@@ -25,10 +28,16 @@ impl Target {
             [name] => Ok(run_dir::api_socket(&base.join(name))),
             [] => {
                 let place = base.display();
-                Err(Fail::NotUp(format!(
-                    "no fabric is up in {place}; \
-                     start one with `ringway up FILE --detach`, or say which with --socket"
-                )))
+                Err(Fail::NotUp(match run_dir::denied(&base).as_slice() {
+                    [] => format!(
+                        "no fabric is up in {place}; \
+                         start one with `ringway up FILE --detach`, or say which with --socket"
+                    ),
+                    [first, ..] => format!(
+                        "fabric {first} in {place} is another user's; be that user or root, \
+                         or start one of your own with `ringway up FILE --detach`"
+                    ),
+                }))
             }
             names => Err(Fail::NotUp(format!(
                 "{} fabrics are up; say which with --fabric: {}",

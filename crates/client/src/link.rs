@@ -2,7 +2,7 @@
 
 use crate::RingError;
 use ringway_host::EventFd;
-use ringway_ring::{Kind, RingMemory};
+use ringway_ring::RingMemory;
 use rustix::event::epoll;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -40,13 +40,7 @@ impl Link {
     /// Notifies the other side.
     #[cold]
     pub fn kick(&self) {
-        match self.memory.kind() {
-            // Attack: the program at the pipe's other end has the eventfd's description too; a write could be made to
-            // wait.
-            Kind::Pipe => self.kick.signal_shared(),
-            // That of a port is the fabric's and ours alone, and a write takes half as long.
-            Kind::Port => self.kick.signal(),
-        }
+        self.kick.signal_shared();
     }
 
     /// Sleeps until the other side notifies us; `false` after `timeout`.

@@ -43,7 +43,17 @@ pub enum FunctionError {
     },
     /// It runs another configuration, and goes on with it.
     #[error("function {0} goes on as it was: {1}")]
-    Refused(String, handlers::HandlerError),
+    Refused(String, String),
+}
+
+/// What a running function says of a configuration that it was given, with the file's name for it.
+fn in_file(said: &str, title: &str) -> String {
+    let lines = said.lines().filter(|line| *line != "Write handler 'hotconfig' error:");
+    let lines = lines.map(|line| match line.strip_prefix("config:") {
+        Some(rest) => format!("{title}:{rest}"),
+        None => line.to_string(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 enum Life {
@@ -263,9 +273,10 @@ impl Functions {
     /// nothing changes.
     pub async fn swap(&mut self, name: &str, to: &Configuration) -> Result<(), FunctionError> {
         let record = self.record(name)?;
+        let title = Function { configuration: to.clone(), ..record.function.clone() }.title().to_string();
         if let Life::Running { up: true, .. } = record.life {
             let swapped = handlers::write(&record.socket, "hotconfig", to.text.as_bytes()).await;
-            swapped.map_err(|why| FunctionError::Refused(name.into(), why))?;
+            swapped.map_err(|why| FunctionError::Refused(name.into(), in_file(&why.to_string(), &title)))?;
         }
         record.function.configuration = to.clone();
         match &record.life {

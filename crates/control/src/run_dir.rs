@@ -4,6 +4,7 @@ use rustix::fs::FlockOperation;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Why a run directory can't be used.
@@ -12,7 +13,7 @@ pub enum RunDirError {
     /// The fabric is up already.
     #[error(
         "the fabric in {path} is up already (process {pid}); \
-         stop it with `ringway down`, or change it with `ringway apply`"
+         stop it with `ringway down`, or change it with `ringway apply`, with --socket PATH if it came up with that"
     )]
     Taken {
         /// The run directory.
@@ -41,7 +42,7 @@ pub enum RunDirError {
 /// Where fabrics that don't say otherwise have their run directories: `/run/ringway` for root, the user's
 /// runtime directory for others.
 pub fn base() -> PathBuf {
-    if let Some(base) = std::env::var_os("RINGWAY_RUN") {
+    if let Some(base) = std::env::var_os("RINGWAY_RUN").filter(|base| !base.is_empty()) {
         return std::path::absolute(&base).unwrap_or(base.into());
     }
     let user = rustix::process::geteuid();
@@ -87,11 +88,21 @@ pub fn api_socket(run: &Path) -> PathBuf {
 
 /// Names of the fabrics below `base` that are up.
 pub fn running(base: &Path) -> Vec<String> {
+    fabrics(base, |connected| connected.is_ok())
+}
+
+/// Names of the fabrics below `base` that this user may not connect to.
+pub fn denied(base: &Path) -> Vec<String> {
+    let denied = io::ErrorKind::PermissionDenied;
+    fabrics(base, |connected| connected.is_err_and(|error| error.kind() == denied))
+}
+
+fn fabrics(base: &Path, are_meant: impl Fn(io::Result<UnixStream>) -> bool) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(base) else { return Vec::new() };
     let mut names: Vec<String> = entries
         .filter_map(|entry| {
             let entry = entry.ok()?;
-            std::os::unix::net::UnixStream::connect(api_socket(&entry.path())).ok()?;
+            are_meant(UnixStream::connect(api_socket(&entry.path()))).then_some(())?;
             entry.file_name().into_string().ok()
         })
         .collect();

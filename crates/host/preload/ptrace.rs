@@ -8,7 +8,6 @@
 
 use core::arch::x86_64::__cpuid_count;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
-use core::mem::offset_of;
 use core::ptr::{copy_nonoverlapping, write_bytes};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -16,8 +15,10 @@ const SYS_PTRACE: c_long = 101;
 const PEEK: core::ops::RangeInclusive<c_uint> = 1..=3;
 const GETREGSET: c_uint = 0x4204;
 const SETREGSET: c_uint = 0x4205;
-const NT_X86_XSTATE: c_ulong = 0x202;
+const NT_X86_XSTATE: u32 = 0x202;
 const EFAULT: c_int = 14;
+/// The legacy part and the header.
+const HEADERS: usize = 512 + 64;
 /// More than any processor has; x86-64's largest is 11,008.
 const LARGEST: usize = 16 << 10;
 
@@ -53,33 +54,53 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 
 /// Whether this host wants more than the tracer writes.
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
-/// How many calls are under way: a signal's handler may call while the thread it interrupted does. Their areas are
-/// not on the stack, since User-Mode Linux's are small.
-static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
-static mut AREAS: [Area; 2] = [Area::EMPTY; 2];
+/// Room to put states together. Not on the stack, since User-Mode Linux's are small.
+static mut AREAS: [Area; 4] = [Area::EMPTY; 4];
+/// Which of them are in use: by a thread, and by a signal's handler that interrupted it.
+static ARE_USED: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
 
 /// As the C library's, but for what is said above.
 ///
 /// # Safety
-/// As of `ptrace(2)`: `data` is what `request` wants.
+/// As of `ptrace(2)`: `data` is what `request` wants. An `iovec` that leads nowhere is not caught.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptrace(request: c_uint, pid: c_int, addr: c_ulong, data: *mut c_void) -> c_long {
-    let is_state = request == SETREGSET && addr == NT_X86_XSTATE;
+    // The kernel looks at 32 bits of a regset's number.
+    let is_state = request == SETREGSET && addr as u32 == NT_X86_XSTATE;
+    // SAFETY: `errno` is this thread's.
+    let before = unsafe { *__errno_location() };
     if !(is_state && IS_SHORT.load(Ordering::Relaxed)) {
         // SAFETY: the caller's promise is passed on.
         let (result, error) = unsafe { call(request, pid, addr, data) };
-        if !(is_state && result == -1 && error == EFAULT) {
+        // SAFETY: the caller's promise.
+        if !(is_state && result == -1 && error == EFAULT && unsafe { is_a_beginning(data) }) {
             return result;
         }
         IS_SHORT.store(true, Ordering::Relaxed);
     }
-    let turn = UNDER_WAY.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: `data` points to an `iovec`, as SETREGSET wants; the area of this turn is used by no call under
-    // way: one thread traces, and of its calls the second can only be a signal handler's.
-    let result =
-        unsafe { set_whole(pid, &*data.cast::<IoVec>(), (&raw mut AREAS).cast::<Area>().add(turn % 2)) };
-    UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+    let free = ARE_USED.iter().position(|used| !used.swap(true, Ordering::Acquire));
+    let Some(number) = free else {
+        // SAFETY: the caller's promise is passed on.
+        return unsafe { call(request, pid, addr, data) }.0;
+    };
+    // SAFETY: `data` points to an `iovec`, as SETREGSET wants, and the area was free and is now ours alone.
+    let (result, error) = unsafe { set_whole(pid, data.cast(), (&raw mut AREAS).cast::<Area>().add(number)) };
+    ARE_USED[number].store(false, Ordering::Release);
+    // SAFETY: `errno` is this thread's.
+    unsafe { *__errno_location() = if result == 0 { before } else { error } };
     result
+}
+
+/// Whether these are as many bytes as say which components there are, and whole words.
+///
+/// # Safety
+/// `data` points to an `iovec`, or is null.
+unsafe fn is_a_beginning(data: *mut c_void) -> bool {
+    // SAFETY: it isn't null, and the caller's promise.
+    !data.is_null() && {
+        let len = unsafe { data.cast::<IoVec>().read_unaligned() }.len;
+        len >= HEADERS && len.is_multiple_of(8)
+    }
 }
 
 /// The system call, with the result where the C library has it, and `errno`.
@@ -101,48 +122,52 @@ unsafe fn call(request: c_uint, pid: c_int, addr: c_ulong, data: *mut c_void) ->
     }
 }
 
-/// Writes the state that `given` begins, with the rest in its initial state.
+/// Writes the state that `given` begins, with the rest in its initial state. What is no beginning goes to the kernel as
+/// it is.
 ///
 /// # Safety
-/// `given` describes readable memory, and `area` is nobody else's.
-unsafe fn set_whole(pid: c_int, given: &IoVec, area: *mut Area) -> c_long {
+/// `given` is an `iovec` of readable memory, or null, and `area` is nobody else's.
+unsafe fn set_whole(pid: c_int, given: *mut IoVec, area: *mut Area) -> (c_long, c_int) {
     let mut whole = IoVec { base: area.cast(), len: LARGEST };
     let iovec = (&raw mut whole).cast();
     // SAFETY: the area has `LARGEST` bytes; the kernel says in `len` how many it wants, which are no more, and of
     // those as many are copied as `given` has.
     unsafe {
-        let (result, _) = call(GETREGSET, pid, NT_X86_XSTATE, iovec);
-        if result != 0 {
-            return result;
+        if !is_a_beginning(given.cast()) {
+            return call(SETREGSET, pid, c_ulong::from(NT_X86_XSTATE), given.cast());
         }
-        let len = given.len.min(whole.len);
-        copy_nonoverlapping(given.base, whole.base, len);
+        let read = call(GETREGSET, pid, c_ulong::from(NT_X86_XSTATE), iovec);
+        if read.0 != 0 {
+            return read;
+        }
+        let IoVec { base, len } = given.read_unaligned();
+        let len = len.min(whole.len);
+        copy_nonoverlapping(base, whole.base, len);
         write_bytes(whole.base.add(len), 0, whole.len - len);
-        if len >= offset_of!(Area, rest) {
-            (*area).present &= components(len);
+        (*area).present &= components(len);
+        let written = call(SETREGSET, pid, c_ulong::from(NT_X86_XSTATE), iovec);
+        if written.0 == 0 {
+            given.write_unaligned(IoVec { base, len });
         }
-        call(SETREGSET, pid, NT_X86_XSTATE, iovec).0
+        written
     }
 }
 
 /// The components that end within `len` bytes, as bits of `XSTATE_BV` (CPUID leaf 0DH).
 fn components(len: usize) -> u64 {
-    static KNOWN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-    let [known_len, known] = &KNOWN;
-    // CPUID leaves a virtual machine, which takes microseconds.
-    if known_len.load(Ordering::Acquire) == len {
-        return known.load(Ordering::Relaxed) as u64;
-    }
-    // x87 and SSE are the legacy part.
-    let mut bits = 0b11_u64;
-    for component in 2..63 {
-        let leaf = __cpuid_count(0xd, component);
-        let (size, offset) = (leaf.eax as usize, leaf.ebx as usize);
-        if size > 0 && offset > 0 && offset + size <= len {
-            bits |= 1 << component;
+    /// Where each ends; 0 while that is not known. Whoever finds it out finds out the same.
+    static ENDS: [AtomicUsize; 63] = [const { AtomicUsize::new(0) }; 63];
+    let bits = ENDS.iter().enumerate().skip(2).map(|(component, known)| {
+        let mut end = known.load(Ordering::Relaxed);
+        if end == 0 {
+            // It leaves a virtual machine, which takes microseconds.
+            let leaf = __cpuid_count(0xd, component as u32);
+            let is_there = leaf.eax > 0 && leaf.ebx > 0;
+            end = if is_there { leaf.eax as usize + leaf.ebx as usize } else { usize::MAX };
+            known.store(end, Ordering::Relaxed);
         }
-    }
-    known.store(bits as usize, Ordering::Relaxed);
-    known_len.store(len, Ordering::Release);
-    bits
+        u64::from(end <= len) << component
+    });
+    // x87 and SSE are the legacy part.
+    bits.fold(0b11, |all, bit| all | bit)
 }

@@ -1,7 +1,7 @@
 //! A library to preload into programs that know less of this processor than its kernel asks of them.
 
 use crate::error::{HostError, Named};
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -27,20 +27,23 @@ pub struct ShortState {
 }
 
 impl ShortState {
-    /// The library, in memory.
+    /// The library, in memory that nobody can write any more.
     pub fn new() -> Result<ShortState, HostError> {
-        let file = rustix::fs::memfd_create("ptrace.so", MemfdFlags::CLOEXEC).named("memfd_create")?;
+        // Programs that are started have it too.
+        let file = rustix::fs::memfd_create("ptrace.so", MemfdFlags::ALLOW_SEALING).named("memfd_create")?;
         let mut rest = LIBRARY;
         while !rest.is_empty() {
             let written = rustix::io::write(&file, rest).named("write to a memfd")?;
             rest = rest.get(written..).unwrap_or_default();
         }
+        let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&file, seals).named("sealing a memfd")?;
         Ok(ShortState { file })
     }
 
-    /// Where programs of this user find it, as long as this value lives. Not in a folder, since `/run` may be
-    /// mounted `noexec`.
+    /// Where a program finds it that is started while this value lives. Not in a folder, since `/run` may be mounted
+    /// `noexec`, nor below this process's number, where programs with other capabilities may not look.
     pub fn path(&self) -> PathBuf {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 }

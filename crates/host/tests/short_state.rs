@@ -18,7 +18,12 @@ fn main() {
         println!("this processor has no more than {SHORT} bytes of state; nothing to try");
         return;
     }
-    assert_eq!(traced(None), Some(libc::EFAULT), "the kernel takes less than all");
+    let without = traced(None);
+    if without == Some(libc::EPERM) {
+        println!("nobody may trace here; nothing to try");
+        return;
+    }
+    assert_eq!(without, Some(libc::EFAULT), "the kernel takes less than all");
     let library = ShortState::new().expect("a memfd");
     assert_eq!(traced(Some(&library)), Some(0));
 }
@@ -42,6 +47,8 @@ fn write_back() -> Result<(), c_int> {
         }
         let mut state = [0_u8; SHORT];
         transfer(libc::PTRACE_GETREGSET, pid, &mut state)?;
+        // Without the header nobody knows what there is; the process keeps what it has.
+        assert_eq!(transfer(libc::PTRACE_SETREGSET, pid, &mut state[..512]), Err(libc::EFAULT));
         // XMM3 (Intel SDM, volume 1, table 10-2), and in XSTATE_BV a component that lies behind that part.
         state[208..224].fill(0x5a);
         state[512] |= 0b111;
@@ -57,8 +64,8 @@ fn write_back() -> Result<(), c_int> {
     done
 }
 
-fn transfer(request: c_uint, pid: c_int, state: &mut [u8; SHORT]) -> Result<(), c_int> {
-    let mut part = libc::iovec { iov_base: state.as_mut_ptr().cast::<c_void>(), iov_len: SHORT };
+fn transfer(request: c_uint, pid: c_int, state: &mut [u8]) -> Result<(), c_int> {
+    let mut part = libc::iovec { iov_base: state.as_mut_ptr().cast::<c_void>(), iov_len: state.len() };
     // SAFETY: the vector describes `state`, which the kernel reads or writes during the call only.
     checked(unsafe { libc::ptrace(request, pid, NT_X86_XSTATE, &raw mut part) })
 }

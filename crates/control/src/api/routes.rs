@@ -6,6 +6,7 @@ use super::{
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
 use crate::function::handlers::{self, HandlerError};
+use crate::guest::Error;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
@@ -175,7 +176,8 @@ async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Res
 #[utoipa::path(post, path = "/v1/guests/{name}/exec",
     params(("name" = String, Path, description = "The guest")),
     request_body = Exec, responses((status = 200, body = ExecView), (status = 404, body = Trouble),
-    (status = 409, body = Trouble, description = "It does not run, or did not answer")))]
+    (status = 409, body = Trouble, description = "It does not run, or began anew or ended meanwhile"),
+    (status = 504, body = Trouble, description = "It did not answer in time")))]
 async fn exec(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -186,7 +188,10 @@ async fn exec(
     let bound = Duration::from_secs(exec.timeout.clamp(1, LONGEST));
     let ran = tokio::task::spawn_blocking(move || guest.run(&exec.command, bound)).await;
     let ran = ran.map_err(|error| Failure::Conflict(trouble(error)))?;
-    let output = ran.map_err(|error| Failure::Conflict(trouble(error)))?;
+    let output = ran.map_err(|error| match error {
+        Error::Timeout { .. } => Failure::Request(StatusCode::GATEWAY_TIMEOUT.as_u16(), trouble(error)),
+        _ => Failure::Conflict(trouble(error)),
+    })?;
     Ok(Json(ExecView { status: output.status, text: output.text }))
 }
 

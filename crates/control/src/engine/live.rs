@@ -171,6 +171,8 @@ impl Engine {
                     live.state = Some(state);
                 }
             }
+            // Of a port that was removed just now nothing is left to detach.
+            Event::Detached { port, .. } if !self.live.contains_key(&port) => {}
             Event::Detached { port, reason, fault } => {
                 if fault {
                     tracing::warn!(port, reason, "the peer broke its protocol");

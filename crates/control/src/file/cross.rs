@@ -1,10 +1,10 @@
 //! What tables of the file say about each other, and about the host.
 
-use super::desired::{Fabric, Kind, Lookup, To};
+use super::desired::{Fabric, Guest, GuestKind, Kind, Lookup, To};
 use super::section::{Notes, either};
 use super::{Host, Patch, SOCKET_PATH, nearest};
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 /// What is not in its place in the fabric yet.
 pub struct Partial {
@@ -177,6 +177,9 @@ fn lookups(fabric: &Fabric, notes: &Notes) {
     }
 }
 
+/// What lies in a run directory besides ports' sockets.
+const OURS: [&str; 5] = ["api.sock", "lock", "guests", "functions", "placement.redb"];
+
 fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
     let run = host.run_of(fabric);
     let mut taken: HashMap<PathBuf, &str> = HashMap::new();
@@ -197,6 +200,11 @@ fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
         }
         // `a.sock` and `./a.sock` are one.
         let path: PathBuf = path.components().collect();
+        let inside: PathBuf = socket.path.components().filter(|part| *part != Component::CurDir).collect();
+        if OURS.iter().any(|name| inside == Path::new(name)) {
+            let what = format!("{} in the run directory is Ringway's own", inside.display());
+            notes.wrong(&at, what, format!("call it {}.sock", port.name));
+        }
         if let Some(other) = taken.insert(path, &port.name) {
             let what = format!("port {other} has the socket {} too", socket.path.display());
             notes.wrong(&at, what, "give each a socket of its own");
@@ -254,6 +262,8 @@ fn owners(fabric: &Fabric, host: &Host, notes: &Notes) {
         ports: &function.ports,
         kind: "ring",
     });
+    let is_uml = |guest: &&Guest| guest.kind == GuestKind::Uml;
+    let uml: Vec<&str> = fabric.guests.iter().filter(is_uml).map(|guest| &*guest.name).collect();
     let mut used = HashMap::new();
     for owner in guests.chain(functions) {
         let Owner { what, name, ports, kind } = owner;
@@ -270,6 +280,14 @@ fn owners(fabric: &Fabric, host: &Host, notes: &Notes) {
             {
                 let wrong = format!("port {port} is of kind {}", found.name());
                 notes.wrong(&notes.of(&place), wrong, format!("a {what}'s port is of kind {kind}"));
+            }
+            if uml.contains(&name)
+                && fabric
+                    .port(port)
+                    .is_some_and(|port| matches!(&port.kind, Kind::VhostUser(it) if !it.server))
+            {
+                let fix = format!("leave `role` out of port {port}, or use kind = \"qemu\"");
+                notes.wrong(&notes.of(&place), "a User-Mode Linux guest can only connect", fix);
             }
             if let Some((other_kind, other)) = used.insert(port, (what, name)) {
                 let wrong = format!("port {port} is {other_kind} {other}'s already");

@@ -356,6 +356,10 @@ fn static_entries(section: &mut Section<'_>, notes: &Notes) -> Vec<(Mac, String)
         let at = notes.of(&format!("{}.static.{index}", section.path));
         match Mac::read(&mac) {
             None => notes.wrong(&at, format!("\"{mac}\" is not an Ethernet address"), MAC_FIX),
+            Some(mac) if mac.is_group() => {
+                let fix = "name stations; frames to groups go to every port";
+                notes.wrong(&at, format!("{mac} is a group's address"), fix);
+            }
             Some(mac) if entries.iter().any(|(other, _)| *other == mac) => {
                 notes.wrong(&at, format!("{mac} is there twice"), "keep one");
             }

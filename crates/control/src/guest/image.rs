@@ -16,6 +16,9 @@ const PROGRAMS: &[&str] = &["iperf3", "ethtool", "ping"];
 /// Packages that bring a kernel for virtual machines: Debian's, Ubuntu's.
 const PACKAGES: &[&str] = &["linux-image-cloud-amd64", "linux-image-virtual"];
 
+/// A mirror that says nothing is not waited for without end.
+const BOUNDS: [&str; 4] = ["-o", "Acquire::http::Timeout=30", "-o", "Acquire::Retries=2"];
+
 /// Bytes of a file in a guest's initial file system. Attack: a device as its script.
 const LARGEST: usize = 1 << 30;
 
@@ -128,7 +131,8 @@ fn download(cache: &Path) -> Result<(), Error> {
     };
     let folder = cache.join("packages");
     fs::create_dir_all(&folder).map_err(file(&folder))?;
-    let fetched = quiet(Command::new("apt-get").arg("download").args(&wanted).current_dir(&folder));
+    let fetched =
+        quiet(Command::new("apt-get").args(BOUNDS).arg("download").args(&wanted).current_dir(&folder));
     fetched.map_err(|reason| Error::Kernel(format!("apt-get download {}: {reason}", wanted.join(" "))))?;
     for entry in fs::read_dir(&folder).map_err(file(&folder))?.flatten() {
         quiet(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(cache)).map_err(Error::Kernel)?;

@@ -190,6 +190,14 @@ pub enum Error {
         /// The console's log.
         console: PathBuf,
     },
+    /// Its kernel began anew, and with it whatever ran there.
+    #[error("guest {name} began anew before it answered: {command}")]
+    BeganAnew {
+        /// The guest.
+        name: String,
+        /// What was asked.
+        command: String,
+    },
     /// A command that can't be sent.
     #[error("guest {0}: a command is one line of at most 3500 bytes")]
     Command(String),
@@ -209,8 +217,8 @@ struct Launch {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// What is preloaded into it, for as long as the guest lives.
-    state: Option<ShortState>,
+    /// What is preloaded into it; until it has started.
+    _state: Option<ShortState>,
     note: String,
 }
 
@@ -280,7 +288,6 @@ pub struct Guest {
     process: Pid,
     input: Mutex<ChildStdin>,
     shared: Arc<Shared>,
-    _state: Option<ShortState>,
 }
 
 impl Guest {
@@ -309,8 +316,7 @@ impl Guest {
         let gone = || start_error(io::Error::other("its thread is gone"));
         let (process, input) = child.recv().map_err(|_| gone())?.map_err(start_error)?;
         left_over::note(folder, process);
-        let Launch { note, state: _state, .. } = launch;
-        Ok(Guest { spec, note, console, process, input: Mutex::new(input), shared, _state })
+        Ok(Guest { spec, note: launch.note, console, process, input: Mutex::new(input), shared })
     }
 
     /// What was asked for.
@@ -364,11 +370,16 @@ impl Guest {
     /// Runs a shell command in it, for at most `bound`, once it has booted. Several may run at once.
     pub fn run(&self, command: &str, bound: Duration) -> Result<Output, Error> {
         self.ready(bound)?;
+        let boots = self.state().1;
         let id = self.send(command, bound)?;
         // The guest ends the command at its bound; its answer takes a moment longer.
-        let answer = self.wait(bound + Duration::from_secs(5), command, |known| known.answers.remove(&id));
+        let answer = self.wait(bound + Duration::from_secs(5), command, |known| {
+            let answer = known.answers.remove(&id).map(Ok);
+            answer.or_else(|| (known.boots > boots).then_some(Err(())))
+        });
         self.shared.lock().answers.remove(&id);
-        answer
+        let (name, command) = (self.spec.name.clone(), command.to_string());
+        answer?.map_err(|()| Error::BeganAnew { name, command })
     }
 
     /// Starts a shell command in it and does not wait; its answer is forgotten.

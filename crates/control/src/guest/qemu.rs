@@ -52,7 +52,7 @@ pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
     }
     arguments.extend(spec.words.iter().cloned());
     let note = format!("QEMU {version} with {}", if kvm { "KVM" } else { "TCG" });
-    Ok(Launch { program, arguments, environment: Vec::new(), state: None, note })
+    Ok(Launch { program, arguments, environment: Vec::new(), _state: None, note })
 }
 
 /// Modules for what the virtual machine has beside network devices.

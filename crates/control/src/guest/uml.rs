@@ -44,6 +44,15 @@ pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
             program: kernel.image.clone(),
             source: std::io::Error::other(error),
         })?;
-    environment.extend(state.iter().map(|state| ("LD_PRELOAD".into(), state.path().display().to_string())));
-    Ok(Launch { program: kernel.image, arguments, environment, state, note: "User-Mode Linux".into() })
+    if let Some(state) = &state {
+        let others = std::env::var("LD_PRELOAD").map(|others| format!(":{others}")).unwrap_or_default();
+        environment.push(("LD_PRELOAD".into(), format!("{}{others}", state.path().display())));
+    }
+    Ok(Launch {
+        program: kernel.image,
+        arguments,
+        environment,
+        _state: state,
+        note: "User-Mode Linux".into(),
+    })
 }

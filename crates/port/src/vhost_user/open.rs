@@ -55,13 +55,24 @@ pub enum OpenError {
         error: io::Error,
     },
     /// The system refused.
-    #[error("{}: {error}", .path.display())]
+    #[error("{}: {error}{}", .path.display(), advice(.error))]
     System {
         /// The path.
         path: PathBuf,
         /// What the system says.
         error: io::Error,
     },
+}
+
+/// What to do about a socket that the system refuses.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; make its folder",
+        io::ErrorKind::PermissionDenied => {
+            "; use a folder that this user may write to, and an owner and group it is"
+        }
+        _ => "",
+    }
 }
 
 /// Who may connect to a socket.
