@@ -5,6 +5,7 @@ import unittest
 
 from ringway.placement import properties
 from ringway.plugin_host import printed
+from ringway.plugin_host.failure import place
 from ringway.plugin_host.ovirtsdk.search import RequestError, compile_query, ids_of
 
 
@@ -103,3 +104,16 @@ class SearchTest(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class PlaceTest(unittest.TestCase):
+    def test_a_second_alarm_hides_no_place(self):
+        unit = compile("def hang():\n    raise TimeoutError\n", "/plugins/units.py", "exec")
+        names = {}
+        exec(unit, names)
+        with self.assertRaises(TimeoutError) as caught:
+            try:
+                names["hang"]()
+            finally:
+                raise TimeoutError
+        self.assertEqual(place(caught.exception, "/plugins"), "units.py:2")

@@ -56,9 +56,13 @@ def place(error: BaseException, folder: str) -> str:
     """`file:line` of the innermost frame that is the plugin's own."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_short(error.filename, folder)}:{error.lineno or 0}"
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.filename.startswith(folder):
-            return f"{_short(frame.filename, folder)}:{frame.lineno}"
+    cause: BaseException | None = error
+    while cause is not None:
+        for frame in reversed(traceback.extract_tb(cause.__traceback__)):
+            if frame.filename.startswith(folder):
+                return f"{_short(frame.filename, folder)}:{frame.lineno}"
+        # A second alarm may ring while the first one's exception is on its way out of the plugin.
+        cause = cause.__context__
     return ""
 
 
