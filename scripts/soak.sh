@@ -10,8 +10,10 @@ export RINGWAY_STEPS=${RINGWAY_STEPS:-10000000}
 step "build" cargo build --release -p ringway-cli
 # Each case of it builds all elements, several thousand routers: a twentieth of the others' cases take as long.
 slow=what_an_element_needs_completed_is
-step "unit and property tests" cargo test --release --workspace --exclude ringway-tests --no-fail-fast -- --skip "$slow"
-step "elements, exhaustively" env "PROPTEST_CASES=$((PROPTEST_CASES / 20 + 1))" cargo test --release -p ringway-click "$slow"
+step "unit and property tests" \
+  cargo test --release --workspace --exclude ringway-tests --no-fail-fast -- --skip "$slow"
+step "elements, exhaustively" \
+  env "PROPTEST_CASES=$((PROPTEST_CASES / 20 + 1))" cargo test --release -p ringway-click "$slow"
 step "real peers" cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
 step "Miri" ./scripts/miri.sh
 step "dependencies" make deny

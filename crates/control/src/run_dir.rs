@@ -13,7 +13,8 @@ pub enum RunDirError {
     /// The fabric is up already.
     #[error(
         "the fabric in {path} is up already (process {pid}); \
-         stop it with `ringway down`, or change it with `ringway apply`, with --socket PATH if it came up with that"
+         stop it with `ringway down`, or change it with `ringway apply`; \
+         name --socket PATH if it came up with that"
     )]
     Taken {
         /// The run directory.

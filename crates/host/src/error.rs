@@ -105,7 +105,7 @@ fn advice(error: Errno) -> &'static str {
         Errno::PERM | Errno::ACCESS => "; run as root or give the program CAP_NET_ADMIN",
         Errno::BUSY => "; another program has it: stop that, or use another name",
         Errno::INVAL => {
-            "; an interface of that name may exist that is another kind's or has other queues: use another name"
+            "; an interface of that name may exist that is no TAP or has other queues: use another name"
         }
         Errno::NOENT | Errno::NODEV => "; load the module tun, or name a namespace that exists",
         _ => "",
