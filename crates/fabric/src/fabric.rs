@@ -173,14 +173,7 @@ impl Fabric {
         let (mut rx, mut sources) = (Vec::new(), Vec::new());
         for ((number, queue), counters) in (0..).zip(queues).zip(counters) {
             rx.push(Arc::new(RxSlot::new(queue.rx, counters.clone())));
-            sources.push(Source {
-                tx: queue.tx,
-                port: id,
-                queue: number,
-                counters,
-                waiting: None,
-                flooded: 0,
-            });
+            sources.push(Source::new(queue.tx, id, number, counters));
         }
         let told: Vec<(usize, usize)> = seats.iter().map(|seat| (seat.worker, seat.bit)).collect();
         let said = device.state();

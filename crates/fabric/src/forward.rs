@@ -10,6 +10,7 @@ use ringway_frame::{BURST, Burst, Caps, CountersRef, Needs, Reason, RxQueue, Sto
 use ringway_mem::Turn;
 use ringway_port::offload::{Completed, Completer, Outcome, Whole};
 use ringway_switch::{FlowHash, INVALID, List, NOWHERE, PortId, Run, Sorter, Verdicts};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard, TryLockError};
 
 /// Length of an Ethernet header; shorter frames are no frames.
@@ -29,6 +30,23 @@ pub struct Source {
     pub waiting: Option<Waiting>,
     /// Ports of the switch that have its first frame already, which is flooded in several turns.
     pub flooded: usize,
+    /// Ports that are yet to have a copy of its first frames, since another worker had their queue.
+    pub missed: Missed,
+}
+
+impl Source {
+    /// Source `tx` of queue `queue` of a port.
+    pub fn new(tx: Box<dyn TxQueue>, port: PortId, queue: u16, counters: CountersRef) -> Source {
+        Source { tx, port, queue, counters, waiting: None, flooded: 0, missed: Missed::default() }
+    }
+}
+
+/// Ports whose queue another worker had when frames were flooded.
+#[derive(Debug, Default)]
+pub struct Missed {
+    ports: Vec<PortId>,
+    /// How many frames they are to get; 0: none.
+    frames: usize,
 }
 
 /// A frame waits.
@@ -113,6 +131,9 @@ impl<'w> Open<'w> {
             Err(TryLockError::WouldBlock) => return Err(Busy),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
+        if slot.given_up.load(Relaxed) {
+            slot.given_up.store(false, Relaxed);
+        }
         let Some(caps) = queue.caps(turn) else { return Ok(None) };
         Ok(Some((Open { queue, slot, list, fits: 0 }, caps)))
     }
@@ -186,36 +207,54 @@ impl Unsuited<'_, '_> {
     }
 }
 
-/// Another worker has the destination; that counts as full.
+/// Another worker has the destination's queue.
 struct Busy;
 
 /// Nanoseconds that frames wait for a destination that asks its peer's side for something, if `hold` is not more and
 /// not 0: a front-end answers when its host lets it run.
 const ANSWER: u64 = 10_000_000;
+/// Nanoseconds that frames wait for a queue that another worker has, if `hold` is not more. Two workers that send to
+/// one port meet there all the time, and one of them may be preempted meanwhile.
+const OCCUPIED: u64 = 10_000_000;
 
 /// Where a burst had to stop, and for whom.
 struct Cut {
     at: usize,
     full: Option<Full>,
+    /// Lists, by number, whose destination another worker has and that is no longer waited for.
+    busy: u64,
 }
+
+const _: () = assert!(BURST <= 64);
 
 /// A destination that had no room.
 #[derive(Clone, Copy)]
 struct Full {
     destination: usize,
-    asks: bool,
+    why: Why,
+}
+
+/// Why a destination had no room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Full,
+    /// It asks its peer's side for something.
+    Asks,
+    /// Another worker has it.
+    Busy,
 }
 
 impl Full {
     fn of(to: &Open<'_>, list: &List) -> Full {
-        Full { destination: list.destination as usize, asks: to.queue.asks() }
+        let why = if to.queue.asks() { Why::Asks } else { Why::Full };
+        Full { destination: list.destination as usize, why }
     }
 }
 
 impl Cut {
     fn lower(&mut self, at: usize, full: Option<Full>) {
         if at < self.at {
-            *self = Cut { at, full };
+            (self.at, self.full) = (at, full);
         }
     }
 }
@@ -241,7 +280,7 @@ impl Forwarder {
         source.tx.take(turn, &mut burst);
         let count = burst.len();
         if count == 0 {
-            source.waiting = None;
+            (source.waiting, source.flooded, source.missed.frames) = (None, 0, 0);
             return Served::Idle;
         }
         let Some(port) = world.port(source.port) else {
@@ -385,7 +424,7 @@ impl<'d> Delivery<'d, '_, '_> {
                 self.destination(frame, port)
             }),
         };
-        let mut cut = Cut { at: end, full: None };
+        let mut cut = Cut { at: end, full: None, busy: 0 };
         let mut open: ArrayVec<Open<'d>, BURST> = ArrayVec::new();
         let mut completer = Some(completer);
         let mut unsuited = None;
@@ -404,7 +443,7 @@ impl<'d> Delivery<'d, '_, '_> {
             self.wait(&cut);
             return start;
         }
-        self.source.flooded = 0;
+        (self.source.flooded, self.source.missed.frames) = (0, 0);
         for to in &mut open {
             let frames = before(lists[to.list].frames(), cut.at);
             to.put(turn, burst, &frames[..frames.len().min(to.fits)]);
@@ -413,11 +452,11 @@ impl<'d> Delivery<'d, '_, '_> {
             unsuited.put(turn, before(lists[unsuited.to.list].frames(), cut.at).len());
             let mut to = unsuited.to;
             to.fits = unsuited.whole.inputs;
-            self.count_drops(lists, &open, Some(&to), start, cut.at);
+            self.count_drops(lists, &open, Some(&to), start, &cut);
             self.source.tx.release(turn, cut.at - start);
             to.publish(turn, self.due, self.combining);
         } else {
-            self.count_drops(lists, &open, None, start, cut.at);
+            self.count_drops(lists, &open, None, start, &cut);
             self.source.tx.release(turn, cut.at - start);
         }
         for to in &mut open {
@@ -426,14 +465,20 @@ impl<'d> Delivery<'d, '_, '_> {
         cut.at
     }
 
-    /// Opens a list's destination; `None` if it isn't there, or is another worker's, which lowers the cut.
+    /// Opens a list's destination; `None` if it isn't there, or another worker has it, which lowers the cut as long as
+    /// that is waited for.
     #[inline]
     fn open(&self, number: usize, list: &List, cut: &mut Cut) -> Option<(Open<'d>, Caps)> {
         let slot = self.world.rx.get(list.destination as usize)?;
         match Open::new(slot, number, self.turn) {
             Ok(found) => found,
+            Err(Busy) if slot.given_up.load(Relaxed) => {
+                cut.busy |= 1 << number;
+                None
+            }
             Err(Busy) => {
-                cut.lower(usize::from(*list.frames().first()?), None);
+                let full = Full { destination: list.destination as usize, why: Why::Busy };
+                cut.lower(usize::from(*list.frames().first()?), Some(full));
                 None
             }
         }
@@ -487,15 +532,24 @@ impl<'d> Delivery<'d, '_, '_> {
 
     /// The first frame found no room: it waits for at most `hold`, and less where it holds frames for others too often.
     fn wait(&mut self, cut: &Cut) {
-        let least = if cut.full.is_some_and(|full| full.asks) { ANSWER } else { 0 };
-        let (now, hold) = (self.turn.now, self.port.hold.max(least));
+        let now = self.turn.now;
         let Waiting { since, last } = *self.source.waiting.get_or_insert(Waiting { since: now, last: now });
         self.source.waiting = Some(Waiting { since, last: now });
-        let Some(slot) = cut.full.and_then(|full| self.world.rx.get(full.destination)) else { return };
+        let Some(Full { destination, why }) = cut.full else { return };
+        let Some(slot) = self.world.rx.get(destination) else { return };
+        let hold = self.port.hold.max(match why {
+            Why::Full => 0,
+            Why::Asks => ANSWER,
+            Why::Busy => OCCUPIED,
+        });
         if now.saturating_sub(since) >= hold {
-            slot.patience.end(now, hold);
+            match why {
+                // Attack: a peer whose memory holds the worker that has its queue, and with it all that send there.
+                Why::Busy => slot.given_up.store(true, Relaxed),
+                Why::Full | Why::Asks => slot.patience.end(now, hold),
+            }
             self.source.waiting = None;
-        } else if now > last && self.holds_others(cut.at) {
+        } else if why != Why::Busy && now > last && self.holds_others(cut.at) {
             slot.patience.charge(now, now - last, hold);
         }
     }
@@ -522,12 +576,16 @@ impl<'d> Delivery<'d, '_, '_> {
         open: &[Open<'_>],
         unsuited: Option<&Open<'_>>,
         start: usize,
-        cut: usize,
+        cut: &Cut,
     ) {
         let mut listed = 0;
         for (number, list) in lists.iter().enumerate() {
-            let frames = before(list.frames(), cut).len();
+            let frames = before(list.frames(), cut.at).len();
             listed += frames;
+            if cut.busy & 1 << number != 0 {
+                self.source.counters.drop_tx(Reason::Busy, frames);
+                continue;
+            }
             let Some(slot) = self.world.rx.get(list.destination as usize) else { continue };
             match open.iter().chain(unsuited).find(|to| to.list == number) {
                 Some(to) if to.fits < frames => slot.counters.drop_rx(Reason::Full, frames - to.fits),
@@ -535,10 +593,10 @@ impl<'d> Delivery<'d, '_, '_> {
                 None => self.count_away(slot, frames),
             }
         }
-        if listed == cut - start {
+        if listed == cut.at - start {
             return;
         }
-        for frame in start..cut {
+        for frame in start..cut.at {
             let counters = &self.source.counters;
             match self.verdicts[frame] {
                 NOWHERE if self.burst.meta(frame).len < ETHERNET => counters.drop_tx(Reason::Short, 1),

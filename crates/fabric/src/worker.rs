@@ -366,8 +366,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn wrong() -> Source {
-        let counters = CountersRef::private();
-        Source { tx: Box::new(Wrong), port: 0, queue: 0, counters, waiting: None, flooded: 0 }
+        Source::new(Box::new(Wrong), 0, 0, CountersRef::private())
     }
 
     #[test]

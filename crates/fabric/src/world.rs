@@ -3,7 +3,7 @@
 use crate::patience::Patience;
 use ringway_frame::{CountersRef, RxQueue};
 use ringway_switch::{Lookup, PortId};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// The fabric, as published to the workers.
@@ -64,12 +64,15 @@ pub struct RxSlot {
     pub counters: CountersRef,
     /// Whether senders wait while it is full.
     pub patience: Patience,
+    /// Whether senders no longer wait for the worker that has the queue now.
+    pub given_up: AtomicBool,
 }
 
 impl RxSlot {
     /// A slot for `queue`.
     pub fn new(queue: Box<dyn RxQueue>, counters: CountersRef) -> RxSlot {
-        RxSlot { queue: Mutex::new(queue), counters, patience: Patience::default() }
+        let (patience, given_up) = (Patience::default(), AtomicBool::new(false));
+        RxSlot { queue: Mutex::new(queue), counters, patience, given_up }
     }
 }
 

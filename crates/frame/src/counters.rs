@@ -48,6 +48,8 @@ reasons! {
     System = "system",
     /// Its source address is a group address.
     BadSource = "bad-source",
+    /// Another worker had the destination's queue for longer than `hold`.
+    Busy = "busy",
 }
 
 /// Counters of one queue. One thread writes at a time; anybody may read, also another process: each field is an
@@ -72,9 +74,9 @@ pub struct Counters {
     /// Breaches of protocol by the peer.
     pub faults: AtomicU64,
     /// Frames that came in here and were dropped, by [`Reason`].
-    pub tx_drops: [AtomicU64; 12],
+    pub tx_drops: [AtomicU64; 13],
     /// Frames for this queue that were dropped, by [`Reason`].
-    pub rx_drops: [AtomicU64; 12],
+    pub rx_drops: [AtomicU64; 13],
     /// Addresses of frames that entered here that the guest's IOMMU was known to grant.
     pub iotlb_hits: AtomicU64,
     /// Addresses that had to be asked for. This and the next two are added to by several threads.
@@ -86,12 +88,12 @@ pub struct Counters {
     /// Addresses of frames that left here that the guest's IOMMU was known to grant.
     pub iotlb_rx_hits: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; 11],
+    pub spare: [AtomicU64; 9],
 }
 
-const _: () = assert!(Reason::ALL.len() == 12);
+const _: () = assert!(Reason::ALL.len() == 13);
 // No padding: every byte is a word of a counter.
-const _: () = assert!(size_of::<Counters>() == (8 + 12 + 12 + 5 + 11) * 8);
+const _: () = assert!(size_of::<Counters>() == (8 + 13 + 13 + 5 + 9) * 8);
 
 /// Adds to a counter that this thread alone writes: no locked instruction.
 #[inline]

@@ -1,10 +1,11 @@
 //! Delivering frames to every port of a switch but their own.
 
-use super::{Busy, Delivery, Open, Unsuited};
+use super::{Busy, Delivery, Missed, Open, Unsuited};
 use crate::world::Switch;
 use arrayvec::ArrayVec;
 use ringway_frame::{BURST, Caps, Reason};
 use ringway_port::offload::{Completer, Whole};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes copied for flooding before others get their turn. Attack: bursts of 256 KB to a switch of 4096 ports would
 /// have a worker copy a gigabyte in one turn.
@@ -24,7 +25,8 @@ struct Portion {
 
 impl<'d> Delivery<'d, '_, '_> {
     /// Delivers frames from `start` on, up to `end`, to every port of the switch but their own. Nobody waits for a full
-    /// one, since one slow listener would slow all. Returns the first frame that not all have yet.
+    /// one, since one slow listener would slow all; one whose queue another worker has is tried again in the next
+    /// turn. Returns the first frame that not all have yet.
     pub(super) fn flood(
         &mut self,
         switch: Option<&Switch>,
@@ -33,24 +35,39 @@ impl<'d> Delivery<'d, '_, '_> {
         end: usize,
     ) -> usize {
         let members = switch.map_or(&[][..], |switch| &switch.members);
-        let portion = self.portion(members.len(), start, end.min(start + BURST));
+        let missed = std::mem::take(&mut self.source.missed);
+        let is_retry = missed.frames > 0;
+        let portion = if is_retry {
+            let flooded = self.source.flooded.min(members.len());
+            let end = end.min(start + missed.frames);
+            Portion { end, members: (flooded, flooded), is_last: flooded == members.len() }
+        } else {
+            self.portion(members.len(), start, end.min(start + BURST))
+        };
         let frames: ArrayVec<u16, BURST> = (start..portion.end).map(|frame| frame as u16).collect();
         let (first, last) = portion.members;
-        let mut open = Vec::with_capacity(last - first);
+        let whom = if is_retry { &missed.ports } else { &members[first..last] };
+        let mut again = Vec::new();
+        let mut open = Vec::with_capacity(whom.len());
         let mut reached = 0;
-        for &member in members[first..last].iter().filter(|&&member| member != self.source.port) {
+        for &member in whom.iter().filter(|&&member| member != self.source.port) {
             let Some(port) = self.world.port(member) else { continue };
             let Some(slot) = self.world.rx.get(port.first as usize) else { continue };
             reached += 1;
             match Open::new(slot, 0, self.turn) {
                 Ok(Some((to, caps))) => open.push(self.flood_one(to, caps, &frames, completer)),
                 Ok(None) => self.count_away(slot, frames.len()),
+                Err(Busy) if !is_retry && !slot.given_up.load(Relaxed) => again.push(member),
                 // Whoever has the queue writes its counters, and nobody else.
-                Err(Busy) => self.source.counters.drop_tx(Reason::Full, frames.len()),
+                Err(Busy) => self.source.counters.drop_tx(Reason::Busy, frames.len()),
             }
         }
-        self.source.flooded = if portion.is_last { 0 } else { last };
-        if portion.is_last {
+        let is_done = portion.is_last && again.is_empty();
+        self.source.flooded = if is_done { 0 } else { last };
+        if !again.is_empty() {
+            self.source.missed = Missed { ports: again, frames: frames.len() };
+        }
+        if is_done {
             if reached == 0 && first == 0 {
                 self.source.counters.drop_tx(Reason::NoPort, frames.len());
             }
@@ -59,7 +76,7 @@ impl<'d> Delivery<'d, '_, '_> {
         for to in &mut open {
             to.publish(self.turn, self.due, self.combining);
         }
-        if portion.is_last { portion.end } else { start }
+        if is_done { portion.end } else { start }
     }
 
     fn portion(&self, members: usize, start: usize, end: usize) -> Portion {

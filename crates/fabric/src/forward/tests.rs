@@ -141,14 +141,7 @@ impl Bench {
             let steer: Option<Arc<Steer>> = None;
             let port = Port { target: target(id), first: u32::from(id), queues: 1, hold: HOLD, steer };
             world.ports.push(Some(Arc::new(port)));
-            sources.push(Source {
-                tx: Box::new(peer.clone()),
-                port: id,
-                queue: 0,
-                counters,
-                waiting: None,
-                flooded: 0,
-            });
+            sources.push(Source::new(Box::new(peer.clone()), id, 0, counters));
         }
         let reader = Reader::register().expect("tests take few slots");
         Bench { peers, world, sources, forwarder: Forwarder::new(FlowHash::new(1)), reader, now: 1 }
@@ -263,6 +256,46 @@ fn a_port_that_asks_first_has_more_time_and_no_more_than_that() {
     bench.now += 1000 * ANSWER;
     bench.send(0, &[frame(1, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Moved(1));
+}
+
+#[test]
+fn a_queue_that_another_worker_has_is_waited_for_no_longer_than_hold() {
+    let mut bench = Bench::new(3);
+    bench.teach();
+    let slot = bench.world.rx[1].clone();
+    let other = slot.queue.lock().unwrap();
+    bench.send(0, &[frame(1, 0, 60), frame(2, 0, 60), frame(1, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Waiting);
+    bench.now += OCCUPIED - 1;
+    assert_eq!(bench.serve(0), Served::Waiting);
+    bench.now += 1;
+    assert_eq!(bench.serve(0), Served::Waiting, "the worker is no longer waited for");
+    assert_eq!(bench.serve(0), Served::Moved(3));
+    assert_eq!((bench.got(2).len(), bench.tx_drops(0, Reason::Busy)), (1, 2));
+    drop(other);
+    bench.send(0, &[frame(1, 0, 60)]);
+    assert_eq!((bench.serve(0), bench.got(1).len()), (Served::Moved(1), 1));
+    let _other = slot.queue.lock().unwrap();
+    bench.send(0, &[frame(1, 0, 60)]);
+    assert_eq!(bench.serve(0), Served::Waiting, "another time it is waited for again");
+}
+
+#[test]
+fn a_copy_of_a_flood_for_a_queue_that_another_worker_has_gets_a_second_try() {
+    let mut bench = Bench::new(4);
+    bench.teach();
+    let slot = bench.world.rx[1].clone();
+    let other = slot.queue.lock().unwrap();
+    bench.send(0, &[frame(0xff, 0, 60), frame(0xff, 0, 61)]);
+    assert_eq!(bench.serve(0), Served::Waiting);
+    assert_eq!((bench.got(2).len(), bench.got(3).len()), (2, 2), "nobody else waits");
+    drop(other);
+    assert_eq!(bench.serve(0), Served::Moved(2));
+    assert_eq!((bench.got(1).len(), bench.got(2).len(), bench.got(3).len()), (2, 0, 0));
+    let _other = slot.queue.lock().unwrap();
+    bench.send(0, &[frame(0xff, 0, 60)]);
+    assert_eq!((bench.serve(0), bench.serve(0)), (Served::Waiting, Served::Moved(1)));
+    assert_eq!((bench.got(2).len(), bench.tx_drops(0, Reason::Busy)), (1, 1));
 }
 
 #[test]
