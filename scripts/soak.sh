@@ -13,7 +13,7 @@ slow=what_an_element_needs_completed_is
 step "unit and property tests" \
   cargo test --release --workspace --exclude ringway-tests --no-fail-fast -- --skip "$slow"
 step "elements, exhaustively" \
-  env "PROPTEST_CASES=$((PROPTEST_CASES / 20 + 1))" cargo test --release -p ringway-click "$slow"
+  env "PROPTEST_CASES=$((PROPTEST_CASES / 20 + 1))" cargo test --release -p ringway-elements "$slow"
 step "real peers" cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
 step "Miri" ./scripts/miri.sh
 step "dependencies" make deny

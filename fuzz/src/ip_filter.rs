@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) {
         seed: 1,
         source: String::new(),
     };
-    let Ok(mut router) = Router::build(graph, &Registry::default(), options) else { return };
+    let Ok(mut router) = Router::build(graph, &ringway_elements::registry(), options) else { return };
     let before = router.read("f.program");
     let text = String::from_utf8_lossy(data);
     if router.write(&format!("f.config {text}")).is_err() {

@@ -1,6 +1,6 @@
 //! IP summary dumps, as lines and packed.
 
-use ringway_click::summary::{Item, Reader, Writer, record_length};
+use ringway_elements::summary::{Item, Reader, Writer, record_length};
 use ringway_click::{HEADROOM, Pool};
 
 /// Fields of every kind.

@@ -310,6 +310,11 @@ impl<'a> Context<'a> {
         heard
     }
 
+    /// The number of the process that runs the router; 0 where there are no processes.
+    pub fn process(&self) -> u32 {
+        self.router.console.process()
+    }
+
     /// Writes to standard output.
     pub fn output(&mut self, bytes: &[u8]) {
         self.router.console.output(bytes);
@@ -511,16 +516,7 @@ impl<'a> Context<'a> {
         id: ElementId,
         change: impl FnOnce(&mut T, &mut Context<'_>) -> R,
     ) -> Option<R> {
-        let mut element = self.router.take(id)?;
-        let result = {
-            let mut cx = Context::new(self.router, id, true);
-            let any: &mut dyn Any = &mut *element;
-            let result = any.downcast_mut::<T>().map(|element| change(element, &mut cx));
-            cx.flush();
-            result
-        };
-        self.router.put(id, element);
-        result
+        self.router.with(id, change)
     }
 
     /// Finds the handler of a call such as `e.count` or `stop`, and checks that it can be written (or

@@ -1,4 +1,7 @@
-//! Click's runtime: a router built from a flat configuration, its elements, scheduler and handlers.
+//! Click's runtime: builds a router from a flat configuration and runs it: graph, scheduler, handlers.
+//!
+//! The element classes are in `ringway-elements` and wherever else a [`Registry`] gets classes from. [`Router`]
+//! is the main type; read `router/mod.rs` first.
 //!
 //! The crate needs no operating system: time, terminal and descriptors are the caller's ([`Clock`], [`Console`],
 //! [`Router::select`]). How to write an element is told in [`element`].
@@ -14,14 +17,12 @@ mod console;
 mod context;
 mod division;
 pub mod element;
-pub mod elements;
 mod handler;
 mod notifier;
 mod pieces;
 mod random;
 mod registry;
 mod router;
-pub mod summary;
 mod task;
 mod timer;
 

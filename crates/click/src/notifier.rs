@@ -78,8 +78,8 @@ impl Router {
         }
     }
 
-    /// A signal in words, 32 notifiers of a kind to a word.
-    pub(crate) fn signal_text(&self, signal: &Signal) -> String {
+    /// A signal as text, for debugging: a word for each 32 notifiers of a kind, with its mask and value.
+    pub fn signal_text(&self, signal: &Signal) -> String {
         let notes = match signal {
             Signal::Busy => return "busy*".into(),
             Signal::Idle => return "idle".into(),

@@ -53,7 +53,7 @@ impl Random {
     }
 
     /// The same, and numbers from a range are those that Click draws after this seed.
-    pub(crate) fn as_in_click(seed: u32) -> Self {
+    pub(crate) fn like_click(seed: u32) -> Self {
         Self { clicks: Some(Box::new(Additive::new(seed))), ..Self::new(seed.into()) }
     }
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn ranges_are_kept_to_and_used_to_their_ends() {
-        for mut random in [Random::new(1), Random::as_in_click(1)] {
+        for mut random in [Random::new(1), Random::like_click(1)] {
             for (least, most) in [(0, 1), (5, 7), (0, u32::MAX), (u32::MAX - 1, u32::MAX), (7, 7), (9, 3)] {
                 let numbers: alloc::vec::Vec<u32> = (0..200).map(|_| random.between(least, most)).collect();
                 assert!(numbers.iter().all(|number| (least..=most.max(least)).contains(number)));
@@ -117,6 +117,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Random::as_in_click(1).between(1024, 65534), 55226);
+        assert_eq!(Random::like_click(1).between(1024, 65534), 55226);
     }
 }

@@ -1,13 +1,10 @@
 //! Which element classes there are.
-use crate::{Class, elements};
+use crate::Class;
 use alloc::collections::BTreeMap;
 
-/// What each class of a crate is told to be: its name, and its documentation in Markdown. A crate with elements
-/// collects it by a build script such as this one's.
+/// A crate's classes, each a name and its documentation in Markdown. `crates/elements/build.rs` collects it;
+/// other crates with elements use the same build script.
 pub type Documentation = &'static [(&'static str, &'static str)];
-
-/// This crate's.
-const DOCUMENTATION: Documentation = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));
 
 /// Element classes by name.
 #[derive(Clone, Debug)]
@@ -16,20 +13,8 @@ pub struct Registry {
     documentation: BTreeMap<&'static str, &'static str>,
 }
 
-impl Default for Registry {
-    /// The classes of this crate.
-    fn default() -> Self {
-        let mut registry = Self::empty();
-        for group in elements::GROUPS {
-            registry.add(group);
-        }
-        registry.document(DOCUMENTATION);
-        registry
-    }
-}
-
 impl Registry {
-    /// No class at all.
+    /// A registry without classes.
     pub fn empty() -> Self {
         Self { classes: BTreeMap::new(), documentation: BTreeMap::new() }
     }
@@ -58,20 +43,5 @@ impl Registry {
     /// All, by name.
     pub fn iter(&self) -> impl Iterator<Item = &'static Class> + '_ {
         self.classes.values().copied()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn no_class_stands_twice() {
-        let names: Vec<&str> =
-            elements::GROUPS.iter().flat_map(|group| group.iter()).map(|c| c.name).collect();
-        let distinct: BTreeSet<&str> = names.iter().copied().collect();
-        assert_eq!(names.len(), distinct.len());
-        assert!(Registry::default().find("Discard").is_some());
     }
 }

@@ -1,7 +1,7 @@
 //! Programs that connect to a ControlSocket: more of them than it has connections, and such that call anything.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../click/tests/any_frames/configuration.rs"]
+#[path = "../../elements/tests/any_frames/configuration.rs"]
 #[allow(dead_code, reason = "other tests need more of it")]
 mod configuration;
 

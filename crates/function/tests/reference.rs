@@ -2,7 +2,7 @@
 //! `RINGWAY_UPDATE=1 cargo test -p ringway-function --test reference` writes it anew.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../click/tests/any_frames/configuration.rs"]
+#[path = "../../elements/tests/any_frames/configuration.rs"]
 #[allow(dead_code, reason = "other tests need more of it")]
 mod configuration;
 

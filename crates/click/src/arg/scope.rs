@@ -5,8 +5,8 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use core::fmt;
 
-/// What names mean where an element stands.
-#[derive(Clone)]
+/// What names mean where an element stands; by default in a router without names.
+#[derive(Clone, Default)]
 pub struct Scope {
     names: Rc<Names>,
     element: String,

@@ -62,7 +62,7 @@ impl Router {
     }
 
     /// How many threads the configuration may be divided among, if it may be divided.
-    pub(crate) fn threads(&self) -> Option<usize> {
+    pub fn threads(&self) -> Option<usize> {
         self.threads
     }
 

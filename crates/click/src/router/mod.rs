@@ -35,6 +35,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::cell::RefCell;
 use core::fmt;
 
@@ -249,6 +250,19 @@ impl Router {
         Some(result)
     }
 
+    /// Lets an element be changed, if it is a `T` and not running.
+    pub fn with<T: Element, R>(
+        &mut self,
+        id: ElementId,
+        change: impl FnOnce(&mut T, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let run = |element: &mut dyn Element, cx: &mut Context<'_>| {
+            let element: &mut dyn Any = element;
+            element.downcast_mut::<T>().map(|element| change(element, cx))
+        };
+        self.enter(id, run).flatten()
+    }
+
     /// Prints a line for people.
     pub fn chatter(&mut self, line: fmt::Arguments<'_>) {
         let line = format!("{line}");
@@ -277,14 +291,20 @@ impl Router {
         }
     }
 
-    /// Its random numbers.
+    /// The generator of its elements' random numbers.
     pub(crate) fn random(&mut self) -> &mut Random {
         &mut self.random
     }
 
-    /// Chooses what random numbers follow.
+    /// Seeds its random numbers.
     pub fn seed(&mut self, seed: u64) {
         self.random = Random::new(seed);
+    }
+
+    /// Seeds its random numbers so that those from a range ([`Context::random_between`]) are the ones that
+    /// Click draws after this seed with GNU's C library.
+    pub fn seed_like_click(&mut self, seed: u32) {
+        self.random = Random::like_click(seed);
     }
 
     /// Whether it is to go on; else the driver stops, or asks the element that manages stops.
@@ -310,7 +330,7 @@ impl Router {
     }
 
     /// The element of this name, or those in the compound of this name, looked up from `context` outwards.
-    pub(crate) fn under(&self, name: &str, context: ElementId) -> Vec<ElementId> {
+    pub fn elements_named(&self, name: &str, context: ElementId) -> Vec<ElementId> {
         let context = self.name(context);
         if let Some(id) = self.names.find(name, context) {
             return alloc::vec![id];
@@ -320,13 +340,13 @@ impl Router {
         self.ids().filter(|id| self.name(*id).starts_with(&prefix)).collect()
     }
 
-    /// Which thread the tasks that an element makes later belong to.
-    pub(crate) fn set_thread(&mut self, id: ElementId, thread: i32) {
+    /// Sets the thread of an element's tasks, of those it makes from now on.
+    pub fn set_thread(&mut self, id: ElementId, thread: i32) {
         self.info_mut(id).thread = Some(thread);
     }
 
-    /// How much of the time an element's tasks get.
-    pub(crate) fn set_tickets(&mut self, id: ElementId, tickets: u32) {
+    /// Sets the tickets of an element's tasks: their share of the time.
+    pub fn set_tickets(&mut self, id: ElementId, tickets: u32) {
         for task in self.info(id).tasks.clone() {
             self.tasks.set_tickets(task, tickets);
         }
@@ -354,6 +374,3 @@ impl Drop for Router {
         self.end();
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -37,7 +37,7 @@ use threads::{Crew, Plan, Reach};
 
 /// Every element class there is.
 pub fn registry() -> Registry {
-    let mut registry = Registry::default();
+    let mut registry = ringway_elements::registry();
     registry.add(crate::elements::CLASSES);
     registry.document(crate::elements::DOCUMENTATION);
     registry

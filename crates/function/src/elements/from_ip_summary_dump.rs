@@ -23,11 +23,11 @@
 use super::replay::{Records, Replay};
 use crate::file::{Input, reason};
 use ringway_click::arg::{Args, Filename, Fixed, Raw};
-use ringway_click::summary::{Item, Reader, record_length};
 use ringway_click::{
     Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Packet, PacketBurst, Task,
     Timer,
 };
+use ringway_elements::summary::{Item, Reader, record_length};
 use std::io::ErrorKind;
 
 /// Facts.

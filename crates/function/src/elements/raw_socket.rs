@@ -18,11 +18,11 @@ use super::link_ip::{RAW, mark_ip};
 use super::outbox::Outbox;
 use crate::file::reason;
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
-use ringway_click::elements::ip::parse_protocol;
 use ringway_click::{
     Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet, Task,
     Timer,
 };
+use ringway_elements::ip::parse_protocol;
 use ringway_host::open_raw;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};

@@ -19,11 +19,11 @@
 use super::intake::Intake;
 use crate::file::{Output, reason};
 use ringway_click::arg::{Args, Filename, Raw};
-use ringway_click::summary::{self, Time, Writer};
 use ringway_click::{
     Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Task,
 };
 use ringway_click_lang::config;
+use ringway_elements::summary::{self, Time, Writer};
 use std::any::Any;
 
 /// Facts.

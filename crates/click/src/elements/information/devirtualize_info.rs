@@ -1,9 +1,0 @@
-//! `DevirtualizeInfo(...)`: tells Click's program `click-devirtualize` what to do; it does nothing here.
-//!
-//! Ports: none. Arguments: any.
-use super::clicky_info::ClickyInfo;
-use crate::{Class, Reach};
-use alloc::boxed::Box;
-
-/// Facts.
-pub static CLASS: Class = Class::new("DevirtualizeInfo", || Box::new(ClickyInfo)).reach(Reach::Each);

@@ -1,0 +1,59 @@
+//! `AggregateFirst`: lets the first packet of each aggregate pass.
+//!
+//! Ports: one input; one output, and optionally a push output for all later packets.
+//!
+//! At most 16777216 aggregates are known; when there are more, some old one's next packet counts as its first.
+//!
+//! Handlers: `count` (aggregates known) (read); `clear` (write): forgets them.
+use crate::flow::table::{FlowTable, LARGEST};
+use crate::packet::divert;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, arg::Args,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("AggregateFirst", || Box::<AggregateFirst>::default()).ports("1/1-2").processing("a/ah");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct AggregateFirst {
+    known: FlowTable<u32, ()>,
+    seed: u64,
+}
+
+impl Element for AggregateFirst {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.known = FlowTable::new(LARGEST, self.seed);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.coarse_now();
+        divert(burst, cx, |packet, _| {
+            let aggregate = packet.notes().u32(Annotations::AGGREGATE);
+            let first = self.known.find_one(aggregate).is_none();
+            if first {
+                self.known.add_one(aggregate, (), now);
+            }
+            first
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("count"), Handler::write("clear").button()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.known.len().to_string())
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.known = FlowTable::new(LARGEST, self.seed);
+        Ok(())
+    }
+}

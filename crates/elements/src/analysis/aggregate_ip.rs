@@ -1,0 +1,104 @@
+//! `AggregateIP(FIELD, INCREMENTAL, UNSHIFT_IP_ADDR)`: sets packets' aggregate annotation to a field of their
+//! headers.
+//!
+//! Ports: one input, one output, push or pull; a second output, push, gets packets that lack the field, which are
+//! dropped without it: too short, later fragments, other protocols.
+//!
+//! Arguments:
+//! - `FIELD`: a field by name: `ip` with `vers`, `hl`, `tos`, `dscp`, `ecn`, `len`, `id`, `off`, `rf`, `df`, `mf`,
+//!   `fragoff`, `ttl`, `proto`, `sum`, `src`, `dst`; `udp` with `sport`, `dport`, `len`, `sum`; `tcp` with `sport`,
+//!   `dport`, `seq`, `ackno`, `hl`, `flags`, `urg`, `ack`, `psh`, `rst`, `syn`, `fin`, `win`, `sum`, `urp`; `icmp`
+//!   with `type`, `code`, `sum`; `sport`, `dport`. Or by place behind `ip`, `transp`, `payload` or a protocol:
+//!   `[BYTE]`, `[BYTE:COUNT]`, `[FIRST-LAST]`, and the same in bits between braces. `/BITS` takes the first bits of
+//!   it, `& MASK` those of a mask without gaps. It must lie in one word of 32 bits.
+//! - `INCREMENTAL`: puts it behind the bits of the aggregate that is there; false by default.
+//! - `UNSHIFT_IP_ADDR`: leaves parts of addresses where they stand in the address; false by default.
+//!
+//! Handlers: `header`, `bit_offset`, `bit_length` (read).
+use super::ip_field::{Header, IpField};
+use crate::packet::divert;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Raw};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("AggregateIP", || Box::<AggregateIp>::default()).ports("1/1-2").processing("a/ah");
+
+/// Bits of a header that are an address.
+const ADDRESSES: core::ops::Range<u32> = 96..160;
+
+/// See the module.
+#[derive(Debug)]
+pub struct AggregateIp {
+    field: IpField,
+    shift: u32,
+    mask: u32,
+    incremental: bool,
+}
+
+impl Default for AggregateIp {
+    fn default() -> Self {
+        let field = IpField { header: Header::Ip, offset: 0, length: 1 };
+        Self { field, shift: 0, mask: 0, incremental: false }
+    }
+}
+
+impl Element for AggregateIp {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut text, mut unshift) = (Raw::default(), false);
+        args.read_mp("FIELD", &mut text);
+        args.read("INCREMENTAL", &mut self.incremental);
+        args.read("UNSHIFT_IP_ADDR", &mut unshift);
+        args.complete()?;
+        let field = IpField::parse(&text.0, &cx.scope()).map_err(|error| cx.error(error))?;
+        let last = field.offset + field.length - 1;
+        if field.offset / 32 != last / 32 {
+            return Err(cx.error("field specification does not fit within a single word"));
+        }
+        if field.length == 32 && self.incremental {
+            return Err(cx.error("'INCREMENTAL' is incompatible with field length 32"));
+        }
+        let mask = u32::MAX >> (32 - field.length);
+        let shift = 31 - last % 32;
+        let stays = unshift && field.header == Header::Ip && ADDRESSES.contains(&field.offset);
+        (self.mask, self.shift) = if stays { (mask << shift, 0) } else { (mask, shift) };
+        self.field = field;
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        divert(burst, cx, |packet, _| {
+            let Some(word) = self.field.word(packet) else { return false };
+            let value = word >> self.shift & self.mask;
+            let notes = packet.notes_mut();
+            let old =
+                if self.incremental { notes.u32(Annotations::AGGREGATE) << self.field.length } else { 0 };
+            notes.set_u32(Annotations::AGGREGATE, old.wrapping_add(value));
+            true
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["header", "bit_offset", "bit_length"].map(Handler::read).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match (name, self.field.header) {
+            ("bit_offset", _) => self.field.offset.to_string(),
+            ("bit_length", _) => self.field.length.to_string(),
+            (_, Header::Ip) => "ip".to_string(),
+            (_, Header::Payload) => "payload".to_string(),
+            (_, Header::TcpOrUdp) => "tcpudp".to_string(),
+            (_, Header::Transport) => "transp".to_string(),
+            (_, Header::Protocol(number)) => match number {
+                1 => "icmp".to_string(),
+                6 => "tcp".to_string(),
+                17 => "udp".to_string(),
+                _ => number.to_string(),
+            },
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! `AggregateIPAddrPair(TIMEOUT, REAP)`: sets packets' aggregate annotation to the number of their pair of IPv4
+//! addresses, counted from 1, and the paint to their direction: 0 as the pair's first packet, 1 for replies.
+//!
+//! Ports: one input, one output, push or pull; a second output, push, gets packets without IPv4 header, and those of
+//! new pairs when there are 1048576, which are dropped without it.
+//!
+//! Arguments:
+//! - `TIMEOUT`: after how long without packets a pair gets another number; never by default.
+//! - `REAP`: how often pairs that are over are forgotten; 20 minutes.
+//!
+//! Time is that of the packets' timestamps.
+//!
+//! Handlers: `clear` (write), forgets all pairs.
+use crate::packet::{divert, header_length, u32_at};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Seconds};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND,
+};
+
+/// Facts.
+pub static CLASS: Class = Class::new("AggregateIPAddrPair", || Box::<AggregateIpAddrPair>::default())
+    .ports("1/1-2")
+    .processing("a/ah");
+
+/// Pairs at most. Attack: packets with ever other addresses.
+const MOST: usize = 1 << 20;
+
+#[derive(Debug)]
+struct Pair {
+    number: u32,
+    /// The source of its first packet.
+    first: u32,
+    last: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct AggregateIpAddrPair {
+    pairs: BTreeMap<(u32, u32), Pair>,
+    next: u32,
+    timeout: Option<u64>,
+    reap: u64,
+    reap_at: u64,
+}
+
+impl Default for AggregateIpAddrPair {
+    fn default() -> Self {
+        Self { pairs: BTreeMap::new(), next: 1, timeout: None, reap: 1200 * SECOND, reap_at: 0 }
+    }
+}
+
+impl AggregateIpAddrPair {
+    fn forget(&mut self, now: u64) {
+        if let Some(timeout) = self.timeout {
+            self.pairs.retain(|_, pair| now.saturating_sub(pair.last) <= timeout);
+        }
+    }
+
+    /// The packet's number and direction.
+    fn tag(&mut self, packet: &Packet) -> Option<(u32, u8)> {
+        let ip = packet.network_data().filter(|ip| ip.first().is_some_and(|first| first >> 4 == 4))?;
+        header_length(ip)?;
+        let (source, destination) = (u32_at(ip, 12), u32_at(ip, 16));
+        let now = packet.notes().timestamp;
+        if now >= self.reap_at {
+            self.forget(now);
+            self.reap_at = now.saturating_add(self.reap.max(1));
+        }
+        let name = (source.min(destination), source.max(destination));
+        let over = |pair: &Pair| self.timeout.is_some_and(|timeout| now.saturating_sub(pair.last) > timeout);
+        if self.pairs.get(&name).is_none_or(over) {
+            if self.pairs.len() >= MOST && !self.pairs.contains_key(&name) {
+                return None;
+            }
+            self.pairs.insert(name, Pair { number: self.next, first: source, last: now });
+            self.next = self.next.wrapping_add(1);
+        }
+        let pair = self.pairs.get_mut(&name)?;
+        pair.last = pair.last.max(now);
+        Some((pair.number, u8::from(pair.first != source)))
+    }
+}
+
+impl Element for AggregateIpAddrPair {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut timeout, mut reap) = (Seconds::default(), Seconds::default());
+        if args.read("TIMEOUT", &mut timeout) && timeout.0 > 0 {
+            self.timeout = Some(u64::from(timeout.0) * SECOND);
+        }
+        if args.read("REAP", &mut reap) {
+            self.reap = u64::from(reap.0) * SECOND;
+        }
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        divert(burst, cx, |packet, _| {
+            let Some((number, direction)) = self.tag(packet) else { return false };
+            let notes = packet.notes_mut();
+            notes.set_u32(Annotations::AGGREGATE, number);
+            notes.set_u8(Annotations::PAINT, direction);
+            true
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::write("clear").button()].into()
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.pairs.clear();
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            (self.pairs, self.next) = (core::mem::take(&mut from.pairs), from.next);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! `AggregateIPFlows([keywords])`: sets packets' aggregate annotation to the number of their TCP or UDP flow, and the
+//! paint to their direction: 0 as the flow's first packet, 1 for replies.
+//!
+//! Ports: one input, one output, push or pull; a second output, push, gets what belongs to no flow: other protocols,
+//! packets too short, fragments whose ports are not known.
+//!
+//! Arguments:
+//! - `TCP_TIMEOUT`, `TCP_DONE_TIMEOUT`, `UDP_TIMEOUT`: after how long without packets a flow is over, and the next
+//!   packet begins a new one: 24 hours; 30 seconds after FIN both ways or a reset; 1 minute.
+//! - `FRAGMENTS`: whether fragments without ports wait for the one that has them; later packets between the same
+//!   addresses wait behind them. True if pushed to, else it can't be.
+//! - `FRAGMENT_TIMEOUT`: how long they wait; 30 seconds.
+//! - `REAP`: how often flows that are over are forgotten; 20 minutes.
+//! - `ICMP`: whether ICMP errors get the aggregate of the flow they are about, and its packet's paint plus 2; false.
+//!
+//! Time is that of the packets' timestamps.
+//!
+//! Handlers: `length` (read): fragments, and packets behind them, that wait; `clear` (write): forgets all flows, and
+//! what waits is sent on.
+use super::fragments::{Fragments, Tag};
+use crate::packet::u16_at;
+use crate::rewriter::key::FlowKey;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Seconds};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("AggregateIPFlows", || Box::<AggregateIpFlows>::default()).ports("1/1-2").processing("a/ah");
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Flows at most. Attack: packets with ever other ports.
+const MOST: usize = 1 << 20;
+
+/// Addresses and ports in an order that is the same both ways, and the protocol.
+type Name = (u8, u32, u16, u32, u16);
+
+#[derive(Debug)]
+struct Flow {
+    number: u32,
+    /// Whether the first packet's ends were turned round for its name.
+    turned: bool,
+    /// When its last packet came.
+    last: u64,
+    /// FIN seen from the originator, and from the other.
+    done: u8,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct AggregateIpFlows {
+    flows: BTreeMap<Name, Flow>,
+    fragments: Fragments,
+    next: u32,
+    tcp: u64,
+    tcp_done: u64,
+    udp: u64,
+    reap: u64,
+    reap_at: u64,
+    icmp: bool,
+    hold: Option<bool>,
+}
+
+impl Default for AggregateIpFlows {
+    fn default() -> Self {
+        Self {
+            flows: BTreeMap::new(),
+            fragments: Fragments::new(30 * SECOND),
+            next: 1,
+            tcp: 86400 * SECOND,
+            tcp_done: 30 * SECOND,
+            udp: 60 * SECOND,
+            reap: 1200 * SECOND,
+            reap_at: 0,
+            icmp: false,
+            hold: None,
+        }
+    }
+}
+
+/// A flow's name, and whether the packet's ends are turned round in it.
+fn name(protocol: u8, key: FlowKey) -> (Name, bool) {
+    let turned = (key.destination, key.destination_port) < (key.source, key.source_port);
+    let key = if turned { key.reverse() } else { key };
+    ((protocol, key.source, key.source_port, key.destination, key.destination_port), turned)
+}
+
+/// What is to become of a packet.
+enum Fate {
+    Tag(Tag),
+    /// It is a fragment whose ports are elsewhere.
+    Fragment,
+    None,
+}
+
+/// The header's length, if that many bytes and `more` are there, of IPv4.
+fn header(ip: &[u8], more: usize) -> Option<usize> {
+    let first = *ip.first()?;
+    let length = usize::from(first & 15) * 4;
+    (first >> 4 == 4 && length >= 20 && ip.len() >= length + more).then_some(length)
+}
+
+impl AggregateIpFlows {
+    fn timeout(&self, protocol: u8, done: u8) -> u64 {
+        match (protocol, done) {
+            (TCP, 3) => self.tcp_done,
+            (TCP, _) => self.tcp,
+            _ => self.udp,
+        }
+    }
+
+    fn is_over(&self, protocol: u8, flow: &Flow, now: u64) -> bool {
+        now.saturating_sub(flow.last) > self.timeout(protocol, flow.done)
+    }
+
+    fn forget(&mut self, now: u64) {
+        let mut flows = core::mem::take(&mut self.flows);
+        flows.retain(|name, flow| !self.is_over(name.0, flow, now));
+        self.flows = flows;
+    }
+
+    /// The flow of a packet with ports, made if need be.
+    fn tag(&mut self, protocol: u8, key: FlowKey, flags: u8, now: u64) -> Option<Tag> {
+        let (name, turned) = name(protocol, key);
+        let (fin, syn, reset) = (flags & 1 > 0, flags & 2 > 0, flags & 4 > 0);
+        let over = self
+            .flows
+            .get(&name)
+            .is_none_or(|flow| self.is_over(protocol, flow, now) || (flow.done == 3 && syn && !reset));
+        if over {
+            if self.flows.len() >= MOST {
+                self.forget(now);
+            }
+            if self.flows.len() >= MOST {
+                return None;
+            }
+            self.flows.insert(name, Flow { number: self.next, turned, last: now, done: 0 });
+            self.next = self.next.wrapping_add(1);
+        }
+        let flow = self.flows.get_mut(&name)?;
+        flow.last = flow.last.max(now);
+        let paint = u8::from(flow.turned != turned);
+        if reset {
+            flow.done = 3;
+        } else if fin {
+            flow.done |= 1 << paint;
+        }
+        Some(Tag { aggregate: flow.number, paint })
+    }
+
+    /// The flow that an ICMP error is about.
+    fn error(&self, icmp: &[u8], now: u64) -> Option<Tag> {
+        if !matches!(icmp.first()?, 3 | 4 | 5 | 11 | 12) {
+            return None;
+        }
+        let ip = icmp.get(8..)?;
+        let length = header(ip, 4)?;
+        let protocol = ip[9];
+        if u16_at(ip, 6) & 0x1fff != 0 {
+            return None;
+        }
+        let (name, turned) = name(protocol, FlowKey::of(ip, length)?);
+        let flow = self.flows.get(&name).filter(|flow| !self.is_over(protocol, flow, now))?;
+        Some(Tag { aggregate: flow.number, paint: 2 + u8::from(flow.turned != turned) })
+    }
+
+    fn fate(&mut self, packet: &Packet, now: u64) -> Fate {
+        let ip = packet.network_data().unwrap_or_default();
+        let Some(length) = header(ip, 0) else { return Fate::None };
+        let (protocol, fragment) = (ip[9], u16_at(ip, 6));
+        let tag = match protocol {
+            TCP | UDP if fragment & 0x1fff != 0 => return Fate::Fragment,
+            TCP | UDP => FlowKey::of(ip, length).filter(|_| ip.len() >= length + 4).and_then(|key| {
+                let flags = if protocol == TCP { ip.get(length + 13).copied().unwrap_or(0) } else { 0 };
+                self.tag(protocol, key, flags, now)
+            }),
+            ICMP if self.icmp && fragment & 0x1fff == 0 => self.error(&ip[length..], now),
+            _ => None,
+        };
+        tag.map_or(Fate::None, Fate::Tag)
+    }
+
+    fn housekeeping(&mut self, now: u64, cx: &mut Context<'_>) {
+        if now >= self.reap_at {
+            self.forget(now);
+            self.reap_at = now.saturating_add(self.reap.max(1));
+        }
+        self.fragments.expire(now, &mut |tag, packet| emit(tag, packet, cx));
+    }
+}
+
+/// Sends a packet where it belongs.
+fn emit(tag: Option<Tag>, mut packet: Packet, cx: &mut Context<'_>) {
+    match tag {
+        Some(tag) => {
+            mark(&mut packet, tag);
+            cx.push(0, packet);
+        }
+        None => cx.push(1, packet),
+    }
+}
+
+fn mark(packet: &mut Packet, tag: Tag) {
+    let notes = packet.notes_mut();
+    notes.set_u32(Annotations::AGGREGATE, tag.aggregate);
+    notes.set_u8(Annotations::PAINT, tag.paint);
+}
+
+impl Element for AggregateIpFlows {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut fragments = 30 * SECOND;
+        let times = [
+            ("TCP_TIMEOUT", &mut self.tcp),
+            ("TCP_DONE_TIMEOUT", &mut self.tcp_done),
+            ("UDP_TIMEOUT", &mut self.udp),
+            ("REAP", &mut self.reap),
+            ("FRAGMENT_TIMEOUT", &mut fragments),
+        ];
+        for (name, value) in times {
+            let mut seconds = Seconds::default();
+            if args.read(name, &mut seconds) {
+                *value = u64::from(seconds.0) * SECOND;
+            }
+        }
+        self.fragments = Fragments::new(fragments);
+        args.read("ICMP", &mut self.icmp);
+        args.read("FRAGMENTS", &mut self.hold);
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let pushed = !cx.input_is_pull(0);
+        if !pushed && self.hold == Some(true) {
+            return Err(cx.error("FRAGMENTS can be true only where packets are pushed"));
+        }
+        self.hold.get_or_insert(pushed);
+        Ok(())
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if self.hold != Some(true) {
+            return self.action(burst, cx);
+        }
+        for packet in burst.drain() {
+            let now = packet.notes().timestamp;
+            self.housekeeping(now, cx);
+            let mut out = |tag, packet| emit(tag, packet, cx);
+            match self.fate(&packet, now) {
+                Fate::Tag(tag) => self.fragments.tagged(packet, tag, &mut out),
+                Fate::Fragment => self.fragments.untagged(packet, &mut out),
+                Fate::None => out(None, packet),
+            }
+        }
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        burst.filter_map(|mut packet| {
+            let now = packet.notes().timestamp;
+            self.housekeeping(now, cx);
+            match self.fate(&packet, now) {
+                Fate::Tag(tag) => {
+                    mark(&mut packet, tag);
+                    Some(packet)
+                }
+                Fate::Fragment | Fate::None => {
+                    cx.push(1, packet);
+                    None
+                }
+            }
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("length"), Handler::write("clear").button()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.fragments.len().to_string())
+    }
+
+    fn write(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if name != "clear" {
+            return Err(HandlerError::missing(name));
+        }
+        self.flows.clear();
+        self.fragments.clear(&mut |tag, packet| emit(tag, packet, cx));
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            (self.flows, self.next) = (core::mem::take(&mut from.flows), from.next);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `AggregateLast([STOP_AFTER_CLEAR])`: keeps the last packet of each aggregate, and sends it when it is told to clear,
+//! with the aggregate's packets, bytes and first timestamp noted (extra packets, extra length, first timestamp).
+//!
+//! Ports: one push input; one push output, and optionally a second one for packets that were not the last.
+//!
+//! Arguments:
+//! - `STOP_AFTER_CLEAR`: the driver stops after `clear`; false by default.
+//!
+//! At most 65536 aggregates are known; when there are more, of sixteen the least lately seen one's packet is sent, and
+//! it begins anew.
+//!
+//! Handlers: `count` (aggregates known) (read); `clear` (write): sends all packets and forgets the aggregates.
+use crate::flow::table::FlowTable;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("AggregateLast", || Box::<AggregateLast>::default()).ports("1/1-2").processing("h");
+
+/// Packets that may be kept. Attack: aggregates without end, each of which keeps a packet.
+const MOST: u32 = 1 << 16;
+
+#[derive(Debug, Default)]
+struct Seen {
+    last: Option<Packet>,
+    packets: u32,
+    bytes: u32,
+    first: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct AggregateLast {
+    aggregates: FlowTable<u32, Seen>,
+    seed: u64,
+    stop: bool,
+}
+
+impl Default for AggregateLast {
+    fn default() -> Self {
+        Self { aggregates: FlowTable::new(MOST, 0), seed: 0, stop: false }
+    }
+}
+
+/// The last packet, with what is noted on it.
+fn finished(seen: Seen) -> Option<Packet> {
+    let mut packet = seen.last?;
+    let length = packet.len() as u32;
+    let notes = packet.notes_mut();
+    notes.set_u32(Annotations::EXTRA_PACKETS, seen.packets.wrapping_sub(1));
+    notes.set_u32(Annotations::EXTRA_LENGTH, seen.bytes.wrapping_sub(length));
+    notes.set_u64(Annotations::FIRST_TIMESTAMP, seen.first);
+    Some(packet)
+}
+
+impl Element for AggregateLast {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        args.read("STOP_AFTER_CLEAR", &mut self.stop);
+        self.seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.aggregates = FlowTable::new(MOST, self.seed);
+        args.complete()
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.coarse_now();
+        for packet in burst.drain() {
+            let aggregate = packet.notes().u32(Annotations::AGGREGATE);
+            // What the packet stands for besides itself counts too.
+            let more = packet.notes().u32(Annotations::EXTRA_PACKETS).wrapping_add(1);
+            let length = packet.notes().u32(Annotations::EXTRA_LENGTH).wrapping_add(packet.len() as u32);
+            let number = self.aggregates.find_one(aggregate).unwrap_or_else(|| {
+                let seen = Seen { first: packet.notes().timestamp, ..Seen::default() };
+                let (number, evicted) = self.aggregates.add_one(aggregate, seen, now);
+                if let Some(packet) = evicted.and_then(|(_, seen)| finished(seen)) {
+                    cx.push(0, packet);
+                }
+                number
+            });
+            let Some(seen) = self.aggregates.touch(number, now) else { continue };
+            seen.packets = seen.packets.wrapping_add(more);
+            seen.bytes = seen.bytes.wrapping_add(length);
+            if let Some(before) = seen.last.replace(packet) {
+                cx.push(1, before);
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("count"), Handler::write("clear").button()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.aggregates.len().to_string())
+    }
+
+    fn write(&mut self, _: &str, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let mut steps = self.aggregates.slots();
+        while let Some(number) = self.aggregates.next_old(&mut steps, |_, _| true) {
+            if let Some(packet) = self.aggregates.remove(number).and_then(|(_, seen)| finished(seen)) {
+                cx.push(0, packet);
+            }
+        }
+        self.aggregates = FlowTable::new(MOST, self.seed);
+        cx.flush();
+        if self.stop {
+            cx.stop();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! `AggregateLength(IP)`: sets packets' aggregate annotation to their length, what was not captured included.
+//!
+//! Ports: one input, one output, push or pull; a second output, push, gets packets without network header if IP.
+//!
+//! Arguments:
+//! - `IP`: counts from the network header on; false by default.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("AggregateLength", || Box::<AggregateLength>::default()).ports("1/1-2").processing("a/ah");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct AggregateLength {
+    ip: bool,
+}
+
+impl Element for AggregateLength {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read("IP", &mut self.ip);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        burst.filter_map(|mut packet| {
+            let length = match self.ip {
+                true => packet.network_data().map(<[u8]>::len),
+                false => Some(packet.len()),
+            };
+            let Some(length) = length else {
+                cx.push(1, packet);
+                return None;
+            };
+            let notes = packet.notes_mut();
+            let extra = notes.u32(Annotations::EXTRA_LENGTH);
+            notes.set_u32(Annotations::AGGREGATE, extra.wrapping_add(length as u32));
+            Some(packet)
+        });
+    }
+}

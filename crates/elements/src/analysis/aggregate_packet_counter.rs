@@ -1,0 +1,138 @@
+//! `AggregatePacketCounter(ANNO)`: counts packets of each aggregate by their packet number, for each input.
+//!
+//! Ports: any number of inputs, as many outputs, push or pull; what comes in at one goes out at the same.
+//!
+//! Arguments:
+//! - `ANNO`: the annotation of 4 bytes that has the packet number; PACKET_NUMBER by default, and with NONE all
+//!   packets have number 0.
+//!
+//! Packets whose aggregate is 0, and more than 1048576 different ones, are not counted by number; `uncounted` says
+//! how many they were.
+//!
+//! Handlers: `count` (packets counted), `uncounted`; `received AGGREGATE`: the packet numbers that came at any input;
+//! with two or more inputs `undelivered AGGREGATE`: those that came more often at input 0 than at input 1 (read), a
+//! line each; `clear` (write).
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Annotation, ArgError, Args, KEYWORD, Scope};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("AggregatePacketCounter", || Box::<AggregatePacketCounter>::default())
+    .ports("1-/=")
+    .flow("#/#");
+
+/// Numbers kept at most. Attack: packets with ever other numbers.
+const MOST: usize = 1 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub struct AggregatePacketCounter {
+    annotation: Option<usize>,
+    /// By aggregate, packet number and input.
+    counts: BTreeMap<(u32, u32, usize), u64>,
+    count: u64,
+    uncounted: u64,
+}
+
+impl Default for AggregatePacketCounter {
+    fn default() -> Self {
+        let annotation = Some(Annotations::PACKET_NUMBER);
+        Self { annotation, counts: BTreeMap::new(), count: 0, uncounted: 0 }
+    }
+}
+
+fn annotation(text: &str, scope: &Scope) -> Result<Option<usize>, ArgError> {
+    match text {
+        "NONE" => Ok(None),
+        _ => Annotation::of_size(text, 4, scope).map(|found| Some(found.offset)),
+    }
+}
+
+impl AggregatePacketCounter {
+    fn note(&mut self, port: usize, burst: &PacketBurst) {
+        for packet in burst.iter() {
+            let notes = packet.notes();
+            let aggregate = notes.u32(Annotations::AGGREGATE);
+            let key = (aggregate, self.annotation.map_or(0, |at| notes.u32(at)), port);
+            let room = self.counts.len() < MOST || self.counts.contains_key(&key);
+            if aggregate == 0 || !room {
+                self.uncounted += 1;
+                continue;
+            }
+            *self.counts.entry(key).or_default() += 1;
+            self.count += 1;
+        }
+    }
+
+    fn of(&self, aggregate: u32) -> impl Iterator<Item = (u32, usize, u64)> + '_ {
+        let all = self.counts.range((aggregate, 0, 0)..=(aggregate, u32::MAX, usize::MAX));
+        all.map(|((_, number, port), count)| (*number, *port, *count))
+    }
+
+    fn undelivered(&self, aggregate: u32) -> Vec<u32> {
+        let sent = self.of(aggregate).filter(|(_, port, _)| *port == 0);
+        let arrived = |number| self.counts.get(&(aggregate, number, 1)).copied().unwrap_or(0);
+        sent.filter(|(number, _, count)| *count > arrived(*number)).map(|(number, ..)| number).collect()
+    }
+}
+
+impl Element for AggregatePacketCounter {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_with("ANNO", KEYWORD, &mut self.annotation, annotation);
+        args.complete()
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        self.note(port, burst);
+        if port > 0 {
+            cx.push_burst(port, burst);
+        }
+    }
+
+    fn pull(&mut self, port: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        cx.pull(port, max, burst);
+        self.note(port, burst);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let mut handlers: Vec<Handler> = ["count", "uncounted"].map(Handler::read).into();
+        handlers.extend(["received", "undelivered"].map(|name| Handler::read(name).parameters().expensive()));
+        handlers.push(Handler::write("clear").button());
+        handlers
+    }
+
+    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        match name {
+            "count" => return Ok(self.count.to_string()),
+            "uncounted" => return Ok(self.uncounted.to_string()),
+            "undelivered" if cx.ninputs() < 2 => return Err(HandlerError::failed("need two inputs")),
+            _ => {}
+        }
+        let wrong = |_| HandlerError::failed("argument should be aggregate number");
+        let aggregate = if parameter.is_empty() { 0 } else { cx.parse(parameter).map_err(wrong)? };
+        let mut numbers = match name {
+            "received" => self.of(aggregate).map(|(number, ..)| number).collect(),
+            _ => self.undelivered(aggregate),
+        };
+        numbers.dedup();
+        Ok(numbers.iter().map(|number| format!("{number}\n")).collect())
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.counts.clear();
+        (self.count, self.uncounted) = (0, 0);
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            self.counts = core::mem::take(&mut from.counts);
+            (self.count, self.uncounted) = (from.count, from.uncounted);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Fragments that wait for the one that has their ports.
+use crate::packet::{u16_at, u32_at};
+use alloc::collections::{BTreeMap, VecDeque};
+use ringway_click::Packet;
+
+/// Packets that wait at most. Attack: fragments without a first one.
+const MOST_HELD: usize = 4096;
+/// Datagrams remembered at most. Attack: first fragments without others.
+const MOST_KNOWN: usize = 1 << 16;
+
+/// What a packet gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tag {
+    pub(super) aggregate: u32,
+    pub(super) paint: u8,
+}
+
+/// Which datagram fragments are of: source, destination, protocol, identification (RFC 791, 3.2).
+type Datagram = (u32, u32, u8, u16);
+
+/// Where packets go, with their tag if they have one.
+pub(super) type Out<'a> = &'a mut dyn FnMut(Option<Tag>, Packet);
+
+#[derive(Debug)]
+struct Held {
+    packet: Packet,
+    datagram: Datagram,
+    tag: Option<Tag>,
+}
+
+/// Packets that wait, by pairs of addresses.
+#[derive(Debug)]
+pub(super) struct Fragments {
+    timeout: u64,
+    held: BTreeMap<(u32, u32), VecDeque<Held>>,
+    count: usize,
+    known: BTreeMap<Datagram, (Tag, u64)>,
+    check_at: u64,
+}
+
+fn datagram(packet: &Packet) -> Datagram {
+    let ip = packet.network_data().unwrap_or_default();
+    (u32_at(ip, 12), u32_at(ip, 16), ip.get(9).copied().unwrap_or(0), u16_at(ip, 4))
+}
+
+/// Emits from the front of a queue what has a tag or came before `until`; how many.
+fn release(queue: &mut VecDeque<Held>, until: u64, out: Out<'_>) -> usize {
+    let mut released = 0;
+    while let Some(first) = queue.pop_front() {
+        if first.tag.is_none() && first.packet.notes().timestamp >= until {
+            queue.push_front(first);
+            break;
+        }
+        released += 1;
+        out(first.tag, first.packet);
+    }
+    released
+}
+
+impl Fragments {
+    /// None yet; they wait for `timeout` nanoseconds.
+    pub(super) fn new(timeout: u64) -> Self {
+        Self { timeout, held: BTreeMap::new(), count: 0, known: BTreeMap::new(), check_at: 0 }
+    }
+
+    /// How many packets wait.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Takes a packet that has a tag: a first fragment gives it to the others.
+    pub(super) fn tagged(&mut self, packet: Packet, tag: Tag, out: Out<'_>) {
+        let datagram = datagram(&packet);
+        let more = packet.network_data().is_some_and(|ip| u16_at(ip, 6) & 0x2000 != 0);
+        if more && self.known.len() < MOST_KNOWN {
+            self.known.insert(datagram, (tag, packet.notes().timestamp));
+        }
+        let pair = (datagram.0.min(datagram.1), datagram.0.max(datagram.1));
+        let Some(queue) = self.held.get_mut(&pair) else { return out(Some(tag), packet) };
+        let same = |held: &&mut Held| held.tag.is_none() && held.datagram == datagram;
+        queue.iter_mut().filter(same).for_each(|held| held.tag = Some(tag));
+        queue.push_back(Held { packet, datagram, tag: Some(tag) });
+        self.count += 1;
+        self.settle(pair, out);
+    }
+
+    /// Takes a fragment without ports.
+    pub(super) fn untagged(&mut self, packet: Packet, out: Out<'_>) {
+        let datagram = datagram(&packet);
+        let pair = (datagram.0.min(datagram.1), datagram.0.max(datagram.1));
+        let tag = self.known.get(&datagram).map(|(tag, _)| *tag);
+        if tag.is_some() && !self.held.contains_key(&pair) {
+            return out(tag, packet);
+        }
+        self.held.entry(pair).or_default().push_back(Held { packet, datagram, tag });
+        self.count += 1;
+        self.settle(pair, out);
+    }
+
+    /// Emits what need not wait any more between two addresses; if too much waits, all of it.
+    fn settle(&mut self, pair: (u32, u32), out: Out<'_>) {
+        let until = if self.count > MOST_HELD { u64::MAX } else { 0 };
+        let Some(queue) = self.held.get_mut(&pair) else { return };
+        self.count -= release(queue, until, out);
+        if queue.is_empty() {
+            self.held.remove(&pair);
+        }
+    }
+
+    /// Emits what has waited too long.
+    pub(super) fn expire(&mut self, now: u64, out: Out<'_>) {
+        if now < self.check_at || (self.count == 0 && self.known.is_empty()) {
+            return;
+        }
+        self.check_at = now.saturating_add(self.timeout / 8);
+        self.release_all(now.saturating_sub(self.timeout), out);
+    }
+
+    /// Emits everything.
+    pub(super) fn clear(&mut self, out: Out<'_>) {
+        self.release_all(u64::MAX, out);
+    }
+
+    fn release_all(&mut self, until: u64, out: Out<'_>) {
+        self.known.retain(|_, (_, seen)| *seen >= until);
+        let count = &mut self.count;
+        self.held.retain(|_, queue| {
+            *count -= release(queue, until, out);
+            !queue.is_empty()
+        });
+    }
+}

@@ -1,0 +1,231 @@
+//! Fields of IPv4 packets by name or place: `ip src/8`, `tcp[13]`, `transp{4:2}`, `ip[8:2] & 0x3f0`.
+use crate::ip::names::parse_protocol;
+use crate::packet::{header_length, is_later_fragment};
+use ringway_click::Packet;
+use ringway_click::arg::{Scope, parse_int};
+
+/// Protocol numbers of TCP and UDP.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+
+/// What a field's place counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    Ip,
+    /// The header behind IPv4's, of any protocol.
+    Transport,
+    /// The same, of TCP or UDP.
+    TcpOrUdp,
+    /// The same, of one protocol.
+    Protocol(u8),
+    /// What TCP or UDP carry.
+    Payload,
+}
+
+impl Header {
+    fn parse(word: &str, scope: &Scope) -> Option<Self> {
+        Some(match word {
+            "ip" => Self::Ip,
+            "transp" => Self::Transport,
+            "tcpudp" => Self::TcpOrUdp,
+            "payload" | "data" => Self::Payload,
+            _ => Self::Protocol(parse_protocol(word, scope).ok()?),
+        })
+    }
+
+    /// Where it begins in an IPv4 packet.
+    fn start(self, ip: &[u8]) -> Option<usize> {
+        let (length, protocol) = (header_length(ip)?, ip[9]);
+        if self == Self::Ip {
+            return Some(0);
+        }
+        let there = !is_later_fragment(ip)
+            && match self {
+                Self::TcpOrUdp => matches!(protocol, TCP | UDP),
+                Self::Protocol(own) => protocol == own,
+                _ => true,
+            };
+        match (self, protocol) {
+            _ if !there => None,
+            (Self::Payload, TCP) => {
+                let offset = usize::from(ip.get(length + 12)? >> 4) * 4;
+                Some(length + offset.max(20))
+            }
+            (Self::Payload, UDP) => Some(length + 8),
+            (Self::Payload, _) => None,
+            _ => Some(length),
+        }
+    }
+}
+
+/// A field: bits of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct IpField {
+    pub(super) header: Header,
+    /// The first bit.
+    pub(super) offset: u32,
+    /// How many bits.
+    pub(super) length: u32,
+}
+
+/// Fields by header and name: the first bit, and how many.
+const FIELDS: &[(&str, &str, u32, u32)] = &[
+    ("ip", "vers", 0, 4),
+    ("ip", "hl", 4, 4),
+    ("ip", "tos", 8, 8),
+    ("ip", "dscp", 8, 6),
+    ("ip", "ecn", 14, 2),
+    ("ip", "len", 16, 16),
+    ("ip", "id", 32, 16),
+    ("ip", "off", 48, 16),
+    ("ip", "rf", 48, 1),
+    ("ip", "df", 49, 1),
+    ("ip", "mf", 50, 1),
+    ("ip", "fragoff", 51, 13),
+    ("ip", "ttl", 64, 8),
+    ("ip", "proto", 72, 8),
+    ("ip", "sum", 80, 16),
+    ("ip", "src", 96, 32),
+    ("ip", "dst", 128, 32),
+    ("tcpudp", "sport", 0, 16),
+    ("tcpudp", "dport", 16, 16),
+    ("udp", "sport", 0, 16),
+    ("udp", "dport", 16, 16),
+    ("udp", "len", 32, 16),
+    ("udp", "sum", 48, 16),
+    ("tcp", "sport", 0, 16),
+    ("tcp", "dport", 16, 16),
+    ("tcp", "seq", 32, 32),
+    ("tcp", "seqno", 32, 32),
+    ("tcp", "ackno", 64, 32),
+    ("tcp", "hl", 96, 4),
+    ("tcp", "flags", 104, 8),
+    ("tcp", "urg", 106, 1),
+    ("tcp", "ack", 107, 1),
+    ("tcp", "psh", 108, 1),
+    ("tcp", "push", 108, 1),
+    ("tcp", "rst", 109, 1),
+    ("tcp", "syn", 110, 1),
+    ("tcp", "fin", 111, 1),
+    ("tcp", "win", 112, 16),
+    ("tcp", "sum", 128, 16),
+    ("tcp", "urp", 144, 16),
+    ("icmp", "type", 0, 8),
+    ("icmp", "code", 8, 8),
+    ("icmp", "sum", 16, 16),
+];
+
+/// Bits that a place may count. Attack: places whose numbers overflow.
+const MOST: u32 = 1 << 16;
+
+const EXPECTED: &str = "expected 'HEADER [NAME] [{OFFSET:LENGTH}] [/PREFIX] [& MASK]'";
+const BAD_PLACE: &str = "bad offset or length in TCP/IP field";
+const BAD_MASK: &str = "bad prefix or mask in TCP/IP field";
+
+/// A named field; `sport` and `dport` by themselves and those of `ip` are TCP's or UDP's.
+fn named(header: &str, name: &str) -> Option<(Header, u32, u32)> {
+    let row = |header: &str| FIELDS.iter().find(|(own, field, ..)| *own == header && *field == name);
+    let (own, _, offset, length) =
+        *row(header).or_else(|| if header == "ip" { row("tcpudp") } else { None })?;
+    let header = match own {
+        "ip" => Header::Ip,
+        "tcp" => Header::Protocol(TCP),
+        "udp" => Header::Protocol(UDP),
+        "icmp" => Header::Protocol(ICMP),
+        _ => Header::TcpOrUdp,
+    };
+    Some((header, offset, length))
+}
+
+/// The place between brackets: the first, and how many, in units of `unit` bits.
+fn place(text: &str, unit: u32) -> Option<(u32, u32)> {
+    let number = |text: &str| parse_int::<u32>(text.trim(), 0, i128::from(MOST / unit)).ok();
+    let (first, count) = match text.split_once([':', ',']) {
+        Some((first, count)) => (number(first)?, number(count)?),
+        None => match text.split_once('-') {
+            Some((first, last)) => (number(first)?, (number(last)? + 1).checked_sub(number(first)?)?),
+            None => (number(text)?, 1),
+        },
+    };
+    (count > 0).then_some((first * unit, count * unit))
+}
+
+/// Splits at the first character of `marks`.
+fn until<'a>(text: &'a str, marks: &[char]) -> (&'a str, &'a str) {
+    text.split_at(text.find(marks).unwrap_or(text.len()))
+}
+
+impl IpField {
+    /// Reads a field.
+    ///
+    /// # Errors
+    /// What is wrong, in Click's words.
+    pub(super) fn parse(text: &str, scope: &Scope) -> Result<Self, &'static str> {
+        let text = text.trim().trim_matches('"');
+        let (names, mut rest) = until(text, &['[', '{', '/', '&']);
+        let mut words = names.split_whitespace();
+        let (header, mut name) = (words.next().ok_or(EXPECTED)?, words.next());
+        let (header, protocol) = match (header, name) {
+            ("ip", Some("proto")) if words.clone().next().is_some() => {
+                (words.next().unwrap_or_default(), true)
+            }
+            ("sport" | "dport", None) => {
+                name = Some(header);
+                ("tcpudp", false)
+            }
+            _ => (header, false),
+        };
+        if protocol {
+            name = words.next();
+        }
+        if words.next().is_some() {
+            return Err("garbage after field specification");
+        }
+        let mut field = match name {
+            Some(name) => Some(named(header, name).ok_or(EXPECTED)?),
+            None => None,
+        };
+        if let Some((unit, close)) = [('[', (8, ']')), ('{', (1, '}'))]
+            .into_iter()
+            .find_map(|(open, rule)| rest.starts_with(open).then_some(rule))
+        {
+            let (inside, behind) = rest[1..].split_once(close).ok_or(EXPECTED)?;
+            let (offset, length) = place(inside, unit).ok_or(BAD_PLACE)?;
+            let whole = Header::parse(header, scope).ok_or(EXPECTED)?;
+            field = Some(match field {
+                Some((_, _, bits)) if offset + length > bits => return Err(BAD_PLACE),
+                Some((own, first, _)) => (own, first + offset, length),
+                None => (whole, offset, length),
+            });
+            rest = behind.trim();
+        }
+        let (header, offset, length) = field.ok_or(EXPECTED)?;
+        Self { header, offset, length }.limited(rest)
+    }
+
+    /// Its part that `/BITS` and `& MASK` name.
+    fn limited(mut self, mut rest: &str) -> Result<Self, &'static str> {
+        if let Some(behind) = rest.strip_prefix('/') {
+            let (bits, more) = until(behind, &['&']);
+            let bits = parse_int::<u32>(bits.trim(), 1, self.length.into()).map_err(|_| BAD_MASK)?;
+            (self.length, rest) = (bits, more);
+        }
+        if let Some(mask) = rest.strip_prefix('&') {
+            let mask = parse_int::<u32>(mask.trim(), 1, u32::MAX.into()).map_err(|_| BAD_MASK)?;
+            let (low, high) = (mask.trailing_zeros(), 32 - mask.leading_zeros());
+            if mask.count_ones() != high - low || high > self.length {
+                return Err(BAD_MASK);
+            }
+            (self.offset, self.length, rest) = (self.offset + self.length - high, high - low, "");
+        }
+        if rest.trim().is_empty() { Ok(self) } else { Err("garbage after field specification") }
+    }
+
+    /// The 32-bit word of a packet that holds the field, which must lie in one.
+    pub(super) fn word(&self, packet: &Packet) -> Option<u32> {
+        let ip = packet.network_data()?;
+        let at = self.header.start(ip)? + self.offset as usize / 32 * 4;
+        Some(u32::from_be_bytes(*ip.get(at..)?.first_chunk()?))
+    }
+}

@@ -1,0 +1,181 @@
+//! `CoDel(TARGET, INTERVAL, QUEUES)`: drops packets when even the one that waited least has waited too
+//! long (controlled delay, RFC 8289).
+//!
+//! Ports: one pull input, one pull output; optionally a push output that gets the packets chosen.
+//!
+//! Arguments:
+//! - `TARGET`: how long packets may wait, in milliseconds; 5 by default.
+//! - `INTERVAL`: for so many milliseconds, or longer, all must have waited longer before any is dropped;
+//!   100 by default.
+//! - `QUEUES`: names of queues whose lengths `stats` says, instead of the nearest.
+//!
+//! How long a packet waited is the time since its first timestamp, as `SetTimestamp(FIRST true)` before
+//! the queue sets it; packets without one pass. Afterwards that annotation says how long it was. Handlers:
+//! `target`, `interval` (read, write); `drops`, `queues`, `stats` (read).
+use super::queues::Queues;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Raw};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("CoDel", || Box::<CoDel>::default()).ports("1/1-2").processing("l/lh").live();
+
+/// A millisecond.
+const MILLI: u64 = 1_000_000;
+/// Drops in a row for one pull. Attack: a queue full of old packets, all of which one pull would go
+/// through.
+const MOST: u32 = 1000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct CoDel {
+    queues: Queues,
+    target: u32,
+    interval: u32,
+    /// When the wait will have been above the target for an interval; 0 if it is not above.
+    first_above: u64,
+    dropping: bool,
+    /// When to drop next.
+    next: u64,
+    /// Drops since this phase of dropping began, and in the one before it.
+    count: u32,
+    last_count: u32,
+    drops: u64,
+}
+
+impl CoDel {
+    /// The next packet, and whether it may be dropped. With none there is nothing to go on dropping.
+    fn look(&mut self, now: u64, cx: &mut Context<'_>) -> Option<(Packet, bool)> {
+        let Some(mut packet) = cx.pull_one(0) else {
+            (self.first_above, self.dropping) = (0, false);
+            return None;
+        };
+        let since = packet.notes().u64(Annotations::FIRST_TIMESTAMP);
+        let waited = if since == 0 { 0 } else { now.saturating_sub(since) };
+        packet.notes_mut().set_u64(Annotations::FIRST_TIMESTAMP, waited);
+        if waited < u64::from(self.target) * MILLI {
+            self.first_above = 0;
+            return Some((packet, false));
+        }
+        if self.first_above == 0 {
+            self.first_above = now + u64::from(self.interval) * MILLI;
+            return Some((packet, false));
+        }
+        Some((packet, now >= self.first_above))
+    }
+
+    /// The time of the drop after one at `from`: the more there were, the sooner.
+    fn after(&self, from: u64) -> u64 {
+        let interval = u128::from(self.interval) * u128::from(MILLI);
+        // The square root of count, by whole numbers: of the square of the quotient.
+        let gap = (interval * interval / u128::from(self.count.max(1))).isqrt();
+        from.saturating_add(u64::try_from(gap).unwrap_or(u64::MAX))
+    }
+
+    fn drop_one(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        self.drops += 1;
+        cx.push(1, packet);
+    }
+
+    fn one(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        let now = cx.packet_time();
+        let (mut packet, mut may_drop) = self.look(now, cx)?;
+        if self.dropping {
+            self.dropping = may_drop;
+            let mut in_a_row = 0;
+            while self.dropping && now >= self.next && in_a_row < MOST {
+                self.drop_one(packet, cx);
+                (self.count, in_a_row) = (self.count.saturating_add(1), in_a_row + 1);
+                (packet, may_drop) = self.look(now, cx)?;
+                self.dropping = may_drop;
+                if may_drop {
+                    self.next = self.after(self.next);
+                }
+            }
+            return Some(packet);
+        }
+        if !may_drop {
+            return Some(packet);
+        }
+        self.drop_one(packet, cx);
+        let next = self.look(now, cx);
+        self.dropping = true;
+        // After a short pause it goes on about where it was.
+        let delta = self.count.saturating_sub(self.last_count);
+        let recent = now.saturating_sub(self.next) < 16 * u64::from(self.interval) * MILLI;
+        self.count = if delta > 1 && recent { delta } else { 1 };
+        self.last_count = self.count;
+        self.next = self.after(now);
+        next.map(|(packet, _)| packet)
+    }
+}
+
+impl Element for CoDel {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut names = Raw::default();
+        (self.target, self.interval) = (5, 100);
+        args.read_p("TARGET", &mut self.target);
+        args.read_p("INTERVAL", &mut self.interval);
+        args.read("QUEUES", &mut names);
+        args.complete()?;
+        self.queues = Queues::named(names.0);
+        if self.interval == 0 {
+            return Err(cx.error("INTERVAL must be >= 1"));
+        }
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.queues.find(false, cx)
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        while burst.len() < max
+            && let Some(packet) = self.one(cx)
+        {
+            burst.push(packet);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let read = ["drops", "queues", "stats"].map(Handler::read);
+        ["target", "interval"].map(Handler::both).into_iter().chain(read).collect()
+    }
+
+    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "target" => self.target.to_string(),
+            "interval" => self.interval.to_string(),
+            "drops" => self.drops.to_string(),
+            "queues" => self.queues.names(cx, "\n"),
+            _ => format!("{} current queue\n{} drops\n", self.queues.length(cx), self.drops),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let number = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
+        match (name, number) {
+            ("target", _) => self.target = number,
+            (_, 0) => return Err(HandlerError::failed("INTERVAL must be >= 1")),
+            _ => self.interval = number,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_come_sooner_by_the_square_root() {
+        let of = |count| CoDel { interval: 100, count, ..CoDel::default() }.after(1000) - 1000;
+        assert_eq!([of(1), of(4), of(100)], [100 * MILLI, 50 * MILLI, 10 * MILLI]);
+    }
+}

@@ -1,0 +1,10 @@
+//! Elements that keep queues short: active queue management.
+use ringway_click::Class;
+
+pub mod adaptive_red;
+pub mod co_del;
+mod queues;
+pub mod red;
+
+/// This group's classes, by name.
+pub const CLASSES: &[&Class] = &[&adaptive_red::CLASS, &co_del::CLASS, &red::CLASS];

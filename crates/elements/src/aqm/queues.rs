@@ -1,0 +1,53 @@
+//! The queues that an element looks at.
+use crate::standard::queue::Queue;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::{Context, ElementId, Failed};
+
+/// Queues, by name or the nearest.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    named: String,
+    all: Vec<ElementId>,
+}
+
+impl Queues {
+    /// Those of these names, between spaces; the nearest if there are none.
+    pub(super) fn named(names: String) -> Self {
+        Self { named: names, all: Vec::new() }
+    }
+
+    /// Finds them; the nearest are those downstream, or upstream.
+    pub(super) fn find(&mut self, downstream: bool, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let names = core::mem::take(&mut self.named);
+        for name in names.split_ascii_whitespace() {
+            let found = cx.find(name).ok_or_else(|| cx.error(format!("no element named '{name}'")))?;
+            self.all.push(found);
+        }
+        if self.all.is_empty() {
+            self.all = cx.nearby(0, downstream, "Storage");
+        }
+        if self.all.is_empty() {
+            return Err(cx.error("no nearby Queues"));
+        }
+        for queue in &self.all {
+            if cx.element::<Queue>(*queue).is_none() {
+                let name = cx.router().name(*queue).to_string();
+                return Err(cx.error(format!("'{name}' is not a Storage element")));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many packets they hold.
+    pub(super) fn length(&self, cx: &Context<'_>) -> u64 {
+        let lengths = self.all.iter().filter_map(|queue| cx.element::<Queue>(*queue)).map(Queue::len);
+        lengths.sum::<usize>() as u64
+    }
+
+    /// Their names, with `end` behind each.
+    pub(super) fn names(&self, cx: &mut Context<'_>, end: &str) -> String {
+        self.all.iter().map(|queue| format!("{}{end}", cx.router().name(*queue))).collect()
+    }
+}

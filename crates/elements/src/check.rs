@@ -1,0 +1,127 @@
+//! What elements that check headers share: they drop, count by reason and say so.
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::marker::PhantomData;
+use ringway_click::arg::Args;
+use ringway_click::{Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+
+/// Counts of bad packets.
+#[derive(Debug, Default)]
+pub(crate) struct Check {
+    what: &'static str,
+    named: bool,
+    reasons: &'static [&'static str],
+    verbose: bool,
+    details: bool,
+    drops: u64,
+    by_reason: Vec<u64>,
+}
+
+impl Check {
+    /// Reads VERBOSE and DETAILS; `what` is the header's name.
+    pub(crate) fn read(args: &mut Args, what: &'static str, reasons: &'static [&'static str]) -> Self {
+        let mut check = Self { what, reasons, by_reason: vec![0; reasons.len()], ..Self::default() };
+        args.read("VERBOSE", &mut check.verbose);
+        args.read("DETAILS", &mut check.details);
+        check
+    }
+
+    /// The same; what it says about packets begins with the element's name.
+    pub(crate) fn named(self) -> Self {
+        Self { named: true, ..self }
+    }
+
+    /// Sends those of which `check` gives a reason, as an index, out of output 1.
+    #[inline]
+    pub(crate) fn filter(
+        &mut self,
+        burst: &mut PacketBurst,
+        cx: &mut Context<'_>,
+        mut check: impl FnMut(&mut Packet) -> Result<(), usize>,
+    ) {
+        burst.filter_map(|mut packet| match check(&mut packet) {
+            Ok(()) => Some(packet),
+            Err(reason) => {
+                self.bad(reason, packet, cx);
+                None
+            }
+        });
+    }
+
+    #[cold]
+    fn bad(&mut self, reason: usize, packet: Packet, cx: &mut Context<'_>) {
+        if self.drops == 0 || self.verbose {
+            let text = self.reasons.get(reason).copied().unwrap_or_default();
+            let who = if self.named { cx.declaration() + ": " } else { String::new() };
+            cx.chatter(format_args!("{who}{} header check failed: {text}", self.what));
+        }
+        self.drops += 1;
+        if let Some(count) = self.by_reason.get_mut(reason) {
+            *count += 1;
+        }
+        cx.push(1, packet);
+    }
+
+    /// The handlers: `drops`, and with DETAILS `drop_details`.
+    pub(crate) fn handlers(&self) -> Vec<Handler> {
+        let mut handlers = Vec::from([Handler::read("drops")]);
+        handlers.extend(self.details.then(|| Handler::read("drop_details")));
+        handlers
+    }
+
+    /// What they say.
+    pub(crate) fn text(&self, name: &str) -> String {
+        if name == "drops" {
+            return self.drops.to_string();
+        }
+        let mut out = String::new();
+        for (count, reason) in self.by_reason.iter().zip(self.reasons) {
+            let _ = writeln!(out, "{count}\t{reason}");
+        }
+        out
+    }
+}
+
+/// A kind of header behind an IPv4 header that is noted.
+pub(crate) trait Header: 'static {
+    /// Its name.
+    const NAME: &'static str;
+    /// What can be wrong with one.
+    const REASONS: &'static [&'static str];
+    /// Whether what is said of packets begins with the element's name.
+    const NAMED: bool = true;
+
+    /// Looks at a packet's; what is wrong as an index.
+    fn check(packet: &mut Packet) -> Result<(), usize>;
+}
+
+/// Lets only packets with a sound header pass.
+pub(crate) struct HeaderCheck<H>(Check, PhantomData<H>);
+
+impl<H> Default for HeaderCheck<H> {
+    fn default() -> Self {
+        Self(Check::default(), PhantomData)
+    }
+}
+
+impl<H: Header> Element for HeaderCheck<H> {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let check = Check::read(args, H::NAME, H::REASONS);
+        self.0 = if H::NAMED { check.named() } else { check };
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        self.0.filter(burst, cx, H::check);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        self.0.handlers()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.0.text(name))
+    }
+}

@@ -1,0 +1,14 @@
+//! `DriverManager(INSTRUCTIONS...)`: a script that says what happens when the driver is asked to stop.
+//!
+//! Ports: none.
+//!
+//! Arguments: instructions, see `Script`; its type is `DRIVER`. Whenever the driver would stop, the script goes on by a
+//! step; the driver stops when the script has ended.
+//!
+//! Handlers: those of `Script`.
+use super::script::Script;
+use alloc::boxed::Box;
+use ringway_click::{Class, Reach};
+
+/// Facts.
+pub static CLASS: Class = Class::new("DriverManager", || Box::new(Script::manager())).reach(Reach::Whole);

@@ -1,0 +1,24 @@
+//! `Error(...)`: keeps the router from being built.
+//!
+//! Ports: any number of inputs and outputs, of any kind. Takes whatever arguments; no handlers.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed};
+
+/// Facts.
+pub static CLASS: Class = Class::new("Error", || Box::<Error>::default()).ports("-/-").flow("x/y");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Error;
+
+impl Element for Error {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.take_rest();
+        args.complete()
+    }
+
+    fn initialize(&mut self, _: &mut Context<'_>) -> Result<(), Failed> {
+        Err(Failed)
+    }
+}

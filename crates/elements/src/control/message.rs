@@ -1,0 +1,34 @@
+//! `Message(MESSAGE, TYPE)`: says something when the router is built.
+//!
+//! No ports, no handlers.
+//!
+//! Arguments:
+//! - `MESSAGE`: the text.
+//! - `TYPE`: `MESSAGE` (default), `WARNING`, or `ERROR`, with which the router is not built.
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use ringway_click::arg::{Args, Text, Word};
+use ringway_click::{Class, Context, Element, Failed};
+
+/// Facts.
+pub static CLASS: Class = Class::new("Message", || Box::<Message>::default());
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Message;
+
+impl Element for Message {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut text, mut kind) = (Text::default(), Word("MESSAGE".to_string()));
+        args.read_mp("MESSAGE", &mut text);
+        args.read_p("TYPE", &mut kind);
+        args.complete()?;
+        match kind.0.to_ascii_uppercase().as_str() {
+            "MESSAGE" => cx.message(text.0),
+            "WARNING" => cx.warning(text.0),
+            "ERROR" => return Err(cx.error(text.0)),
+            _ => return Err(cx.error("TYPE must be MESSAGE, WARNING or ERROR")),
+        }
+        Ok(())
+    }
+}

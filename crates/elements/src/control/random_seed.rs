@@ -1,0 +1,50 @@
+//! `RandomSeed(SEED)`: chooses what random numbers the router's elements get.
+//!
+//! No ports.
+//!
+//! Arguments:
+//! - `SEED`: the same numbers follow the same seed; without it they differ from run to run. Where elements draw
+//!   from a range (rewriters' patterns, RandomSwitch, Script's `random`), they are Click's with GNU's C library.
+//!
+//! With `ringway click -j N` each thread draws these numbers for itself.
+//!
+//! Handlers: `seed` (write): the same; empty for other numbers each time.
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Reach};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("RandomSeed", || Box::<RandomSeed>::default()).phase(Class::INFO).live().reach(Reach::Each);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct RandomSeed;
+
+impl Element for RandomSeed {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut seed = 0u32;
+        let given = args.read_p("SEED", &mut seed);
+        args.complete()?;
+        if given {
+            cx.router().seed_like_click(seed);
+        }
+        Ok(())
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::write("seed")].into()
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if value.trim_ascii().is_empty() {
+            let seed = cx.now() ^ u64::from(cx.random());
+            cx.router().seed(seed);
+        } else {
+            let seed = cx.parse(value).map_err(|_| HandlerError::failed("seed must be a number"))?;
+            cx.router().seed_like_click(seed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Executing a script.
+use super::program::{End, Step, Target};
+use super::{Kind, Script};
+use alloc::format;
+use alloc::string::{String, ToString};
+use ringway_click::Context;
+use ringway_click::arg::{Nanoseconds, parse_bool};
+use ringway_click_lang::config;
+
+/// Jumps without waiting, at most.
+const JUMPS: u32 = 1000;
+/// Bytes of text made without waiting, at most. Attack: a variable that doubles itself in a loop, while
+/// packets wait.
+const TEXT: usize = 16 << 20;
+
+/// Why a script runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Because {
+    /// It was stepped.
+    Step,
+    /// The driver is about to stop.
+    Router,
+    /// Its time has come.
+    Timer,
+    /// It was begun, or led elsewhere.
+    Jump,
+}
+
+/// What an instruction came to.
+enum After {
+    Next,
+    Jump(usize),
+    /// It stays where it is until it is stepped.
+    Wait,
+    End(End),
+}
+
+impl Script {
+    pub(super) fn restart(&mut self) {
+        self.runs = self.runs.wrapping_add(1);
+        (self.at, self.paused, self.initial, self.ended) = (0, 0, false, None);
+        self.value.clear();
+    }
+
+    pub(super) fn set_timer(&mut self, text: &str, cx: &mut Context<'_>) -> bool {
+        let text = self.expand(text, cx);
+        let (Some(timer), Ok(time)) = (self.timer, cx.parse::<Nanoseconds>(&text)) else { return false };
+        cx.set_timer_after(timer, time.0);
+        true
+    }
+
+    /// Goes on, past so many instructions that wait.
+    pub(super) fn execute(&mut self, steps: u32, because: Because, cx: &mut Context<'_>) {
+        let (mut steps, mut jumps, run) = (steps, 0, self.runs);
+        if self.ended.is_some() && because != Because::Jump {
+            return;
+        }
+        if self.initial {
+            if steps == 0 {
+                return;
+            }
+            (self.initial, steps) = (false, steps - 1);
+        }
+        self.made = 0;
+        while run == self.runs {
+            match self.one(&mut steps, because, cx) {
+                After::Next => (self.at, self.paused) = (self.at + 1, 0),
+                After::Jump(at) => {
+                    (self.at, self.paused) = (at, 0);
+                    jumps += 1;
+                }
+                After::Wait => break,
+                After::End(end) => {
+                    self.finish(end, because, cx);
+                    if end == End::Stop {
+                        return;
+                    }
+                    break;
+                }
+            }
+            if jumps >= JUMPS || self.made > TEXT {
+                let (name, what) =
+                    (cx.declaration(), if jumps >= JUMPS { "many jumps" } else { "much text" });
+                cx.chatter(format_args!("{name}: too {what}, giving up"));
+                self.finish(End::Exit, Because::Jump, cx);
+                break;
+            }
+        }
+        if because == Because::Router {
+            cx.router().adjust_runcount(1);
+        }
+    }
+
+    /// Ends.
+    pub(super) fn finish(&mut self, end: End, because: Because, cx: &mut Context<'_>) {
+        self.ended = Some(end);
+        if let Some(timer) = self.timer {
+            cx.cancel_timer(timer);
+        }
+        if end == End::Stop && because != Because::Router {
+            cx.router().adjust_runcount(-1);
+        }
+        if matches!(self.kind, Kind::Signal(_)) && matches!(end, End::End | End::Stop) {
+            self.catch(true, cx);
+        }
+    }
+
+    fn one(&mut self, steps: &mut u32, because: Because, cx: &mut Context<'_>) -> After {
+        let Some(step) = self.program.steps.get(self.at).cloned() else { return After::End(End::End) };
+        match step {
+            Step::Pause(count) => {
+                let taken = count.saturating_sub(self.paused).min(*steps);
+                (self.paused, *steps) = (self.paused + taken, *steps - taken);
+                if self.paused < count { After::Wait } else { After::Next }
+            }
+            Step::Wait(text) => self.wait(&text, steps, because, cx),
+            Step::Goto { target, condition, .. } => self.jump(target, &condition, cx),
+            Step::Print { text, newline, quoted } => self.print(&text, newline, quoted, cx),
+            Step::Save { handler, file, append } => {
+                let redirect = if append { ">>" } else { ">" };
+                self.print(&format!("{redirect}{file} {handler}"), false, false, cx)
+            }
+            Step::Read { call, quoted } => self.read_aloud(&call, quoted, cx),
+            Step::Write { call, quoted } => self.write_out(&call, quoted, cx),
+            Step::Set { name, text, quoted } => {
+                let value = self.text(&text, quoted, cx);
+                self.set(&name, value);
+                After::Next
+            }
+            Step::Init { .. } | Step::Label => After::Next,
+            Step::Return { text, quoted } => {
+                self.value = self.text(&text, quoted, cx);
+                After::End(End::Return)
+            }
+            Step::Error { text, quoted } => {
+                self.value = self.text(&text, quoted, cx);
+                if because != Because::Jump && !self.value.is_empty() {
+                    let value = self.value.clone();
+                    self.complain(&value, cx);
+                }
+                After::End(End::Error)
+            }
+            Step::End(end) => After::End(end),
+        }
+    }
+
+    fn text(&mut self, text: &str, quoted: bool, cx: &mut Context<'_>) -> String {
+        let value = self.expand(text, cx);
+        if quoted { config::unquote_text(&value) } else { value }
+    }
+
+    fn wait(&mut self, text: &str, steps: &mut u32, because: Because, cx: &mut Context<'_>) -> After {
+        if *steps == 0 {
+            if !self.set_timer(text, cx) {
+                self.complain("syntax error at 'wait'", cx);
+                return After::Next;
+            }
+            return After::Wait;
+        }
+        *steps -= 1;
+        if because != Because::Timer
+            && let Some(timer) = self.timer
+        {
+            cx.cancel_timer(timer);
+        }
+        After::Next
+    }
+
+    fn jump(&mut self, target: Target, condition: &str, cx: &mut Context<'_>) -> After {
+        let condition = self.expand(condition, cx);
+        match parse_bool(condition.trim()) {
+            None if !condition.is_empty() => {
+                self.complain(&format!("bad condition '{condition}'"), cx);
+                After::Next
+            }
+            Some(false) => After::Next,
+            _ => match target {
+                Target::At(at) => After::Jump(at),
+                Target::End(end) => After::End(end),
+            },
+        }
+    }
+
+    fn print(&mut self, text: &str, newline: bool, quoted: bool, cx: &mut Context<'_>) -> After {
+        let mut text = text.trim_ascii_start();
+        let mut file = None;
+        if text.starts_with('>') {
+            let (first, rest) = config::shift_word(text);
+            let (name, append) = match first.strip_prefix(">>") {
+                Some(name) => (name, true),
+                None => (&first[1..], false),
+            };
+            let (name, rest) = if name.is_empty() { config::shift_word(rest) } else { (name, rest) };
+            let name = self.expand(name, cx);
+            file = Some((config::unquote_text(&name), append)).filter(|(name, _)| name != "-");
+            text = rest;
+        }
+        let call = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '@' || c == '_');
+        let result = if call {
+            let call = self.expand_with(text, false, cx);
+            let (name, value) = parts(&call, quoted);
+            match self.read_parts(name, &value, cx) {
+                Ok(value) => value,
+                Err(error) => {
+                    self.complain(&error.to_string(), cx);
+                    return After::Next;
+                }
+            }
+        } else {
+            let text = self.expand_with(text, true, cx);
+            config::unquote_text(&text)
+        };
+        let end = if newline && !result.ends_with('\n') { "\n" } else { "" };
+        let bytes = result + end;
+        match file {
+            None => cx.output(bytes.as_bytes()),
+            Some((name, append)) => {
+                if let Err(error) = cx.console().write_file(&name, bytes.as_bytes(), append) {
+                    self.complain(&error, cx);
+                }
+            }
+        }
+        After::Next
+    }
+
+    fn read_aloud(&mut self, call: &str, quoted: bool, cx: &mut Context<'_>) -> After {
+        let text = self.expand(call, cx);
+        let (name, value) = parts(&text, quoted);
+        match self.read_parts(name, &value, cx) {
+            Ok(value) => {
+                let name = match cx.handler_call(name, false) {
+                    Ok(call) => Self::call_name(&call, cx),
+                    Err(_) => format!("{}.{name}", cx.name()),
+                };
+                let value = value.strip_suffix('\n').unwrap_or(&value);
+                cx.chatter(format_args!("{name}:\n{value}"));
+            }
+            Err(error) => self.complain(&error.to_string(), cx),
+        }
+        After::Next
+    }
+
+    fn write_out(&mut self, call: &str, quoted: bool, cx: &mut Context<'_>) -> After {
+        let text = self.expand(call, cx);
+        let (name, value) = parts(&text, quoted);
+        self.status = match self.write_parts(name, &value, cx) {
+            Ok(()) => 0,
+            Err(error) => {
+                self.complain(&error.to_string(), cx);
+                // EINVAL
+                -22
+            }
+        };
+        After::Next
+    }
+}
+
+/// A call's name and value, which loses a layer of quotes.
+fn parts(call: &str, quoted: bool) -> (&str, String) {
+    let (name, value) = config::shift_word(call);
+    (name, if quoted { config::unquote_text(value) } else { value.to_string() })
+}

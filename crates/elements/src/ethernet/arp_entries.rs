@@ -1,0 +1,291 @@
+//! What ARP has learned, and the packets that wait for it.
+use crate::packet::mac_text;
+use crate::stamp::Stamp;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use core::fmt::Write;
+use core::net::Ipv4Addr;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{HandlerError, Packet, SECOND};
+use ringway_wire::MacAddress;
+
+/// Nanoseconds of the clock's unit here: Click's jiffy.
+const JIFFY: u64 = SECOND / 1000;
+/// Entries at most, whatever is configured. Attack: a scan of all addresses.
+const MOST_ENTRIES: usize = 1 << 20;
+/// Waiting packets at most, whatever is configured. Attack: the same.
+const MOST_PACKETS: usize = 1 << 20;
+/// Jiffies between queries for an address, and when nobody answered [`PATIENCE`] of them.
+const INTERVAL: u64 = 100;
+const LONG_INTERVAL: u64 = 2000;
+const PATIENCE: u8 = 10;
+
+/// Where the order of entries that were learned at the same time begins: there is room before it.
+const FIRST_ORDER: u64 = 1 << 63;
+
+#[derive(Debug)]
+struct Entry {
+    ether: Option<MacAddress>,
+    /// When it was learned, in jiffies; with `order` its key in `ages`.
+    live: u64,
+    order: u64,
+    polled: u64,
+    polls: u8,
+    waiting: VecDeque<Packet>,
+}
+
+impl Entry {
+    fn may_poll(&mut self, now: u64) -> bool {
+        let interval = if self.polls >= PATIENCE { LONG_INTERVAL } else { INTERVAL };
+        let may = now >= self.polled.saturating_add(interval);
+        if may {
+            self.polled = now;
+            self.polls = self.polls.saturating_add(1);
+        }
+        may
+    }
+}
+
+/// What became of a packet that was to wait.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    /// It waits; whether to ask for the address.
+    Stored(bool),
+    /// Too many wait already; it was dropped.
+    Dropped,
+}
+
+/// The entries of an ARP table.
+#[derive(Debug)]
+pub(super) struct ArpEntries {
+    entries: BTreeMap<u32, Entry>,
+    ages: BTreeMap<(u64, u64), u32>,
+    orders: u64,
+    packets: usize,
+    entry_capacity: u32,
+    capacity: u32,
+    entry_packet_capacity: u32,
+    slim_factor: u32,
+    /// In jiffies; 0: for ever.
+    timeout: u64,
+    pub(super) drops: u64,
+}
+
+impl Default for ArpEntries {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            ages: BTreeMap::new(),
+            orders: FIRST_ORDER,
+            packets: 0,
+            entry_capacity: 0,
+            capacity: 2048,
+            entry_packet_capacity: 0,
+            slim_factor: 2,
+            timeout: 300_000,
+            drops: 0,
+        }
+    }
+}
+
+pub(super) fn jiffies(nanoseconds: u64) -> u64 {
+    nanoseconds / JIFFY
+}
+
+impl ArpEntries {
+    /// Reads the arguments of a table.
+    pub(super) fn read_arguments(&mut self, args: &mut Args) {
+        let mut timeout = Nanoseconds(self.timeout * JIFFY);
+        args.read("CAPACITY", &mut self.capacity);
+        args.read("ENTRY_CAPACITY", &mut self.entry_capacity);
+        args.read("ENTRY_PACKET_CAPACITY", &mut self.entry_packet_capacity);
+        args.read("CAPACITY_SLIM_FACTOR", &mut self.slim_factor);
+        args.read("TIMEOUT", &mut timeout);
+        self.timeout = jiffies(timeout.0);
+        if self.slim_factor == 0 {
+            args.error("CAPACITY_SLIM_FACTOR cannot be zero");
+        }
+    }
+
+    /// After how many nanoseconds to call [`ArpEntries::slim`] again; nothing if entries stay for ever.
+    pub(super) fn period(&self) -> Option<u64> {
+        (self.timeout > 0).then(|| (self.timeout / 1000 + 1) * SECOND)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.packets
+    }
+
+    fn expired(&self, live: u64, now: u64) -> bool {
+        self.timeout > 0 && live.saturating_add(self.timeout) < now
+    }
+
+    /// Who has an address, and whether to ask again, as it was learned `poll` jiffies ago (never if 0).
+    pub(super) fn lookup(&mut self, ip: Ipv4Addr, now: u64, poll: u64) -> Option<(MacAddress, bool)> {
+        let timeout = self.timeout;
+        let entry = self.entries.get_mut(&ip.to_bits())?;
+        let ether = entry.ether?;
+        if timeout > 0 && entry.live.saturating_add(timeout) < now {
+            return None;
+        }
+        let ask = poll > 0 && now >= entry.live.saturating_add(poll) && entry.may_poll(now);
+        Some((ether, ask))
+    }
+
+    fn ensure(&mut self, ip: u32, now: u64) -> &mut Entry {
+        if !self.entries.contains_key(&ip) {
+            let most = Some(self.entry_capacity as usize).filter(|most| *most > 0).unwrap_or(MOST_ENTRIES);
+            self.slim(now, most.saturating_sub(1));
+            self.orders += 1;
+            self.ages.insert((now, self.orders), ip);
+        }
+        let order = self.orders;
+        self.entries.entry(ip).or_insert_with(|| Entry {
+            ether: None,
+            live: now,
+            order,
+            polled: 0,
+            polls: 0,
+            waiting: VecDeque::new(),
+        })
+    }
+
+    /// Makes an entry the youngest of those learned at `live`.
+    fn revive(&mut self, ip: u32, live: u64) {
+        self.orders += 1;
+        self.place(ip, live, self.orders);
+    }
+
+    /// Makes it the oldest of them.
+    fn keep(&mut self, ip: u32, live: u64) {
+        let first = self.ages.range((live, 0)..).next().map(|(key, _)| *key);
+        match first.filter(|key| key.0 == live) {
+            Some((_, order)) => self.place(ip, live, order - 1),
+            None => self.revive(ip, live),
+        }
+    }
+
+    fn place(&mut self, ip: u32, live: u64, order: u64) {
+        if let Some(entry) = self.entries.get_mut(&ip) {
+            self.ages.remove(&(entry.live, entry.order));
+            (entry.live, entry.order) = (live, order);
+            self.ages.insert((live, order), ip);
+        }
+    }
+
+    /// Learns who has an address, or with the broadcast address that nobody does; gives back the packets that waited.
+    pub(super) fn insert(&mut self, ip: Ipv4Addr, ether: MacAddress, now: u64) -> VecDeque<Packet> {
+        let ip = ip.to_bits();
+        let entry = self.ensure(ip, now);
+        entry.ether = (ether != MacAddress::BROADCAST).then_some(ether);
+        (entry.polls, entry.polled) = (0, 0);
+        let waiting = core::mem::take(&mut entry.waiting);
+        self.packets -= waiting.len();
+        self.revive(ip, now);
+        waiting
+    }
+
+    /// Keeps a packet until somebody answers.
+    pub(super) fn wait(&mut self, ip: Ipv4Addr, packet: Packet, now: u64) -> Waiting {
+        let ip = ip.to_bits();
+        let entry = self.ensure(ip, now);
+        let (live, waiting) = (entry.live, entry.waiting.len());
+        // An entry that is asked for stays just this side of expiring, so that it is not removed below.
+        if self.expired(live, now) {
+            self.keep(ip, now - self.timeout);
+        }
+        if self.entry_packet_capacity > 0 && waiting >= self.entry_packet_capacity as usize {
+            self.drops += 1;
+            return Waiting::Dropped;
+        }
+        let capacity = Some(self.capacity as usize).filter(|most| *most > 0).unwrap_or(MOST_PACKETS);
+        if self.packets + 1 > capacity {
+            self.slim(now, usize::MAX);
+            self.drop_packets((capacity - capacity / self.slim_factor as usize).max(1) - 1);
+        }
+        let entry = self.ensure(ip, now);
+        entry.waiting.push_back(packet);
+        let ask = entry.may_poll(now);
+        self.packets += 1;
+        Waiting::Stored(ask)
+    }
+
+    /// Removes entries that have expired, and the oldest of more than `most`.
+    pub(super) fn slim(&mut self, now: u64, most: usize) {
+        while let Some((&(live, order), &ip)) = self.ages.first_key_value()
+            && (self.expired(live, now) || self.entries.len() > most)
+        {
+            self.ages.remove(&(live, order));
+            let waiting = self.entries.remove(&ip).map_or(0, |entry| entry.waiting.len());
+            self.packets -= waiting;
+            self.drops += waiting as u64;
+        }
+    }
+
+    /// Drops waiting packets, those of the oldest entries first, until there are no more than `most`.
+    fn drop_packets(&mut self, most: usize) {
+        for ip in self.ages.values() {
+            let Some(entry) = self.entries.get_mut(ip) else { continue };
+            let excess = self.packets.saturating_sub(most).min(entry.waiting.len());
+            entry.waiting.drain(..excess);
+            self.packets -= excess;
+            self.drops += excess as u64;
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.drops += self.packets as u64;
+        self.entries.clear();
+        self.ages.clear();
+        self.packets = 0;
+    }
+
+    /// Takes over what another table learned.
+    pub(super) fn take(&mut self, from: &mut Self) {
+        self.entries = core::mem::take(&mut from.entries);
+        self.ages = core::mem::take(&mut from.ages);
+        self.packets = core::mem::take(&mut from.packets);
+        (self.orders, self.drops) = (from.orders, from.drops);
+    }
+
+    /// The `table` handler: oldest first.
+    pub(super) fn table(&self, now: u64) -> String {
+        let mut text = String::new();
+        for (&(live, _), ip) in &self.ages {
+            let Some(entry) = self.entries.get(ip) else { continue };
+            let known = entry.ether.is_some() && !self.expired(live, now);
+            let ether = mac_text(entry.ether.unwrap_or(MacAddress::BROADCAST));
+            let age = Stamp(now.saturating_sub(live) * JIFFY);
+            let _ = writeln!(text, "{} {} {ether} {age}", Ipv4Addr::from_bits(*ip), u8::from(known));
+        }
+        text
+    }
+
+    /// The handlers `insert` and `delete`, with what they were given.
+    ///
+    /// # Errors
+    /// [`HandlerError::Failed`] if it is not an address, or two.
+    pub(super) fn change(
+        &mut self,
+        name: &str,
+        value: &str,
+        now: u64,
+        cx: &ringway_click::Context<'_>,
+    ) -> Result<(), HandlerError> {
+        let (ip, ether) = value.trim().split_once(char::is_whitespace).unwrap_or((value, ""));
+        let wrong = |field: &str| HandlerError::failed(alloc::format!("{field}: parse error"));
+        let ip: Ipv4Addr = cx.parse(ip).map_err(|_| wrong("IP"))?;
+        let ether = match name {
+            "insert" => cx.parse(ether).map_err(|_| wrong("ETH"))?,
+            _ => MacAddress::BROADCAST,
+        };
+        let dropped = self.insert(ip, ether, now).len() as u64;
+        self.drops += dropped;
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! `ARPFaker(DSTIP, DSTETH, SRCIP, SRCETH)`: tells a host every ten seconds, unasked, where another one is.
+//!
+//! Ports: no inputs; one push output.
+//!
+//! Arguments:
+//! - `DSTIP`, `DSTETH`: who is told.
+//! - `SRCIP`, `SRCETH`: who is where.
+//!
+//! No handlers.
+use super::arp;
+use alloc::boxed::Box;
+use core::net::Ipv4Addr;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, SECOND, Timer};
+use ringway_wire::MacAddress;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("ARPFaker", || Box::<ArpFaker>::default()).ports("0/1").processing("h").flags("S1");
+
+/// Sends replies that nobody asked for.
+#[derive(Debug)]
+pub struct ArpFaker {
+    told: (Ipv4Addr, MacAddress),
+    about: (Ipv4Addr, MacAddress),
+}
+
+impl Default for ArpFaker {
+    fn default() -> Self {
+        let nobody = (Ipv4Addr::UNSPECIFIED, MacAddress::default());
+        Self { told: nobody, about: nobody }
+    }
+}
+
+impl Element for ArpFaker {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("DSTIP", &mut self.told.0);
+        args.read_mp("DSTETH", &mut self.told.1);
+        args.read_mp("SRCIP", &mut self.about.0);
+        args.read_mp("SRCETH", &mut self.about.1);
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let timer = cx.new_timer();
+        cx.set_timer_after(timer, SECOND);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        let packet = arp::reply(self.about.1, self.about.0, self.told.1, self.told.0);
+        if let Some(frame) = arp::make(self.told.1, &packet, None, cx) {
+            cx.push(0, frame);
+        }
+        cx.set_timer_after(timer, 10 * SECOND);
+    }
+}

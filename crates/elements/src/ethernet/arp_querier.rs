@@ -1,0 +1,302 @@
+//! `ARPQuerier(IP, ETH, TABLE, CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, CAPACITY_SLIM_FACTOR, TIMEOUT,
+//! POLL_TIMEOUT, BROADCAST, BROADCAST_POLL)`: puts an Ethernet header before IP packets, and asks by ARP for addresses
+//! it does not know.
+//!
+//! Ports: input 0 for IP packets with their destination noted, input 1 for ARP replies in Ethernet frames; output 0
+//! for frames, and optionally output 1 for requests. All push.
+//!
+//! Arguments:
+//! - `IP`, `ETH`: this host's addresses, the first with or without its prefix; or one name of both.
+//! - `TABLE`: the ARPTable to use; by default it has its own.
+//! - `CAPACITY`, `ENTRY_CAPACITY`, `ENTRY_PACKET_CAPACITY`, `CAPACITY_SLIM_FACTOR`, `TIMEOUT`: of its own table, as
+//!   ARPTable's.
+//! - `POLL_TIMEOUT`: for how long an answer counts before it is asked for again; a minute by default, for ever if 0.
+//! - `BROADCAST`: an address that means everybody; by default that of IP's prefix.
+//! - `BROADCAST_POLL`: whether everybody is asked again, not only who answered; false by default.
+//!
+//! Handlers: `table`, `stats`, `count`, `length`, `queries`, `responses`, `drops` (read); `ipaddr`, `broadcast` (read,
+//! write); `insert`, `delete`, `clear` (write). No address is asked for more than ten times a second.
+use super::arp;
+use super::arp_entries::{ArpEntries, Waiting, jiffies};
+use super::arp_table::ArpTable;
+use crate::ip::bare_prefix;
+use crate::packet::{mark_ethernet, prepend, put};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::net::Ipv4Addr;
+use ringway_click::arg::{Arg, Args, Nanoseconds, Prefix};
+use ringway_click::{
+    Class, Context, Element, ElementId, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND, Timer,
+};
+use ringway_wire::{MacAddress, arp::Operation, arp::Repr, ethernet};
+
+/// Facts.
+pub static CLASS: Class = Class::new("ARPQuerier", || Box::<ArpQuerier>::default())
+    .ports("2/1-2")
+    .processing("h")
+    .flow("xy/x")
+    .flags("L2")
+    .live();
+
+/// Asks for addresses.
+#[derive(Debug)]
+pub struct ArpQuerier {
+    ip: Ipv4Addr,
+    ether: MacAddress,
+    broadcast: Ipv4Addr,
+    broadcast_poll: bool,
+    poll: u64,
+    table: Option<ElementId>,
+    own: ArpEntries,
+    queries: u64,
+    responses: u64,
+    drops: u64,
+    warned: bool,
+}
+
+impl Default for ArpQuerier {
+    fn default() -> Self {
+        Self {
+            ip: Ipv4Addr::UNSPECIFIED,
+            ether: MacAddress::default(),
+            broadcast: Ipv4Addr::BROADCAST,
+            broadcast_poll: false,
+            poll: 0,
+            table: None,
+            own: ArpEntries::default(),
+            queries: 0,
+            responses: 0,
+            drops: 0,
+            warned: false,
+        }
+    }
+}
+
+impl Element for ArpQuerier {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut poll = Nanoseconds(60 * SECOND);
+        self.own.read_arguments(args);
+        let broadcast = args.read("BROADCAST", &mut self.broadcast);
+        args.read("TABLE", &mut self.table);
+        args.read("POLL_TIMEOUT", &mut poll);
+        args.read("BROADCAST_POLL", &mut self.broadcast_poll);
+        args.consume();
+        self.poll = jiffies(poll.0);
+        let mut prefix = Prefix { address: Ipv4Addr::UNSPECIFIED, mask: Ipv4Addr::BROADCAST };
+        if args.rest().len() == 1 {
+            let name = args.take_rest().pop().unwrap_or_default();
+            match (bare_prefix(&name, args.scope()), MacAddress::parse(&name, args.scope())) {
+                (Ok(ip), Ok(ether)) => (prefix, self.ether) = (ip, ether),
+                (Err(error), _) => args.error(format!("IP: {error}")),
+                (_, Err(error)) => args.error(format!("ETH: {error}")),
+            }
+        } else {
+            args.read_with("IP", ringway_click::arg::MANDATORY_POSITIONAL, &mut prefix, bare_prefix);
+            args.read_mp("ETH", &mut self.ether);
+        }
+        self.ip = prefix.address;
+        let last = Ipv4Addr::from_bits(prefix.address.to_bits() | !prefix.mask.to_bits());
+        if !broadcast && last != prefix.address {
+            self.broadcast = last;
+        }
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        match (self.table, self.own.period()) {
+            (Some(table), _) if cx.element::<ArpTable>(table).is_none() => {
+                Err(cx.error("TABLE: does not name an ARPTable"))
+            }
+            (None, Some(period)) => {
+                let timer = cx.new_timer();
+                cx.set_timer_after(timer, period);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = jiffies(cx.steady());
+        if port == 0 {
+            burst.filter_map(|packet| self.encap(packet, now, cx));
+        } else {
+            for packet in burst.drain() {
+                self.learn(&packet, now, cx);
+            }
+        }
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        let now = jiffies(cx.steady());
+        self.own.slim(now, usize::MAX);
+        cx.set_timer_after(timer, self.own.period().unwrap_or(SECOND));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let read = ["table", "stats", "count", "length", "queries", "responses", "drops"];
+        let mut handlers: Vec<Handler> = read.into_iter().map(Handler::read).collect();
+        handlers.extend(["ipaddr", "broadcast"].map(Handler::both));
+        handlers.extend(["insert", "delete", "clear"].map(Handler::write));
+        handlers
+    }
+
+    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        let now = jiffies(cx.steady());
+        let (queries, drops) = (self.queries, self.drops);
+        Ok(match name {
+            "table" => self.entries(cx, |entries| entries.table(now)),
+            "count" => self.entries(cx, |entries| entries.count().to_string()),
+            "length" => self.entries(cx, |entries| entries.length().to_string()),
+            "stats" => {
+                let drops = drops + self.entries(cx, |entries| entries.drops);
+                format!("{drops} packets killed\n{queries} ARP queries sent\n")
+            }
+            "queries" => queries.to_string(),
+            "responses" => self.responses.to_string(),
+            "drops" => drops.to_string(),
+            "ipaddr" => self.ip.to_string(),
+            _ => self.broadcast.to_string(),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let now = jiffies(cx.steady());
+        let wrong = |error: ringway_click::arg::ArgError| HandlerError::failed(error.to_string());
+        match name {
+            "ipaddr" => self.ip = cx.parse(value).map_err(wrong)?,
+            "broadcast" => self.broadcast = cx.parse(value).map_err(wrong)?,
+            "clear" => {
+                (self.queries, self.drops, self.responses) = (0, 0, 0);
+                self.entries(cx, ArpEntries::clear);
+            }
+            _ => match self.table {
+                Some(table) => {
+                    let changed =
+                        cx.with(table, |table: &mut ArpTable, cx| table.entries.change(name, value, now, cx));
+                    changed.unwrap_or_else(|| Err(HandlerError::Busy(name.to_string())))?;
+                }
+                None => self.own.change(name, value, now, cx)?,
+            },
+        }
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        if (self.ip, self.ether, self.broadcast) != (from.ip, from.ether, from.broadcast) {
+            return;
+        }
+        if self.table.is_none() && from.table.is_none() {
+            self.own.take(&mut from.own);
+        }
+        (self.queries, self.drops, self.responses) = (from.queries, from.drops, from.responses);
+    }
+}
+
+impl ArpQuerier {
+    /// Does something with the table, its own or another element's.
+    #[inline]
+    fn entries<R: Default>(&mut self, cx: &mut Context<'_>, act: impl FnOnce(&mut ArpEntries) -> R) -> R {
+        match self.table {
+            Some(table) => {
+                cx.with(table, |table: &mut ArpTable, _| act(&mut table.entries)).unwrap_or_default()
+            }
+            None => act(&mut self.own),
+        }
+    }
+
+    /// Puts a header before a packet; keeps it if it has to wait.
+    #[inline]
+    fn encap(&mut self, mut packet: Packet, now: u64, cx: &mut Context<'_>) -> Option<Packet> {
+        let mut header = [0; ethernet::HEADER_LEN];
+        put(&mut header, 12, [0x08, 0x00]);
+        if self.ip.is_unspecified() || !prepend(&mut packet, &header) {
+            self.drops += 1;
+            return None;
+        }
+        mark_ethernet(&mut packet, ethernet::HEADER_LEN);
+        let ip = Ipv4Addr::from(packet.notes().dst_ip());
+        let poll = self.poll;
+        if let Some((ether, ask)) = self.entries(cx, |entries| entries.lookup(ip, now, poll)) {
+            self.address(&mut packet, ether);
+            if ask {
+                let to = if self.broadcast_poll { MacAddress::BROADCAST } else { ether };
+                self.ask(to, &packet, cx);
+            }
+            return Some(packet);
+        }
+        if ip == Ipv4Addr::BROADCAST || ip == self.broadcast {
+            self.address(&mut packet, MacAddress::BROADCAST);
+            return Some(packet);
+        }
+        if ip.is_multicast() {
+            // RFC 1112, 6.4.
+            let [_, a, b, c] = ip.octets();
+            self.address(&mut packet, MacAddress([1, 0, 0x5e, a & 0x7f, b, c]));
+            return Some(packet);
+        }
+        self.wait(ip, packet, now, cx);
+        None
+    }
+
+    #[inline]
+    fn address(&self, packet: &mut Packet, ether: MacAddress) {
+        let frame = packet.data_mut();
+        put(frame, 0, ether.0);
+        put(frame, 6, self.ether.0);
+    }
+
+    fn wait(&mut self, ip: Ipv4Addr, packet: Packet, now: u64, cx: &mut Context<'_>) {
+        if ip.is_unspecified() {
+            if !core::mem::replace(&mut self.warned, true) {
+                let name = cx.declaration();
+                cx.chatter(format_args!("{name}: would query for 0.0.0.0; missing dest IP addr annotation?"));
+            }
+            self.drops += 1;
+            return;
+        }
+        let like = packet.clone();
+        let waits = self.entries(cx, |entries| Some(entries.wait(ip, packet, now)));
+        if let Some(Waiting::Stored(true)) = waits {
+            self.ask(MacAddress::BROADCAST, &like, cx);
+        }
+    }
+
+    /// Asks for a packet's destination.
+    fn ask(&mut self, to: MacAddress, packet: &Packet, cx: &mut Context<'_>) {
+        let request = Repr {
+            operation: Operation::Request,
+            source_hardware: self.ether,
+            source_protocol: self.ip,
+            target_hardware: MacAddress::default(),
+            target_protocol: packet.notes().dst_ip().into(),
+        };
+        if let Some(mut frame) = arp::make(to, &request, Some(packet), cx) {
+            frame.notes_mut().timestamp = packet.notes().timestamp;
+            self.queries += 1;
+            let port = cx.noutputs().saturating_sub(1);
+            cx.push(port, frame);
+        }
+    }
+
+    /// Learns from a reply, and lets the packets go that waited for it.
+    fn learn(&mut self, packet: &Packet, now: u64, cx: &mut Context<'_>) {
+        if packet.len() >= ethernet::HEADER_LEN + ringway_wire::arp::PACKET_LEN {
+            self.responses += 1;
+        }
+        let Some(reply) = arp::parse(packet.data()) else { return };
+        if reply.operation != Operation::Reply || reply.source_hardware.is_group() {
+            return;
+        }
+        let (ip, ether) = (reply.source_protocol, reply.source_hardware);
+        for mut waited in self.entries(cx, |entries| entries.insert(ip, ether, now)) {
+            self.address(&mut waited, ether);
+            cx.push(0, waited);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `ARPResponder(PREFIX.. ETH, ...)`: answers ARP requests.
+//!
+//! Ports: one input for Ethernet frames; one output for replies, and optionally a push output for everything that is
+//! no request it can answer.
+//!
+//! Arguments: each some addresses or prefixes and the Ethernet address that is told for them, or a name of both. The
+//! longest prefix counts, and of equal ones the last.
+//!
+//! Handlers: `table` (read); `lookup` (read, with an address); `add`, `remove` (write).
+use super::arp;
+use crate::ip::{bare_prefix, prefix_text};
+use crate::packet::{divert, mac_text};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::net::Ipv4Addr;
+use ringway_click::arg::{Arg, ArgError, Args, Prefix, Scope};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click_lang::config;
+use ringway_wire::{MacAddress, arp::Operation};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("ARPResponder", || Box::<ArpResponder>::default()).ports("1/1-2").processing("a/ah").live();
+
+/// Answers requests.
+#[derive(Debug, Default)]
+pub struct ArpResponder {
+    /// Longest prefix first, then by address.
+    entries: Vec<(Prefix, MacAddress)>,
+}
+
+impl Element for ArpResponder {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        for (index, argument) in args.take_rest().iter().enumerate() {
+            match entry(argument, args.scope()) {
+                Ok(entries) => self.entries.extend(entries),
+                Err(error) => args.error(format!("argument {index}: {error}")),
+            }
+        }
+        for prefix in self.normalize() {
+            cx.warning(format!("multiple entries for {}", prefix_text(&prefix)));
+        }
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        divert(burst, cx, |packet, cx| match self.answer(packet, cx) {
+            Some(reply) => {
+                *packet = reply;
+                true
+            }
+            None => false,
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("table"),
+            Handler::read("lookup").parameters(),
+            Handler::write("add"),
+            Handler::write("remove"),
+        ]
+        .into()
+    }
+
+    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        if name == "lookup" {
+            let address = cx.parse(parameter).map_err(|_| HandlerError::failed("expected IP address"))?;
+            return Ok(self.lookup(address).map(mac_text).unwrap_or_default());
+        }
+        let mut text = String::new();
+        for (prefix, ether) in &self.entries {
+            let _ = writeln!(text, "{} {}", prefix_text(prefix), mac_text(*ether));
+        }
+        Ok(text)
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if name == "add" {
+            let added = cx.parse_with(value, entry);
+            self.entries.extend(added.map_err(|error| HandlerError::failed(error.to_string()))?);
+            self.normalize();
+            return Ok(());
+        }
+        let prefix = cx.parse_with(value, bare_prefix);
+        let prefix = masked(prefix.map_err(|_| HandlerError::failed("expected IP/MASK"))?);
+        let text = prefix_text(&prefix);
+        let found = self.entries.iter().position(|(own, _)| *own == prefix);
+        let index = found.ok_or_else(|| HandlerError::failed(format!("{text} not found")))?;
+        self.entries.remove(index);
+        Ok(())
+    }
+}
+
+fn masked(prefix: Prefix) -> Prefix {
+    let address = prefix.address.to_bits() & prefix.mask.to_bits();
+    Prefix { address: Ipv4Addr::from_bits(address), ..prefix }
+}
+
+fn entry(text: &str, scope: &Scope) -> Result<Vec<(Prefix, MacAddress)>, ArgError> {
+    let words = config::split_words(text);
+    let mut prefixes = Vec::new();
+    let mut ether = None;
+    for word in &words {
+        if let Ok(prefix) = bare_prefix(word, scope) {
+            prefixes.push(masked(prefix));
+        } else if let Ok(address) = MacAddress::parse(word, scope) {
+            if ether.replace(address).is_some() {
+                return Err(ArgError::other("more than one ETH"));
+            }
+        } else {
+            return Err(ArgError::other("expected IP/MASK ETH"));
+        }
+    }
+    let ether = ether.or_else(|| words.iter().find_map(|word| MacAddress::parse(word, scope).ok()));
+    if prefixes.is_empty() {
+        return Err(ArgError::other("missing IP/MASK"));
+    }
+    let ether = ether.ok_or_else(|| ArgError::other("missing ETH"))?;
+    Ok(prefixes.into_iter().map(|prefix| (prefix, ether)).collect())
+}
+
+impl ArpResponder {
+    /// Sorts the entries and removes repeated ones, which it gives back.
+    fn normalize(&mut self) -> Vec<Prefix> {
+        self.entries.reverse();
+        self.entries
+            .sort_by_key(|(prefix, _)| (core::cmp::Reverse(prefix.mask.to_bits()), prefix.address.to_bits()));
+        let mut repeated = Vec::new();
+        self.entries.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0;
+            repeated.extend(same.then_some(later.0));
+            same
+        });
+        repeated
+    }
+
+    fn lookup(&self, address: Ipv4Addr) -> Option<MacAddress> {
+        self.entries.iter().find(|(prefix, _)| prefix.contains(address)).map(|(_, ether)| *ether)
+    }
+
+    fn answer(&self, packet: &Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        let request = arp::parse(packet.data()).filter(|arp| arp.operation == Operation::Request)?;
+        let ether = self.lookup(request.target_protocol)?;
+        let (asker, asker_ip) = (request.source_hardware, request.source_protocol);
+        arp::make(asker, &arp::reply(ether, request.target_protocol, asker, asker_ip), Some(packet), cx)
+    }
+}

@@ -1,0 +1,77 @@
+//! `CheckARPHeader(OFFSET, VERBOSE, DETAILS)`: lets only sound ARP packets pass, and notes where their header is.
+//!
+//! Ports: one input; one output, and optionally a push output for bad packets.
+//!
+//! Arguments:
+//! - `OFFSET`: where in the packet the header begins; 0 by default.
+//! - `VERBOSE`: says each bad packet, not only the first.
+//! - `DETAILS`: counts bad packets by reason.
+//!
+//! Handlers: `drops`, and with DETAILS `drop_details` (read).
+use crate::check::Check;
+use crate::packet::u16_at;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("CheckARPHeader", || Box::<CheckArpHeader>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    // What is too small for its addresses whole may not be in segments.
+    .metadata(Metadata::Resolve);
+
+const REASONS: &[&str] =
+    &["tiny packet", "too small for addresses", "bad hardware type/length", "bad protocol type/length"];
+
+/// Checks headers.
+#[derive(Debug, Default)]
+pub struct CheckArpHeader {
+    offset: u32,
+    check: Check,
+}
+
+impl Element for CheckArpHeader {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("OFFSET", &mut self.offset);
+        self.check = Check::read(args, "ARP", REASONS);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let offset = self.offset as usize;
+        self.check.filter(burst, cx, |packet| check(packet, offset));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        self.check.handlers()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.check.text(name))
+    }
+}
+
+fn check(packet: &mut Packet, offset: usize) -> Result<(), usize> {
+    let data = packet.data().get(offset..).unwrap_or_default();
+    let Some([_, _, _, _, hardware, protocol, ..]) = data.first_chunk::<8>() else { return Err(0) };
+    let length = 8 + 2 * usize::from(*hardware) + 2 * usize::from(*protocol);
+    if data.len() < length {
+        return Err(1);
+    }
+    if u16_at(data, 0) == 1 && *hardware != 6 {
+        return Err(2);
+    }
+    let expected = match u16_at(data, 2) {
+        0x0800 => 4,
+        0x86dd => 16,
+        _ => *protocol,
+    };
+    if *protocol != expected {
+        return Err(3);
+    }
+    packet.set_network_header(offset as isize, length);
+    Ok(())
+}

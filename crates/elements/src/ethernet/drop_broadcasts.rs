@@ -1,0 +1,41 @@
+//! `DropBroadcasts`: drops packets that arrived as link-level broadcasts or multicasts.
+//!
+//! Ports: one input; one output, and optionally a push output for those packets.
+//!
+//! No arguments. Handlers: `drops` (read).
+use crate::packet::divert_counting;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::{Class, Context, Element, Handler, HandlerError, PacketBurst, PacketType};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("DropBroadcasts", || Box::<DropBroadcasts>::default()).ports("1/1-2").processing("a/ah");
+
+/// Drops broadcasts.
+#[derive(Debug, Default)]
+pub struct DropBroadcasts {
+    drops: u64,
+}
+
+impl Element for DropBroadcasts {
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let first = self.drops == 0;
+        divert_counting(burst, cx, &mut self.drops, |packet, _| {
+            !matches!(packet.notes().packet_type, PacketType::Broadcast | PacketType::Multicast)
+        });
+        if first && self.drops > 0 {
+            let name = cx.declaration();
+            cx.chatter(format_args!("{name}: dropped a broadcast"));
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}

@@ -1,0 +1,61 @@
+//! `EnsureEther(ETHERTYPE, SRC, DST)`: puts an Ethernet header before packets that don't seem to have one.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `ETHERTYPE`: what a made header says; 0x800 by default.
+//! - `SRC`, `DST`: its addresses; 1:1:1:1:1:1 and 2:2:2:2:2:2 by default.
+//!
+//! No handlers. Packets whose network header is not known pass unchanged, and so do those with an Ethernet header of IP
+//! before it, which is uncovered if it was stripped. Others lose what stands before their network header.
+use crate::packet::{prepend, put, u16_at};
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
+use ringway_wire::{MacAddress, ethernet::HEADER_LEN};
+
+/// Facts.
+pub static CLASS: Class = Class::new("EnsureEther", || Box::<EnsureEther>::default()).ports("1/1");
+
+/// Puts headers where they lack.
+#[derive(Debug, Default)]
+pub struct EnsureEther {
+    header: [u8; HEADER_LEN],
+}
+
+impl Element for EnsureEther {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut source, mut destination) = (MacAddress([1; 6]), MacAddress([2; 6]));
+        let mut ethertype = 0x800u16;
+        args.read_p("ETHERTYPE", &mut ethertype);
+        args.read_p("SRC", &mut source);
+        args.read_p("DST", &mut destination);
+        put(&mut self.header, 0, destination.0);
+        put(&mut self.header, 6, source.0);
+        put(&mut self.header, 12, ethertype.to_be_bytes());
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| self.ensure(packet));
+    }
+}
+
+impl EnsureEther {
+    fn ensure(&self, packet: &mut Packet) -> bool {
+        let Some(network @ 0..) = packet.network_header() else { return true };
+        let network = network as usize;
+        let (buffer, data) = packet.buffer();
+        let header = match network {
+            HEADER_LEN => Some(data.start),
+            0 => data.start.checked_sub(HEADER_LEN),
+            _ => None,
+        };
+        let found = header.map(|at| u16_at(buffer, at + 12));
+        if matches!(found, Some(0x0800 | 0x86dd)) {
+            return network > 0 || packet.push(HEADER_LEN);
+        }
+        packet.pull(network);
+        prepend(packet, &self.header)
+    }
+}

@@ -1,0 +1,147 @@
+//! `EtherPauseSource(SRC, PAUSETIME, [keywords])`: makes frames that ask a neighbour to pause (IEEE 802.3,
+//! annex 31B).
+//!
+//! Ports: no inputs; one output, push or pull. Pushing, it makes one each INTERVAL; pulled from, one each
+//! time.
+//!
+//! Arguments:
+//! - `SRC`: the Ethernet address that frames come from.
+//! - `PAUSETIME`: how long to pause, in the time of 512 bits each.
+//! - `DST`: whom to ask; 01-80-C2-00-00-01, which bridges keep to themselves, by default.
+//! - `LIMIT`: frames in all; no limit if negative, as by default.
+//! - `INTERVAL`: time between frames; 1s by default.
+//! - `ACTIVE`: whether it makes frames; true by default.
+//!
+//! Handlers: `count` (read); `src`, `dst`, `pausetime`, `limit`, `active` (read, write); `reset_counts`
+//! (write).
+use crate::packet::mac_text;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, SECOND, Timer,
+};
+use ringway_wire::MacAddress;
+
+/// Facts.
+pub static CLASS: Class = Class::new("EtherPauseSource", || Box::<EtherPauseSource>::default())
+    .ports("0/1")
+    .flags("S1")
+    .metadata(Metadata::Ignores);
+
+/// Bytes of a frame without its check sequence.
+const FRAME: usize = 60;
+/// Length/type of MAC control, and PAUSE's opcode.
+const PAUSE: [u8; 4] = [0x88, 0x08, 0, 1];
+const EVERYBODY: MacAddress = MacAddress([1, 0x80, 0xc2, 0, 0, 1]);
+/// The shortest interval.
+const LEAST: u64 = SECOND / 1000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct EtherPauseSource {
+    source: MacAddress,
+    destination: MacAddress,
+    time: u16,
+    limit: i64,
+    interval: u64,
+    active: bool,
+    count: u64,
+    timer: Option<Timer>,
+}
+
+impl EtherPauseSource {
+    fn may_go_on(&self) -> bool {
+        self.active && u64::try_from(self.limit).map_or(true, |limit| self.count < limit)
+    }
+
+    fn make(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        let mut frame = [0; FRAME];
+        frame[..6].copy_from_slice(&self.destination.0);
+        frame[6..12].copy_from_slice(&self.source.0);
+        frame[12..16].copy_from_slice(&PAUSE);
+        frame[16..18].copy_from_slice(&self.time.to_be_bytes());
+        let mut packet = cx.packet(&frame)?;
+        packet.notes_mut().timestamp = cx.packet_time();
+        packet.set_mac_header(0);
+        self.count += 1;
+        Some(packet)
+    }
+
+    fn go_on(&self, cx: &mut Context<'_>) {
+        if let Some(timer) = self.timer.filter(|timer| self.may_go_on() && !cx.is_timer_set(*timer)) {
+            cx.set_timer_after(timer, self.interval);
+        }
+    }
+}
+
+impl Element for EtherPauseSource {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        (self.destination, self.limit, self.active) = (EVERYBODY, -1, true);
+        let mut interval = Nanoseconds(SECOND);
+        args.read_mp("SRC", &mut self.source);
+        args.read_mp("PAUSETIME", &mut self.time);
+        args.read("DST", &mut self.destination);
+        args.read("LIMIT", &mut self.limit);
+        args.read("INTERVAL", &mut interval);
+        args.read("ACTIVE", &mut self.active);
+        self.interval = interval.0.max(LEAST);
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if cx.output_is_push(0) {
+            self.timer = Some(cx.new_timer());
+            self.go_on(cx);
+        }
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if self.may_go_on()
+            && let Some(packet) = self.make(cx)
+        {
+            cx.push(0, packet);
+        }
+        self.go_on(cx);
+    }
+
+    fn pull(&mut self, _: usize, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if self.may_go_on()
+            && let Some(packet) = self.make(cx)
+        {
+            burst.push(packet);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let both = ["src", "dst", "pausetime", "limit", "active"].map(Handler::both);
+        [Handler::read("count"), Handler::write("reset_counts").button()].into_iter().chain(both).collect()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "src" => mac_text(self.source),
+            "dst" => mac_text(self.destination),
+            "pausetime" => self.time.to_string(),
+            "limit" => self.limit.to_string(),
+            "active" => self.active.to_string(),
+            _ => self.count.to_string(),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |error: ringway_click::arg::ArgError| HandlerError::failed(error.to_string());
+        match name {
+            "src" => self.source = cx.parse(value).map_err(wrong)?,
+            "dst" => self.destination = cx.parse(value).map_err(wrong)?,
+            "pausetime" => self.time = cx.parse(value).map_err(wrong)?,
+            "limit" => self.limit = cx.parse(value).map_err(wrong)?,
+            "active" => self.active = cx.parse(value).map_err(wrong)?,
+            _ => self.count = 0,
+        }
+        self.go_on(cx);
+        Ok(())
+    }
+}

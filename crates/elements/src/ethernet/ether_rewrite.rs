@@ -1,0 +1,63 @@
+//! `EtherRewrite(SRC, DST)`: sets both addresses of Ethernet frames.
+//!
+//! Ports: one input, one output, push or pull. Frames too short for both addresses are dropped.
+//!
+//! Arguments:
+//! - `SRC`, `DST`: the addresses.
+//!
+//! Handlers: `src`, `dst` (read, write); `drops` (read).
+use crate::packet::{mac_text, put};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_wire::MacAddress;
+
+/// Facts.
+pub static CLASS: Class = Class::new("EtherRewrite", || Box::<EtherRewrite>::default()).ports("1/1").live();
+
+/// Sets addresses.
+#[derive(Debug, Default)]
+pub struct EtherRewrite {
+    source: MacAddress,
+    destination: MacAddress,
+    drops: u64,
+}
+
+impl Element for EtherRewrite {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("SRC", &mut self.source);
+        args.read_mp("DST", &mut self.destination);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| {
+            let Some(addresses) = packet.data_mut().first_chunk_mut::<12>() else {
+                self.drops += 1;
+                return false;
+            };
+            put(addresses, 0, self.destination.0);
+            put(addresses, 6, self.source.0);
+            true
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("src"), Handler::both("dst"), Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        if name == "drops" {
+            return Ok(self.drops.to_string());
+        }
+        Ok(mac_text(if name == "src" { self.source } else { self.destination }))
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let address = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
+        *(if name == "src" { &mut self.source } else { &mut self.destination }) = address;
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! `EtherSwitch(TIMEOUT)`: a learning Ethernet switch (IEEE 802.1Q, 8.7 and 8.8, without spanning tree).
+//!
+//! Ports: two or more push inputs, and as many push outputs: input and output of a number are one port of the
+//! switch.
+//!
+//! Arguments:
+//! - `TIMEOUT`: how long an address is remembered; 5 minutes by default; if 0 none is, and
+//!   every frame goes to all other ports.
+//!
+//! Handlers: `table` (read); `timeout` (read, write). Frames for groups and for addresses that are not known go to all
+//! other ports. Frames too short for their header are dropped.
+use crate::packet::mac_text;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use ringway_click::arg::{Args, Seconds};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND};
+use ringway_wire::{MacAddress, ethernet::Frame};
+
+/// Facts.
+pub static CLASS: Class = Class::new("EtherSwitch", || Box::new(EtherSwitch::new(false)))
+    .ports("2-/=")
+    .processing("h")
+    .flow("#/[^#]")
+    .live();
+
+/// Addresses at most. Attack: frames from ever new addresses.
+const MOST: usize = 1 << 16;
+
+/// Switches frames.
+#[derive(Debug)]
+pub struct EtherSwitch {
+    stations: BTreeMap<MacAddress, (usize, u64)>,
+    timeout: Seconds,
+    /// The last output gets a copy of every frame.
+    listen: bool,
+}
+
+impl EtherSwitch {
+    /// A switch, whose last output gets a copy of every frame if `listen`.
+    pub(super) fn new(listen: bool) -> Self {
+        Self { stations: BTreeMap::new(), timeout: Seconds(300), listen }
+    }
+}
+
+impl Element for EtherSwitch {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read("TIMEOUT", &mut self.timeout);
+        args.complete()
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.coarse_now();
+        for packet in burst.drain() {
+            self.switch(port, packet, now, cx);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("table"), Handler::both("timeout")].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        if name == "timeout" {
+            return Ok(self.timeout.0.to_string());
+        }
+        let mut text = String::new();
+        for (address, (port, _)) in &self.stations {
+            let _ = writeln!(text, "{} {port}", mac_text(*address));
+        }
+        Ok(text)
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.timeout = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
+        Ok(())
+    }
+}
+
+impl EtherSwitch {
+    fn is_fresh(&self, learned: u64, now: u64) -> bool {
+        learned.saturating_add(u64::from(self.timeout.0) * SECOND) > now
+    }
+
+    fn learn(&mut self, address: MacAddress, port: usize, now: u64) {
+        if address.is_group() || self.timeout.0 == 0 {
+            return;
+        }
+        if self.stations.len() >= MOST && !self.stations.contains_key(&address) {
+            let lifetime = u64::from(self.timeout.0) * SECOND;
+            self.stations.retain(|_, (_, learned)| learned.saturating_add(lifetime) > now);
+            if self.stations.len() >= MOST {
+                return;
+            }
+        }
+        self.stations.insert(address, (port, now));
+    }
+
+    fn switch(&mut self, from: usize, packet: Packet, now: u64, cx: &mut Context<'_>) {
+        let Ok(frame) = Frame::new_checked(packet.data()) else { return };
+        let (source, destination) = (frame.source(), frame.destination());
+        self.learn(source, from, now);
+        let ports = cx.ninputs();
+        if self.listen {
+            cx.push(ports, packet.clone());
+        }
+        match self.stations.get(&destination) {
+            Some((port, learned)) if self.is_fresh(*learned, now) => {
+                if *port != from {
+                    cx.push(*port, packet);
+                }
+            }
+            _ => {
+                for port in (0..ports).filter(|port| *port != from) {
+                    cx.push(port, packet.clone());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `HostEtherFilter(ETHER, DROP_OWN, DROP_OTHER, OFFSET)`: lets Ethernet frames for this host pass, and notes how each
+//! was addressed.
+//!
+//! Ports: one input; one output, and optionally a push output for frames that are filtered out.
+//!
+//! Arguments:
+//! - `ETHER`: this host's address.
+//! - `DROP_OWN`: whether frames from this address are filtered out; false by default.
+//! - `DROP_OTHER`: whether frames for other hosts are; true by default.
+//! - `OFFSET`: where in the packet the header begins; 0 by default.
+//!
+//! Handlers: `ether` (read, write). The packet type becomes host, broadcast, multicast or other host. Frames too short
+//! for their header are filtered out.
+use crate::packet::{divert, mac_text};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, PacketType,
+};
+use ringway_wire::{MacAddress, ethernet::Frame};
+
+/// Facts.
+pub static CLASS: Class = Class::new("HostEtherFilter", || Box::<HostEtherFilter>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    .live();
+
+/// Filters frames.
+#[derive(Debug, Default)]
+pub struct HostEtherFilter {
+    address: MacAddress,
+    drop_own: bool,
+    drop_other: bool,
+    offset: u32,
+}
+
+impl Element for HostEtherFilter {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.drop_other = true;
+        args.read_mp("ETHER", &mut self.address);
+        args.read_p("DROP_OWN", &mut self.drop_own);
+        args.read_p("DROP_OTHER", &mut self.drop_other);
+        args.read("OFFSET", &mut self.offset);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        divert(burst, cx, |packet, _| self.check(packet));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("ether")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(mac_text(self.address))
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.address = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
+        Ok(())
+    }
+}
+
+impl HostEtherFilter {
+    fn check(&self, packet: &mut Packet) -> bool {
+        let data = packet.data().get(self.offset as usize..).unwrap_or_default();
+        let Ok(frame) = Frame::new_checked(data) else { return false };
+        let (source, destination) = (frame.source(), frame.destination());
+        let kind = match destination {
+            _ if destination == self.address => PacketType::Host,
+            MacAddress::BROADCAST => PacketType::Broadcast,
+            _ if destination.is_group() => PacketType::Multicast,
+            _ => PacketType::OtherHost,
+        };
+        packet.notes_mut().packet_type = kind;
+        let own = self.drop_own && source == self.address;
+        !own && !(self.drop_other && kind == PacketType::OtherHost)
+    }
+}

@@ -1,0 +1,40 @@
+//! `MarkMACHeader(OFFSET, LENGTH)`: notes where a packet's MAC header is.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `OFFSET`: where in the packet it begins; 0 by default.
+//! - `LENGTH`: if not 0, as by default, its length: the network header is noted behind it.
+//!
+//! No handlers.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("MarkMACHeader", || Box::<MarkMacHeader>::default()).ports("1/1").live();
+
+/// Notes headers.
+#[derive(Debug, Default)]
+pub struct MarkMacHeader {
+    offset: u32,
+    length: u32,
+}
+
+impl Element for MarkMacHeader {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("OFFSET", &mut self.offset);
+        args.read_p("LENGTH", &mut self.length);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        for packet in burst.iter_mut() {
+            let at = self.offset as isize;
+            if self.length > 0 {
+                packet.set_network_header(at + self.length as isize, 0);
+            }
+            packet.set_mac_header(at);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Elements that read and write Ethernet headers, VLAN tags and ARP.
+use ringway_click::Class;
+use ringway_click::arg::{Annotation, ArgError, Scope, parse_int};
+
+mod arp;
+mod arp_entries;
+pub mod arp_faker;
+pub mod arp_print;
+pub mod arp_querier;
+pub mod arp_responder;
+pub mod arp_table;
+pub mod check_arp_header;
+pub mod drop_broadcasts;
+pub mod ensure_ether;
+pub mod ether_encap;
+pub mod ether_mirror;
+pub mod ether_pause_source;
+pub mod ether_rewrite;
+pub mod ether_switch;
+pub mod ether_vlan_encap;
+pub mod get_ether_address;
+pub mod host_ether_filter;
+pub mod listen_ether_switch;
+pub mod mark_mac_header;
+pub mod set_ether_address;
+pub mod set_vlan_anno;
+pub mod store_ether_address;
+pub mod strip_ether_vlan_header;
+mod vlan;
+pub mod vlan_decap;
+pub mod vlan_encap;
+
+/// This group's classes, by name.
+pub const CLASSES: &[&Class] = &[
+    &arp_faker::CLASS,
+    &arp_print::CLASS,
+    &arp_querier::CLASS,
+    &arp_responder::CLASS,
+    &arp_table::CLASS,
+    &check_arp_header::CLASS,
+    &drop_broadcasts::CLASS,
+    &ensure_ether::CLASS,
+    &ether_encap::CLASS,
+    &ether_mirror::CLASS,
+    &ether_pause_source::CLASS,
+    &ether_rewrite::CLASS,
+    &ether_switch::CLASS,
+    &ether_vlan_encap::CLASS,
+    &get_ether_address::CLASS,
+    &host_ether_filter::CLASS,
+    &listen_ether_switch::CLASS,
+    &mark_mac_header::CLASS,
+    &set_ether_address::CLASS,
+    &set_vlan_anno::CLASS,
+    &store_ether_address::CLASS,
+    &strip_ether_vlan_header::CLASS,
+    &vlan_decap::CLASS,
+    &vlan_encap::CLASS,
+];
+
+/// Where in a packet an address is: a number, or `src` or `dst` of an Ethernet header.
+fn address_offset(text: &str, _: &Scope) -> Result<usize, ArgError> {
+    match text.to_ascii_lowercase().as_str() {
+        "src" => Ok(6),
+        "dst" => Ok(0),
+        _ => {
+            let offset: u32 = parse_int(text, 0, i128::from(u32::MAX) - 6)?;
+            Ok(offset as usize)
+        }
+    }
+}
+
+/// An annotation of six bytes.
+fn address_annotation(text: &str, scope: &Scope) -> Result<Annotation, ArgError> {
+    use ringway_click::arg::Arg;
+    let found = Annotation::parse(text, scope)?;
+    let fits = found.offset + 6 <= ringway_click::element::ANNOTATION_BYTES && matches!(found.size, 0 | 6);
+    if fits { Ok(Annotation { size: 6, ..found }) } else { Err(ArgError::Parse) }
+}

@@ -1,0 +1,53 @@
+//! `SetEtherAddress(ADDR, ANNO)`: sets an annotation to an Ethernet address.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `ADDR`: the address.
+//! - `ANNO`: the annotation, 6 bytes.
+//!
+//! Handlers: `addr` (read, write).
+use crate::packet::mac_text;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Annotation, Args, MANDATORY_POSITIONAL};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_wire::MacAddress;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("SetEtherAddress", || Box::<SetEtherAddress>::default()).ports("1/1").live();
+
+/// Sets annotations.
+#[derive(Debug, Default)]
+pub struct SetEtherAddress {
+    address: MacAddress,
+    annotation: Annotation,
+}
+
+impl Element for SetEtherAddress {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("ADDR", &mut self.address);
+        args.read_with("ANNO", MANDATORY_POSITIONAL, &mut self.annotation, super::address_annotation);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        let (at, address) = (self.annotation.offset, self.address.0);
+        burst.iter_mut().for_each(|packet| packet.notes_mut().set(at, address));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("addr")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(mac_text(self.address))
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.address = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
+        Ok(())
+    }
+}

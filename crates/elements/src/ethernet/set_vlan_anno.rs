@@ -1,0 +1,57 @@
+//! `SetVLANAnno(VLAN_TCI, VLAN_PCP, VLAN_ID)`: sets the VLAN_TCI annotation.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `VLAN_TCI`: the tag control information.
+//! - `VLAN_ID`, `VLAN_PCP`: its identifier and priority, instead.
+//!
+//! Handlers: `config` (read); `vlan_tci`, `vlan_id`, `vlan_pcp` (read, write).
+use super::vlan::{self, Tag};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("SetVLANAnno", || Box::<SetVlanAnno>::default()).ports("1/1").live();
+
+/// Sets the annotation.
+#[derive(Debug, Default)]
+pub struct SetVlanAnno {
+    tag: Tag,
+}
+
+impl Element for SetVlanAnno {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.tag.read(args, false);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.iter_mut().for_each(|packet| vlan::annotate(packet, self.tag.tci));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("config"),
+            Handler::both("vlan_tci"),
+            Handler::both("vlan_id"),
+            Handler::both("vlan_pcp"),
+        ]
+        .into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        match name {
+            "config" => Ok(self.tag.configuration()),
+            _ => self.tag.text(name).ok_or_else(|| HandlerError::missing(name)),
+        }
+    }
+
+    fn write(&mut self, name: &str, value: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        let good = value.trim() != "ANNO" && self.tag.set(name, value);
+        good.then_some(()).ok_or_else(|| HandlerError::failed("parse error"))
+    }
+}

@@ -1,0 +1,50 @@
+//! `StripEtherVLANHeader(NATIVE_VLAN)`: takes the Ethernet header off, with a VLAN tag if there is one, and notes the
+//! tag in the VLAN_TCI annotation.
+//!
+//! Ports: one input; one output, and optionally a push output for frames without a tag if there is no native VLAN.
+//!
+//! Arguments:
+//! - `NATIVE_VLAN`: what is noted for frames without a tag; 0 by default. -1: they are bad.
+//!
+//! No handlers.
+use super::vlan;
+use crate::packet::{bounded, divert, u16_at};
+use alloc::boxed::Box;
+use ringway_click::arg::{Args, POSITIONAL};
+use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("StripEtherVLANHeader", || Box::<StripEtherVlanHeader>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    .live();
+
+/// Takes headers off.
+#[derive(Debug, Default)]
+pub struct StripEtherVlanHeader {
+    native: i32,
+}
+
+impl Element for StripEtherVlanHeader {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_with("NATIVE_VLAN", POSITIONAL, &mut self.native, bounded(-1, 0xfff));
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        divert(burst, cx, |packet, _| {
+            let data = packet.data();
+            let (tci, header) = if u16_at(data, 12) == 0x8100 && data.len() >= 18 {
+                (u16_at(data, 14), 18)
+            } else if let Ok(native) = u16::try_from(self.native) {
+                (native, 14)
+            } else {
+                return false;
+            };
+            vlan::annotate(packet, tci);
+            packet.set_mac_header(0);
+            packet.pull(header);
+            true
+        });
+    }
+}

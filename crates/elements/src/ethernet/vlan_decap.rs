@@ -1,0 +1,52 @@
+//! `VLANDecap(ANNO, ETHERTYPE)`: takes the VLAN tag out of Ethernet frames and notes it.
+//!
+//! Ports: one input, one output, push or pull. Frames without a tag pass unchanged.
+//!
+//! Arguments:
+//! - `ANNO`: whether the VLAN_TCI annotation is set; true by default.
+//! - `ETHERTYPE`: what announces a tag; 0x8100 by default.
+//!
+//! No handlers.
+use super::vlan;
+use crate::packet::{mark_ethernet, u16_at};
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("VLANDecap", || Box::<VlanDecap>::default()).ports("1/1");
+
+/// Takes tags out.
+#[derive(Debug, Default)]
+pub struct VlanDecap {
+    annotate: bool,
+    ethertype: u16,
+}
+
+impl Element for VlanDecap {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        (self.annotate, self.ethertype) = (true, 0x8100);
+        args.read_p("ANNO", &mut self.annotate);
+        args.read("ETHERTYPE", &mut self.ethertype);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.iter_mut().for_each(|packet| self.decap(packet));
+    }
+}
+
+impl VlanDecap {
+    fn decap(&self, packet: &mut Packet) {
+        let tagged = packet.len() >= 18 && u16_at(packet.data(), 12) == self.ethertype;
+        let tci = if tagged { u16_at(packet.data(), 14) } else { 0 };
+        if tagged {
+            packet.data_mut().copy_within(0..12, 4);
+            packet.pull(4);
+        }
+        mark_ethernet(packet, 14);
+        if self.annotate {
+            vlan::annotate(packet, tci);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `VLANEncap(VLAN_TCI, VLAN_PCP, VLAN_ID, NATIVE_VLAN, ETHERTYPE)`: puts a VLAN tag into Ethernet frames.
+//!
+//! Ports: one input, one output, push or pull. Frames too short for their addresses are dropped.
+//!
+//! Arguments:
+//! - `VLAN_TCI`: the tag control information, or `ANNO` for that of the VLAN_TCI annotation.
+//! - `VLAN_ID`, `VLAN_PCP`: its identifier and priority, instead.
+//! - `NATIVE_VLAN`: the VLAN whose frames get no tag; 0 by default, -1 for none.
+//! - `ETHERTYPE`: announces the tag; 0x8100 by default.
+//!
+//! Handlers: `config` (read); `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan`, `ethertype` (read, write).
+use super::vlan::Tag;
+use crate::packet::{mark_ethernet, put};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("VLANEncap", || Box::<VlanEncap>::default()).ports("1/1").live();
+
+/// Puts tags into frames.
+#[derive(Debug, Default)]
+pub struct VlanEncap {
+    tag: Tag,
+    ethertype: u16,
+}
+
+impl Element for VlanEncap {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.ethertype = 0x8100;
+        self.tag.read(args, true);
+        args.read("ETHERTYPE", &mut self.ethertype);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| {
+            let tag = self.tag.of(packet);
+            if let Some(tci) = tag {
+                if packet.len() < 12 || !packet.push(4) {
+                    return false;
+                }
+                let data = packet.data_mut();
+                data.copy_within(4..16, 0);
+                put(data, 12, self.ethertype.to_be_bytes());
+                put(data, 14, tci.to_be_bytes());
+            }
+            mark_ethernet(packet, if tag.is_some() { 18 } else { 14 });
+            true
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("config"),
+            Handler::both("vlan_tci"),
+            Handler::both("vlan_id"),
+            Handler::both("vlan_pcp"),
+            Handler::both("native_vlan"),
+            Handler::both("ethertype"),
+        ]
+        .into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "ethertype" => self.ethertype.to_string(),
+            "config" if self.ethertype == 0x8100 => self.tag.configuration(),
+            "config" => self.tag.configuration() + &alloc::format!(", ETHERTYPE {:#06x}", self.ethertype),
+            _ => self.tag.text(name).ok_or_else(|| HandlerError::missing(name))?,
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = || HandlerError::failed("parse error");
+        if name == "ethertype" {
+            self.ethertype = cx.parse(value).map_err(|_| wrong())?;
+            return Ok(());
+        }
+        self.tag.set(name, value).then_some(()).ok_or_else(wrong)
+    }
+}

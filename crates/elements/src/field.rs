@@ -1,0 +1,58 @@
+//! What elements that set a field of a header share.
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+use ringway_click::arg::{ArgError, Args, MANDATORY_POSITIONAL, Scope};
+use ringway_click::{Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+
+/// A field that has few bits.
+pub(crate) trait Field: 'static {
+    /// The argument that says its value.
+    const ARGUMENT: &'static str;
+    /// The handler that reads and writes it.
+    const HANDLER: &'static str;
+
+    /// Reads a value.
+    fn parse(text: &str, scope: &Scope) -> Result<u8, ArgError>;
+
+    /// Sets it in a packet that has the header.
+    fn set(packet: &mut Packet, value: u8);
+}
+
+/// Sets a field of each packet.
+pub(crate) struct SetField<F> {
+    value: u8,
+    field: PhantomData<F>,
+}
+
+impl<F> Default for SetField<F> {
+    fn default() -> Self {
+        Self { value: 0, field: PhantomData }
+    }
+}
+
+impl<F: Field> Element for SetField<F> {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_with(F::ARGUMENT, MANDATORY_POSITIONAL, &mut self.value, F::parse);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.iter_mut().for_each(|packet| F::set(packet, self.value));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both(F::HANDLER).calm()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.value.to_string())
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let value = cx.parse_with(value, F::parse);
+        self.value = value.map_err(|error| HandlerError::failed(error.to_string()))?;
+        cx.set_configuration(&self.value.to_string());
+        Ok(())
+    }
+}

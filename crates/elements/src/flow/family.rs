@@ -1,0 +1,143 @@
+//! What a load balancer does the same with IPv4 and with IPv6.
+use super::connection::{Connection, Connection6, Headers, TCP, UDP};
+use super::table::{Key, fold};
+use crate::packet::{put, u16_at, u32_at};
+use crate::rewriter::key::FlowKey;
+use core::fmt::{Debug, Display};
+use core::net::{Ipv4Addr, Ipv6Addr};
+use ringway_click::arg::Arg;
+use ringway_click::{Annotations, Packet};
+use ringway_wire::checksum::update_u32;
+
+/// An address, and the packets that have such.
+pub(super) trait Family: Arg + Copy + Eq + Debug + Display + 'static {
+    /// What connections are told apart by.
+    type Connection: Key + Debug;
+    /// No address.
+    const NONE: Self;
+
+    /// What a packet says, if it has ports.
+    fn headers(packet: &Packet) -> Option<Headers<Self::Connection>>;
+
+    /// A connection by its parts.
+    fn connection(ends: [(Self, u16); 2], protocol: u8) -> Self::Connection;
+
+    /// Source and destination, each with its port, and the protocol.
+    fn ends(connection: &Self::Connection) -> ([(Self, u16); 2], u8);
+
+    /// A number that stands for the address.
+    fn number(self) -> u64;
+
+    /// Writes the address into a packet as its source, or destination, with the checksums that cover it (RFC 1624).
+    fn set(self, packet: &mut Packet, headers: &Headers<Self::Connection>, destination: bool);
+
+    /// Notes it as the packet's destination.
+    fn note(self, packet: &mut Packet);
+}
+
+/// Brings the checksum of what an IP packet carries up to date; `sum_at` is where TCP or UDP has it.
+#[inline]
+fn mend(ip: &mut [u8], transport: usize, protocol: u8, changed: impl Iterator<Item = (u32, u32)>) {
+    let at = transport + if protocol == TCP { 16 } else { 6 };
+    // A UDP checksum of 0 is none. One that becomes 0 is written as its other form.
+    if at + 2 > ip.len() || (protocol == UDP && u16_at(ip, at) == 0) {
+        return;
+    }
+    let sum = match changed.fold(u16_at(ip, at), |sum, (old, new)| update_u32(sum, old, new)) {
+        0 if protocol == UDP => u16::MAX,
+        sum => sum,
+    };
+    put(ip, at, sum.to_be_bytes());
+}
+
+impl Family for Ipv4Addr {
+    type Connection = Connection;
+    const NONE: Self = Self::UNSPECIFIED;
+
+    #[inline]
+    fn headers(packet: &Packet) -> Option<Headers> {
+        Headers::of(packet).filter(|headers| headers.has_ports)
+    }
+
+    #[inline]
+    fn connection([source, destination]: [(Self, u16); 2], protocol: u8) -> Connection {
+        let ends = FlowKey {
+            source: source.0.to_bits(),
+            source_port: source.1,
+            destination: destination.0.to_bits(),
+            destination_port: destination.1,
+        };
+        Connection { ends, protocol }
+    }
+
+    #[inline]
+    fn ends(Connection { ends, protocol }: &Connection) -> ([(Self, u16); 2], u8) {
+        let source = (Self::from_bits(ends.source), ends.source_port);
+        ([source, (Self::from_bits(ends.destination), ends.destination_port)], *protocol)
+    }
+
+    fn number(self) -> u64 {
+        self.to_bits().into()
+    }
+
+    #[inline]
+    fn set(self, packet: &mut Packet, headers: &Headers, destination: bool) {
+        let Some(ip) = packet.network_data_mut() else { return };
+        let at = if destination { 16 } else { 12 };
+        let (old, new) = (u32_at(ip, at), self.to_bits());
+        put(ip, at, new.to_be_bytes());
+        let sum = update_u32(u16_at(ip, 10), old, new);
+        put(ip, 10, sum.to_be_bytes());
+        mend(ip, headers.transport, headers.connection.protocol, core::iter::once((old, new)));
+    }
+
+    #[inline]
+    fn note(self, packet: &mut Packet) {
+        packet.notes_mut().set_dst_ip(self.octets());
+    }
+}
+
+impl Family for Ipv6Addr {
+    type Connection = Connection6;
+    const NONE: Self = Self::UNSPECIFIED;
+
+    fn headers(packet: &Packet) -> Option<Headers<Connection6>> {
+        Headers::of_ip6(packet).filter(|headers| headers.has_ports)
+    }
+
+    fn connection([source, destination]: [(Self, u16); 2], protocol: u8) -> Connection6 {
+        Connection6 {
+            source: source.0.to_bits(),
+            destination: destination.0.to_bits(),
+            source_port: source.1,
+            destination_port: destination.1,
+            protocol,
+        }
+    }
+
+    fn ends(connection: &Connection6) -> ([(Self, u16); 2], u8) {
+        let source = (Self::from_bits(connection.source), connection.source_port);
+        let destination = (Self::from_bits(connection.destination), connection.destination_port);
+        ([source, destination], connection.protocol)
+    }
+
+    fn number(self) -> u64 {
+        let bits = self.to_bits();
+        fold((bits >> 64) as u64 ^ 0x9e37_79b9_7f4a_7c15, bits as u64 ^ 0xd6e8_feb8_6659_fd93)
+    }
+
+    fn set(self, packet: &mut Packet, headers: &Headers<Connection6>, destination: bool) {
+        let Some(ip) = packet.network_data_mut() else { return };
+        let at = if destination { 24 } else { 8 };
+        let (new, mut changed) = (self.octets(), [(0, 0); 4]);
+        for (word, change) in changed.iter_mut().enumerate() {
+            *change = (u32_at(ip, at + 4 * word), u32_at(&new, 4 * word));
+        }
+        put(ip, at, new);
+        mend(ip, headers.transport, headers.connection.protocol, changed.into_iter());
+    }
+
+    fn note(self, packet: &mut Packet) {
+        packet.notes_mut().set(Annotations::DST_IP6, self.octets());
+    }
+}

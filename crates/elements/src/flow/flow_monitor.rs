@@ -1,0 +1,400 @@
+//! `FlowMonitor(CAPACITY, IDLE_TIMEOUT, ACTIVE_TIMEOUT, DOMAIN)`: counts packets and bytes of each IPv4 and IPv6
+//! flow, and reports flows as IPFIX messages (RFC 7011).
+//!
+//! Ports: one input, one output, push or pull; a second output, push, gets the messages: payloads of UDP, each with
+//! its template, for `UDPIPEncap`. A flow is addresses, ports and protocol, one way; without ports, as in ICMP, in
+//! fragments of IPv4 but the first and in all of IPv6, the addresses and the protocol. Packets need a noted IP
+//! header; others pass uncounted.
+//!
+//! Arguments:
+//! - `CAPACITY`: flows at most of each IP version; 1048576. When there are more, of sixteen the least lately seen is
+//!   reported and forgotten, which counts as an eviction.
+//! - `IDLE_TIMEOUT`: a flow without packets for so long has ended; 15 seconds. So has a TCP connection 1 second after
+//!   FIN or RST.
+//! - `ACTIVE_TIMEOUT`: a flow that goes on is reported so often; 30 minutes.
+//! - `DOMAIN`: the observation domain that messages name; 0.
+//!
+//! Reports come up to a quarter of IDLE_TIMEOUT late, at most a second.
+//!
+//! Handlers: `count` (flows now), `flows` (ever seen), `packets`, `bytes`, `other` (packets uncounted), `evictions`,
+//! `records` (reported), `capacity` (read); `table` (read, with how many lines, 100 by default): addresses, ports,
+//! protocol, packets, bytes since the last report; `flush` (write): reports and forgets all.
+use super::connection::{Connection, Connection6, Ends, Headers};
+use super::ipfix::{self, End, Record};
+use super::table::{FlowTable, USUAL};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, LINES, PACKETS, PacketBurst, Pieces, Progress,
+    SECOND, Timer,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("FlowMonitor", || Box::<FlowMonitor>::default()).ports("1/1-2").processing("a/ah");
+
+/// How often a part of the table is looked at.
+const PERIOD: u64 = SECOND / 50;
+/// Lines of a table. Attack: a handler that would print millions while packets wait.
+const MOST_LINES: usize = 10_000;
+const FIN: u8 = 1;
+const RST: u8 = 4;
+
+/// What is counted of a flow since its last report.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    packets: u64,
+    bytes: u64,
+    first: u64,
+    flags: u8,
+    tos: u8,
+}
+
+/// When flows are reported, and under which name.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    idle: u64,
+    active: u64,
+    domain: u32,
+    /// Flows last seen up to this moment are asked for.
+    flushed: Option<u64>,
+}
+
+impl Rules {
+    /// Whether a flow is to be reported, and why.
+    fn end(&self, counts: &Counts, seen: u64, now: u64) -> Option<End> {
+        let silent = now.saturating_sub(seen);
+        let ended = counts.flags & (FIN | RST) != 0 && silent >= SECOND;
+        match () {
+            () if self.flushed.is_some_and(|flushed| seen <= flushed) => Some(End::Forced),
+            () if silent >= self.idle => Some(End::Idle),
+            () if ended => Some(End::Detected),
+            () if now.saturating_sub(counts.first) >= self.active => Some(End::Active),
+            () => None,
+        }
+    }
+}
+
+/// What was counted of all flows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    seen: u64,
+    packets: u64,
+    bytes: u64,
+    other: u64,
+    records: u64,
+    /// Records in messages.
+    sent: u64,
+}
+
+/// The flows of one IP version.
+#[derive(Debug)]
+struct Flows<C> {
+    table: FlowTable<C, Counts>,
+    waiting: Vec<Record<C>>,
+}
+
+impl<C: Ends> Default for Flows<C> {
+    fn default() -> Self {
+        Self { table: FlowTable::default(), waiting: Vec::with_capacity(ipfix::records::<C>()) }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct FlowMonitor {
+    flows: Flows<Connection>,
+    flows6: Flows<Connection6>,
+    rules: Rules,
+    totals: Totals,
+    timer: Option<Timer>,
+}
+
+impl Default for FlowMonitor {
+    fn default() -> Self {
+        let rules = Rules { idle: 15 * SECOND, active: 1800 * SECOND, domain: 0, flushed: None };
+        let (flows, flows6) = (Flows::default(), Flows::default());
+        Self { flows, flows6, rules, totals: Totals::default(), timer: None }
+    }
+}
+
+impl<C: Ends> Flows<C> {
+    /// Counts a packet.
+    #[inline]
+    fn count(
+        &mut self,
+        headers: &Headers<C>,
+        hash: u64,
+        now: u64,
+        (rules, totals): (&Rules, &mut Totals),
+        cx: &mut Context<'_>,
+    ) {
+        let Headers { connection, length, tos, flags, .. } = *headers;
+        let number = match self.table.find(hash, connection) {
+            Some(number) => number,
+            None => {
+                totals.seen += 1;
+                let counts = Counts { first: now, tos, ..Counts::default() };
+                let (number, evicted) = self.table.add(hash, connection, counts, now);
+                if let Some((connection, counts)) = evicted {
+                    self.report((connection, counts), now, End::Resources, (rules, totals), cx);
+                }
+                number
+            }
+        };
+        totals.packets += 1;
+        totals.bytes += u64::from(length);
+        if let Some(counts) = self.table.touch(number, now) {
+            counts.packets += 1;
+            counts.bytes += u64::from(length);
+            counts.flags |= flags;
+        }
+    }
+
+    fn report(
+        &mut self,
+        (connection, counts): (C, Counts),
+        last: u64,
+        end: End,
+        (rules, totals): (&Rules, &mut Totals),
+        cx: &mut Context<'_>,
+    ) {
+        if counts.packets == 0 {
+            return;
+        }
+        totals.records += 1;
+        if cx.noutputs() < 2 {
+            return;
+        }
+        let Counts { packets, bytes, first, flags, tos } = counts;
+        // Times are made those of a clock when the message is.
+        self.waiting.push(Record {
+            connection,
+            tos,
+            flags,
+            packets,
+            bytes,
+            start: first,
+            end: last,
+            reason: end,
+        });
+        if self.waiting.len() >= ipfix::records::<C>() {
+            self.send(rules.domain, totals, cx);
+        }
+    }
+
+    fn send(&mut self, domain: u32, totals: &mut Totals, cx: &mut Context<'_>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let (wall, now) = (cx.now(), cx.coarse_now());
+        for record in &mut self.waiting {
+            for time in [&mut record.start, &mut record.end] {
+                *time = wall.saturating_sub(now.saturating_sub(*time));
+            }
+        }
+        // The number of records sent before (RFC 7011, 3.1), those of this message not counted.
+        let message = ipfix::message(&self.waiting, domain, totals.sent as u32, wall);
+        totals.sent += self.waiting.len() as u64;
+        self.waiting.clear();
+        if let Some(packet) = cx.packet(&message) {
+            cx.push(1, packet);
+        }
+    }
+
+    /// Looks at a part of the table for flows to report, as large as is looked at every [`PERIOD`].
+    fn sweep(&mut self, now: u64, (rules, totals): (&Rules, &mut Totals), cx: &mut Context<'_>) {
+        // So that the whole table is seen in a quarter of the timeout, and in a second at most.
+        let round = (rules.idle / 4).clamp(PERIOD, SECOND);
+        let mut steps = (self.table.slots() as u64 * PERIOD).div_ceil(round) as usize;
+        let mut found: (Option<End>, u64) = (None, 0);
+        while let Some(number) = self.table.next_old(&mut steps, |counts, seen| {
+            found = (rules.end(counts, seen, now), seen);
+            found.0.is_some()
+        }) {
+            let (Some(end), last) = found else { continue };
+            let flow = if end == End::Active {
+                let Some((connection, counts)) = self.table.get(number) else { continue };
+                let reported = (*connection, *counts);
+                if let Some(counts) = self.table.get_mut(number) {
+                    *counts = Counts { first: now, tos: counts.tos, ..Counts::default() };
+                }
+                reported
+            } else {
+                let Some(gone) = self.table.remove(number) else { continue };
+                gone
+            };
+            self.report(flow, last, end, (rules, totals), cx);
+        }
+        self.send(rules.domain, totals, cx);
+    }
+
+    /// Lines of some flows from a place on; the place where to go on.
+    fn write(&self, from: u32, left: &mut usize, out: &mut String) -> Option<u32> {
+        let (flows, next) = self.table.some(from, LINES);
+        for (connection, Counts { packets, bytes, .. }) in flows.take(*left) {
+            let _ = writeln!(out, "{} {packets} {bytes}", connection.text());
+            *left -= 1;
+        }
+        next.filter(|_| *left > 0)
+    }
+}
+
+/// How far the table has been read.
+#[derive(Default)]
+struct Reading {
+    /// Lines that are still wanted; none at first.
+    left: Option<usize>,
+    /// Whether it is with the flows of IPv6.
+    second: bool,
+    from: u32,
+}
+
+impl FlowMonitor {
+    fn table(&self, lines: usize, pieces: &mut Pieces) -> Progress {
+        let mut reading: Reading = pieces.kept();
+        let left = reading.left.get_or_insert(lines.min(MOST_LINES));
+        let text = &mut pieces.text;
+        let next = match reading.second {
+            false => self.flows.write(reading.from, left, text),
+            true => self.flows6.write(reading.from, left, text),
+        };
+        let done = *left == 0 || reading.second && next.is_none();
+        reading.second |= next.is_none();
+        reading.from = next.unwrap_or(0);
+        if done { Progress::Done } else { pieces.keep(reading) }
+    }
+
+    /// Counts the packets that are not of IPv4: those whose place in `found` is empty.
+    #[cold]
+    fn count_others(
+        &mut self,
+        burst: &PacketBurst,
+        found: &[Option<(Headers, u64)>],
+        now: u64,
+        cx: &mut Context<'_>,
+    ) {
+        for (packet, _) in burst.iter().zip(found).filter(|(_, found)| found.is_none()) {
+            let Some(headers) = Headers::of_ip6(packet) else {
+                self.totals.other += 1;
+                continue;
+            };
+            let hash = self.flows6.table.approach(headers.connection);
+            self.flows6.count(&headers, hash, now, (&self.rules, &mut self.totals), cx);
+        }
+    }
+}
+
+impl Element for FlowMonitor {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut capacity = USUAL;
+        let (mut idle, mut active) = (Nanoseconds(self.rules.idle), Nanoseconds(self.rules.active));
+        args.read_p("CAPACITY", &mut capacity);
+        args.read("IDLE_TIMEOUT", &mut idle);
+        args.read("ACTIVE_TIMEOUT", &mut active);
+        args.read("DOMAIN", &mut self.rules.domain);
+        args.complete()?;
+        if capacity == 0 {
+            return Err(cx.error("CAPACITY must be > 0"));
+        }
+        let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.flows.table = FlowTable::new(capacity, seed);
+        self.flows6.table = FlowTable::new(capacity, seed.rotate_left(17));
+        (self.rules.idle, self.rules.active) = (idle.0, active.0);
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let timer = cx.new_timer();
+        cx.set_timer_after(timer, PERIOD);
+        self.timer = Some(timer);
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.coarse_now();
+        let mut found = [const { None }; PACKETS];
+        let mut others = false;
+        for (packet, place) in burst.iter().zip(&mut found) {
+            *place =
+                Headers::of(packet).map(|headers| (headers, self.flows.table.approach(headers.connection)));
+            others |= place.is_none();
+        }
+        for (_, hash) in found.iter().flatten() {
+            self.flows.table.near(*hash);
+        }
+        for (headers, hash) in found.iter().take(burst.len()).flatten() {
+            self.flows.count(headers, *hash, now, (&self.rules, &mut self.totals), cx);
+        }
+        if others {
+            self.count_others(burst, &found, now, cx);
+        }
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        let now = cx.steady();
+        self.flows.sweep(now, (&self.rules, &mut self.totals), cx);
+        self.flows6.sweep(now, (&self.rules, &mut self.totals), cx);
+        if self.flows.table.len() + self.flows6.table.len() == 0 {
+            self.rules.flushed = None;
+        }
+        cx.set_timer_again(timer, PERIOD);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let numbers = ["count", "flows", "packets", "bytes", "other", "evictions", "records", "capacity"];
+        let mut handlers: Vec<Handler> = numbers.map(Handler::read).into();
+        handlers.push(Handler::read("table").parameters().expensive());
+        handlers.push(Handler::write("flush").button());
+        handlers
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "count" => (self.flows.table.len() + self.flows6.table.len()).to_string(),
+            "flows" => self.totals.seen.to_string(),
+            "packets" => self.totals.packets.to_string(),
+            "bytes" => self.totals.bytes.to_string(),
+            "other" => self.totals.other.to_string(),
+            "evictions" => (self.flows.table.evictions() + self.flows6.table.evictions()).to_string(),
+            "records" => self.totals.records.to_string(),
+            "capacity" => self.flows.table.capacity().to_string(),
+            _ => return Err(HandlerError::missing(name)),
+        })
+    }
+
+    fn read_on(
+        &mut self,
+        name: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        if name != "table" {
+            return self.read(name, parameter, cx).map(|text| pieces.whole(text));
+        }
+        let lines = if parameter.is_empty() { Ok(100) } else { cx.parse::<u32>(parameter) };
+        let lines = lines.map_err(|error| HandlerError::failed(error.to_string()))?;
+        Ok(self.table(lines as usize, pieces))
+    }
+
+    fn write(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if name != "flush" {
+            return Err(HandlerError::missing(name));
+        }
+        self.rules.flushed = Some(cx.coarse_now());
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            core::mem::swap(&mut self.flows, &mut from.flows);
+            core::mem::swap(&mut self.flows6, &mut from.flows6);
+            self.totals = from.totals;
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! `IPLoadBalancer(VIP, SERVER, ..., CAPACITY, TIMEOUT)`: shares connections to one address among servers.
+//!
+//! A new connection's server is chosen by Maglev's consistent hashing (Eisenbud et al., NSDI 2016), so that a server
+//! that comes or goes changes few others' choices, and several balancers agree; from then on a table keeps the
+//! connection with its server.
+//!
+//! Ports: input 0: packets from clients; those to VIP go to output 0, their destination the server's. Input 1
+//! (optional): packets from servers; those of known connections go to output 1, their source VIP. Output 2
+//! (optional): all others: not TCP or UDP, later fragments, of IPv6 all fragments, other addresses, unknown
+//! connections, no server; without it they are dropped. All push. Packets need a noted IP header; the destination
+//! annotation is set.
+//!
+//! Arguments:
+//! - `VIP`: the address that clients know, of IPv4 or IPv6; servers' are of the same.
+//! - `SERVER`: an address, and a weight from 1 to 100 if it is not 1; as often as there are servers, at most 4096. By
+//!   position, or as keyword.
+//! - `CAPACITY`: connections at most; 1048576. When there are more, of sixteen the least lately seen is forgotten,
+//!   which counts as an eviction; its next packet gets the server that it would get now.
+//! - `TIMEOUT`: a connection without packets for so long is forgotten; 5 minutes. 10 seconds after FIN or RST.
+//!
+//! Handlers: `servers` (read): address, weight, state, connections, packets; `count` (connections now), `connections`
+//! (ever seen), `evictions`, `other`, `capacity` (read); `lookup SADDR SPORT DPORT PROTO` (read): a connection's
+//! server; `add` (write): a server with weight, or a new weight; `drain` (write): a server gets no more connections;
+//! `remove` (write): the same, and its connections get other servers.
+use super::connection::Headers;
+use super::family::Family;
+use super::maglev::{self, Claim, PLACES};
+use super::table::{FlowTable, Key, USUAL};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Nanoseconds, Scope};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Metadata, PACKETS, Packet, PacketBurst, SECOND,
+    Timer,
+};
+use ringway_click_lang::config;
+
+/// Facts.
+pub static CLASS: Class = Class::new("IPLoadBalancer", || Box::<IpLoadBalancer>::default())
+    .ports("1-2/1-3")
+    .processing("h")
+    .flow("xy/xyx")
+    .metadata(Metadata::Resolve);
+
+/// Servers at most. Attack: handlers that add ever more.
+const MOST_SERVERS: usize = 4096;
+/// How often a part of the table is looked at.
+const PERIOD: u64 = SECOND / 10;
+/// How long a connection that has ended is kept.
+const ENDED: u64 = 10 * SECOND;
+const FIN: u8 = 1;
+const RST: u8 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Up,
+    /// It keeps its connections but gets no more.
+    Draining,
+    /// It is not there; its number is kept, since connections name it.
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Server<A> {
+    address: A,
+    weight: u8,
+    state: State,
+    connections: u32,
+    packets: u64,
+}
+
+/// A server as an argument says it.
+#[derive(Clone, Copy, Debug)]
+struct Share<A>(A, u8);
+
+impl<A: Family> Arg for Share<A> {
+    fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
+        let words = config::split_words(text);
+        match words.as_slice() {
+            [address] => Ok(Self(A::parse(address, scope)?, 1)),
+            [address, weight] => match u8::parse(weight, scope)? {
+                weight @ 1..=100 => Ok(Self(A::parse(address, scope)?, weight)),
+                _ => Err(ArgError::other("weight must be between 1 and 100")),
+            },
+            _ => Err(ArgError::other("expected ADDRESS [WEIGHT]")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    server: u16,
+    ended: bool,
+}
+
+/// The connections of one address, and the servers they go to.
+#[derive(Debug)]
+struct Balancer<A: Family> {
+    vip: A,
+    servers: Vec<Server<A>>,
+    places: Vec<u16>,
+    connections: FlowTable<A::Connection, Place>,
+    timeout: u64,
+    seen: u64,
+    other: u64,
+}
+
+impl<A: Family> Balancer<A> {
+    fn new(vip: A) -> Self {
+        Self {
+            vip,
+            servers: Vec::new(),
+            places: Vec::new(),
+            connections: FlowTable::default(),
+            timeout: 300 * SECOND,
+            seen: 0,
+            other: 0,
+        }
+    }
+
+    fn rebuild(&mut self) {
+        let up = self.servers.iter().enumerate().filter(|(_, server)| server.state == State::Up);
+        let claims: Vec<Claim> = up
+            .map(|(number, server)| Claim {
+                name: server.address.number(),
+                weight: server.weight,
+                server: number as u16,
+            })
+            .collect();
+        self.places = maglev::places(&claims);
+    }
+
+    /// The server that a new connection would get. Not by the table's hash, which is secret and each balancer's own.
+    fn choose(&self, connection: A::Connection) -> Option<u16> {
+        let place = connection.hash(0) % PLACES as u64;
+        self.places.get(place as usize).copied()
+    }
+
+    fn add(&mut self, Share(address, weight): Share<A>) -> Result<(), &'static str> {
+        let new = Server { address, weight, state: State::Up, connections: 0, packets: 0 };
+        // A place of one that is gone can be another's as soon as no connection names it.
+        let free = |server: &Server<A>| server.state == State::Gone && server.connections == 0;
+        let own = self.servers.iter().position(|server| server.address == address);
+        match own.or_else(|| self.servers.iter().position(free)) {
+            Some(number) => {
+                let server = &mut self.servers[number];
+                let (connections, packets) = (server.connections, server.packets);
+                *server =
+                    if server.address == address { Server { connections, packets, ..new } } else { new };
+            }
+            None if self.servers.len() >= MOST_SERVERS => return Err("too many servers"),
+            None => self.servers.push(new),
+        }
+        Ok(())
+    }
+
+    /// Forgets a connection that has lost its place in the table.
+    fn release(&mut self, place: Place) {
+        if let Some(server) = self.servers.get_mut(usize::from(place.server)) {
+            server.connections = server.connections.saturating_sub(1);
+        }
+    }
+
+    /// The server of a connection, chosen if there is none yet.
+    #[inline]
+    fn server(&mut self, headers: &Headers<A::Connection>, hash: u64, now: u64) -> Option<usize> {
+        let connection = headers.connection;
+        let number = match self.connections.find(hash, connection) {
+            Some(number) => number,
+            None => {
+                let server = self.choose(connection)?;
+                self.seen += 1;
+                self.servers[usize::from(server)].connections += 1;
+                let place = Place { server, ended: false };
+                let (number, evicted) = self.connections.add(hash, connection, place, now);
+                if let Some((_, place)) = evicted {
+                    self.release(place);
+                }
+                number
+            }
+        };
+        let place = self.connections.touch(number, now)?;
+        // A new connection between the same ports begins with SYN.
+        place.ended = headers.flags & (FIN | RST) != 0 || (place.ended && headers.flags & 2 == 0);
+        let server = usize::from(place.server);
+        if self.servers.get(server)?.state != State::Gone {
+            return Some(server);
+        }
+        self.move_on(number, connection)
+    }
+
+    /// Another server for a connection whose server is gone.
+    #[cold]
+    fn move_on(&mut self, number: u32, connection: A::Connection) -> Option<usize> {
+        let Some(server) = self.choose(connection) else {
+            let (_, place) = self.connections.remove(number)?;
+            self.release(place);
+            return None;
+        };
+        let place = self.connections.get_mut(number)?;
+        let old = core::mem::replace(place, Place { server, ended: false });
+        self.release(old);
+        self.servers[usize::from(server)].connections += 1;
+        Some(usize::from(server))
+    }
+
+    /// From a client.
+    #[inline]
+    fn forth(&mut self, packet: &mut Packet, headers: &Headers<A::Connection>, hash: u64, now: u64) -> bool {
+        let Some(number) = self.server(headers, hash, now) else { return false };
+        let server = &mut self.servers[number];
+        server.packets += 1;
+        let address = server.address;
+        address.set(packet, headers, true);
+        address.note(packet);
+        true
+    }
+
+    /// From a server.
+    #[inline]
+    fn back(&mut self, packet: &mut Packet, headers: &Headers<A::Connection>, hash: u64, now: u64) -> bool {
+        let ([(from, _), (to, _)], _) = A::ends(&headers.connection);
+        let Some(number) = self.connections.find(hash, self.client_side(headers)) else { return false };
+        let Some(place) = self.connections.touch(number, now) else { return false };
+        place.ended |= headers.flags & (FIN | RST) != 0;
+        let server = self.servers.get(usize::from(place.server));
+        if server.is_none_or(|server| server.address != from) {
+            return false;
+        }
+        self.vip.set(packet, headers, false);
+        to.note(packet);
+        true
+    }
+
+    /// The connection as its client's packets name it.
+    #[inline]
+    fn client_side(&self, headers: &Headers<A::Connection>) -> A::Connection {
+        let ([(_, port), client], protocol) = A::ends(&headers.connection);
+        A::connection([client, (self.vip, port)], protocol)
+    }
+
+    fn servers_text(&self) -> String {
+        let mut out = String::new();
+        for server in self.servers.iter().filter(|server| server.state != State::Gone) {
+            let state = if server.state == State::Up { "up" } else { "draining" };
+            let Server { address, weight, connections, packets, .. } = server;
+            let _ = writeln!(out, "{address}\t{weight}\t{state}\t{connections}\t{packets}");
+        }
+        out
+    }
+
+    fn lookup(&self, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        let words = config::split_words(text);
+        let [source, source_port, destination_port, protocol] = words.as_slice() else {
+            return Err(HandlerError::failed("expected SADDR SPORT DPORT PROTO"));
+        };
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        let port = |text: &str| cx.parse::<u16>(text).map_err(wrong);
+        let source = (cx.parse::<A>(source).map_err(wrong)?, port(source_port)?);
+        let destination = (self.vip, port(destination_port)?);
+        let protocol = cx.parse_with(protocol, crate::ip::names::parse_protocol).map_err(wrong)?;
+        let connection = A::connection([source, destination], protocol);
+        let kept = self.connections.find_one(connection).and_then(|number| self.connections.get(number));
+        let server = kept.map(|(_, place)| place.server).or_else(|| self.choose(connection));
+        let server = server.and_then(|server| self.servers.get(usize::from(server)));
+        Ok(server.map_or_else(|| "-".to_string(), |server| server.address.to_string()))
+    }
+
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut capacity, mut timeout) = (USUAL, Nanoseconds(self.timeout));
+        args.read("CAPACITY", &mut capacity);
+        args.read("TIMEOUT", &mut timeout);
+        let mut shares: Vec<Share<A>> = Vec::new();
+        args.read_all("SERVER", &mut shares);
+        args.result()?;
+        let scope = cx.scope();
+        for text in args.take_rest() {
+            match Share::parse(&text, &scope) {
+                Ok(share) => shares.push(share),
+                Err(error) => args.error(format!("SERVER '{text}': {error}")),
+            }
+        }
+        args.complete()?;
+        if capacity == 0 {
+            return Err(cx.error("CAPACITY must be > 0"));
+        }
+        for share in shares {
+            self.add(share).map_err(|error| cx.error(error))?;
+        }
+        self.rebuild();
+        let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.connections = FlowTable::new(capacity, seed);
+        self.timeout = timeout.0;
+        Ok(())
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let (now, vip) = (cx.coarse_now(), self.vip);
+        let mut found = [const { None }; PACKETS];
+        for (packet, place) in burst.iter().zip(&mut found) {
+            let to = |headers: &Headers<A::Connection>| A::ends(&headers.connection).0[1].0;
+            let headers = A::headers(packet).filter(|headers| port == 1 || to(headers) == vip);
+            *place = headers.map(|headers| {
+                let key = if port == 1 { self.client_side(&headers) } else { headers.connection };
+                (headers, self.connections.approach(key))
+            });
+        }
+        for (_, hash) in found.iter().flatten() {
+            self.connections.near(*hash);
+        }
+        for (mut packet, place) in burst.drain().zip(&found) {
+            let done = place.as_ref().is_some_and(|(headers, hash)| match port {
+                1 => self.back(&mut packet, headers, *hash, now),
+                _ => self.forth(&mut packet, headers, *hash, now),
+            });
+            self.other += u64::from(!done);
+            cx.push(if done { port } else { 2 }, packet);
+        }
+    }
+
+    /// Forgets connections that have ended.
+    fn sweep(&mut self, now: u64) {
+        let timeout = self.timeout;
+        let round = (timeout / 4).clamp(PERIOD, 2 * SECOND);
+        let mut steps = (self.connections.slots() as u64 * PERIOD).div_ceil(round) as usize;
+        while let Some(number) = self.connections.next_old(&mut steps, |place, seen| {
+            now.saturating_sub(seen) >= if place.ended { timeout.min(ENDED) } else { timeout }
+        }) {
+            if let Some((_, place)) = self.connections.remove(number) {
+                self.release(place);
+            }
+        }
+    }
+
+    fn read(&self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "servers" => self.servers_text(),
+            "count" => self.connections.len().to_string(),
+            "connections" => self.seen.to_string(),
+            "evictions" => self.connections.evictions().to_string(),
+            "other" => self.other.to_string(),
+            "capacity" => self.connections.capacity().to_string(),
+            "lookup" => return self.lookup(parameter, cx),
+            _ => return Err(HandlerError::missing(name)),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        let state = match name {
+            "add" => {
+                let share = cx.parse::<Share<A>>(value).map_err(wrong)?;
+                self.add(share).map_err(HandlerError::failed)?;
+                self.rebuild();
+                return Ok(());
+            }
+            "drain" => State::Draining,
+            "remove" => State::Gone,
+            _ => return Err(HandlerError::missing(name)),
+        };
+        let address = cx.parse::<A>(value).map_err(wrong)?;
+        let there = |server: &&mut Server<A>| server.address == address && server.state != State::Gone;
+        let server = self.servers.iter_mut().find(there);
+        server.ok_or_else(|| HandlerError::failed(format!("no server {address}")))?.state = state;
+        self.rebuild();
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: &mut Self) {
+        if from.vip != self.vip || from.connections.capacity() != self.connections.capacity() {
+            return;
+        }
+        // Connections name servers by number: the old numbers stay, and servers that are no more are gone.
+        let new = core::mem::replace(&mut self.servers, core::mem::take(&mut from.servers));
+        self.servers.iter_mut().for_each(|server| server.state = State::Gone);
+        for server in new {
+            let _ = self.add(Share(server.address, server.weight));
+        }
+        self.rebuild();
+        core::mem::swap(&mut self.connections, &mut from.connections);
+        (self.seen, self.other) = (from.seen, from.other);
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct IpLoadBalancer {
+    balancer: Either,
+}
+
+/// One for the address's IP version.
+#[derive(Debug)]
+enum Either {
+    V4(Balancer<Ipv4Addr>),
+    V6(Balancer<Ipv6Addr>),
+}
+
+impl Default for IpLoadBalancer {
+    fn default() -> Self {
+        Self { balancer: Either::V4(Balancer::new(Ipv4Addr::NONE)) }
+    }
+}
+
+/// Does the same with either.
+macro_rules! either {
+    ($own:expr, $balancer:ident => $does:expr) => {
+        match &mut $own.balancer {
+            Either::V4($balancer) => $does,
+            Either::V6($balancer) => $does,
+        }
+    };
+}
+
+fn address(text: &str, scope: &Scope) -> Result<IpAddr, ArgError> {
+    match Ipv4Addr::parse(text, scope) {
+        Ok(address) => Ok(address.into()),
+        Err(error) => Ipv6Addr::parse(text, scope).map(IpAddr::from).map_err(|_| error),
+    }
+}
+
+impl Element for IpLoadBalancer {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut vip = IpAddr::V4(Ipv4Addr::NONE);
+        args.read_with("VIP", MANDATORY_POSITIONAL, &mut vip, address);
+        self.balancer = match vip {
+            IpAddr::V4(vip) => Either::V4(Balancer::new(vip)),
+            IpAddr::V6(vip) => Either::V6(Balancer::new(vip)),
+        };
+        either!(self, balancer => balancer.configure(args, cx))
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let timer = cx.new_timer();
+        cx.set_timer_after(timer, PERIOD);
+        Ok(())
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        either!(self, balancer => balancer.push(port, burst, cx));
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        let now = cx.steady();
+        either!(self, balancer => balancer.sweep(now));
+        cx.set_timer_again(timer, PERIOD);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let read = ["servers", "count", "connections", "evictions", "other", "capacity"].map(Handler::read);
+        let write = ["add", "drain", "remove"].map(Handler::write);
+        let mut handlers: Vec<Handler> = read.into_iter().chain(write).collect();
+        handlers.push(Handler::read("lookup").parameters());
+        handlers
+    }
+
+    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        either!(self, balancer => balancer.read(name, parameter, cx))
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        either!(self, balancer => balancer.write(name, value, cx))
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        match (&mut self.balancer, &mut from.balancer) {
+            (Either::V4(own), Either::V4(from)) => own.take_state(from),
+            (Either::V6(own), Either::V6(from)) => own.take_state(from),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Elements that know each flow: they count it, or keep it with the server it once got.
+use ringway_click::Class;
+
+pub(crate) mod blocks;
+pub(crate) mod buckets;
+pub(crate) mod connection;
+mod family;
+pub mod flow_monitor;
+pub mod ip_load_balancer;
+mod ipfix;
+mod maglev;
+pub(crate) mod table;
+
+/// This group's classes, by name.
+pub const CLASSES: &[&Class] = &[&flow_monitor::CLASS, &ip_load_balancer::CLASS];

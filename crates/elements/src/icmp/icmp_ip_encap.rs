@@ -1,0 +1,59 @@
+//! `ICMPIPEncap(SRC, DST, TYPE, CODE, IDENTIFIER)`: puts ICMP and IPv4 headers before packets.
+//!
+//! Ports: one input, one output, push or pull. Packets that would be longer than 65535 bytes are dropped.
+//!
+//! Arguments:
+//! - `SRC`, `DST`: addresses.
+//! - `TYPE`, `CODE`: of the message, by number or name.
+//! - `IDENTIFIER`: of echoes and their like; 0 by default. They are numbered.
+//!
+//! Handlers: `src`, `dst` (read, write).
+use super::message::Message;
+use crate::ip::names::{icmp_code, parse_icmp_type};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Word};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("ICMPIPEncap", || Box::<IcmpIpEncap>::default())
+    .ports("1/1")
+    .flags("A")
+    .metadata(Metadata::Resolve);
+
+/// Puts headers before packets.
+#[derive(Debug, Default)]
+pub struct IcmpIpEncap {
+    message: Message,
+}
+
+impl Element for IcmpIpEncap {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut code = Word("0".to_string());
+        self.message.read_addresses(args);
+        args.read_with("TYPE", MANDATORY_POSITIONAL, &mut self.message.kind, parse_icmp_type);
+        args.read_p("CODE", &mut code);
+        args.read("IDENTIFIER", &mut self.message.id);
+        args.complete()?;
+        let found = icmp_code(self.message.kind, &code.0).or_else(|| cx.parse(&code.0).ok());
+        self.message.code = found.ok_or(()).map_err(|()| cx.error("bad ICMP code"))?;
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| self.message.wrap(packet));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("src").calm(), Handler::both("dst").calm()].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.message.address(name))
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.message.set_address(name, value, cx)
+    }
+}

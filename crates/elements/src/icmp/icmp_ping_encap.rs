@@ -1,0 +1,51 @@
+//! `ICMPPingEncap(SRC, DST, IDENTIFIER)`: makes packets the contents of ICMP echo requests.
+//!
+//! Ports: one input, one output, push or pull. Packets that would be longer than 65535 bytes are dropped.
+//!
+//! Arguments:
+//! - `SRC`, `DST`: addresses.
+//! - `IDENTIFIER`: of all requests; 0 by default. They are numbered.
+//!
+//! Handlers: `src`, `dst` (read, write).
+use super::message::Message;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("ICMPPingEncap", || Box::<IcmpPingEncap>::default())
+    .ports("1/1")
+    .flags("A")
+    .metadata(Metadata::Resolve);
+
+/// Makes requests.
+#[derive(Debug, Default)]
+pub struct IcmpPingEncap {
+    message: Message,
+}
+
+impl Element for IcmpPingEncap {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.message.read_addresses(args);
+        args.read("IDENTIFIER", &mut self.message.id);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| self.message.wrap(packet));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("src").calm(), Handler::both("dst").calm()].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.message.address(name))
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.message.set_address(name, value, cx)
+    }
+}

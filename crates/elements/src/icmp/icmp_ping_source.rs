@@ -1,0 +1,236 @@
+//! `ICMPPingSource(SRC, DST, INTERVAL, IDENTIFIER, DATA, LIMIT, ACTIVE, VERBOSE, STOP)`: sends ICMP echo requests, and
+//! takes note of the replies.
+//!
+//! Ports: optionally one push input for replies; one output, push or pull, for requests.
+//!
+//! Arguments:
+//! - `SRC`, `DST`: addresses.
+//! - `INTERVAL`: time between requests; a second by default.
+//! - `IDENTIFIER`: of all requests; 0 by default.
+//! - `DATA`: what they hold.
+//! - `LIMIT`: requests in all; no limit if negative, as by default.
+//! - `ACTIVE`: whether it sends; true by default.
+//! - `VERBOSE`: prints a line for each reply; true by default.
+//! - `STOP`: stops the driver after LIMIT requests; false by default.
+//!
+//! Handlers: `active`, `src`, `dst`, `interval`, `limit` (read, write); `count`, `summary`, `rtt_min`, `rtt_avg`,
+//! `rtt_max` (read); `reset_counts` (write).
+use super::message::Message;
+use crate::ip::transport::Transport;
+use crate::packet::{u16_at, u32_at};
+use crate::stamp::Stamp;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{
+    Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Note, NoteKind, Packet,
+    PacketBurst, SECOND, Search, Timer,
+};
+
+/// Facts.
+pub static CLASS: Class = Class::new("ICMPPingSource", || Box::<IcmpPingSource>::default())
+    .ports("0-1/1")
+    .processing("h/a")
+    .flags("S1")
+    .metadata(Metadata::Ignores);
+
+/// How many requests may wait for their replies.
+const WINDOW: usize = 1024;
+
+/// Sends requests.
+#[derive(Debug, Default)]
+pub struct IcmpPingSource {
+    message: Message,
+    data: Vec<u8>,
+    interval: u64,
+    limit: i64,
+    active: bool,
+    verbose: bool,
+    stop: bool,
+    count: u64,
+    replies: u64,
+    /// When each of the last requests was sent, by sequence number; 0 once it was answered.
+    sent: Vec<u64>,
+    shortest: u64,
+    longest: u64,
+    total: u64,
+    timer: Option<Timer>,
+    note: Option<Note>,
+}
+
+impl Element for IcmpPingSource {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut interval = Nanoseconds(SECOND);
+        (self.limit, self.active, self.verbose) = (-1, true, true);
+        self.message.read_addresses(args);
+        args.read("INTERVAL", &mut interval);
+        args.read("IDENTIFIER", &mut self.message.id);
+        args.read("DATA", &mut self.data);
+        args.read("LIMIT", &mut self.limit);
+        args.read("ACTIVE", &mut self.active);
+        args.read("VERBOSE", &mut self.verbose);
+        args.read("STOP", &mut self.stop);
+        args.complete()?;
+        if self.data.len() > 0xffff - 28 {
+            return Err(cx.error("DATA too long"));
+        }
+        self.interval = interval.0.max(1000);
+        self.sent = vec![0; WINDOW];
+        self.note = Some(cx.new_note(NoteKind::Empty, Search::Stop));
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if cx.output_is_push(0) {
+            let timer = cx.new_timer();
+            self.timer = Some(timer);
+            self.schedule(cx);
+        }
+        Ok(())
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        if !self.may_send() {
+            return;
+        }
+        if let Some(packet) = self.request(cx) {
+            cx.push(0, packet);
+        }
+        if self.may_send() {
+            cx.set_timer_again(timer, self.interval);
+        } else if self.stop {
+            cx.stop();
+        }
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for _ in 0..max {
+            if !self.may_send() {
+                if let Some(note) = self.note {
+                    cx.sleep(note);
+                }
+                return;
+            }
+            if let Some(packet) = self.request(cx) {
+                burst.push(packet);
+            }
+        }
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            self.reply(&packet, cx);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let mut handlers: Vec<Handler> =
+            ["count", "summary", "rtt_min", "rtt_avg", "rtt_max"].map(Handler::read).into();
+        handlers.push(Handler::both("active").checkbox());
+        handlers.extend(["src", "dst", "interval", "limit"].map(|name| Handler::both(name).calm()));
+        handlers.push(Handler::write("reset_counts").button());
+        handlers
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        let (sent, replies) = (self.count, self.replies);
+        let average = self.total / replies.max(1);
+        Ok(match name {
+            "active" => self.active.to_string(),
+            "src" | "dst" => self.message.address(name),
+            "interval" => Stamp(self.interval).to_string(),
+            "limit" => self.limit.to_string(),
+            "count" => sent.to_string(),
+            "rtt_min" => Stamp(self.shortest).to_string(),
+            "rtt_avg" => Stamp(average).to_string(),
+            "rtt_max" => Stamp(self.longest).to_string(),
+            _ => {
+                let lost = sent.saturating_sub(replies) * 100 / sent.max(1);
+                let times = format!("{}/{}/{}", Stamp(self.shortest), Stamp(average), Stamp(self.longest));
+                format!(
+                    "{sent} packets transmitted, {replies} received, {lost}% packet loss\n\
+                     rtt min/avg/max = {times}\n"
+                )
+            }
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |error: ringway_click::arg::ArgError| HandlerError::failed(error.to_string());
+        match name {
+            "active" => self.active = cx.parse(value).map_err(wrong)?,
+            "limit" => self.limit = cx.parse(value).map_err(wrong)?,
+            "interval" => self.interval = cx.parse::<Nanoseconds>(value).map_err(wrong)?.0.max(1000),
+            "src" | "dst" => self.message.set_address(name, value, cx)?,
+            _ => {
+                (self.count, self.replies, self.shortest, self.longest, self.total) = (0, 0, 0, 0, 0);
+            }
+        }
+        self.schedule(cx);
+        Ok(())
+    }
+}
+
+impl IcmpPingSource {
+    fn may_send(&self) -> bool {
+        self.active && u64::try_from(self.limit).map_or(true, |limit| self.count < limit)
+    }
+
+    fn schedule(&mut self, cx: &mut Context<'_>) {
+        if !self.may_send() {
+            return;
+        }
+        match (self.timer, self.note) {
+            (Some(timer), _) if !cx.is_timer_set(timer) => cx.set_timer_after(timer, self.interval),
+            (None, Some(note)) => cx.wake(note),
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        let mut packet = cx.make_packet(HEADROOM + 28, self.data.len(), 0)?;
+        packet.data_mut().copy_from_slice(&self.data);
+        let now = cx.now();
+        self.sent[usize::from(self.message.sequence) % WINDOW] = now;
+        self.message.wrap(&mut packet);
+        packet.notes_mut().timestamp = now;
+        self.count += 1;
+        Some(packet)
+    }
+
+    fn reply(&mut self, packet: &Packet, cx: &mut Context<'_>) {
+        let Some(data) = packet.network_data() else { return };
+        let Some(transport) = Transport::of(data) else { return };
+        let message = data.get(transport.header..).unwrap_or_default();
+        let ours = transport.protocol == 1
+            && !transport.later
+            && message.len() >= 8
+            && message[0] == 0
+            && u16_at(message, 4) == self.message.id;
+        if !ours {
+            return;
+        }
+        let sequence = u16_at(message, 6);
+        let sent = core::mem::take(&mut self.sent[usize::from(sequence) % WINDOW]);
+        if sent == 0 {
+            return;
+        }
+        let trip = cx.now().saturating_sub(sent);
+        self.shortest = if self.replies == 0 { trip } else { self.shortest.min(trip) };
+        self.longest = self.longest.max(trip);
+        self.total += trip;
+        self.replies += 1;
+        if self.verbose {
+            let name = cx.declaration();
+            let (from, length) = (Ipv4Addr::from_bits(u32_at(data, 12)), data.len());
+            let (ttl, time) = (data[8], Stamp(trip));
+            cx.chatter(format_args!(
+                "{name}: {length} bytes from {from}: icmp_seq={sequence} ttl={ttl} time={time}"
+            ));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! ICMP messages that elements put before packets.
+use crate::ip::encap::{Destination, Encap};
+use crate::packet::put;
+use alloc::string::String;
+use core::net::Ipv4Addr;
+use ringway_click::arg::Args;
+use ringway_click::{Context, HandlerError, Packet};
+use ringway_wire::checksum;
+
+/// The message.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) encap: Encap,
+    pub(super) kind: u8,
+    pub(super) code: u8,
+    pub(super) id: u16,
+    pub(super) sequence: u16,
+}
+
+impl Default for Message {
+    fn default() -> Self {
+        let encap = Encap { protocol: 1, ttl: 255, id: 1, ..Encap::default() };
+        Self { encap, kind: 8, code: 0, id: 0, sequence: 0 }
+    }
+}
+
+impl Message {
+    pub(super) fn read_addresses(&mut self, args: &mut Args) {
+        let mut destination = Ipv4Addr::UNSPECIFIED;
+        args.read_mp("SRC", &mut self.encap.source);
+        args.read_mp("DST", &mut destination);
+        self.encap.destination = Destination::Address(destination);
+    }
+
+    /// The handler `src` or `dst`.
+    pub(super) fn address(&self, name: &str) -> String {
+        self.encap.address(name)
+    }
+
+    /// Writes the handler `src` or `dst`.
+    pub(super) fn set_address(
+        &mut self,
+        name: &str,
+        value: &str,
+        cx: &Context<'_>,
+    ) -> Result<(), HandlerError> {
+        cx.parse::<Ipv4Addr>(value).map_err(|_| HandlerError::failed("expected IP address"))?;
+        self.encap.set_address(name, value, cx)
+    }
+
+    /// Puts the headers before a packet; false if it would be too long.
+    pub(super) fn wrap(&mut self, packet: &mut Packet) -> bool {
+        // Types with identifier and sequence number (RFC 792, RFC 950).
+        let numbered = matches!(self.kind, 0 | 8 | 13..=18);
+        let (id, sequence) = if numbered { (self.id, self.sequence) } else { (0, 0) };
+        let (kind, code) = (self.kind, self.code);
+        self.sequence = self.sequence.wrapping_add(1);
+        self.encap.wrap(packet, 8, |message, _| {
+            put(message, 0, [kind, code, 0, 0]);
+            put(message, 4, id.to_be_bytes());
+            put(message, 6, sequence.to_be_bytes());
+            let sum = checksum::checksum(message);
+            put(message, 2, sum.to_be_bytes());
+        })
+    }
+}

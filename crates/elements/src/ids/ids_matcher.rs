@@ -1,0 +1,223 @@
+//! `IDSMatcher(PATTERN, ..., NOCASE, FLOWS)`: sorts packets by whether what they carry holds one of many patterns.
+//!
+//! Ports: one push input; output 0: packets without a pattern; output 1 (optional): packets with one, else dropped.
+//! Of IP packets whose header is noted, the payload of TCP and UDP is searched, of other protocols and of fragments
+//! that lack their header what follows the IP headers; of all others the whole packet.
+//!
+//! Arguments:
+//! - `PATTERN`: bytes, as a Click string: `"/cgi-bin/"`, `\<90 90 90>`. As often as there are patterns, by position
+//!   or as keyword; 1048576 patterns and 64 MB at most.
+//! - `NOCASE`: whether the case of ASCII letters does not matter; false by default.
+//! - `FLOWS`: so many TCP connections, each direction by itself, are followed from segment to segment, at most
+//!   1048576; 0 by default. Then a pattern is found, too, that is split over segments which come in order: the last
+//!   of them goes to output 1, those before it are gone. Of a connection as many bytes are kept as the longest
+//!   pattern has less one, at most 255; what a pattern has before is not found. Segments that come again change
+//!   nothing. After one that comes too early the connection begins anew, so what is split there is not found; nor
+//!   is it in IP fragments, and across UDP datagrams. If there are more connections, of sixteen the least lately
+//!   seen is forgotten.
+//!
+//! Handlers: `packets` (searched), `matches`, `drops` (matches without output 1), `patterns` (how many) (read);
+//! `table` (read): of each pattern that was found its place in the list from 0 and how often, a packet counting for
+//! one of its patterns; with FLOWS `split` (matches across segments), `flows`, `evictions`, `gaps` (read); `reset`
+//! (write).
+use super::patterns::Patterns;
+use super::streams::Streams;
+use crate::flow::connection::{Connection6, Headers};
+use crate::flow::table::USUAL;
+use crate::ip::transport::Transport;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt::Write;
+use ringway_click::arg::{Arg, Args};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, Packet, PacketBurst,
+};
+use ringway_wire::ipv6;
+
+/// Facts.
+pub static CLASS: Class = Class::new("IDSMatcher", || Box::<IdsMatcher>::default())
+    .ports("1/1-2")
+    .processing("h")
+    .metadata(Metadata::Keeps);
+
+/// Patterns at most, and their bytes. Attack: a configuration that would take all memory.
+const MOST: usize = 1 << 20;
+const MOST_BYTES: usize = 64 << 20;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct IdsMatcher {
+    patterns: Option<Patterns>,
+    counts: Vec<u64>,
+    packets: u64,
+    matches: u64,
+    drops: u64,
+    split: u64,
+    streams: Option<Streams>,
+}
+
+/// What is searched of a packet.
+#[inline]
+fn text(packet: &Packet) -> &[u8] {
+    let Some(ip) = packet.network_data() else { return packet.data() };
+    let (protocol, later, payload) = match ip.first().map(|first| first >> 4) {
+        Some(4) => {
+            let Some(transport) = Transport::of(ip) else { return packet.data() };
+            let Some(payload) = ip.get(transport.header..) else { return packet.data() };
+            (transport.protocol, transport.later, payload.get(..transport.length).unwrap_or(payload))
+        }
+        Some(6) => match ip6_payload(ip) {
+            Some(found) => found,
+            None => return packet.data(),
+        },
+        _ => return packet.data(),
+    };
+    let header = match protocol {
+        _ if later => 0,
+        TCP => payload.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4).max(20),
+        UDP => 8,
+        _ => 0,
+    };
+    payload.get(header..).unwrap_or_default()
+}
+
+/// The protocol of an IPv6 packet, whether it is a later fragment, and what follows its headers.
+fn ip6_payload(ip: &[u8]) -> Option<(u8, bool, &[u8])> {
+    let (packet, _) = ipv6::Packet::new_prefix(ip).ok()?;
+    let upper = packet.upper().ok()?;
+    let later = upper.fragment
+        && packet.extensions().flatten().filter_map(|part| part.fragment()).any(|(offset, ..)| offset > 0);
+    Some((upper.protocol.0, later, upper.payload))
+}
+
+/// The headers of a TCP segment, and the segment.
+fn segment(packet: &Packet) -> Option<(Headers<Connection6>, &[u8])> {
+    let ip = packet.network_data()?;
+    let headers = match Headers::of(packet) {
+        Some(Headers { connection, length, tos, flags, transport, has_ports }) => {
+            Headers { connection: connection.into(), length, tos, flags, transport, has_ports }
+        }
+        None => Headers::of_ip6(packet)?,
+    };
+    // What follows the packet in its frame is not part of it.
+    let end = ip.len().min(headers.length as usize);
+    let whole = headers.has_ports && headers.connection.protocol == TCP;
+    if whole { Some((headers, ip.get(headers.transport..end)?)) } else { None }
+}
+
+impl IdsMatcher {
+    /// The pattern that a packet holds or, with those before it, ends.
+    #[inline]
+    fn find(&mut self, packet: &Packet, now: u64) -> Option<usize> {
+        let patterns = self.patterns.as_ref()?;
+        let found = patterns.find(text(packet));
+        let Some(streams) = &mut self.streams else { return found };
+        let across = segment(packet).and_then(|(headers, segment)| streams.take(&headers, segment, now));
+        found.or_else(|| {
+            let split = patterns.find(across?);
+            self.split += u64::from(split.is_some());
+            split
+        })
+    }
+}
+
+impl Element for IdsMatcher {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut nocase, mut patterns): (bool, Vec<Vec<u8>>) = (false, Vec::new());
+        let mut flows = 0u32;
+        args.read("NOCASE", &mut nocase);
+        args.read("FLOWS", &mut flows);
+        args.read_all("PATTERN", &mut patterns);
+        args.result()?;
+        let scope = cx.scope();
+        for (number, text) in args.take_rest().into_iter().enumerate() {
+            if number % LINES == LINES - 1 {
+                cx.breathe();
+            }
+            match Vec::<u8>::parse(&text, &scope) {
+                Ok(pattern) => patterns.push(pattern),
+                Err(error) => args.error(format!("PATTERN '{text}': {error}")),
+            }
+        }
+        args.complete()?;
+        let error = match () {
+            () if patterns.is_empty() => "need at least one PATTERN",
+            () if patterns.iter().any(Vec::is_empty) => "a PATTERN must not be empty",
+            () if patterns.len() > MOST => "too many patterns",
+            () if flows > USUAL => "FLOWS too large, bound 1048576",
+            () if patterns.iter().map(Vec::len).sum::<usize>() > MOST_BYTES => "patterns too long",
+            () => "",
+        };
+        if !error.is_empty() {
+            return Err(cx.error(error));
+        }
+        self.counts = vec![0; patterns.len()];
+        if flows > 0 {
+            let longest = patterns.iter().map(Vec::len).max().unwrap_or(0);
+            let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+            self.streams = Some(Streams::new(flows, seed, longest));
+        }
+        self.patterns = Some(Patterns::new(patterns, nocase).map_err(|error| cx.error(error.to_string()))?);
+        Ok(())
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let (now, diverted) = (cx.coarse_now(), cx.noutputs() > 1);
+        self.packets += burst.len() as u64;
+        burst.filter_map(|packet| {
+            let Some(found) = self.find(&packet, now) else { return Some(packet) };
+            self.matches += 1;
+            self.drops += u64::from(!diverted);
+            if let Some(count) = self.counts.get_mut(found) {
+                *count += 1;
+            }
+            cx.push(1, packet);
+            None
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let mut handlers: Vec<Handler> =
+            ["packets", "matches", "drops", "patterns", "table"].map(Handler::read).into();
+        if self.streams.is_some() {
+            handlers.extend(["split", "flows", "evictions", "gaps"].map(Handler::read));
+        }
+        handlers.push(Handler::write("reset").button());
+        handlers
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "packets" => self.packets.to_string(),
+            "matches" => self.matches.to_string(),
+            "drops" => self.drops.to_string(),
+            "split" => self.split.to_string(),
+            "flows" => self.streams.as_ref().map_or(0, Streams::len).to_string(),
+            "evictions" => self.streams.as_ref().map_or(0, Streams::evictions).to_string(),
+            "gaps" => self.streams.as_ref().map_or(0, Streams::gaps).to_string(),
+            "patterns" => self.patterns.as_ref().map_or(0, Patterns::len).to_string(),
+            "table" => {
+                let mut out = String::new();
+                for (number, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                    let _ = writeln!(out, "{number} {count}");
+                }
+                out
+            }
+            _ => return Err(HandlerError::missing(name)),
+        })
+    }
+
+    fn write(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        if name != "reset" {
+            return Err(HandlerError::missing(name));
+        }
+        (self.packets, self.matches, self.drops, self.split) = (0, 0, 0, 0);
+        self.counts.fill(0);
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! The ends of what TCP connections carried last, so that a pattern is found that lies across two segments.
+use crate::flow::connection::{Connection6, Headers};
+use crate::flow::table::FlowTable;
+use crate::packet::u32_at;
+use alloc::vec::Vec;
+
+/// Bytes kept of a connection's one direction. Attack: patterns so long that a connection would take a page.
+pub(super) const TAIL: usize = 255;
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+
+/// One direction of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    /// The sequence number that goes on where the tail ends.
+    next: u32,
+    length: u8,
+    tail: [u8; TAIL],
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self { next: 0, length: 0, tail: [0; TAIL] }
+    }
+}
+
+impl Stream {
+    fn tail(&self) -> &[u8] {
+        &self.tail[..usize::from(self.length)]
+    }
+
+    /// Keeps the last `keep` bytes of the tail and what follows it.
+    fn append(&mut self, payload: &[u8], keep: usize) {
+        let keep = keep.min(TAIL);
+        let old = self.tail().len().min(keep.saturating_sub(payload.len()));
+        let from = self.tail().len() - old;
+        self.tail.copy_within(from..from + old, 0);
+        let new = &payload[payload.len() - payload.len().min(keep - old)..];
+        self.tail[old..old + new.len()].copy_from_slice(new);
+        self.length = (old + new.len()) as u8;
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Streams {
+    table: FlowTable<Connection6, Stream>,
+    /// Bytes to keep: one less than the longest pattern has.
+    keep: usize,
+    /// Where a tail and what follows it are put together.
+    joint: Vec<u8>,
+    gaps: u64,
+}
+
+impl Streams {
+    /// None yet, and room for so many, of patterns of at most `longest` bytes.
+    pub(super) fn new(capacity: u32, seed: u64, longest: usize) -> Self {
+        let keep = longest.saturating_sub(1).min(TAIL);
+        Self { table: FlowTable::new(capacity, seed), keep, joint: Vec::with_capacity(2 * TAIL), gaps: 0 }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    pub(super) fn evictions(&self) -> u64 {
+        self.table.evictions()
+    }
+
+    /// Segments that began behind what was expected, so that something in between was not seen.
+    pub(super) fn gaps(&self) -> u64 {
+        self.gaps
+    }
+
+    /// Takes a segment, its header included; the bytes across its border with the one before, if it follows one.
+    pub(super) fn take(&mut self, headers: &Headers<Connection6>, segment: &[u8], now: u64) -> Option<&[u8]> {
+        let header = usize::from(*segment.get(12)? >> 4) * 4;
+        let payload = segment.get(header.max(20)..)?;
+        let sequence = u32_at(segment, 4);
+        let hash = self.table.approach(headers.connection);
+        let found = self.table.find(hash, headers.connection);
+        if headers.flags & (FIN | RST) != 0 && payload.is_empty() {
+            found.and_then(|number| self.table.remove(number));
+            return None;
+        }
+        let end =
+            sequence.wrapping_add(payload.len() as u32).wrapping_add(u32::from(headers.flags & SYN != 0));
+        let keep = self.keep;
+        let Some(number) = found else {
+            let mut stream = Stream { next: end, ..Stream::default() };
+            stream.append(payload, keep);
+            self.table.add(hash, headers.connection, stream, now);
+            return None;
+        };
+        let stream = self.table.touch(number, now)?;
+        let ahead = sequence.wrapping_sub(stream.next) as i32;
+        let new = end.wrapping_sub(stream.next) as i32;
+        if headers.flags & SYN != 0 || ahead > 0 {
+            self.gaps += u64::from(headers.flags & SYN == 0);
+            *stream = Stream { next: end, ..Stream::default() };
+            stream.append(payload, keep);
+            return None;
+        }
+        // All of it came before, or it carries nothing.
+        if new <= 0 {
+            return None;
+        }
+        let payload = payload.get(ahead.unsigned_abs() as usize..)?;
+        self.joint.clear();
+        self.joint.extend_from_slice(stream.tail());
+        self.joint.extend_from_slice(&payload[..payload.len().min(keep)]);
+        let across = stream.length > 0;
+        stream.append(payload, keep);
+        stream.next = end;
+        if headers.flags & (FIN | RST) != 0 {
+            self.table.remove(number);
+        }
+        across.then_some(self.joint.as_slice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn segment(sequence: u32, payload: &[u8]) -> Vec<u8> {
+        let mut segment = alloc::vec![0; 20];
+        segment[4..8].copy_from_slice(&sequence.to_be_bytes());
+        segment[12] = 5 << 4;
+        segment.extend_from_slice(payload);
+        segment
+    }
+
+    fn headers(port: u16, flags: u8) -> Headers<Connection6> {
+        let connection = Connection6 { source_port: port, protocol: 6, ..Connection6::default() };
+        Headers { connection, length: 0, tos: 0, flags, transport: 40, has_ports: true }
+    }
+
+    #[test]
+    fn borders_are_given_where_segments_follow_one_another() {
+        let mut streams = Streams::new(2, 1, 4);
+        let mut take = |port, flags, sequence: u32, payload: &[u8]| {
+            streams.take(&headers(port, flags), &segment(sequence, payload), 0).map(<[u8]>::to_vec)
+        };
+        assert_eq!(take(1, SYN, u32::MAX, b""), None);
+        assert_eq!(take(1, 0, 0, b"abcdef"), None);
+        assert_eq!(take(1, 0, 6, b"gh"), Some(b"defgh".to_vec()));
+        // Again, in part again, out of order.
+        assert_eq!(take(1, 0, 0, b"abcdef"), None);
+        assert_eq!(take(1, 0, 6, b"ghi"), Some(b"fghi".to_vec()));
+        assert_eq!(take(1, 0, 20, b"uvw"), None);
+        assert_eq!(take(1, FIN, 23, b"x"), Some(b"uvwx".to_vec()));
+        assert_eq!(take(1, 0, 24, b"y"), None);
+        for port in 2..5 {
+            assert_eq!(take(port, 0, 0, b"z"), None);
+        }
+        assert_eq!((streams.len(), streams.evictions(), streams.gaps()), (2, 2, 1));
+    }
+
+    proptest! {
+        /// However a stream is cut, each four bytes of it lie in a segment or across a border.
+        #[test]
+        fn nothing_is_lost_between_segments(cuts in prop::collection::vec(1usize..9, 1..20)) {
+            let stream: Vec<u8> = (0..cuts.iter().sum::<usize>()).map(|at| at as u8).collect();
+            let (mut streams, mut seen, mut at) = (Streams::new(9, 1, 4), Vec::new(), 0);
+            for length in cuts {
+                let piece = &stream[at..at + length];
+                seen.push(piece.to_vec());
+                let across = streams.take(&headers(1, 0), &segment(at as u32, piece), 0);
+                seen.extend(across.map(<[u8]>::to_vec));
+                at += length;
+            }
+            for window in stream.windows(4) {
+                prop_assert!(seen.iter().any(|text| text.windows(4).any(|own| own == window)));
+            }
+        }
+    }
+}

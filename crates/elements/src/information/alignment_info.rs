@@ -1,0 +1,20 @@
+//! `AlignmentInfo(...)`: tells what `click-align` found out of alignment; it does nothing here.
+//!
+//! Ports: none. Arguments: any.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Reach};
+
+/// Facts.
+pub static CLASS: Class = Class::new("AlignmentInfo", || Box::new(AlignmentInfo)).reach(Reach::Each);
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct AlignmentInfo;
+
+impl Element for AlignmentInfo {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.take_rest();
+        args.complete()
+    }
+}

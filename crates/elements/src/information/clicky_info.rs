@@ -1,0 +1,20 @@
+//! `ClickyInfo(...)`: tells how the program Clicky draws a configuration; it does nothing here.
+//!
+//! Ports: none. Arguments: any.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Reach};
+
+/// Facts.
+pub static CLASS: Class = Class::new("ClickyInfo", || Box::new(ClickyInfo)).reach(Reach::Each);
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct ClickyInfo;
+
+impl Element for ClickyInfo {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.take_rest();
+        args.complete()
+    }
+}

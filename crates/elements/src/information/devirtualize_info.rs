@@ -1,0 +1,9 @@
+//! `DevirtualizeInfo(...)`: tells Click's program `click-devirtualize` what to do; it does nothing here.
+//!
+//! Ports: none. Arguments: any.
+use super::clicky_info::ClickyInfo;
+use alloc::boxed::Box;
+use ringway_click::{Class, Reach};
+
+/// Facts.
+pub static CLASS: Class = Class::new("DevirtualizeInfo", || Box::new(ClickyInfo)).reach(Reach::Each);

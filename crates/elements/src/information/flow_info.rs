@@ -1,0 +1,20 @@
+//! `FlowInfo(...)`: tells flow codes for programs that read configurations; it does nothing here.
+//!
+//! Ports: none. Arguments: any.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Reach};
+
+/// Facts.
+pub static CLASS: Class = Class::new("FlowInfo", || Box::new(FlowInfo)).reach(Reach::Each);
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowInfo;
+
+impl Element for FlowInfo {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.take_rest();
+        args.complete()
+    }
+}

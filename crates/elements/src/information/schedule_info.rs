@@ -1,0 +1,54 @@
+//! `ScheduleInfo(ELEMENT TICKETS, ...)`: how much of the time elements' tasks get.
+//!
+//! Ports: none.
+//!
+//! Arguments:
+//! - `ELEMENT TICKETS`: an element, or a compound for all in it; 1 is the default, 2 twice as much.
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Fixed};
+use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click_lang::config;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("ScheduleInfo", || Box::<ScheduleInfo>::default()).phase(Class::LAST).reach(Reach::Each);
+
+/// Tickets of a task that nothing is said of.
+const DEFAULT: u32 = 10;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct ScheduleInfo {
+    /// Names, and tickets in 1/1024.
+    shares: Vec<(String, u32)>,
+}
+
+impl Element for ScheduleInfo {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        for text in args.take_rest() {
+            let (name, tickets) = config::shift_word(&text);
+            let Ok(tickets) = cx.parse::<Fixed<DEFAULT>>(tickets) else {
+                return Err(cx.error(format!("expected 'ELEMENT TICKETS', not '{text}'")));
+            };
+            let own = cx.id();
+            if cx.router().elements_named(name, own).is_empty() {
+                return Err(cx.error(format!("no element named '{name}'")));
+            }
+            self.shares.push((name.into(), tickets.0));
+        }
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let own = cx.id();
+        for (name, tickets) in &self.shares {
+            for id in cx.router().elements_named(name, own) {
+                cx.router().set_tickets(id, *tickets);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,20 @@
+//! `ScheduleLinux(...)`: tells that other processes run too, which they do anyway; it does nothing here.
+//!
+//! Ports: none. Arguments: any.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Reach};
+
+/// Facts.
+pub static CLASS: Class = Class::new("ScheduleLinux", || Box::new(ScheduleLinux)).reach(Reach::Each);
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct ScheduleLinux;
+
+impl Element for ScheduleLinux {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.take_rest();
+        args.complete()
+    }
+}

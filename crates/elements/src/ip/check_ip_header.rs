@@ -1,0 +1,183 @@
+//! `CheckIPHeader(OFFSET, BADSRC, INTERFACES, GOODDST, CHECKSUM, VERBOSE, DETAILS)`: lets only packets
+//! with a sound IPv4 header pass, cuts them to the length it says, and notes where it is.
+//!
+//! Ports: one input; one output, and optionally a push output for bad packets.
+//!
+//! Arguments:
+//! - `OFFSET`: where in the packet the header begins; 0 by default.
+//! - `BADSRC`: source addresses that must not be, unless the destination is in GOODDST.
+//! - `INTERFACES`: prefixes of this host: their broadcast addresses, 0.0.0.0 and 255.255.255.255 become
+//!   BADSRC, their addresses GOODDST.
+//! - `GOODDST`: destinations for which BADSRC does not matter.
+//! - `CHECKSUM`: whether the header's checksum is checked; true by default.
+//! - `VERBOSE`: says each bad packet, not only the first.
+//! - `DETAILS`: counts bad packets by reason.
+//!
+//! Handlers: `drops`, and with DETAILS `drop_details` (read).
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::net::Ipv4Addr;
+use ringway_click::arg::{Arg, ArgError, Args, Ipv4List, KEYWORD, Prefix, Scope};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+use ringway_click_lang::config;
+use ringway_wire::checksum;
+
+/// Facts.
+pub static CLASS: Class = Class::new("CheckIPHeader", || Box::<CheckIpHeader>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    .flags("A")
+    .metadata(Metadata::Keeps);
+
+/// Bytes of a header without options.
+const HEADER: usize = 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Tiny,
+    Version,
+    HeaderLength,
+    Length,
+    Checksum,
+    Source,
+}
+
+const REASONS: [&str; 6] = [
+    "tiny packet",
+    "bad IP version",
+    "bad IP header length",
+    "bad IP length",
+    "bad IP checksum",
+    "bad source address",
+];
+
+/// Checks headers.
+#[derive(Debug, Default)]
+pub struct CheckIpHeader {
+    offset: usize,
+    bad_sources: Vec<Ipv4Addr>,
+    good_destinations: Vec<Ipv4Addr>,
+    checksum: bool,
+    /// The checksum is not checked unless someone asks for it.
+    trusting: bool,
+    verbose: bool,
+    details: bool,
+    drops: u64,
+    reasons: [u64; REASONS.len()],
+}
+
+impl Element for CheckIpHeader {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut offset, mut bad, mut good) = (0u32, Ipv4List::default(), Ipv4List::default());
+        let mut interfaces: Vec<Prefix> = Vec::new();
+        self.checksum = !self.trusting;
+        args.read_with("INTERFACES", KEYWORD, &mut interfaces, prefixes);
+        args.read("BADSRC", &mut bad);
+        args.read("GOODDST", &mut good);
+        args.read_p("OFFSET", &mut offset);
+        args.read("VERBOSE", &mut self.verbose);
+        args.read("DETAILS", &mut self.details);
+        args.read("CHECKSUM", &mut self.checksum);
+        (self.bad_sources, self.good_destinations) = (bad.0, good.0);
+        for Prefix { address, mask } in &interfaces {
+            self.bad_sources.push(Ipv4Addr::from_bits(address.to_bits() | !mask.to_bits()));
+            self.good_destinations.push(*address);
+        }
+        if !interfaces.is_empty() {
+            self.bad_sources.extend([Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST]);
+        }
+        self.offset = offset as usize;
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        burst.sift(
+            self,
+            |check, packet| check.check(packet).err(),
+            |check, packet, reason| check.drop(reason, packet, cx),
+        );
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let mut handlers = Vec::from([Handler::read("drops")]);
+        handlers.extend(self.details.then(|| Handler::read("drop_details")));
+        handlers
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        if name == "drops" {
+            return Ok(self.drops.to_string());
+        }
+        let mut out = String::new();
+        for (count, reason) in self.reasons.iter().zip(REASONS) {
+            let _ = writeln!(out, "{count}\t{reason}");
+        }
+        Ok(out)
+    }
+}
+
+fn prefixes(text: &str, scope: &Scope) -> Result<Vec<Prefix>, ArgError> {
+    config::split_words(text).iter().map(|word| Prefix::parse(word, scope)).collect()
+}
+
+impl CheckIpHeader {
+    /// One that does not check checksums unless someone asks for it.
+    pub(super) fn trusting() -> Self {
+        Self { trusting: true, ..Self::default() }
+    }
+
+    #[inline]
+    fn check(&self, packet: &mut Packet) -> Result<(), Reason> {
+        let data = packet.data().get(self.offset..).unwrap_or_default();
+        let Some(header) = data.first_chunk::<HEADER>() else { return Err(Reason::Tiny) };
+        if header[0] >> 4 != 4 {
+            return Err(Reason::Version);
+        }
+        let header_length = usize::from(header[0] & 15) * 4;
+        if header_length < HEADER {
+            return Err(Reason::HeaderLength);
+        }
+        let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        if length > data.len() || length < header_length {
+            return Err(Reason::Length);
+        }
+        if self.checksum {
+            let good = match header_length {
+                HEADER => checksum::is_valid(header),
+                _ => checksum::checksum(&data[..header_length]) == 0,
+            };
+            if !good {
+                return Err(Reason::Checksum);
+            }
+        }
+        let [.., a, b, c, d, e, f, g, h] = *header;
+        let (source, destination) = ([a, b, c, d], [e, f, g, h]);
+        if !self.bad_sources.is_empty() && self.is_bad(source, destination) {
+            return Err(Reason::Source);
+        }
+        let behind = data.len() - length;
+        packet.set_network_header(self.offset as isize, header_length);
+        packet.notes_mut().set_dst_ip(destination);
+        packet.take(behind);
+        Ok(())
+    }
+
+    fn is_bad(&self, source: [u8; 4], destination: [u8; 4]) -> bool {
+        let is = |list: &[Ipv4Addr], address: [u8; 4]| list.iter().any(|own| own.octets() == address);
+        is(&self.bad_sources, source) && !is(&self.good_destinations, destination)
+    }
+
+    #[cold]
+    fn drop(&mut self, reason: Reason, packet: Packet, cx: &mut Context<'_>) {
+        if self.drops == 0 || self.verbose {
+            let name = cx.name().to_string();
+            let text = REASONS[reason as usize];
+            cx.chatter(format_args!("{name}: IP header check failed: {text}"));
+        }
+        self.drops += 1;
+        self.reasons[reason as usize] += 1;
+        cx.push(1, packet);
+    }
+}

@@ -1,0 +1,14 @@
+//! `CheckIPHeader2(OFFSET, [keywords])`: does what `CheckIPHeader` does, but without looking at the
+//! checksum.
+//!
+//! Ports, arguments and handlers: those of `CheckIPHeader`; `CHECKSUM` is false by default.
+use super::check_ip_header::CheckIpHeader;
+use alloc::boxed::Box;
+use ringway_click::{Class, Metadata};
+
+/// Facts.
+pub static CLASS: Class = Class::new("CheckIPHeader2", || Box::new(CheckIpHeader::trusting()))
+    .ports("1/1-2")
+    .processing("a/ah")
+    .flags("A")
+    .metadata(Metadata::Keeps);

@@ -1,0 +1,140 @@
+//! The IPv4 header that elements put before packets.
+use crate::packet::{fill_ip_checksum, put};
+use alloc::string::{String, ToString};
+use core::net::Ipv4Addr;
+use ringway_click::arg::{Arg, ArgError, Scope};
+use ringway_click::{Context, HandlerError, Packet, PacketBurst};
+use ringway_wire::checksum::Sum;
+
+/// Where packets go: to one address, or each to the one that is noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Address(Ipv4Addr),
+    Noted,
+}
+
+impl Default for Destination {
+    fn default() -> Self {
+        Self::Address(Ipv4Addr::UNSPECIFIED)
+    }
+}
+
+impl Destination {
+    /// Reads an address or `DST_ANNO`.
+    pub(crate) fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
+        match text {
+            "DST_ANNO" => Ok(Self::Noted),
+            _ => Ipv4Addr::parse(text, scope).map(Self::Address),
+        }
+    }
+
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Address(address) => address.to_string(),
+            Self::Noted => "DST_ANNO".to_string(),
+        }
+    }
+
+    /// The address for a packet, which is noted.
+    #[inline]
+    pub(crate) fn of(self, packet: &mut Packet) -> [u8; 4] {
+        match self {
+            Self::Address(address) => {
+                packet.notes_mut().set_dst_ip(address.octets());
+                address.octets()
+            }
+            Self::Noted => packet.notes().dst_ip(),
+        }
+    }
+}
+
+/// A header to put before packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encap {
+    pub(crate) source: Ipv4Addr,
+    pub(crate) destination: Destination,
+    pub(crate) protocol: u8,
+    pub(crate) tos: u8,
+    pub(crate) ttl: u8,
+    pub(crate) dont_fragment: bool,
+    pub(crate) id: u16,
+}
+
+impl Default for Encap {
+    fn default() -> Self {
+        Self {
+            source: Ipv4Addr::UNSPECIFIED,
+            destination: Destination::default(),
+            protocol: 0,
+            tos: 0,
+            ttl: 250,
+            dont_fragment: false,
+            id: 0,
+        }
+    }
+}
+
+impl Encap {
+    /// The handler `src` or `dst`.
+    pub(crate) fn address(&self, name: &str) -> String {
+        if name == "src" { self.source.to_string() } else { self.destination.text() }
+    }
+
+    /// Writes the handler `src` or `dst`.
+    ///
+    /// # Errors
+    /// The value is no address.
+    pub(crate) fn set_address(
+        &mut self,
+        name: &str,
+        value: &str,
+        cx: &Context<'_>,
+    ) -> Result<(), HandlerError> {
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        match name {
+            "src" => self.source = cx.parse(value).map_err(wrong)?,
+            _ => self.destination = cx.parse_with(value, Destination::parse).map_err(wrong)?,
+        }
+        Ok(())
+    }
+
+    /// Puts the header before a packet, and lets `fill` write `behind` bytes that follow it: it is given all bytes
+    /// from there on and the pseudo header's sum. False if the packet would be too long.
+    #[inline]
+    pub(crate) fn wrap(
+        &mut self,
+        packet: &mut Packet,
+        behind: usize,
+        fill: impl FnOnce(&mut [u8], Sum),
+    ) -> bool {
+        let Ok(length) = u16::try_from(packet.len() + behind + 20) else { return false };
+        if !packet.push(20 + behind) {
+            return false;
+        }
+        let destination = self.destination.of(packet);
+        let (header, rest) = packet.data_mut().split_at_mut(20);
+        header.copy_from_slice(&[0; 20]);
+        (header[0], header[1], header[8], header[9]) = (0x45, self.tos, self.ttl, self.protocol);
+        put(header, 2, length.to_be_bytes());
+        put(header, 4, self.id.to_be_bytes());
+        header[6] = if self.dont_fragment { 0x40 } else { 0 };
+        put(header, 12, self.source.octets());
+        put(header, 16, destination);
+        fill_ip_checksum(header);
+        fill(rest, Sum::pseudo_v4(self.source, destination.into(), self.protocol, length - 20));
+        self.id = self.id.wrapping_add(1);
+        packet.set_network_header(0, 20);
+        true
+    }
+
+    /// The same for a burst; packets that would be too long are dropped.
+    #[inline]
+    pub(crate) fn wrap_all(
+        &mut self,
+        burst: &mut PacketBurst,
+        behind: usize,
+        mut fill: impl FnMut(&mut [u8], Sum),
+    ) {
+        burst.retain(|packet| self.wrap(packet, behind, &mut fill));
+    }
+}

@@ -1,0 +1,36 @@
+//! `EraseIPPayload`: makes all zeros what TCP and UDP carry; lengths and checksums stay.
+//!
+//! Ports: one input, one output, push or pull. No arguments, no handlers. The IPv4 header must be noted. Of later
+//! fragments everything behind the IPv4 header is erased.
+use super::transport::Transport;
+use alloc::boxed::Box;
+use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("EraseIPPayload", || Box::new(EraseIpPayload)).ports("1/1").metadata(Metadata::Resolve);
+
+/// See the module.
+#[derive(Debug)]
+pub struct EraseIpPayload;
+
+fn erase(packet: &mut Packet) -> Option<()> {
+    let transport = Transport::of_packet(packet)?;
+    let ip = packet.network_data()?;
+    let own = match transport.protocol {
+        6 | 17 if transport.later => 0,
+        6 => usize::from(*ip.get(transport.header + 12)? >> 4) * 4,
+        17 => 8,
+        _ => return None,
+    };
+    packet.network_data_mut()?.get_mut(transport.header + own..)?.fill(0);
+    Some(())
+}
+
+impl Element for EraseIpPayload {
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        for packet in burst.iter_mut() {
+            let _ = erase(packet);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Filters of IPv4 packets: the language that IPFilter and IPClassifier share, compiled to a decision program.
+mod cache;
+mod decision;
+mod many;
+mod needs;
+mod optimize;
+mod parse;
+mod primitive;
+mod program;
+mod table;
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use decision::{Decision, Headers};
+use many::{Many, RULES, Rule};
+use needs::Needs;
+use program::{Expression, Jump, Step};
+use ringway_click::arg::{Scope, parse_int};
+use ringway_click::{Context, Packet, PacketBurst, Progress};
+use ringway_click_lang::config;
+
+/// Steps at most. Attack: a configuration that would take all memory.
+const MOST_STEPS: usize = 1 << 20;
+/// Rules of up to so many steps together become one program, optimized as Click's is, which takes time that grows
+/// with the square of its length; more rules are kept apart.
+const ONE_PROGRAM: usize = 512;
+/// A program of so many tests is run; of a longer one only the text is kept, and rules are found faster apart. A few
+/// more are cheaper than to remember outcomes.
+const RUN_AS_ONE: usize = 12;
+const RATHER_THAN_REMEMBER: usize = 64;
+
+/// A compiled filter.
+#[derive(Clone, Debug)]
+pub(super) struct Filter {
+    rules: Rules,
+    safe_length: usize,
+    drops: u64,
+}
+
+/// The rules: one program, or a program each.
+#[derive(Clone, Debug)]
+enum Rules {
+    One(Decision),
+    /// Also their program as one, if there is one.
+    Many(Box<Many>, Option<Decision>),
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self { rules: Rules::One(Decision::new(&[], Jump::Drop)), safe_length: 0, drops: 0 }
+    }
+}
+
+impl Filter {
+    /// Compiles rules, each an action and a pattern; `breathe` is called now and then.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub(super) fn compile(
+        rules: &[String],
+        outputs: usize,
+        scope: &Scope,
+        breathe: &mut dyn FnMut(),
+    ) -> Result<Self, Vec<String>> {
+        Self::compile_within(rules, outputs, scope, [ONE_PROGRAM, RUN_AS_ONE], breathe)
+    }
+
+    /// The same; rules of up to `one` steps together become one program, which is run if it has up to `run` tests.
+    fn compile_within(
+        rules: &[String],
+        outputs: usize,
+        scope: &Scope,
+        [one, run]: [usize; 2],
+        breathe: &mut dyn FnMut(),
+    ) -> Result<Self, Vec<String>> {
+        let mut errors = Vec::new();
+        let mut programs: Vec<Program> = Vec::new();
+        let mut steps = 0;
+        for (index, rule) in rules.iter().enumerate() {
+            match self::rule(&config::unquote_text(rule), outputs, scope) {
+                Ok(program) => {
+                    steps += program.steps.len();
+                    programs.push(program);
+                }
+                Err(wrong) if wrong.is_empty() => errors.push(format!("empty pattern {index}")),
+                Err(wrong) => errors.extend(wrong.iter().map(|wrong| format!("pattern {index}: {wrong}"))),
+            }
+            if index % RULES == RULES - 1 {
+                breathe();
+            }
+            if steps > MOST_STEPS {
+                errors.push("too many patterns".to_string());
+                break;
+            }
+        }
+        match () {
+            () if !errors.is_empty() => Err(errors),
+            () if steps > one => Ok(apart(programs, breathe)),
+            () => {
+                let joined = merge(programs.clone());
+                let safe_length = joined.safe_length();
+                let joined = joined.decision(Jump::Drop);
+                let tests = joined.words().count();
+                let rules = match apart(programs, breathe).rules {
+                    Rules::Many(many, _)
+                        if tests > run && (tests > RATHER_THAN_REMEMBER || !many.remembers()) =>
+                    {
+                        Rules::Many(many, Some(joined))
+                    }
+                    _ => Rules::One(joined),
+                };
+                Ok(Self { rules, safe_length, drops: 0 })
+            }
+        }
+    }
+
+    /// The outputs to which no packet can go.
+    pub(super) fn unused(&self, outputs: usize) -> impl Iterator<Item = usize> + use<> {
+        let mut used = alloc::vec![false; outputs];
+        let mut mark = |end| {
+            if let Jump::Output(port) = end
+                && let Some(used) = used.get_mut(port)
+            {
+                *used = true;
+            }
+        };
+        match &self.rules {
+            Rules::One(joined) | Rules::Many(_, Some(joined)) => joined.ends().for_each(&mut mark),
+            Rules::Many(many, None) => many.ends().for_each(&mut mark),
+        }
+        (0..outputs).filter(move |port| !used[*port])
+    }
+
+    /// The output for a packet; nothing if it is to be dropped.
+    #[inline]
+    pub(super) fn output(&mut self, packet: &Packet) -> Option<usize> {
+        let headers = Headers::of(packet);
+        let end = match &mut self.rules {
+            Rules::One(joined) => joined.decide(&headers),
+            Rules::Many(many, _) => many.decide(&headers),
+        };
+        if let Jump::Output(port) = end { Some(port) } else { None }
+    }
+
+    /// Sends packets where they belong.
+    #[inline]
+    pub(super) fn push(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            match self.output(&packet) {
+                Some(port) => cx.push(port, packet),
+                None => self.drops += 1,
+            }
+        }
+    }
+
+    /// Lets go of some memory; nobody asks any more.
+    pub(super) fn give_up(&mut self) -> Progress {
+        match &mut self.rules {
+            Rules::One(_) => Progress::Done,
+            Rules::Many(many, _) => many.give_up(),
+        }
+    }
+
+    /// How many packets were dropped.
+    pub(super) fn drops(&self) -> u64 {
+        self.drops
+    }
+
+    /// The program for people.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        match &self.rules {
+            Rules::One(joined) | Rules::Many(_, Some(joined)) => match joined.everything() {
+                Some(everything) => {
+                    let _ = writeln!(text, "all->{everything}");
+                }
+                None => joined.write(&mut text, 0, |end| end),
+            },
+            Rules::Many(many, None) => many.write(&mut text),
+        }
+        let _ = writeln!(text, "safe length {}\nalignment offset 0", self.safe_length);
+        text
+    }
+}
+
+/// Steps, or where everything goes; and the expression that they are made of.
+#[derive(Clone, Debug)]
+struct Program {
+    steps: Vec<Step>,
+    everything: Option<Jump>,
+    expression: Expression,
+}
+
+fn rule(text: &str, outputs: usize, scope: &Scope) -> Result<Program, Vec<String>> {
+    let words = parse::words(text);
+    let (slot, pattern) = words.split_first().ok_or_else(Vec::new)?;
+    let output = match slot.as_str() {
+        "allow" if outputs == 0 => {
+            return Err(["'allow' is meaningless, element has zero outputs".to_string()].into());
+        }
+        "allow" => Jump::Output(0),
+        "deny" | "drop" => Jump::Drop,
+        _ => match parse_int::<i64>(slot, -(1 << 31), 1 << 31) {
+            Ok(port) => match usize::try_from(port).ok().filter(|port| *port < outputs) {
+                Some(port) => Jump::Output(port),
+                None => return Err([format!("slot '{port}' out of range")].into()),
+            },
+            Err(_) => return Err([format!("unknown slot ID '{slot}'")].into()),
+        },
+    };
+    let all = match pattern {
+        [] => true,
+        [word] => matches!(word.as_str(), "-" | "any" | "all"),
+        _ => false,
+    };
+    let expression = if all { Expression::always() } else { parse::Parser::read(pattern, scope)? };
+    let mut steps = Vec::new();
+    expression.emit(&mut steps);
+    program::redirect(&mut steps, output, Jump::No);
+    Ok(Program { steps, everything: None, expression })
+}
+
+/// Appends rules to one another, two by two, so that each is optimized with few others at first.
+fn merge(mut programs: Vec<Program>) -> Program {
+    if programs.len() == 1 {
+        programs[0].optimize();
+    }
+    let mut distance = 1;
+    while distance < programs.len() {
+        for index in (0..programs.len() - distance).step_by(2 * distance) {
+            let next = core::mem::replace(&mut programs[index + distance], Program::empty());
+            programs[index].append(next);
+            programs[index].optimize();
+        }
+        distance *= 2;
+    }
+    programs.into_iter().next().unwrap_or_else(Program::empty)
+}
+
+/// Keeps rules apart, their tests as they were written: joined tests would not be exact where headers are cut short.
+/// Rules that can't match, or come after one that matches everything, are left out.
+fn apart(programs: Vec<Program>, breathe: &mut dyn FnMut()) -> Filter {
+    let mut rules = Vec::new();
+    let mut safe_length = 0;
+    for mut program in programs {
+        if rules.len() % RULES == RULES - 1 {
+            breathe();
+        }
+        program.everything = optimize::sweep(&mut program.steps);
+        if program.everything == Some(Jump::No) {
+            continue;
+        }
+        safe_length = program.safe_length().max(safe_length);
+        let needs = Needs::of(&program.expression);
+        let last = program.everything.is_some();
+        rules.push(Rule { decision: program.decision(Jump::No), needs });
+        if last {
+            break;
+        }
+    }
+    Filter { rules: Rules::Many(Many::new(rules, breathe).into(), None), safe_length, drops: 0 }
+}
+
+impl Program {
+    fn empty() -> Self {
+        Self { steps: Vec::new(), everything: Some(Jump::Drop), expression: Expression::Or(Vec::new()) }
+    }
+
+    fn optimize(&mut self) {
+        if !self.steps.is_empty() {
+            self.everything = optimize::optimize(&mut self.steps);
+        }
+    }
+
+    /// What does not match goes on to `next`.
+    fn append(&mut self, next: Program) {
+        match self.everything {
+            None => {
+                let offset = self.steps.len();
+                let first = next.everything.unwrap_or(Jump::Step(offset));
+                program::redirect(&mut self.steps, Jump::Yes, first);
+                self.steps.extend(next.steps.into_iter().map(|mut step| {
+                    for jump in [&mut step.yes, &mut step.no] {
+                        if let Jump::Step(at) = jump {
+                            *at += offset;
+                        }
+                    }
+                    step
+                }));
+            }
+            Some(Jump::No) => *self = next,
+            Some(_) => {}
+        }
+    }
+
+    fn safe_length(&self) -> usize {
+        self.steps.iter().map(|step| step.test.required()).max().unwrap_or(0)
+    }
+
+    fn decision(mut self, otherwise: Jump) -> Decision {
+        program::redirect(&mut self.steps, Jump::Yes, otherwise);
+        let everything = match self.everything {
+            Some(Jump::No) | None => otherwise,
+            Some(end) => end,
+        };
+        optimize::sort(&mut self.steps);
+        Decision::new(&self.steps, everything)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,443 @@
+//! A single condition of a filter: what of a packet is compared with what.
+use super::program::{Expression, NETWORK, TRANSPORT, Test};
+use crate::ip::names::{TCP_OR_UDP, TRANSPORT as ANY_TRANSPORT};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A field of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    /// The transport protocol; none for the IP header.
+    pub(super) protocol: Option<u32>,
+    pub(super) bit: u32,
+    pub(super) bits: u32,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Host,
+    Net,
+    Ether,
+    Protocol,
+    Port,
+    TcpOption,
+    Fragment,
+    Unfragmented,
+    EcnCapable,
+    Congestion,
+    Field(Field),
+}
+
+/// What it is compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Data {
+    #[default]
+    None,
+    Number(u32),
+    Host(u32),
+    Net(u32, u32),
+    Ether([u8; 6]),
+    Protocol(u32),
+    Port(u32),
+    TcpOption(u32),
+    IcmpType(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Source,
+    Destination,
+    Both,
+    Either,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Relation {
+    #[default]
+    Equal,
+    Greater,
+    Less,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Header {
+    #[default]
+    Unknown,
+    Ip,
+    Ether,
+}
+
+pub(super) const ICMP_TYPE: Kind = Kind::Field(Field { protocol: Some(1), bit: 0, bits: 8 });
+
+/// A condition as it was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Primitive {
+    pub(super) kind: Option<Kind>,
+    pub(super) data: Data,
+    pub(super) side: Option<Side>,
+    pub(super) protocol: Option<u32>,
+    pub(super) relation: Relation,
+    pub(super) negated: bool,
+    pub(super) header: Header,
+    /// What stood behind `&`.
+    pub(super) mask: Data,
+}
+
+/// A number to compare with under a mask.
+#[derive(Clone, Copy, Debug, Default)]
+struct Comparison {
+    value: u32,
+    mask: u32,
+    greater: bool,
+    negated: bool,
+}
+
+pub(super) fn protocol_text(protocol: u32) -> String {
+    match protocol {
+        TCP_OR_UDP => "tcpudp".into(),
+        ANY_TRANSPORT => "transp".into(),
+        number => match u8::try_from(number).ok().and_then(crate::ip::names::protocol_name) {
+            Some(name) => name.into(),
+            None => format!("ip proto {number}"),
+        },
+    }
+}
+
+impl Kind {
+    pub(super) fn text(self) -> String {
+        let text = match self {
+            Self::Host => "ip host",
+            Self::Net => "ip net",
+            Self::Ether => "ether host",
+            Self::Protocol => "proto",
+            Self::Port => "port",
+            Self::TcpOption => "tcp opt",
+            Self::Fragment => "ip frag",
+            Self::Unfragmented => "ip unfrag",
+            Self::EcnCapable => "ip ect",
+            Self::Congestion => "ip ce",
+            ICMP_TYPE => "icmp type",
+            Self::Field(Field { protocol, .. }) => {
+                return protocol.map_or("ip".to_string(), protocol_text) + "[...]";
+            }
+        };
+        text.into()
+    }
+}
+
+impl Primitive {
+    fn text(&self) -> String {
+        let side = match self.side {
+            Some(Side::Source) => "src ",
+            Some(Side::Destination) => "dst ",
+            Some(Side::Either) => "src or dst ",
+            Some(Side::Both) => "src and dst ",
+            None => "",
+        };
+        format!("{side}{}", self.kind.map_or("<none>".to_string(), Kind::text))
+    }
+
+    fn wrong<T>(&self, what: &str) -> Result<T, String> {
+        Err(format!("'{}': {what}", self.text()))
+    }
+
+    /// Fills in what was left out, from the data and from the condition before.
+    fn complete(&mut self, before: &Self) -> Result<(), String> {
+        if let Data::Number(number) = self.data
+            && self.kind.is_none()
+        {
+            self.data = match before.kind {
+                Some(Kind::Field(_)) => {
+                    self.kind = before.kind;
+                    Data::Number(number)
+                }
+                Some(Kind::Protocol) => Data::Protocol(number),
+                Some(Kind::Port) => Data::Port(number),
+                _ => return Err("specify header field or 'port'".into()),
+            };
+        }
+        if self.kind.is_none() {
+            let (kind, inherits) = match self.data {
+                Data::Host(_) => (Kind::Host, true),
+                Data::Net(..) => (Kind::Net, true),
+                Data::Ether(_) => (Kind::Ether, true),
+                Data::TcpOption(_) => (Kind::TcpOption, true),
+                Data::Port(_) => (Kind::Port, true),
+                Data::IcmpType(_) => (ICMP_TYPE, false),
+                Data::Protocol(_) => (Kind::Protocol, false),
+                Data::None if self.protocol.is_some() => (Kind::Protocol, false),
+                _ => return Err("partial directive".into()),
+            };
+            self.kind = Some(kind);
+            if inherits {
+                self.side = self.side.or(before.side);
+            }
+            if kind == Kind::Port {
+                self.protocol = self.protocol.or(before.protocol);
+            }
+        }
+        if let Some(Kind::Field(Field { protocol: Some(protocol), .. })) = self.kind {
+            self.protocol = self.protocol.or(Some(protocol));
+        }
+        if self.header == Header::Unknown {
+            let ether = matches!(self.data, Data::Ether(_));
+            self.header = if ether { Header::Ether } else { Header::Ip };
+        }
+        if self.header == Header::Ether && self.kind == Some(Kind::Host) {
+            self.kind = Some(Kind::Ether);
+        }
+        Ok(())
+    }
+
+    /// The value under a mask of `full` bits.
+    fn compare(&self, value: u32, full: u32) -> Result<Comparison, String> {
+        let mask = match self.mask {
+            Data::None => full,
+            Data::Number(mask) | Data::Host(mask) => mask,
+            _ => return self.wrong("bad mask"),
+        };
+        if mask & !full != 0 {
+            return self.wrong(&format!("mask out of range, bound {full:#X}"));
+        }
+        let mut found = Comparison { value, mask, greater: false, negated: self.negated };
+        match self.relation {
+            Relation::Equal if value > full => return self.wrong(&format!("out of range, bound {full}")),
+            Relation::Equal => return Ok(found),
+            // Nothing is less than 0 or greater than everything.
+            Relation::Less if value == 0 => found = Comparison { negated: !self.negated, ..never() },
+            Relation::Less if value > mask => found = Comparison { negated: self.negated, ..never() },
+            Relation::Greater if value >= mask => found = Comparison { negated: !self.negated, ..never() },
+            Relation::Less => (found.value, found.negated, found.greater) = (value - 1, !self.negated, true),
+            Relation::Greater => found.greater = true,
+        }
+        // `x & 5 > 2` is `x & 5 > 1`: below a bit that the mask lacks everything is less.
+        let missing = found.value & !mask;
+        if found.greater && missing != 0 {
+            let below = u32::MAX >> missing.leading_zeros();
+            found.value = (found.value | below) & mask;
+        }
+        Ok(found)
+    }
+
+    /// The condition as an expression; `before` is the one before it, which may tell what this one leaves out.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(super) fn expression(&mut self, before: &Self) -> Result<Expression, String> {
+        self.complete(before)?;
+        let kind = self.kind.ok_or("partial directive")?;
+        if self.header == Header::Ether && kind != Kind::Ether {
+            return self.wrong("ip only");
+        }
+        let main = match kind {
+            Kind::Host | Kind::Net => self.host()?,
+            Kind::Ether => self.ether()?,
+            Kind::Protocol => return self.transport(),
+            Kind::Port => self.port()?,
+            Kind::TcpOption => self.tcp_option()?,
+            Kind::Fragment | Kind::Unfragmented => {
+                if self.data != Data::None || self.mask != Data::None {
+                    return self.wrong("value not supported");
+                }
+                let whole = Expression::Test(Test::new(NETWORK + 4, 0, 0x3fff));
+                whole.not_if((kind == Kind::Fragment) != self.negated)
+            }
+            Kind::EcnCapable | Kind::Congestion => self.ecn(kind)?,
+            Kind::Field(field) => {
+                let value = match self.data {
+                    Data::Number(value) | Data::IcmpType(value) => value,
+                    _ => return self.wrong("value missing"),
+                };
+                let full = u32::MAX >> (32 - field.bits);
+                field_expression(field, self.compare(value, full)?)
+            }
+        };
+        let mut all = Vec::new();
+        all.extend(self.protocol.and_then(protocol_expression));
+        let transport =
+            matches!(kind, Kind::Port | Kind::TcpOption | Kind::Field(Field { protocol: Some(_), .. }));
+        all.extend(transport.then(|| Expression::Test(Test::new(NETWORK + 4, 0, 0x1fff))));
+        all.push(main);
+        Ok(Expression::And(all))
+    }
+
+    /// One of the sides, or both.
+    fn sides(&mut self, source: Expression, destination: Expression) -> Expression {
+        let side = *self.side.get_or_insert(Side::Either);
+        let all = match side {
+            Side::Source => vec![source],
+            Side::Destination => vec![destination],
+            _ => vec![source, destination],
+        };
+        let all = if side == Side::Either { Expression::Or(all) } else { Expression::And(all) };
+        all.not_if(self.negated)
+    }
+
+    fn host(&mut self) -> Result<Expression, String> {
+        let (value, mut mask) = match self.data {
+            Data::Host(address) => (address, u32::MAX),
+            Data::Net(address, mask) => (address, mask),
+            _ => return self.wrong("address missing"),
+        };
+        if self.relation != Relation::Equal {
+            return self.wrong("operator not supported");
+        }
+        match self.mask {
+            Data::None => {}
+            Data::Number(given) | Data::Host(given) => mask = given,
+            _ => return self.wrong("bad mask"),
+        }
+        self.kind = Some(Kind::Host);
+        let test = |offset| Expression::Test(Test::new(offset, value, mask));
+        Ok(self.sides(test(NETWORK + 12), test(NETWORK + 16)))
+    }
+
+    fn ether(&mut self) -> Result<Expression, String> {
+        let Data::Ether(address) = self.data else { return self.wrong("address missing") };
+        if self.relation != Relation::Equal {
+            return self.wrong("operator not supported");
+        }
+        let mask = match self.mask {
+            Data::None => [0xff; 6],
+            Data::Ether(mask) => mask,
+            _ => return self.wrong("bad mask"),
+        };
+        let word = |bytes: [u8; 6], at: usize| {
+            let mut padded = [0; 8];
+            padded[at..at + 6].copy_from_slice(&bytes);
+            let [a, b, c, d, e, f, g, h] = padded;
+            (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+        };
+        let pair = |offset: u16, at: usize| {
+            let ((high, low), (high_mask, low_mask)) = (word(address, at), word(mask, at));
+            let first = Expression::Test(Test::new(offset, high, high_mask));
+            let second = Expression::Test(Test::new(offset + 4, low, low_mask));
+            Expression::And(vec![first, second])
+        };
+        // Offsets count from two bytes before the header: the source begins at a multiple of 4.
+        Ok(self.sides(pair(8, 0), pair(0, 2)))
+    }
+
+    /// A condition on the protocol alone.
+    fn transport(&mut self) -> Result<Expression, String> {
+        let number = match self.data {
+            Data::Number(number) | Data::Protocol(number) => {
+                if self.protocol.is_some_and(|protocol| protocol != number) {
+                    return self.wrong("specified twice");
+                }
+                number
+            }
+            Data::None => self.protocol.ok_or(()).or_else(|()| self.wrong("value missing"))?,
+            _ => return self.wrong("value missing"),
+        };
+        self.protocol = None;
+        if number >= 256 {
+            if self.relation != Relation::Equal || self.mask != Data::None {
+                return Err(format!("'{}': operator or mask not supported", protocol_text(number)));
+            }
+            self.protocol = (!self.negated).then_some(number);
+            let group = protocol_expression(number).unwrap_or(Expression::always());
+            return Ok(group.not_if(self.negated));
+        }
+        let found = self.compare(number, 0xff)?;
+        if !found.greater && found.mask == 0xff && !found.negated {
+            self.protocol = Some(number);
+        }
+        Ok(comparison(NETWORK + 8, 16, found))
+    }
+
+    fn port(&mut self) -> Result<Expression, String> {
+        let (Data::Number(port) | Data::Port(port)) = self.data else { return self.wrong("value missing") };
+        let protocol = *self.protocol.get_or_insert(TCP_OR_UDP);
+        if !matches!(protocol, 6 | 17 | 33 | TCP_OR_UDP) {
+            return Err(format!("'port': bad protocol {protocol}"));
+        }
+        let found = self.compare(port, 0xffff)?;
+        self.negated = found.negated;
+        let found = Comparison { negated: false, ..found };
+        Ok(self.sides(comparison(TRANSPORT, 16, found), comparison(TRANSPORT, 0, found)))
+    }
+
+    fn tcp_option(&mut self) -> Result<Expression, String> {
+        let (Data::Number(flag) | Data::TcpOption(flag)) = self.data else {
+            return self.wrong("value missing");
+        };
+        let protocol = *self.protocol.get_or_insert(6);
+        if protocol != 6 {
+            return Err(format!("'tcp opt': bad protocol {protocol}"));
+        }
+        if self.relation != Relation::Equal || self.negated || self.mask != Data::None {
+            return self.wrong("operator or mask not supported");
+        }
+        if flag > 255 {
+            return Err(format!("'tcp opt': value {flag} out of range"));
+        }
+        Ok(Expression::Test(Test::new(TRANSPORT + 12, flag << 16, flag << 16)))
+    }
+
+    fn ecn(&mut self, kind: Kind) -> Result<Expression, String> {
+        let found = match (kind, self.data) {
+            (Kind::EcnCapable, Data::None) => {
+                Comparison { value: 0, mask: 3, negated: !self.negated, greater: false }
+            }
+            (Kind::EcnCapable, Data::Number(value)) => self.compare(value, 3)?,
+            (Kind::Congestion, Data::None) if self.mask == Data::None => {
+                Comparison { value: 3, mask: 3, negated: self.negated, greater: false }
+            }
+            _ => return self.wrong("value not supported"),
+        };
+        let field = Field { protocol: None, bit: 8, bits: 8 };
+        self.kind = Some(Kind::Field(field));
+        Ok(field_expression(field, found))
+    }
+}
+
+fn never() -> Comparison {
+    Comparison::default()
+}
+
+/// Whether a packet is of a protocol or group of them; nothing if that says nothing.
+fn protocol_expression(protocol: u32) -> Option<Expression> {
+    let is = |number: u32| Expression::Test(Test::new(NETWORK + 8, number << 16, 0xff_0000));
+    match protocol {
+        0..256 => Some(is(protocol)),
+        TCP_OR_UDP => Some(Expression::Or(vec![is(6), is(17)])),
+        _ => None,
+    }
+}
+
+fn field_expression(field: Field, found: Comparison) -> Expression {
+    let base = if field.protocol.is_some() { TRANSPORT } else { NETWORK };
+    let offset = base + ((field.bit >> 3) & !3) as u16;
+    comparison(offset, 32 - (field.bit % 32 + field.bits), found)
+}
+
+fn comparison(offset: u16, shift: u32, found: Comparison) -> Expression {
+    let value = found.value & found.mask;
+    let plain = if found.greater {
+        greater(offset, shift, value, found.mask)
+    } else {
+        Expression::Test(Test::new(offset, value << shift, found.mask << shift))
+    };
+    plain.not_if(found.negated)
+}
+
+/// `input & mask > value`, bit by bit from the top: as long as `value`'s bits are 0, any bit set there decides for
+/// yes; as long as they are 1, any bit not set decides for no.
+fn greater(offset: u16, shift: u32, value: u32, mask: u32) -> Expression {
+    let high = value > mask >> 1;
+    let rest = if high { !value.wrapping_add(1) & mask } else { value };
+    let below = u32::MAX.checked_shl(32 - rest.leading_zeros()).unwrap_or(0);
+    let upper = if rest == 0 { mask } else { mask & below };
+    let wanted = if high { upper } else { 0 };
+    let test = Expression::Test(Test::new(offset, wanted << shift, upper << shift));
+    let mut all = vec![if high { test } else { test.not(true) }];
+    let (mask, value) = (mask & !upper, value & mask & !upper);
+    if value < mask && upper != 0 {
+        all.push(greater(offset, shift, value, mask));
+    }
+    if high { Expression::And(all) } else { Expression::Or(all) }
+}

@@ -1,0 +1,41 @@
+//! `FixIPSrc(IPADDR)`: sets the source address of IPv4 packets that are marked for it.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `IPADDR`: this host's address.
+//!
+//! No handlers. The mark is the FIX_IP_SRC annotation, which ICMPError sets; it is cleared.
+use crate::packet::{fill_ip_checksum, ip_header_mut, put};
+use alloc::boxed::Box;
+use core::net::Ipv4Addr;
+use ringway_click::arg::Args;
+use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("FixIPSrc", || Box::<FixIpSrc>::default()).ports("1/1");
+
+/// Sets sources.
+#[derive(Debug, Default)]
+pub struct FixIpSrc {
+    address: [u8; 4],
+}
+
+impl Element for FixIpSrc {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut address = Ipv4Addr::UNSPECIFIED;
+        args.read_mp("IPADDR", &mut address);
+        self.address = address.octets();
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        for packet in burst.iter_mut().filter(|packet| packet.notes().u8(Annotations::FIX_IP_SRC) != 0) {
+            if let Some(header) = ip_header_mut(packet) {
+                put(header, 12, self.address);
+                fill_ip_checksum(header);
+                packet.notes_mut().set_u8(Annotations::FIX_IP_SRC, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `IPClassifier(PATTERN, ...)`: sorts IPv4 packets by their contents.
+//!
+//! Ports: one push input; as many push outputs as there are patterns.
+//!
+//! Arguments: each a pattern; a packet goes out of the output of the first that matches it, and without one it is
+//! dropped. A pattern is an expression of conditions with `and` (`&&`, or nothing), `or` (`||`), `not` (`!`),
+//! parentheses and `A ? B : C`; or `-`, `any`, `all`, `true`, `false`. Conditions, each with an optional mask (`& M`)
+//! and relation (`=`, `!=`, `<`, `>`, `<=`, `>=`):
+//! - `[src|dst|src or dst|src and dst] host ADDRESS`, `net PREFIX`, `net ADDRESS mask MASK`, or the address alone;
+//! - `ip proto PROTOCOL`, or the protocol's name alone: `tcp`, `udp`, `icmp`, `tcpudp`, ...;
+//! - `[src|dst] [tcp|udp] port PORT`; `icmp type TYPE`; `tcp opt FLAG` or the flag alone; `tcp win N`;
+//! - `ip vers`, `hl`, `tos`, `dscp`, `len`, `id`, `ttl N`; `ip frag`, `unfrag`, `ect`, `ce`;
+//! - `ip[POS:LEN]`, `tcp[POS:LEN]`, `transp[POS:LEN]`, ...: bytes of a header, at most four;
+//! - `[src|dst] ether host ADDRESS`.
+//!
+//! What a condition leaves out is taken from the one before it: `src port 80 or 443`. Conditions on ports and the
+//! like hold for first fragments only.
+//!
+//! Handlers: `program`, `pattern0`, `pattern1`, ..., `drops` (read). The IPv4 header must be noted.
+use super::filter::Filter;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Progress};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("IPClassifier", || Box::<IpClassifier>::default()).ports("1/-").processing("h").live();
+
+/// Sorts packets.
+#[derive(Debug, Default)]
+pub struct IpClassifier {
+    patterns: Vec<String>,
+    filter: Filter,
+}
+
+impl Element for IpClassifier {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.patterns = args.take_rest();
+        let outputs = cx.noutputs();
+        if self.patterns.len() != outputs {
+            return Err(cx.error(format!("need {outputs} arguments, one per output port")));
+        }
+        let numbered = self.patterns.iter().enumerate();
+        let rules: Vec<String> = numbered.map(|(port, pattern)| format!("{port} {pattern}")).collect();
+        match Filter::compile(&rules, outputs, args.scope(), &mut || cx.breathe()) {
+            Ok(filter) => self.filter = filter,
+            Err(errors) => errors.into_iter().for_each(|error| args.error(error)),
+        }
+        args.complete()?;
+        for port in self.filter.unused(outputs) {
+            cx.warning(format!("output {port} matches no packets"));
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        self.filter.push(burst, cx);
+    }
+
+    fn dispose(&mut self) -> Progress {
+        self.filter.give_up()
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let patterns = (0..self.patterns.len()).map(|port| Handler::read("").named(format!("pattern{port}")));
+        ["program", "drops"].map(Handler::read).into_iter().chain(patterns).collect()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        let pattern = name.strip_prefix("pattern").and_then(|port| port.parse::<usize>().ok());
+        match pattern.and_then(|port| self.patterns.get(port)) {
+            Some(pattern) => Ok(pattern.clone()),
+            None if name == "drops" => Ok(self.filter.drops().to_string()),
+            None => Ok(self.filter.text()),
+        }
+    }
+}

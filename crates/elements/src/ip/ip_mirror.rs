@@ -1,0 +1,50 @@
+//! `IPMirror(DST_ANNO)`: swaps source and destination of IPv4 packets: addresses, and ports of TCP and UDP.
+//!
+//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//!
+//! Arguments:
+//! - `DST_ANNO`: whether the new destination is noted; true by default.
+//!
+//! No handlers. Checksums stay right, as they don't depend on the order.
+use crate::packet::{header_length, is_later_fragment};
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("IPMirror", || Box::<IpMirror>::default()).ports("1/1");
+
+/// Swaps addresses.
+#[derive(Debug, Default)]
+pub struct IpMirror {
+    annotate: bool,
+}
+
+impl Element for IpMirror {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.annotate = true;
+        args.read_p("DST_ANNO", &mut self.annotate);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.iter_mut().for_each(|packet| self.mirror(packet));
+    }
+}
+
+impl IpMirror {
+    fn mirror(&self, packet: &mut Packet) {
+        let Some(data) = packet.network_data_mut() else { return };
+        let Some(length) = header_length(data) else { return };
+        let (header, behind) = data.split_at_mut(length);
+        header[12..20].rotate_left(4);
+        let ports = matches!(header[9], 6 | 17) && !is_later_fragment(header);
+        if ports && let Some(ports) = behind.first_chunk_mut::<4>() {
+            ports.rotate_left(2);
+        }
+        let destination = [header[16], header[17], header[18], header[19]];
+        if self.annotate {
+            packet.notes_mut().set_dst_ip(destination);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `IPOutputCombo(COLOR, IPADDR, MTU)`: what a router does with a packet before it leaves, in one element: drops
+//! broadcasts, `PaintTee(COLOR)`, `IPGWOptions(IPADDR)`, `FixIPSrc(IPADDR)`, `DecIPTTL`, and tells which need an
+//! IPFragmenter.
+//!
+//! Ports: one push input; five push outputs: good packets, copies of those that leave where they came from, bad
+//! options, time to live over, longer than MTU.
+//!
+//! Arguments:
+//! - `COLOR`: the paint of packets that came from where they leave.
+//! - `IPADDR`: this host's address there.
+//! - `MTU`: bytes of a packet at most.
+//!
+//! Handlers: `drops` (read): broadcasts, and packets without a whole header.
+use super::ip_gw_options::Own;
+use crate::packet::{fill_ip_checksum, header_length, put, u16_at};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use ringway_click::arg::Args;
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, PacketType,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("IPOutputCombo", || Box::<IpOutputCombo>::default()).ports("1/5").processing("h");
+
+/// Makes packets ready to leave.
+#[derive(Debug, Default)]
+pub struct IpOutputCombo {
+    color: u8,
+    own: Own,
+    mtu: u32,
+    drops: u64,
+}
+
+impl Element for IpOutputCombo {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut address = Ipv4Addr::UNSPECIFIED;
+        args.read_mp("COLOR", &mut self.color);
+        args.read_mp("IPADDR", &mut address);
+        args.read_mp("MTU", &mut self.mtu);
+        (self.own.preferred, self.own.all) = (address.octets(), [address].into());
+        args.complete()
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        burst.filter_map(|mut packet| match self.output(&mut packet, cx) {
+            Some(0) => Some(packet),
+            Some(port) => {
+                cx.push(port, packet);
+                None
+            }
+            None => {
+                self.drops += 1;
+                None
+            }
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}
+
+impl IpOutputCombo {
+    /// The output for a packet; nothing if it is to be dropped.
+    #[inline]
+    fn output(&self, packet: &mut Packet, cx: &mut Context<'_>) -> Option<usize> {
+        if matches!(packet.notes().packet_type, PacketType::Broadcast | PacketType::Multicast) {
+            return None;
+        }
+        if packet.notes().paint() == self.color {
+            cx.push(1, packet.clone());
+        }
+        if !self.own.handle(packet, cx) {
+            return Some(2);
+        }
+        let fix = packet.notes().u8(Annotations::FIX_IP_SRC) != 0;
+        let data = packet.network_data_mut()?;
+        let length = header_length(data)?;
+        let header = &mut data[..length];
+        if fix {
+            put(header, 12, self.own.preferred);
+            fill_ip_checksum(header);
+        }
+        if header[8] <= 1 {
+            return Some(3);
+        }
+        header[8] -= 1;
+        let sum = u32::from(!u16_at(header, 10)) + 0xfeff;
+        put(header, 10, (!((sum + (sum >> 16)) as u16)).to_be_bytes());
+        if fix {
+            packet.notes_mut().set_u8(Annotations::FIX_IP_SRC, 0);
+        }
+        Some(if packet.len() > self.mtu as usize { 4 } else { 0 })
+    }
+}

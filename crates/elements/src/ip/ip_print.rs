@@ -1,0 +1,183 @@
+//! `IPPrint(LABEL, CONTENTS, PAYLOAD, MAXLENGTH, ID, TIMESTAMP, PAINT, TOS, TTL, SWAP, LENGTH, AGGREGATE, ACTIVE)`:
+//! prints IPv4 packets, as tcpdump does.
+//!
+//! Ports: one input, one output, push or pull. Packets whose network header is not known are not printed.
+//!
+//! Arguments:
+//! - `LABEL`: stands before each line.
+//! - `CONTENTS`: prints the packet too: `NONE` (default), `HEX`, `ASCII`, or a Boolean.
+//! - `PAYLOAD`: prints what is behind the transport header instead: `NO` (default), `HEX`, `ASCII`.
+//! - `MAXLENGTH`: bytes of that at most; 1500 by default, all if negative.
+//! - `TIMESTAMP`: prints the time; true by default.
+//! - `ID`, `TTL`, `TOS`, `LENGTH`, `PAINT`, `AGGREGATE`: print those too; false by default.
+//! - `SWAP`: whether identifiers of ICMP echoes are printed in network order; else with their bytes
+//!   swapped; true by default.
+//! - `ACTIVE`: whether it prints; true by default.
+//!
+//! Handlers: `active` (read, write).
+use super::ip_line;
+use crate::packet::{header_length, is_later_fragment};
+use crate::stamp::Stamp;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use ringway_click::arg::{Args, Word, parse_bool};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("IPPrint", || Box::<IpPrint>::default()).ports("1/1").metadata(Metadata::Resolve);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Contents {
+    #[default]
+    None,
+    Hex,
+    Ascii,
+}
+
+/// Prints packets.
+#[derive(Debug, Default)]
+pub struct IpPrint {
+    label: String,
+    contents: Contents,
+    payload: bool,
+    bytes: Option<usize>,
+    fields: ip_line::Fields,
+    timestamp: bool,
+    paint: bool,
+    aggregate: bool,
+    active: bool,
+}
+
+impl Element for IpPrint {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut contents, mut payload) = (Word("no".to_string()), Word("no".to_string()));
+        let mut bytes = 1500i32;
+        (self.timestamp, self.active, self.fields.swap) = (true, true, true);
+        args.read_p("LABEL", &mut self.label);
+        args.read("CONTENTS", &mut contents);
+        args.read("PAYLOAD", &mut payload);
+        args.read("MAXLENGTH", &mut bytes);
+        args.read("NBYTES", &mut bytes);
+        args.read("ID", &mut self.fields.id);
+        args.read("TIMESTAMP", &mut self.timestamp);
+        args.read("PAINT", &mut self.paint);
+        args.read("TOS", &mut self.fields.tos);
+        args.read("TTL", &mut self.fields.ttl);
+        args.read("SWAP", &mut self.fields.swap);
+        args.read("LENGTH", &mut self.fields.length);
+        args.read("AGGREGATE", &mut self.aggregate);
+        args.read("ACTIVE", &mut self.active);
+        args.complete()?;
+        self.bytes = usize::try_from(bytes).ok();
+        let Some(contents) = form(&contents.0) else {
+            let value = contents.0.to_uppercase();
+            let text = format!("bad contents value '{value}'; should be 'NONE', 'HEX', or 'ASCII'");
+            return Err(cx.error(text));
+        };
+        let Some(payload) = form(&payload.0) else {
+            let text = format!("bad payload value '{}'; should be 'false', 'hex', or 'ascii'", payload.0);
+            return Err(cx.error(text));
+        };
+        if payload != Contents::None && contents != Contents::None {
+            return Err(cx.error("specify at most one of PAYLOAD and CONTENTS"));
+        }
+        self.payload = payload != Contents::None;
+        self.contents = if self.payload { payload } else { contents };
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.iter().filter(|packet| self.active && packet.network_header().is_some()) {
+            let line = self.line(packet);
+            cx.chatter(format_args!("{line}"));
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("active").checkbox().calm()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.active.to_string())
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.active = cx.parse(value).map_err(|_| HandlerError::failed("expected boolean"))?;
+        Ok(())
+    }
+}
+
+fn form(text: &str) -> Option<Contents> {
+    match (parse_bool(text), text.to_uppercase().as_str()) {
+        (Some(false), _) | (_, "NONE" | "NO" | "FALSE") => Some(Contents::None),
+        (Some(true), _) | (_, "HEX" | "YES" | "TRUE") => Some(Contents::Hex),
+        (None, "ASCII") => Some(Contents::Ascii),
+        _ => None,
+    }
+}
+
+impl IpPrint {
+    fn line(&self, packet: &Packet) -> String {
+        let mut line = String::new();
+        if !self.label.is_empty() {
+            let _ = write!(line, "{}: ", self.label);
+        }
+        if self.timestamp {
+            let _ = write!(line, "{}: ", Stamp(packet.notes().timestamp));
+        }
+        if self.aggregate {
+            let _ = write!(line, "#{}", packet.notes().u32(Annotations::AGGREGATE));
+        }
+        if self.paint {
+            let before = if self.aggregate { "." } else { "paint " };
+            let _ = write!(line, "{before}{}", packet.notes().paint());
+        }
+        if self.aggregate || self.paint {
+            line.push_str(": ");
+        }
+        let data = packet.network_data().unwrap_or_default();
+        if data.len() < 20 {
+            line.push_str("truncated-ip");
+            return line;
+        }
+        self.fields.describe(&mut line, data, packet.len());
+        if self.contents != Contents::None {
+            self.dump(&mut line, if self.payload { behind_headers(data) } else { packet.data() });
+        }
+        line
+    }
+
+    fn dump(&self, line: &mut String, data: &[u8]) {
+        let (across, group) = if self.contents == Contents::Hex { (24, 4) } else { (48, 8) };
+        for (index, byte) in data.iter().take(self.bytes.unwrap_or(usize::MAX)).enumerate() {
+            if index % across == 0 {
+                line.push_str("\n  ");
+            } else if index % group == 0 {
+                line.push(' ');
+            }
+            let printable = (32..=126).contains(byte);
+            let _ = match self.contents {
+                Contents::Hex => write!(line, "{byte:02x}"),
+                _ => line.write_char(if printable { char::from(*byte) } else { '.' }),
+            };
+        }
+    }
+}
+
+/// What stands behind the headers of TCP or UDP, or behind the IPv4 header.
+fn behind_headers(data: &[u8]) -> &[u8] {
+    let transport = header_length(data).and_then(|length| data.get(length..)).unwrap_or_default();
+    let header = match data[9] {
+        _ if is_later_fragment(data) => 0,
+        6 => transport.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4),
+        17 => 8,
+        _ => 0,
+    };
+    transport.get(header..).unwrap_or_default()
+}

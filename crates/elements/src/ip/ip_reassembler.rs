@@ -1,0 +1,313 @@
+//! `IPReassembler(HIMEM, MAX_MTU_ANNO)`: puts fragments of IPv4 packets together again (RFC 791, 3.2).
+//!
+//! Ports: one input; one output, and optionally a push output for what is there of packets that were not complete
+//! after 30 seconds.
+//!
+//! Arguments:
+//! - `HIMEM`: bytes that incomplete packets may take; 262144 by default. When there are more, the oldest are dropped
+//!   until three quarters are left.
+//! - `MAX_MTU_ANNO`: an annotation of 2 bytes where the length of the largest fragment is noted.
+//!
+//! Handlers: `dump`; `length`: fragments that wait; `merged`: fragments that are part of another packet now, the one
+//! that stands for it not counted; `drops`: fragments given up (read). What stands before the first fragment's
+//! header stays there. Fragments that contradict themselves are dropped.
+use super::transport::Transport;
+use crate::packet::{fill_ip_checksum, put, u16_at};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::net::Ipv4Addr;
+use ringway_click::arg::{Annotation, Args, KEYWORD};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, SECOND,
+};
+
+/// Facts.
+pub static CLASS: Class = Class::new("IPReassembler", || Box::<IpReassembler>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    .metadata(Metadata::Resolve);
+
+/// How long an incomplete packet is kept.
+const PATIENCE: u64 = 30 * SECOND;
+/// How often old ones are looked for.
+const INTERVAL: u64 = 10 * SECOND;
+/// What an incomplete packet takes besides its bytes.
+const OVERHEAD: usize = 256;
+/// Holes a packet may have. Attack: every other piece of eight bytes.
+const MOST_RANGES: usize = 64;
+
+/// Source, destination, protocol, identification.
+type Key = (u32, u32, u8, u16);
+
+#[derive(Debug)]
+struct Assembly {
+    /// The payload as far as it is there.
+    payload: Vec<u8>,
+    /// Which bytes of it are there, in order, none touching another.
+    ranges: Vec<(usize, usize)>,
+    /// Its length, once the last fragment is there.
+    total: Option<usize>,
+    /// The first fragment.
+    head: Option<Packet>,
+    /// When the newest fragment came.
+    touched: u64,
+    largest: u16,
+    /// How many fragments it is made of.
+    fragments: u64,
+}
+
+impl Assembly {
+    fn memory(&self) -> usize {
+        OVERHEAD + self.payload.capacity()
+    }
+
+    /// Adds the range; false if there are too many holes.
+    fn cover(&mut self, mut from: usize, mut to: usize) -> bool {
+        self.ranges.retain(|(start, end)| {
+            let apart = *end < from || *start > to;
+            if !apart {
+                (from, to) = (from.min(*start), to.max(*end));
+            }
+            apart
+        });
+        let at = self.ranges.partition_point(|(start, _)| *start < from);
+        self.ranges.insert(at, (from, to));
+        self.ranges.len() <= MOST_RANGES
+    }
+
+    fn is_complete(&self) -> bool {
+        self.head.is_some() && self.total.is_some_and(|total| self.ranges == [(0, total)])
+    }
+
+    /// The packet as far as it is there; nothing without its head.
+    fn emit(self) -> Option<Packet> {
+        let mut packet = self.head?;
+        let length = self.ranges.last().map_or(0, |(_, end)| *end);
+        let header = Transport::of_packet(&packet)?.header;
+        let at = usize::try_from(packet.network_header()?).ok()?;
+        packet.take(packet.len().saturating_sub(at + header));
+        if !packet.put(length) {
+            return None;
+        }
+        let data = packet.network_data_mut()?;
+        data.get_mut(header..)?.get_mut(..length)?.copy_from_slice(self.payload.get(..length)?);
+        put(data, 2, u16::try_from(header + length).unwrap_or(u16::MAX).to_be_bytes());
+        let flags = u16_at(data, 6) & 0xc000;
+        put(data, 6, flags.to_be_bytes());
+        fill_ip_checksum(data.get_mut(..header)?);
+        Some(packet)
+    }
+}
+
+/// Puts fragments together.
+#[derive(Debug, Default)]
+pub struct IpReassembler {
+    assemblies: BTreeMap<Key, Assembly>,
+    memory: usize,
+    most: u32,
+    mtu_annotation: Option<usize>,
+    next_reap: u64,
+    seen: u64,
+    good: u64,
+    failed: u64,
+    bad: u64,
+    waiting: u64,
+    merged: u64,
+    drops: u64,
+}
+
+impl Element for IpReassembler {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.most = 256 * 1024;
+        let mut annotation = Annotation::default();
+        args.read("HIMEM", &mut self.most);
+        let given = args.read_with("MAX_MTU_ANNO", KEYWORD, &mut annotation, |text, scope| {
+            Annotation::of_size(text, 2, scope)
+        });
+        self.mtu_annotation = given.then_some(annotation.offset);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        burst.filter_map(|packet| {
+            let fragment = packet.network_data().is_some_and(|data| u16_at(data, 6) & 0x3fff != 0);
+            if fragment { self.add(packet, cx) } else { Some(packet) }
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["dump", "length", "merged", "drops"].map(Handler::read).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        match name {
+            "length" => return Ok(self.waiting.to_string()),
+            "merged" => return Ok(self.merged.to_string()),
+            "drops" => return Ok(self.drops.to_string()),
+            _ => {}
+        }
+        let Self { seen, good, failed, bad, .. } = self;
+        let mut text = format!(
+            "frags seen total:    {seen}\ngood reassemblies:   {good}\nfailed reassemblies: {failed}\n\
+             bad fragments seen:  {bad}\ncached chunk data:\n"
+        );
+        for ((source, destination, protocol, id), assembly) in &self.assemblies {
+            let (source, destination) = (Ipv4Addr::from(*source), Ipv4Addr::from(*destination));
+            let _ = write!(text, " ({source}, {destination}, {protocol}) {id}");
+            for (from, to) in &assembly.ranges {
+                let _ = write!(text, " ({from},{to})");
+            }
+            text.push('\n');
+        }
+        Ok(text)
+    }
+}
+
+impl IpReassembler {
+    /// Adds a fragment; answers the packet if it is complete now.
+    fn add(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        self.seen += 1;
+        if packet.notes().timestamp == 0 {
+            packet.notes_mut().timestamp = cx.now();
+        }
+        let now = packet.notes().timestamp;
+        if now >= self.next_reap {
+            self.reap(now, cx);
+        }
+        let Some((key, from, more)) = self.place(&packet) else {
+            self.bad += 1;
+            self.drops += 1;
+            return None;
+        };
+        if self.memory > self.most as usize {
+            self.shrink();
+        }
+        let mut assembly = self.assemblies.remove(&key).unwrap_or_else(|| Assembly {
+            payload: Vec::new(),
+            ranges: Vec::new(),
+            total: None,
+            head: None,
+            touched: now,
+            largest: 0,
+            fragments: 0,
+        });
+        self.memory = self.memory.saturating_sub(assembly.memory());
+        self.waiting -= assembly.fragments;
+        assembly.fragments += 1;
+        if !fill(&mut assembly, packet, from, more) {
+            self.bad += 1;
+            self.drops += assembly.fragments;
+            return None;
+        }
+        assembly.touched = now;
+        if !assembly.is_complete() {
+            self.waiting += assembly.fragments;
+            self.memory += assembly.memory();
+            self.assemblies.insert(key, assembly);
+            return None;
+        }
+        self.good += 1;
+        let largest = assembly.largest;
+        let mut whole = self.emit(assembly)?;
+        whole.notes_mut().timestamp = now;
+        if let Some(at) = self.mtu_annotation {
+            whole.notes_mut().set_u16(at, largest);
+        }
+        Some(whole)
+    }
+
+    /// The packet that fragments make, which counts for one of them.
+    fn emit(&mut self, assembly: Assembly) -> Option<Packet> {
+        let fragments = assembly.fragments;
+        let packet = assembly.emit();
+        match packet {
+            Some(_) => self.merged += fragments - 1,
+            None => self.drops += fragments,
+        }
+        packet
+    }
+
+    /// To which packet a fragment belongs, where its payload begins there, and whether others follow; nothing if it
+    /// contradicts itself.
+    fn place(&self, packet: &Packet) -> Option<(Key, usize, bool)> {
+        let data = packet.network_data()?;
+        let transport = Transport::of(data)?;
+        let from = usize::from(u16_at(data, 6) & 0x1fff) * 8;
+        let to = from + transport.length;
+        let bad = to > 0xffff - transport.header
+            || transport.length == 0
+            || transport.more && transport.length % 8 != 0
+            || transport.slice(data).is_none();
+        let key = (transport.source, transport.destination, transport.protocol, u16_at(data, 4));
+        (!bad).then_some((key, from, transport.more))
+    }
+
+    /// Gives up packets that are not complete after a time.
+    fn reap(&mut self, now: u64, cx: &mut Context<'_>) {
+        self.next_reap = now + INTERVAL;
+        let old: Vec<Key> = self
+            .assemblies
+            .iter()
+            .filter(|(_, assembly)| assembly.touched.saturating_add(PATIENCE) < now)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in old {
+            let Some(assembly) = self.assemblies.remove(&key) else { continue };
+            self.memory = self.memory.saturating_sub(assembly.memory());
+            self.failed += 1;
+            self.waiting -= assembly.fragments;
+            if cx.noutputs() < 2 {
+                self.drops += assembly.fragments;
+            } else if let Some(packet) = self.emit(assembly) {
+                cx.push(1, packet);
+            }
+        }
+    }
+
+    /// Drops the oldest until three quarters of the memory are in use.
+    fn shrink(&mut self) {
+        let mut ages: Vec<(u64, Key)> =
+            self.assemblies.iter().map(|(key, assembly)| (assembly.touched, *key)).collect();
+        ages.sort_unstable();
+        for (_, key) in ages {
+            if self.memory <= self.most as usize / 4 * 3 {
+                return;
+            }
+            if let Some(assembly) = self.assemblies.remove(&key) {
+                self.memory = self.memory.saturating_sub(assembly.memory());
+                self.failed += 1;
+                self.waiting -= assembly.fragments;
+                self.drops += assembly.fragments;
+            }
+        }
+    }
+}
+
+/// Writes a fragment's payload to its place. False, and the packet is given up, if it contradicts the others.
+fn fill(assembly: &mut Assembly, packet: Packet, from: usize, more: bool) -> bool {
+    let data = packet.network_data().unwrap_or_default();
+    let Some(payload) = Transport::of(data).and_then(|transport| transport.slice(data)) else { return false };
+    let to = from + payload.len();
+    if assembly.total.is_some_and(|total| to > total || !more && to != total) {
+        return false;
+    }
+    if !more {
+        if assembly.ranges.last().is_some_and(|(_, end)| *end > to) {
+            return false;
+        }
+        assembly.total = Some(to);
+    }
+    if assembly.payload.len() < to {
+        assembly.payload.resize(to, 0);
+    }
+    assembly.payload[from..to].copy_from_slice(payload);
+    assembly.largest = assembly.largest.max(u16_at(data, 2));
+    if from == 0 {
+        assembly.head = Some(packet);
+    }
+    assembly.cover(from, to)
+}

@@ -1,0 +1,53 @@
+//! `MarkIPCE(FORCE)`: marks IPv4 packets as having met congestion (RFC 3168), and drops those whose ends don't know
+//! of that.
+//!
+//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//!
+//! Arguments:
+//! - `FORCE`: marks all, drops none; false by default.
+//!
+//! Handlers: `drops` (read). The checksum is updated.
+use crate::packet::{change_u16, ip_header_mut, u16_at};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("MarkIPCE", || Box::<MarkIpCe>::default()).ports("1/1");
+
+/// Marks packets.
+#[derive(Debug, Default)]
+pub struct MarkIpCe {
+    force: bool,
+    drops: u64,
+}
+
+impl Element for MarkIpCe {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("FORCE", &mut self.force);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| {
+            let Some(header) = ip_header_mut(packet) else { return true };
+            if header[1] & 3 == 0 && !self.force {
+                self.drops += 1;
+                return false;
+            }
+            let marked = u16_at(header, 0) | 3;
+            change_u16(header, 0, marked, 10);
+            true
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}

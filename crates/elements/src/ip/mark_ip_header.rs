@@ -1,0 +1,34 @@
+//! `MarkIPHeader(OFFSET)`: notes where a packet's IPv4 header is, without checking it.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `OFFSET`: where in the packet it begins; 0 by default.
+//!
+//! No handlers.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("MarkIPHeader", || Box::<MarkIpHeader>::default()).ports("1/1");
+
+/// Notes headers.
+#[derive(Debug, Default)]
+pub struct MarkIpHeader {
+    offset: u32,
+}
+
+impl Element for MarkIpHeader {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("OFFSET", &mut self.offset);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        for packet in burst.iter_mut() {
+            let first = packet.data().get(self.offset as usize).copied().unwrap_or_default();
+            packet.set_network_header(self.offset as isize, usize::from(first & 15) * 4);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `SetIPAddress(IPADDR, ANNO)`: sets an annotation to an IPv4 address.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `IPADDR`: the address.
+//! - `ANNO`: the annotation, 4 bytes; the destination by default.
+//!
+//! Handlers: `addr` (read, write).
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use ringway_click::arg::{Annotation, Args, KEYWORD};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("SetIPAddress", || Box::<SetIpAddress>::default()).ports("1/1").live();
+
+/// Sets annotations.
+#[derive(Debug, Default)]
+pub struct SetIpAddress {
+    address: [u8; 4],
+    annotation: Annotation,
+}
+
+impl Element for SetIpAddress {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut address = Ipv4Addr::UNSPECIFIED;
+        args.read_mp("IPADDR", &mut address);
+        args.read_with("ANNO", KEYWORD, &mut self.annotation, |text, scope| {
+            Annotation::of_size(text, 4, scope)
+        });
+        self.address = address.octets();
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.iter_mut().for_each(|packet| packet.notes_mut().set(self.annotation.offset, self.address));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("addr")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(Ipv4Addr::from(self.address).to_string())
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let address: Ipv4Addr = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
+        self.address = address.octets();
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! `SetIPDSCP(DSCP)`: sets the differentiated services code point of IPv4 packets.
+//!
+//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//!
+//! Arguments:
+//! - `DSCP`: the code point, 0 to 63 (RFC 2474).
+//!
+//! Handlers: `dscp` (read, write). The checksum is updated.
+use crate::field::{Field, SetField};
+use crate::packet::{change_u16, ip_header_mut, u16_at};
+use alloc::boxed::Box;
+use ringway_click::arg::{ArgError, Scope, parse_int};
+use ringway_click::{Class, Packet};
+
+/// Facts.
+pub static CLASS: Class = Class::new("SetIPDSCP", || Box::<SetField<Dscp>>::default()).ports("1/1").live();
+
+/// The field.
+struct Dscp;
+
+impl Field for Dscp {
+    const ARGUMENT: &'static str = "DSCP";
+    const HANDLER: &'static str = "dscp";
+
+    fn parse(text: &str, _: &Scope) -> Result<u8, ArgError> {
+        parse_int(text, 0, 63)
+    }
+
+    fn set(packet: &mut Packet, value: u8) {
+        if let Some(header) = ip_header_mut(packet) {
+            let word = u16_at(header, 0) & !0xfc | u16::from(value) << 2;
+            change_u16(header, 0, word, 10);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! `SetIPECN(ECN)`: sets the explicit congestion notification of IPv4 packets.
+//!
+//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//!
+//! Arguments:
+//! - `ECN`: `0` to `3`, `no` (or `-`), `ect1` (`ECT(1)`), `ect2` (`ECT(0)`), `ce` (`CE`) (RFC 3168).
+//!
+//! Handlers: `ecn` (read, write). The checksum is updated.
+use crate::field::{Field, SetField};
+use crate::packet::{change_u16, ip_header_mut, u16_at};
+use alloc::boxed::Box;
+use ringway_click::arg::{ArgError, Scope};
+use ringway_click::{Class, Packet};
+
+/// Facts.
+pub static CLASS: Class = Class::new("SetIPECN", || Box::<SetField<Ecn>>::default()).ports("1/1").live();
+
+/// The field.
+struct Ecn;
+
+impl Field for Ecn {
+    const ARGUMENT: &'static str = "ECN";
+    const HANDLER: &'static str = "ecn";
+
+    fn parse(text: &str, _: &Scope) -> Result<u8, ArgError> {
+        match text {
+            "0" | "no" | "-" => Ok(0),
+            "1" | "ect1" | "ECT(1)" => Ok(1),
+            "2" | "ect2" | "ECT(0)" => Ok(2),
+            "3" | "ce" | "CE" => Ok(3),
+            _ => Err(ArgError::other("bad ECN argument")),
+        }
+    }
+
+    fn set(packet: &mut Packet, value: u8) {
+        if let Some(header) = ip_header_mut(packet) {
+            let word = u16_at(header, 0) & !3 | u16::from(value);
+            change_u16(header, 0, word, 10);
+        }
+    }
+}

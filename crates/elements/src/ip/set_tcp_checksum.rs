@@ -1,0 +1,70 @@
+//! `SetTCPChecksum(FIXOFF)`: computes the checksum of TCP over IPv4.
+//!
+//! Ports: one input, one output, push or pull. Fragments, truncated packets and those that are no TCP are
+//! dropped.
+//!
+//! Arguments:
+//! - `FIXOFF`: mends a data offset that is smaller than a header or larger than the packet; false by default.
+//!
+//! Handlers: `drops` (read). The IPv4 header must be noted.
+use super::transport::Transport;
+use crate::packet::{put, retain_counting};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("SetTCPChecksum", || Box::<SetTcpChecksum>::default())
+    .ports("1/1")
+    .metadata(Metadata::Resolve);
+
+/// Computes checksums.
+#[derive(Debug, Default)]
+pub struct SetTcpChecksum {
+    fix_offset: bool,
+    drops: u64,
+}
+
+impl Element for SetTcpChecksum {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("FIXOFF", &mut self.fix_offset);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        let mut drops = 0;
+        retain_counting(burst, &mut drops, |packet| self.set(packet).is_some());
+        self.drops += drops;
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}
+
+impl SetTcpChecksum {
+    fn set(&self, packet: &mut Packet) -> Option<()> {
+        let transport = Transport::of_packet(packet).filter(|t| t.protocol == 6 && !t.later && !t.more)?;
+        let segment = transport.slice_mut(packet.network_data_mut()?)?;
+        let length = segment.len();
+        if length < 20 {
+            return None;
+        }
+        let offset = usize::from(segment[12] >> 4) * 4;
+        if self.fix_offset && (offset < 20 || offset > length) {
+            let words = if offset < 20 { 5 } else { (length / 4).min(15) as u8 };
+            segment[12] = segment[12] & 15 | words << 4;
+        }
+        put(segment, 16, [0, 0]);
+        let mut sum = transport.pseudo(length);
+        sum.add(segment);
+        put(segment, 16, sum.finish().to_be_bytes());
+        Some(())
+    }
+}

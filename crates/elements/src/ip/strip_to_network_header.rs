@@ -1,0 +1,28 @@
+//! `StripToNetworkHeader`: makes packets begin with their network header.
+//!
+//! Ports: one input, one output, push or pull. Packets whose network header is not known pass unchanged.
+//!
+//! No arguments, no handlers.
+use alloc::boxed::Box;
+use ringway_click::{Class, Context, Element, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("StripToNetworkHeader", || Box::<StripToNetworkHeader>::default()).ports("1/1");
+
+/// Strips packets.
+#[derive(Debug, Default)]
+pub struct StripToNetworkHeader;
+
+impl Element for StripToNetworkHeader {
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| match packet.network_header() {
+            Some(at @ 0..) => {
+                packet.pull(at as usize);
+                true
+            }
+            Some(at) => packet.push(at.unsigned_abs()),
+            None => true,
+        });
+    }
+}

@@ -1,0 +1,66 @@
+//! The transport part of IPv4 packets, bounded by what the headers say and by what is there.
+use crate::packet::{header_length, u16_at, u32_at};
+use ringway_click::Packet;
+use ringway_wire::checksum::Sum;
+
+/// What follows an IPv4 header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transport {
+    pub(crate) protocol: u8,
+    /// Bytes of the IPv4 header.
+    pub(crate) header: usize,
+    /// Bytes behind it, as the header says.
+    pub(crate) length: usize,
+    /// A fragment that is not the first, or one that others follow.
+    pub(crate) later: bool,
+    pub(crate) more: bool,
+    pub(crate) source: u32,
+    pub(crate) destination: u32,
+}
+
+impl Transport {
+    /// Reads it from the bytes that begin with the header; nothing if that is not whole.
+    #[inline]
+    pub(crate) fn of(data: &[u8]) -> Option<Self> {
+        let header = header_length(data)?;
+        let fragment = u16_at(data, 6);
+        Some(Self {
+            protocol: data[9],
+            header,
+            length: usize::from(u16_at(data, 2)).checked_sub(header)?,
+            later: fragment & 0x1fff != 0,
+            more: fragment & 0x2000 != 0,
+            source: u32_at(data, 12),
+            destination: u32_at(data, 16),
+        })
+    }
+
+    /// The same of a packet whose header is noted.
+    #[inline]
+    pub(crate) fn of_packet(packet: &Packet) -> Option<Self> {
+        Self::of(packet.network_data()?)
+    }
+
+    /// The pseudo header's sum for `length` bytes.
+    #[inline]
+    pub(crate) fn pseudo(&self, length: usize) -> Sum {
+        Sum::pseudo_v4(
+            self.source.into(),
+            self.destination.into(),
+            self.protocol,
+            u16::try_from(length).unwrap_or(u16::MAX),
+        )
+    }
+
+    /// The bytes behind the header, as many as it says; nothing if they are not all there.
+    #[inline]
+    pub(crate) fn slice<'a>(&self, data: &'a [u8]) -> Option<&'a [u8]> {
+        data.get(self.header..)?.get(..self.length)
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub(crate) fn slice_mut<'a>(&self, data: &'a mut [u8]) -> Option<&'a mut [u8]> {
+        data.get_mut(self.header..)?.get_mut(..self.length)
+    }
+}

@@ -1,0 +1,110 @@
+//! `UDPIPEncap(SRC, SPORT, DST, DPORT, CHECKSUM)`: puts UDP and IPv4 headers before packets.
+//!
+//! Ports: one input, one output, push or pull. Packets that would be longer than 65535 bytes are dropped.
+//!
+//! Arguments:
+//! - `SRC`, `SPORT`: source address and port.
+//! - `DST`, `DPORT`: destination; DST may be `DST_ANNO` for the one that is noted.
+//! - `CHECKSUM`: whether UDP's is computed; true by default.
+//!
+//! Handlers: `src`, `sport`, `dst`, `dport` (read, write).
+use super::encap::{Destination, Encap};
+use super::names::parse_port;
+use crate::packet::put;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{ArgError, Args, MANDATORY_POSITIONAL, NameKind};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_wire::ip::Protocol;
+
+const UDP: NameKind = NameKind::UdpPort;
+
+/// Facts.
+pub static CLASS: Class = Class::new("UDPIPEncap", || Box::<UdpIpEncap>::default())
+    .ports("1/1")
+    .flags("A")
+    .live()
+    .metadata(Metadata::Resolve);
+
+/// Puts headers before packets.
+#[derive(Debug, Default)]
+pub struct UdpIpEncap {
+    encap: Encap,
+    source: u16,
+    destination: u16,
+    checksum: bool,
+    /// The arguments include INTERVAL.
+    dynamic: bool,
+    /// After so many packets both ports grow by one; never if 0.
+    interval: u32,
+    count: u32,
+}
+
+impl UdpIpEncap {
+    /// One whose ports grow.
+    pub(super) fn dynamic() -> Self {
+        Self { dynamic: true, ..Self::default() }
+    }
+}
+
+impl Element for UdpIpEncap {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.checksum = true;
+        self.encap.protocol = Protocol::UDP.0;
+        args.read_mp("SRC", &mut self.encap.source);
+        args.read_with("SPORT", MANDATORY_POSITIONAL, &mut self.source, parse_port(UDP));
+        args.read_with("DST", MANDATORY_POSITIONAL, &mut self.encap.destination, Destination::parse);
+        args.read_with("DPORT", MANDATORY_POSITIONAL, &mut self.destination, parse_port(UDP));
+        args.read_p("CHECKSUM", &mut self.checksum);
+        if self.dynamic {
+            args.read_p("INTERVAL", &mut self.interval);
+        }
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        let Self { source, destination, checksum, interval, count, .. } = self;
+        let checksum = *checksum;
+        self.encap.wrap_all(burst, 8, |datagram, mut pseudo| {
+            let length = datagram.len() as u16;
+            put(datagram, 0, source.to_be_bytes());
+            put(datagram, 2, destination.to_be_bytes());
+            put(datagram, 4, length.to_be_bytes());
+            put(datagram, 6, [0, 0]);
+            if checksum {
+                pseudo.add(datagram);
+                put(datagram, 6, pseudo.finish_nonzero().to_be_bytes());
+            }
+            if *interval > 0 {
+                *count += 1;
+                if *count == *interval {
+                    *count = 0;
+                    (*source, *destination) = (source.wrapping_add(1), destination.wrapping_add(1));
+                }
+            }
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["src", "sport", "dst", "dport"].map(Handler::both).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "sport" => self.source.to_string(),
+            "dport" => self.destination.to_string(),
+            _ => self.encap.address(name),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        match name {
+            "sport" => self.source = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
+            "dport" => self.destination = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
+            _ => self.encap.set_address(name, value, cx)?,
+        }
+        Ok(())
+    }
+}

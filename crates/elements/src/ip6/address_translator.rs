@@ -1,0 +1,415 @@
+//! `AddressTranslator(N, [STATIC_PORTS, MAPPING, ...], DYNAMIC, [PORTS, INWARD, ADDRESS, ...])`: translates addresses
+//! and ports of IPv6 packets with TCP, UDP or ICMPv6.
+//!
+//! Ports: input 0: outward packets; they go to output 0 with another source. Input 1: inward packets; they go to
+//! output 1 with another destination. All push. What has no mapping and gets none, fragments, and other protocols are
+//! dropped.
+//!
+//! Arguments, by position:
+//! - `N`: how many mappings are given. If there are any, `STATIC_PORTS` says whether they map ports, too, and each is
+//!   `INNER MAPPED`, or `INNER PORT MAPPED PORT`.
+//! - `DYNAMIC`: whether others are made as packets come. If so:
+//! - `PORTS`: whether they map ports, too.
+//! - `INWARD`: true if inward packets make them, false if outward ones do.
+//! - `ADDRESS`: without PORTS each an address to map to, for one host at a time; with PORTS one argument,
+//!   `ADDRESS FIRST LAST`: the address and its ports. When ports run out, of sixteen
+//!   flows the least lately seen gives its own away.
+//!
+//! The identifier of an echo stands for its ports. Packets begin with their IPv6 header, or have it noted.
+//!
+//! Handlers: `drops`, `evictions`, `table` (read): a mapping made from packets a line: inside, mapped, and outside
+//! with PORTS.
+use crate::packet::{put, u16_at, u32_at};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::net::Ipv6Addr;
+use core::ops::Bound::{Excluded, Unbounded};
+use ringway_click::arg::{Arg, Args, Scope};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, Packet,
+    PacketBurst, Pieces, Progress,
+};
+use ringway_click_lang::config;
+use ringway_wire::checksum::{update, update_u32};
+use ringway_wire::ipv6;
+
+/// Facts.
+pub static CLASS: Class = Class::new("AddressTranslator", || Box::<AddressTranslator>::default())
+    .ports("2/2")
+    .processing("h")
+    .flow("xy/xy")
+    .metadata(Metadata::Resolve);
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP6: u8 = 58;
+
+/// Ports looked at for a new flow.
+const LOOKS: usize = 16;
+
+/// An address and a port.
+type End = (u128, u16);
+
+/// Which of two ends a packet has the source at: that inside, or that outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Outward,
+    Inward,
+}
+
+/// A packet's own end, that which is translated, and the other.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    own: End,
+    other: End,
+    protocol: u8,
+    /// Where the transport header begins, from the IPv6 header on.
+    transport: usize,
+}
+
+/// Where the ports are, or what stands for them: nothing if there are none.
+fn port_offsets(protocol: u8, segment: &[u8]) -> Option<[Option<usize>; 2]> {
+    match protocol {
+        TCP | UDP if segment.len() >= 8 => Some([Some(0), Some(2)]),
+        ICMP6 if matches!(segment.first()?, 128 | 129) && segment.len() >= 8 => Some([Some(4), Some(4)]),
+        ICMP6 if segment.len() >= 8 => Some([None, None]),
+        _ => None,
+    }
+}
+
+impl Ends {
+    fn of(data: &[u8], way: Way) -> Option<Self> {
+        let (ip, _) = ipv6::Packet::new_prefix(data).ok()?;
+        let upper = ip.upper().ok().filter(|upper| !upper.fragment && !upper.routed)?;
+        let ports = port_offsets(upper.protocol.0, upper.payload)?;
+        let port = |at: Option<usize>| at.map_or(0, |at| u16_at(upper.payload, at));
+        let (source, destination) =
+            ((ip.source().to_bits(), port(ports[0])), (ip.destination().to_bits(), port(ports[1])));
+        let (own, mut other) =
+            if way == Way::Outward { (source, destination) } else { (destination, source) };
+        if upper.protocol.0 == ICMP6 {
+            other.1 = 0;
+        }
+        let transport = ipv6::HEADER_LEN + ip.payload().len() - upper.payload.len();
+        Some(Self { own, other, protocol: upper.protocol.0, transport })
+    }
+
+    /// Writes another end in the place of the packet's own, with the checksum that covers it (RFC 1624).
+    fn write(&self, ip: &mut [u8], (address, port): End, way: Way) {
+        let at = if way == Way::Outward { 8 } else { 24 };
+        let sum_at = self.transport
+            + if self.protocol == TCP {
+                16
+            } else if self.protocol == UDP {
+                6
+            } else {
+                2
+            };
+        let (new, mut sum) = (address.to_be_bytes(), u16_at(ip, sum_at));
+        for word in (0..16).step_by(4) {
+            sum = update_u32(sum, u32_at(ip, at + word), u32_at(&new, word));
+        }
+        put(ip, at, new);
+        let offsets = ip.get(self.transport..).and_then(|segment| port_offsets(self.protocol, segment));
+        if let Some(offset) = offsets.and_then(|offsets| offsets[usize::from(way == Way::Inward)]) {
+            sum = update(sum, u16_at(ip, self.transport + offset), port);
+            put(ip, self.transport + offset, port.to_be_bytes());
+        }
+        put(ip, sum_at, if sum == 0 { [0xff; 2] } else { sum.to_be_bytes() });
+    }
+}
+
+/// A mapping that is given; ports only count where they are mapped.
+#[derive(Clone, Copy, Debug)]
+struct Fixed {
+    inner: End,
+    mapped: End,
+}
+
+fn text(address: u128) -> Ipv6Addr {
+    Ipv6Addr::from_bits(address)
+}
+
+/// A flow that got a port: its end that is not translated, the outside, and the protocol.
+type Flow = (End, End, u8);
+
+/// How mappings are made.
+#[derive(Debug, Default)]
+enum Dynamic {
+    #[default]
+    None,
+    /// Addresses, each with the host that has it.
+    Addresses(Vec<(u128, Option<u128>)>),
+    Ports(Pool),
+}
+
+/// The ports of an address.
+#[derive(Debug, Default)]
+struct Pool {
+    address: u128,
+    first: u16,
+    /// By port: whose it is, and when it was last used.
+    taken: Vec<Option<(Flow, u64)>>,
+    flows: BTreeMap<Flow, u16>,
+    /// Where to look for the next.
+    next: usize,
+    evictions: u64,
+}
+
+impl Pool {
+    /// Of the next few ports one that is free, else the one least lately used.
+    fn choose(&mut self) -> usize {
+        let ports = self.taken.len();
+        let next = (0..LOOKS.min(ports)).map(|step| (self.next + step) % ports);
+        let seen = |index: &usize| self.taken[*index].as_ref().map_or(0, |(_, seen)| seen.saturating_add(1));
+        let chosen = next.min_by_key(seen).unwrap_or(0);
+        self.next = (chosen + 1) % ports.max(1);
+        chosen
+    }
+
+    /// The mapped end of a flow; one is made if it has none and `make`.
+    fn map(&mut self, flow: Flow, make: bool, now: u64) -> Option<End> {
+        let port = match self.flows.get(&flow) {
+            Some(port) => *port,
+            None if !make => return None,
+            None => {
+                let index = self.choose();
+                if let Some((old, _)) = self.taken[index] {
+                    self.flows.remove(&old);
+                    self.evictions += 1;
+                }
+                let port = self.first + index as u16;
+                self.flows.insert(flow, port);
+                port
+            }
+        };
+        *self.taken.get_mut(usize::from(port - self.first))? = Some((flow, now));
+        Some((self.address, port))
+    }
+
+    /// The flow's own end for what comes back to a mapped end from outside.
+    fn back(&mut self, (address, port): End, other: End, protocol: u8, now: u64) -> Option<End> {
+        let index = usize::from(port.checked_sub(self.first)?);
+        let ((own, outside, theirs), seen) = self.taken.get_mut(index)?.as_mut()?;
+        let same = address == self.address && *outside == other && *theirs == protocol;
+        same.then(|| {
+            *seen = now;
+            *own
+        })
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct AddressTranslator {
+    fixed: Vec<Fixed>,
+    fixed_ports: bool,
+    dynamic: Dynamic,
+    inward: bool,
+    drops: u64,
+}
+
+fn address(word: &str, scope: &Scope) -> Option<u128> {
+    Ipv6Addr::parse(word, scope).ok().map(Ipv6Addr::to_bits)
+}
+
+impl AddressTranslator {
+    /// The end that a packet's own becomes.
+    fn translate(&mut self, ends: &Ends, way: Way, now: u64) -> Option<End> {
+        let (own, ports) = (ends.own, self.fixed_ports);
+        for Fixed { inner, mapped } in &self.fixed {
+            let (from, to) = if way == Way::Outward { (inner, mapped) } else { (mapped, inner) };
+            if from.0 == own.0 && (!ports || from.1 == own.1) {
+                return Some((to.0, if ports { to.1 } else { own.1 }));
+            }
+        }
+        let makes = (way == Way::Inward) == self.inward;
+        match &mut self.dynamic {
+            Dynamic::None => None,
+            Dynamic::Addresses(pool) if makes => {
+                let known = pool.iter().position(|(_, host)| *host == Some(own.0));
+                let place = known.or_else(|| pool.iter().position(|(_, host)| host.is_none()))?;
+                let (mapped, host) = pool.get_mut(place)?;
+                *host = Some(own.0);
+                Some((*mapped, own.1))
+            }
+            Dynamic::Addresses(pool) => {
+                let (_, host) = pool.iter().find(|(mapped, _)| *mapped == own.0)?;
+                host.map(|host| (host, own.1))
+            }
+            Dynamic::Ports(pool) if makes => pool.map((own, ends.other, ends.protocol), true, now),
+            Dynamic::Ports(pool) => pool.back(own, ends.other, ends.protocol, now),
+        }
+    }
+
+    fn pass(&mut self, packet: &mut Packet, way: Way, now: u64) -> Option<()> {
+        if packet.network_data().is_none() {
+            packet.set_network_header(0, ipv6::HEADER_LEN);
+        }
+        let ends = Ends::of(packet.network_data()?, way)?;
+        let new = self.translate(&ends, way, now)?;
+        ends.write(packet.network_data_mut()?, new, way);
+        if way == Way::Inward {
+            packet.notes_mut().set(Annotations::DST_IP6, new.0.to_be_bytes());
+        }
+        Some(())
+    }
+
+    fn read_fixed(&mut self, texts: &[String], scope: &Scope) -> Result<(), String> {
+        for text in texts {
+            let words = config::split_words(text);
+            let word = |at: usize| words.get(at).map(String::as_str).unwrap_or_default();
+            let port = |at: usize| u16::parse(word(at), scope).ok();
+            let (count, found) = match self.fixed_ports {
+                true => (4, address(word(0), scope).zip(port(1)).zip(address(word(2), scope).zip(port(3)))),
+                false => {
+                    (2, address(word(0), scope).map(|a| (a, 0)).zip(address(word(1), scope).map(|a| (a, 0))))
+                }
+            };
+            let (inner, mapped) = found.filter(|_| words.len() == count).ok_or_else(|| {
+                let ports = if self.fixed_ports { "INNER PORT MAPPED PORT" } else { "INNER MAPPED" };
+                format!("mapping '{text}' should be '{ports}'")
+            })?;
+            self.fixed.push(Fixed { inner, mapped });
+        }
+        Ok(())
+    }
+
+    fn read_dynamic(&mut self, texts: &[String], ports: bool, scope: &Scope) -> Result<(), String> {
+        if !ports {
+            let parsed = texts.iter().map(|text| {
+                let found = address(text, scope).map(|address| (address, None));
+                found.ok_or_else(|| format!("'{text}' should be an IPv6 address"))
+            });
+            self.dynamic = Dynamic::Addresses(parsed.collect::<Result<_, _>>()?);
+            return Ok(());
+        }
+        let words = texts.first().map(|text| config::split_words(text)).unwrap_or_default();
+        let range = match words.as_slice() {
+            [own, first, last] => {
+                let port = |word: &str| u16::parse(word, scope).ok();
+                address(own, scope)
+                    .zip(port(first))
+                    .zip(port(last))
+                    .filter(|((_, first), last)| first <= last)
+            }
+            _ => None,
+        };
+        let ((own, first), last) =
+            range.filter(|_| texts.len() == 1).ok_or("expected one 'ADDRESS FIRST LAST' with PORTS")?;
+        let taken = (first..=last).map(|_| None).collect();
+        self.dynamic = Dynamic::Ports(Pool { address: own, first, taken, ..Pool::default() });
+        Ok(())
+    }
+
+    fn read_arguments(&mut self, texts: &[String], scope: &Scope) -> Result<(), String> {
+        let boolean = |at: usize| {
+            let text = texts.get(at).ok_or_else(|| "too few arguments".to_string())?;
+            bool::parse(text, scope).map_err(|_| format!("argument {at} should be : bool"))
+        };
+        let count = texts.first().and_then(|text| u16::parse(text, scope).ok());
+        let count = usize::from(count.ok_or("argument 0 should be : integer")?);
+        let mut at = 1;
+        if count > 0 {
+            self.fixed_ports = boolean(1)?;
+            let given = texts.get(2..2 + count).ok_or("too few mappings")?;
+            self.read_fixed(given, scope)?;
+            at = 2 + count;
+        }
+        if !boolean(at)? {
+            return if texts.len() > at + 1 { Err("too many arguments".to_string()) } else { Ok(()) };
+        }
+        let ports = boolean(at + 1)?;
+        self.inward = boolean(at + 2)?;
+        self.read_dynamic(&texts[at + 3..], ports, scope)
+    }
+}
+
+impl Element for AddressTranslator {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let texts = args.take_rest();
+        args.complete()?;
+        self.read_arguments(&texts, &cx.scope()).map_err(|error| cx.error(error))
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let (way, now) = (if port == 0 { Way::Outward } else { Way::Inward }, cx.coarse_now());
+        for mut packet in burst.drain() {
+            match self.pass(&mut packet, way, now) {
+                Some(()) => cx.push(port, packet),
+                None => self.drops += 1,
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["drops", "evictions", "table"].map(Handler::read).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        match (name, &self.dynamic) {
+            ("drops", _) => Ok(self.drops.to_string()),
+            ("evictions", Dynamic::Ports(pool)) => Ok(pool.evictions.to_string()),
+            ("evictions", _) => Ok("0".to_string()),
+            _ => Err(HandlerError::missing(name)),
+        }
+    }
+
+    fn read_on(
+        &mut self,
+        name: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        if name != "table" {
+            return self.read(name, parameter, cx).map(|text| pieces.whole(text));
+        }
+        Ok(match &self.dynamic {
+            Dynamic::None => Progress::Done,
+            Dynamic::Addresses(pool) => {
+                let from: usize = pieces.kept();
+                let piece = pool.iter().skip(from).take(LINES);
+                for (mapped, host) in piece.filter_map(|(mapped, host)| Some((mapped, (*host)?))) {
+                    let _ = writeln!(pieces.text, "{} {}", text(host), text(*mapped));
+                }
+                if from + LINES < pool.len() { pieces.keep(from + LINES) } else { Progress::Done }
+            }
+            Dynamic::Ports(pool) => {
+                let last: Option<Flow> = pieces.kept();
+                let behind = last.map_or(Unbounded, Excluded);
+                let mut last = None;
+                for (flow, port) in pool.flows.range((behind, Unbounded)).take(LINES) {
+                    let (own, other, _) = flow;
+                    let (inside, mapped, outside) = (text(own.0), text(pool.address), text(other.0));
+                    let _ = writeln!(pieces.text, "{inside} {} {mapped} {port} {outside} {}", own.1, other.1);
+                    last = Some(*flow);
+                }
+                last.map_or(Progress::Done, |last| pieces.keep(Some(last)))
+            }
+        })
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        match (&mut self.dynamic, &mut from.dynamic) {
+            (Dynamic::Ports(own), Dynamic::Ports(old))
+                if (own.address, own.first, own.taken.len()) == (old.address, old.first, old.taken.len()) =>
+            {
+                core::mem::swap(own, old);
+            }
+            (Dynamic::Addresses(own), Dynamic::Addresses(old)) if self.inward == from.inward => {
+                for (mapped, host) in own {
+                    *host = old.iter().find(|(address, _)| address == mapped).and_then(|(_, host)| *host);
+                }
+            }
+            _ => {}
+        }
+        self.drops = from.drops;
+    }
+}

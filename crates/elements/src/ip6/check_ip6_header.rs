@@ -1,0 +1,78 @@
+//! `CheckIP6Header(BADADDRS, OFFSET)`: lets only packets with a sound IPv6 header pass, cuts them to the
+//! length it says, and notes where it is.
+//!
+//! Ports: one input; one output, and optionally a push output for bad packets.
+//!
+//! Arguments:
+//! - `BADADDRS`: source addresses that must not be, between spaces. Groups never may (RFC 4291, 2.7).
+//! - `OFFSET`: where in the packet the header begins; 0 by default.
+//!
+//! Handlers: `drops` (read).
+use crate::packet::divert_counting;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use ringway_click::arg::{Arg, ArgError, Args, POSITIONAL, Scope};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst,
+};
+use ringway_click_lang::config;
+use ringway_wire::ipv6;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("CheckIP6Header", || Box::<CheckIp6Header>::default()).ports("1/1-2").processing("a/ah");
+
+/// Checks headers.
+#[derive(Debug, Default)]
+pub struct CheckIp6Header {
+    bad: Vec<Ipv6Addr>,
+    offset: u32,
+    drops: u64,
+}
+
+fn addresses(text: &str, scope: &Scope) -> Result<Vec<Ipv6Addr>, ArgError> {
+    config::split_words(text).iter().map(|word| Ipv6Addr::parse(word, scope)).collect()
+}
+
+impl Element for CheckIp6Header {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_with("BADADDRS", POSITIONAL, &mut self.bad, addresses);
+        args.read_p("OFFSET", &mut self.offset);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let (first, mut drops) = (self.drops == 0, 0);
+        divert_counting(burst, cx, &mut drops, |packet, _| self.check(packet).is_some());
+        self.drops += drops;
+        if first && drops > 0 {
+            cx.chatter(format_args!("IP6 header check failed"));
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}
+
+impl CheckIp6Header {
+    fn check(&self, packet: &mut Packet) -> Option<()> {
+        let data = packet.data().get(self.offset as usize..)?;
+        let header = ipv6::Packet::new_checked(data).ok()?;
+        let (source, destination) = (header.source(), header.destination());
+        if source.is_multicast() || self.bad.contains(&source) {
+            return None;
+        }
+        let behind = data.len() - ipv6::HEADER_LEN - usize::from(header.payload_len());
+        packet.take(behind);
+        packet.set_network_header(self.offset as isize, ipv6::HEADER_LEN);
+        packet.notes_mut().set(Annotations::DST_IP6, destination.octets());
+        Some(())
+    }
+}

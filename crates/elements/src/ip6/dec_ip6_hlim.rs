@@ -1,0 +1,49 @@
+//! `DecIP6HLIM`: counts down the hop limit of IPv6 packets, and filters out those for which it is over.
+//!
+//! Ports: one input; one output, and optionally a push output for those. Packets without a whole header pass unchanged.
+//!
+//! No arguments. Handlers: `drops` (read).
+use crate::packet::divert;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::{Class, Context, Element, Handler, HandlerError, Packet, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("DecIP6HLIM", || Box::<DecIp6Hlim>::default()).ports("1/1-2").processing("a/ah");
+
+/// Counts down.
+#[derive(Debug, Default)]
+pub struct DecIp6Hlim {
+    drops: u64,
+}
+
+impl Element for DecIp6Hlim {
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        divert(burst, cx, |packet, _| self.count_down(packet));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}
+
+impl DecIp6Hlim {
+    fn count_down(&mut self, packet: &mut Packet) -> bool {
+        let header = packet.network_data().and_then(<[u8]>::first_chunk::<40>);
+        let over = header.is_some_and(|header| header[7] <= 1);
+        if over {
+            self.drops += 1;
+        } else if header.is_some()
+            && let Some(header) = packet.network_data_mut()
+        {
+            header[7] -= 1;
+        }
+        !over
+    }
+}

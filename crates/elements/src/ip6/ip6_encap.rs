@@ -1,0 +1,106 @@
+//! `IP6Encap(PROTO, SRC, DST, HLIM, CLASS)`: puts an IPv6 header before packets.
+//!
+//! Ports: one input, one output, push or pull. Packets longer than 65535 bytes are dropped.
+//!
+//! Arguments:
+//! - `PROTO`: the protocol, by number or name.
+//! - `SRC`: the source address.
+//! - `DST`: the destination, or `DST_ANNO` for the one that is noted.
+//! - `HLIM`: hop limit; 250 by default.
+//! - `CLASS`: traffic class; 0 by default.
+//!
+//! Handlers: `src`, `dst` (read, write).
+use crate::ip::names::parse_protocol;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Scope};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
+};
+use ringway_wire::{ip::Protocol, ipv6};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("IP6Encap", || Box::<Ip6Encap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
+
+/// Puts headers before packets.
+#[derive(Debug)]
+pub struct Ip6Encap {
+    protocol: u8,
+    source: Ipv6Addr,
+    /// None: the one that is noted.
+    destination: Option<Ipv6Addr>,
+    hop_limit: u8,
+    class: u8,
+}
+
+impl Default for Ip6Encap {
+    fn default() -> Self {
+        Self { protocol: 0, source: Ipv6Addr::UNSPECIFIED, destination: None, hop_limit: 250, class: 0 }
+    }
+}
+
+/// Reads an address, or `DST_ANNO` for the one that is noted.
+pub(super) fn destination(text: &str, scope: &Scope) -> Result<Option<Ipv6Addr>, ArgError> {
+    if text == "DST_ANNO" { Ok(None) } else { Ipv6Addr::parse(text, scope).map(Some) }
+}
+
+impl Element for Ip6Encap {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_with("PROTO", MANDATORY_POSITIONAL, &mut self.protocol, parse_protocol);
+        args.read_mp("SRC", &mut self.source);
+        args.read_with("DST", MANDATORY_POSITIONAL, &mut self.destination, destination);
+        args.read("HLIM", &mut self.hop_limit);
+        args.read("CLASS", &mut self.class);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| self.wrap(packet).is_some());
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("src").calm(), Handler::both("dst").calm()].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match (name, self.destination) {
+            ("src", _) => self.source.to_string(),
+            (_, Some(destination)) => destination.to_string(),
+            (_, None) => "DST_ANNO".to_string(),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        match name {
+            "src" => self.source = cx.parse(value).map_err(wrong)?,
+            _ => self.destination = cx.parse_with(value, destination).map_err(wrong)?,
+        }
+        Ok(())
+    }
+}
+
+impl Ip6Encap {
+    fn wrap(&self, packet: &mut Packet) -> Option<()> {
+        let noted = Ipv6Addr::from(packet.notes().get::<16>(Annotations::DST_IP6));
+        let header = ipv6::Repr {
+            traffic_class: self.class,
+            flow_label: 0,
+            payload_len: u16::try_from(packet.len()).ok()?,
+            next_header: Protocol(self.protocol),
+            hop_limit: self.hop_limit,
+            source: self.source,
+            destination: self.destination.unwrap_or(noted),
+        };
+        if !packet.push(ipv6::HEADER_LEN) {
+            return None;
+        }
+        header.emit(packet.data_mut()).ok()?;
+        packet.notes_mut().set(Annotations::DST_IP6, header.destination.octets());
+        packet.set_network_header(0, ipv6::HEADER_LEN);
+        Some(())
+    }
+}

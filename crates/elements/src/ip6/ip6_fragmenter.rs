@@ -1,0 +1,146 @@
+//! `IP6Fragmenter(MTU)`: cuts IPv6 packets that are too long into fragments (RFC 8200, 4.5).
+//!
+//! Ports: one push input; one push output, and optionally another for packets that can't be cut: without a sound
+//! header, shorter than it says, fragments already, or with headers too long for the MTU.
+//!
+//! IPv6 lets only a packet's source do so; a router tells it by `ICMP6Error` with type 2 instead.
+//!
+//! Arguments:
+//! - `MTU`: bytes of an IPv6 packet at most, at least 56.
+//!
+//! Handlers: `drops`, `fragments` (read). The header is that which is noted, else at the beginning; what stands
+//! before it stays with the first fragment.
+use crate::packet::{cut_to, put};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{
+    Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet, PacketBurst,
+};
+use ringway_wire::{ip::Protocol, ipv6};
+
+/// Facts.
+pub static CLASS: Class = Class::new("IP6Fragmenter", || Box::<Ip6Fragmenter>::default())
+    .ports("1/1-2")
+    .processing("h")
+    .metadata(Metadata::Resolve);
+
+/// Bytes of a fragment header.
+const FRAGMENT: usize = 8;
+/// Bytes of the MTU at least: headers, and the least that a fragment carries.
+const LEAST: u32 = (ipv6::HEADER_LEN + FRAGMENT + 8) as u32;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Ip6Fragmenter {
+    mtu: usize,
+    id: u32,
+    drops: u64,
+    fragments: u64,
+}
+
+/// Where a packet can be cut.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// Bytes of the headers that every fragment bears.
+    headers: usize,
+    /// Where the last of them says what follows.
+    next: usize,
+    /// What follows.
+    kind: u8,
+    /// Bytes of the whole packet.
+    length: usize,
+}
+
+/// Headers that routers look at stay in front of every fragment.
+fn cut(data: &[u8]) -> Option<Cut> {
+    let packet = ipv6::Packet::new_checked(data).ok()?;
+    let length = ipv6::HEADER_LEN + packet.payload().len();
+    let mut found = Cut { headers: ipv6::HEADER_LEN, next: 6, kind: packet.next_header().0, length };
+    let mut at = ipv6::HEADER_LEN;
+    for extension in packet.extensions() {
+        let extension = extension.ok()?;
+        match extension.kind {
+            Protocol::FRAGMENT => return None,
+            Protocol::HOP_BY_HOP | Protocol::ROUTING => {
+                let headers = at + extension.bytes.len();
+                found = Cut { headers, next: at, kind: extension.next.0, length };
+            }
+            _ => {}
+        }
+        at += extension.bytes.len();
+    }
+    Some(found)
+}
+
+impl Ip6Fragmenter {
+    fn refuse(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        self.drops += 1;
+        cx.push(1, packet);
+    }
+
+    fn fragment(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        let start = packet.network_header().unwrap_or(0);
+        let data = packet.network_data().unwrap_or_else(|| packet.data());
+        let room = |cut: &Cut| self.mtu.checked_sub(cut.headers + FRAGMENT).map(|room| room & !7);
+        let found = cut(data).and_then(|cut| Some((cut, room(&cut).filter(|room| *room >= 8)?)));
+        let Some(((cut, room), before)) = found.zip(usize::try_from(start).ok()) else {
+            return self.refuse(packet, cx);
+        };
+        self.id = self.id.wrapping_add(1);
+        let payload = &data[cut.headers..cut.length];
+        let mut offset = 0;
+        for piece in payload.chunks(room) {
+            // What stands before the header goes with the first.
+            let own = if offset == 0 { before } else { 0 };
+            let front = own + cut.headers + FRAGMENT;
+            let Some(mut made) = cx.make_packet(HEADROOM, front + piece.len(), 0) else {
+                return self.refuse(packet, cx);
+            };
+            let out = made.data_mut();
+            out[..own].copy_from_slice(&packet.data()[..own]);
+            out[own..own + cut.headers].copy_from_slice(&data[..cut.headers]);
+            out[own + cut.next] = Protocol::FRAGMENT.0;
+            let length = (cut.headers - ipv6::HEADER_LEN + FRAGMENT + piece.len()) as u16;
+            put(out, own + 4, length.to_be_bytes());
+            let more = u16::from(offset + piece.len() < payload.len());
+            let header = &mut out[own + cut.headers..front];
+            header.copy_from_slice(&[cut.kind, 0, 0, 0, 0, 0, 0, 0]);
+            put(header, 2, (offset as u16 | more).to_be_bytes());
+            put(header, 4, self.id.to_be_bytes());
+            out[front..].copy_from_slice(piece);
+            made.set_network_header(own as isize, cut.headers);
+            *made.notes_mut() = packet.notes().clone();
+            self.fragments += 1;
+            cx.push(0, made);
+            offset += piece.len();
+        }
+    }
+}
+
+impl Element for Ip6Fragmenter {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut mtu = 0u32;
+        args.read_mp("MTU", &mut mtu);
+        args.complete()?;
+        if mtu < LEAST {
+            return Err(cx.error(alloc::format!("MTU must be at least {LEAST}")));
+        }
+        // An identification that nobody can guess (RFC 7739).
+        (self.mtu, self.id) = (mtu as usize, cx.random());
+        Ok(())
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        cut_to(self.mtu, burst, cx, |packet, cx| self.fragment(packet, cx));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["drops", "fragments"].map(Handler::read).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "drops" { self.drops.to_string() } else { self.fragments.to_string() })
+    }
+}

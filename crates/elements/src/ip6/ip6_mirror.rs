@@ -1,0 +1,33 @@
+//! `IP6Mirror`: swaps source and destination of IPv6 packets: addresses, and ports of TCP and UDP.
+//!
+//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//!
+//! No arguments, no handlers. Checksums stay right, as they don't depend on the order.
+use alloc::boxed::Box;
+use ringway_click::{Class, Context, Element, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("IP6Mirror", || Box::<Ip6Mirror>::default()).ports("1/1").metadata(Metadata::Resolve);
+
+/// Swaps addresses.
+#[derive(Debug, Default)]
+pub struct Ip6Mirror;
+
+impl Element for Ip6Mirror {
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        for packet in burst.iter_mut() {
+            let Some((header, behind)) =
+                packet.network_data_mut().and_then(|data| data.split_at_mut_checked(40))
+            else {
+                continue;
+            };
+            header[8..40].rotate_left(16);
+            if matches!(header[6], 6 | 17)
+                && let Some(ports) = behind.first_chunk_mut::<4>()
+            {
+                ports.rotate_left(2);
+            }
+        }
+    }
+}

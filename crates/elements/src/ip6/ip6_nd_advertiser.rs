@@ -1,0 +1,97 @@
+//! `IP6NDAdvertiser(PREFIX.. ETH, ...)`: answers neighbor solicitations (RFC 4861, 7.2.4).
+//!
+//! Ports: one input for Ethernet frames; one output for advertisements. Everything else is dropped.
+//!
+//! Arguments: each some addresses or prefixes and the Ethernet address that is told for them. The longest prefix
+//! counts.
+//!
+//! Handlers: `drops` (read): what was no solicitation for one of the addresses.
+use super::neighbor;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::Ipv6Addr;
+use ringway_click::arg::{Arg, Args, Prefix6};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click_lang::config;
+use ringway_wire::{MacAddress, icmpv6};
+
+/// Facts.
+pub static CLASS: Class = Class::new("IP6NDAdvertiser", || Box::<Ip6NdAdvertiser>::default()).ports("1/1");
+
+/// Answers solicitations.
+#[derive(Debug, Default)]
+pub struct Ip6NdAdvertiser {
+    entries: Vec<(Prefix6, MacAddress)>,
+    drops: u64,
+}
+
+impl Element for Ip6NdAdvertiser {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        for (index, argument) in args.take_rest().iter().enumerate() {
+            let (mut prefixes, mut ether) = (Vec::new(), None);
+            for word in config::split_words(argument) {
+                let scope = args.scope();
+                if let Ok(prefix) = Prefix6::parse(&word, scope) {
+                    prefixes.push(prefix);
+                } else if let Ok(address) = Ipv6Addr::parse(&word, scope) {
+                    prefixes.push(Prefix6 { address, length: 128 });
+                } else if let Ok(address) = MacAddress::parse(&word, scope) {
+                    if ether.replace(address).is_some() {
+                        args.error(format!("argument {index} has more than one Ethernet address"));
+                    }
+                } else {
+                    args.error(format!("argument {index} should be 'IP6/MASK ETHADDR'"));
+                }
+            }
+            if prefixes.is_empty() {
+                args.error(format!("argument {index} had no IP6 address and masks"));
+            }
+            let ether = ether.unwrap_or_default();
+            self.entries.extend(prefixes.into_iter().map(|prefix| (prefix, ether)));
+        }
+        self.entries.sort_by_key(|(prefix, _)| core::cmp::Reverse(prefix.length));
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        burst.filter_map(|packet| {
+            let answer = self.answer(&packet, cx);
+            self.drops += u64::from(answer.is_none());
+            answer
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}
+
+impl Ip6NdAdvertiser {
+    fn lookup(&self, address: Ipv6Addr) -> Option<MacAddress> {
+        let inside = |prefix: &Prefix6| {
+            let mask = u128::MAX.checked_shl(128 - u32::from(prefix.length)).unwrap_or(0);
+            (address.to_bits() ^ prefix.address.to_bits()) & mask == 0
+        };
+        self.entries.iter().find(|(prefix, _)| inside(prefix)).map(|(_, ether)| *ether)
+    }
+
+    fn answer(&self, packet: &Packet, cx: &mut Context<'_>) -> Option<Packet> {
+        let asked = neighbor::parse(packet.data())?;
+        let icmpv6::Repr::NeighborSolicitation { target, .. } = asked.message else { return None };
+        let ether = self.lookup(target)?;
+        let message = icmpv6::Repr::NeighborAdvertisement {
+            router: true,
+            solicited: true,
+            override_known: false,
+            target,
+            target_link: Some(ether),
+        };
+        neighbor::make((ether, target), (asked.ether, asked.source), &message, cx)
+    }
+}

@@ -1,0 +1,184 @@
+//! `IP6NDSolicitor(IP, ETH)`: puts an Ethernet header before IPv6 packets, and asks by neighbor discovery for
+//! addresses it does not know (RFC 4861, 7.2).
+//!
+//! Ports: input 0 for IPv6 packets with their destination noted, input 1 for advertisements in Ethernet frames;
+//! output 0 for frames, and optionally output 1 for solicitations. All push.
+//!
+//! Arguments:
+//! - `IP`, `ETH`: this host's addresses.
+//!
+//! Handlers: `table`, `stats`, `length` (packets that wait), `drops` (read). One packet waits for each address;
+//! what is known counts for 5 minutes.
+use super::neighbor;
+use crate::packet::{mac_text, mark_ethernet, prepend, put};
+use crate::stamp::Stamp;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::net::Ipv6Addr;
+use ringway_click::arg::Args;
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND,
+};
+use ringway_wire::{MacAddress, ethernet, icmpv6, ipv6};
+
+/// Facts.
+pub static CLASS: Class = Class::new("IP6NDSolicitor", || Box::<Ip6NdSolicitor>::default())
+    .ports("2/1-2")
+    .processing("h")
+    .flow("xy/x");
+
+/// How long an answer counts.
+const TIMEOUT: u64 = 300 * SECOND;
+/// Time between questions for an address.
+const INTERVAL: u64 = SECOND;
+/// Addresses at most. Attack: a scan of a prefix.
+const MOST: usize = 1 << 16;
+
+#[derive(Debug, Default)]
+struct Neighbor {
+    ether: Option<MacAddress>,
+    learned: u64,
+    asked: Option<u64>,
+    waiting: Option<Packet>,
+}
+
+/// Asks for addresses.
+#[derive(Debug)]
+pub struct Ip6NdSolicitor {
+    ip: Ipv6Addr,
+    ether: MacAddress,
+    neighbors: BTreeMap<u128, Neighbor>,
+    queries: u64,
+    drops: u64,
+}
+
+impl Default for Ip6NdSolicitor {
+    fn default() -> Self {
+        Self {
+            ip: Ipv6Addr::UNSPECIFIED,
+            ether: MacAddress::default(),
+            neighbors: BTreeMap::new(),
+            queries: 0,
+            drops: 0,
+        }
+    }
+}
+
+impl Element for Ip6NdSolicitor {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("IP", &mut self.ip);
+        args.read_mp("ETH", &mut self.ether);
+        args.complete()
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.steady();
+        if port == 0 {
+            burst.filter_map(|packet| self.encap(packet, now, cx));
+        } else {
+            for packet in burst.drain() {
+                self.learn(&packet, now, cx);
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["table", "stats", "length", "drops"].map(Handler::read).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        let now = cx.steady();
+        let mut text = String::new();
+        if name == "drops" {
+            return Ok(self.drops.to_string());
+        }
+        if name == "length" {
+            return Ok(self.neighbors.values().filter(|known| known.waiting.is_some()).count().to_string());
+        }
+        if name == "stats" {
+            let (drops, queries) = (self.drops, self.queries);
+            return Ok(format!("{drops} packets killed\n{queries} ND queries sent\n"));
+        }
+        for (ip, known) in &self.neighbors {
+            let (ip, age) = (Ipv6Addr::from_bits(*ip), Stamp(now.saturating_sub(known.learned)));
+            let ether = mac_text(known.ether.unwrap_or(MacAddress::BROADCAST));
+            let _ = writeln!(text, "{ip} {} {ether} {age}", u8::from(known.ether.is_some()));
+        }
+        Ok(text)
+    }
+}
+
+impl Ip6NdSolicitor {
+    fn encap(&mut self, mut packet: Packet, now: u64, cx: &mut Context<'_>) -> Option<Packet> {
+        let ip = Ipv6Addr::from(packet.notes().get::<16>(Annotations::DST_IP6));
+        let mut header = [0; ethernet::HEADER_LEN];
+        put(&mut header, 6, self.ether.0);
+        put(&mut header, 12, [0x86, 0xdd]);
+        if !prepend(&mut packet, &header) {
+            self.drops += 1;
+            return None;
+        }
+        mark_ethernet(&mut packet, ethernet::HEADER_LEN);
+        let known = self.neighbors.get(&ip.to_bits());
+        let fresh = known.filter(|known| known.learned.saturating_add(TIMEOUT) > now);
+        let ether =
+            if ip.is_multicast() { Some(ipv6::multicast_mac(ip)) } else { fresh.and_then(|k| k.ether) };
+        if let Some(ether) = ether {
+            put(packet.data_mut(), 0, ether.0);
+            return Some(packet);
+        }
+        self.wait(ip, packet, now, cx);
+        None
+    }
+
+    fn wait(&mut self, ip: Ipv6Addr, packet: Packet, now: u64, cx: &mut Context<'_>) {
+        if self.neighbors.len() >= MOST && !self.neighbors.contains_key(&ip.to_bits()) {
+            let before = self.neighbors.len();
+            self.neighbors.retain(|_, known| known.learned.saturating_add(TIMEOUT) > now);
+            if self.neighbors.len() == before {
+                self.drops += 1;
+                return;
+            }
+        }
+        let known = self.neighbors.entry(ip.to_bits()).or_default();
+        known.ether = None;
+        self.drops += u64::from(known.waiting.replace(packet).is_some());
+        if known.asked.is_none_or(|asked| asked.saturating_add(INTERVAL) <= now) {
+            known.asked = Some(now);
+            self.ask(ip, cx);
+        }
+    }
+
+    fn ask(&mut self, target: Ipv6Addr, cx: &mut Context<'_>) {
+        // The solicited-node group (RFC 4291, 2.7.1).
+        let low = target.to_bits() & 0xff_ffff;
+        let group = Ipv6Addr::from_bits(0xff02_0000_0000_0000_0000_0001_ff00_0000 | low);
+        let message = icmpv6::Repr::NeighborSolicitation { target, source_link: Some(self.ether) };
+        let to = (ipv6::multicast_mac(group), group);
+        if let Some(frame) = neighbor::make((self.ether, self.ip), to, &message, cx) {
+            self.queries += 1;
+            let port = cx.noutputs().saturating_sub(1);
+            cx.push(port, frame);
+        }
+    }
+
+    fn learn(&mut self, packet: &Packet, now: u64, cx: &mut Context<'_>) {
+        let Some(heard) = neighbor::parse(packet.data()) else { return };
+        let icmpv6::Repr::NeighborAdvertisement { target, target_link, .. } = heard.message else { return };
+        let ether = target_link.unwrap_or(heard.ether);
+        // Attack: advertisements that nobody asked for fill the table; only what was asked for is kept.
+        let Some(known) = self.neighbors.get_mut(&target.to_bits()) else { return };
+        if ether.is_group() {
+            return;
+        }
+        (known.ether, known.learned, known.asked) = (Some(ether), now, None);
+        if let Some(mut waited) = known.waiting.take() {
+            put(waited.data_mut(), 0, ether.0);
+            cx.push(0, waited);
+        }
+    }
+}

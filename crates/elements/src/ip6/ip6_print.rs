@@ -1,0 +1,76 @@
+//! `IP6Print(LABEL, CONTENTS, NBYTES)`: prints IPv6 packets.
+//!
+//! Ports: one input, one output, push or pull. Packets without a whole header are not printed.
+//!
+//! Arguments:
+//! - `LABEL`: stands before each line.
+//! - `CONTENTS`: prints the packet too; false by default.
+//! - `NBYTES`: bytes of that at most; 1500 by default.
+//!
+//! No handlers.
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt::Write;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
+use ringway_wire::ipv6;
+
+/// Facts.
+pub static CLASS: Class = Class::new("IP6Print", || Box::<Ip6Print>::default()).ports("1/1");
+
+/// Prints packets.
+#[derive(Debug, Default)]
+pub struct Ip6Print {
+    label: String,
+    contents: bool,
+    bytes: u32,
+}
+
+impl Element for Ip6Print {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.bytes = 1500;
+        args.read_p("LABEL", &mut self.label);
+        args.read("CONTENTS", &mut self.contents);
+        args.read("NBYTES", &mut self.bytes);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.iter() {
+            if let Some(line) = self.line(packet) {
+                cx.chatter(format_args!("{line}"));
+            }
+        }
+    }
+}
+
+impl Ip6Print {
+    fn line(&self, packet: &Packet) -> Option<String> {
+        let (header, _) = ipv6::Packet::new_prefix(packet.network_data()?).ok()?;
+        let mut line = String::new();
+        if !self.label.is_empty() {
+            let _ = write!(line, "{}: ", self.label);
+        }
+        let _ = writeln!(
+            line,
+            "{} -> {} plen {}, next {}, hlim {}",
+            header.source(),
+            header.destination(),
+            header.payload_len(),
+            header.next_header().0,
+            header.hop_limit()
+        );
+        if self.contents {
+            line.push_str("  ");
+            for (index, byte) in packet.data().iter().take(self.bytes as usize).enumerate() {
+                let gap = match index {
+                    _ if index % 24 == 23 => "\n  ",
+                    _ if index % 4 == 3 => " ",
+                    _ => "",
+                };
+                let _ = write!(line, "{byte:02x}{gap}");
+            }
+        }
+        Some(line)
+    }
+}

@@ -1,0 +1,32 @@
+//! `MarkIP6Header(OFFSET)`: notes where a packet's IPv6 header is, without checking it.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `OFFSET`: where in the packet it begins; 0 by default.
+//!
+//! No handlers.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_wire::ipv6::HEADER_LEN;
+
+/// Facts.
+pub static CLASS: Class = Class::new("MarkIP6Header", || Box::<MarkIp6Header>::default()).ports("1/1");
+
+/// Notes headers.
+#[derive(Debug, Default)]
+pub struct MarkIp6Header {
+    offset: u32,
+}
+
+impl Element for MarkIp6Header {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("OFFSET", &mut self.offset);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.iter_mut().for_each(|packet| packet.set_network_header(self.offset as isize, HEADER_LEN));
+    }
+}

@@ -1,0 +1,18 @@
+//! `ProtocolTranslator46`: makes IPv4 packets IPv6 ones (RFC 7915).
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Packets begin with their IP header. IPv4 addresses are the IPv4-mapped ones of IPv6, `::ffff:ADDRESS`. ICMP echoes
+//! and errors are translated, errors with the header of the packet they are about. What can't be is dropped: other
+//! ICMP, fragments of ICMP, fragments of UDP without checksum.
+//!
+//! No arguments. Handlers: `drops` (read).
+use super::siit;
+use super::translator::Translator;
+use alloc::boxed::Box;
+use ringway_click::{Class, Metadata};
+
+/// Facts.
+pub static CLASS: Class = Class::new("ProtocolTranslator46", || Box::new(Translator::new(siit::to_six)))
+    .ports("1/1")
+    .metadata(Metadata::Resolve);

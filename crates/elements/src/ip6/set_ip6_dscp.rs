@@ -1,0 +1,35 @@
+//! `SetIP6DSCP(DSCP)`: sets the differentiated services code point of IPv6 packets.
+//!
+//! Ports: one input, one output, push or pull. Packets without a header pass unchanged.
+//!
+//! Arguments:
+//! - `DSCP`: the code point, 0 to 63 (RFC 2474).
+//!
+//! Handlers: `dscp` (read, write).
+use crate::field::{Field, SetField};
+use crate::packet::{put, u16_at};
+use alloc::boxed::Box;
+use ringway_click::arg::{ArgError, Scope, parse_int};
+use ringway_click::{Class, Packet};
+
+/// Facts.
+pub static CLASS: Class = Class::new("SetIP6DSCP", || Box::<SetField<Dscp>>::default()).ports("1/1").live();
+
+/// The field.
+struct Dscp;
+
+impl Field for Dscp {
+    const ARGUMENT: &'static str = "DSCP";
+    const HANDLER: &'static str = "dscp";
+
+    fn parse(text: &str, _: &Scope) -> Result<u8, ArgError> {
+        parse_int(text, 0, 63)
+    }
+
+    fn set(packet: &mut Packet, value: u8) {
+        if let Some(header) = packet.network_data_mut() {
+            let word = u16_at(header, 0) & !0x0fc0 | u16::from(value) << 6;
+            put(header, 0, word.to_be_bytes());
+        }
+    }
+}

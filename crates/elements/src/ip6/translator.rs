@@ -1,0 +1,32 @@
+//! What both translators of protocols are: an element that translates packets, and drops what can't be.
+use crate::packet::retain_counting;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::{Context, Element, Handler, HandlerError, Packet, PacketBurst};
+
+/// Translates packets by its function, which gives nothing for those that can't be.
+#[derive(Debug)]
+pub struct Translator {
+    translate: fn(&mut Packet) -> Option<()>,
+    drops: u64,
+}
+
+impl Translator {
+    pub(super) fn new(translate: fn(&mut Packet) -> Option<()>) -> Translator {
+        Translator { translate, drops: 0 }
+    }
+}
+
+impl Element for Translator {
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        retain_counting(burst, &mut self.drops, |packet| (self.translate)(packet).is_some());
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}

@@ -1,0 +1,175 @@
+//! What several elements do to packets and addresses alike.
+use alloc::format;
+use alloc::string::String;
+use ringway_click::arg::{ArgError, Scope, parse_int};
+use ringway_click::{Context, Packet, PacketBurst};
+use ringway_wire::{MacAddress, checksum};
+
+/// Bytes of an IPv4 header without options.
+pub(crate) const IP_HEADER: usize = 20;
+
+/// Makes a packet longer by zeros. Attack: what an earlier packet left there would go out.
+pub(crate) fn grow(packet: &mut Packet, missing: usize) -> bool {
+    let length = packet.len();
+    if missing > 0 {
+        if !packet.put(missing) {
+            return false;
+        }
+        packet.data_mut()[length..].fill(0);
+    }
+    true
+}
+
+/// An Ethernet address as Click prints it: `00-1B-21-44-04-F0`.
+pub(crate) fn mac_text(address: MacAddress) -> String {
+    let [a, b, c, d, e, f] = address.0;
+    format!("{a:02X}-{b:02X}-{c:02X}-{d:02X}-{e:02X}-{f:02X}")
+}
+
+/// Puts bytes in front of a packet. False if it can't grow any more.
+#[inline]
+#[must_use]
+pub(crate) fn prepend(packet: &mut Packet, bytes: &[u8]) -> bool {
+    if !packet.push(bytes.len()) {
+        return false;
+    }
+    packet.data_mut()[..bytes.len()].copy_from_slice(bytes);
+    true
+}
+
+/// Length of an IPv4 header, options included, if all of it is there.
+#[inline]
+pub(crate) fn header_length(data: &[u8]) -> Option<usize> {
+    let length = usize::from(*data.first()? & 15) * 4;
+    (length >= IP_HEADER && length <= data.len()).then_some(length)
+}
+
+/// The IPv4 header that is noted, options included, if all of it is there, to change.
+#[inline]
+pub(crate) fn ip_header_mut(packet: &mut Packet) -> Option<&mut [u8]> {
+    let length = header_length(packet.network_data()?)?;
+    packet.network_data_mut()?.get_mut(..length)
+}
+
+/// Two bytes as a number; 0 past the end.
+#[inline]
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u16::from_be_bytes(*word))
+}
+
+/// Four bytes as a number; 0 past the end.
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| u32::from_be_bytes(*word))
+}
+
+/// Writes bytes at `at`, if they fit.
+#[inline]
+pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
+    if let Some(place) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *place = value;
+    }
+}
+
+/// Changes a word of a header and, to match, the checksum at `sum`.
+#[inline]
+pub(crate) fn change_u16(header: &mut [u8], at: usize, new: u16, sum: usize) {
+    let updated = checksum::update(u16_at(header, sum), u16_at(header, at), new);
+    put(header, at, new.to_be_bytes());
+    put(header, sum, updated.to_be_bytes());
+}
+
+/// Computes the checksum of an IPv4 header anew.
+#[inline]
+pub(crate) fn fill_ip_checksum(header: &mut [u8]) {
+    put(header, 10, [0, 0]);
+    let sum = checksum::checksum(header);
+    put(header, 10, sum.to_be_bytes());
+}
+
+/// Leaves a burst as it is if no packet is longer than `mtu` from its network header on, or from its begin. Else all go
+/// out of output 0 in order, and those that are longer through `fragment`.
+pub(crate) fn cut_to(
+    mtu: usize,
+    burst: &mut PacketBurst,
+    cx: &mut Context<'_>,
+    mut fragment: impl FnMut(Packet, &mut Context<'_>),
+) {
+    let fits = |packet: &Packet| packet.network_data().unwrap_or_else(|| packet.data()).len() <= mtu;
+    if burst.iter().all(fits) {
+        return;
+    }
+    for packet in burst.drain() {
+        if fits(&packet) { cx.push(0, packet) } else { fragment(packet, cx) }
+    }
+}
+
+/// Whether an IPv4 header is one of a fragment that is not the first.
+#[inline]
+pub(crate) fn is_later_fragment(header: &[u8]) -> bool {
+    u16_at(header, 6) & 0x1fff != 0
+}
+
+/// Sends packets that `keep` says no to out of output 1; the others stay in the burst.
+#[inline]
+pub(crate) fn divert(
+    burst: &mut PacketBurst,
+    cx: &mut ringway_click::Context<'_>,
+    mut keep: impl FnMut(&mut Packet, &mut ringway_click::Context<'_>) -> bool,
+) {
+    burst.sift(cx, |cx, packet| (!keep(packet, cx)).then_some(()), |cx, packet, ()| cx.push(1, packet));
+}
+
+/// The same, counting those that `keep` says no to.
+#[inline]
+pub(crate) fn divert_counting(
+    burst: &mut PacketBurst,
+    cx: &mut ringway_click::Context<'_>,
+    drops: &mut u64,
+    mut keep: impl FnMut(&mut Packet, &mut ringway_click::Context<'_>) -> bool,
+) {
+    burst.sift(
+        cx,
+        |cx, packet| (!keep(packet, cx)).then_some(()),
+        |cx, packet, ()| {
+            *drops += 1;
+            cx.push(1, packet);
+        },
+    );
+}
+
+/// Drops packets that `keep` says no to, counting them.
+#[inline]
+pub(crate) fn retain_counting(
+    burst: &mut PacketBurst,
+    drops: &mut u64,
+    mut keep: impl FnMut(&mut Packet) -> bool,
+) {
+    burst.sift(
+        &mut (),
+        |(), packet| (!keep(packet)).then_some(()),
+        |(), packet, ()| {
+            *drops += 1;
+            drop(packet);
+        },
+    );
+}
+
+/// A parser of whole numbers from `least` to `most`.
+pub(crate) fn bounded<T: TryFrom<i128>>(
+    least: i128,
+    most: i128,
+) -> impl FnOnce(&str, &Scope) -> Result<T, ArgError> {
+    move |text, _| parse_int(text, least, most)
+}
+
+/// Notes an Ethernet header of `length` bytes at the beginning; what is known of the transport header stays.
+#[inline]
+pub(crate) fn mark_ethernet(packet: &mut Packet, length: usize) {
+    packet.set_mac_header(0);
+    let network = length as isize;
+    if packet.network_header() != Some(network) {
+        let transport = packet.transport_header().unwrap_or(network);
+        packet.set_network_header(network, usize::try_from(transport - network).unwrap_or(0));
+    }
+}

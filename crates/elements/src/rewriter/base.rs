@@ -1,0 +1,786 @@
+//! What all rewriters have in common: inputs, a table of flows, handlers.
+use super::change;
+use super::key::FlowKey;
+use super::pattern::{Action, Pattern};
+use super::table::{Flow, FlowSet, LARGEST, Owner, Timeouts, Tracking, USUAL};
+use crate::rewriter::round_robin_ip_mapper::RoundRobinIpMapper;
+use crate::rewriter::source_ip_hash_mapper::SourceIpHashMapper;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::RefCell;
+use core::fmt::Write;
+use core::net::Ipv4Addr;
+use ringway_click::arg::{Annotation, Args, Raw, Scope, Seconds};
+use ringway_click::{
+    Context, Element, ElementId, Failed, Handler, HandlerError, LINES, PACKETS, Packet, PacketBurst, Pieces,
+    Progress, SECOND, Timer,
+};
+
+/// Flows that are forgotten, or looked at, before packets have their turn.
+const STEPS: u32 = 256;
+/// Nanoseconds between one such piece and the next.
+const PAUSE: u64 = 100_000;
+
+/// Says whether a reply's identifier is taken.
+pub type Used<'a> = &'a dyn Fn(FlowKey) -> bool;
+
+/// Which rewriter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP and UDP, apart.
+    Ip,
+    /// TCP, with sequence numbers.
+    Tcp,
+    /// Whatever has ports.
+    Udp,
+    /// Source addresses.
+    Address,
+    /// Pairs of addresses.
+    Pair,
+    /// Echo requests.
+    Ping,
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const DCCP: u8 = 33;
+const ICMP: u8 = 1;
+
+/// Rewrites packets.
+pub struct Rewriter {
+    kind: Kind,
+    actions: Vec<Action>,
+    /// What the actions were read from.
+    specs: Vec<String>,
+    /// In the flow set: the owner of each input's flows.
+    owners: Vec<u32>,
+    /// From which place on flows of patterns that are no more may lie.
+    stale: Option<u32>,
+    flows: Rc<RefCell<FlowSet>>,
+    /// Maps for TCP or whatever there is, and for UDP.
+    maps: [u32; 2],
+    capacity: u32,
+    shares: Option<ElementId>,
+    failures: u64,
+    drops: u64,
+    timeouts: [Timeouts; 3],
+    note_destination: bool,
+    reply_note: Option<usize>,
+    reap: u64,
+    timer: Option<Timer>,
+}
+
+/// What to do with a packet.
+enum Verdict {
+    Drop,
+    Out(usize),
+}
+
+/// What a packet's flow is found by.
+#[derive(Clone, Copy)]
+struct Sought {
+    protocol: u8,
+    key: FlowKey,
+    hash: u64,
+}
+
+impl Rewriter {
+    /// A rewriter of a kind, to be configured.
+    pub fn make(kind: Kind) -> Box<dyn Element> {
+        Box::new(Self {
+            kind,
+            actions: Vec::new(),
+            specs: Vec::new(),
+            owners: Vec::new(),
+            stale: None,
+            flows: Rc::new(RefCell::new(FlowSet::new(USUAL, 0))),
+            maps: [0; 2],
+            capacity: USUAL,
+            shares: None,
+            failures: 0,
+            drops: 0,
+            timeouts: [Timeouts::default(); 3],
+            note_destination: true,
+            reply_note: None,
+            reap: 900 * SECOND,
+            timer: None,
+        })
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How many inputs it has.
+    pub fn inputs(&self) -> usize {
+        self.actions.len()
+    }
+
+    fn tracking(&self, protocol: u8) -> Tracking {
+        match self.kind {
+            Kind::Tcp => Tracking::Tcp,
+            Kind::Ip if protocol == TCP => Tracking::Tcp,
+            Kind::Ip | Kind::Udp => Tracking::Udp,
+            _ => Tracking::Plain,
+        }
+    }
+
+    fn map(&self, protocol: u8) -> u32 {
+        self.maps[usize::from(self.kind == Kind::Ip && protocol != TCP)]
+    }
+
+    /// A flow as this rewriter looks at it.
+    fn normal(&self, key: FlowKey) -> FlowKey {
+        match self.kind {
+            Kind::Address => FlowKey { source: key.source, ..FlowKey::default() },
+            Kind::Pair => FlowKey { source_port: 0, destination_port: 0, ..key },
+            _ => key,
+        }
+    }
+
+    /// The flow that packets with this identifier belong to, and whether as replies.
+    pub fn find(&self, protocol: u8, key: FlowKey) -> Option<(u32, bool)> {
+        let (flows, map) = (self.flows.borrow(), self.map(protocol));
+        flows.find(map, self.normal(key)).or_else(|| {
+            let reply = FlowKey { destination: key.destination, ..FlowKey::default() };
+            if self.kind == Kind::Address { flows.find(map, reply) } else { None }
+        })
+    }
+
+    /// What packets with this identifier become, with the output they take.
+    pub fn rewritten(&self, protocol: u8, key: FlowKey) -> Option<FlowKey> {
+        let (flow, reply) = self.find(protocol, key)?;
+        self.flows.borrow().get(flow).map(|flow| flow.rewritten(reply))
+    }
+
+    /// Looks at flows.
+    pub fn with_flow<R>(&self, flow: u32, change: impl FnOnce(&mut Flow) -> R) -> Option<R> {
+        self.flows.borrow_mut().get_mut(flow).map(change)
+    }
+
+    /// Finds a flow, or makes one as if a packet of it had come to an input.
+    pub fn find_or_add(
+        &mut self,
+        protocol: u8,
+        key: FlowKey,
+        input: usize,
+        cx: &mut Context<'_>,
+    ) -> Option<(u32, bool)> {
+        self.find(protocol, key).or_else(|| self.add(protocol, key, input, cx).ok().map(|flow| (flow, false)))
+    }
+
+    /// Makes a flow for a packet that came to an input.
+    fn add(
+        &mut self,
+        protocol: u8,
+        key: FlowKey,
+        input: usize,
+        cx: &mut Context<'_>,
+    ) -> Result<u32, Verdict> {
+        let (map, key, ping) = (self.map(protocol), self.normal(key), self.kind == Kind::Ping);
+        let flows = self.flows.clone();
+        let used = |key| flows.borrow().find(map, key).is_some();
+        let (rewritten, outputs) = match self.actions.get_mut(input) {
+            None | Some(Action::Drop) => return Err(Verdict::Drop),
+            Some(Action::Pass(output)) => return Err(Verdict::Out((*output).into())),
+            Some(Action::Keep(outputs)) => (Some(key), *outputs),
+            Some(Action::Rewrite(pattern, outputs)) => (pattern.rewrite(key, ping, &used, cx), *outputs),
+            Some(Action::Mapper(mapper)) => match ask(*mapper, key, ping, &used, cx) {
+                Some((rewritten, outputs)) => (Some(rewritten), outputs),
+                None => (None, [0; 2]),
+            },
+        };
+        let rewritten = rewritten
+            .filter(|new| self.kind != Kind::Address || (new.destination | u32::from(new.source_port)) == 0);
+        let Some(rewritten) = rewritten else {
+            self.failures += 1;
+            return Err(Verdict::Drop);
+        };
+        let now = cx.coarse_now();
+        let tracking = self.tracking(protocol);
+        let timeouts = &self.timeouts[tracking as usize];
+        let guaranteed = timeouts.guarantee > 0;
+        let lifetime = if guaranteed { timeouts.guarantee } else { timeouts.idle };
+        let flow = Flow {
+            keys: [key, rewritten.reverse()],
+            map,
+            owner: self.owners.get(input).copied().unwrap_or(0),
+            outputs,
+            tracking,
+            protocol,
+            guaranteed,
+            expiry: now.saturating_add(lifetime),
+            ..Flow::default()
+        };
+        let added = self.flows.borrow_mut().add(flow, now);
+        added.ok_or_else(|| {
+            self.failures += 1;
+            Verdict::Drop
+        })
+    }
+
+    /// The identifier of a packet that this rewriter can rewrite.
+    fn key(&self, packet: &Packet) -> Option<(u8, FlowKey)> {
+        let ip = packet.network_data()?;
+        let header = usize::from(ip.first()? & 15) * 4;
+        let (protocol, fragment) = (*ip.get(9)?, u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]));
+        if matches!(self.kind, Kind::Address | Kind::Pair) {
+            let long = |at: usize| Some(u32::from_be_bytes(*ip.get(at..)?.first_chunk()?));
+            let key = FlowKey { source: long(12)?, destination: long(16)?, ..FlowKey::default() };
+            return Some((protocol, key));
+        }
+        let protocols: &[u8] = match self.kind {
+            Kind::Ip => &[TCP, UDP],
+            Kind::Tcp => &[TCP],
+            Kind::Udp => &[TCP, UDP, DCCP],
+            _ => &[ICMP],
+        };
+        if header < 20 || !protocols.contains(&protocol) || fragment & 0x1fff != 0 || ip.len() < header + 8 {
+            return None;
+        }
+        let key = FlowKey::of(ip, header)?;
+        if self.kind != Kind::Ping {
+            return Some((protocol, key));
+        }
+        let identifier = u16::from_be_bytes([ip[header + 4], ip[header + 5]]);
+        let next = identifier.wrapping_add(1);
+        let (source_port, destination_port) = match ip[header] {
+            8 => (identifier, next),
+            0 => (next, identifier),
+            _ => return None,
+        };
+        Some((protocol, FlowKey { source_port, destination_port, ..key }))
+    }
+
+    /// Asks for the flows of a burst's packets ahead of their use; answers what the packets are found by.
+    #[inline]
+    fn approach(&self, burst: &PacketBurst) -> [Option<Sought>; PACKETS] {
+        let flows = self.flows.borrow();
+        let mut sought = [None; PACKETS];
+        for (packet, place) in burst.iter().zip(&mut sought) {
+            *place = self.key(packet).map(|(protocol, key)| {
+                let hash = flows.approach(self.map(protocol), self.normal(key));
+                Sought { protocol, key, hash }
+            });
+        }
+        sought.iter().flatten().for_each(|one| flows.near(one.hash));
+        for Sought { protocol, key, hash } in sought.iter().flatten() {
+            flows.nearer(self.map(*protocol), self.normal(*key), *hash);
+        }
+        sought
+    }
+
+    #[inline]
+    fn find_sought(&self, Sought { protocol, key, hash }: Sought) -> Option<(u32, bool)> {
+        let found = self.flows.borrow().find_hashed(self.map(protocol), self.normal(key), hash);
+        if found.is_none() && self.kind == Kind::Address { self.find(protocol, key) } else { found }
+    }
+
+    #[inline]
+    fn verdict(
+        &mut self,
+        port: usize,
+        packet: &mut Packet,
+        sought: Option<Sought>,
+        cx: &mut Context<'_>,
+    ) -> Verdict {
+        let Some(sought) = sought else { return self.other(port) };
+        let Sought { protocol, key, .. } = sought;
+        let (number, reply) = match self.find_sought(sought) {
+            Some(found) => found,
+            // An answer to nothing.
+            None if self.kind == Kind::Ping && key.source_port == key.destination_port.wrapping_add(1) => {
+                return self.other(port);
+            }
+            None => match self.add(protocol, key, port, cx) {
+                Ok(number) => {
+                    if let Some(at) = self.reply_note {
+                        let note = packet.notes().u8(at);
+                        self.with_flow(number, |flow| flow.reply_note = note);
+                    }
+                    (number, false)
+                }
+                Err(verdict) => return verdict,
+            },
+        };
+        let mut flows = self.flows.borrow_mut();
+        let Some(flow) = flows.get_mut(number) else { return Verdict::Drop };
+        change::rewrite(packet, flow, reply, self.kind);
+        let to = flow.rewritten(reply).destination;
+        let output = flow.outputs[usize::from(reply)].into();
+        if self.note_destination && (self.kind != Kind::Address || reply) {
+            packet.notes_mut().set_dst_ip(to.to_be_bytes());
+        }
+        if let Some(at) = self.reply_note.filter(|_| reply) {
+            packet.notes_mut().set_u8(at, flow.reply_note);
+        }
+        flows.touch(number, cx.coarse_now());
+        Verdict::Out(output)
+    }
+
+    /// What becomes of packets that can't be rewritten.
+    fn other(&self, port: usize) -> Verdict {
+        match self.actions.get(port) {
+            Some(Action::Pass(output)) => Verdict::Out((*output).into()),
+            _ => Verdict::Drop,
+        }
+    }
+
+    fn default_timeouts(&mut self) {
+        let seconds = |seconds: u64| seconds * SECOND;
+        let plain = Timeouts {
+            guarantee: seconds(5),
+            idle: seconds(if self.kind == Kind::Address { 7200 } else { 300 }),
+            busy: seconds(300),
+            done: 0,
+        };
+        let tcp = Timeouts { busy: seconds(86400), done: seconds(240), ..plain };
+        self.timeouts = [plain, tcp, plain];
+    }
+
+    fn read_timeouts(&mut self, args: &mut Args) {
+        let time = |args: &mut Args, name: &str, value: &mut u64| {
+            let mut seconds = Seconds::default();
+            let given = args.read(name, &mut seconds);
+            if given {
+                *value = u64::from(seconds.0) * SECOND;
+            }
+            given
+        };
+        let [plain, tcp, udp] = &mut self.timeouts;
+        match self.kind {
+            Kind::Ip | Kind::Tcp => {
+                time(args, "TIMEOUT", &mut tcp.busy);
+                time(args, "TCP_TIMEOUT", &mut tcp.busy);
+                time(args, "TCP_DONE_TIMEOUT", &mut tcp.done);
+                time(args, "TCP_NODATA_TIMEOUT", &mut tcp.idle);
+                time(args, "TCP_GUARANTEE", &mut tcp.guarantee);
+                time(args, "GUARANTEE", &mut tcp.guarantee);
+            }
+            Kind::Udp => {
+                time(args, "TIMEOUT", &mut udp.idle);
+                time(args, "GUARANTEE", &mut udp.guarantee);
+            }
+            _ => {
+                time(args, "TIMEOUT", &mut plain.idle);
+                time(args, "GUARANTEE", &mut plain.guarantee);
+            }
+        }
+        if matches!(self.kind, Kind::Ip | Kind::Udp) {
+            time(args, "UDP_TIMEOUT", &mut udp.idle);
+            time(args, "UDP_GUARANTEE", &mut udp.guarantee);
+            udp.busy = udp.idle;
+            time(args, "UDP_STREAMING_TIMEOUT", &mut udp.busy);
+            if self.kind == Kind::Udp {
+                time(args, "STREAMING_TIMEOUT", &mut udp.busy);
+            }
+        }
+        time(args, "REAP_TIME", &mut self.reap);
+        time(args, "REAP_INTERVAL", &mut self.reap);
+    }
+
+    fn read_capacity(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut word = Raw::default();
+        args.read("CAPACITY", &mut word);
+        args.read("MAPPING_CAPACITY", &mut word);
+        if word.0.is_empty() {
+            return Ok(());
+        }
+        match (cx.parse::<u32>(&word.0), cx.find(&word.0)) {
+            (Ok(capacity), _) => self.capacity = capacity.min(LARGEST),
+            (_, Some(other)) => self.shares = Some(other),
+            _ => return Err(cx.error("bad MAPPING_CAPACITY")),
+        }
+        Ok(())
+    }
+
+    /// The flow set of the rewriter whose capacity is shared.
+    fn shared(&self, cx: &Context<'_>) -> Option<Rc<RefCell<FlowSet>>> {
+        let mut other = cx.element::<Self>(self.shares?)?;
+        // Attack: rewriters that share each other's.
+        for _ in 0..64 {
+            match other.shares {
+                Some(next) => other = cx.element::<Self>(next)?,
+                None => return Some(other.flows.clone()),
+            }
+        }
+        None
+    }
+
+    fn table(&self, wanted: Option<u8>, pieces: &mut Pieces, now: u64) -> Progress {
+        let from: u32 = pieces.kept();
+        let flows = self.flows.borrow();
+        let (piece, next) = flows.some(from, LINES);
+        for flow in piece.filter(|flow| self.maps.contains(&flow.map)) {
+            let is_tcp = flow.tracking == Tracking::Tcp;
+            if wanted.is_some_and(|wanted| (wanted == TCP) != is_tcp) {
+                continue;
+            }
+            for reply in [false, true] {
+                self.line(&flows, flow, reply, now, &mut pieces.text);
+            }
+        }
+        next.map_or(Progress::Done, |next| pieces.keep(next))
+    }
+
+    /// A line of the table: what becomes what, outputs with the relevant one starred, input, seconds to live.
+    fn line(&self, flows: &FlowSet, flow: &Flow, reply: bool, now: u64, out: &mut String) {
+        let (from, to) = (flow.keys[usize::from(reply)], flow.rewritten(reply));
+        let address = Ipv4Addr::from_bits;
+        let _ = match self.kind {
+            Kind::Address if reply => {
+                write!(out, "{} => {}", address(from.destination), address(to.destination))
+            }
+            Kind::Address => write!(out, "{} => {}", address(from.source), address(to.source)),
+            Kind::Pair => {
+                let (from, to) = ((from.source, from.destination), (to.source, to.destination));
+                let (a, b, c, d) = (address(from.0), address(from.1), address(to.0), address(to.1));
+                write!(out, "({a}, {b}) => ({c}, {d})")
+            }
+            Kind::Ping => {
+                let part = |key: FlowKey| {
+                    format!("({}, {}, {})", address(key.source), address(key.destination), key.source_port)
+                };
+                write!(out, "{} => {}", part(from), part(to))
+            }
+            _ => write!(out, "{from} => {to}"),
+        };
+        let shift = flow.shifts.as_ref().map_or(0, |shifts| shifts.latest(reply));
+        if shift != 0 {
+            let _ = write!(out, " seq {shift:+}");
+        }
+        let star = |on: bool| if on { "*" } else { "" };
+        let input = flows.owners.get(flow.owner as usize).map_or(0, |owner| owner.input);
+        let left = (flows.last_expiry(flow).saturating_sub(now) + SECOND / 2) / SECOND;
+        let [forward, back] = flow.outputs;
+        let _ = writeln!(out, " [{}{forward} {}{back}] i{input} exp{left}", star(!reply), star(reply));
+    }
+
+    fn patterns(&self, only: Option<usize>) -> String {
+        let flows = self.flows.borrow();
+        let mut out = String::new();
+        for (input, action) in self.actions.iter().enumerate() {
+            if only.is_some_and(|only| only != input) {
+                continue;
+            }
+            let owner = self.owners.get(input).and_then(|owner| flows.owners.get(*owner as usize));
+            let _ = match owner.map_or(0, |owner| owner.count) {
+                0 => writeln!(out, "{action}"),
+                count => writeln!(out, "{action} [{count}]"),
+            };
+        }
+        out
+    }
+
+    fn lookup(&self, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        let words = ringway_click_lang::config::split_words(text);
+        let [source, source_port, destination, destination_port] = words.as_slice() else {
+            return Err(HandlerError::failed("expected SADDR SPORT DADDR DPORT"));
+        };
+        let wrong = |error: ringway_click::arg::ArgError| HandlerError::failed(error.to_string());
+        let address = |text: &str| cx.parse::<Ipv4Addr>(text).map(Ipv4Addr::to_bits).map_err(wrong);
+        let port =
+            |text: &str| cx.parse::<ringway_click::arg::IpPort>(text).map(|port| port.0).map_err(wrong);
+        let key = FlowKey {
+            source: address(source)?,
+            source_port: port(source_port)?,
+            destination: address(destination)?,
+            destination_port: port(destination_port)?,
+        };
+        Ok(self.rewritten(TCP, key).map_or_else(String::new, |to| {
+            let (source, destination) = (Ipv4Addr::from_bits(to.source), Ipv4Addr::from_bits(to.destination));
+            format!("{source} {} {destination} {}", to.source_port, to.destination_port)
+        }))
+    }
+
+    /// Gives an input another pattern, and forgets the flows that the old one made.
+    fn set_action(
+        &mut self,
+        input: usize,
+        text: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let from: Option<u32> = pieces.kept();
+        let mut flows = self.flows.borrow_mut();
+        if from.is_none() {
+            let action = Action::parse(text, &cx.scope(), cx.noutputs())
+                .map_err(|error| HandlerError::failed(format!("input spec {input}: {error}")))?;
+            if let (Some(place), Some(owner)) = (self.actions.get_mut(input), self.owners.get(input)) {
+                flows.renew_owner(*owner);
+                *place = action;
+                self.specs[input] = text.to_string();
+            }
+        }
+        Ok(forget(&mut flows, from, pieces))
+    }
+}
+
+/// Forgets some more of the flows that are to be forgotten.
+fn forget(flows: &mut FlowSet, from: Option<u32>, pieces: &mut Pieces) -> Progress {
+    let next = flows.forget_old(from.unwrap_or(0), STEPS);
+    next.map_or(Progress::Done, |next| pieces.keep(Some(next)))
+}
+
+/// Asks a mapper what a flow becomes.
+fn ask(
+    mapper: ElementId,
+    key: FlowKey,
+    ping: bool,
+    used: Used<'_>,
+    cx: &mut Context<'_>,
+) -> Option<(FlowKey, [u16; 2])> {
+    if cx.element::<RoundRobinIpMapper>(mapper).is_some() {
+        return cx.with(mapper, |mapper: &mut RoundRobinIpMapper, cx| mapper.rewrite(key, ping, used, cx))?;
+    }
+    cx.with(mapper, |mapper: &mut SourceIpHashMapper, cx| mapper.rewrite(key, ping, used, cx))?
+}
+
+/// The outputs that a mapper may name, with how many there are; nothing if the element is no mapper.
+fn mapped_outputs(mapper: ElementId, cx: &Context<'_>) -> Option<Vec<[u16; 2]>> {
+    let robin = cx.element::<RoundRobinIpMapper>(mapper).map(|mapper| mapper.outputs());
+    robin.or_else(|| cx.element::<SourceIpHashMapper>(mapper).map(|mapper| mapper.outputs()))
+}
+
+/// Reads patterns with outputs, for mappers.
+///
+/// # Errors
+/// In words.
+pub fn parse_patterns(texts: &[String], scope: &Scope) -> Result<Vec<(Pattern, [u16; 2])>, String> {
+    texts.iter().map(|text| super::pattern::parse_pattern(text, scope, usize::MAX)).collect()
+}
+
+impl Element for Rewriter {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.default_timeouts();
+        let mut note = Annotation::default();
+        if self.kind != Kind::Address {
+            args.read("DST_ANNO", &mut self.note_destination);
+        }
+        let given = args.read_with("REPLY_ANNO", ringway_click::arg::KEYWORD, &mut note, |text, scope| {
+            Annotation::of_size(text, 1, scope)
+        });
+        self.reply_note = given.then_some(note.offset);
+        self.read_timeouts(args);
+        args.result()?;
+        self.read_capacity(args, cx)?;
+        let texts = args.take_rest();
+        args.complete()?;
+        let inputs = cx.ninputs();
+        if texts.len() != inputs {
+            return Err(cx.error(format!("need {inputs} arguments, one per input port")));
+        }
+        let (scope, outputs) = (cx.scope(), cx.noutputs());
+        for (input, text) in texts.iter().enumerate() {
+            match Action::parse(text, &scope, outputs) {
+                Ok(action) => self.actions.push(action),
+                Err(error) => drop(cx.error(format!("input spec {input}: {error}"))),
+            }
+        }
+        if self.actions.len() < inputs {
+            return Err(Failed);
+        }
+        self.specs = texts;
+        let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.flows = Rc::new(RefCell::new(FlowSet::new(self.capacity, seed)));
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if self.shares.is_some() {
+            self.flows = self.shared(cx).ok_or_else(|| cx.error("bad MAPPING_CAPACITY"))?;
+        }
+        for (input, action) in self.actions.iter().enumerate() {
+            let Action::Mapper(mapper) = action else { continue };
+            let Some(outputs) = mapped_outputs(*mapper, cx) else {
+                return Err(cx.error(format!("input spec {input}: element is not an IPMapper")));
+            };
+            let most = cx.noutputs();
+            if outputs.iter().flatten().any(|output| usize::from(*output) >= most) {
+                return Err(cx.error(format!("input spec {input}: output port out of range")));
+            }
+        }
+        let mut flows = self.flows.borrow_mut();
+        self.maps = [flows.new_map(), flows.new_map()];
+        for input in 0..self.actions.len() {
+            self.owners.push(flows.owners.len() as u32);
+            flows.owners.push(Owner { count: 0, input, epoch: 0, timeouts: self.timeouts });
+        }
+        let timer = cx.new_timer();
+        if self.reap > 0 {
+            cx.set_timer_after(timer, self.reap);
+        }
+        self.timer = Some(timer);
+        Ok(())
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let sought = self.approach(burst);
+        for (mut packet, sought) in burst.drain().zip(sought) {
+            match self.verdict(port, &mut packet, sought, cx) {
+                Verdict::Out(output) => cx.push(output, packet),
+                Verdict::Drop => self.drops += 1,
+            }
+        }
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        let now = cx.coarse_now();
+        let mut flows = self.flows.borrow_mut();
+        let capacity = flows.capacity;
+        self.stale = self.stale.and_then(|from| flows.forget_old(from, STEPS));
+        if !flows.shrink(now, capacity, STEPS) || self.stale.is_some() {
+            cx.set_timer_after(timer, PAUSE);
+        } else if self.reap > 0 {
+            cx.set_timer_after(timer, self.reap);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let mut handlers = match self.kind {
+            Kind::Ip => Vec::from([
+                Handler::read("tcp_table"),
+                Handler::read("udp_table"),
+                Handler::read("tcp_mappings").deprecated(),
+                Handler::read("udp_mappings").deprecated(),
+                Handler::read("tcp_lookup").parameters(),
+            ]),
+            _ => Vec::from([Handler::read("table"), Handler::read("mappings").deprecated()]),
+        };
+        handlers.extend((self.kind == Kind::Tcp).then(|| Handler::read("lookup").parameters()));
+        handlers.extend([
+            Handler::read("table_size"),
+            Handler::read("nmappings").deprecated(),
+            Handler::read("mapping_failures"),
+            Handler::read("drops"),
+            Handler::read("patterns"),
+            Handler::read("size"),
+            Handler::both("capacity"),
+            Handler::read("evictions"),
+            Handler::write("clear").button(),
+        ]);
+        let named = |input| Handler::both("pattern").named(format!("pattern{input}"));
+        handlers.extend((0..self.actions.len()).map(named));
+        handlers
+    }
+
+    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        let flows = self.flows.borrow();
+        Ok(match name {
+            "lookup" | "tcp_lookup" => return self.lookup(parameter, cx),
+            "table_size" | "nmappings" => {
+                let own = self.owners.iter().filter_map(|owner| flows.owners.get(*owner as usize));
+                own.map(|owner| owner.count).sum::<u32>().to_string()
+            }
+            "mapping_failures" => self.failures.to_string(),
+            "drops" => self.drops.to_string(),
+            "size" => flows.len().to_string(),
+            "capacity" => flows.capacity.to_string(),
+            "evictions" => flows.evictions.to_string(),
+            _ => self.patterns(name.strip_prefix("pattern").and_then(|number| number.parse().ok())),
+        })
+    }
+
+    fn read_on(
+        &mut self,
+        name: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let wanted = match name {
+            "table" | "mappings" => None,
+            "tcp_table" | "tcp_mappings" => Some(TCP),
+            "udp_table" | "udp_mappings" => Some(UDP),
+            _ => {
+                return self.read(name, parameter, cx).map(|text| pieces.whole(text));
+            }
+        };
+        Ok(self.table(wanted, pieces, cx.coarse_now()))
+    }
+
+    fn write_on(
+        &mut self,
+        name: &str,
+        value: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let mut flows = self.flows.borrow_mut();
+        match name {
+            "capacity" => {
+                let begun: bool = pieces.kept();
+                if !begun {
+                    let capacity: Result<u32, _> = cx.parse(value);
+                    let wrong = |error| HandlerError::failed(format!("CAPACITY: {error}"));
+                    flows.capacity = capacity.map_err(wrong)?.min(LARGEST);
+                }
+                // Somebody may have written another one meanwhile.
+                let capacity = flows.capacity;
+                let done = flows.shrink(cx.coarse_now(), capacity, STEPS);
+                Ok(if done { Progress::Done } else { pieces.keep(true) })
+            }
+            "clear" => {
+                let from: Option<u32> = pieces.kept();
+                if from.is_none() {
+                    flows.renew_all();
+                }
+                Ok(forget(&mut flows, from, pieces))
+            }
+            _ => {
+                drop(flows);
+                let input = name.strip_prefix("pattern").and_then(|number| number.parse().ok());
+                self.set_action(input.ok_or_else(|| HandlerError::missing(name))?, value, pieces, cx)
+            }
+        }
+    }
+
+    /// Takes over the flows of inputs whose specification is the same; of rewriters that share theirs, none.
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        if self.kind != from.kind || self.specs.len() != from.specs.len() {
+            return;
+        }
+        let (mut own, mut old) = (self.flows.borrow_mut(), from.flows.borrow_mut());
+        if [own.owners.len(), old.owners.len()] != [self.owners.len(), from.owners.len()] {
+            return;
+        }
+        core::mem::swap(&mut *own, &mut *old);
+        own.capacity = old.capacity;
+        for (owner, new) in own.owners.iter_mut().zip(&old.owners) {
+            owner.timeouts = new.timeouts;
+        }
+        for (input, owner) in self.owners.iter().enumerate() {
+            if self.specs[input] != from.specs[input] {
+                own.renew_owner(*owner);
+            }
+        }
+        // A handler of the old one may have been in the middle of forgetting some, too.
+        self.stale = Some(0);
+        (self.failures, self.drops) = (from.failures, from.drops);
+        drop((own, old));
+        if let Some(timer) = self.timer {
+            cx.set_timer_after(timer, 0);
+        }
+    }
+
+    fn dispose(&mut self) -> Progress {
+        // Others that share it may still be asked.
+        let gone = Rc::get_mut(&mut self.flows).is_none_or(|flows| flows.get_mut().give_up());
+        if gone { Progress::Done } else { Progress::More }
+    }
+
+    fn cast(&self, kind: &str) -> bool {
+        kind == "IPRewriterBase" || (kind == "TCPRewriter" && self.kind == Kind::Ip)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

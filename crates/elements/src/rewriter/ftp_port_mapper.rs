@@ -1,0 +1,182 @@
+//! `FTPPortMapper(CONTROL_REWRITER, DATA_REWRITER, DATA_REWRITER_INPUT)`: rewrites FTP's PORT commands for
+//! clients behind a rewriter (RFC 959), and prepares it for the data connection they announce.
+//!
+//! Ports: one input, one output, push or pull. It stands before the control connection's rewriter.
+//!
+//! Arguments:
+//! - `CONTROL_REWRITER`: the TCPRewriter or IPRewriter that control packets come to next.
+//! - `DATA_REWRITER`: the rewriter for data connections.
+//! - `DATA_REWRITER_INPUT`: its input whose specification applies to them.
+//!
+//! No handlers.
+use super::base::{Kind, Rewriter};
+use super::key::FlowKey;
+use alloc::boxed::Box;
+use alloc::format;
+use core::ops::Range;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, ElementId, Failed, Metadata, Packet, PacketBurst};
+use ringway_wire::checksum::{Sum, update};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("FTPPortMapper", || Box::<FtpPortMapper>::default()).ports("1/1").metadata(Metadata::Resolve);
+
+const TCP: u8 = 6;
+
+/// Rewrites PORT commands.
+#[derive(Debug, Default)]
+pub struct FtpPortMapper {
+    control: Option<ElementId>,
+    data: Option<ElementId>,
+    input: usize,
+}
+
+/// A PORT command in a payload: where its argument is, and what it says.
+struct Command {
+    argument: Range<usize>,
+    address: u32,
+    port: u16,
+}
+
+/// Finds the command that a payload begins with.
+fn command(payload: &[u8]) -> Option<Command> {
+    if !payload.get(..5)?.eq_ignore_ascii_case(b"PORT ") {
+        return None;
+    }
+    let begin = 5 + payload[5..].iter().take_while(|byte| **byte == b' ').count();
+    let is_part = |byte: &&u8| byte.is_ascii_digit() || **byte == b',';
+    let end = begin + payload[begin..].iter().take_while(is_part).count();
+    if !matches!(payload.get(end), Some(b'\r' | b'\n')) {
+        return None;
+    }
+    let text = core::str::from_utf8(&payload[begin..end]).ok()?;
+    let mut numbers = [0u8; 6];
+    let mut parts = text.split(',');
+    for number in &mut numbers {
+        *number = parts.next()?.parse().ok()?;
+    }
+    if parts.next().is_some() {
+        return None;
+    }
+    let [a, b, c, d, high, low] = numbers;
+    let (address, port) = (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
+    Some(Command { argument: begin..end, address, port })
+}
+
+impl FtpPortMapper {
+    /// Rewrites a packet's command, if it has one.
+    fn map(&self, packet: &mut Packet, cx: &mut Context<'_>) -> Option<()> {
+        let ip = packet.network_data()?;
+        let header = usize::from(ip.first()? & 15) * 4;
+        if ip.get(9) != Some(&TCP) || header < 20 {
+            return None;
+        }
+        let payload = header + usize::from(ip.get(header + 12)? >> 4) * 4;
+        let found = command(ip.get(payload..)?)?;
+        let control = FlowKey::of(ip, header)?;
+        let length = (ip.len() - payload) as u32;
+        let sequence = u32::from_be_bytes(*ip.get(header + 4..)?.first_chunk()?);
+        let data = FlowKey {
+            source: found.address,
+            source_port: found.port,
+            destination: control.destination,
+            destination_port: control.destination_port.wrapping_sub(1),
+        };
+        let (control_id, data_id) = (self.control?, self.data?);
+        let (flow, reply) = cx.element::<Rewriter>(control_id)?.find(TCP, control)?;
+        let note = cx.element::<Rewriter>(control_id)?.with_flow(flow, |flow| flow.reply_note)?;
+        let to = cx.with(data_id, |rewriter: &mut Rewriter, cx| {
+            let (flow, reply) = rewriter.find_or_add(TCP, data, self.input, cx)?;
+            rewriter.with_flow(flow, |flow| {
+                flow.reply_note = note;
+                flow.rewritten(reply)
+            })
+        })??;
+        let ([a, b, c, d], [high, low]) = (to.source.to_be_bytes(), to.source_port.to_be_bytes());
+        let argument = format!("{a},{b},{c},{d},{high},{low}");
+        let range = payload + found.argument.start..payload + found.argument.end;
+        let by = argument.len() as i32 - range.len() as i32;
+        replace(packet, range, argument.as_bytes())?;
+        fix(packet, header)?;
+        cx.element::<Rewriter>(control_id)?.with_flow(flow, |flow| {
+            flow.shifts.get_or_insert_default().add(reply, sequence.wrapping_add(length), by)
+        });
+        Some(())
+    }
+}
+
+/// Puts other bytes into the place of some, counted from the network header on.
+fn replace(packet: &mut Packet, range: Range<usize>, bytes: &[u8]) -> Option<()> {
+    let length = packet.network_data()?.len();
+    if bytes.len() > range.len() && !packet.put(bytes.len() - range.len()) {
+        return None;
+    }
+    let data = packet.network_data_mut()?;
+    data.copy_within(range.end..length, range.start + bytes.len());
+    data.get_mut(range.start..range.start + bytes.len())?.copy_from_slice(bytes);
+    packet.take(range.len().saturating_sub(bytes.len()));
+    Some(())
+}
+
+/// Sets lengths and checksums after the payload has changed.
+fn fix(packet: &mut Packet, header: usize) -> Option<()> {
+    let ip = packet.network_data_mut()?;
+    let length = u16::try_from(ip.len()).ok()?;
+    let word = |ip: &[u8], at: usize| Some(u16::from_be_bytes(*ip.get(at..)?.first_chunk()?));
+    let sum = update(word(ip, 10)?, word(ip, 2)?, length);
+    ip.get_mut(2..4)?.copy_from_slice(&length.to_be_bytes());
+    ip.get_mut(10..12)?.copy_from_slice(&sum.to_be_bytes());
+    ip.get_mut(header + 16..header + 18)?.fill(0);
+    let address = |at: usize| Some((*ip.get(at..)?.first_chunk::<4>()?).into());
+    let mut sum = Sum::pseudo_v4(address(12)?, address(16)?, TCP, length - header as u16);
+    sum.add(ip.get(header..)?);
+    ip.get_mut(header + 16..header + 18)?.copy_from_slice(&sum.finish().to_be_bytes());
+    Some(())
+}
+
+impl Element for FtpPortMapper {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("CONTROL_REWRITER", &mut self.control);
+        args.read_mp("DATA_REWRITER", &mut self.data);
+        args.read_mp("DATA_REWRITER_INPUT", &mut self.input);
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let kind = |id: Option<ElementId>| cx.element::<Rewriter>(id?).map(Rewriter::kind);
+        if !matches!(kind(self.control), Some(Kind::Tcp | Kind::Ip)) {
+            return Err(cx.error("CONTROL_REWRITER: element is not a TCPRewriter"));
+        }
+        let Some(data) = self.data.and_then(|data| cx.element::<Rewriter>(data)) else {
+            return Err(cx.error("DATA_REWRITER: element is not a rewriter"));
+        };
+        if self.input >= data.inputs() {
+            return Err(cx.error("DATA_REWRITER_INPUT out of range"));
+        }
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.iter_mut() {
+            let _ = self.map(packet, cx);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found() {
+        let found = command(b"port  200,1,2,3,4,5\r\n").unwrap();
+        assert_eq!((found.address, found.port), (0xc801_0203, 0x0405));
+        assert_eq!(found.argument, 6..19);
+        for wrong in
+            [&b"PORT 1,2,3,4,5\n"[..], b"PORT 1,2,3,4,5,256\n", b"PORT 1,2,3,4,5,6", b"PASV\n", b"PORT"]
+        {
+            assert!(command(wrong).is_none());
+        }
+    }
+}

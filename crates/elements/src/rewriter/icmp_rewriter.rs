@@ -1,0 +1,272 @@
+//! `ICMPRewriter(MAPS, DST_ANNO, REPLY_ANNO)`: rewrites ICMP errors about packets that rewriters have rewritten, so
+//! that they speak of the original packets and reach their senders.
+//!
+//! Ports: one push input; output 0 gets what was rewritten; a second output gets ICMP that is no error or belongs to
+//! no flow, else that is dropped; what is not ICMP always is.
+//!
+//! Arguments:
+//! - `MAPS`: names of rewriters, in the order in which they are asked. With `NAME:OFFSET`, the packets of its flows
+//!   take the output they take there, plus OFFSET.
+//! - `DST_ANNO`: whether the destination annotation follows; true.
+//! - `REPLY_ANNO`: an annotation of one byte; errors about what a flow's originator sent get the value that its first
+//!   packet had.
+//!
+//! Handlers: `drops` (read).
+//!
+//! Destination unreachable, source quench, redirect, time exceeded and parameter problem are errors (RFC 792).
+use super::base::{Kind, Rewriter};
+use super::key::FlowKey;
+use crate::packet::{put, u16_at, u32_at};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Annotation, Args, KEYWORD, Raw};
+use ringway_click::{
+    Class, Context, Element, ElementId, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
+};
+use ringway_wire::checksum::update;
+
+/// Facts.
+pub static CLASS: Class = Class::new("ICMPRewriter", || Box::<IcmpRewriter>::default())
+    .ports("1/1-")
+    .processing("h")
+    .metadata(Metadata::Resolve);
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const DCCP: u8 = 33;
+const ECHO: u8 = 8;
+
+/// Where the output for what can't be rewritten is.
+const OTHER: usize = 1;
+
+/// A rewriter to ask.
+#[derive(Debug)]
+struct Map {
+    rewriter: ElementId,
+    offset: Option<usize>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct IcmpRewriter {
+    names: String,
+    maps: Vec<Map>,
+    note_destination: bool,
+    reply_note: Option<usize>,
+    drops: u64,
+}
+
+/// Which packet an ICMP error is about.
+#[derive(Clone, Copy)]
+struct About {
+    /// Where its IP header and what follows it begin, from the network header on.
+    ip: usize,
+    transport: usize,
+    protocol: u8,
+    /// The flow that answers to it belong to.
+    reply: FlowKey,
+    /// Whether its ports or its identifier are there.
+    whole: bool,
+}
+
+fn about(packet: &[u8]) -> Option<About> {
+    let icmp = usize::from(packet.first()? & 15) * 4;
+    // Destination unreachable, source quench, redirect, time exceeded, parameter problem.
+    if icmp < 20 || !matches!(packet.get(icmp)?, 3 | 4 | 5 | 11 | 12) {
+        return None;
+    }
+    let ip = icmp + 8;
+    let header = packet.get(ip..ip + 20)?;
+    let (version, length) = (header[0] >> 4, usize::from(header[0] & 15) * 4);
+    if version != 4 || length < 20 {
+        return None;
+    }
+    let transport = ip + length;
+    let protocol = header[9];
+    let mut reply =
+        FlowKey { source: u32_at(header, 16), destination: u32_at(header, 12), ..FlowKey::default() };
+    let first = u16_at(header, 6) & 0x1fff == 0;
+    let there = packet.get(transport..transport + 8).filter(|_| first);
+    let mut whole = false;
+    match (protocol, there) {
+        (TCP | UDP | DCCP, Some(ports)) => {
+            (reply.source_port, reply.destination_port) = (u16_at(ports, 2), u16_at(ports, 0));
+            whole = true;
+        }
+        // The identifier stands for the port; see ICMPPingRewriter.
+        (ICMP, Some(echo)) if echo[0] == ECHO => {
+            let identifier = u16_at(echo, 4);
+            (reply.source_port, reply.destination_port) = (identifier.wrapping_add(1), identifier);
+            whole = true;
+        }
+        _ => {}
+    }
+    Some(About { ip, transport, protocol, reply, whole })
+}
+
+/// Whether a rewriter of a kind could have rewritten such a packet.
+fn is_for(kind: Kind, about: &About) -> bool {
+    match kind {
+        Kind::Address | Kind::Pair => true,
+        Kind::Ip => about.whole && matches!(about.protocol, TCP | UDP),
+        Kind::Tcp => about.whole && about.protocol == TCP,
+        Kind::Udp => about.whole && about.protocol != ICMP,
+        Kind::Ping => about.whole && about.protocol == ICMP,
+    }
+}
+
+/// Writes a word into a packet, from the network header on, and brings the checksums at some places up to date.
+fn set(packet: &mut [u8], at: usize, new: u16, sums: &[usize]) {
+    let old = u16_at(packet, at);
+    put(packet, at, new.to_be_bytes());
+    for sum in sums {
+        let new = update(u16_at(packet, *sum), old, new);
+        put(packet, *sum, new.to_be_bytes());
+    }
+}
+
+fn set_address(packet: &mut [u8], at: usize, new: u32, sums: &[usize]) {
+    set(packet, at, (new >> 16) as u16, sums);
+    set(packet, at + 2, new as u16, sums);
+}
+
+/// Makes a packet that an error is about one of the flow that answers of the flow `to` answer.
+fn rewrite(packet: &mut [u8], about: &About, to: FlowKey, ports: bool) {
+    let About { ip, transport, protocol, .. } = *about;
+    let outer = ip - 8 + 2;
+    // What changes within, checksums too, changes the checksum around it.
+    let header_sum = ip + 10;
+    let before = u16_at(packet, header_sum);
+    let length = packet.len();
+    let transport_sum = match protocol {
+        TCP => Some(transport + 16).filter(|at| at + 2 <= length),
+        UDP => Some(transport + 6).filter(|at| u16_at(packet, *at) != 0),
+        ICMP => Some(transport + 2),
+        _ => None,
+    };
+    let transport_sum = transport_sum.filter(|_| about.whole);
+    let sum_before = transport_sum.map(|at| u16_at(packet, at));
+    let pseudo = transport_sum.filter(|_| protocol != ICMP);
+    let of_addresses: Vec<usize> = [outer, header_sum].into_iter().chain(pseudo).collect();
+    set_address(packet, ip + 12, to.destination, &of_addresses);
+    set_address(packet, ip + 16, to.source, &of_addresses);
+    if ports {
+        let of_ports: Vec<usize> = [outer].into_iter().chain(transport_sum).collect();
+        if protocol == ICMP {
+            set(packet, transport + 4, to.destination_port, &of_ports);
+        } else {
+            set(packet, transport, to.destination_port, &of_ports);
+            set(packet, transport + 2, to.source_port, &of_ports);
+        }
+    }
+    let changed = [Some((header_sum, before)), transport_sum.zip(sum_before)];
+    for (at, before) in changed.into_iter().flatten() {
+        let sum = update(u16_at(packet, outer), before, u16_at(packet, at));
+        put(packet, outer, sum.to_be_bytes());
+    }
+}
+
+impl IcmpRewriter {
+    /// Rewrites a packet; the output it takes, none if no rewriter knows it.
+    fn handle(&self, packet: &mut Packet, cx: &Context<'_>) -> Option<usize> {
+        let about = about(packet.network_data()?)?;
+        for map in &self.maps {
+            let Some(rewriter) = cx.element::<Rewriter>(map.rewriter) else { continue };
+            let kind = rewriter.kind();
+            if !is_for(kind, &about) {
+                continue;
+            }
+            let Some((flow, reply)) = rewriter.find(about.protocol, about.reply) else { continue };
+            let found = rewriter.with_flow(flow, |flow| {
+                (flow.rewritten(reply), flow.outputs[usize::from(reply)], flow.reply_note)
+            });
+            let (mut to, output, note) = found?;
+            let ports = !matches!(kind, Kind::Address | Kind::Pair) && about.whole;
+            if kind == Kind::Address {
+                // Such flows have one address; the other stays.
+                match reply {
+                    true => to.source = about.reply.source,
+                    false => to.destination = about.reply.destination,
+                }
+            }
+            let data = packet.network_data_mut()?;
+            let is_destination = u32_at(data, 16) == about.reply.destination;
+            if is_destination {
+                set_address(data, 16, to.destination, &[10]);
+            }
+            rewrite(data, &about, to, ports);
+            if is_destination && self.note_destination {
+                packet.notes_mut().set_dst_ip(to.destination.to_be_bytes());
+            }
+            if let Some(at) = self.reply_note.filter(|_| reply) {
+                packet.notes_mut().set_u8(at, note);
+            }
+            return Some(map.offset.map_or(0, |offset| offset + usize::from(output)));
+        }
+        None
+    }
+}
+
+impl Element for IcmpRewriter {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut names, mut note) = (Raw::default(), Annotation::default());
+        self.note_destination = true;
+        args.read_mp("MAPS", &mut names);
+        args.read("DST_ANNO", &mut self.note_destination);
+        let given = args
+            .read_with("REPLY_ANNO", KEYWORD, &mut note, |text, scope| Annotation::of_size(text, 1, scope));
+        self.reply_note = given.then_some(note.offset);
+        self.names = names.0;
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let words: Vec<String> = self.names.split_ascii_whitespace().map(ToString::to_string).collect();
+        for word in words {
+            let (name, offset) = match word.split_once(':') {
+                Some((name, offset)) => (name, Some(cx.parse::<u16>(offset).ok().map(usize::from))),
+                None => (word.as_str(), None),
+            };
+            let found = cx.find(name).filter(|id| cx.element::<Rewriter>(*id).is_some());
+            let (Some(rewriter), false) = (found, offset == Some(None)) else {
+                return Err(cx.error(format!("{word} not an IP rewriter")));
+            };
+            let offset = offset.flatten();
+            let outputs = cx.noutputs();
+            if offset.is_some_and(|offset| offset + cx.outputs_of(rewriter) > outputs) {
+                let plural = if outputs == 1 { "output" } else { "outputs" };
+                let text = format!("{word} port offset requires more than {outputs} {plural}");
+                return Err(cx.error(text));
+            }
+            self.maps.push(Map { rewriter, offset });
+        }
+        if self.maps.is_empty() {
+            return Err(cx.error("no IP rewriters supplied"));
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for mut packet in burst.drain() {
+            if packet.network_data().and_then(|ip| ip.get(9)) != Some(&ICMP) {
+                self.drops += 1;
+                continue;
+            }
+            match self.handle(&mut packet, cx).unwrap_or(OTHER) {
+                output if output < cx.noutputs() => cx.push(output, packet),
+                _ => self.drops += 1,
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}

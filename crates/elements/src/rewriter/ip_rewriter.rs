@@ -1,0 +1,34 @@
+//! `IPRewriter(INPUTSPEC1, ..., INPUTSPECn, [keywords])`: rewrites addresses and ports of TCP and UDP
+//! (NAPT, RFC 3022).
+//!
+//! Ports: any number of push inputs and outputs.
+//!
+//! Arguments:
+//! - `INPUTSPEC`, one for each input: what happens to packets of new flows. `drop`; `pass [OUTPUT]`, which
+//!   remembers nothing; `keep FOUTPUT ROUTPUT`; `pattern SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`; `pattern
+//!   NAME FOUTPUT ROUTPUT`; or the
+//!   name of a mapper such as RoundRobinIPMapper. A `-` leaves a field as it is. A range `L-H` lets the
+//!   rewriter choose so that flows stay apart: preferably what the packet has, else at random; with `#`
+//!   behind it in order, with `?`
+//!   always at random.
+//! - `TCP_TIMEOUT`, `TCP_NODATA_TIMEOUT`, `TCP_DONE_TIMEOUT`: lifetimes of connections with data in both
+//!   directions (a day), without (5 minutes), ended (4 minutes); `TCP_GUARANTEE`: no flow is given up
+//!   sooner after a packet (5 s).
+//! - `UDP_TIMEOUT`, `UDP_STREAMING_TIMEOUT`: lifetimes of flows (5 minutes), and of those with three
+//!   packets and a reply; `UDP_GUARANTEE`: no flow is given up sooner after a packet (5 s).
+//! - `MAPPING_CAPACITY`: flows at most, 4194304 by default; or the name of another rewriter, to share its.
+//! - `REAP_INTERVAL`: how often expired flows are looked for; 15 minutes.
+//! - `DST_ANNO`: whether the destination annotation follows; true.
+//! - `REPLY_ANNO`: an annotation of one byte; replies get the value that the first packet had.
+//!
+//! Handlers: `tcp_table`, `udp_table`, `tcp_lookup SADDR SPORT DADDR DPORT`, `size`, `table_size`,
+//! `drops`, `mapping_failures`, `evictions`, `patterns` (read); `capacity`, `pattern0`, `pattern1`, ... (read,
+//! write); `clear` (write).
+use super::base::{Kind, Rewriter};
+use ringway_click::{Class, Metadata};
+
+/// Facts.
+pub static CLASS: Class = Class::new("IPRewriter", || Rewriter::make(Kind::Ip))
+    .ports("1-/1-")
+    .processing("h")
+    .metadata(Metadata::Resolve);

@@ -1,0 +1,60 @@
+//! Identifiers of flows.
+use crate::flow::table::fold;
+use core::fmt;
+use core::net::Ipv4Addr;
+
+/// Addresses and ports, in the machine's order; what an element does not look at is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowKey {
+    /// Source address.
+    pub source: u32,
+    /// Source port.
+    pub source_port: u16,
+    /// Destination address.
+    pub destination: u32,
+    /// Destination port.
+    pub destination_port: u16,
+}
+
+impl FlowKey {
+    /// The flow in the other direction.
+    #[must_use]
+    pub fn reverse(self) -> Self {
+        Self {
+            source: self.destination,
+            source_port: self.destination_port,
+            destination: self.source,
+            destination_port: self.source_port,
+        }
+    }
+
+    /// Of a packet, from its IP header on, with this many bytes of header.
+    #[inline]
+    pub fn of(ip: &[u8], header: usize) -> Option<Self> {
+        let long = |at: usize| Some(u32::from_be_bytes(*ip.get(at..)?.first_chunk()?));
+        let word = |at: usize| Some(u16::from_be_bytes(*ip.get(at..)?.first_chunk()?));
+        Some(Self {
+            source: long(12)?,
+            source_port: word(header)?,
+            destination: long(16)?,
+            destination_port: word(header + 2)?,
+        })
+    }
+
+    /// A number to find it by. Attack: flows chosen to fall together; `seed` is not known to who chooses.
+    #[inline]
+    pub(crate) fn hash(self, map: u32, seed: u64) -> u64 {
+        let first = u64::from(self.source) << 32 | u64::from(self.destination);
+        let ports = u64::from(self.source_port) << 16 | u64::from(self.destination_port);
+        let second = u64::from(map) << 32 | ports;
+        let mixed = fold(first ^ seed, second ^ 0x9e37_79b9_7f4a_7c15);
+        fold(mixed ^ seed.rotate_left(32), 0xd6e8_feb8_6659_fd93)
+    }
+}
+
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (source, destination) = (Ipv4Addr::from_bits(self.source), Ipv4Addr::from_bits(self.destination));
+        write!(f, "({source}, {}, {destination}, {})", self.source_port, self.destination_port)
+    }
+}

@@ -1,0 +1,657 @@
+//! Flows of one or more rewriters: found by both directions' identifiers, bounded, the least useful replaced.
+//!
+//! The table grows without a pause: flows lie in blocks that never move, and [`Buckets`] move little by
+//! little. Expiries are in two heaps, guaranteed and not; an expiry that only moves on is put right when it
+//! comes to the top.
+use super::key::FlowKey;
+use super::sequence::Shifts;
+use crate::flow::blocks::Blocks;
+use crate::flow::buckets::{Buckets, MOVES};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use ringway_frame::prefetch;
+
+/// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
+pub const LARGEST: u32 = 1 << 24;
+/// Flows that are looked at to find one to forget. Attack: packets of all flows, then a new one, for which
+/// every flow would be put in its right place first.
+const PATIENCE: u32 = 64;
+/// The same where many are to go.
+const HASTE: u32 = 8;
+/// Flows unless the configuration says otherwise.
+pub const USUAL: u32 = 1 << 22;
+
+/// What is tracked of a flow, and which timeouts apply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tracking {
+    /// When it was last seen.
+    #[default]
+    Plain,
+    /// Data and ends in both directions.
+    Tcp,
+    /// Whether it streams.
+    Udp,
+}
+
+/// Timeouts in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timeouts {
+    /// A flow lives so long after a packet, whatever comes; 0 for no such promise.
+    pub guarantee: u64,
+    /// Of flows about which no more is known.
+    pub idle: u64,
+    /// Of TCP connections with data in both directions, of UDP flows that stream.
+    pub busy: u64,
+    /// Of TCP connections that have ended.
+    pub done: u64,
+}
+
+/// An input of a rewriter.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// Its flows.
+    pub count: u32,
+    /// Its number.
+    pub input: usize,
+    /// Changes with its pattern: flows of an earlier one are to be forgotten.
+    pub epoch: u8,
+    /// By tracking.
+    pub timeouts: [Timeouts; 3],
+}
+
+/// One flow and its reply.
+#[derive(Clone, Debug, Default)]
+pub struct Flow {
+    /// What packets of the flow and of its reply look like when they come in.
+    pub keys: [FlowKey; 2],
+    /// Which map each is found in.
+    pub map: u32,
+    pub(super) next: [u32; 2],
+    /// Which input made it, and which of its patterns.
+    pub owner: u32,
+    pub(super) epoch: u8,
+    /// Where packets of the flow and of its reply go.
+    pub outputs: [u16; 2],
+    /// What is tracked.
+    pub tracking: Tracking,
+    /// TCP: ended in either direction, data in either direction. UDP: a reply was seen, packets times two.
+    pub flags: u8,
+    /// The annotation that replies get.
+    pub reply_note: u8,
+    /// Its IP protocol.
+    pub protocol: u8,
+    /// Its expiry is a promise.
+    pub guaranteed: bool,
+    /// When it may be forgotten, on the steady clock.
+    pub expiry: u64,
+    /// The expiry that the heap has; never later.
+    pub(super) listed: u64,
+    pub(super) place: u32,
+    pub(super) live: bool,
+    /// Shifts of sequence numbers.
+    pub shifts: Option<Box<Shifts>>,
+}
+
+impl Flow {
+    /// What its packets become in a direction.
+    pub fn rewritten(&self, reply: bool) -> FlowKey {
+        self.keys[usize::from(!reply)].reverse()
+    }
+}
+
+impl Timeouts {
+    /// The timeout of a flow in its present state.
+    pub fn of(&self, flow: &Flow) -> u64 {
+        match flow.tracking {
+            Tracking::Tcp if flow.flags & 3 == 3 => self.done,
+            Tracking::Tcp if flow.flags & 12 == 12 => self.busy,
+            Tracking::Udp if flow.flags > 6 => self.busy,
+            _ => self.idle,
+        }
+    }
+}
+
+/// Flows.
+#[derive(Debug)]
+pub struct FlowSet {
+    flows: Blocks<Flow>,
+    live: u32,
+    seed: u64,
+    /// Chains of entries, a flow's number times two plus the direction, plus 1; 0 for none.
+    buckets: Buckets,
+    /// Expiry and flow; best effort and guaranteed.
+    heaps: [Vec<(u64, u32)>; 2],
+    /// Flows at most.
+    pub capacity: u32,
+    /// Flows forgotten early, for others.
+    pub evictions: u64,
+    /// Inputs.
+    pub owners: Vec<Owner>,
+    maps: u32,
+}
+
+impl FlowSet {
+    /// An empty set.
+    pub fn new(capacity: u32, seed: u64) -> Self {
+        Self {
+            flows: Blocks::default(),
+            live: 0,
+            seed,
+            buckets: Buckets::default(),
+            heaps: [Vec::new(), Vec::new()],
+            capacity: capacity.min(LARGEST),
+            evictions: 0,
+            owners: Vec::new(),
+            maps: 0,
+        }
+    }
+
+    /// A map of its own for somebody.
+    pub fn new_map(&mut self) -> u32 {
+        self.maps += 1;
+        self.maps
+    }
+
+    /// How many flows there are.
+    pub fn len(&self) -> u32 {
+        self.live
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// A flow.
+    pub fn get(&self, flow: u32) -> Option<&Flow> {
+        self.flows.get(flow).filter(|flow| flow.live)
+    }
+
+    /// A flow, to change.
+    #[inline]
+    pub fn get_mut(&mut self, flow: u32) -> Option<&mut Flow> {
+        self.flows.get_mut(flow).filter(|flow| flow.live)
+    }
+
+    #[inline]
+    fn at(&mut self, flow: u32) -> &mut Flow {
+        &mut self.flows[flow]
+    }
+
+    /// Some flows from a number on, and the number after which there are more, if there are.
+    pub fn some(&self, from: u32, places: usize) -> (impl Iterator<Item = &Flow>, Option<u32>) {
+        let end = from.saturating_add(places as u32);
+        let flows = (from..end).map_while(|number| self.flows.get(number));
+        (
+            flows.filter(|flow| flow.live && self.is_fresh(flow)),
+            Some(end).filter(|end| (*end as usize) < self.flows.len()),
+        )
+    }
+
+    /// All flows.
+    #[cfg(test)]
+    pub fn iter(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.iter().filter(|flow| flow.live)
+    }
+
+    /// The flow that a packet of a map belongs to, and whether it is a reply.
+    #[inline]
+    pub fn find(&self, map: u32, key: FlowKey) -> Option<(u32, bool)> {
+        self.find_hashed(map, key, key.hash(map, self.seed))
+    }
+
+    /// The same, the key's hash known.
+    #[inline]
+    pub fn find_hashed(&self, map: u32, key: FlowKey, hash: u64) -> Option<(u32, bool)> {
+        let mut entry = *self.buckets.get(hash);
+        while entry != 0 {
+            let (flow, number, way) = self.entry(entry);
+            if flow.keys[way] == key && flow.map == map && self.is_fresh(flow) {
+                return Some((number, way == 1));
+            }
+            entry = flow.next[way];
+        }
+        None
+    }
+
+    /// The flow of a chain's entry, its number and direction.
+    #[inline]
+    fn entry(&self, entry: u32) -> (&Flow, u32, usize) {
+        let (number, way) = ((entry - 1) / 2, (entry - 1) as usize % 2);
+        (&self.flows[number], number, way)
+    }
+
+    /// A key's hash; its bucket is asked for ahead of its use. A burst does this for all its packets, then
+    /// [`FlowSet::near`], and then looks.
+    #[inline]
+    pub fn approach(&self, map: u32, key: FlowKey) -> u64 {
+        let hash = key.hash(map, self.seed);
+        prefetch(self.buckets.get(hash));
+        hash
+    }
+
+    /// Asks for the first flow of a bucket.
+    #[inline]
+    pub fn near(&self, hash: u64) {
+        let entry = *self.buckets.get(hash);
+        if entry != 0 {
+            prefetch(self.entry(entry).0);
+        }
+    }
+
+    /// Asks for the second flow of a bucket, if the first is not the one.
+    #[inline]
+    pub fn nearer(&self, map: u32, key: FlowKey, hash: u64) {
+        let entry = *self.buckets.get(hash);
+        if entry != 0 {
+            let (flow, _, way) = self.entry(entry);
+            let next = flow.next[way];
+            if next != 0 && (flow.keys[way] != key || flow.map != map) {
+                prefetch(self.entry(next).0);
+            }
+        }
+    }
+
+    fn link(&mut self, number: u32, way: usize) {
+        let seed = self.seed;
+        let flow = self.at(number);
+        let hash = flow.keys[way].hash(flow.map, seed);
+        let head = self.buckets.get_mut(hash);
+        let next = core::mem::replace(head, number * 2 + way as u32 + 1);
+        self.at(number).next[way] = next;
+    }
+
+    fn unlink(&mut self, number: u32, way: usize) {
+        let seed = self.seed;
+        let flow = self.at(number);
+        let next = flow.next[way];
+        let hash = flow.keys[way].hash(flow.map, seed);
+        let own = number * 2 + way as u32 + 1;
+        let head = self.buckets.get_mut(hash);
+        if *head == own {
+            *head = next;
+            return;
+        }
+        let mut entry = *head;
+        while entry != 0 {
+            let (before, its_way) = ((entry - 1) / 2, (entry - 1) as usize % 2);
+            let flow = self.at(before);
+            entry = flow.next[its_way];
+            if entry == own {
+                flow.next[its_way] = next;
+                return;
+            }
+        }
+    }
+
+    /// Moves a few old buckets, or makes more if there are too few.
+    fn grow(&mut self) {
+        for _ in 0..MOVES {
+            let Some(mut entry) = self.buckets.next_old() else { break };
+            while entry != 0 {
+                let (number, way) = ((entry - 1) / 2, (entry - 1) as usize % 2);
+                entry = self.at(number).next[way];
+                self.link(number, way);
+            }
+        }
+        self.buckets.provide(self.live as usize * 4);
+    }
+
+    /// Adds a flow. If the set is full, the flow that would expire first and was promised nothing is
+    /// forgotten; nothing if that is the new one.
+    pub fn add(&mut self, flow: Flow, now: u64) -> Option<u32> {
+        let number = self.flows.take();
+        let (owner, guaranteed, expiry) = (flow.owner, flow.guaranteed, flow.expiry);
+        let (map, reply, same) = (flow.map, flow.keys[1], flow.keys[0] == flow.keys[1]);
+        if let Some((other, _)) = self.find(map, reply) {
+            self.forget(other);
+        }
+        let epoch = self.owners.get(owner as usize).map_or(0, |owner| owner.epoch);
+        *self.at(number) = Flow { live: true, epoch, ..flow };
+        self.live += 1;
+        // Packets of a flow that is its own reply count as replies, but for the first.
+        if !same {
+            self.link(number, 0);
+        }
+        self.link(number, 1);
+        self.push(usize::from(guaranteed), expiry, number);
+        if let Some(owner) = self.owners.get_mut(owner as usize) {
+            owner.count += 1;
+        }
+        self.grow();
+        if self.live > self.capacity && self.make_room(number, now) == number {
+            return None;
+        }
+        Some(number)
+    }
+
+    /// Forgets a flow, the newest if all others were promised to stay; answers which.
+    fn make_room(&mut self, newest: u32, now: u64) -> u32 {
+        let mut patience = PATIENCE;
+        self.end_guarantees(now, &mut patience);
+        let victim = self.top(0, &mut patience).map_or(newest, |(_, number)| number);
+        self.evictions += u64::from(victim != newest);
+        self.forget(victim);
+        victim
+    }
+
+    /// Flows whose promise has ended become best effort.
+    fn end_guarantees(&mut self, now: u64, patience: &mut u32) {
+        while let Some(number) = self.expired(1, now, patience) {
+            let timeouts = self.timeouts(number);
+            let flow = self.at(number);
+            let expiry = flow.expiry.saturating_add(timeouts.of(flow)).saturating_sub(timeouts.guarantee);
+            self.set_expiry(number, false, expiry);
+        }
+    }
+
+    /// A flow of a heap that has expired.
+    fn expired(&mut self, heap: usize, now: u64, patience: &mut u32) -> Option<u32> {
+        while *patience > 0 {
+            let (listed, number) = *self.heaps[heap].first()?;
+            if listed > now {
+                return None;
+            }
+            *patience -= 1;
+            let expiry = self.at(number).expiry;
+            if expiry == listed {
+                return Some(number);
+            }
+            self.relist(heap, expiry);
+        }
+        None
+    }
+
+    /// Puts the first of a heap where its expiry belongs.
+    fn relist(&mut self, heap: usize, expiry: u64) {
+        let (listed, number) = &mut self.heaps[heap][0];
+        *listed = expiry;
+        let number = *number;
+        self.at(number).listed = expiry;
+        self.down(heap, 0);
+    }
+
+    fn timeouts(&self, number: u32) -> Timeouts {
+        let flow = &self.flows[number];
+        let owner = self.owners.get(flow.owner as usize);
+        owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking as usize])
+    }
+
+    /// Forgets what has expired, and more while there are more than `capacity`, in about so many steps at
+    /// most. Whether that was all.
+    pub fn shrink(&mut self, now: u64, capacity: u32, most: u32) -> bool {
+        let mut patience = most;
+        self.end_guarantees(now, &mut patience);
+        while let Some(number) = self.expired(0, now, &mut patience) {
+            self.forget(number);
+        }
+        while patience > 0 && self.live > capacity {
+            let mut some = patience.min(HASTE);
+            patience -= some;
+            let Some((_, number)) = self.top(0, &mut some).or_else(|| self.top(1, &mut some)) else { break };
+            patience += some.saturating_sub(1);
+            self.evictions += 1;
+            self.forget(number);
+        }
+        patience > 0
+    }
+
+    /// All flows are to be forgotten; none is found any more.
+    pub fn renew_all(&mut self) {
+        (0..self.owners.len() as u32).for_each(|owner| self.renew_owner(owner));
+    }
+
+    /// The same of those that an input has made.
+    pub fn renew_owner(&mut self, owner: u32) {
+        if let Some(owner) = self.owners.get_mut(owner as usize) {
+            (owner.count, owner.epoch) = (0, owner.epoch.wrapping_add(1));
+        }
+    }
+
+    fn is_fresh(&self, flow: &Flow) -> bool {
+        self.owners.get(flow.owner as usize).is_none_or(|owner| owner.epoch == flow.epoch)
+    }
+
+    /// Forgets those that are to be forgotten among some places from a number on. The number after which there are
+    /// more, if there are.
+    pub fn forget_old(&mut self, from: u32, places: u32) -> Option<u32> {
+        let end = from.saturating_add(places);
+        for number in from..end {
+            let flow = self.flows.get(number)?;
+            if flow.live && !self.is_fresh(flow) {
+                self.forget(number);
+            }
+        }
+        Some(end)
+    }
+
+    /// Lets go of some memory; the set must not be used any more. Whether that was all.
+    pub fn give_up(&mut self) -> bool {
+        self.flows.give_up()
+    }
+
+    /// Takes note that a flow was seen.
+    #[inline]
+    pub fn touch(&mut self, number: u32, now: u64) {
+        let timeouts = self.timeouts(number);
+        if timeouts.guarantee > 0 {
+            self.set_expiry(number, true, now.saturating_add(timeouts.guarantee));
+        } else {
+            let timeout = timeouts.of(self.at(number));
+            self.set_expiry(number, false, now.saturating_add(timeout));
+        }
+    }
+
+    /// When a flow may be forgotten if nothing comes any more.
+    pub fn last_expiry(&self, flow: &Flow) -> u64 {
+        if !flow.guaranteed {
+            return flow.expiry;
+        }
+        let owner = self.owners.get(flow.owner as usize);
+        let timeouts = owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking as usize]);
+        flow.expiry.saturating_add(timeouts.of(flow)).saturating_sub(timeouts.guarantee)
+    }
+
+    #[inline]
+    fn set_expiry(&mut self, number: u32, guaranteed: bool, expiry: u64) {
+        let flow = self.at(number);
+        let (place, was) = (flow.place as usize, flow.guaranteed);
+        (flow.expiry, flow.guaranteed) = (expiry, guaranteed);
+        if was != guaranteed {
+            self.remove_from_heap(usize::from(was), place);
+            self.push(usize::from(guaranteed), expiry, number);
+            return;
+        }
+        let heap = usize::from(guaranteed);
+        if expiry < self.at(number).listed
+            && let Some(item) = self.heaps[heap].get_mut(place)
+        {
+            item.0 = expiry;
+            self.at(number).listed = expiry;
+            self.up(heap, place);
+        }
+    }
+
+    /// Forgets a flow.
+    pub fn forget(&mut self, number: u32) {
+        let Some(flow) = self.get_mut(number) else { return };
+        let (heap, place) = (usize::from(flow.guaranteed), flow.place as usize);
+        let (owner, epoch) = (flow.owner, flow.epoch);
+        let same = flow.keys[0] == flow.keys[1];
+        if !same {
+            self.unlink(number, 0);
+        }
+        self.unlink(number, 1);
+        self.remove_from_heap(heap, place);
+        self.flows.free(number);
+        self.live -= 1;
+        if let Some(owner) = self.owners.get_mut(owner as usize).filter(|owner| owner.epoch == epoch) {
+            owner.count = owner.count.saturating_sub(1);
+        }
+    }
+
+    fn push(&mut self, heap: usize, expiry: u64, number: u32) {
+        self.heaps[heap].push((expiry, number));
+        let place = self.heaps[heap].len() - 1;
+        let flow = self.at(number);
+        (flow.place, flow.listed) = (place as u32, expiry);
+        self.up(heap, place);
+    }
+
+    fn remove_from_heap(&mut self, heap: usize, place: usize) {
+        if place >= self.heaps[heap].len() {
+            return;
+        }
+        self.heaps[heap].swap_remove(place);
+        if let Some((_, number)) = self.heaps[heap].get(place).copied() {
+            self.at(number).place = place as u32;
+            self.down(heap, place);
+            let place = self.at(number).place as usize;
+            self.up(heap, place);
+        }
+    }
+
+    /// The flow of a heap that expires first; once it is out of patience, of those it has looked at.
+    fn top(&mut self, heap: usize, patience: &mut u32) -> Option<(u64, u32)> {
+        let mut best: Option<(u64, u32)> = None;
+        loop {
+            let (listed, number) = *self.heaps[heap].first()?;
+            let expiry = self.at(number).expiry;
+            if expiry == listed {
+                return Some((expiry, number));
+            }
+            best = Some(best.map_or((expiry, number), |best| best.min((expiry, number))));
+            if *patience == 0 {
+                return best;
+            }
+            *patience -= 1;
+            self.relist(heap, expiry);
+        }
+    }
+
+    fn swap(&mut self, heap: usize, first: usize, second: usize) {
+        self.heaps[heap].swap(first, second);
+        for place in [first, second] {
+            let number = self.heaps[heap][place].1;
+            self.at(number).place = place as u32;
+        }
+    }
+
+    fn up(&mut self, heap: usize, mut place: usize) {
+        while place > 0 {
+            let above = (place - 1) / 2;
+            if self.heaps[heap][above].0 <= self.heaps[heap][place].0 {
+                break;
+            }
+            self.swap(heap, above, place);
+            place = above;
+        }
+    }
+
+    fn down(&mut self, heap: usize, mut place: usize) {
+        loop {
+            let below = [2 * place + 1, 2 * place + 2].into_iter();
+            let items = &self.heaps[heap];
+            let below = below.filter(|below| *below < items.len()).min_by_key(|below| items[*below].0);
+            let Some(below) = below.filter(|below| items[*below].0 < items[place].0) else { break };
+            self.swap(heap, below, place);
+            place = below;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u32) -> FlowKey {
+        FlowKey { source: number, source_port: 1, destination: 9, destination_port: 2 }
+    }
+
+    fn set(capacity: u32, guarantee: u64) -> FlowSet {
+        let mut set = FlowSet::new(capacity, 7);
+        let timeouts = Timeouts { guarantee, idle: 100, busy: 1000, done: 10 };
+        set.owners.push(Owner { count: 0, input: 0, epoch: 0, timeouts: [timeouts; 3] });
+        set
+    }
+
+    fn add(set: &mut FlowSet, number: u32, guaranteed: bool, now: u64) -> Option<u32> {
+        let keys = [key(number), key(number + (1 << 31)).reverse()];
+        let expiry = now + if guaranteed { 5 } else { 100 };
+        set.add(Flow { keys, guaranteed, expiry, ..Flow::default() }, now)
+    }
+
+    #[test]
+    fn flows_are_found_while_the_table_grows() {
+        let mut set = set(u32::MAX, 0);
+        for number in 0..5000 {
+            let flow = add(&mut set, number, false, number.into()).unwrap();
+            assert_eq!(set.find(0, key(number)), Some((flow, false)));
+            assert_eq!(set.find(0, key(number / 2)), set.find(0, key(number / 2)));
+            assert!(set.find(0, key(number / 3)).is_some(), "{number}");
+        }
+        for number in (0..5000).step_by(2) {
+            let (flow, _) = set.find(0, key(number)).unwrap();
+            set.forget(flow);
+        }
+        for number in 0..5000 {
+            assert_eq!(set.find(0, key(number)).is_some(), number % 2 == 1);
+            let reply = key(number + (1 << 31)).reverse();
+            assert_eq!(set.find(0, reply).is_some_and(|(_, reply)| reply), number % 2 == 1);
+        }
+        assert_eq!((set.len(), set.owners[0].count), (2500, 2500));
+    }
+
+    #[test]
+    fn what_expires_first_makes_room() {
+        let mut set = set(3, 0);
+        for number in 0..3 {
+            add(&mut set, number, false, number.into()).unwrap();
+        }
+        let (oldest, _) = set.find(0, key(0)).unwrap();
+        set.touch(oldest, 50);
+        assert!(add(&mut set, 3, false, 51).is_some());
+        assert_eq!(set.find(0, key(1)), None);
+        assert!(set.find(0, key(0)).is_some());
+        assert_eq!((set.len(), set.evictions), (3, 1));
+    }
+
+    #[test]
+    fn promises_are_kept() {
+        let mut set = set(2, 5);
+        add(&mut set, 0, true, 0).unwrap();
+        add(&mut set, 1, true, 1).unwrap();
+        assert_eq!(add(&mut set, 2, true, 4), None);
+        assert!(add(&mut set, 3, true, 6).is_some());
+        assert_eq!(set.find(0, key(0)), None);
+        assert!(!set.shrink(2000, u32::MAX, 1));
+        assert!(set.shrink(2000, u32::MAX, u32::MAX));
+        assert_eq!(set.len(), 0);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_stays_whole(steps in proptest::collection::vec((0u8..4, 0u32..40), 0..300)) {
+            let mut set = set(20, 5);
+            for (now, (step, number)) in steps.into_iter().enumerate() {
+                let now = now as u64;
+                let found = set.find(0, key(number));
+                match (step, found) {
+                    (0 | 1, None) => drop(add(&mut set, number, step == 0, now)),
+                    (2, Some((flow, _))) => set.forget(flow),
+                    (_, Some((flow, _))) => set.touch(flow, now),
+                    _ => drop(set.shrink(now, 20, u32::MAX)),
+                }
+                assert!(set.len() <= 20);
+                assert_eq!(set.heaps[0].len() + set.heaps[1].len(), set.len() as usize);
+                assert_eq!(set.iter().count(), set.len() as usize);
+                for flow in set.iter() {
+                    assert!(set.find(0, flow.keys[0]).is_some() && set.find(0, flow.keys[1]).is_some());
+                    let number = set.find(0, flow.keys[0]).unwrap().0;
+                    let listed = (flow.listed, number);
+                    assert_eq!(set.heaps[usize::from(flow.guaranteed)][flow.place as usize], listed);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `AdjustTimestamp(TIME, FIRST, ALL)`: adds a time to the timestamps of packets.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `TIME`: what to add, in seconds unless it has a unit; may be negative.
+//! - `FIRST`: if true, the first timestamp annotation is changed instead.
+//! - `ALL`: if true, timestamps of 0, which packets without one have, are changed too.
+//!
+//! Handlers: `time` (read, write): the time that is added.
+//!
+//! Times before 1970 are negative: what adds and prints them takes timestamps as signed.
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Nanoseconds, Scope};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Timestamp,
+};
+
+/// Facts.
+pub static CLASS: Class = Class::new("AdjustTimestamp", || Box::<AdjustTimestamp>::default()).ports("1/1");
+
+/// A duration either way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shift {
+    back: bool,
+    by: u64,
+}
+
+impl Shift {
+    fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
+        let (back, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
+        Ok(Self { back, by: Nanoseconds::parse(text, scope)?.0 })
+    }
+
+    fn apply(self, stamp: u64) -> u64 {
+        if self.back { stamp.wrapping_sub(self.by) } else { stamp.wrapping_add(self.by) }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct AdjustTimestamp {
+    shift: Shift,
+    first: bool,
+    all: bool,
+}
+
+impl Element for AdjustTimestamp {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_with("TIME", MANDATORY_POSITIONAL, &mut self.shift, Shift::parse);
+        args.read("FIRST", &mut self.first);
+        args.read("ALL", &mut self.all);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        for packet in burst.iter_mut() {
+            let notes = packet.notes_mut();
+            let old = if self.first { notes.u64(Annotations::FIRST_TIMESTAMP) } else { notes.timestamp };
+            if old == 0 && !self.all {
+                continue;
+            }
+            let new = self.shift.apply(old);
+            if self.first {
+                notes.set_u64(Annotations::FIRST_TIMESTAMP, new);
+            } else {
+                notes.timestamp = new;
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("time")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        let sign = if self.shift.back { "-" } else { "" };
+        Ok(format!("{sign}{}", Timestamp(self.shift.by)))
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |error| HandlerError::failed(format!("TIME: {error}"));
+        self.shift = cx.parse_with(value, Shift::parse).map_err(wrong)?;
+        Ok(())
+    }
+}

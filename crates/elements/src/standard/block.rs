@@ -1,0 +1,50 @@
+//! `Block(THRESH)`: sends packets whose forward rate annotation is above a threshold to output 1.
+//!
+//! Ports: one input, two push outputs.
+//!
+//! Arguments:
+//! - `THRESH`: the threshold, in the unit of whoever sets the annotation; 0 lets everything pass.
+//!
+//! Handlers: `thresh` (read, write).
+use crate::packet::divert;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("Block", || Box::<Block>::default()).ports("1/2").processing("h");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Block {
+    threshold: u32,
+}
+
+impl Element for Block {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("THRESH", &mut self.threshold);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if self.threshold > 0 {
+            let most = self.threshold;
+            divert(burst, cx, |packet, _| packet.notes().u32(Annotations::FWD_RATE) <= most);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("thresh")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.threshold.to_string())
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.threshold = cx.parse(value).map_err(|_| HandlerError::failed("THRESH must be a number"))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! `Bypass(ACTIVE, INLINE)`: leads packets over output 1 (pulls over input 1) while it is active.
+//!
+//! Ports: one or two inputs and outputs, push or pull. Push: what comes back to input 1 goes on to output 0. Pull: who
+//! pulls at output 1 gets what is at input 0.
+//!
+//! Arguments:
+//! - `ACTIVE`: false by default.
+//! - `INLINE`: accepted; it always stays in line.
+//!
+//! Handlers: `active` (read, write).
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("Bypass", || Box::<Bypass>::default()).ports("1-2/1-2").flow("xy/[xy]x").relay(1, 0);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Bypass {
+    active: bool,
+}
+
+impl Element for Bypass {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut inline = false;
+        args.read_p("ACTIVE", &mut self.active);
+        args.read("INLINE", &mut inline);
+        args.complete()
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if port == 0 && self.active {
+            cx.push_burst(1, burst);
+        }
+    }
+
+    fn pull(&mut self, port: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let input = usize::from(port == 0 && self.active);
+        cx.pull(input, max, burst);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("active").checkbox()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.active.to_string())
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.active = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+//! `CheckCRC32`: lets packets pass whose last 4 bytes are the CRC that `SetCRC32` put there, without it.
+//!
+//! Ports: one input; one output, and optionally a push output for all others.
+//!
+//! Handlers: `drops` (read).
+use super::crc32;
+use crate::packet::divert_counting;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::{Class, Context, Element, Handler, HandlerError, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("CheckCRC32", || Box::<CheckCrc32>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    .metadata(Metadata::Resolve);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct CheckCrc32 {
+    drops: u64,
+}
+
+impl Element for CheckCrc32 {
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        divert_counting(burst, cx, &mut self.drops, |packet, _| {
+            let split = packet.data().split_last_chunk::<4>();
+            let good =
+                split.is_some_and(|(data, crc)| crc32::update(u32::MAX, data) == u32::from_ne_bytes(*crc));
+            if good {
+                packet.take(4);
+            }
+            good
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}

@@ -1,0 +1,57 @@
+//! `Classifier(PATTERN...)`: sends packets to the output of the first pattern they match.
+//!
+//! Ports: one push input, a push output for each pattern. Packets that match none are dropped.
+//!
+//! Arguments:
+//! - `PATTERN`: clauses `OFFSET/VALUE` or `OFFSET/VALUE%MASK`, all of which must hold, or `-` for every packet. Offsets
+//!   are decimal, values and masks hexadecimal, `?` is any digit; `!` before a clause says that it must not hold.
+//!
+//! Handlers: `program` (read): what is compared, in words of four bytes.
+mod program;
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use program::Program;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("Classifier", || Box::<Classifier>::default()).ports("1/-").processing("h").live();
+
+/// Sends packets by what they contain.
+#[derive(Debug, Default)]
+pub struct Classifier {
+    program: Program,
+}
+
+impl Element for Classifier {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let patterns = args.take_rest();
+        args.complete()?;
+        if patterns.len() != cx.noutputs() {
+            let text = format!("need {} arguments, one per output port", cx.noutputs());
+            return Err(cx.error(text));
+        }
+        self.program = Program::compile(&patterns).map_err(|text| cx.error(text))?;
+        Ok(())
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            if let Some(output) = self.program.run(packet.data()) {
+                cx.push(output, packet);
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("program").calm()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.program.text())
+    }
+}

@@ -1,0 +1,88 @@
+//! `CompareBlock(FWD_WEIGHT, REV_WEIGHT, THRESH)`: singles out packets of those who send much more than
+//! they get.
+//!
+//! Ports: one push input, two push outputs.
+//!
+//! Arguments:
+//! - `FWD_WEIGHT`, `REV_WEIGHT`: what the rates noted in a packet are multiplied by before they are
+//!   compared.
+//! - `THRESH`: where neither rate is above it, nothing is singled out.
+//!
+//! A packet goes to output 1 if its forward rate, weighted, is above its reverse rate, and one of them
+//! above THRESH; else to output 0. The rates are the annotations FWD_RATE and REV_RATE. Handlers:
+//! `fwd_weight`, `rev_weight`, `thresh` (read, write).
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("CompareBlock", || Box::<CompareBlock>::default()).ports("1/2").processing("h");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct CompareBlock {
+    forward: u32,
+    reverse: u32,
+    threshold: u32,
+}
+
+impl CompareBlock {
+    fn stands_out(&self, forward: u32, reverse: u32) -> bool {
+        let (weighted, other) =
+            (u64::from(self.forward) * u64::from(forward), u64::from(self.reverse) * u64::from(reverse));
+        weighted > other && forward.max(reverse) > self.threshold
+    }
+
+    fn field(&mut self, name: &str) -> &mut u32 {
+        match name {
+            "fwd_weight" => &mut self.forward,
+            "rev_weight" => &mut self.reverse,
+            _ => &mut self.threshold,
+        }
+    }
+}
+
+impl Element for CompareBlock {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("FWD_WEIGHT", &mut self.forward);
+        args.read_mp("REV_WEIGHT", &mut self.reverse);
+        args.read_mp("THRESH", &mut self.threshold);
+        args.complete()
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        cx.scatter(burst, |_, packet| {
+            let notes = packet.notes();
+            let out = self.stands_out(notes.u32(Annotations::FWD_RATE), notes.u32(Annotations::REV_RATE));
+            Some(usize::from(out))
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["fwd_weight", "rev_weight", "thresh"].map(Handler::both).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.field(name).to_string())
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        *self.field(name) = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_high_and_lopsided_rates_stand_out() {
+        let block = CompareBlock { forward: 5, reverse: 2, threshold: 100 };
+        assert!(block.stands_out(101, 0) && block.stands_out(50, 120));
+        assert!(!block.stands_out(100, 0) && !block.stands_out(50, 125) && !block.stands_out(0, u32::MAX));
+    }
+}

@@ -1,0 +1,95 @@
+//! `DelayShaper(DELAY)`: gives a packet no earlier than DELAY after its timestamp, which becomes the time it leaves.
+//!
+//! Ports: one pull input, one pull output. It says when there is nothing to be had.
+//!
+//! Arguments:
+//! - `DELAY`: a time.
+//!
+//! Handlers: `delay` (read, write).
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, SECOND,
+    Search, Signal, Timer, Timestamp,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("DelayShaper", || Box::<DelayShaper>::default()).ports("1/1").processing("l");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct DelayShaper {
+    delay: u64,
+    held: Option<(u64, Packet)>,
+    timer: Option<Timer>,
+    note: Option<Note>,
+    signal: Signal,
+}
+
+impl Element for DelayShaper {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut delay = Nanoseconds::default();
+        args.read_mp("DELAY", &mut delay);
+        args.complete()?;
+        self.delay = delay.0;
+        self.note = Some(cx.new_note(NoteKind::Empty, Search::Stop));
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.timer = Some(cx.new_timer());
+        if let Some(note) = self.note {
+            self.signal = cx.upstream_empty_signal_for(0, note);
+        }
+        Ok(())
+    }
+
+    fn pull(&mut self, _: usize, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let (Some(note), Some(timer)) = (self.note, self.timer) else { return };
+        let now = cx.now();
+        if self.held.is_none() {
+            self.held = cx.pull_one(0).map(|packet| {
+                let stamp = packet.notes().timestamp;
+                // As for Click, a time in the first second is none.
+                let began = if stamp < SECOND { now } else { stamp };
+                (began.saturating_add(self.delay), packet)
+            });
+        }
+        match self.held.take() {
+            Some((when, mut packet)) if when <= now => {
+                packet.notes_mut().timestamp = now;
+                burst.push(packet);
+            }
+            Some((when, packet)) => {
+                cx.set_timer_after(timer, when - now);
+                cx.sleep(note);
+                self.held = Some((when, packet));
+            }
+            None if !cx.is_active(&self.signal) => cx.sleep(note),
+            None => {}
+        }
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if let Some(note) = self.note {
+            cx.wake(note);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("delay").calm()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(Timestamp(self.delay).to_string())
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let delay = cx.parse::<Nanoseconds>(value);
+        self.delay = delay.map_err(|_| HandlerError::failed("delay must be a timestamp"))?.0;
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! `DelayUnqueue(DELAY)`: pulls packets and pushes each on DELAY after its timestamp, which becomes that moment.
+//!
+//! Ports: one pull input, one push output.
+//!
+//! Arguments:
+//! - `DELAY`: a time.
+//!
+//! Handlers: `delay` (read, write); those of its task.
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Packet, SECOND, Signal, Task, Timer, Timestamp,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("DelayUnqueue", || Box::<DelayUnqueue>::default()).ports("1/1").processing("l/h");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct DelayUnqueue {
+    delay: u64,
+    held: Option<Packet>,
+    task: Option<Task>,
+    timer: Option<Timer>,
+    signal: Signal,
+}
+
+impl Element for DelayUnqueue {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut delay = Nanoseconds::default();
+        args.read_mp("DELAY", &mut delay);
+        self.delay = delay.0;
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let task = cx.new_task(true);
+        self.signal = cx.upstream_empty_signal(0, Some(task));
+        (self.task, self.timer) = (Some(task), Some(cx.new_timer()));
+        Ok(())
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        let mut worked = false;
+        loop {
+            if self.held.is_none() {
+                self.held = cx.pull_one(0);
+                if let Some(packet) = &mut self.held {
+                    let stamp = packet.notes().timestamp;
+                    // As for Click, a time in the first second is none.
+                    let began = if stamp < SECOND { cx.now() } else { stamp };
+                    packet.notes_mut().timestamp = began.saturating_add(self.delay);
+                }
+            }
+            let Some(packet) = self.held.take() else {
+                if cx.is_active(&self.signal) {
+                    cx.reschedule(task);
+                }
+                return worked;
+            };
+            let now = cx.now();
+            let when = packet.notes().timestamp;
+            if when > now {
+                self.held = Some(packet);
+                if let Some(timer) = self.timer {
+                    cx.set_timer_after(timer, when - now);
+                }
+                return worked;
+            }
+            cx.push(0, packet);
+            worked = true;
+        }
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("delay").calm()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(Timestamp(self.delay).to_string())
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let delay = cx.parse::<Nanoseconds>(value);
+        self.delay = delay.map_err(|_| HandlerError::failed("delay must be a timestamp"))?.0;
+        Ok(())
+    }
+}

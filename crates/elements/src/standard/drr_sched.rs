@@ -1,0 +1,96 @@
+//! `DRRSched(QUANTUM)`: pulls from inputs so that each gets the same share of bytes (deficit round robin,
+//! Shreedhar and Varghese 1995).
+//!
+//! Ports: any number of pull inputs, one pull output.
+//!
+//! Arguments:
+//! - `QUANTUM`: bytes an input may send more each round; 500 by default.
+//!
+//! No handlers. Inputs that say they are empty are not asked, and save nothing up.
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst, Signal};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("DRRSched", || Box::<DrrSched>::default()).ports("-/1").processing("l").flags("S0");
+
+#[derive(Debug, Default)]
+struct Input {
+    signal: Signal,
+    deficit: u64,
+    /// Pulled, but longer than what it may send yet.
+    head: Option<Packet>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct DrrSched {
+    quantum: u32,
+    inputs: Vec<Input>,
+    next: usize,
+}
+
+impl DrrSched {
+    /// The next packet. An input whose packet is too long waits for its next rounds.
+    fn one(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        let mut in_vain = 0;
+        while in_vain < self.inputs.len() {
+            let number = self.next;
+            let input = &mut self.inputs[number];
+            if input.head.is_none() && cx.is_active(&input.signal) {
+                input.head = cx.pull_one(number);
+            }
+            let packet = input.head.take();
+            match packet {
+                None => {
+                    input.deficit = 0;
+                    in_vain += 1;
+                }
+                Some(packet) if packet.len() as u64 <= input.deficit => {
+                    input.deficit -= packet.len() as u64;
+                    return Some(packet);
+                }
+                waiting => {
+                    input.head = waiting;
+                    in_vain = 0;
+                }
+            }
+            self.next = (number + 1) % self.inputs.len();
+            let next = &mut self.inputs[self.next];
+            next.deficit = next.deficit.saturating_add(self.quantum.into());
+        }
+        None
+    }
+}
+
+impl Element for DrrSched {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.quantum = 500;
+        args.read_p("QUANTUM", &mut self.quantum);
+        args.complete()?;
+        if self.quantum == 0 {
+            return Err(cx.error("QUANTUM must be >= 1"));
+        }
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        for port in 0..cx.ninputs() {
+            self.inputs.push(Input { signal: cx.upstream_empty_signal(port, None), ..Input::default() });
+        }
+        if let Some(first) = self.inputs.first_mut() {
+            first.deficit = self.quantum.into();
+        }
+        Ok(())
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        while burst.len() < max
+            && let Some(packet) = self.one(cx)
+        {
+            burst.push(packet);
+        }
+    }
+}

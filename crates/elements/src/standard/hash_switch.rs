@@ -1,0 +1,46 @@
+//! `HashSwitch(OFFSET, LENGTH)`: sends packets to the output that a hash of some of their bytes names, so that equal
+//! bytes take the same way.
+//!
+//! Ports: one push input, one or more push outputs.
+//!
+//! Arguments:
+//! - `OFFSET`: where the bytes begin.
+//! - `LENGTH`: how many they are. Packets that end before go to output 0.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("HashSwitch", || Box::<HashSwitch>::default()).ports("1/1-").processing("h");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct HashSwitch {
+    offset: u32,
+    length: u32,
+}
+
+/// FNV-1a, 32 bits.
+fn hash(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+impl Element for HashSwitch {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("OFFSET", &mut self.offset);
+        args.read_mp("LENGTH", &mut self.length);
+        args.complete()?;
+        if self.length == 0 { Err(cx.error("LENGTH must be > 0")) } else { Ok(()) }
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let (offset, length) = (self.offset as usize, self.length as usize);
+        for packet in burst.drain() {
+            let bytes = packet.data().get(offset..).and_then(|bytes| bytes.get(..length));
+            // The high half decides: FNV's low bits depend on the low bits of the bytes alone.
+            let output = bytes.map_or(0, |bytes| (u64::from(hash(bytes)) * cx.noutputs() as u64) >> 32);
+            cx.push(output as usize, packet);
+        }
+    }
+}

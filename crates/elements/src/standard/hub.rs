@@ -1,0 +1,26 @@
+//! `Hub`: sends a copy of each packet to every output but the one with its input's number.
+//!
+//! Ports: as many push inputs as push outputs. No arguments, no handlers.
+use alloc::boxed::Box;
+use ringway_click::{Class, Context, Element, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("Hub", || Box::<Hub>::default()).ports("-/=").processing("h").flow("#/[^#]");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Hub;
+
+impl Element for Hub {
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let last = (0..cx.noutputs()).rev().find(|output| *output != port);
+        for packet in burst.drain() {
+            let Some(last) = last else { continue };
+            for output in (0..last).filter(|output| *output != port) {
+                cx.push(output, packet.clone());
+            }
+            cx.push(last, packet);
+        }
+    }
+}

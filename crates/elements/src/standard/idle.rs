@@ -1,0 +1,59 @@
+//! `Idle`: drops what is pushed to it and gives nothing when pulled.
+//!
+//! Ports: any number of inputs and outputs, each push or pull. No arguments.
+//!
+//! Handlers: `count` (read): packets dropped.
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Metadata, NoteKind, PacketBurst, Search,
+};
+
+/// Facts.
+pub static CLASS: Class = Class::new("Idle", || Box::<Idle>::default())
+    .ports("-/-")
+    .processing("a/a")
+    .flow("x/y")
+    .metadata(Metadata::Ignores);
+
+/// Never does anything.
+#[derive(Debug, Default)]
+pub struct Idle {
+    count: u64,
+    /// It doesn't say so.
+    silent: bool,
+}
+
+impl Idle {
+    /// One that tells nobody.
+    pub(super) fn silent() -> Self {
+        Self { silent: true, ..Self::default() }
+    }
+}
+
+impl Element for Idle {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if !self.silent {
+            let note = cx.new_note(NoteKind::Empty, Search::Stop);
+            cx.sleep(note);
+        }
+        args.complete()
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        self.count += burst.len() as u64;
+        burst.clear();
+    }
+
+    fn pull(&mut self, _: usize, _: usize, _: &mut PacketBurst, _: &mut Context<'_>) {}
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("count")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.count.to_string())
+    }
+}

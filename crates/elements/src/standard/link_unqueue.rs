@@ -1,0 +1,135 @@
+//! `LinkUnqueue(LATENCY, BANDWIDTH)`: a link: pulls packets and pushes them on as late as a wire would.
+//!
+//! Ports: one pull input, one push output. Packets' timestamps become the moments they leave.
+//!
+//! Arguments:
+//! - `LATENCY`: how long a bit is on its way.
+//! - `BANDWIDTH`: bytes a second, at least 100.
+//!
+//! Handlers: `latency`, `bandwidth`, `size` (packets on their way) (read); `reset` (write); those of its task.
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Bandwidth, Nanoseconds};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, SECOND, Signal, Task, Timer,
+    Timestamp,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("LinkUnqueue", || Box::<LinkUnqueue>::default()).ports("1/1").processing("l/h");
+
+/// Packets on their way, at most. Attack: a long link of empty packets.
+const MOST: usize = 1 << 20;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct LinkUnqueue {
+    latency: u64,
+    bandwidth: u32,
+    link: VecDeque<Packet>,
+    back_to_back: bool,
+    task: Option<Task>,
+    timer: Option<Timer>,
+    signal: Signal,
+}
+
+impl LinkUnqueue {
+    fn last(&self) -> Option<u64> {
+        self.link.back().map(|packet| packet.notes().timestamp)
+    }
+
+    fn take_in(&mut self, now: u64, cx: &mut Context<'_>) -> bool {
+        let arrives = now.saturating_add(self.latency);
+        let mut worked = false;
+        while self.last().is_none_or(|last| last <= arrives) && self.link.len() < MOST {
+            let Some(mut packet) = cx.pull_one(0) else {
+                self.back_to_back = false;
+                break;
+            };
+            let length = packet.len() as u64 + u64::from(packet.notes().u32(Annotations::EXTRA_LENGTH));
+            let from = self.last().filter(|_| self.back_to_back).unwrap_or(arrives);
+            let time = length.saturating_mul(SECOND) / u64::from(self.bandwidth);
+            packet.notes_mut().timestamp = from.saturating_add(time);
+            self.link.push_back(packet);
+            (worked, self.back_to_back) = (true, true);
+        }
+        worked
+    }
+}
+
+impl Element for LinkUnqueue {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut latency, mut bandwidth) = (Nanoseconds::default(), Bandwidth::default());
+        args.read_mp("LATENCY", &mut latency);
+        args.read_mp("BANDWIDTH", &mut bandwidth);
+        args.complete()?;
+        if bandwidth.0 < 100 {
+            return Err(cx.error("bandwidth too small, minimum 100Bps"));
+        }
+        (self.latency, self.bandwidth) = (latency.0, bandwidth.0);
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let task = cx.new_task(true);
+        self.signal = cx.upstream_empty_signal(0, Some(task));
+        (self.task, self.timer) = (Some(task), Some(cx.new_timer()));
+        Ok(())
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        let now = cx.now();
+        let mut worked = self.take_in(now, cx);
+        while let Some(packet) = self.link.pop_front_if(|packet| packet.notes().timestamp <= now) {
+            cx.push(0, packet);
+            worked = true;
+        }
+        let active = cx.is_active(&self.signal);
+        match (self.link.front(), self.last(), self.timer) {
+            (Some(first), Some(last), Some(timer)) => {
+                let leaves = first.notes().timestamp;
+                let room = last.saturating_sub(self.latency);
+                let next = if active { leaves.min(room) } else { leaves };
+                match next.checked_sub(now) {
+                    Some(wait) if wait > 0 => cx.set_timer_after(timer, wait),
+                    _ => cx.reschedule(task),
+                }
+            }
+            _ if active => cx.reschedule(task),
+            _ => self.back_to_back = false,
+        }
+        worked
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("latency").calm(),
+            Handler::read("bandwidth").calm(),
+            Handler::read("size"),
+            Handler::write("reset").button(),
+        ]
+        .into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "latency" => Timestamp(self.latency).to_string(),
+            "bandwidth" => Bandwidth(self.bandwidth).unparse(),
+            _ => self.link.len().to_string(),
+        })
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.link.clear();
+        Ok(())
+    }
+}

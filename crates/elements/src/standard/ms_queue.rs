@@ -1,0 +1,15 @@
+//! `MSQueue(CAPACITY)`: keeps packets, first in, first out; the same as `NotifierQueue`, as a router has one thread.
+//!
+//! Ports: one push input; one pull output, and optionally a push output for packets dropped.
+//!
+//! Arguments and handlers: those of `Queue`.
+use super::queue::{Mode, Queue};
+use alloc::boxed::Box;
+use ringway_click::Class;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("MSQueue", || Box::new(Queue::of(Mode { says_full: false, ..Mode::FULL_NOTE })))
+        .ports("1/1")
+        .processing("h/lh")
+        .live();

@@ -1,0 +1,37 @@
+//! `NotifierDebug`: says what notifiers it sees.
+//!
+//! Ports: one input, one output, push or pull. No arguments.
+//!
+//! Handlers: `signal` (read): upstream's if it is pulled from, else downstream's: kind, word, mask and value of each
+//! word of notifiers; `*` if it is active.
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Signal};
+
+/// Facts.
+pub static CLASS: Class = Class::new("NotifierDebug", || Box::<NotifierDebug>::default()).ports("1/1");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct NotifierDebug {
+    signal: Signal,
+}
+
+impl Element for NotifierDebug {
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.signal = match cx.input_is_pull(0) {
+            true => cx.upstream_empty_signal(0, None),
+            false => cx.downstream_full_signal(0, None),
+        };
+        Ok(())
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("signal")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(cx.router().signal_text(&self.signal))
+    }
+}

@@ -1,0 +1,14 @@
+//! `Null`: passes packets on as they are.
+//!
+//! Ports: one input, one output, push or pull. No arguments, no handlers.
+use alloc::boxed::Box;
+use ringway_click::{Class, Element};
+
+/// Facts.
+pub static CLASS: Class = Class::new("Null", || Box::new(Null)).ports("1/1").passed();
+
+/// Does nothing.
+#[derive(Debug)]
+pub struct Null;
+
+impl Element for Null {}

@@ -1,0 +1,61 @@
+//! `NumberPacket(OFFSET)`: writes a counter into packets, 8 bytes, little-endian.
+//!
+//! Ports: one input, one output, push or pull. Packets too short for it are made longer.
+//!
+//! Arguments:
+//! - `OFFSET`: where; 40 by default.
+//!
+//! Handlers: `count` (read), `reset` (write).
+use crate::packet::grow;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("NumberPacket", || Box::<NumberPacket>::default()).ports("1/1").metadata(Metadata::Resolve);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct NumberPacket {
+    offset: u16,
+    count: u64,
+}
+
+impl Element for NumberPacket {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.offset = 40;
+        args.read_p("OFFSET", &mut self.offset);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        let range = usize::from(self.offset)..usize::from(self.offset) + 8;
+        burst.retain(|packet| {
+            let missing = range.end.saturating_sub(packet.len());
+            if !grow(packet, missing) {
+                return false;
+            }
+            if let Some(place) = packet.data_mut().get_mut(range.clone()) {
+                place.copy_from_slice(&self.count.to_le_bytes());
+            }
+            self.count += 1;
+            true
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("count"), Handler::write("reset").button()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.count.to_string())
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.count = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! `Pad(LENGTH, ZERO)`: makes packets longer.
+//!
+//! Ports: one input, one output, push or pull. Packets that cannot be made so long are dropped.
+//!
+//! Arguments:
+//! - `LENGTH`: bytes they have at least; by default as many as their extra length annotation says are missing.
+//! - `ZERO`: accepted; what is added is always zero.
+use crate::packet::grow;
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("Pad", || Box::<Pad>::default()).ports("1/1").metadata(Metadata::Resolve);
+
+/// Bytes added at most.
+const LARGEST: usize = 1 << 20;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Pad {
+    length: Option<u32>,
+}
+
+impl Element for Pad {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut zero = true;
+        args.read_p("LENGTH", &mut self.length);
+        args.read("ZERO", &mut zero);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| {
+            let length = packet.len();
+            let missing = match self.length {
+                Some(wanted) => (wanted as usize).saturating_sub(length),
+                None => packet.notes().u32(Annotations::EXTRA_LENGTH) as usize,
+            };
+            packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, 0);
+            // Attack: an extra length that a trace file made up.
+            missing <= LARGEST && grow(packet, missing)
+        });
+    }
+}

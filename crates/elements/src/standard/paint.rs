@@ -1,0 +1,56 @@
+//! `Paint(COLOR, ANNO)`: sets packets' paint annotation.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `COLOR`: 0 to 255.
+//! - `ANNO`: another annotation of a byte; `PAINT` by default.
+//!
+//! Handlers: `color` (read, write).
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Annotation, Args, POSITIONAL};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("Paint", || Box::<Paint>::default()).ports("1/1");
+
+/// Reads ANNO: where a byte of annotation is.
+pub(super) fn paint_annotation(args: &mut Args) -> usize {
+    let mut annotation = Annotation { offset: Annotations::PAINT, size: 1 };
+    args.read_with("ANNO", POSITIONAL, &mut annotation, |text, scope| Annotation::of_size(text, 1, scope));
+    annotation.offset
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Paint {
+    color: u8,
+    at: usize,
+}
+
+impl Element for Paint {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("COLOR", &mut self.color);
+        self.at = paint_annotation(args);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.iter_mut().for_each(|packet| packet.notes_mut().set_u8(self.at, self.color));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("color")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.color.to_string())
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.color = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,34 @@
+//! `PaintTee(COLOR, ANNO)`: sends copies of packets with a paint annotation to output 1.
+//!
+//! Ports: one input; one output, push or pull, and optionally a push output.
+//!
+//! Arguments: as for `Paint`.
+use super::paint::paint_annotation;
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("PaintTee", || Box::<PaintTee>::default()).ports("1/1-2").processing("a/ah");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct PaintTee {
+    color: u8,
+    at: usize,
+}
+
+impl Element for PaintTee {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("COLOR", &mut self.color);
+        self.at = paint_annotation(args);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.iter().filter(|packet| packet.notes().u8(self.at) == self.color) {
+            cx.push(1, packet.clone());
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `PullSwitch(INPUT)`: pulls from one input, which a handler chooses.
+//!
+//! Ports: any number of pull inputs, one pull output. It says when its input is empty.
+//!
+//! Arguments:
+//! - `INPUT`: the input; 0 by default, negative for none.
+//!
+//! Handlers: `switch` (read, write), `config` (read): the input.
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, PacketBurst, Search, Signal,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("PullSwitch", || Box::<PullSwitch>::default()).ports("-/1").processing("l");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct PullSwitch {
+    input: i32,
+    /// It doesn't say whether there may be packets.
+    silent: bool,
+    note: Option<Note>,
+    signals: Vec<Signal>,
+}
+
+impl PullSwitch {
+    /// One that tells nobody whether there may be packets.
+    pub(super) fn silent() -> Self {
+        Self { silent: true, ..Self::default() }
+    }
+
+    /// Says whether there may be packets.
+    fn tell(&self, cx: &mut Context<'_>) {
+        let Some(note) = self.note else { return };
+        let signal = usize::try_from(self.input).ok().and_then(|input| self.signals.get(input));
+        match signal {
+            Some(signal) if cx.is_active(signal) => cx.wake(note),
+            _ => cx.sleep(note),
+        }
+    }
+}
+
+impl Element for PullSwitch {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("INPUT", &mut self.input);
+        args.complete()?;
+        if usize::try_from(self.input).is_ok_and(|input| input >= cx.ninputs()) {
+            return Err(cx.error(alloc::format!("input must be < {}", cx.ninputs())));
+        }
+        if !self.silent {
+            let note = cx.new_note(NoteKind::Empty, Search::Stop);
+            if self.input < 0 {
+                cx.sleep(note);
+            }
+            self.note = Some(note);
+        }
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if let Some(note) = self.note {
+            self.signals = (0..cx.ninputs()).map(|port| cx.upstream_empty_signal_for(port, note)).collect();
+        }
+        Ok(())
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if let Ok(input) = usize::try_from(self.input) {
+            cx.pull(input, max, burst);
+        }
+        if burst.is_empty() {
+            self.tell(cx);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("switch"), Handler::read("config").calm()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.input.to_string())
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let number: i32 = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
+        let there = usize::try_from(number).is_ok_and(|number| number < cx.ninputs());
+        self.input = if there { number } else { -1 };
+        self.tell(cx);
+        Ok(())
+    }
+}

@@ -1,0 +1,14 @@
+//! `PushNull`: passes packets on unchanged.
+//!
+//! Ports: one push input, one push output. No arguments, no handlers.
+use alloc::boxed::Box;
+use ringway_click::{Class, Element};
+
+/// Facts.
+pub static CLASS: Class = Class::new("PushNull", || Box::new(PushNull)).ports("1/1").processing("h").passed();
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct PushNull;
+
+impl Element for PushNull {}

@@ -1,0 +1,235 @@
+//! `Queue(CAPACITY)`: keeps packets, first in, first out, until they are pulled.
+//!
+//! Ports: one push input; one pull output, and optionally a push output for packets that find it full.
+//!
+//! Arguments:
+//! - `CAPACITY`: packets it holds at most; 1000 by default.
+//!
+//! Handlers: `length`, `highwater_length`, `drops` (read); `capacity` (read, write); `reset`,
+//! `reset_counts` (write). It says when it is empty and when it is full, so that who pulls or pushes may
+//! sleep.
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("Queue", || Box::<Queue>::default()).ports("1/1-2").processing("h/lh").live();
+
+/// What a queue tells, and what it does when it is full.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mode {
+    /// It says when it is empty, after more than so many pulls in vain; with 0 as soon as it is.
+    pub(super) patience: Option<u32>,
+    /// It says when it is full.
+    pub(super) says_full: bool,
+    /// When it is full, the oldest packet makes room.
+    pub(super) drops_front: bool,
+}
+
+impl Mode {
+    pub(super) const FULL_NOTE: Self = Self { patience: Some(PATIENCE), says_full: true, drops_front: false };
+}
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self::FULL_NOTE
+    }
+}
+
+/// Pulls in vain before those who pull are put to sleep.
+const PATIENCE: u32 = 9;
+/// The largest capacity. Attack: a configuration that would hold all memory.
+const LARGEST: u32 = 1 << 24;
+
+/// Keeps packets.
+#[derive(Debug, Default)]
+pub struct Queue {
+    mode: Mode,
+    packets: VecDeque<Packet>,
+    capacity: usize,
+    highest: usize,
+    drops: u64,
+    in_vain: u32,
+    nonempty: Option<Note>,
+    nonfull: Option<Note>,
+}
+
+impl Queue {
+    pub(super) fn of(mode: Mode) -> Self {
+        Self { mode, ..Self::default() }
+    }
+
+    /// How many packets it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Drops a packet, or emits it from output 1.
+    fn drop_one(&mut self, packet: Packet, cx: &mut Context<'_>) {
+        if self.drops == 0 && self.capacity > 0 {
+            let name = cx.declaration();
+            cx.chatter(format_args!("{name}: overflow"));
+        }
+        self.drops += 1;
+        cx.push(1, packet);
+    }
+
+    /// Takes a packet at the back, or, with `first`, at the front.
+    fn take_in(&mut self, packet: Packet, first: bool, cx: &mut Context<'_>) {
+        if self.packets.len() < self.capacity {
+            if first {
+                self.packets.push_front(packet);
+            } else {
+                self.packets.push_back(packet);
+            }
+            return;
+        }
+        let room = match (self.capacity, first, self.mode.drops_front) {
+            (0, ..) => None,
+            (_, true, _) => self.packets.pop_back(),
+            (.., true) => self.packets.pop_front(),
+            _ => None,
+        };
+        let Some(old) = room else { return self.drop_one(packet, cx) };
+        if first {
+            self.packets.push_front(packet);
+        } else {
+            self.packets.push_back(packet);
+        }
+        self.drop_one(old, cx);
+    }
+
+    fn set(&self, note: Option<Note>, active: bool, cx: &mut Context<'_>) {
+        match note {
+            Some(note) if active => cx.wake(note),
+            Some(note) => cx.sleep(note),
+            None => {}
+        }
+    }
+
+    fn resize(&mut self, capacity: usize, cx: &mut Context<'_>) {
+        self.capacity = capacity;
+        self.packets.truncate(capacity);
+        self.set(self.nonfull, self.packets.len() < capacity, cx);
+    }
+}
+
+impl Element for Queue {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut capacity = 1000u32;
+        args.read_p("CAPACITY", &mut capacity);
+        args.complete()?;
+        if capacity > LARGEST {
+            return Err(cx.error(alloc::format!("CAPACITY too large, bound {LARGEST}")));
+        }
+        self.capacity = capacity as usize;
+        if self.mode.patience.is_some() {
+            self.nonempty = Some(cx.new_note(NoteKind::Empty, Search::Stop));
+        }
+        if self.mode.says_full {
+            self.nonfull = Some(cx.new_note(NoteKind::Full, Search::Stop));
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if port == 0 && self.packets.len() + burst.len() <= self.capacity {
+            self.packets.extend(burst.drain());
+        }
+        for packet in burst.drain() {
+            self.take_in(packet, port == 1, cx);
+        }
+        self.highest = self.highest.max(self.packets.len());
+        if !self.packets.is_empty() {
+            self.set(self.nonempty, true, cx);
+        }
+        if self.packets.len() == self.capacity {
+            self.set(self.nonfull, false, cx);
+        }
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if self.packets.is_empty() {
+            self.in_vain += 1;
+            if self.mode.patience.is_some_and(|patience| self.in_vain > patience) {
+                self.set(self.nonempty, false, cx);
+            }
+            return;
+        }
+        self.in_vain = 0;
+        for packet in self.packets.drain(..max.min(self.packets.len())) {
+            burst.push(packet);
+        }
+        burst.warm();
+        self.set(self.nonfull, true, cx);
+        if self.packets.is_empty() && self.mode.patience == Some(0) {
+            self.set(self.nonempty, false, cx);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("length"),
+            Handler::read("highwater_length"),
+            Handler::both("capacity").calm(),
+            Handler::read("drops"),
+            Handler::write("reset_counts").button(),
+            Handler::write("reset").button(),
+        ]
+        .into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "length" => self.packets.len().to_string(),
+            "highwater_length" => self.highest.to_string(),
+            "capacity" => self.capacity.to_string(),
+            "drops" => self.drops.to_string(),
+            _ => return Err(HandlerError::missing(name)),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        match name {
+            "capacity" => {
+                let capacity: u32 =
+                    cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
+                self.resize(capacity.min(LARGEST) as usize, cx);
+                cx.set_configuration(&alloc::format!("CAPACITY {capacity}"));
+            }
+            "reset_counts" => (self.drops, self.highest) = (0, self.packets.len()),
+            _ => {
+                while let Some(packet) = self.packets.pop_front() {
+                    cx.push(1, packet);
+                }
+                self.set(self.nonfull, true, cx);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        let length = from.packets.len();
+        if length > self.capacity {
+            let text =
+                alloc::format!("some packets lost (old length {length}, new capacity {})", self.capacity);
+            cx.warning(text);
+        }
+        self.packets = core::mem::take(&mut from.packets);
+        self.highest = length.min(self.capacity);
+        self.resize(self.capacity, cx);
+        self.set(self.nonempty, !self.packets.is_empty(), cx);
+    }
+
+    fn cast(&self, kind: &str) -> bool {
+        matches!(kind, "Storage" | "SimpleQueue" | "NotifierQueue" | "FullNoteQueue")
+    }
+}

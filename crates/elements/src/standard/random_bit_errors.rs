@@ -1,0 +1,168 @@
+//! `RandomBitErrors(P, KIND, ACTIVE)`: changes each bit of each packet with some probability.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `P`: the probability, from 0 to 1.
+//! - `KIND`: `flip`, `set` or `clear`; `flip` by default.
+//! - `ACTIVE`: whether it does so; true by default.
+//!
+//! Handlers: `p_bit_error`, `error_kind`, `active` (read, write).
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{ArgError, Args, POSITIONAL, Scope};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("RandomBitErrors", || Box::<RandomBitErrors>::default())
+    .ports("1/1")
+    .metadata(Metadata::Resolve);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    #[default]
+    Flip,
+    Set,
+    Clear,
+}
+
+impl Kind {
+    fn parse(text: &str, _: &Scope) -> Result<Self, ArgError> {
+        match text {
+            "flip" => Ok(Self::Flip),
+            "set" => Ok(Self::Set),
+            "clear" => Ok(Self::Clear),
+            _ => Err(ArgError::other("expected flip, set or clear")),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct RandomBitErrors {
+    probability: f64,
+    kind: Kind,
+    active: bool,
+    /// Bits that remain as they are before the next changes.
+    gap: u64,
+}
+
+fn probability(value: f64) -> Result<f64, ArgError> {
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(ArgError::other("out of range, bound 1")) }
+}
+
+/// How many tries fail before one succeeds: doubling tries until the chance that all failed is below the number drawn,
+/// and then halving (no logarithm without an operating system's library).
+fn draw(probability: f64, random: u32) -> u64 {
+    if probability <= 0.0 {
+        return u64::MAX;
+    }
+    let target = (f64::from(random) + 0.5) / (f64::from(u32::MAX) + 1.0);
+    let all_fail = |tries: u64| {
+        let (mut power, mut base, mut left) = (1.0, 1.0 - probability, tries);
+        while left > 0 {
+            if left & 1 == 1 {
+                power *= base;
+            }
+            (base, left) = (base * base, left >> 1);
+        }
+        power
+    };
+    let mut most = 1u64;
+    while most < 1 << 40 && all_fail(most) > target {
+        most *= 2;
+    }
+    let mut least = most / 2;
+    while most - least > 1 {
+        let middle = least + (most - least) / 2;
+        if all_fail(middle) > target { least = middle } else { most = middle }
+    }
+    if all_fail(least) > target { least } else { 0 }
+}
+
+impl RandomBitErrors {
+    fn change(&mut self, data: &mut [u8], cx: &mut Context<'_>) {
+        let bits = data.len() as u64 * 8;
+        let mut at = self.gap;
+        while at < bits {
+            let (byte, bit) = (&mut data[(at / 8) as usize], 1 << (at % 8));
+            match self.kind {
+                Kind::Flip => *byte ^= bit,
+                Kind::Set => *byte |= bit,
+                Kind::Clear => *byte &= !bit,
+            }
+            at = at.saturating_add(1).saturating_add(draw(self.probability, cx.random()));
+        }
+        self.gap = at - bits;
+    }
+}
+
+impl Element for RandomBitErrors {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.active = true;
+        args.read_mp("P", &mut self.probability);
+        args.read_with("KIND", POSITIONAL, &mut self.kind, Kind::parse);
+        args.read_p("ACTIVE", &mut self.active);
+        args.complete()?;
+        probability(self.probability).map_err(|error| cx.error(alloc::format!("P: {error}")))?;
+        self.gap = draw(self.probability, cx.random());
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if !self.active {
+            return;
+        }
+        for packet in burst.iter_mut() {
+            let bits = packet.len() as u64 * 8;
+            if self.gap >= bits {
+                self.gap -= bits;
+                continue;
+            }
+            self.change(packet.data_mut(), cx);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["p_bit_error", "error_kind", "active"].map(Handler::both).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "p_bit_error" => self.probability.to_string(),
+            "active" => self.active.to_string(),
+            _ => match self.kind {
+                Kind::Flip => "flip".to_string(),
+                Kind::Set => "set".to_string(),
+                Kind::Clear => "clear".to_string(),
+            },
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        match name {
+            "p_bit_error" => {
+                self.probability = cx.parse(value).and_then(probability).map_err(wrong)?;
+                self.gap = draw(self.probability, cx.random());
+            }
+            "active" => self.active = cx.parse(value).map_err(wrong)?,
+            _ => self.kind = cx.parse_with(value, Kind::parse).map_err(wrong)?,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_as_long_as_the_probability_says() {
+        assert_eq!([draw(0.0, 5), draw(1.0, 5), draw(1.0, u32::MAX)], [u64::MAX, 0, 0]);
+        let numbers = (0..10_000u32).map(|number| number.wrapping_mul(429_496));
+        let mean = numbers.map(|random| draw(0.1, random)).sum::<u64>() as f64 / 10_000.0;
+        assert!((8.5..9.5).contains(&mean), "{mean}");
+    }
+}

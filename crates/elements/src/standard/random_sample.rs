@@ -1,0 +1,103 @@
+//! `RandomSample(P, DROP, ACTIVE)`: lets packets pass at random.
+//!
+//! Ports: one input, one or two outputs; packets that don't pass are pushed to output 1 if it is there, else dropped.
+//!
+//! Arguments:
+//! - `P`, also `SAMPLE`: the probability that a packet passes, from 0 to 1.
+//! - `DROP`: the probability that it does not, instead.
+//! - `ACTIVE`: if false, all pass.
+//!
+//! Handlers: `sampling_prob`, `drop_prob`, `active` (read, write); `drops` (read): packets that did not pass.
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("RandomSample", || Box::<RandomSample>::default()).ports("1/1-2").processing("a/ah").live();
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct RandomSample {
+    /// The probability that a packet does not pass.
+    drop: f64,
+    active: bool,
+    drops: u64,
+}
+
+fn is_probability(value: f64) -> bool {
+    (0.0..=1.0).contains(&value)
+}
+
+impl Element for RandomSample {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut sample, mut drop) = (0.0, 0.0);
+        self.active = true;
+        let given =
+            [args.read_p("P", &mut sample), args.read("SAMPLE", &mut sample), args.read("DROP", &mut drop)];
+        args.read("ACTIVE", &mut self.active);
+        args.complete()?;
+        if given.iter().filter(|given| **given).count() != 1 {
+            return Err(cx.error("need exactly one of P, SAMPLE and DROP"));
+        }
+        self.drop = if given[2] { drop } else { 1.0 - sample };
+        if !is_probability(self.drop) {
+            return Err(cx.error("probability must be between 0 and 1"));
+        }
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if !self.active {
+            return;
+        }
+        let bound = (self.drop * 4_294_967_296.0) as u64;
+        burst.filter_map(|packet| {
+            if u64::from(cx.random()) >= bound {
+                return Some(packet);
+            }
+            self.drops += 1;
+            cx.push(1, packet);
+            None
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::both("sampling_prob"),
+            Handler::both("drop_prob"),
+            Handler::both("active").checkbox(),
+            Handler::read("drops"),
+        ]
+        .into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "sampling_prob" => (1.0 - self.drop).to_string(),
+            "drop_prob" => self.drop.to_string(),
+            "active" => self.active.to_string(),
+            _ => self.drops.to_string(),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if name == "active" {
+            self.active = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
+            return Ok(());
+        }
+        let wrong = || HandlerError::failed("expected a probability between 0 and 1");
+        let given = cx.parse::<f64>(value).ok().filter(|given| is_probability(*given)).ok_or_else(wrong)?;
+        self.drop = if name == "drop_prob" { given } else { 1.0 - given };
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        if let Some(old) = from.downcast_mut::<Self>() {
+            self.drops = old.drops;
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! `RandomSwitch`: sends each packet to an output chosen at random, all as likely.
+//!
+//! Ports: one push input, one or more push outputs. No arguments, no handlers.
+use alloc::boxed::Box;
+use ringway_click::{Class, Context, Element, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("RandomSwitch", || Box::<RandomSwitch>::default()).ports("1/1-").processing("h");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct RandomSwitch;
+
+impl Element for RandomSwitch {
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            let output = cx.random_between(0, cx.noutputs().saturating_sub(1) as u32);
+            cx.push(output as usize, packet);
+        }
+    }
+}

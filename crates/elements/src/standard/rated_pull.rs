@@ -1,0 +1,127 @@
+//! What `RatedUnqueue` and `BandwidthRatedUnqueue` share.
+use crate::shape::{BYTES_AT_LEAST, Measure};
+use crate::token_bucket::TokenBucket;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Context, Element, Failed, Handler, HandlerError, PacketBurst, Signal, Task, Timer};
+
+/// Pulls and pushes at a rate.
+#[derive(Debug, Default)]
+pub(super) struct RatedPull {
+    measure: Measure,
+    rate: u32,
+    bucket: TokenBucket,
+    active: bool,
+    task: Option<Task>,
+    timer: Option<Timer>,
+    signal: Signal,
+    runs: u32,
+    pushes: u32,
+    in_vain: u32,
+    empty: u32,
+}
+
+impl RatedPull {
+    pub(super) fn new(measure: Measure) -> Self {
+        Self { measure, active: true, ..Self::default() }
+    }
+
+    fn needed(&self) -> u32 {
+        if self.measure == Measure::Bytes { BYTES_AT_LEAST } else { 1 }
+    }
+}
+
+impl Element for RatedPull {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        (self.rate, self.bucket) = self.measure.bucket(args, cx)?;
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let task = cx.new_task(true);
+        self.signal = cx.upstream_empty_signal(0, Some(task));
+        (self.task, self.timer) = (Some(task), Some(cx.new_timer()));
+        Ok(())
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        self.runs = self.runs.wrapping_add(1);
+        if !self.active {
+            return false;
+        }
+        let now = cx.steady();
+        self.bucket.refill(now);
+        if !self.bucket.contains(self.needed()) {
+            self.empty = self.empty.wrapping_add(1);
+            if let (Some(timer), Some(wait)) = (self.timer, self.bucket.time_until(self.needed())) {
+                cx.set_timer_after(timer, wait);
+            }
+            return false;
+        }
+        let mut burst = PacketBurst::new();
+        while burst.len() < cx.burst() && self.bucket.contains(self.needed()) {
+            let Some(packet) = cx.pull_one(0) else { break };
+            let tokens = if self.measure == Measure::Bytes { packet.len() as u32 } else { 1 };
+            self.bucket.remove(tokens);
+            burst.push(packet);
+        }
+        let worked = !burst.is_empty();
+        self.pushes = self.pushes.wrapping_add(burst.len() as u32);
+        cx.push_burst(0, &mut burst);
+        if !worked {
+            self.in_vain = self.in_vain.wrapping_add(1);
+            if !cx.is_active(&self.signal) {
+                return false;
+            }
+            self.empty = self.empty.wrapping_add(1);
+        }
+        cx.reschedule(task);
+        worked
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("calls"), Handler::both("rate"), Handler::both("active").checkbox()].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "rate" => self.measure.text(self.rate),
+            "active" => self.active.to_string(),
+            _ => format!(
+                "{} calls to run_task()\n{} empty runs\n{} pushes\n{} failed pulls\n",
+                self.runs, self.empty, self.pushes, self.in_vain
+            ),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if name == "active" {
+            self.active = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
+        } else {
+            let rate = self.measure.parse_rate(cx, value)?;
+            let capacity = (u64::from(rate) / 50).max(1).min(u64::from(u32::MAX / 2)) as u32;
+            let extra = if self.measure == Measure::Bytes { BYTES_AT_LEAST } else { 0 };
+            (self.rate, self.bucket) = (rate, TokenBucket::new(rate, capacity + extra));
+            cx.set_configuration(&self.measure.text(rate));
+        }
+        if let Some(task) = self.task.filter(|_| self.active) {
+            cx.reschedule(task);
+        }
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        if let Some(old) = from.downcast_mut::<Self>() {
+            (self.runs, self.pushes) = (old.runs, old.pushes);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `RatedSource(DATA, RATE, LIMIT, ACTIVE, LENGTH, STOP, BANDWIDTH)`: makes packets at a rate.
+//!
+//! Ports: no inputs; one output, push or pull.
+//!
+//! Arguments:
+//! - `DATA`: what stands in each packet.
+//! - `RATE`: packets a second; 10 by default.
+//! - `LIMIT`: packets in all; no limit if negative, as by default.
+//! - `ACTIVE`: whether it makes packets; true by default.
+//! - `LENGTH` (or `DATASIZE`): bytes of a packet, of DATA again and again; DATA once if negative, as by default.
+//! - `STOP`: stops the driver after LIMIT packets.
+//! - `BANDWIDTH`: bytes a second instead of RATE.
+//!
+//! Handlers: `data`, `rate`, `limit`, `active`, `length`, `stop` (read, write; `stop` read only); `count` (read);
+//! `reset` (write); those of its task if the output is push.
+use super::infinite_source::{DEFAULT_DATA, LARGEST};
+use crate::token_bucket::TokenBucket;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Bandwidth};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Task, Timer,
+};
+
+/// Facts.
+pub static CLASS: Class = Class::new("RatedSource", || Box::<RatedSource>::default())
+    .ports("0/1")
+    .flags("S1")
+    .metadata(Metadata::Ignores);
+
+/// Makes packets.
+#[derive(Debug, Default)]
+pub struct RatedSource {
+    data: Vec<u8>,
+    length: i32,
+    template: Vec<u8>,
+    rate: u32,
+    limit: i64,
+    active: bool,
+    stop: bool,
+    count: u64,
+    bucket: TokenBucket,
+    task: Option<Task>,
+    timer: Option<Timer>,
+}
+
+impl RatedSource {
+    fn fill(&mut self) {
+        let length = usize::try_from(self.length).map_or(self.data.len(), |length| length.min(LARGEST));
+        self.template = self.data.iter().copied().cycle().take(length).collect();
+    }
+
+    fn set_rate(&mut self, rate: u32, least: u32) {
+        let burst = if rate < 200 { 2 } else { rate / 100 };
+        self.rate = rate;
+        self.bucket = TokenBucket::new(rate, burst.max(least));
+        self.bucket.set(1);
+    }
+
+    fn done(&self) -> bool {
+        u64::try_from(self.limit).is_ok_and(|limit| self.count >= limit)
+    }
+
+    /// A packet if it is time for one.
+    fn make(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        let now = cx.steady();
+        self.bucket.refill(now);
+        if !self.bucket.remove_if(1) {
+            return None;
+        }
+        let mut packet = cx.packet(&self.template)?;
+        packet.notes_mut().timestamp = cx.now();
+        self.count += 1;
+        Some(packet)
+    }
+}
+
+impl Element for RatedSource {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.data = DEFAULT_DATA.as_bytes().to_vec();
+        (self.limit, self.length, self.active) = (-1, -1, true);
+        let (mut rate, mut bandwidth) = (10u32, Bandwidth::default());
+        args.read_p("DATA", &mut self.data);
+        args.read_p("RATE", &mut rate);
+        args.read_p("LIMIT", &mut self.limit);
+        args.read_p("ACTIVE", &mut self.active);
+        args.read("LENGTH", &mut self.length);
+        args.read("DATASIZE", &mut self.length);
+        args.read("STOP", &mut self.stop);
+        args.read("BANDWIDTH", &mut bandwidth);
+        args.complete()?;
+        self.fill();
+        let length = u32::try_from(self.template.len()).unwrap_or(u32::MAX);
+        if bandwidth.0 > 0 {
+            if length == 0 {
+                return Err(cx.error("BANDWIDTH needs packets that are not empty"));
+            }
+            rate = bandwidth.0 / length;
+        }
+        self.set_rate(rate, 0);
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if cx.output_is_push(0) {
+            self.task = Some(cx.new_task(true));
+        }
+        let now = cx.steady();
+        self.bucket.refill(now);
+        self.bucket.set(1);
+        self.timer = Some(cx.new_timer());
+        Ok(())
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        if !self.active {
+            return false;
+        }
+        if self.done() {
+            if self.stop {
+                cx.stop();
+            }
+            return false;
+        }
+        if let Some(packet) = self.make(cx) {
+            cx.push(0, packet);
+            cx.reschedule(task);
+            return true;
+        }
+        if let (Some(timer), Some(wait)) = (self.timer, self.bucket.time_until(1)) {
+            cx.set_timer_after(timer, wait);
+        }
+        false
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
+    fn pull(&mut self, _: usize, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        if !self.active {
+            return;
+        }
+        if self.done() {
+            if self.stop {
+                cx.stop();
+            }
+            return;
+        }
+        if let Some(packet) = self.make(cx) {
+            burst.push(packet);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::both("data").raw().calm(),
+            Handler::both("rate").calm(),
+            Handler::both("limit").calm(),
+            Handler::both("active").checkbox(),
+            Handler::read("count"),
+            Handler::write("reset").button(),
+            Handler::both("length").calm(),
+            Handler::both("datasize").calm().deprecated(),
+            Handler::read("stop").calm(),
+        ]
+        .into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "data" => String::from_utf8_lossy(&self.data).into_owned(),
+            "rate" => self.rate.to_string(),
+            "limit" => self.limit.to_string(),
+            "active" => self.active.to_string(),
+            "count" => self.count.to_string(),
+            "stop" => self.stop.to_string(),
+            _ => self.length.to_string(),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |text: &str| HandlerError::failed(text);
+        match name {
+            "data" => self.data = value.as_bytes().to_vec(),
+            "rate" => {
+                let rate = cx.parse(value).map_err(|_| wrong("syntax error"))?;
+                self.set_rate(rate, 0);
+            }
+            "limit" => self.limit = cx.parse(value).map_err(|_| wrong("syntax error"))?,
+            "active" => self.active = cx.parse(value).map_err(|_| wrong("syntax error"))?,
+            "reset" => self.count = 0,
+            _ => self.length = cx.parse(value).map_err(|_| wrong("length must be integer"))?,
+        }
+        self.fill();
+        if let Some(task) = self.task.filter(|_| self.active && !self.done()) {
+            cx.reschedule(task);
+        }
+        Ok(())
+    }
+}

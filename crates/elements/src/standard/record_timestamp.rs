@@ -1,0 +1,78 @@
+//! `RecordTimestamp(N, OFFSET)`: records when each packet passes, for a TimestampDiff.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `N`: how many times are kept; 65536 by default. Older ones are overwritten.
+//! - `OFFSET`: where in the packet a NumberPacket wrote its number; by default packets are counted here.
+//!
+//! Handlers: `count` (read): how many times were recorded.
+use crate::packet::bounded;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::arg::POSITIONAL;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("RecordTimestamp", || Box::<RecordTimestamp>::default()).ports("1/1");
+
+/// Times at most. Attack: a configuration that would take all memory.
+const MOST: i128 = 1 << 24;
+
+/// The number that a NumberPacket wrote.
+pub(super) fn number(packet: &Packet, offset: u32) -> Option<u64> {
+    let place = packet.data().get(offset as usize..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*place))
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct RecordTimestamp {
+    /// Numbers and times; 0 where there is none.
+    times: Vec<(u64, u64)>,
+    offset: Option<u32>,
+    count: u64,
+}
+
+impl RecordTimestamp {
+    /// When the packet of this number passed, if that is still known.
+    pub(super) fn time(&self, number: u64) -> Option<u64> {
+        let (own, time) = *self.times.get((number % self.times.len() as u64) as usize)?;
+        (own == number && time > 0).then_some(time)
+    }
+}
+
+impl Element for RecordTimestamp {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut size, mut offset) = (65_536u32, -1i32);
+        args.read_with("N", POSITIONAL, &mut size, bounded(1, MOST));
+        args.read("OFFSET", &mut offset);
+        self.offset = u32::try_from(offset).ok();
+        args.complete()?;
+        self.times = vec![(0, 0); size as usize];
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let (now, size) = (cx.steady(), self.times.len() as u64);
+        for packet in burst.iter() {
+            let found = self.offset.map_or(Some(self.count), |offset| number(packet, offset));
+            let Some(number) = found else { continue };
+            if let Some(place) = self.times.get_mut((number % size) as usize) {
+                *place = (number, now);
+                self.count += 1;
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("count")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.count.to_string())
+    }
+}

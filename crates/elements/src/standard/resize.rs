@@ -1,0 +1,56 @@
+//! `Resize(HEAD, TAIL)`: adds bytes to packets or takes them off, in front and behind.
+//!
+//! Ports: one input, one output, push or pull. Packets that cannot be made so long are dropped.
+//!
+//! Arguments:
+//! - `HEAD`, `TAIL`: bytes to add; negative to take off; 0 by default.
+use crate::packet::grow;
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("Resize", || Box::<Resize>::default()).ports("1/1").metadata(Metadata::Resolve);
+
+/// Bytes added at most.
+const LARGEST: i32 = 1 << 20;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Resize {
+    head: i32,
+    tail: i32,
+}
+
+impl Element for Resize {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("HEAD", &mut self.head);
+        args.read_p("TAIL", &mut self.tail);
+        args.complete()?;
+        if self.head.max(self.tail) > LARGEST {
+            return Err(cx.error(alloc::format!("too many bytes to add, bound {LARGEST}")));
+        }
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| {
+            let bytes = |count: i32| count.unsigned_abs() as usize;
+            let head = match self.head {
+                ..0 => {
+                    packet.pull(bytes(self.head).min(packet.len()));
+                    true
+                }
+                _ => packet.push(bytes(self.head)),
+            };
+            head && match self.tail {
+                ..0 => {
+                    packet.take(bytes(self.tail).min(packet.len()));
+                    true
+                }
+                _ => grow(packet, bytes(self.tail)),
+            }
+        });
+    }
+}

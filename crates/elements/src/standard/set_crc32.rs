@@ -1,0 +1,27 @@
+//! `SetCRC32`: puts a CRC of 4 bytes behind packets, for `CheckCRC32`.
+//!
+//! Ports: one input, one output, push or pull. Packets that can't grow any more are dropped.
+use super::crc32;
+use alloc::boxed::Box;
+use ringway_click::{Class, Context, Element, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("SetCRC32", || Box::<SetCrc32>::default()).ports("1/1").metadata(Metadata::Resolve);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct SetCrc32;
+
+impl Element for SetCrc32 {
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| {
+            let crc = crc32::update(u32::MAX, packet.data());
+            let grown = packet.put(4);
+            if grown && let Some(place) = packet.data_mut().last_chunk_mut::<4>() {
+                *place = crc.to_ne_bytes();
+            }
+            grown
+        });
+    }
+}

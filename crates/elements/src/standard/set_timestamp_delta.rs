@@ -1,0 +1,74 @@
+//! `SetTimestampDelta(TYPE)`: makes packets' timestamps relative.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `TYPE`: `RANGE` (default): to the first packet's; `NOW`: to the present; `FIRST`: to the packet's own first
+//!   timestamp annotation.
+//!
+//! Handlers: `first` (read): the first packet's; `reset` (write).
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Word};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Timestamp,
+};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("SetTimestampDelta", || Box::<SetTimestampDelta>::default()).ports("1/1");
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Base {
+    #[default]
+    Range,
+    Now,
+    First,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct SetTimestampDelta {
+    base: Base,
+    first: Option<u64>,
+}
+
+impl Element for SetTimestampDelta {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut kind = Word("RANGE".to_string());
+        args.read_p("TYPE", &mut kind);
+        args.complete()?;
+        self.base = match kind.0.to_uppercase().as_str() {
+            "RANGE" => Base::Range,
+            "NOW" => Base::Now,
+            "FIRST" => Base::First,
+            _ => return Err(cx.error("bad 'TYPE'")),
+        };
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.iter_mut() {
+            let stamp = packet.notes().timestamp;
+            packet.notes_mut().timestamp = match self.base {
+                Base::Range => stamp.saturating_sub(*self.first.get_or_insert(stamp)),
+                Base::Now => cx.packet_time().saturating_sub(stamp),
+                Base::First => stamp.saturating_sub(packet.notes().u64(Annotations::FIRST_TIMESTAMP)),
+            };
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("first"), Handler::write("reset").button()].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(Timestamp(self.first.unwrap_or(0)).to_string())
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.first = None;
+        Ok(())
+    }
+}

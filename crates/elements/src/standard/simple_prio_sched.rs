@@ -1,0 +1,11 @@
+//! `SimplePrioSched`: pulls from the first input that has a packet. It neither heeds nor says whether
+//! there is something.
+//!
+//! Ports: any number of pull inputs, one pull output. No arguments, no handlers.
+use super::prio_sched::PrioSched;
+use alloc::boxed::Box;
+use ringway_click::Class;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("SimplePrioSched", || Box::new(PrioSched::asking_all())).ports("-/1").processing("l");

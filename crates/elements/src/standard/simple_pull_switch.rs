@@ -1,0 +1,15 @@
+//! `SimplePullSwitch(INPUT)`: pulls from one input, which a handler chooses; it says nothing of whether it is empty.
+//!
+//! Ports: any number of pull inputs, one pull output.
+//!
+//! Arguments:
+//! - `INPUT`: the input; 0 by default, negative for none.
+//!
+//! Handlers: `switch` (read, write), `config` (read): the input.
+use super::pull_switch::PullSwitch;
+use alloc::boxed::Box;
+use ringway_click::Class;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("SimplePullSwitch", || Box::new(PullSwitch::silent())).ports("-/1").processing("l");

@@ -1,0 +1,12 @@
+//! `SimpleRoundRobinSched`: pulls from each input in turn. It neither heeds nor says whether there is
+//! something.
+//!
+//! Ports: any number of pull inputs, one pull output. No arguments, no handlers.
+use super::round_robin_sched::RoundRobinSched;
+use alloc::boxed::Box;
+use ringway_click::Class;
+
+/// Facts.
+pub static CLASS: Class = Class::new("SimpleRoundRobinSched", || Box::new(RoundRobinSched::asking_all()))
+    .ports("-/1")
+    .processing("l");

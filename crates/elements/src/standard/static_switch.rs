@@ -1,0 +1,43 @@
+//! `StaticSwitch(OUTPUT)`: sends packets to one output for good.
+//!
+//! Ports: one push input, any number of push outputs.
+//!
+//! Arguments:
+//! - `OUTPUT`: the output; negative to drop packets.
+//!
+//! Handlers: `drops` (read).
+use super::switch::Switch;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("StaticSwitch", || Box::<StaticSwitch>::default()).ports("1/-").processing("h");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct StaticSwitch {
+    switch: Switch,
+}
+
+impl Element for StaticSwitch {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("OUTPUT", &mut self.switch.output);
+        self.switch.check(args, cx)
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        self.switch.push(port, burst, cx);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        self.switch.read(name, "", cx)
+    }
+}

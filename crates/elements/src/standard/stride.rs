@@ -1,0 +1,125 @@
+//! Turns in proportion to tickets, for `StrideSched` and `StrideSwitch`.
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Context, Failed, Handler, HandlerError};
+
+const STRIDE: u32 = 1 << 16;
+/// Tickets at most.
+const MOST: u32 = 1 << 15;
+
+#[derive(Debug, Default)]
+struct Client {
+    tickets: u32,
+    stride: u32,
+    pass: u32,
+}
+
+/// Ports with tickets, and whose turn it is.
+#[derive(Debug, Default)]
+pub(super) struct Strides {
+    clients: Vec<Client>,
+    /// Ports with tickets, the next first.
+    order: Vec<usize>,
+}
+
+impl Strides {
+    /// Reads as many numbers of tickets as there are ports.
+    pub(super) fn read(
+        args: &mut Args,
+        cx: &mut Context<'_>,
+        ports: usize,
+        port: &str,
+    ) -> Result<Self, Failed> {
+        let tickets = args.take_rest();
+        args.complete()?;
+        if tickets.len() != ports {
+            return Err(cx.error(format!("need {ports} arguments, one per {port} port")));
+        }
+        let mut strides = Self::default();
+        for (number, text) in tickets.iter().enumerate() {
+            let tickets = match cx.parse::<i32>(text).map(u32::try_from) {
+                Ok(Ok(tickets)) => tickets,
+                Ok(Err(_)) => {
+                    return Err(cx.error(format!("argument {number} (number of tickets) must be >= 0")));
+                }
+                Err(_) => {
+                    let text = format!("argument {number} should be number of tickets (integer)");
+                    return Err(cx.error(text));
+                }
+            };
+            if tickets > MOST {
+                cx.warning(format!("{port} {number} tickets reduced to {MOST}"));
+            }
+            strides.add(tickets.min(MOST));
+        }
+        Ok(strides)
+    }
+
+    fn add(&mut self, tickets: u32) {
+        let stride = STRIDE.checked_div(tickets).unwrap_or(0);
+        self.clients.push(Client { tickets, stride, pass: stride });
+        if tickets > 0 {
+            self.place(self.clients.len() - 1, 0);
+        }
+    }
+
+    fn set(&mut self, port: usize, tickets: u32) {
+        let ahead = self.order.first().map_or(0, |first| self.clients[*first].pass);
+        self.order.retain(|own| *own != port);
+        let stride = STRIDE.checked_div(tickets).unwrap_or(0);
+        self.clients[port] = Client { tickets, stride, pass: ahead.wrapping_add(stride) };
+        if tickets > 0 {
+            self.place(port, 0);
+        }
+    }
+
+    /// Puts a port where its turn comes, behind the first `waiting`.
+    fn place(&mut self, port: usize, waiting: usize) {
+        let pass = self.clients[port].pass;
+        let later = |own: &usize| pass.wrapping_sub(self.clients[*own].pass) as i32 <= 0;
+        let behind = &self.order[waiting..];
+        let at = behind.iter().position(later).unwrap_or(behind.len());
+        self.order.insert(waiting + at, port);
+    }
+
+    /// The port whose turn comes after so many others.
+    pub(super) fn after(&self, others: usize) -> Option<usize> {
+        self.order.get(others).copied()
+    }
+
+    /// The first ports, so many, have had their turns.
+    pub(super) fn turn(&mut self, count: usize) {
+        // The rest stays in order; these find their places in it one after another.
+        for waiting in (0..count).rev() {
+            let port = self.order.remove(0);
+            let client = &mut self.clients[port];
+            client.pass = client.pass.wrapping_add(client.stride);
+            self.place(port, waiting);
+        }
+    }
+
+    /// The handlers `tickets0`, `tickets1`, ...
+    pub(super) fn handlers(&self) -> Vec<Handler> {
+        (0..self.clients.len()).map(|port| Handler::both("").named(format!("tickets{port}"))).collect()
+    }
+
+    fn named(&self, name: &str) -> Result<usize, HandlerError> {
+        let port = name.strip_prefix("tickets").and_then(|number| number.parse().ok());
+        port.filter(|port| *port < self.clients.len()).ok_or_else(|| HandlerError::missing(name))
+    }
+
+    /// What one of them says.
+    pub(super) fn text(&self, name: &str) -> Result<String, HandlerError> {
+        Ok(self.clients[self.named(name)?].tickets.to_string())
+    }
+
+    /// Writes one of them.
+    pub(super) fn write(&mut self, name: &str, value: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
+        let port = self.named(name)?;
+        let tickets = cx.parse::<u32>(value).ok().filter(|tickets| *tickets <= MOST);
+        self.set(port, tickets.ok_or_else(|| HandlerError::failed("tickets value must be integer"))?);
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! `StrideSwitch(TICKETS...)`: sends packets to outputs in proportion to their tickets (stride scheduling,
+//! Waldspurger 1995).
+//!
+//! Ports: one push input, as many push outputs as there are arguments.
+//!
+//! Arguments:
+//! - `TICKETS`: 0 to 32768, one for each output; an output with none gets nothing.
+//!
+//! Handlers: `tickets0`, `tickets1`, ... (read, write).
+use super::stride::Strides;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("StrideSwitch", || Box::<StrideSwitch>::default()).ports("1/1-").processing("h");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct StrideSwitch {
+    strides: Strides,
+}
+
+impl Element for StrideSwitch {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let wanted = cx.noutputs();
+        self.strides = Strides::read(args, cx, wanted, "output")?;
+        Ok(())
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            if let Some(output) = self.strides.after(0) {
+                self.strides.turn(1);
+                cx.push(output, packet);
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        self.strides.handlers()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        self.strides.text(name)
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.strides.write(name, value, cx)
+    }
+}

@@ -1,0 +1,89 @@
+//! `Switch(OUTPUT)`: sends packets to one output, which a handler chooses.
+//!
+//! Ports: one push input, any number of push outputs.
+//!
+//! Arguments:
+//! - `OUTPUT`: the output; 0 by default, negative to drop packets.
+//!
+//! Handlers: `switch` (read, write), `config` (read): the output; `drops` (read). LLRPCs: 5 reads it, 6 writes it.
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("Switch", || Box::<Switch>::default()).ports("1/-").processing("h");
+
+/// LLRPCs: an `int` comes out, safe; an `int` goes in. Click's numbers.
+const GET_SWITCH: u32 = 0x4004_c005;
+const SET_SWITCH: u32 = 0x8004_4006;
+
+/// Sends packets to one output.
+#[derive(Debug, Default)]
+pub struct Switch {
+    pub(super) output: i32,
+    drops: u64,
+}
+
+impl Switch {
+    /// Ends reading the arguments.
+    pub(super) fn check(&self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        args.complete()?;
+        match usize::try_from(self.output) {
+            Ok(output) if output >= cx.noutputs() => {
+                let text = alloc::format!("output must be < {}", cx.noutputs());
+                Err(cx.error(text))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Element for Switch {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_p("OUTPUT", &mut self.output);
+        self.check(args, cx)
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        match usize::try_from(self.output) {
+            Ok(output) => cx.push_burst(output, burst),
+            Err(_) => {
+                self.drops += burst.len() as u64;
+                burst.clear();
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("switch"), Handler::read("config").calm(), Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "drops" { self.drops.to_string() } else { self.output.to_string() })
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let output: i32 =
+            cx.parse(value).map_err(|_| HandlerError::failed("Switch output must be integer"))?;
+        let there = usize::try_from(output).is_ok_and(|output| output < cx.noutputs());
+        self.output = if there { output } else { -1 };
+        Ok(())
+    }
+
+    fn llrpc(&mut self, command: u32, data: &[u8], cx: &mut Context<'_>) -> Result<Vec<u8>, HandlerError> {
+        match (command, data.first_chunk()) {
+            (GET_SWITCH, _) => Ok(self.output.to_ne_bytes().into()),
+            (SET_SWITCH, Some(output)) => {
+                let output = i32::from_ne_bytes(*output);
+                if usize::try_from(output).is_ok_and(|output| output >= cx.noutputs()) {
+                    return Err(HandlerError::failed("Invalid argument"));
+                }
+                self.output = output;
+                Ok(Vec::new())
+            }
+            _ => Err(HandlerError::failed("Invalid argument")),
+        }
+    }
+}

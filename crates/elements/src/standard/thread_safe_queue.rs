@@ -1,0 +1,14 @@
+//! `ThreadSafeQueue(CAPACITY)`: keeps packets, first in, first out; the same as `Queue`, as a router has one thread.
+//!
+//! Ports: one push input; one pull output, and optionally a push output for packets dropped.
+//!
+//! Arguments and handlers: those of `Queue`.
+use super::queue::{Mode, Queue};
+use alloc::boxed::Box;
+use ringway_click::Class;
+
+/// Facts.
+pub static CLASS: Class = Class::new("ThreadSafeQueue", || Box::new(Queue::of(Mode::FULL_NOTE)))
+    .ports("1/1-2")
+    .processing("h/lh")
+    .live();

@@ -1,0 +1,88 @@
+//! What `TimedUnqueue` and `Burster` share.
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{
+    Context, Element, Failed, Handler, HandlerError, PacketBurst, Signal, Task, Timer, Timestamp,
+};
+
+/// Timers are no finer, so that no configuration keeps the router busy with one.
+const SHORTEST: u64 = 1000;
+
+/// Pulls and pushes some packets now and then.
+#[derive(Debug, Default)]
+pub(super) struct TimedPull {
+    burst: u32,
+    interval: u64,
+    timer: Option<Timer>,
+    signal: Signal,
+}
+
+impl TimedPull {
+    pub(super) fn new(burst: u32) -> Self {
+        Self { burst, ..Self::default() }
+    }
+}
+
+impl Element for TimedPull {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut interval = Nanoseconds::default();
+        args.read_mp("INTERVAL", &mut interval);
+        args.read_p("BURST", &mut self.burst);
+        args.complete()?;
+        self.interval = interval.0.max(SHORTEST);
+        if self.burst == 0 { Err(cx.error("BURST must be > 0")) } else { Ok(()) }
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let task = cx.new_task(true);
+        self.signal = cx.upstream_empty_signal(0, Some(task));
+        self.timer = Some(cx.new_timer());
+        Ok(())
+    }
+
+    /// There are packets again: they go when the interval since the last ones is over.
+    fn run_task(&mut self, _: Task, cx: &mut Context<'_>) -> bool {
+        let Some(timer) = self.timer.filter(|timer| !cx.is_timer_set(*timer)) else { return false };
+        let next = cx.timer_expiry(timer).saturating_add(self.interval);
+        let now = cx.steady();
+        cx.set_timer(timer, next.max(now));
+        true
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        let mut left = self.burst as usize;
+        let mut burst = PacketBurst::new();
+        let mut worked = false;
+        while left > 0 {
+            cx.pull(0, left.min(cx.burst()), &mut burst);
+            if burst.is_empty() {
+                break;
+            }
+            worked = true;
+            left = left.saturating_sub(burst.len());
+            cx.push_burst(0, &mut burst);
+        }
+        if worked || cx.is_active(&self.signal) {
+            cx.set_timer_again(timer, self.interval);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("interval").calm(), Handler::both("burst").calm()].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "burst" { self.burst.to_string() } else { Timestamp(self.interval).to_string() })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |_| HandlerError::failed("syntax error");
+        if name == "burst" {
+            self.burst = cx.parse::<u32>(value).map_err(wrong)?.max(1);
+        } else {
+            self.interval = cx.parse::<Nanoseconds>(value).map_err(wrong)?.0.max(SHORTEST);
+        }
+        Ok(())
+    }
+}

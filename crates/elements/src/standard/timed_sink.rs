@@ -1,0 +1,60 @@
+//! `TimedSink(INTERVAL)`: pulls a packet now and then and drops it.
+//!
+//! Ports: one pull input, no outputs.
+//!
+//! Arguments:
+//! - `INTERVAL`: time between packets; 500 ms by default.
+//!
+//! Handlers: `interval` (read, write); `count` (read).
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Timer, Timestamp};
+
+/// Facts.
+pub static CLASS: Class = Class::new("TimedSink", || Box::<TimedSink>::default())
+    .ports("1/0")
+    .processing("l")
+    .metadata(Metadata::Ignores);
+
+/// Pulls.
+#[derive(Debug, Default)]
+pub struct TimedSink {
+    interval: u64,
+    count: u64,
+}
+
+impl Element for TimedSink {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut interval = Nanoseconds(500_000_000);
+        args.read_p("INTERVAL", &mut interval);
+        self.interval = interval.0.max(1000);
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let timer = cx.new_timer();
+        cx.set_timer_after(timer, self.interval);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        self.count += u64::from(cx.pull_one(0).is_some());
+        cx.set_timer_again(timer, self.interval);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::both("interval").calm(), Handler::read("count")].into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "count" { self.count.to_string() } else { Timestamp(self.interval).to_string() })
+    }
+
+    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let interval = cx.parse::<Nanoseconds>(value).map_err(|_| HandlerError::failed("syntax error"))?;
+        self.interval = interval.0.max(1000);
+        Ok(())
+    }
+}

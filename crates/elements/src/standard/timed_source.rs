@@ -1,0 +1,118 @@
+//! `TimedSource(INTERVAL, DATA, LIMIT, ACTIVE, STOP)`: makes a packet now and then.
+//!
+//! Ports: no inputs, one push output.
+//!
+//! Arguments:
+//! - `INTERVAL`: time between packets; 500 ms by default.
+//! - `DATA`: what stands in each packet.
+//! - `LIMIT`: packets in all; no limit if negative, as by default.
+//! - `ACTIVE`: whether it makes packets; true by default.
+//! - `STOP`: stops the driver after LIMIT packets.
+//!
+//! Handlers: `data`, `interval`, `active` (read, write); `count` (read); `reset` (write).
+use super::infinite_source::DEFAULT_DATA;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Timer, Timestamp};
+
+/// Facts.
+pub static CLASS: Class = Class::new("TimedSource", || Box::<TimedSource>::default())
+    .ports("0/1")
+    .processing("h")
+    .metadata(Metadata::Ignores);
+
+/// Shorter intervals would leave no time for anything else.
+const SHORTEST: u64 = 1000;
+
+/// Makes packets.
+#[derive(Debug, Default)]
+pub struct TimedSource {
+    interval: u64,
+    data: Vec<u8>,
+    limit: i64,
+    active: bool,
+    stop: bool,
+    count: u64,
+    timer: Option<Timer>,
+}
+
+impl Element for TimedSource {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut interval, mut headroom) = (Nanoseconds(500_000_000), 0u32);
+        self.data = DEFAULT_DATA.as_bytes().to_vec();
+        (self.limit, self.active) = (-1, true);
+        args.read_p("INTERVAL", &mut interval);
+        args.read_p("DATA", &mut self.data);
+        args.read("LIMIT", &mut self.limit);
+        args.read("ACTIVE", &mut self.active);
+        args.read("HEADROOM", &mut headroom);
+        args.read("STOP", &mut self.stop);
+        self.interval = interval.0.max(SHORTEST);
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let timer = cx.new_timer();
+        if self.active {
+            cx.set_timer_after(timer, self.interval);
+        }
+        self.timer = Some(timer);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
+        if !self.active {
+            return;
+        }
+        if u64::try_from(self.limit).is_ok_and(|limit| self.count >= limit) {
+            if self.stop {
+                cx.stop();
+            }
+            return;
+        }
+        if let Some(mut packet) = cx.packet(&self.data) {
+            packet.notes_mut().timestamp = cx.now();
+            self.count += 1;
+            cx.push(0, packet);
+        }
+        cx.set_timer_again(timer, self.interval);
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::both("data").raw().calm(),
+            Handler::both("interval").calm(),
+            Handler::both("active").checkbox(),
+            Handler::read("count"),
+            Handler::write("reset").button(),
+        ]
+        .into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "data" => String::from_utf8_lossy(&self.data).into_owned(),
+            "interval" => Timestamp(self.interval).to_string(),
+            "active" => self.active.to_string(),
+            _ => self.count.to_string(),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |_| HandlerError::failed("syntax error");
+        match name {
+            "data" => self.data = value.as_bytes().to_vec(),
+            "interval" => self.interval = cx.parse::<Nanoseconds>(value).map_err(wrong)?.0.max(SHORTEST),
+            "active" => self.active = cx.parse(value).map_err(wrong)?,
+            _ => self.count = 0,
+        }
+        if let Some(timer) = self.timer.filter(|_| self.active)
+            && (!cx.is_timer_set(timer) || name == "reset")
+        {
+            cx.set_timer_after(timer, if name == "interval" { self.interval } else { 0 });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! `TimedUnqueue(INTERVAL, BURST)`: pulls some packets at intervals and pushes them on.
+//!
+//! Ports: one pull input, one push output.
+//!
+//! Arguments:
+//! - `INTERVAL`: in seconds unless it has a unit; a microsecond at least.
+//! - `BURST`: how many packets at most each time; 1 by default.
+//!
+//! Handlers: `interval`, `burst` (read, write); those of its task.
+use super::timed_pull::TimedPull;
+use alloc::boxed::Box;
+use ringway_click::Class;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("TimedUnqueue", || Box::new(TimedPull::new(1))).ports("1/1").processing("l/h");

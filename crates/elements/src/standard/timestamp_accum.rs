@@ -1,0 +1,52 @@
+//! `TimestampAccum`: adds up how much time has passed since the timestamps of packets.
+//!
+//! Ports: one input, one output, push or pull. No arguments.
+//!
+//! Handlers: `count`, `time`, `average_time` (read): packets, seconds in all and each; `reset_counts` (write).
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::{Class, Context, Element, Handler, HandlerError, PacketBurst, Timestamp};
+
+/// Facts.
+pub static CLASS: Class = Class::new("TimestampAccum", || Box::<TimestampAccum>::default()).ports("1/1");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct TimestampAccum {
+    count: u64,
+    time: u64,
+}
+
+impl Element for TimestampAccum {
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.iter() {
+            let passed = cx.packet_time().saturating_sub(packet.notes().timestamp);
+            self.time = self.time.saturating_add(passed);
+            self.count += 1;
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("count"),
+            Handler::read("time"),
+            Handler::read("average_time"),
+            Handler::write("reset_counts").button(),
+        ]
+        .into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "count" => self.count.to_string(),
+            "time" => Timestamp(self.time).to_string(),
+            _ => Timestamp(self.time / self.count.max(1)).to_string(),
+        })
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        (self.count, self.time) = (0, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! `TimestampDiff(RECORDER, OFFSET, N, MAXDELAY)`: measures how long numbered packets took from a
+//! RecordTimestamp to here.
+//!
+//! Ports: one input; one output, and optionally a push output for packets that the recorder does not know.
+//!
+//! Arguments:
+//! - `RECORDER`: the RecordTimestamp.
+//! - `OFFSET`: where in the packet a NumberPacket wrote its number; 40 by default.
+//! - `N`: how many of the last delays are kept; 65536 by default.
+//! - `MAXDELAY`: the first packet that took more than so many milliseconds is told of; 1000 by default.
+//!
+//! Handlers: `count`, `average`, `min`, `max`, `median`, `perc` (with a parameter, 0 to 100), `std_dev`,
+//! in microseconds of those that are kept; `unknown`: packets the recorder does not know (read); `reset`
+//! (write).
+use super::record_timestamp::{RecordTimestamp, number};
+use crate::packet::bounded;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, Word};
+use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, HandlerError, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("TimestampDiff", || Box::<TimestampDiff>::default()).ports("1/1-2").processing("a/ah");
+
+/// Delays at most. Attack: a configuration that would take all memory.
+const MOST: i128 = 1 << 24;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct TimestampDiff {
+    name: String,
+    recorder: Option<ElementId>,
+    offset: u32,
+    size: u32,
+    most: u32,
+    told: bool,
+    /// In nanoseconds, the oldest first.
+    delays: VecDeque<u64>,
+    unknown: u64,
+}
+
+/// Nanoseconds as microseconds, with up to three decimals.
+fn micros(nanoseconds: u64) -> String {
+    let text = format!("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').into()
+}
+
+impl TimestampDiff {
+    fn keep(&mut self, delay: u64, cx: &mut Context<'_>) {
+        if self.delays.len() >= self.size as usize {
+            self.delays.pop_front();
+        }
+        self.delays.push_back(delay);
+        if delay > u64::from(self.most) * 1_000_000 && !self.told {
+            self.told = true;
+            let name = cx.declaration();
+            cx.chatter(format_args!("{name}: a packet took {} ms", delay / 1_000_000));
+        }
+    }
+
+    fn sorted(&self) -> Vec<u64> {
+        let mut sorted: Vec<u64> = self.delays.iter().copied().collect();
+        sorted.sort_unstable();
+        sorted
+    }
+
+    /// The delay that so many of a hundred don't exceed.
+    fn percentile(&self, percent: u64) -> u64 {
+        let sorted = self.sorted();
+        let at = (sorted.len().saturating_sub(1) as u64 * percent.min(100)).div_ceil(100);
+        sorted.get(at as usize).copied().unwrap_or(0)
+    }
+
+    fn average(&self) -> u64 {
+        let sum: u128 = self.delays.iter().map(|delay| u128::from(*delay)).sum();
+        (sum / (self.delays.len().max(1) as u128)) as u64
+    }
+
+    fn deviation(&self) -> u64 {
+        let average = self.average();
+        let squares: u128 = self.delays.iter().map(|delay| u128::from(delay.abs_diff(average)).pow(2)).sum();
+        (squares / (self.delays.len().max(1) as u128)).isqrt() as u64
+    }
+}
+
+impl Element for TimestampDiff {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut recorder = Word::default();
+        (self.offset, self.size, self.most) = (40, 65_536, 1000);
+        args.read_mp("RECORDER", &mut recorder);
+        args.read("OFFSET", &mut self.offset);
+        args.read_with("N", ringway_click::arg::KEYWORD, &mut self.size, bounded(1, MOST));
+        args.read("MAXDELAY", &mut self.most);
+        self.name = recorder.0;
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let found = cx.find(&self.name).filter(|id| cx.element::<RecordTimestamp>(*id).is_some());
+        self.recorder = found;
+        match found {
+            Some(_) => Ok(()),
+            None => Err(cx.error(format!("'{}' is not a RecordTimestamp", self.name))),
+        }
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.steady();
+        burst.filter_map(|packet| {
+            let recorder = self.recorder.and_then(|id| cx.element::<RecordTimestamp>(id));
+            let time = number(&packet, self.offset).and_then(|number| recorder?.time(number));
+            match time {
+                Some(time) => {
+                    self.keep(now.saturating_sub(time), cx);
+                    Some(packet)
+                }
+                None => {
+                    self.unknown += 1;
+                    if cx.noutputs() < 2 {
+                        return Some(packet);
+                    }
+                    cx.push(1, packet);
+                    None
+                }
+            }
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let names = ["count", "average", "min", "max", "median", "std_dev", "unknown"];
+        let others = [Handler::read("perc").parameters(), Handler::write("reset").button()];
+        names.map(Handler::read).into_iter().chain(others).collect()
+    }
+
+    fn read(&mut self, name: &str, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "count" => self.delays.len().to_string(),
+            "unknown" => self.unknown.to_string(),
+            "average" => micros(self.average()),
+            "std_dev" => micros(self.deviation()),
+            "min" => micros(self.percentile(0)),
+            "max" => micros(self.percentile(100)),
+            "median" => micros(self.percentile(50)),
+            _ => {
+                let percent: u32 = cx.parse(text).map_err(|error| HandlerError::failed(error.to_string()))?;
+                micros(self.percentile(percent.into()))
+            }
+        })
+    }
+
+    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.delays.clear();
+        (self.unknown, self.told) = (0, false);
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! `Truncate(LENGTH, EXTRA_LENGTH)`: cuts packets off.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `LENGTH`: bytes that remain at most.
+//! - `EXTRA_LENGTH`: whether the extra length annotation tells of what was cut off; true by default.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("Truncate", || Box::<Truncate>::default()).ports("1/1").live().metadata(Metadata::Resolve);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Truncate {
+    length: u32,
+    extra: bool,
+}
+
+impl Element for Truncate {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.extra = true;
+        args.read_mp("LENGTH", &mut self.length);
+        args.read("EXTRA_LENGTH", &mut self.extra);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        for packet in burst.iter_mut() {
+            let cut = packet.len().saturating_sub(self.length as usize);
+            packet.take(cut);
+            if self.extra && cut > 0 {
+                let extra = packet.notes().u32(Annotations::EXTRA_LENGTH);
+                packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, extra.saturating_add(cut as u32));
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `Unqueue(BURST, LIMIT, ACTIVE)`: pulls packets and pushes them on.
+//!
+//! Ports: one pull input, one push output.
+//!
+//! Arguments:
+//! - `BURST`: packets a run of its task; 1 by default, or as many as the router handles at once; all if negative.
+//! - `LIMIT`: packets in all; no limit if negative, as by default.
+//! - `ACTIVE`: whether it pulls; true by default.
+//!
+//! Handlers: `count` (read); `burst`, `limit`, `active` (read, write); `reset`, `reset_counts` (write); those of its
+//! task.
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Signal, Task};
+
+/// Facts.
+pub static CLASS: Class = Class::new("Unqueue", || Box::<Unqueue>::default()).ports("1/1").processing("l/h");
+
+/// Pulls and pushes.
+#[derive(Debug, Default)]
+pub struct Unqueue {
+    burst: i32,
+    limit: i32,
+    active: bool,
+    count: u32,
+    task: Option<Task>,
+    signal: Signal,
+}
+
+impl Element for Unqueue {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        (self.burst, self.limit, self.active) = (cx.burst() as i32, -1, true);
+        args.read_p("BURST", &mut self.burst);
+        args.read("ACTIVE", &mut self.active);
+        args.read("LIMIT", &mut self.limit);
+        args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let task = cx.new_task(self.active);
+        self.signal = cx.upstream_empty_signal(0, Some(task));
+        self.task = Some(task);
+        match self.burst {
+            ..0 => self.burst = i32::MAX,
+            0 => cx.warning("BURST size 0, no packets will be pulled"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        if !self.active {
+            return false;
+        }
+        let mut wanted = self.burst as usize;
+        if let Ok(limit) = u32::try_from(self.limit) {
+            wanted = wanted.min(limit.saturating_sub(self.count) as usize);
+            if wanted == 0 {
+                return false;
+            }
+        }
+        let mut worked = 0;
+        let mut burst = PacketBurst::new();
+        while worked < wanted && self.active {
+            cx.pull(0, wanted - worked, &mut burst);
+            if burst.is_empty() {
+                break;
+            }
+            worked += burst.len();
+            self.count = self.count.wrapping_add(burst.len() as u32);
+            cx.push_burst(0, &mut burst);
+        }
+        if worked == wanted || cx.is_active(&self.signal) {
+            cx.reschedule(task);
+        }
+        worked > 0
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::both("active").checkbox(),
+            Handler::read("count"),
+            Handler::both("burst"),
+            Handler::both("limit"),
+            Handler::write("reset").button(),
+            Handler::write("reset_counts").button().uncommon(),
+        ]
+        .into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "active" => self.active.to_string(),
+            "count" => self.count.to_string(),
+            "burst" => self.burst.to_string(),
+            "limit" => self.limit.to_string(),
+            _ => return Err(HandlerError::missing(name)),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let wrong = |_| HandlerError::failed("syntax error");
+        match name {
+            "active" => self.active = cx.parse(value).map_err(wrong)?,
+            "limit" => self.limit = cx.parse(value).map_err(wrong)?,
+            "burst" => {
+                let burst = cx.parse(value).map_err(wrong)?;
+                self.burst = if burst < 0 { i32::MAX } else { burst };
+            }
+            _ => self.count = 0,
+        }
+        let more = self.limit < 0 || i64::from(self.count) < i64::from(self.limit);
+        if let Some(task) = self.task.filter(|_| self.active && more) {
+            cx.reschedule(task);
+        }
+        Ok(())
+    }
+}

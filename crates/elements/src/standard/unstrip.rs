@@ -1,0 +1,31 @@
+//! `Unstrip(LENGTH)`: brings bytes back that were taken off the front of packets.
+//!
+//! Ports: one input, one output, push or pull.
+//!
+//! Arguments:
+//! - `LENGTH`: how many bytes; at most 65535.
+//!
+//! No handlers.
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("Unstrip", || Box::<Unstrip>::default()).ports("1/1");
+
+/// Brings bytes back.
+#[derive(Debug, Default)]
+pub struct Unstrip {
+    bytes: u16,
+}
+
+impl Element for Unstrip {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("LENGTH", &mut self.bytes);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        burst.retain(|packet| packet.push(self.bytes.into()));
+    }
+}

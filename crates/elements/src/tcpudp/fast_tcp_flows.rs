@@ -1,0 +1,132 @@
+//! `FastTCPFlows(RATE, LIMIT, LENGTH, SRCETH, SRCIP, DSTETH, DSTIP, FLOWS, FLOWSIZE, ACTIVE)`: makes Ethernet
+//! frames of TCP, of many flows in random order: of each a SYN, data, a FIN. Their sequence numbers mean nothing.
+//!
+//! Ports: no inputs; one pull output.
+//!
+//! Arguments:
+//! - `RATE`: frames a second at most; with 0 as many as are pulled.
+//! - `LIMIT`: frames in all, besides FINs of the flows that are open then; no limit if negative.
+//! - `LENGTH`: bytes of a frame, at least 60.
+//! - `SRCETH`, `SRCIP`, `DSTETH`, `DSTIP`: addresses.
+//! - `FLOWS`: flows at a time, at most 1048576. Each has random ports.
+//! - `FLOWSIZE`: frames of a flow, at least 3; then another takes its place.
+//! - `ACTIVE`: whether it makes frames; true by default.
+//!
+//! Handlers: `count` (read); `rate` (read, write): read it is the rate reached when LIMIT frames are made, else 0;
+//! `limit`, `reset`, `active` (write).
+use super::flows::{Flow, Flows};
+use super::pace::Pace;
+use super::template::{Ends, Template};
+use crate::packet::put;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Timer,
+};
+
+/// Facts.
+pub static CLASS: Class = Class::new("FastTCPFlows", || Box::<FastTcpFlows>::default())
+    .ports("0/1")
+    .processing("l")
+    .flags("S1")
+    .metadata(Metadata::Ignores);
+
+const TCP: u8 = 6;
+/// Flags of the three kinds of frames: SYN; PSH and ACK; FIN.
+const FLAGS: [u8; 3] = [0x02, 0x18, 0x01];
+const SYN: usize = 0;
+const DATA: usize = 1;
+const FIN: usize = 2;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct FastTcpFlows {
+    pace: Pace,
+    ends: Ends,
+    flows: Flows,
+    templates: [Template; 3],
+    /// After the limit: flows before this one are ended.
+    ended: usize,
+}
+
+impl FastTcpFlows {
+    fn next(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        let flow = self.flows.next(cx)?;
+        let kind = match flow.made {
+            1 => SYN,
+            made if made == self.flows.size => FIN,
+            _ => DATA,
+        };
+        self.templates[kind].packet(flow.ports, cx)
+    }
+
+    /// The FIN of a flow that is open.
+    fn end(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        let open = |flow: &Flow| (1..self.flows.size).contains(&flow.made);
+        let found = self.flows.all.get(self.ended..)?.iter().position(open)?;
+        self.ended += found;
+        let flow = self.flows.all.get_mut(self.ended)?;
+        flow.made = self.flows.size;
+        self.templates[FIN].packet(flow.ports, cx)
+    }
+}
+
+impl Element for FastTcpFlows {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.pace.read_arguments(args, cx);
+        self.ends.read_arguments(args, false);
+        self.flows.read_arguments(args);
+        args.read_p("ACTIVE", &mut self.pace.active);
+        args.complete()?;
+        if self.flows.size < 3 {
+            cx.chatter(format_args!("warning: flow size < 3, defaulting to 3"));
+            self.flows.size = 3;
+        }
+        self.ends.bound(cx);
+        self.templates = FLAGS.map(|flags| {
+            let mut header = [0; 20];
+            put(&mut header, 4, cx.random().to_be_bytes());
+            put(&mut header, 8, cx.random().to_be_bytes());
+            (header[12], header[13]) = (5 << 4, flags);
+            put(&mut header, 14, [0xff; 2]);
+            self.ends.template(TCP, &header, Some(16))
+        });
+        self.flows.begin(cx);
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.pace.initialize(cx);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        self.pace.wake(cx);
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.steady();
+        while burst.len() < max && self.pace.is_due(now, cx) {
+            let done = self.pace.is_done();
+            let made = if done { self.end(cx) } else { self.next(cx) };
+            let Some(packet) = made else { return self.pace.rest(cx) };
+            self.pace.made(now);
+            burst.push(packet);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        Pace::handlers()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.pace.text(name))
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.ended = 0;
+        self.pace.write(name, value, cx)
+    }
+}

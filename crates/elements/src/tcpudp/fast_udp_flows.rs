@@ -1,0 +1,100 @@
+//! `FastUDPFlows(RATE, LIMIT, LENGTH, SRCETH, SRCIP, DSTETH, DSTIP, FLOWS, FLOWSIZE, CHECKSUM, ACTIVE)`: makes
+//! Ethernet frames of UDP, of many flows in random order.
+//!
+//! Ports: no inputs; one pull output.
+//!
+//! Arguments:
+//! - `RATE`: frames a second at most; with 0 as many as are pulled.
+//! - `LIMIT`: frames in all; no limit if negative.
+//! - `LENGTH`: bytes of a frame, at least 60.
+//! - `SRCETH`, `SRCIP`, `DSTETH`, `DSTIP`: addresses.
+//! - `FLOWS`: flows at a time, at most 1048576. Each has random ports.
+//! - `FLOWSIZE`: frames of a flow; then another takes its place.
+//! - `CHECKSUM`: whether UDP's is computed; true by default.
+//! - `ACTIVE`: whether it makes frames; true by default.
+//!
+//! Handlers: `count` (read); `rate` (read, write): read it is the rate reached when LIMIT frames are made, else 0;
+//! `length` (read, write); `limit`, `reset`, `active` (write).
+use super::flows::Flows;
+use super::pace::Pace;
+use super::template::{Ends, Template};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Timer};
+
+/// Facts.
+pub static CLASS: Class = Class::new("FastUDPFlows", || Box::<FastUdpFlows>::default())
+    .ports("0/1")
+    .processing("l")
+    .flags("S1")
+    .metadata(Metadata::Ignores);
+
+const UDP: u8 = 17;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct FastUdpFlows {
+    pace: Pace,
+    ends: Ends,
+    flows: Flows,
+    checksum: bool,
+    template: Template,
+}
+
+impl FastUdpFlows {
+    fn prepare(&mut self, cx: &mut Context<'_>) {
+        self.ends.bound(cx);
+        self.template = self.ends.template(UDP, &[0; 8], self.checksum.then_some(6));
+    }
+}
+
+impl Element for FastUdpFlows {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.checksum = true;
+        self.pace.read_arguments(args, cx);
+        self.ends.read_arguments(args, false);
+        self.flows.read_arguments(args);
+        args.read_p("CHECKSUM", &mut self.checksum);
+        args.read_p("ACTIVE", &mut self.pace.active);
+        args.complete()?;
+        self.prepare(cx);
+        self.flows.begin(cx);
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.pace.initialize(cx);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        self.pace.wake(cx);
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let Self { pace, flows, template, .. } = self;
+        pace.fill(max, burst, cx, |_, cx| template.packet(flows.next(cx)?.ports, cx));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let mut handlers = Pace::handlers();
+        handlers.push(Handler::both("length"));
+        handlers
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "length" { self.ends.length.to_string() } else { self.pace.text(name) })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if name != "length" {
+            return self.pace.write(name, value, cx);
+        }
+        let wrong = |_| HandlerError::failed("length parameter must be integer");
+        self.ends.length = cx.parse(value).map_err(wrong)?;
+        self.prepare(cx);
+        Ok(())
+    }
+}

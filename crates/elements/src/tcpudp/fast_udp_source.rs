@@ -1,0 +1,86 @@
+//! `FastUDPSource(RATE, LIMIT, LENGTH, SRCETH, SRCIP, SPORT, DSTETH, DSTIP, DPORT, CHECKSUM, INTERVAL, ACTIVE)`:
+//! makes Ethernet frames of UDP, all alike.
+//!
+//! Ports: no inputs; one pull output.
+//!
+//! Arguments:
+//! - `RATE`: frames a second at most; with 0 as many as are pulled.
+//! - `LIMIT`: frames in all; no limit if negative.
+//! - `LENGTH`: bytes of a frame, at least 60.
+//! - `SRCETH`, `SRCIP`, `SPORT`, `DSTETH`, `DSTIP`, `DPORT`: addresses and ports.
+//! - `CHECKSUM`: whether UDP's is computed; true by default.
+//! - `INTERVAL`: after so many frames both ports are one higher; with 0, as by default, they stay.
+//! - `ACTIVE`: whether it makes frames; true by default.
+//!
+//! Handlers: `count` (read); `rate` (read, write): read it is the rate reached when LIMIT frames are made, else 0;
+//! `limit`, `reset`, `active` (write).
+use super::pace::Pace;
+use super::template::{Ends, Template};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Timer};
+
+/// Facts.
+pub static CLASS: Class = Class::new("FastUDPSource", || Box::<FastUdpSource>::default())
+    .ports("0/1")
+    .processing("l")
+    .flags("S1")
+    .metadata(Metadata::Ignores);
+
+const UDP: u8 = 17;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct FastUdpSource {
+    pace: Pace,
+    ends: Ends,
+    interval: u32,
+    template: Template,
+}
+
+impl Element for FastUdpSource {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut checksum = true;
+        self.pace.read_arguments(args, cx);
+        self.ends.read_arguments(args, true);
+        args.read_p("CHECKSUM", &mut checksum);
+        args.read_p("INTERVAL", &mut self.interval);
+        args.read_p("ACTIVE", &mut self.pace.active);
+        args.complete()?;
+        self.ends.bound(cx);
+        self.template = self.ends.template(UDP, &[0; 8], checksum.then_some(6));
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.pace.initialize(cx);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        self.pace.wake(cx);
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let Self { pace, ends, interval, template } = self;
+        let ports = [ends.source_port, ends.destination_port];
+        pace.fill(max, burst, cx, |count, cx| {
+            let steps = count.checked_div((*interval).into()).unwrap_or(0) as u16;
+            template.packet(ports.map(|port| port.wrapping_add(steps)), cx)
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        Pace::handlers()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.pace.text(name))
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.pace.write(name, value, cx)
+    }
+}

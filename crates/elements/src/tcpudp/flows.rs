@@ -1,0 +1,60 @@
+//! Flows of which sources make frames in random order.
+use alloc::format;
+use alloc::vec::Vec;
+use ringway_click::Context;
+use ringway_click::arg::Args;
+
+/// Flows at most. Attack: a configuration that would take all memory.
+const MOST: u32 = 1 << 20;
+
+/// A flow's ports, and how many frames of it were made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flow {
+    pub(super) ports: [u16; 2],
+    pub(super) made: u32,
+}
+
+impl Flow {
+    /// One with random ports.
+    fn new(cx: &mut Context<'_>) -> Self {
+        let ports = cx.random();
+        Self { ports: [(ports >> 16) as u16, ports as u16], made: 0 }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    pub(super) all: Vec<Flow>,
+    /// Frames of a flow.
+    pub(super) size: u32,
+    count: u32,
+}
+
+impl Flows {
+    /// Reads FLOWS and FLOWSIZE.
+    pub(super) fn read_arguments(&mut self, args: &mut Args) {
+        args.read_mp("FLOWS", &mut self.count);
+        if !(1..=MOST).contains(&self.count) {
+            args.error(format!("FLOWS must be between 1 and {MOST}"));
+            self.count = 1;
+        }
+        args.read_mp("FLOWSIZE", &mut self.size);
+    }
+
+    /// Begins them, each with random ports.
+    pub(super) fn begin(&mut self, cx: &mut Context<'_>) {
+        self.all = (0..self.count).map(|_| Flow::new(cx)).collect();
+    }
+
+    /// One of them by chance, begun anew if all its frames were made, with one more frame made.
+    pub(super) fn next(&mut self, cx: &mut Context<'_>) -> Option<Flow> {
+        let chosen = (u64::from(cx.random()) * self.all.len() as u64) >> 32;
+        let flow = self.all.get_mut(chosen as usize)?;
+        if flow.made >= self.size {
+            *flow = Flow::new(cx);
+        }
+        flow.made += 1;
+        Some(*flow)
+    }
+}

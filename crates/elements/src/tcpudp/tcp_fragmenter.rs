@@ -1,0 +1,156 @@
+//! `TCPFragmenter(MTU, MTU_ANNO)`: cuts TCP segments over IPv4 into several with less payload.
+//!
+//! Ports: one push input, one push output.
+//!
+//! Arguments:
+//! - `MTU`: bytes of payload a segment may have; 0, as by default, leaves all as they are.
+//! - `MTU_ANNO`: an annotation of two bytes that, unless it is 0, says so for a packet.
+//!
+//! Each piece has the headers of the whole, what stands before them included, with lengths, sequence
+//! number and checksums its own; FIN and PSH are on the last only. What is no whole TCP segment passes.
+//! The IPv4 header must be noted. Handlers: `fragments`, `fragmented`, `count` (read).
+use crate::ip::transport::Transport;
+use crate::packet::{fill_ip_checksum, put, u32_at};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{Annotation, Args, KEYWORD};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class = Class::new("TCPFragmenter", || Box::<TcpFragmenter>::default())
+    .ports("1/1")
+    .processing("h")
+    .metadata(Metadata::Resolve);
+
+/// Pieces a packet. Attack: an MTU of a byte makes of one packet tens of thousands.
+const MOST: usize = 1024;
+const TCP: u8 = 6;
+/// FIN and PSH.
+const LAST_ONLY: u8 = 0x09;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct TcpFragmenter {
+    mtu: u16,
+    annotation: Option<usize>,
+    pieces: u64,
+    fragmented: u64,
+    count: u64,
+}
+
+/// Where the parts of a packet are, from its first byte.
+struct Parts {
+    ip: usize,
+    tcp: usize,
+    payload: usize,
+    end: usize,
+}
+
+impl Parts {
+    fn of(packet: &Packet) -> Option<Self> {
+        let transport = Transport::of_packet(packet).filter(|t| t.protocol == TCP && !t.later && !t.more)?;
+        let segment = transport.slice(packet.network_data()?)?;
+        let header = usize::from(*segment.get(12)? >> 4) * 4;
+        let ip = usize::try_from(packet.network_header()?).ok()?;
+        let tcp = ip + transport.header;
+        (header >= 20 && header <= segment.len()).then(|| Self {
+            ip,
+            tcp,
+            payload: tcp + header,
+            end: tcp + segment.len(),
+        })
+    }
+}
+
+impl TcpFragmenter {
+    fn limit(&self, packet: &Packet) -> usize {
+        let noted = self.annotation.map_or(0, |at| packet.notes().u16(at));
+        usize::from(if noted > 0 { noted } else { self.mtu })
+    }
+
+    /// The piece with the payload's bytes `from..to`.
+    fn piece(
+        &self,
+        whole: &Packet,
+        parts: &Parts,
+        from: usize,
+        to: usize,
+        cx: &mut Context<'_>,
+    ) -> Option<Packet> {
+        let data = whole.data();
+        let length = parts.payload + to - from;
+        let mut piece = cx.make_packet(whole.headroom(), length, 0)?;
+        let (head, rest) = piece.data_mut().split_at_mut_checked(parts.payload)?;
+        head.copy_from_slice(data.get(..parts.payload)?);
+        rest.copy_from_slice(data.get(parts.payload + from..parts.payload + to)?);
+        piece.set_network_header(parts.ip as isize, parts.tcp - parts.ip);
+        *piece.notes_mut() = whole.notes().clone();
+        if whole.mac_header().is_some_and(|at| at >= 0) {
+            piece.set_mac_header(whole.mac_header().unwrap_or(0));
+        }
+        let last = parts.payload + to == parts.end;
+        let bytes = piece.data_mut();
+        put(bytes, parts.ip + 2, u16::try_from(length - parts.ip).ok()?.to_be_bytes());
+        fill_ip_checksum(bytes.get_mut(parts.ip..parts.tcp)?);
+        let tcp = bytes.get_mut(parts.tcp..)?;
+        let sequence = u32_at(tcp, 4).wrapping_add(from as u32);
+        put(tcp, 4, sequence.to_be_bytes());
+        if !last {
+            tcp[13] &= !LAST_ONLY;
+        }
+        put(tcp, 16, [0, 0]);
+        let mut sum = Transport::of(whole.network_data()?)?.pseudo(tcp.len());
+        sum.add(tcp);
+        put(tcp, 16, sum.finish().to_be_bytes());
+        Some(piece)
+    }
+
+    /// Hands over the packet or its pieces.
+    fn cut(&mut self, packet: Packet, cx: &mut Context<'_>, mut give: impl FnMut(&mut Context<'_>, Packet)) {
+        self.count += 1;
+        let limit = self.limit(&packet);
+        let parts = Parts::of(&packet).filter(|parts| {
+            let payload = parts.end - parts.payload;
+            limit > 0 && payload > limit && payload.div_ceil(limit) <= MOST
+        });
+        let Some(parts) = parts else { return give(cx, packet) };
+        self.fragmented += 1;
+        let payload = parts.end - parts.payload;
+        for from in (0..payload).step_by(limit) {
+            if let Some(piece) = self.piece(&packet, &parts, from, payload.min(from + limit), cx) {
+                self.pieces += 1;
+                give(cx, piece);
+            }
+        }
+    }
+}
+
+impl Element for TcpFragmenter {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        let mut annotation = Annotation::default();
+        args.read_p("MTU", &mut self.mtu);
+        let of = |text: &str, scope: &_| Annotation::of_size(text, 2, scope);
+        let given = args.read_with("MTU_ANNO", KEYWORD, &mut annotation, of);
+        self.annotation = given.then_some(annotation.offset);
+        args.complete()
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            self.cut(packet, cx, |cx, packet| cx.push(0, packet));
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["fragments", "fragmented", "count"].map(Handler::read).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(match name {
+            "fragments" => self.pieces.to_string(),
+            "fragmented" => self.fragmented.to_string(),
+            _ => self.count.to_string(),
+        })
+    }
+}

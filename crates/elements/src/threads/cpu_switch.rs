@@ -1,0 +1,16 @@
+//! `CPUSwitch`: sends packets to the output of the thread that runs it. What is connected is always run by
+//! one thread here, so that is output 0.
+//!
+//! Ports: one push input, one or more push outputs. No arguments, no handlers.
+use alloc::boxed::Box;
+use ringway_click::{Class, Element};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("CPUSwitch", || Box::<CpuSwitch>::default()).ports("1/1-").processing("h");
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuSwitch;
+
+impl Element for CpuSwitch {}

@@ -1,0 +1,22 @@
+//! Elements about threads and locks.
+use ringway_click::Class;
+
+pub mod balanced_thread_sched;
+pub mod cpu_switch;
+mod spinlock;
+pub mod spinlock_acquire;
+pub mod spinlock_info;
+pub mod spinlock_push;
+pub mod spinlock_release;
+pub mod static_thread_sched;
+
+/// This group's classes, by name.
+pub const CLASSES: &[&Class] = &[
+    &balanced_thread_sched::CLASS,
+    &cpu_switch::CLASS,
+    &spinlock_acquire::CLASS,
+    &spinlock_info::CLASS,
+    &spinlock_push::CLASS,
+    &spinlock_release::CLASS,
+    &static_thread_sched::CLASS,
+];

@@ -1,0 +1,30 @@
+//! What the elements that take locks share.
+use alloc::format;
+use alloc::string::String;
+use ringway_click::arg::{Args, NameKind, Word};
+use ringway_click::{Context, Element, Failed};
+
+/// Takes or gives back a lock that nobody else ever wants.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spinlock {
+    name: String,
+}
+
+impl Element for Spinlock {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut lock = Word::default();
+        args.read_mp("LOCK", &mut lock);
+        args.complete()?;
+        match args.scope().names().value(NameKind::Spinlock, &lock.0, cx.name()) {
+            Some(_) => {
+                self.name = lock.0;
+                Ok(())
+            }
+            None => Err(cx.error(format!("spinlock '{}' does not exist", lock.0))),
+        }
+    }
+
+    fn shares(&self) -> Option<String> {
+        Some(format!("lock {}", self.name))
+    }
+}

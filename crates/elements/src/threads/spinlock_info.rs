@@ -1,0 +1,27 @@
+//! `SpinlockInfo(NAME, ...)`: names locks.
+//!
+//! No ports, no handlers. The names are known in the compound where it stands, and in those inside.
+//!
+//! Arguments: names.
+//!
+//! One thread runs all that takes one lock, so nobody ever waits for it.
+use alloc::boxed::Box;
+use ringway_click::arg::{Args, NameKind};
+use ringway_click::{Class, Context, Element, Failed, Reach};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("SpinlockInfo", || Box::new(SpinlockInfo)).phase(Class::INFO).reach(Reach::Each);
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct SpinlockInfo;
+
+impl Element for SpinlockInfo {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        for name in args.take_rest() {
+            args.scope().names().define(NameKind::Spinlock, &name, cx.name(), &[]);
+        }
+        args.complete()
+    }
+}

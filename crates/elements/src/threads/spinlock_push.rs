@@ -1,0 +1,16 @@
+//! `SpinlockPush(LOCK)`: holds a lock while packets are pushed on. One thread runs all that takes one
+//! lock, so it need not wait, and packets pass.
+//!
+//! Ports: one input, one output, push.
+//!
+//! Arguments:
+//! - `LOCK`: a name that a SpinlockInfo gave.
+//!
+//! No handlers.
+use super::spinlock::Spinlock;
+use alloc::boxed::Box;
+use ringway_click::Class;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("SpinlockPush", || Box::<Spinlock>::default()).ports("1/1").processing("h");

@@ -1,0 +1,50 @@
+//! `StaticThreadSched(ELEMENT THREAD, ...)`: which thread runs elements. With `ringway click -j N` it runs all
+//! that they are connected with, too, and all that names them or that they name; of several threads said for one
+//! such part the first counts. Without, one thread runs everything: the number is kept, and the handler
+//! `home_thread` of the elements answers it.
+//!
+//! Ports: none.
+//!
+//! Arguments:
+//! - `ELEMENT THREAD`: an element, or a compound for all in it, and a thread's number. What is said nearer to an
+//!   element counts more.
+use alloc::boxed::Box;
+use alloc::format;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click_lang::config;
+
+/// Facts.
+pub static CLASS: Class = Class::new("StaticThreadSched", || Box::new(StaticThreadSched)).reach(Reach::Each);
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct StaticThreadSched;
+
+impl Element for StaticThreadSched {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        for text in args.take_rest() {
+            let (name, thread) = config::shift_word(&text);
+            let Ok(thread) = cx.parse::<i32>(thread) else {
+                return Err(cx.error(format!("expected 'ELEMENT THREAD', not '{text}'")));
+            };
+            let own = cx.id();
+            let thread = match cx.router().threads() {
+                Some(count) if !(-1..count as i32).contains(&thread) => {
+                    cx.warning(format!("thread preference {thread} out of range"));
+                    if thread < 0 { -1 } else { 0 }
+                }
+                _ => thread,
+            };
+            let found = cx.router().elements_named(name, own);
+            if found.is_empty() {
+                return Err(cx.error(format!("'{name}' does not name an element")));
+            }
+            // Compounds' elements stand after those around them, so what is said within comes last.
+            for id in found {
+                cx.router().set_thread(id, thread);
+            }
+        }
+        args.complete()
+    }
+}

@@ -1,0 +1,43 @@
+//! What elements that take packets out of a tunnel share.
+use crate::packet::divert_counting;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::Args;
+use ringway_click::{Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+
+/// A tunnel's headers.
+pub trait Tunnel: Default + 'static {
+    /// Reads the arguments.
+    fn read_arguments(&mut self, args: &mut Args) {
+        let _ = args;
+    }
+
+    /// Leaves of a packet what it carries; false, and it is as it was, if it isn't this tunnel's.
+    fn strip(&self, packet: &mut Packet) -> bool;
+}
+
+/// Takes packets out of a tunnel; others go to output 1, counted.
+#[derive(Debug, Default)]
+pub struct Decap<T> {
+    tunnel: T,
+    drops: u64,
+}
+
+impl<T: Tunnel> Element for Decap<T> {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        self.tunnel.read_arguments(args);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        divert_counting(burst, cx, &mut self.drops, |packet, _| self.tunnel.strip(packet));
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::read("drops")].into()
+    }
+
+    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.drops.to_string())
+    }
+}

@@ -1,0 +1,88 @@
+//! `GREDecap(PROTO, KEY)`: takes packets out of GRE (RFC 2784; RFC 2890 for key and sequence number, which is not
+//! looked at). Of IPv4 packets the header and its destination are noted. The key, 0 if there is none, is noted in the
+//! aggregate annotation.
+//!
+//! Ports: one input; one output, and optionally a push output for all other packets, unchanged: not GRE, another
+//! protocol or key, a wrong checksum, headers that lie, IPv4 fragments. Packets need a noted IPv4 header.
+//!
+//! Arguments:
+//! - `PROTO`: the Ethernet type of what is carried; 0x0800 by default.
+//! - `KEY`: only packets with this key; by default any or none.
+//!
+//! Handlers: `drops` (read): packets that were none.
+use super::decap::{Decap, Tunnel};
+use super::gre_encap::{GRE, HAS_CHECKSUM, HAS_KEY, HAS_SEQUENCE};
+use crate::ip::transport::Transport;
+use crate::packet::{header_length, u16_at, u32_at};
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Annotations, Class, Metadata, Packet};
+use ringway_wire::checksum::checksum;
+
+/// Facts.
+pub static CLASS: Class = Class::new("GREDecap", || Box::<Decap<GreDecap>>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    .metadata(Metadata::Resolve);
+
+/// Version, and reserved bits that must be 0 (RFC 2784, 2.3).
+const MUST_BE_ZERO: u16 = 0x4c07;
+
+/// See the module.
+#[derive(Debug)]
+pub struct GreDecap {
+    protocol: u16,
+    key: Option<u32>,
+}
+
+impl Default for GreDecap {
+    fn default() -> Self {
+        Self { protocol: 0x0800, key: None }
+    }
+}
+
+impl GreDecap {
+    /// Where in the packet what is carried begins, how long it is, and the key.
+    fn find(&self, packet: &Packet) -> Option<(usize, usize, u32)> {
+        let ip = packet.network_data()?;
+        let transport = Transport::of(ip).filter(|part| part.protocol == GRE && !part.later && !part.more)?;
+        let gre = transport.slice(ip)?;
+        let flags = u16_at(gre, 0);
+        if gre.len() < 4 || flags & MUST_BE_ZERO != 0 || u16_at(gre, 2) != self.protocol {
+            return None;
+        }
+        let has = |flag: u16| flags & flag != 0;
+        let key_at = 4 + if has(HAS_CHECKSUM) { 4 } else { 0 };
+        let length = key_at + if has(HAS_KEY) { 4 } else { 0 } + if has(HAS_SEQUENCE) { 4 } else { 0 };
+        let rest = gre.len().checked_sub(length)?;
+        let key = has(HAS_KEY).then(|| u32_at(gre, key_at));
+        if (self.key.is_some() && key != self.key) || (has(HAS_CHECKSUM) && checksum(gre) != 0) {
+            return None;
+        }
+        let at = usize::try_from(packet.network_header()?).ok()? + transport.header + length;
+        Some((at, rest, key.unwrap_or(0)))
+    }
+}
+
+impl Tunnel for GreDecap {
+    fn read_arguments(&mut self, args: &mut Args) {
+        args.read_p("PROTO", &mut self.protocol);
+        args.read("KEY", &mut self.key);
+    }
+
+    fn strip(&self, packet: &mut Packet) -> bool {
+        let Some((at, length, key)) = self.find(packet) else { return false };
+        packet.pull(at);
+        packet.take(packet.len().saturating_sub(length));
+        packet.clear_headers();
+        packet.notes_mut().set_u32(Annotations::AGGREGATE, key);
+        if self.protocol == 0x0800
+            && let Some(header) = header_length(packet.data())
+        {
+            let destination = u32_at(packet.data(), 16);
+            packet.set_network_header(0, header);
+            packet.notes_mut().set_dst_ip(destination.to_be_bytes());
+        }
+        true
+    }
+}

@@ -1,0 +1,92 @@
+//! `GREEncap(SRC, DST, PROTO, KEY, CHECKSUM, TTL)`: puts GRE and IPv4 headers before packets (RFC 2784; RFC 2890 for
+//! the key).
+//!
+//! Ports: one input, one output, push or pull. Packets that would be longer than 65535 bytes are dropped.
+//!
+//! Arguments:
+//! - `SRC`: the source address.
+//! - `DST`: the destination, or `DST_ANNO` for the one that is noted.
+//! - `PROTO`: the Ethernet type of what is carried; 0x0800 by default.
+//! - `KEY`: a number that both ends know; none by default.
+//! - `CHECKSUM`: whether to make one over header and payload; false by default.
+//! - `TTL`: time to live; 64 by default.
+//!
+//! Handlers: `src`, `dst` (read, write).
+use crate::ip::encap::{Destination, Encap};
+use crate::packet::put;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_wire::checksum::checksum;
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("GREEncap", || Box::<GreEncap>::default()).ports("1/1").metadata(Metadata::Resolve).live();
+
+/// IPv4's number for GRE.
+pub(super) const GRE: u8 = 47;
+/// Flags of the first two bytes: a checksum, a key, a sequence number follow.
+pub(super) const HAS_CHECKSUM: u16 = 0x8000;
+pub(super) const HAS_KEY: u16 = 0x2000;
+pub(super) const HAS_SEQUENCE: u16 = 0x1000;
+
+/// See the module.
+#[derive(Debug)]
+pub struct GreEncap {
+    encap: Encap,
+    protocol: u16,
+    key: Option<u32>,
+    checksum: bool,
+}
+
+impl Default for GreEncap {
+    fn default() -> Self {
+        let encap = Encap { protocol: GRE, ttl: 64, ..Encap::default() };
+        Self { encap, protocol: 0x0800, key: None, checksum: false }
+    }
+}
+
+impl Element for GreEncap {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("SRC", &mut self.encap.source);
+        args.read_with("DST", MANDATORY_POSITIONAL, &mut self.encap.destination, Destination::parse);
+        args.read_p("PROTO", &mut self.protocol);
+        args.read("KEY", &mut self.key);
+        args.read("CHECKSUM", &mut self.checksum);
+        args.read("TTL", &mut self.encap.ttl);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        let Self { encap, protocol, key, checksum: summed } = self;
+        let header = 4 + if *summed { 4 } else { 0 } + if key.is_some() { 4 } else { 0 };
+        let mut flags = if *summed { HAS_CHECKSUM } else { 0 };
+        flags |= if key.is_some() { HAS_KEY } else { 0 };
+        encap.wrap_all(burst, header, |gre, _| {
+            put(gre, 0, flags.to_be_bytes());
+            put(gre, 2, protocol.to_be_bytes());
+            if let Some(key) = key {
+                put(gre, header - 4, key.to_be_bytes());
+            }
+            if *summed {
+                put(gre, 4, [0; 4]);
+                let sum = checksum(gre);
+                put(gre, 4, sum.to_be_bytes());
+            }
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["src", "dst"].map(Handler::both).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(self.encap.address(name))
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        self.encap.set_address(name, value, cx)
+    }
+}

@@ -1,0 +1,24 @@
+//! Elements that put frames into others, and take them out again.
+use ringway_click::Class;
+
+mod decap;
+pub mod gre_decap;
+pub mod gre_encap;
+mod pppoe;
+pub mod pppoe_concentrator;
+pub mod pppoe_decap;
+pub mod pppoe_encap;
+mod sessions;
+pub mod vxlan_decap;
+pub mod vxlan_encap;
+
+/// This group's classes, by name.
+pub const CLASSES: &[&Class] = &[
+    &gre_decap::CLASS,
+    &gre_encap::CLASS,
+    &pppoe_concentrator::CLASS,
+    &pppoe_decap::CLASS,
+    &pppoe_encap::CLASS,
+    &vxlan_decap::CLASS,
+    &vxlan_encap::CLASS,
+];

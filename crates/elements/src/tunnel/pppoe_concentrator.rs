@@ -1,0 +1,393 @@
+//! `PPPoEConcentrator(ETH, SESSION, ..., CAPACITY)`: the data path of a broadband access server: IPv4 and IPv6
+//! packets of PPPoE sessions (RFC 2516), each counted and, if asked for, held to a rate.
+//!
+//! Ports: input 0: frames from subscribers; the packets of known sessions go to output 0, without headers and
+//! padding, their IP header and destination noted. Input 1: IP packets for subscribers, the header noted; they go
+//! to output 1 as frames of the session whose address, or prefix, holds their destination. Output 2 (optional): all
+//! else, unchanged: discovery, PPP's control protocols, IPv6 from link-local addresses (by which a subscriber asks
+//! for its prefix) and to them, frames to other stations, sessions and addresses that are not known. All push.
+//!
+//! A packet whose source is not its session's is dropped (RFC 2827). Frames carry 1492 bytes of IP: put an
+//! `IPFragmenter(1492)` before input 1.
+//!
+//! Arguments:
+//! - `ETH`: its own Ethernet address.
+//! - `SESSION`: the subscriber's Ethernet address, the session's number, the subscriber's IPv4 address, its IPv6
+//!   prefix of at most 64 bits if it has one, and the bandwidth in each direction if it is to be bounded; a tenth
+//!   of a second's may come at once. As often as there are sessions, by position or as keyword.
+//! - `CAPACITY`: sessions at most; 1048576. More are refused.
+//!
+//! Handlers: `add` (write): a session as SESSION says, or new values for one; `remove` (write): `ETH NUMBER`;
+//! `session` (read, `ETH NUMBER`): address, prefix or `-`, rate in bytes a second; packets, bytes and drops for the
+//! rate from the subscriber; the same to it; `table` (read, with how many lines, 100 by default): Ethernet address,
+//! number, then the same, a session a line; `count` (sessions), `capacity`, `unknown`, `spoofed`, `limited`,
+//! `malformed` (read).
+use super::pppoe::{self, IPV4, IPV6, SessionFrame, Wrong};
+use super::sessions::{Delegation, Refused, Session, Sessions, name, parts};
+use crate::flow::table::USUAL;
+use crate::packet::{mac_text, u32_at};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Write;
+use core::net::Ipv4Addr;
+use ringway_click::arg::{Arg, ArgError, Args, Bandwidth, Prefix6, Scope};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, PACKETS, Packet, PacketBurst,
+    Pieces, Progress,
+};
+use ringway_click_lang::config;
+use ringway_wire::MacAddress;
+
+/// Facts.
+pub static CLASS: Class = Class::new("PPPoEConcentrator", || Box::<PppoeConcentrator>::default())
+    .ports("2/2-3")
+    .processing("h")
+    .flow("xy/xyz")
+    .metadata(Metadata::Resolve);
+
+/// Lines of a table. Attack: a handler that would print millions while packets wait.
+const MOST_LINES: usize = 10_000;
+
+/// A session as an argument says it.
+struct Wanted {
+    name: u64,
+    address: Ipv4Addr,
+    delegation: Delegation,
+    rate: u32,
+}
+
+impl Arg for Wanted {
+    fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
+        let words = config::split_words(text);
+        let [ethernet, number, address, more @ ..] = words.as_slice() else {
+            return Err(ArgError::other("expected ETH NUMBER ADDRESS [PREFIX] [BANDWIDTH]"));
+        };
+        let prefix = more.first().and_then(|word| Prefix6::parse(word, scope).ok());
+        let delegation = match prefix {
+            Some(prefix) => Delegation::new(prefix)
+                .ok_or_else(|| ArgError::other("the prefix must have between 1 and 64 bits"))?,
+            None => Delegation::default(),
+        };
+        let rate = match &more[usize::from(prefix.is_some())..] {
+            [] => 0,
+            [rate] => Bandwidth::parse(rate, scope)?.0,
+            _ => return Err(ArgError::other("expected ETH NUMBER ADDRESS [PREFIX] [BANDWIDTH]")),
+        };
+        let name = name(MacAddress::parse(ethernet, scope)?, u16::parse(number, scope)?);
+        Ok(Self { name, address: Ipv4Addr::parse(address, scope)?, delegation, rate })
+    }
+}
+
+/// What became of a packet.
+enum Fate {
+    On,
+    Other,
+    Drop,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct PppoeConcentrator {
+    ethernet: MacAddress,
+    sessions: Sessions,
+    unknown: u64,
+    spoofed: u64,
+    limited: u64,
+    malformed: u64,
+}
+
+impl PppoeConcentrator {
+    fn add(&mut self, wanted: &Wanted, now: u64) -> Result<(), String> {
+        let Wanted { name, address, delegation, rate } = *wanted;
+        self.sessions.add(name, (address, delegation), rate, now).map_err(|refused| match refused {
+            Refused::Full => "too many sessions".to_string(),
+            Refused::AddressTaken => format!("{address} is another session's"),
+            Refused::PrefixTaken => format!("{delegation} is another session's"),
+            Refused::Number => "session number must be between 1 and 65534".to_string(),
+        })
+    }
+
+    /// A frame from a subscriber.
+    #[inline]
+    fn up(&mut self, packet: &mut Packet, frame: SessionFrame, hash: u64, now: u64) -> Fate {
+        let Some(number) = self.sessions.sessions.find(hash, name(frame.source, frame.session)) else {
+            self.unknown += 1;
+            return Fate::Other;
+        };
+        let (version, least) = match frame.protocol {
+            IPV4 => (4, 20),
+            IPV6 => (6, 40),
+            _ => return Fate::Other,
+        };
+        let ip = packet.data().get(pppoe::HEADERS..).unwrap_or_default();
+        if frame.length < least || ip.first().is_none_or(|first| first >> 4 != version) {
+            self.malformed += 1;
+            return Fate::Drop;
+        }
+        if version == 6 && is_local(u64_at(ip, 8), u64_at(ip, 24)) {
+            return Fate::Other;
+        }
+        let Some(session) = self.sessions.sessions.touch(number, now) else { return Fate::Drop };
+        let own = match version {
+            4 => session.address == u32_at(ip, 12),
+            _ => session.delegation.holds(u64_at(ip, 8)),
+        };
+        if !own {
+            self.spoofed += 1;
+            return Fate::Drop;
+        }
+        if !session.up.pass(frame.length, session.rate, now) {
+            self.limited += 1;
+            return Fate::Drop;
+        }
+        frame.strip(packet);
+        Fate::On
+    }
+
+    /// A packet for a subscriber.
+    #[inline]
+    fn down(&mut self, packet: &mut Packet, number: Option<u32>, now: u64) -> Fate {
+        let Some(number) = number else {
+            self.unknown += 1;
+            return Fate::Other;
+        };
+        let length = packet.len();
+        let Some((name, _)) = self.sessions.sessions.get(number) else { return Fate::Drop };
+        let (subscriber, id) = parts(*name);
+        let Some(session) = self.sessions.sessions.touch(number, now) else { return Fate::Drop };
+        if !session.down.pass(length, session.rate, now) {
+            self.limited += 1;
+            return Fate::Drop;
+        }
+        if pppoe::wrap(packet, subscriber, self.ethernet, id) {
+            return Fate::On;
+        }
+        self.malformed += 1;
+        Fate::Drop
+    }
+
+    fn push_up(&mut self, burst: &mut PacketBurst, now: u64, cx: &mut Context<'_>) {
+        let mut found = [const { Err(Wrong::Other) }; PACKETS];
+        for (packet, place) in burst.iter().zip(&mut found) {
+            let frame = SessionFrame::of(packet.data());
+            let own = |frame: SessionFrame| {
+                if frame.destination == self.ethernet { Ok(frame) } else { Err(Wrong::Other) }
+            };
+            *place = frame
+                .and_then(own)
+                .map(|frame| (frame, self.sessions.sessions.approach(name(frame.source, frame.session))));
+        }
+        for (_, hash) in found.iter().flatten() {
+            self.sessions.sessions.near(*hash);
+        }
+        for (mut packet, place) in burst.drain().zip(&found) {
+            let fate = match place {
+                Ok((frame, hash)) => self.up(&mut packet, *frame, *hash, now),
+                Err(Wrong::Other) => Fate::Other,
+                Err(Wrong::Malformed) => {
+                    self.malformed += 1;
+                    Fate::Drop
+                }
+            };
+            pass(fate, 0, packet, cx);
+        }
+    }
+
+    fn push_down(&mut self, burst: &mut PacketBurst, now: u64, cx: &mut Context<'_>) {
+        let (mut found, mut numbers) = ([None; PACKETS], [None; PACKETS]);
+        for ((packet, place), number) in burst.iter().zip(&mut found).zip(&mut numbers) {
+            match packet.network_data() {
+                Some(ip) if ip.len() >= 20 && ip[0] >> 4 == 4 => {
+                    let address = u32_at(ip, 16);
+                    *place = Some((address, self.sessions.addresses.approach(address)));
+                }
+                Some(ip) if ip.len() >= 40 && ip[0] >> 4 == 6 && !is_local(u64_at(ip, 8), u64_at(ip, 24)) => {
+                    *number = self.sessions.by_prefix(u64_at(ip, 24));
+                }
+                _ => {}
+            }
+        }
+        for (_, hash) in found.iter().flatten() {
+            self.sessions.addresses.near(*hash);
+        }
+        for (place, number) in found.iter().zip(&mut numbers) {
+            let Some((address, hash)) = place else { continue };
+            let at = self.sessions.addresses.find(*hash, *address);
+            *number = at.and_then(|at| self.sessions.addresses.get(at)).map(|(_, number)| *number);
+            if let Some(number) = number {
+                self.sessions.sessions.fetch(*number);
+            }
+        }
+        for (mut packet, number) in burst.drain().zip(numbers) {
+            let fate = self.down(&mut packet, number, now);
+            pass(fate, 1, packet, cx);
+        }
+    }
+
+    fn name(text: &str, cx: &Context<'_>) -> Result<u64, HandlerError> {
+        let words = config::split_words(text);
+        let [ethernet, number] = words.as_slice() else {
+            return Err(HandlerError::failed("expected ETH NUMBER"));
+        };
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        Ok(name(cx.parse(ethernet).map_err(wrong)?, cx.parse(number).map_err(wrong)?))
+    }
+}
+
+/// Eight bytes as a number; 0 past the end.
+#[inline]
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |half| u64::from_be_bytes(*half))
+}
+
+/// Whether an IPv6 packet with these first halves of addresses stays on its link: from or to a link-local address,
+/// from none, or to a group of the link (RFC 4291).
+fn is_local(source: u64, destination: u64) -> bool {
+    let on_link = |address: u64| address >> 54 == 0xfe80 >> 6;
+    on_link(source) || on_link(destination) || source == 0 || destination >> 48 & 0xff0f == 0xff02
+}
+
+#[inline]
+fn pass(fate: Fate, on: usize, packet: Packet, cx: &mut Context<'_>) {
+    match fate {
+        Fate::On => cx.push(on, packet),
+        Fate::Other => cx.push(2, packet),
+        Fate::Drop => {}
+    }
+}
+
+fn line(session: &Session) -> String {
+    let Session { address, rate, delegation, up, down } = session;
+    let prefix = if *delegation == Delegation::default() { "-".to_string() } else { delegation.to_string() };
+    format!(
+        "{} {prefix} {rate} {} {} {} {} {} {}",
+        Ipv4Addr::from_bits(*address),
+        up.packets,
+        up.bytes,
+        up.limited,
+        down.packets,
+        down.bytes,
+        down.limited
+    )
+}
+
+impl Element for PppoeConcentrator {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut capacity = USUAL;
+        args.read_mp("ETH", &mut self.ethernet);
+        args.read("CAPACITY", &mut capacity);
+        let mut wanted: Vec<Wanted> = Vec::new();
+        args.read_all("SESSION", &mut wanted);
+        args.result()?;
+        let scope = cx.scope();
+        for (number, text) in args.take_rest().into_iter().enumerate() {
+            if number % LINES == LINES - 1 {
+                cx.breathe();
+            }
+            match Wanted::parse(&text, &scope) {
+                Ok(session) => wanted.push(session),
+                Err(error) => args.error(format!("SESSION '{text}': {error}")),
+            }
+        }
+        args.complete()?;
+        if capacity == 0 {
+            return Err(cx.error("CAPACITY must be > 0"));
+        }
+        let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.sessions = Sessions::new(capacity, seed);
+        for (number, session) in wanted.into_iter().enumerate() {
+            if number % LINES == LINES - 1 {
+                cx.breathe();
+            }
+            self.add(&session, 0).map_err(|error| cx.error(error))?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.coarse_now();
+        if port == 0 { self.push_up(burst, now, cx) } else { self.push_down(burst, now, cx) }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        let numbers = ["count", "capacity", "unknown", "spoofed", "limited", "malformed"].map(Handler::read);
+        let mut handlers: Vec<Handler> = numbers.into();
+        handlers.push(Handler::read("session").parameters());
+        handlers.push(Handler::read("table").parameters().expensive());
+        handlers.extend(["add", "remove"].map(Handler::write));
+        handlers
+    }
+
+    fn read(&mut self, handler: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        let sessions = &self.sessions.sessions;
+        Ok(match handler {
+            "count" => sessions.len().to_string(),
+            "capacity" => sessions.capacity().to_string(),
+            "unknown" => self.unknown.to_string(),
+            "spoofed" => self.spoofed.to_string(),
+            "limited" => self.limited.to_string(),
+            "malformed" => self.malformed.to_string(),
+            "session" => {
+                let found = sessions.find_one(Self::name(parameter, cx)?);
+                let session = found.and_then(|number| sessions.get(number));
+                session
+                    .map(|(_, session)| line(session))
+                    .ok_or_else(|| HandlerError::failed("no such session"))?
+            }
+            _ => return Err(HandlerError::missing(handler)),
+        })
+    }
+
+    fn read_on(
+        &mut self,
+        handler: &str,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        if handler != "table" {
+            return self.read(handler, parameter, cx).map(|text| pieces.whole(text));
+        }
+        let lines = if parameter.is_empty() { Ok(100) } else { cx.parse::<u32>(parameter) };
+        let lines = lines.map_err(|error| HandlerError::failed(error.to_string()))? as usize;
+        let (from, before): (u32, usize) = pieces.kept();
+        let left = lines.min(MOST_LINES) - before;
+        let (sessions, next) = self.sessions.sessions.some(from, LINES);
+        let mut count = before;
+        for (name, session) in sessions.take(left) {
+            let (ethernet, number) = parts(*name);
+            let _ = writeln!(pieces.text, "{} {number} {}", mac_text(ethernet), line(session));
+            count += 1;
+        }
+        let next = next.filter(|_| count < lines.min(MOST_LINES));
+        Ok(next.map_or(Progress::Done, |next| pieces.keep((next, count))))
+    }
+
+    fn write(&mut self, handler: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        match handler {
+            "add" => {
+                let wanted = cx.parse::<Wanted>(value);
+                let wanted = wanted.map_err(|error| HandlerError::failed(error.to_string()))?;
+                self.add(&wanted, cx.coarse_now()).map_err(HandlerError::failed)
+            }
+            "remove" if self.sessions.remove(Self::name(value, cx)?) => Ok(()),
+            "remove" => Err(HandlerError::failed("no such session")),
+            _ => Err(HandlerError::missing(handler)),
+        }
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        for (name, old) in from.sessions.sessions.iter() {
+            let number = self.sessions.sessions.find_one(*name);
+            if let Some(session) = number.and_then(|number| self.sessions.sessions.get_mut(number)) {
+                (session.up, session.down) = (old.up, old.down);
+            }
+        }
+        (self.unknown, self.spoofed) = (from.unknown, from.spoofed);
+        (self.limited, self.malformed) = (from.limited, from.malformed);
+    }
+}

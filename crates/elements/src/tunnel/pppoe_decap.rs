@@ -1,0 +1,30 @@
+//! `PPPoEDecap`: takes IPv4 and IPv6 packets out of PPPoE session frames (RFC 2516), without the frame's padding.
+//! The session is noted in the aggregate annotation, the IP header and its destination too.
+//!
+//! Ports: one input; one output, and optionally a push output for all other frames, unchanged.
+//!
+//! Handlers: `drops` (read): frames that are none or whose headers lie.
+use super::decap::{Decap, Tunnel};
+use super::pppoe::{IPV4, IPV6, SessionFrame};
+use alloc::boxed::Box;
+use ringway_click::{Annotations, Class, Packet};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("PPPoEDecap", || Box::<Decap<PppoeDecap>>::default()).ports("1/1-2").processing("a/ah");
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct PppoeDecap;
+
+impl Tunnel for PppoeDecap {
+    fn strip(&self, packet: &mut Packet) -> bool {
+        let Ok(frame) = SessionFrame::of(packet.data()) else { return false };
+        if !matches!(frame.protocol, IPV4 | IPV6) {
+            return false;
+        }
+        frame.strip(packet);
+        packet.notes_mut().set_u32(Annotations::AGGREGATE, frame.session.into());
+        true
+    }
+}

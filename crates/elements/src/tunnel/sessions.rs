@@ -1,0 +1,308 @@
+//! Sessions of a concentrator: found by the subscriber's Ethernet address and session number, or by the address or
+//! the IPv6 prefix that the subscriber was given.
+use crate::flow::table::FlowTable;
+use alloc::collections::BTreeMap;
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use ringway_click::SECOND;
+use ringway_click::arg::Prefix6;
+use ringway_wire::MacAddress;
+
+/// Nanoseconds of a tick of a bucket.
+const TICK: u64 = SECOND / 1000;
+/// Bytes that a bucket holds at least, so that a frame always fits: 2 of the largest that Ethernet carries.
+const LEAST: u32 = 3028;
+
+/// One direction of a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Direction {
+    /// Packets that went through.
+    pub(super) packets: u64,
+    /// Their bytes.
+    pub(super) bytes: u64,
+    /// Packets that came too fast.
+    pub(super) limited: u64,
+    tokens: u32,
+    /// When tokens were last added, in ticks.
+    filled: u32,
+}
+
+impl Direction {
+    /// Whether `bytes` may go through now at a rate of so many bytes a second, which 0 does not bound; counts them.
+    #[inline]
+    pub(super) fn pass(&mut self, bytes: usize, rate: u32, now: u64) -> bool {
+        if rate > 0 && !self.take(bytes as u32, rate, (now / TICK) as u32) {
+            self.limited += 1;
+            return false;
+        }
+        self.packets += 1;
+        self.bytes += bytes as u64;
+        true
+    }
+
+    /// A tenth of a second's bytes may come at once.
+    fn take(&mut self, bytes: u32, rate: u32, tick: u32) -> bool {
+        let most = (rate / 10).max(LEAST);
+        let passed = tick.wrapping_sub(self.filled);
+        let more = u64::from(passed) * u64::from(rate) / 1000;
+        if more > 0 {
+            self.tokens = u64::from(self.tokens).saturating_add(more).min(most.into()) as u32;
+            self.filled = tick;
+        }
+        let enough = self.tokens >= bytes;
+        if enough {
+            self.tokens -= bytes;
+        }
+        enough
+    }
+}
+
+/// A session's IPv6 prefix: its first bits, and how many, at most 64; 0 if it has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Delegation {
+    bits: u64,
+    length: u8,
+}
+
+impl Delegation {
+    /// Of a prefix; nothing if it is longer than 64 bits.
+    pub(super) fn new(prefix: Prefix6) -> Option<Self> {
+        let length = prefix.length;
+        if !(1..=64).contains(&length) {
+            return None;
+        }
+        Some(Self { bits: (prefix.address.to_bits() >> 64) as u64 & mask(length), length })
+    }
+
+    /// Whether it holds an address, given by its first 64 bits.
+    #[inline]
+    pub(super) fn holds(self, address: u64) -> bool {
+        self.length > 0 && address & mask(self.length) == self.bits
+    }
+
+    fn is_none(self) -> bool {
+        self.length == 0
+    }
+}
+
+impl fmt::Display for Delegation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv6Addr::from_bits(u128::from(self.bits) << 64), self.length)
+    }
+}
+
+fn mask(length: u8) -> u64 {
+    u64::MAX.checked_shl(64 - u32::from(length)).unwrap_or(0)
+}
+
+/// A session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Session {
+    /// The subscriber's address.
+    pub(super) address: u32,
+    /// Bytes a second in each direction; 0 for as many as there are.
+    pub(super) rate: u32,
+    /// The subscriber's IPv6 prefix.
+    pub(super) delegation: Delegation,
+    /// From the subscriber.
+    pub(super) up: Direction,
+    /// To the subscriber.
+    pub(super) down: Direction,
+}
+
+/// What a session is found by: the subscriber's Ethernet address, and the number.
+#[inline]
+pub(super) fn name(subscriber: MacAddress, session: u16) -> u64 {
+    let [a, b, c, d, e, f] = subscriber.0;
+    let [g, h] = session.to_be_bytes();
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The parts of a name.
+pub(super) fn parts(name: u64) -> (MacAddress, u16) {
+    let [a, b, c, d, e, f, g, h] = name.to_be_bytes();
+    (MacAddress([a, b, c, d, e, f]), u16::from_be_bytes([g, h]))
+}
+
+/// Why a session can't be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// There are as many as there may be.
+    Full,
+    /// Another session has the address.
+    AddressTaken,
+    /// Another session has the prefix.
+    PrefixTaken,
+    /// 0 and 65535 mean something else (RFC 2516, 5.4).
+    Number,
+}
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    /// By name.
+    pub(super) sessions: FlowTable<u64, Session>,
+    /// Numbers in `sessions`, by address.
+    pub(super) addresses: FlowTable<u32, u32>,
+    /// The same by the first bits of their prefixes, for each length of these.
+    prefixes: BTreeMap<u8, FlowTable<u64, u32>>,
+    seed: u64,
+}
+
+impl Sessions {
+    /// No sessions, and room for so many.
+    pub(super) fn new(capacity: u32, seed: u64) -> Self {
+        Self {
+            sessions: FlowTable::new(capacity, seed),
+            addresses: FlowTable::new(capacity, seed),
+            prefixes: BTreeMap::new(),
+            seed,
+        }
+    }
+
+    fn holder(&self, Delegation { bits, length }: Delegation) -> Option<u32> {
+        let table = self.prefixes.get(&length)?;
+        table.get(table.find_one(bits)?).map(|(_, number)| *number)
+    }
+
+    /// The session whose prefix holds an address, given by its first 64 bits; of several the longest.
+    pub(super) fn by_prefix(&self, address: u64) -> Option<u32> {
+        let lengths = self.prefixes.keys().rev();
+        lengths.copied().find_map(|length| self.holder(Delegation { bits: address & mask(length), length }))
+    }
+
+    fn set_prefix(&mut self, new: Delegation, old: Delegation, number: u32, now: u64) {
+        if new == old {
+            return;
+        }
+        if let Some(table) = self.prefixes.get_mut(&old.length)
+            && let Some(at) = table.find_one(old.bits)
+        {
+            table.remove(at);
+        }
+        if !new.is_none() {
+            let (capacity, seed) = (self.sessions.capacity(), self.seed);
+            let table = self.prefixes.entry(new.length).or_insert_with(|| FlowTable::new(capacity, seed));
+            table.add_one(new.bits, number, now);
+        }
+        self.prefixes.retain(|_, table| table.len() > 0);
+    }
+
+    /// Adds a session, or gives one another address or rate; what it counted stays.
+    pub(super) fn add(
+        &mut self,
+        name: u64,
+        (address, delegation): (Ipv4Addr, Delegation),
+        rate: u32,
+        now: u64,
+    ) -> Result<(), Refused> {
+        let (address, (_, number)) = (address.to_bits(), parts(name));
+        if matches!(number, 0 | u16::MAX) {
+            return Err(Refused::Number);
+        }
+        let own = self.sessions.find_one(name);
+        let holder = self.addresses.find_one(address).and_then(|at| self.addresses.get(at));
+        if holder.is_some_and(|(_, holder)| Some(*holder) != own) {
+            return Err(Refused::AddressTaken);
+        }
+        if self.holder(delegation).is_some_and(|holder| Some(holder) != own) {
+            return Err(Refused::PrefixTaken);
+        }
+        let known = own.and_then(|number| self.sessions.get(number)).map(|(_, session)| *session);
+        let number = match own {
+            Some(number) => number,
+            None if self.sessions.len() >= self.sessions.capacity() => return Err(Refused::Full),
+            None => self.sessions.add_one(name, Session::default(), now).0,
+        };
+        if let Some(known) = known.filter(|known| known.address != address) {
+            self.forget_address(known.address);
+        }
+        if self.addresses.find_one(address).is_none() {
+            self.addresses.add_one(address, number, now);
+        }
+        self.set_prefix(
+            delegation,
+            known.map_or(Delegation::default(), |known| known.delegation),
+            number,
+            now,
+        );
+        if let Some(session) = self.sessions.get_mut(number) {
+            (session.address, session.rate, session.delegation) = (address, rate, delegation);
+        }
+        Ok(())
+    }
+
+    /// Ends a session; whether there was one.
+    pub(super) fn remove(&mut self, name: u64) -> bool {
+        let Some(number) = self.sessions.find_one(name) else { return false };
+        if let Some((_, session)) = self.sessions.remove(number) {
+            self.forget_address(session.address);
+            self.set_prefix(Delegation::default(), session.delegation, number, 0);
+        }
+        true
+    }
+
+    fn forget_address(&mut self, address: u32) {
+        if let Some(at) = self.addresses.find_one(address) {
+            self.addresses.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mac(last: u8) -> MacAddress {
+        MacAddress([2, 0, 0, 0, 0, last])
+    }
+
+    #[test]
+    fn an_address_is_one_sessions() {
+        let (mut sessions, none) = (Sessions::new(2, 1), Delegation::default());
+        let (one, two) = (name(mac(1), 7), name(mac(2), 7));
+        let (first, second) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        assert_eq!(sessions.add(one, (first, none), 0, 0), Ok(()));
+        assert_eq!(sessions.add(two, (first, none), 0, 0), Err(Refused::AddressTaken));
+        assert_eq!(sessions.add(two, (second, none), 0, 0), Ok(()));
+        assert_eq!(sessions.add(name(mac(3), 7), ([10, 0, 0, 3].into(), none), 0, 0), Err(Refused::Full));
+        assert_eq!(sessions.add(name(mac(3), 0), ([10, 0, 0, 3].into(), none), 0, 0), Err(Refused::Number));
+        assert_eq!(sessions.add(one, ([10, 0, 0, 9].into(), none), 5, 0), Ok(()));
+        assert_eq!(sessions.add(two, (first, none), 0, 0), Ok(()));
+        assert_eq!(parts(one), (mac(1), 7));
+        assert!(sessions.remove(one) && !sessions.remove(one));
+        assert_eq!((sessions.sessions.len(), sessions.addresses.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_prefix_is_one_sessions() {
+        let mut sessions = Sessions::new(3, 1);
+        let prefix =
+            |text: &str, length| Delegation::new(Prefix6 { address: text.parse().unwrap(), length }).unwrap();
+        let bits = |text: &str| (text.parse::<Ipv6Addr>().unwrap().to_bits() >> 64) as u64;
+        let (wide, narrow) = (prefix("2001:db8::", 48), prefix("2001:db8:0:5::9", 64));
+        let mut add =
+            |last, prefix| sessions.add(name(mac(last), 7), ([10, 0, 0, last].into(), prefix), 0, 0);
+        assert_eq!(
+            (add(1, wide), add(2, narrow), add(3, narrow)),
+            (Ok(()), Ok(()), Err(Refused::PrefixTaken))
+        );
+        let number = |sessions: &Sessions, last| sessions.sessions.find_one(name(mac(last), 7));
+        assert_eq!(sessions.by_prefix(bits("2001:db8:0:5::1")), number(&sessions, 2));
+        assert_eq!(sessions.by_prefix(bits("2001:db8:0:6::1")), number(&sessions, 1));
+        assert_eq!(sessions.by_prefix(bits("2001:db9::")), None);
+        assert!(sessions.remove(name(mac(2), 7)));
+        assert_eq!(sessions.by_prefix(bits("2001:db8:0:5::1")), number(&sessions, 1));
+        assert_eq!(narrow.to_string(), "2001:db8:0:5::/64");
+        assert!(Delegation::new(Prefix6 { address: Ipv6Addr::LOCALHOST, length: 65 }).is_none());
+    }
+
+    #[test]
+    fn a_rate_holds_over_a_second() {
+        let mut direction = Direction::default();
+        let passed = (0..10_000u64).filter(|step| direction.pass(1000, 1_000_000, SECOND + step * TICK / 10));
+        // A second at a million bytes, and the tenth of it that may come at once.
+        assert!((1000..=1101).contains(&passed.count()));
+        assert_eq!(direction.packets + direction.limited, 10_000);
+    }
+}

@@ -1,0 +1,79 @@
+//! `VXLANDecap(VNI, DPORT)`: takes Ethernet frames out of VXLAN packets (RFC 7348). The network's identifier is noted
+//! in the aggregate annotation.
+//!
+//! Ports: one input; one output, and optionally a push output for all other packets, unchanged: not VXLAN, another
+//! network, headers that lie, IPv4 fragments. Packets need a noted IPv4 header; the UDP checksum is not looked at.
+//!
+//! Arguments:
+//! - `VNI`: only this network's frames; all by default.
+//! - `DPORT`: the destination port; 4789 by default.
+//!
+//! Handlers: `drops` (read): packets that were none.
+use super::decap::{Decap, Tunnel};
+use super::vxlan_encap::{HEADER, LARGEST, PORT, VALID};
+use crate::ip::transport::Transport;
+use crate::packet::{bounded, u16_at, u32_at};
+use alloc::boxed::Box;
+use ringway_click::arg::{Args, POSITIONAL};
+use ringway_click::{Annotations, Class, Metadata, Packet};
+
+/// Facts.
+pub static CLASS: Class = Class::new("VXLANDecap", || Box::<Decap<VxlanDecap>>::default())
+    .ports("1/1-2")
+    .processing("a/ah")
+    .metadata(Metadata::Resolve);
+
+const UDP: u8 = 17;
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+
+/// See the module.
+#[derive(Debug)]
+pub struct VxlanDecap {
+    vni: Option<u32>,
+    port: u16,
+}
+
+impl Default for VxlanDecap {
+    fn default() -> Self {
+        Self { vni: None, port: PORT }
+    }
+}
+
+impl VxlanDecap {
+    /// Where in the packet the frame begins, how long it is, and its network.
+    fn find(&self, packet: &Packet) -> Option<(usize, usize, u32)> {
+        let ip = packet.network_data()?;
+        let transport = Transport::of(ip).filter(|part| part.protocol == UDP && !part.later && !part.more)?;
+        let udp = transport.slice(ip)?;
+        let length = usize::from(u16_at(udp, 4));
+        if u16_at(udp, 2) != self.port || length > udp.len() || length < 8 + HEADER + ETHERNET {
+            return None;
+        }
+        let vni = u32_at(udp, 12) >> 8;
+        if udp[8] & VALID == 0 || self.vni.is_some_and(|own| own != vni) {
+            return None;
+        }
+        let at = usize::try_from(packet.network_header()?).ok()? + transport.header + 8 + HEADER;
+        Some((at, length - 8 - HEADER, vni))
+    }
+}
+
+impl Tunnel for VxlanDecap {
+    fn read_arguments(&mut self, args: &mut Args) {
+        args.read_with("VNI", POSITIONAL, &mut self.vni, |text, scope| {
+            bounded(0, LARGEST)(text, scope).map(Some)
+        });
+        args.read("DPORT", &mut self.port);
+    }
+
+    fn strip(&self, packet: &mut Packet) -> bool {
+        let Some((at, length, vni)) = self.find(packet) else { return false };
+        packet.pull(at);
+        packet.take(packet.len().saturating_sub(length));
+        packet.clear_headers();
+        packet.set_mac_header(0);
+        packet.notes_mut().set_u32(Annotations::AGGREGATE, vni);
+        true
+    }
+}

@@ -1,0 +1,119 @@
+//! `VXLANEncap(SRC, DST, VNI, DPORT, TTL)`: puts VXLAN, UDP and IPv4 headers before Ethernet frames (RFC 7348).
+//!
+//! The UDP source port is made of a hash of the frame's addresses, and of its IPv4 addresses and ports, so that a
+//! flow takes one path and different flows different ones. The UDP checksum is 0, as the RFC wants it.
+//!
+//! Ports: one input, one output, push or pull. Frames that would be longer than 65535 bytes are dropped.
+//!
+//! Arguments:
+//! - `SRC`: the source address.
+//! - `DST`: the destination, or `DST_ANNO` for the one that is noted.
+//! - `VNI`: the network's identifier, 24 bits.
+//! - `DPORT`: the destination port; 4789 by default.
+//! - `TTL`: time to live; 64 by default.
+//!
+//! Handlers: `src`, `dst`, `vni` (read, write).
+use crate::flow::table::Key;
+use crate::ip::encap::{Destination, Encap};
+use crate::packet::{bounded, put, u16_at};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use ringway_click::arg::{ArgError, Args, MANDATORY_POSITIONAL};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+
+/// Facts.
+pub static CLASS: Class =
+    Class::new("VXLANEncap", || Box::<VxlanEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
+
+/// The port that VXLAN has (RFC 7348, 8).
+pub(super) const PORT: u16 = 4789;
+/// Bytes of VXLAN's header.
+pub(super) const HEADER: usize = 8;
+/// The flag that says that the identifier is valid.
+pub(super) const VALID: u8 = 0x08;
+/// The largest identifier.
+pub(super) const LARGEST: i128 = (1 << 24) - 1;
+const UDP: u8 = 17;
+
+/// See the module.
+#[derive(Debug)]
+pub struct VxlanEncap {
+    encap: Encap,
+    vni: u32,
+    port: u16,
+}
+
+impl Default for VxlanEncap {
+    fn default() -> Self {
+        Self { encap: Encap { protocol: UDP, ttl: 64, ..Encap::default() }, vni: 0, port: PORT }
+    }
+}
+
+/// A source port from 49152 on, the same for all frames of a flow.
+fn source_port(frame: &[u8]) -> u16 {
+    let mut hash = 0u64;
+    let mut add = |bytes: &[u8]| {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            hash = u64::from_le_bytes(word).hash(hash);
+        }
+    };
+    add(frame.get(..12).unwrap_or_default());
+    if u16_at(frame, 12) == 0x0800
+        && let Some(ip) = frame.get(14..).filter(|ip| ip.len() >= 20)
+    {
+        add(&ip[12..20]);
+        add(&ip[9..10]);
+        let header = usize::from(ip[0] & 15) * 4;
+        if u16_at(ip, 6) & 0x3fff == 0 {
+            add(ip.get(header..header + 4).unwrap_or_default());
+        }
+    }
+    0xc000 | hash as u16
+}
+
+impl Element for VxlanEncap {
+    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+        args.read_mp("SRC", &mut self.encap.source);
+        args.read_with("DST", MANDATORY_POSITIONAL, &mut self.encap.destination, Destination::parse);
+        args.read_with("VNI", MANDATORY_POSITIONAL, &mut self.vni, bounded(0, LARGEST));
+        args.read("DPORT", &mut self.port);
+        args.read("TTL", &mut self.encap.ttl);
+        args.complete()
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        let (vni, port) = (self.vni << 8, self.port);
+        burst.retain(|packet| {
+            let source = source_port(packet.data());
+            self.encap.wrap(packet, 8 + HEADER, |rest, _| {
+                let length = rest.len() as u16;
+                put(rest, 0, source.to_be_bytes());
+                put(rest, 2, port.to_be_bytes());
+                put(rest, 4, length.to_be_bytes());
+                put(rest, 6, [0, 0]);
+                put(rest, 8, [VALID, 0, 0, 0]);
+                put(rest, 12, vni.to_be_bytes());
+            })
+        });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        ["src", "dst", "vni"].map(Handler::both).into()
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
+        Ok(if name == "vni" { self.vni.to_string() } else { self.encap.address(name) })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        if name != "vni" {
+            return self.encap.set_address(name, value, cx);
+        }
+        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
+        self.vni = cx.parse_with(value, bounded(0, LARGEST)).map_err(wrong)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! The runtime with the elements: order of packets, handlers, hot swap, errors.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use ringway_click::{Options, Rebuild, Recorder, Router, Succession, Turn};
+use ringway_click_lang::{Anything, Source};
+
+fn build(text: &str, burst: usize) -> (Result<Router, String>, Recorder) {
+    let parsed = Source::new(text, "config").read(&mut Anything);
+    assert_eq!(parsed.diagnostics.to_string(), "");
+    let console = Recorder::default();
+    let options = Options::simulated(burst, console.clone(), text);
+    let built = Router::build(parsed.graph, &ringway_elements::registry(), options)
+        .map_err(|error| error.to_string());
+    (built, console)
+}
+
+fn router(text: &str, burst: usize) -> (Router, Recorder) {
+    let (built, console) = build(text, burst);
+    (built.unwrap_or_else(|errors| panic!("{errors}")), console)
+}
+
+fn errors(text: &str) -> String {
+    build(text, 1).0.err().unwrap_or_default()
+}
+
+fn run(router: &mut Router) {
+    for _ in 0..100_000 {
+        if matches!(router.turn(), Turn::Stopped | Turn::Idle) {
+            return;
+        }
+    }
+    panic!("it does not end");
+}
+
+#[test]
+fn packets_go_through() {
+    for burst in [1, 7, 64] {
+        let text = "s :: InfiniteSource(LIMIT 1000, STOP true) -> c :: Counter -> q :: Queue(2000)
+            -> u :: Unqueue -> t :: Tee -> d :: Discard; t[1] -> e :: Discard;";
+        let (mut router, _) = router(text, burst);
+        run(&mut router);
+        for call in ["s.count", "c.count"] {
+            assert_eq!(router.read(call).unwrap(), "1000", "{call}");
+        }
+        let left: u32 = router.read("q.length").unwrap().parse().unwrap();
+        let gone: u32 = router.read("d.count").unwrap().parse().unwrap();
+        assert_eq!(left + gone, 1000);
+        assert_eq!(router.read("d.count"), router.read("e.count"));
+    }
+}
+
+#[test]
+fn depth_first_with_burst_one() {
+    let text = "InfiniteSource(DATA x, LIMIT 2, STOP true) -> t :: Tee -> Print(a) -> Print(b) -> Discard;
+        t[1] -> Print(c) -> Discard;";
+    let (mut router, console) = router(text, 1);
+    run(&mut router);
+    let order: String = console.chatter().lines().filter_map(|line| line.chars().next()).collect();
+    assert_eq!(order, "abcabc");
+}
+
+#[test]
+fn pullers_sleep_while_there_is_nothing() {
+    let (mut router, _) = router("Idle -> q :: Queue -> u :: Unqueue -> Discard", 1);
+    run(&mut router);
+    assert_eq!(router.read("u.scheduled").unwrap(), "false");
+}
+
+#[test]
+fn a_circle_of_pushes_ends() {
+    let text = "InfiniteSource(LIMIT 1, STOP true) -> t :: Tee -> c :: Counter -> t; t[1] -> Discard;";
+    let (mut router, console) = router(text, 1);
+    run(&mut router);
+    assert!(router.looped() > 0);
+    assert!(console.chatter().contains("go round in circles"));
+}
+
+#[test]
+fn triggers_call_handlers_of_others_and_of_themselves() {
+    let text = "s :: InfiniteSource -> c :: Counter(COUNT_CALL 5 stop) -> d :: Counter(COUNT_CALL 3 d.reset)
+        -> Discard";
+    let (mut router, _) = router(text, 1);
+    run(&mut router);
+    assert_eq!(router.read("c.count").unwrap(), "5");
+    assert_eq!(router.read("d.count").unwrap(), "2");
+}
+
+#[test]
+fn wrong_graphs_are_refused_in_clicks_words() {
+    let reuse = errors("i :: InfiniteSource; i -> Discard; i -> Discard;");
+    assert_eq!(
+        reuse,
+        "config:1: illegal reuse of 'i :: InfiniteSource' push output 0\nRouter could not be initialized!\n"
+    );
+    assert!(errors("q :: Queue -> Discard").contains("'q :: Queue' input 0 unused"));
+    let mixed = errors("Idle -> Tee -> Unqueue -> Discard");
+    assert!(
+        mixed.contains("'Tee@2 :: Tee' push output 0 connected to 'Unqueue@3 :: Unqueue' pull input 0"),
+        "{mixed}"
+    );
+    let mixed = errors("t :: Tee -> n :: Counter -> Unqueue -> Discard; Idle -> t");
+    assert!(
+        mixed.contains("agnostic 'n :: Counter' in mixed context: push input 0, pull output 0"),
+        "{mixed}"
+    );
+    assert!(errors("Idle -> Discard -> Discard").contains("'Discard@2 :: Discard' has no output 0"));
+    assert!(errors("Idle -> Foo -> Discard").contains("unknown element class 'Foo'"));
+    let circle = errors("a :: Counter -> b :: Counter -> a; Idle -> a; b -> Unqueue -> Discard");
+    assert!(circle.contains("Router could not be initialized!"), "{circle}");
+}
+
+#[test]
+fn wrong_arguments_are_refused_in_clicks_words() {
+    let text = "Idle -> c :: Counter(FOO 1) -> Queue(x) -> Discard";
+    let expected = "config:1: While configuring 'c :: Counter':
+  FOO: unknown argument
+config:1: While configuring 'Queue@3 :: Queue':
+  CAPACITY: parse error
+Router could not be initialized!
+";
+    assert_eq!(errors(text), expected);
+}
+
+#[test]
+fn handlers() {
+    let (mut router, _) = router("i :: Idle -> q :: Queue(5) -> Discard", 1);
+    assert_eq!(router.read("q.name").unwrap(), "q");
+    assert_eq!(router.read("q.class").unwrap(), "Queue");
+    assert_eq!(router.read("q.config").unwrap(), "5");
+    assert_eq!(
+        router.read("q.ports").unwrap(),
+        "1 input\npush\t-\ti [0]\n1 output\npull\t-\t[0] Discard@3\n"
+    );
+    assert!(router.read("q.handlers").unwrap().contains("length\tr\n"));
+    assert_eq!(router.read("list").unwrap(), "3\ni\nq\nDiscard@3\n");
+    assert_eq!(router.read("x.count").unwrap_err().to_string(), "no element named 'x'");
+    assert_eq!(router.read("q.foo").unwrap_err().to_string(), "no 'q.foo' read handler");
+    assert_eq!(router.write("q.length 3").unwrap_err().to_string(), "no 'q.length' write handler");
+    router.write("q.config 7").unwrap();
+    assert_eq!(router.read("q.capacity").unwrap(), "7");
+    assert!(router.write("q.config x").is_err());
+    assert_eq!(router.read("q.capacity").unwrap(), "7");
+    let flat = "i :: Idle;\nq :: Queue(7);\nDiscard@3 :: Discard;\n\ni -> q\n    -> Discard@3;\n";
+    assert_eq!(router.read("flatconfig").unwrap(), flat);
+}
+
+#[test]
+fn a_pull_may_lead_through_a_bypass_twice() {
+    let text =
+        "InfiniteSource(LIMIT 2, STOP true) -> PullNull -> b :: Bypass(ACTIVE true) -> Print(a) -> Discard;
+        b[1] -> Print(b) -> [1]b;";
+    let (mut router, console) = router(text, 1);
+    run(&mut router);
+    let order: String = console.chatter().lines().filter_map(|line| line.chars().next()).collect();
+    assert_eq!(order, "baba");
+}
+
+struct Again;
+
+impl Rebuild for Again {
+    fn rebuild(&mut self, text: &str, place: Succession) -> Result<Router, String> {
+        let graph = Source::new(text, "config").read(&mut Anything).graph;
+        let options = Options::simulated(1, Recorder::default(), text);
+        place.build(graph, &ringway_elements::registry(), options).map_err(|error| error.to_string())
+    }
+}
+
+#[test]
+fn another_configuration_takes_its_place_and_what_it_knows() {
+    let text = "InfiniteSource(LIMIT 5, STOP true) -> c :: Counter -> q :: Queue -> Discard(ACTIVE false);";
+    let (mut router, _) = router(text, 1);
+    assert!(router.write("hotconfig Idle -> Discard").is_err());
+    router.allow_reconfigure(Box::new(Again));
+    run(&mut router);
+    assert!(router.write("hotconfig Print").unwrap_err().to_string().contains("input 0 unused"));
+    assert!(router.successor().is_none());
+    let time = router.clock().wall();
+    router.write("hotconfig Idle -> c :: Counter -> Discard; Idle -> q :: Queue -> d :: Discard").unwrap();
+    let mut next = router.successor().unwrap();
+    assert!(next.clock().wall() > time && router.successor().is_none());
+    run(&mut next);
+    assert_eq!(next.read("c.count").unwrap(), "5");
+    assert_eq!(next.read("d.count").unwrap(), "5");
+    assert!(next.read("handlers").unwrap().contains("hotconfig\tw"));
+}
+
+/// A clock that goes on by 60 us whenever it is looked at.
+struct Ticking(u64);
+
+impl ringway_click::Time for Ticking {
+    fn wall(&mut self) -> u64 {
+        self.steady()
+    }
+
+    fn steady(&mut self) -> u64 {
+        self.0 += 60_000;
+        self.0
+    }
+
+    fn fork(&self) -> Box<dyn ringway_click::Time> {
+        Box::new(Ticking(self.0))
+    }
+}
+
+#[test]
+fn tasks_run_while_an_element_is_configured_anew() {
+    let text = "InfiniteSource -> c :: Counter -> Discard; Idle -> f :: IPFilter(allow all) -> Discard;";
+    let graph = Source::new(text, "config").read(&mut Anything).graph;
+    let clock = ringway_click::Clock::Real(Box::new(Ticking(0)));
+    let options = Options { clock, ..Options::simulated(1, Recorder::default(), text) };
+    let mut router = Router::build(graph, &ringway_elements::registry(), options).unwrap();
+    let count = |router: &mut Router| router.read("c.count").unwrap().parse::<u64>().unwrap();
+    router.turn();
+    let before = count(&mut router);
+    let rules: Vec<String> = (0..1000).map(|port| format!("deny tcp dst port {port}")).collect();
+    router.write(&format!("f.config {}, allow all", rules.join(", "))).unwrap();
+    assert!(count(&mut router) > before + 100);
+    assert!(router.read("f.config").unwrap().contains("port 999"));
+    assert!(router.write("f.config nonsense").is_err());
+    assert!(router.read("f.config").unwrap().contains("port 999"));
+    assert!(router.turn() == Turn::Busy);
+}
