@@ -4,11 +4,11 @@ use crate::api::FunctionView;
 use crate::engine::{Inbox, Message};
 use crate::file::{Configuration, Fabric, Function};
 use crate::function::{Ended, Process, Said, Start, handlers};
+use ringway_host::{SocketFile, SocketRights};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,7 @@ struct Record {
     /// Its ports' sockets.
     doors: Vec<PathBuf>,
     /// Where its handlers are read and written; kept over its processes, so that who connects in between waits.
-    listener: UnixListener,
+    listener: SocketFile,
     socket: PathBuf,
     life: Life,
     /// Which process this is; news of earlier ones are old.
@@ -175,7 +175,7 @@ impl Functions {
             name,
             &start,
             &self.arguments,
-            &record.listener,
+            record.listener.socket(),
             record.doors.clone(),
             move |what| said(What::Said(what)),
             move |what| ended(What::Ended(what)),
@@ -254,10 +254,7 @@ impl Functions {
     /// Stops a function and forgets it.
     pub fn remove(&mut self, name: &str) -> Result<(), FunctionError> {
         let stopped = self.stop(name);
-        if let Some(record) = self.records.remove(name) {
-            // Nobody may be able to, and then the next one of this name does.
-            let _ = std::fs::remove_file(&record.socket);
-        }
+        self.records.remove(name);
         stopped
     }
 
@@ -335,13 +332,8 @@ fn view(name: &str, record: &Record) -> FunctionView {
 }
 
 /// Makes the folder and the socket in it; a socket that was left there is replaced.
-fn listen(folder: &Path, socket: &Path) -> io::Result<UnixListener> {
+fn listen(folder: &Path, socket: &Path) -> io::Result<SocketFile> {
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
-    match std::fs::remove_file(socket) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(socket)?;
-    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    let rights = SocketRights { owner: None, group: None, mode: 0o600 };
+    SocketFile::bind(socket, rights).map_err(io::Error::other)
 }

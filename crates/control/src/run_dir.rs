@@ -1,5 +1,6 @@
 //! The run directory of a fabric: its API socket, its lock, its ports' sockets, its guests' files.
 
+use ringway_host::peer;
 use rustix::fs::FlockOperation;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -114,6 +115,19 @@ fn fabrics(base: &Path, are_meant: impl Fn(io::Result<UnixStream>) -> bool) -> V
 /// Attack: a link in place of the lock, to a file that isn't ours to write.
 const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
+/// Whether an open file is the one at a path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let inode = |seen: std::fs::Metadata| (seen.dev(), seen.ino());
+    let (ours, seen) = (file.metadata(), std::fs::symlink_metadata(path));
+    ours.is_ok_and(|ours| seen.is_ok_and(|seen| inode(ours) == inode(seen)))
+}
+
+/// The process that listens on a socket.
+fn listener(socket: &Path) -> Option<String> {
+    let connected = UnixStream::connect(socket).ok()?;
+    Some(peer(connected).map(|peer| peer.process.to_string()).unwrap_or_default())
+}
+
 /// A run directory that is ours as long as this lives.
 #[derive(Debug)]
 pub struct RunDir {
@@ -143,9 +157,12 @@ impl RunDir {
                 let _ = file.read_to_string(&mut pid);
                 return Err(RunDirError::Taken { path: path.into(), pid: pid.trim().to_string() });
             }
-            let mine = file.metadata().map_err(system)?.ino();
             // Whoever had it may have removed it between our opening and our locking.
-            if std::fs::metadata(&lock).is_ok_and(|seen| seen.ino() == mine) {
+            if is_at(&file, &lock) {
+                // Somebody else may have removed the lock of a fabric that is up.
+                if let Some(pid) = listener(&api_socket(path)) {
+                    return Err(RunDirError::Taken { path: path.into(), pid });
+                }
                 file.set_len(0).map_err(system)?;
                 file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(system)?;
                 // Of a fabric that was killed here.
@@ -173,11 +190,15 @@ impl RunDir {
 
 impl Drop for RunDir {
     fn drop(&mut self) {
+        let lock = self.path.join("lock");
+        if !is_at(&self.lock, &lock) {
+            // Somebody removed it, and another fabric may have the directory.
+            return;
+        }
         // What is gone already needs no removing; what others put there stays, and the directory with it.
         let _ = std::fs::remove_dir_all(self.path.join("guests"));
         let _ = std::fs::remove_dir_all(self.functions());
-        let _ = std::fs::remove_file(api_socket(&self.path));
-        let _ = std::fs::remove_file(self.path.join("lock"));
+        let _ = std::fs::remove_file(lock);
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
         if self.made {
             let _ = std::fs::remove_dir(&self.path);
@@ -198,6 +219,26 @@ mod tests {
         drop(first);
         assert!(!path.exists());
         drop(RunDir::take(&path).unwrap());
+    }
+
+    #[test]
+    fn a_fabric_whose_lock_was_removed_keeps_its_directory_and_its_socket() {
+        let path = std::env::temp_dir().join(format!("ringway-run-lock-{}", std::process::id()));
+        let first = RunDir::take(&path).unwrap();
+        let api = std::os::unix::net::UnixListener::bind(api_socket(&path)).unwrap();
+        let sockets = first.functions().join("f.sock");
+        std::fs::create_dir(first.functions()).unwrap();
+        std::fs::write(&sockets, "").unwrap();
+        std::fs::remove_file(path.join("lock")).unwrap();
+        let second = RunDir::take(&path).unwrap_err().to_string();
+        assert!(second.contains(&format!("process {}", std::process::id())), "{second}");
+        assert!(api_socket(&path).exists() && sockets.exists());
+        drop(api);
+        let third = RunDir::take(&path).unwrap();
+        drop(first);
+        assert!(third.path().join("lock").exists() && sockets.exists(), "they are the other's");
+        drop(third);
+        std::fs::remove_dir_all(&path).unwrap();
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Opening the sockets of vhost-user ports: listening where front-ends connect, and connecting to front-ends that
 //! listen. Nothing here waits.
 
+use ringway_host::{SocketFile, SocketFileError, SocketRights};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -89,38 +90,35 @@ pub struct Access {
 /// A socket on which front-ends connect (`mode = "server"`). Its path goes when it does.
 #[derive(Debug)]
 pub struct Listener {
-    socket: UnixListener,
+    socket: SocketFile,
     path: PathBuf,
-    inode: (u64, u64),
 }
 
 impl Listener {
     /// Listens at `path`. A socket left there by an earlier run is replaced; nothing else is.
     pub fn bind(path: &Path, access: Access) -> Result<Listener, OpenError> {
         check_length(path)?;
-        remove_dead(path)?;
-        let system = |error| OpenError::System { path: path.into(), error };
-        let socket = UnixListener::bind(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => OpenError::Taken { path: path.into() },
-            _ => system(error),
-        })?;
-        let listener = || -> io::Result<Listener> {
-            socket.set_nonblocking(true)?;
-            let seen = std::fs::symlink_metadata(path)?;
-            let listener = Listener { socket, path: path.into(), inode: (seen.dev(), seen.ino()) };
-            // The owner last: whoever gives the socket away may not change it any more.
-            std::fs::set_permissions(path, PermissionsExt::from_mode(access.mode.unwrap_or(MODE) & 0o777))?;
-            std::os::unix::fs::chown(path, access.owner, access.group)?;
-            // Attack: a connection made before the permissions were set.
-            while listener.socket.accept().is_ok() {}
-            Ok(listener)
+        let path = path.to_path_buf();
+        let mode = access.mode.unwrap_or(MODE) & 0o777;
+        let rights = SocketRights { owner: access.owner, group: access.group, mode };
+        let socket = match SocketFile::bind(&path, rights) {
+            Ok(socket) => socket,
+            Err(SocketFileError::Taken) => return Err(OpenError::Taken { path }),
+            Err(SocketFileError::Alive) => return Err(OpenError::Alive { path }),
+            Err(SocketFileError::Foreign(owner)) => return Err(OpenError::Foreign { path, owner }),
+            Err(SocketFileError::System(error)) => {
+                return Err(OpenError::System { path, error: error.into() });
+            }
         };
-        listener().map_err(system)
+        match socket.socket().set_nonblocking(true) {
+            Ok(()) => Ok(Listener { socket, path }),
+            Err(error) => Err(OpenError::System { path, error }),
+        }
     }
 
     /// The next front-end, if one is waiting.
     pub fn accept(&self) -> Result<Option<OwnedFd>, OpenError> {
-        match self.socket.accept() {
+        match self.socket.socket().accept() {
             Ok((stream, _)) => Ok(Some(stream.into())),
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) =>
@@ -140,15 +138,6 @@ impl Listener {
 impl std::os::fd::AsFd for Listener {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        // Somebody may have put another socket there meanwhile.
-        if std::fs::symlink_metadata(&self.path).is_ok_and(|seen| (seen.dev(), seen.ino()) == self.inode) {
-            let _ = std::fs::remove_file(&self.path);
-        }
     }
 }
 
@@ -192,27 +181,4 @@ impl Retry {
 fn check_length(path: &Path) -> Result<(), OpenError> {
     let len = path.as_os_str().len();
     if len > LONGEST { Err(OpenError::TooLong { path: path.into(), len }) } else { Ok(()) }
-}
-
-/// Removes what an earlier run left at `path`, if it is a socket of ours on which nobody listens.
-fn remove_dead(path: &Path) -> Result<(), OpenError> {
-    let system = |error| OpenError::System { path: path.into(), error };
-    let seen = match std::fs::symlink_metadata(path) {
-        Ok(seen) => seen,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(system(error)),
-    };
-    if !seen.file_type().is_socket() {
-        return Err(OpenError::Taken { path: path.into() });
-    }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-        Ok(_) => return Err(OpenError::Alive { path: path.into() }),
-        Err(error) => return Err(system(error)),
-    }
-    let ours = std::fs::metadata("/proc/self").map_err(system)?.uid();
-    if seen.uid() != ours && ours != 0 {
-        return Err(OpenError::Foreign { path: path.into(), owner: seen.uid() });
-    }
-    std::fs::remove_file(path).map_err(system)
 }
