@@ -6,6 +6,7 @@ use std::path::Path;
 /// A crate and what it may use directly. A row stands below every row it names.
 const HOUSE: &[(&str, &[&str])] = &[
     ("wire", &[]),
+    ("spec", &["wire"]),
     ("click-lang", &[]),
     ("mem", &[]),
     ("frame", &["wire", "mem"]),
@@ -16,10 +17,10 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("vhost-user", &["virtq"]),
     ("switch", &["frame", "wire"]),
     ("host", &["mem", "ring"]),
-    ("port", &["host", "vhost-user", "virtq", "frame", "wire"]),
+    ("port", &["host", "vhost-user", "virtq", "frame", "wire", "spec"]),
     ("client", &["ring", "host"]),
     ("function", &["elements", "port", "client"]),
-    ("fabric", &["switch", "port"]),
+    ("fabric", &["switch", "port", "spec"]),
     ("place", &[]),
     ("control", &["fabric", "place"]),
     ("cli", &["control", "function"]),

@@ -10,8 +10,9 @@ use crate::rig::fabric::Rig;
 use crate::rig::program::welcome;
 use crate::rig::{LOAD, Pinned, WORKER};
 use ringway_click::{Router, Turn};
-use ringway_fabric::proto::{Kind, Poll, To};
 use ringway_port::ring::open::RingListener;
+use ringway_port::source::Settings;
+use ringway_spec::{Kind, MacAddress, Poll, Port, To};
 use std::time::{Duration, Instant};
 
 /// How long it may take until frames pass.
@@ -31,18 +32,16 @@ pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> 
     let listen = |name: &str| RingListener::bind(&folder.path().join(name), Default::default());
     let doors = [("in", listen("in")?), ("out", listen("out")?)];
     let kind = |name: &str| match name {
-        "load" => Kind::Source {
-            size: 60,
-            to: "02:00:00:00:00:02".into(),
-            from: "02:00:00:00:00:01".into(),
-            rate: None,
-        },
-        "sink" => Kind::Null,
-        _ => Kind::Ring,
+        "load" => {
+            let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
+            Kind::new("source", &Settings { size: 60, to, from, rate: None })
+        }
+        "sink" => Kind::new("null", &()),
+        _ => Kind::new("ring", &()),
     };
     let both = PATCHES.iter().flat_map(|(one, two)| [(one, two), (two, one)]);
     for (name, peer) in both {
-        rig.add_to(name, kind(name), To::Patch((*peer).into()), None)?;
+        rig.add_port(Port::new(name, kind(name), Some(To::Patch((*peer).into()))))?;
     }
     let [from, to] = ["in", "out"].map(|name| folder.path().join(name));
     let text = format!("FromPort({}) {between}-> to :: ToPort({});", from.display(), to.display());

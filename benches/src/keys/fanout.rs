@@ -9,7 +9,7 @@ use crate::rig::program::{OnPort, on_port};
 use crate::rig::stream::{Payload, Stream};
 use crate::rig::{LOAD, Pinned, WORKER, two_cores};
 use crate::run::Output;
-use ringway_fabric::proto::Poll;
+use ringway_spec::Poll;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 

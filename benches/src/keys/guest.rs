@@ -8,7 +8,7 @@ use crate::rig::WORKER;
 use crate::rig::fabric::{Rig, listen, vhost_user};
 use crate::run::Output;
 use ringway_control::guest::{Attachment, Guest, Interface, Kind, Spec, image};
-use ringway_fabric::proto::Poll;
+use ringway_spec::Poll;
 use ringway_tests::bridge::Bridge;
 use ringway_tests::traffic::{iperf, ping};
 use std::path::Path;
@@ -59,7 +59,7 @@ fn run(plan: &Plan, output: &mut Output<'_>, monitor: &Monitor) -> Result<(), Fa
     let sockets = ["left", "right"].map(|port| folder.path().join(port));
     let listeners = [("left", listen(&sockets[0])?), ("right", listen(&sockets[1])?)];
     for (port, _) in &listeners {
-        rig.add(port, vhost_user(1))?;
+        rig.add(port, vhost_user())?;
     }
     let near =
         sockets.each_ref().map(|socket| Attachment::VhostUser { socket: socket.clone(), listen: false });

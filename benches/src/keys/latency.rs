@@ -10,7 +10,7 @@ use crate::rig::{LOAD, Pinned, WORKER, two_cores};
 use crate::run::Output;
 use hdrhistogram::Histogram;
 use ringway_client::{Ring, Wait};
-use ringway_fabric::proto::Poll;
+use ringway_spec::Poll;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 

@@ -8,7 +8,7 @@ use crate::rig::program::{OnPort, on_port, on_worker};
 use crate::rig::stream::{Payload, Stream};
 use crate::rig::{LOAD, Pinned, WORKER, two_cores};
 use crate::run::Output;
-use ringway_fabric::proto::Poll;
+use ringway_spec::Poll;
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);

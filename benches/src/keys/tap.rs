@@ -7,8 +7,8 @@ use crate::plan::Plan;
 use crate::rig::WORKER;
 use crate::rig::fabric::Rig;
 use crate::run::Output;
-use ringway_fabric::proto::{Kind, Poll};
-use ringway_port::tap::open::{Interface, open};
+use ringway_port::tap::{KIND, Settings, open};
+use ringway_spec::{Kind, Poll};
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_secs(1);
@@ -27,17 +27,16 @@ fn tcp(plan: &Plan) -> Result<Entry, Failure> {
     bridge("bench")?;
     for (index, space) in spaces.iter().enumerate() {
         let (name, host) = (format!("tap{index}"), index + 1);
-        rig.add(&name, Kind::Tap { queues: 1, mtu: 1500, offloads: true })?;
-        let interface = Interface {
-            name: name.clone(),
-            queues: 1,
+        let settings = Settings {
+            interface: name.clone(),
+            mac: None,
             mtu: 1500,
             offloads: true,
-            mac: None,
-            address: None,
             namespace: None,
+            address: None,
         };
-        rig.attach(&name, open(&interface)?)?;
+        rig.add(&name, Kind::new(KIND.name, &settings))?;
+        rig.attach(&name, open(&settings, 1)?)?;
         space.take(&name, &format!("10.98.0.{host}/24"))?;
         ip(&format!("link add veth{index} type veth peer name br{index}"))?;
         ip(&format!("link set br{index} addrgenmode none master bench up"))?;

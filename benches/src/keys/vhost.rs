@@ -12,7 +12,7 @@ use crate::rig::guest::{Addresses, Busy, Guest, Iommu, Pair, Shape, Wires};
 use crate::rig::memory::GuestMemory;
 use crate::rig::{LOAD, Pinned, WORKER, returner, two_cores};
 use crate::run::Output;
-use ringway_fabric::proto::Poll;
+use ringway_spec::Poll;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ pub fn ours(memories: &Memories, pair: &Pair<'_>, shape: &Shape) -> Result<(Rig,
     let mut sockets = Vec::new();
     for port in ["left", "right"] {
         let (near, far) = UnixStream::pair()?;
-        rig.add(port, vhost_user(1))?;
+        rig.add(port, vhost_user())?;
         rig.attach(port, vec![far.into()])?;
         sockets.push(near);
     }

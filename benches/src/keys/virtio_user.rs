@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::rig::fabric::{Rig, listen, vhost_user};
 use crate::rig::{LOAD, WORKER, two_cores};
 use crate::run::Output;
-use ringway_fabric::proto::Poll;
+use ringway_spec::Poll;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
     let ours = [path("left"), path("right")];
     let listeners = [("left", listen(&ours[0])?), ("right", listen(&ours[1])?)];
     for (port, _) in &listeners {
-        rig.add(port, vhost_user(1))?;
+        rig.add(port, vhost_user())?;
     }
     let near = {
         let mut accept = || rig.accept(&listeners);

@@ -2,10 +2,12 @@
 
 use crate::Failure;
 use ringway_fabric::Fabric;
-use ringway_fabric::proto::{Event, Kind, Lookup, Poll, Port, To, Worker};
+use ringway_fabric::proto::Event;
 use ringway_frame::{Counters, CountersPage};
 use ringway_host::wait_readable;
 use ringway_port::vhost_user::open::{Access, Listener};
+use ringway_port::vhost_user::{KIND, Settings};
+use ringway_spec::{Kind, Lookup, Poll, Port, Switch, To, Worker};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,29 +41,21 @@ impl Rig {
         };
         let page: Arc<Vec<Counters>> = Arc::new((0..queues).map(|_| Counters::default()).collect());
         let workers: Vec<Worker> = cores.iter().map(worker).collect();
-        let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?)?;
-        fabric.add_switch(SWITCH.into(), Lookup::Learning { ageing: 300, entries: 4096 })?;
+        let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?, &[])?;
+        let lookup = Lookup::Learning { ageing: 300, entries: 4096 };
+        fabric.add_switch(Switch { name: SWITCH.into(), lookup })?;
         Ok(Rig { fabric, page, next: 0 })
     }
 
     /// Adds a port to the switch.
     pub fn add(&mut self, name: &str, kind: Kind) -> Result<(), Failure> {
-        self.add_to(name, kind, To::Switch(SWITCH.into()), None)
+        self.add_port(Port::new(name, kind, Some(To::Switch(SWITCH.into()))))
     }
 
     /// Adds a port.
-    pub fn add_to(&mut self, name: &str, kind: Kind, to: To, worker: Option<String>) -> Result<(), Failure> {
-        let queues = kind.queues();
-        let port = Port {
-            name: name.into(),
-            kind,
-            to,
-            worker,
-            hold: Some(HOLD),
-            notify: Default::default(),
-            counters: self.next,
-        };
-        self.fabric.add_port(port)?;
+    pub fn add_port(&mut self, port: Port) -> Result<(), Failure> {
+        let queues = port.queues;
+        self.fabric.add_port(Port { hold: Some(HOLD), ..port }, self.next)?;
         self.next += u32::from(queues);
         Ok(())
     }
@@ -172,8 +166,9 @@ impl Rig {
 }
 
 /// A vhost-user port.
-pub fn vhost_user(queues: u16) -> Kind {
-    Kind::VhostUser { queues, mac: None, mtu: None, without: Vec::new() }
+pub fn vhost_user() -> Kind {
+    let settings = Settings { server: true, mac: None, mtu: None, without: Vec::new() };
+    Kind::new(KIND.name, &settings)
 }
 
 /// A socket at `path` for front-ends.

@@ -4,10 +4,10 @@ use crate::Failure;
 use crate::keys::Folder;
 use crate::rig::fabric::{Rig, SWITCH};
 use ringway_client::{Asked, Ring};
-use ringway_fabric::proto::{Kind, To};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, Program, RingListener};
 use ringway_ring::{Geometry, Hello};
+use ringway_spec::{Kind, Port, To};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -77,7 +77,8 @@ pub fn on_worker(rig: &mut Rig, name: &str, slots: u32, worker: Option<String>) 
     let (newcomer, hello) = newcomer(&listener)?;
     let handed = newcomer.welcome(&hello, &Geometry::default())?;
     let ring = program.join().map_err(|_| "a thread failed")??;
-    rig.add_to(name, Kind::Ring, To::Switch(SWITCH.into()), worker)?;
+    let port = Port::new(name, Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
+    rig.add_port(Port { worker, ..port })?;
     attach(rig, name, &handed)?;
     Ok(OnPort { ring, _program: handed })
 }

@@ -7,9 +7,10 @@ use crate::order::FUNCTION;
 use crate::text::{self, Table, cell};
 use anstream::print;
 use ringway_control::api::{FunctionView, HandlerValue};
-use ringway_control::file::{Complaint, Function};
+use ringway_control::file::Complaint;
 use ringway_function::click::{self, Configuration};
 use ringway_host::read_whole;
+use ringway_spec::Function;
 
 /// Bytes of a handler's value at most. Attack: standard input without end.
 const LARGEST_VALUE: usize = 16 << 20;

@@ -1,6 +1,7 @@
 //! From one fabric to another, one change at a time.
 
-use crate::file::{Fabric, Function, Guest, Port, Switch};
+use crate::file::Fabric;
+use ringway_spec::{Function, Guest, Port, Switch, To};
 use std::collections::HashSet;
 
 /// One change to the running fabric.
@@ -61,7 +62,6 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
 /// different goes and comes anew, as do all ports of a switch that is different, and guests and functions go and come
 /// with their ports. A function that has another configuration and nothing else stays.
 pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
-    use crate::file::To;
     let kept_switches: HashSet<&str> = from
         .switches
         .iter()
@@ -141,7 +141,7 @@ mod tests {
     use crate::file::{Host, read};
 
     fn fabric(text: &str) -> Fabric {
-        read("f", text, &Host { cores: vec![0], base: None, run: None, find: None }).unwrap()
+        read("f", text, &Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] }).unwrap()
     }
 
     fn words(from: &str, to: &str) -> Vec<String> {

@@ -2,10 +2,11 @@
 
 use crate::api;
 use crate::engine::{Engine, EngineError, Inbox, Message};
-use crate::file::{Complaint, Fabric, Function, Host};
+use crate::file::{Complaint, Fabric, Host};
 use crate::place;
 use crate::run_dir::{RunDir, RunDirError, api_socket};
 use ringway_port::vhost_user::open::{Access, Listener, OpenError};
+use ringway_spec::Function;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;

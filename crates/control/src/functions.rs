@@ -2,9 +2,10 @@
 
 use crate::api::FunctionView;
 use crate::engine::{Inbox, Message};
-use crate::file::{Configuration, Fabric, Function};
+use crate::file::Fabric;
 use crate::function::{Ended, Process, Said, Start, handlers};
 use ringway_host::{SocketFile, SocketRights};
+use ringway_spec::{Configuration, Function};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -124,7 +125,7 @@ impl Functions {
             path: socket.clone(),
             error,
         })?;
-        let door = |port: &String| Some(fabric.port(port)?.kind.socket()?.path.clone());
+        let door = |port: &String| Some(fabric.port(port)?.socket.as_ref()?.path.clone());
         let record = Record {
             function: function.clone(),
             doors: function.ports.iter().filter_map(door).collect(),

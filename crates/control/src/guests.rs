@@ -2,10 +2,12 @@
 
 use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
-use crate::file::{Fabric, Guest as Desired, GuestKind, HugePages, Kind};
+use crate::file::Fabric;
 use crate::guest::{Attachment, Guest, Interface, Kind as Runner, Spec};
 use crate::pages;
 use ringway_host::HugePages as Free;
+use ringway_port::vhost_user::Settings;
+use ringway_spec::{Guest as Desired, GuestKind, HugePages};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -269,13 +271,14 @@ fn spec(guest: &Desired, fabric: &Fabric) -> Spec {
         .iter()
         .enumerate()
         .filter_map(|(index, port)| {
-            let Kind::VhostUser(vhost) = &fabric.port(port)?.kind else { return None };
-            let attachment =
-                Attachment::VhostUser { socket: vhost.socket.path.clone(), listen: !vhost.server };
+            let port = fabric.port(port)?;
+            let vhost: Settings = port.kind.settings().ok()?;
+            let socket = port.socket.as_ref()?.path.clone();
+            let attachment = Attachment::VhostUser { socket, listen: !vhost.server };
             Some(Interface {
                 address: guest.addresses.get(index).map(ToString::to_string),
                 mac: vhost.mac.map(|mac| mac.to_string()),
-                queues: vhost.queues,
+                queues: port.queues,
                 ..Interface::new(attachment)
             })
         })

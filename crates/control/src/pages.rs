@@ -1,16 +1,16 @@
 //! Which pages memory that we make, or have made, consists of.
 
-use crate::file::{HugePages, show_size};
 use ringway_host::{HugePages as Free, PageChoice, Pages};
+use ringway_spec::HugePages;
+use ringway_spec::units::show_size;
 
-impl From<HugePages> for PageChoice {
-    fn from(wanted: HugePages) -> PageChoice {
-        match wanted {
-            HugePages::Auto => PageChoice::Large,
-            HugePages::Mb2 => PageChoice::Only(Pages::Large),
-            HugePages::Gb1 => PageChoice::Only(Pages::Huge),
-            HugePages::Off => PageChoice::Only(Pages::Base),
-        }
+/// The pages of a program's ring.
+pub fn choice(wanted: HugePages) -> PageChoice {
+    match wanted {
+        HugePages::Auto => PageChoice::Large,
+        HugePages::Mb2 => PageChoice::Only(Pages::Large),
+        HugePages::Gb1 => PageChoice::Only(Pages::Huge),
+        HugePages::Off => PageChoice::Only(Pages::Base),
     }
 }
 

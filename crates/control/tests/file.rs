@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use proptest::prelude::*;
-use ringway_control::file::{Host, Kind, Lookup, Notify, To, read};
+use ringway_control::file::{Host, read};
+use ringway_port::{source, vhost_user};
+use ringway_spec::{Lookup, Notify, To};
 use std::path::{Path, PathBuf};
 
 fn host() -> Host {
-    Host { cores: vec![0, 1], base: Some(PathBuf::from("/run/ringway")), run: None, find: None }
+    Host { cores: vec![0, 1], base: Some(PathBuf::from("/run/ringway")), run: None, find: None, kinds: &[] }
 }
 
 fn examples(folder: &str) -> Vec<(String, String)> {
@@ -95,14 +97,15 @@ fn a_file_says_what_it_means() {
     );
     assert_eq!(a.notify, Notify { moderate: 50_000, suppress: false, ..Notify::default() });
     assert_eq!((fabric.port("b").unwrap().hold, fabric.workers[0].hold), (None, 2_000_000));
-    assert!(matches!(fabric.port("c").unwrap().kind, Kind::Source { rate: Some(2000), .. }));
+    let source: source::Settings = fabric.port("c").unwrap().kind.settings().unwrap();
+    assert_eq!(source.rate, Some(2000));
     assert_eq!(fabric.port("b").unwrap().to, Some(To::Patch("c".into())));
     assert_eq!(fabric.port("c").unwrap().to, Some(To::Patch("b".into())));
     assert_eq!(fabric.guests[0].memory, 64 << 20);
     let fabric = fabric.resolve(Path::new("/tmp/run"), Path::new("/etc"));
-    let Kind::VhostUser(vhost) = &fabric.ports[0].kind else { panic!("{:?}", fabric.ports[0]) };
-    assert_eq!(vhost.socket.path, Path::new("/tmp/run/a.sock"));
-    assert!(vhost.server);
+    let a = &fabric.ports[0];
+    assert_eq!(a.socket.as_ref().unwrap().path, Path::new("/tmp/run/a.sock"));
+    assert!(a.kind.settings::<vhost_user::Settings>().unwrap().server);
 }
 
 /// A file with something cut out, put in or written over.

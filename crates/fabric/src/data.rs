@@ -5,6 +5,7 @@ use crate::link::{Link, LinkError};
 use crate::page::SharedPage;
 use crate::proto::{Call, Reply, Request, Said};
 use ringway_host::{Clock, HostError, wait_readable};
+use ringway_port::Kind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -25,8 +26,9 @@ pub enum DataError {
     Host(#[from] HostError),
 }
 
-/// Runs the `data` process over `socket`, its end of the link, until `control` says stop or is gone.
-pub fn run(socket: OwnedFd) -> Result<(), DataError> {
+/// Runs the `data` process over `socket`, its end of the link, until `control` says stop or is gone. Its ports are of
+/// [`ringway_port::KINDS`] and of `more`.
+pub fn run(socket: OwnedFd, more: &'static [Kind]) -> Result<(), DataError> {
     let link = Link::new(socket);
     let (call, descriptors) = link.receive::<Call>()?;
     let Request::Start { workers, counters } = call.request else { return Err(DataError::NotStarted) };
@@ -36,7 +38,7 @@ pub fn run(socket: OwnedFd) -> Result<(), DataError> {
     ringway_host::catch_sigbus()?;
     // Before the first thread is made, so that every thread has it.
     ringway_host::confine_data()?;
-    let mut data = Data { fabric: Fabric::start(&workers, page, seed)?, link };
+    let mut data = Data { fabric: Fabric::start(&workers, page, seed, more)?, link };
     data.link.send(&Said::Reply { id: call.id, reply: Reply::Done }, &[])?;
     data.serve()
 }
@@ -106,9 +108,9 @@ impl Data {
     fn obey(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, FabricError> {
         match request {
             Request::Start { .. } => return Err(FabricError::Limit("the fabric is started already")),
-            Request::AddSwitch { name, lookup } => self.fabric.add_switch(name, lookup)?,
+            Request::AddSwitch(switch) => self.fabric.add_switch(switch)?,
             Request::RemoveSwitch { name } => self.fabric.remove_switch(&name)?,
-            Request::AddPort(port) => self.fabric.add_port(port)?,
+            Request::AddPort { port, counters } => self.fabric.add_port(port, counters)?,
             Request::RemovePort { name } => self.fabric.remove_port(&name)?,
             Request::Attach { port } => self.fabric.attach(&port, descriptors)?,
             Request::Detach { port } => self.fabric.detach(&port)?,

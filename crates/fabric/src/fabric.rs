@@ -1,15 +1,15 @@
 //! A fabric in one process: its workers, and the changes that can be made while they run.
 
 use crate::bell::{Line, QUEUES};
-use crate::device::Device;
 use crate::forward::Source;
-use crate::proto::{self, PortState, State, TableEntry, To, WorkerState};
+use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::worker::{Command, Handle, Policy, Worker};
 use crate::world::{Port, RxSlot, Steer, Switch, Target, World};
 use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Clock, EventFd, HostError};
 use ringway_mem::Published;
-use ringway_port::Doorbell;
+use ringway_port::{Context, Doorbell, KINDS, Kind, Peer};
+use ringway_spec::{self as spec, MacAddress, To};
 use ringway_switch::{FlowHash, Hash, Learning, Lookup, Mac, PortId, Static, Table};
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -36,9 +36,6 @@ pub enum FabricError {
     /// A limit.
     #[error("{0}")]
     Limit(&'static str),
-    /// An address that can't be read.
-    #[error("`{0}` is no Ethernet address; write six bytes in hexadecimal, such as 02:00:00:00:00:01")]
-    Mac(String),
     /// The port can't be set up.
     #[error("port `{0}`: {1}")]
     Port(String, String),
@@ -48,7 +45,7 @@ pub enum FabricError {
 }
 
 struct Crew {
-    spec: proto::Worker,
+    spec: spec::Worker,
     handle: Handle,
     bits: Vec<bool>,
 }
@@ -62,17 +59,19 @@ struct Seat {
 
 struct Record {
     id: PortId,
-    spec: proto::Port,
+    spec: spec::Port,
+    /// Its first entry of the counters page.
+    counters: u32,
     seats: Vec<Seat>,
     rx: Vec<Arc<RxSlot>>,
     steer: Option<Arc<Steer>>,
-    device: Device,
-    /// What was last said of its state.
-    said: (&'static str, String),
+    peer: Box<dyn Peer>,
+    /// Its state as last reported.
+    reported: (ringway_port::State, String),
 }
 
 struct SwitchRecord {
-    spec: proto::Lookup,
+    spec: spec::Lookup,
     learning: Option<Arc<Learning>>,
     /// As it was last published.
     made: Option<Arc<Switch>>,
@@ -89,14 +88,17 @@ pub struct Fabric {
     seed: u64,
     clock: Clock,
     bell: Arc<EventFd>,
+    /// Kinds of port from outside the project.
+    more: &'static [Kind],
 }
 
 impl Fabric {
     /// Starts the workers. `seed` is a random number that no peer knows.
     pub fn start(
-        workers: &[proto::Worker],
+        workers: &[spec::Worker],
         page: Arc<dyn CountersPage>,
         seed: u64,
+        more: &'static [Kind],
     ) -> Result<Fabric, FabricError> {
         let published = Arc::new(Published::new(Arc::new(World::default())));
         let hash = FlowHash::new(seed.rotate_left(17));
@@ -111,24 +113,21 @@ impl Fabric {
         }
         let (ports, switches) = (BTreeMap::new(), BTreeMap::new());
         let clock = Clock::new();
-        Ok(Fabric { published, crew, ports, switches, page, hash, seed, clock, bell })
+        Ok(Fabric { published, crew, ports, switches, page, hash, seed, clock, bell, more })
     }
 
     /// Adds a switch without ports.
-    pub fn add_switch(&mut self, name: String, spec: proto::Lookup) -> Result<(), FabricError> {
+    pub fn add_switch(&mut self, switch: spec::Switch) -> Result<(), FabricError> {
+        let spec::Switch { name, lookup: spec } = switch;
         if self.switches.contains_key(&name) {
             return Err(FabricError::Exists("switch", name));
         }
         let learning = match &spec {
-            proto::Lookup::Learning { ageing, entries } => {
+            spec::Lookup::Learning { ageing, entries } => {
                 let table = Table::new(*entries, PORTS, *ageing, QUOTA.min(*entries), self.seed);
                 Some(Arc::new(Learning::new(table)))
             }
-            proto::Lookup::Static { entries } => {
-                entries.iter().try_for_each(|(mac, _)| parse_mac(mac).map(|_| ()))?;
-                None
-            }
-            proto::Lookup::Hash { .. } => None,
+            spec::Lookup::Static { .. } | spec::Lookup::Hash { .. } => None,
         };
         self.switches.insert(name, SwitchRecord { spec, learning, made: None });
         Ok(())
@@ -136,7 +135,7 @@ impl Fabric {
 
     /// Takes a switch away that has no ports.
     pub fn remove_switch(&mut self, name: &str) -> Result<(), FabricError> {
-        if self.ports.values().any(|port| port.spec.to == To::Switch(name.into())) {
+        if self.ports.values().any(|port| port.spec.to == Some(To::Switch(name.into()))) {
             return Err(FabricError::InUse(name.into()));
         }
         match self.switches.remove(name) {
@@ -146,11 +145,12 @@ impl Fabric {
     }
 
     /// Adds a port; `null` and `source` are at work at once, the others wait for their peer.
-    pub fn add_port(&mut self, spec: proto::Port) -> Result<(), FabricError> {
+    /// `first` is its first entry of the counters page; one entry a queue pair.
+    pub fn add_port(&mut self, spec: spec::Port, first: u32) -> Result<(), FabricError> {
         if self.ports.contains_key(&spec.name) {
             return Err(FabricError::Exists("port", spec.name));
         }
-        if let To::Switch(name) = &spec.to
+        if let Some(To::Switch(name)) = &spec.to
             && !self.switches.contains_key(name)
         {
             return Err(FabricError::Unknown("switch", name.clone()));
@@ -158,11 +158,14 @@ impl Fabric {
         let id = (0..PORTS as PortId)
             .find(|id| self.ports.values().all(|port| port.id != *id))
             .ok_or(FabricError::Limit("a fabric has 4096 ports at most"))?;
-        let queues = usize::from(spec.kind.queues());
-        let counters = self.counters(&spec, queues)?;
+        let kind = KINDS.iter().chain(self.more).find(|kind| kind.name == spec.kind.name());
+        let kind = kind.ok_or_else(|| FabricError::Unknown("kind", spec.kind.name().into()))?;
+        let queues = usize::from(spec.queues.max(1));
+        let counters = self.counters(first as usize, queues)?;
         let seats = self.seats(&spec, queues)?;
         let doorbells = seats.iter().map(|seat| seat.line.clone() as Arc<dyn Doorbell>).collect();
-        let (device, queues) = match Device::new(&spec, doorbells, &counters, &self.bell) {
+        let context = Context { port: &spec, doorbells, counters: &counters, check: &self.bell };
+        let (peer, queues) = match (kind.open)(context) {
             Ok(made) => made,
             Err(error) => {
                 self.leave(&seats);
@@ -176,9 +179,9 @@ impl Fabric {
             sources.push(Source::new(queue.tx, id, number, counters));
         }
         let told: Vec<(usize, usize)> = seats.iter().map(|seat| (seat.worker, seat.bit)).collect();
-        let said = device.state();
+        let reported = peer.state();
         let name = spec.name.clone();
-        self.ports.insert(name, Record { id, spec, seats, rx, steer, device, said });
+        self.ports.insert(name, Record { id, spec, counters: first, seats, rx, steer, peer, reported });
         self.publish();
         for ((worker, bit), source) in told.into_iter().zip(sources) {
             self.crew[worker].handle.tell(Command::Add { bit, source });
@@ -186,8 +189,7 @@ impl Fabric {
         Ok(())
     }
 
-    fn counters(&self, spec: &proto::Port, queues: usize) -> Result<Vec<CountersRef>, FabricError> {
-        let first = spec.counters as usize;
+    fn counters(&self, first: usize, queues: usize) -> Result<Vec<CountersRef>, FabricError> {
         (first..first + queues)
             .map(|index| CountersRef::new(self.page.clone(), index))
             .collect::<Option<_>>()
@@ -195,7 +197,7 @@ impl Fabric {
     }
 
     /// Finds a worker for each queue: the one named, else always the one with the fewest.
-    fn seats(&mut self, spec: &proto::Port, queues: usize) -> Result<Vec<Seat>, FabricError> {
+    fn seats(&mut self, spec: &spec::Port, queues: usize) -> Result<Vec<Seat>, FabricError> {
         let named = match &spec.worker {
             None => None,
             Some(name) => {
@@ -255,14 +257,14 @@ impl Fabric {
     /// A port's peer is there, with these descriptors.
     pub fn attach(&mut self, name: &str, descriptors: Vec<OwnedFd>) -> Result<(), FabricError> {
         let record = self.record(name)?;
-        record.device.detach();
-        let attached = record.device.attach(descriptors);
+        record.peer.detach();
+        let attached = record.peer.attach(descriptors);
         attached.map_err(|error| FabricError::Port(name.into(), error.to_string()))
     }
 
     /// A port's peer is gone, or is to go.
     pub fn detach(&mut self, name: &str) -> Result<(), FabricError> {
-        self.record(name)?.device.detach();
+        self.record(name)?.peer.detach();
         Ok(())
     }
 
@@ -273,7 +275,7 @@ impl Fabric {
     /// What makes [`Fabric::serve`] worth calling when it becomes readable: sockets of sessions, with their ports'
     /// numbers.
     pub fn sessions(&self) -> impl Iterator<Item = (PortId, BorrowedFd<'_>)> {
-        self.ports.values().filter_map(|record| Some((record.id, record.device.session()?)))
+        self.ports.values().filter_map(|record| Some((record.id, record.peer.session()?)))
     }
 
     /// Rings when a worker saw a peer break a rule: then [`Fabric::check`] is to be called.
@@ -282,13 +284,13 @@ impl Fabric {
     }
 
     /// A session's socket is readable. Returns what came of it.
-    pub fn serve(&mut self, id: PortId) -> Option<proto::Event> {
+    pub fn serve(&mut self, id: PortId) -> Option<Event> {
         let (name, record) = self.ports.iter_mut().find(|(_, record)| record.id == id)?;
         look_at(name, record, &self.crew)
     }
 
     /// Looks at every port whose peer may have broken a rule.
-    pub fn check(&mut self) -> Vec<proto::Event> {
+    pub fn check(&mut self) -> Vec<Event> {
         self.bell.clear();
         let mut events = self.replace_workers();
         let changed = self.ports.iter_mut().filter_map(|(name, record)| look_at(name, record, &self.crew));
@@ -297,12 +299,12 @@ impl Fabric {
     }
 
     /// Engages another worker for each that failed. Its ports come back as new ones, without their peers.
-    fn replace_workers(&mut self) -> Vec<proto::Event> {
+    fn replace_workers(&mut self) -> Vec<Event> {
         let gone = (0..self.crew.len()).filter(|&worker| self.crew[worker].handle.is_gone());
         gone.collect::<Vec<_>>().into_iter().flat_map(|worker| self.replace_worker(worker)).collect()
     }
 
-    fn replace_worker(&mut self, worker: usize) -> Vec<proto::Event> {
+    fn replace_worker(&mut self, worker: usize) -> Vec<Event> {
         let Crew { spec, .. } = &self.crew[worker];
         tracing::error!(
             worker = spec.name,
@@ -316,21 +318,21 @@ impl Fabric {
             }
         };
         let is_its = |record: &&Record| record.seats.iter().any(|seat| seat.worker == worker);
-        let specs: Vec<proto::Port> =
-            self.ports.values().filter(is_its).map(|record| record.spec.clone()).collect();
-        for spec in &specs {
+        let specs: Vec<(spec::Port, u32)> =
+            self.ports.values().filter(is_its).map(|record| (record.spec.clone(), record.counters)).collect();
+        for (spec, _) in &specs {
             // It is there: it was found just now.
             let _ = self.remove_port(&spec.name);
         }
         self.crew[worker].handle = handle;
         let mut events = Vec::new();
-        for spec in specs {
+        for (spec, counters) in specs {
             let port = spec.name.clone();
-            if let Err(error) = self.add_port(spec) {
+            if let Err(error) = self.add_port(spec, counters) {
                 tracing::error!(port, %error, "the port can't begin anew");
             }
             let reason = "its worker failed; see the log".to_string();
-            events.push(proto::Event::Detached { port, reason, fault: false });
+            events.push(Event::Detached { port, reason, fault: false });
         }
         events
     }
@@ -341,12 +343,13 @@ impl Fabric {
         let switches = self.members();
         for record in self.ports.values() {
             let target = match &record.spec.to {
-                To::Switch(name) => switches
+                Some(To::Switch(name)) => switches
                     .get(name.as_str())
                     .map_or(Target::Nowhere, |switch| Target::Switch(switch.clone())),
-                To::Patch(name) => {
+                Some(To::Patch(name)) => {
                     self.ports.get(name).map_or(Target::Nowhere, |peer| Target::Patch(peer.id))
                 }
+                None => Target::Nowhere,
             };
             let slot = usize::from(record.id);
             if world.ports.len() <= slot {
@@ -368,7 +371,7 @@ impl Fabric {
     fn members(&mut self) -> BTreeMap<String, Arc<Switch>> {
         let mut members: BTreeMap<&str, Vec<PortId>> = BTreeMap::new();
         for port in self.ports.values() {
-            if let To::Switch(name) = &port.spec.to {
+            if let Some(To::Switch(name)) = &port.spec.to {
                 members.entry(name).or_default().push(port.id);
             }
         }
@@ -378,7 +381,7 @@ impl Fabric {
             let switch = match &record.made {
                 Some(made) if made.members == members => made.clone(),
                 _ => {
-                    let here = To::Switch(name.clone());
+                    let here = Some(To::Switch(name.clone()));
                     let on = |port: &String| self.ports.get(port).filter(|port| port.spec.to == here);
                     let id = |port: &String| on(port).map(|record| record.id);
                     let lookup = lookup(name, record, id, self.hash, self.seed);
@@ -417,7 +420,11 @@ impl Fabric {
         let entries = lookup.map_or_else(Vec::new, |lookup| lookup.entries(self.clock.now()));
         Ok(entries
             .into_iter()
-            .map(|entry| TableEntry { mac: entry.mac.to_string(), port: name(entry.port), age: entry.age })
+            .map(|entry| TableEntry {
+                mac: MacAddress(entry.mac.bytes()),
+                port: name(entry.port),
+                age: entry.age,
+            })
             .collect())
     }
 }
@@ -432,15 +439,15 @@ fn lookup(
 ) -> Arc<dyn Lookup> {
     match (&record.spec, &record.learning) {
         (_, Some(learning)) => learning.clone(),
-        (proto::Lookup::Hash { members, uplink }, _) => {
+        (spec::Lookup::Hash { members, uplink }, _) => {
             let uplink = id(uplink).unwrap_or(ringway_switch::NOWHERE);
             Arc::new(Hash::new(members.iter().filter_map(id).collect(), uplink, hash))
         }
-        (proto::Lookup::Static { entries }, _) => {
-            let known = entries.iter().filter_map(|(mac, port)| Some((parse_mac(mac).ok()?, id(port)?)));
+        (spec::Lookup::Static { entries }, _) => {
+            let known = entries.iter().filter_map(|(mac, port)| Some((Mac::new(mac.0), id(port)?)));
             Arc::new(fixed(name, &known.collect::<Vec<_>>(), seed))
         }
-        (proto::Lookup::Learning { .. }, None) => Arc::new(fixed(name, &[], seed)),
+        (spec::Lookup::Learning { .. }, None) => Arc::new(fixed(name, &[], seed)),
     }
 }
 
@@ -454,7 +461,7 @@ fn fixed(name: &str, entries: &[(Mac, PortId)], seed: u64) -> Static {
 
 /// Starts a worker.
 fn engage(
-    spec: &proto::Worker,
+    spec: &spec::Worker,
     published: &Arc<Published<World>>,
     hash: FlowHash,
     alarm: &Arc<EventFd>,
@@ -470,45 +477,40 @@ fn worker_hold(record: &Record, crew: &[Crew]) -> u64 {
     record.seats.first().map_or(0, |seat| crew[seat.worker].spec.hold)
 }
 
-fn look_at(name: &str, record: &mut Record, crew: &[Crew]) -> Option<proto::Event> {
-    if let Err(gone) = record.device.check() {
-        record.said = record.device.state();
-        return Some(proto::Event::Detached { port: name.into(), reason: gone.reason, fault: gone.fault });
+fn look_at(name: &str, record: &mut Record, crew: &[Crew]) -> Option<Event> {
+    if let Err(gone) = record.peer.check() {
+        record.reported = record.peer.state();
+        return Some(Event::Detached { port: name.into(), reason: gone.reason, fault: gone.fault });
     }
     if let Some(steer) = &record.steer {
-        steer.limit(record.device.receiving());
+        steer.limit(record.peer.receiving());
     }
-    let state = record.device.state();
-    if state == record.said {
+    let state = record.peer.state();
+    if state == record.reported {
         return None;
     }
-    record.said = state;
-    Some(proto::Event::Changed(port_state(name, record, crew)))
+    record.reported = state;
+    Some(Event::Changed(port_state(name, record, crew)))
 }
 
 fn port_state(name: &str, record: &Record, crew: &[Crew]) -> PortState {
-    let (state, detail) = record.device.state();
+    let (state, detail) = record.peer.state();
     let worker = record.seats.first().map_or_else(String::new, |seat| crew[seat.worker].spec.name.clone());
-    PortState { name: name.into(), kind: record.spec.kind.name().into(), state: state.into(), detail, worker }
-}
-
-/// Reads `02:00:00:00:00:01`.
-fn parse_mac(text: &str) -> Result<Mac, FabricError> {
-    let mut bytes = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut bytes {
-        let part = parts.next().filter(|part| part.len() == 2 && !part.starts_with('+'));
-        let parsed = part.and_then(|part| u8::from_str_radix(part, 16).ok());
-        *byte = parsed.ok_or_else(|| FabricError::Mac(text.into()))?;
+    PortState {
+        name: name.into(),
+        kind: record.spec.kind.name().into(),
+        state: state.name().into(),
+        detail,
+        worker,
     }
-    if parts.next().is_some() { Err(FabricError::Mac(text.into())) } else { Ok(Mac::new(bytes)) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::{Event, Kind, Lookup, Poll};
     use crate::worker::tests::wrong;
+    use ringway_port::source;
+    use ringway_spec::{Kind, Lookup, Poll, Port};
 
     fn until(mut done: impl FnMut() -> bool) {
         while !done() {
@@ -519,17 +521,16 @@ mod tests {
     #[test]
     fn a_change_leaves_other_switches_as_they_were() {
         let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
-        let worker = proto::Worker { name: "w".into(), core: None, poll: Poll::Adaptive, spin: 0, hold: 0 };
-        let mut fabric = Fabric::start(&[worker], page, 7).unwrap();
-        let entries = vec![("02:00:00:00:00:01".into(), "a".into())];
-        fabric.add_switch("s".into(), Lookup::Static { entries }).unwrap();
-        fabric.add_switch("t".into(), Lookup::Learning { ageing: 300, entries: 64 }).unwrap();
+        let worker = spec::Worker { name: "w".into(), core: None, poll: Poll::Adaptive, spin: 0, hold: 0 };
+        let mut fabric = Fabric::start(&[worker], page, 7, &[]).unwrap();
+        let entries = vec![(MacAddress([2, 0, 0, 0, 0, 1]), "a".into())];
+        let learning = Lookup::Learning { ageing: 300, entries: 64 };
+        for (name, lookup) in [("s", Lookup::Static { entries }), ("t", learning)] {
+            fabric.add_switch(spec::Switch { name: name.into(), lookup }).unwrap();
+        }
         let mut add = |name: &str, switch: &str, counters| {
-            let (name, to, kind) = (name.into(), To::Switch(switch.into()), Kind::Null);
-            let notify = Default::default();
-            fabric
-                .add_port(proto::Port { name, kind, to, worker: None, hold: None, notify, counters })
-                .unwrap();
+            let port = Port::new(name, Kind::new("null", &()), Some(To::Switch(switch.into())));
+            fabric.add_port(port, counters).unwrap();
             fabric.switches["s"].made.clone()
         };
         let before = add("a", "s", 0).unwrap();
@@ -541,34 +542,26 @@ mod tests {
     #[test]
     fn a_worker_that_fails_is_replaced_and_its_ports_begin_anew() {
         let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
-        let worker = |name: &str| proto::Worker {
+        let worker = |name: &str| spec::Worker {
             name: name.into(),
             core: None,
             poll: Poll::Adaptive,
             spin: 0,
             hold: 0,
         };
-        let mut fabric = Fabric::start(&[worker("w0"), worker("w1")], page.clone(), 7).unwrap();
-        fabric.add_switch("s".into(), Lookup::Learning { ageing: 300, entries: 64 }).unwrap();
+        let mut fabric = Fabric::start(&[worker("w0"), worker("w1")], page.clone(), 7, &[]).unwrap();
+        let lookup = Lookup::Learning { ageing: 300, entries: 64 };
+        fabric.add_switch(spec::Switch { name: "s".into(), lookup }).unwrap();
         let mut add = |name: &str, worker: &str, counters, kind| {
-            let (name, worker) = (name.into(), Some(worker.into()));
-            let to = To::Switch("s".into());
-            fabric
-                .add_port(proto::Port {
-                    name,
-                    kind,
-                    to,
-                    worker,
-                    hold: Some(0),
-                    notify: Default::default(),
-                    counters,
-                })
-                .unwrap();
+            let port = Port::new(name, kind, Some(To::Switch("s".into())));
+            let port = Port { worker: Some(worker.into()), hold: Some(0), ..port };
+            fabric.add_port(port, counters).unwrap();
         };
-        let (to, from) = ("02:00:00:00:00:02".into(), "02:00:00:00:00:01".into());
-        add("a", "w0", 0, Kind::Source { size: 64, to, from, rate: None });
-        add("b", "w1", 1, Kind::Null);
-        add("c", "w0", 2, Kind::Null);
+        let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
+        let null = || Kind::new("null", &());
+        add("a", "w0", 0, Kind::new("source", &source::Settings { size: 64, to, from, rate: None }));
+        add("b", "w1", 1, null());
+        add("c", "w0", 2, null());
         let frames = || page[1].rx_frames.load(Relaxed);
         until(|| frames() > 1000);
         fabric.crew[0].handle.tell(Command::Add { bit: 100, source: wrong() });

@@ -2,7 +2,6 @@
 
 mod bell;
 pub mod data;
-mod device;
 mod fabric;
 mod forward;
 mod link;

@@ -2,11 +2,12 @@
 
 use crate::bell::Bell;
 use crate::forward::{Forwarder, Served, Source};
-use crate::proto::Poll;
+
 use crate::world::World;
 use ringway_frame::add;
 use ringway_host::{Clock, EventFd, HostError, losses};
 use ringway_mem::{Published, Reader};
+use ringway_spec::Poll;
 use ringway_switch::FlowHash;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender};

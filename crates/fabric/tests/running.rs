@@ -1,9 +1,10 @@
 //! A fabric that runs, with ports that need no peer.
 #![allow(clippy::unwrap_used)]
 
-use ringway_fabric::proto::{Kind, Lookup, Poll, Port, To, Worker};
 use ringway_fabric::{Fabric, FabricError};
 use ringway_frame::{Counters, CountersPage, Reason};
+use ringway_port::source::Settings;
+use ringway_spec::{Kind, Lookup, MacAddress, Poll, Port, Switch, To, Worker};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -27,26 +28,17 @@ impl Bench {
             })
             .collect();
         let shared: Arc<dyn CountersPage> = page.clone();
-        Bench { fabric: Fabric::start(&workers, shared, 42).unwrap(), page, next: 0 }
+        Bench { fabric: Fabric::start(&workers, shared, 42, &[]).unwrap(), page, next: 0 }
     }
 
     fn switch(&mut self, name: &str, lookup: Lookup) {
-        self.fabric.add_switch(name.into(), lookup).unwrap();
+        self.fabric.add_switch(Switch { name: name.into(), lookup }).unwrap();
     }
 
     fn port(&mut self, name: &str, kind: Kind, to: To) -> usize {
-        let (counters, queues) = (self.next, u32::from(kind.queues()));
-        let port = Port {
-            name: name.into(),
-            kind,
-            to,
-            worker: None,
-            hold: None,
-            notify: Default::default(),
-            counters,
-        };
-        self.fabric.add_port(port).unwrap();
-        self.next += queues;
+        let counters = self.next;
+        self.fabric.add_port(Port::new(name, kind, Some(to)), counters).unwrap();
+        self.next += 1;
         counters as usize
     }
 
@@ -60,8 +52,12 @@ fn learning() -> Lookup {
 }
 
 fn source(to: u8, from: u8) -> Kind {
-    let mac = |last| format!("02:00:00:00:00:{last:02x}");
-    Kind::Source { size: 64, to: mac(to), from: mac(from), rate: None }
+    let mac = |last| MacAddress([2, 0, 0, 0, 0, last]);
+    Kind::new("source", &Settings { size: 64, to: mac(to), from: mac(from), rate: None })
+}
+
+fn null() -> Kind {
+    Kind::new("null", &())
 }
 
 fn on(switch: &str) -> To {
@@ -82,14 +78,14 @@ fn frames_reach_the_port_that_was_learnt_and_stop_when_their_source_goes() {
     bench.switch("s", learning());
     let a = bench.port("a", source(2, 1), on("s"));
     let b = bench.port("b", source(1, 2), on("s"));
-    let c = bench.port("c", Kind::Null, on("s"));
+    let c = bench.port("c", null(), on("s"));
     until("traffic both ways", || bench.rx_frames(a) > 10_000 && bench.rx_frames(b) > 10_000);
     let flooded = bench.rx_frames(c);
     until("more traffic", || bench.rx_frames(b) > 100_000);
     assert!(bench.rx_frames(c) <= flooded + 128, "known addresses are not flooded");
     let table = bench.fabric.table("s").unwrap();
-    let rows: Vec<_> = table.iter().map(|entry| (entry.mac.as_str(), entry.port.as_str())).collect();
-    assert_eq!(rows, [("02:00:00:00:00:01", "a"), ("02:00:00:00:00:02", "b")]);
+    let rows: Vec<_> = table.iter().map(|entry| (entry.mac.0[5], entry.port.as_str())).collect();
+    assert_eq!(rows, [(1, "a"), (2, "b")]);
 
     bench.fabric.remove_port("a").unwrap();
     assert_eq!(bench.fabric.table("s").unwrap().len(), 1, "its addresses are forgotten");
@@ -102,8 +98,8 @@ fn frames_reach_the_port_that_was_learnt_and_stop_when_their_source_goes() {
 #[test]
 fn an_idle_worker_sleeps_and_a_patch_carries_frames() {
     let mut bench = Bench::new(1);
-    bench.port("a", Kind::Null, To::Patch("b".into()));
-    let b = bench.port("b", Kind::Null, To::Patch("a".into()));
+    bench.port("a", null(), To::Patch("b".into()));
+    let b = bench.port("b", null(), To::Patch("a".into()));
     until("sleep", || {
         bench.fabric.state().workers[0].active == 0 && bench.fabric.state().workers[0].sleeps > 0
     });
@@ -115,16 +111,16 @@ fn an_idle_worker_sleeps_and_a_patch_carries_frames() {
 #[test]
 fn static_and_hash_lookups_follow_their_ports() {
     let mut bench = Bench::new(1);
-    let entries = vec![("02:00:00:00:00:02".into(), "b".into())];
+    let entries = vec![(MacAddress([2, 0, 0, 0, 0, 2]), "b".into())];
     bench.switch("fixed", Lookup::Static { entries });
     let a = bench.port("a", source(2, 1), on("fixed"));
     let drops = |bench: &Bench| bench.page[a].tx_drops[Reason::NoPort as usize].load(Relaxed);
     until("drops, as the port isn't there yet", || drops(&bench) > 0);
-    let b = bench.port("b", Kind::Null, on("fixed"));
+    let b = bench.port("b", null(), on("fixed"));
     until("traffic", || bench.rx_frames(b) > 1000);
 
     bench.switch("spread", Lookup::Hash { members: vec!["m".into()], uplink: "up".into() });
-    let m = bench.port("m", Kind::Null, on("spread"));
+    let m = bench.port("m", null(), on("spread"));
     bench.port("up", source(2, 1), on("spread"));
     until("traffic to the member", || bench.rx_frames(m) > 1000);
 }
@@ -133,23 +129,16 @@ fn static_and_hash_lookups_follow_their_ports() {
 fn wrong_changes_are_refused_and_change_nothing() {
     let mut bench = Bench::new(1);
     bench.switch("s", learning());
-    bench.port("a", Kind::Null, on("s"));
-    let port = |name: &str, to: To| Port {
-        name: name.into(),
-        kind: Kind::Null,
-        to,
-        worker: None,
-        hold: Some(0),
-        notify: Default::default(),
-        counters: 9,
-    };
+    bench.port("a", null(), on("s"));
+    let port = |name: &str, to: To| Port::new(name, null(), Some(to));
     let fabric = &mut bench.fabric;
-    assert!(matches!(fabric.add_port(port("a", on("s"))), Err(FabricError::Exists("port", _))));
-    assert!(matches!(fabric.add_port(port("b", on("t"))), Err(FabricError::Unknown("switch", _))));
-    let far = Port { counters: 256, ..port("b", on("s")) };
-    assert!(matches!(fabric.add_port(far), Err(FabricError::Limit(_))));
+    assert!(matches!(fabric.add_port(port("a", on("s")), 9), Err(FabricError::Exists("port", _))));
+    assert!(matches!(fabric.add_port(port("b", on("t")), 9), Err(FabricError::Unknown("switch", _))));
+    assert!(matches!(fabric.add_port(port("b", on("s")), 256), Err(FabricError::Limit(_))));
+    let strange = Port { kind: Kind::new("strange", &()), ..port("b", on("s")) };
+    assert!(matches!(fabric.add_port(strange, 9), Err(FabricError::Unknown("kind", _))));
     let nobody = Port { worker: Some("w9".into()), ..port("b", on("s")) };
-    assert!(matches!(fabric.add_port(nobody), Err(FabricError::Unknown("worker", _))));
+    assert!(matches!(fabric.add_port(nobody, 9), Err(FabricError::Unknown("worker", _))));
     assert!(matches!(fabric.remove_switch("s"), Err(FabricError::InUse(_))));
     assert!(matches!(fabric.remove_port("b"), Err(FabricError::Unknown("port", _))));
     assert!(matches!(fabric.attach("a", Vec::new()), Err(FabricError::Port(..))));

@@ -7,7 +7,7 @@
 use ringway_frame::{Burst, CountersRef, Storage};
 use ringway_host::{Clock, Epoll};
 use ringway_mem::{Reader, Turn};
-use ringway_port::tap::{Config, TapPort, open};
+use ringway_port::tap::{Config, Settings, TapPort, open};
 use ringway_port::{Doorbell, Queue};
 use std::error::Error;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,18 +52,16 @@ fn side(text: &str, mtu: u16, epoll: &Arc<Epoll>) -> Result<(TapPort, Queue), Bo
         .collect::<Vec<_>>()
         .try_into()
         .map_err(|_| "NAMESPACE,NAME,ADDRESS/PREFIX is needed")?;
-    let (address, prefix) = address.split_once('/').ok_or("an address needs a prefix")?;
     let offloads = std::env::var_os("NO_OFFLOADS").is_none();
-    let interface = open::Interface {
-        name: name.into(),
-        queues: 1,
+    let interface = Settings {
+        interface: name.into(),
+        mac: None,
         mtu,
         offloads,
-        mac: None,
-        address: Some((address.parse()?, prefix.parse()?)),
         namespace: Some(namespace.into()),
+        address: Some(address.parse()?),
     };
-    let descriptors = open::open(&interface)?;
+    let descriptors = open(&interface, 1)?;
     let line = Arc::new(Line { epoll: epoll.clone(), watched: Mutex::new(None) });
     let counters = [CountersRef::private()];
     let lost: ringway_port::tap::Lost = Arc::new(|| println!("an interface is gone"));

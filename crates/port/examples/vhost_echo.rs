@@ -23,7 +23,7 @@ struct Side {
     listener: Listener,
     backend: Backend,
     counters: Vec<CountersRef>,
-    state: vhost_user::State,
+    state: ringway_port::State,
 }
 
 fn side(path: &str, config: Config) -> Result<(Side, Vec<Queue>), Box<dyn Error>> {
@@ -31,7 +31,7 @@ fn side(path: &str, config: Config) -> Result<(Side, Vec<Queue>), Box<dyn Error>
     let counters: Vec<_> = (0..config.queues).map(|_| CountersRef::private()).collect();
     let doorbells = counters.iter().map(|_| Arc::new(Silent) as Arc<dyn Doorbell>).collect();
     let (backend, queues) = vhost_user::new(config, doorbells, counters.clone());
-    Ok((Side { listener, backend, counters, state: vhost_user::State::Waiting }, queues))
+    Ok((Side { listener, backend, counters, state: ringway_port::State::Waiting }, queues))
 }
 
 /// Moves frames from one queue to another; returns how many.

@@ -1,8 +1,11 @@
-//! The kinds of port, one folder each.
+//! The kinds of port, one folder each: `rx` and `tx` are its queues, `peer` is what is behind it, and [`KINDS`] has a row
+//! for it. [`Peer`] is what every kind implements.
 
 mod doorbell;
+mod kinds;
 pub mod null;
 pub mod offload;
+mod peer;
 pub mod pipe;
 pub mod ring;
 pub mod source;
@@ -10,6 +13,8 @@ pub mod tap;
 pub mod vhost_user;
 
 pub use doorbell::{Doorbell, Silent};
+pub use kinds::KINDS;
+pub use peer::{Alarm, Context, Gone, Kind, NoPeer, Peer, PeerError, State, exactly};
 
 use ringway_frame::{RxQueue, TxQueue};
 

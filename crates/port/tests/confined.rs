@@ -8,7 +8,8 @@ use ringway_host::{
     Clock, EventFd, catch_sigbus, confine_data, memfd, receive_with, send_with, wait_readable,
 };
 use ringway_mem::{Hint, Memory, Reader};
-use ringway_port::vhost_user::{BackendError, Config, State, new};
+use ringway_port::State;
+use ringway_port::vhost_user::{BackendError, Config, new};
 use ringway_port::{Doorbell, Silent};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{

@@ -5,8 +5,9 @@ mod namespace;
 
 use ringway_frame::{Burst, CountersRef, Needs, Offload, Storage};
 use ringway_mem::{Reader, Span, Turn};
-use ringway_port::tap::{Config, TapPort, open};
+use ringway_port::tap::{Config, Settings, TapPort, open};
 use ringway_port::{Queue, Silent};
+use ringway_spec::MacAddress;
 use std::net::UdpSocket;
 use std::process::Command;
 use std::sync::Arc;
@@ -27,15 +28,14 @@ struct Host {
     lost: Arc<AtomicUsize>,
 }
 
-fn interface(offloads: bool) -> open::Interface {
-    open::Interface {
-        name: "t0".into(),
-        queues: 1,
+fn interface(offloads: bool) -> Settings {
+    Settings {
+        interface: "t0".into(),
+        mac: Some(MacAddress(MAC)),
         mtu: 9000,
         offloads,
-        mac: Some(MAC),
-        address: Some(([10, 99, 0, 1].into(), 24)),
         namespace: None,
+        address: "10.99.0.1/24".parse().ok(),
     }
 }
 
@@ -49,7 +49,7 @@ fn host(offloads: bool) -> Host {
     let config = Config { mtu: 9000, offloads };
     let made = TapPort::new(config, vec![Arc::new(Silent)], std::slice::from_ref(&counters), &(tell as _));
     let (mut port, mut queues) = made.expect("memory");
-    port.attach(open::open(&interface(offloads)).expect("an interface")).expect("as many queues");
+    port.attach(open(&interface(offloads), 1).expect("an interface")).expect("as many queues");
     Host { port, queue: queues.pop().expect("one queue"), counters, lost }
 }
 
@@ -213,8 +213,8 @@ fn many_queues() {
     let config = Config { mtu: 9000, offloads: true };
     let (mut port, mut queues) =
         TapPort::new(config, doorbells, &counters, &(Arc::new(|| ()) as _)).expect("memory");
-    let several = open::Interface { queues: QUEUES as u16, name: "t1".into(), ..interface(true) };
-    port.attach(open::open(&several).expect("an interface")).expect("as many queues");
+    let several = Settings { interface: "t1".into(), ..interface(true) };
+    port.attach(open(&several, QUEUES as u16).expect("an interface")).expect("as many queues");
     let mut reader = Reader::register().expect("a place for a reader");
     let turn = reader.turn(4);
     let sockets: Vec<UdpSocket> = (0..32).map(|_| UdpSocket::bind("10.99.0.1:0").expect("a port")).collect();

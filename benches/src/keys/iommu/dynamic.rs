@@ -11,8 +11,8 @@ use crate::rig::guest::{Addresses, Iommu, Shape};
 use crate::rig::mapper::{Mapper, Mappers};
 use crate::rig::memory::GuestMemory;
 use crate::rig::{LOAD, Pinned, WORKER, returner};
-use ringway_fabric::proto::Poll;
 use ringway_frame::Counters;
+use ringway_spec::Poll;
 use ringway_vhost_user::{HEADER, Header, PAYLOAD, Reply};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -97,7 +97,7 @@ pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
     let mut sockets = Vec::new();
     for port in ["left", "right"] {
         let (near, far) = UnixStream::pair()?;
-        rig.add(port, vhost_user(1))?;
+        rig.add(port, vhost_user())?;
         rig.attach(port, vec![far.into()])?;
         sockets.push(near);
     }

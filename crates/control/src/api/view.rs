@@ -2,6 +2,7 @@
 //! reader's.
 
 use crate::file::Problems;
+use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -186,7 +187,8 @@ pub struct TableView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TableEntryView {
     /// The address.
-    pub mac: String,
+    #[schema(value_type = String)]
+    pub mac: MacAddress,
     /// The port it is behind.
     pub port: String,
     /// Seconds since it last sent; none for static entries.

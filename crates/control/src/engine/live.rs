@@ -2,9 +2,11 @@
 
 use super::{Engine, EngineError};
 use crate::data::DataError;
-use crate::file::{self, Kind, Port, Switch};
+use crate::kinds;
 use crate::open::{Opener, PeerEvent, What};
-use ringway_fabric::proto::{self, Event, PortState, Request};
+use crate::pages;
+use ringway_fabric::proto::{Event, PortState, Request};
+use ringway_spec::Port;
 use std::os::fd::OwnedFd;
 
 /// What is known of a running port besides what the file says.
@@ -50,8 +52,9 @@ impl Live {
 
 impl Engine {
     pub(super) async fn add_port(&mut self, port: &Port) -> Result<(), EngineError> {
-        let spec = known(port, 0);
-        let queues = spec.as_ref().map_or(0, |spec| spec.kind.queues());
+        let unknown = || EngineError::Kind(port.name.clone(), port.kind.name().into());
+        let kind = kinds::find(port.kind.name(), self.host.kinds).ok_or_else(unknown)?;
+        let queues = if kind.is_in_data() { port.queues } else { 0 };
         let counters = if queues > 0 { self.page.take(u32::from(queues))? } else { 0 };
         self.epoch += 1;
         let mut live = Live {
@@ -65,14 +68,14 @@ impl Engine {
             reason: String::new(),
             programs: 0,
         };
-        if let Some(spec) = spec {
-            let added = self.call(&port.name, Request::AddPort(proto::Port { counters, ..spec })).await;
-            if let Err(error) = added {
+        if queues > 0 {
+            let request = Request::AddPort { port: port.clone(), counters };
+            if let Err(error) = self.call(&port.name, request).await {
                 self.page.give(counters);
                 return Err(error);
             }
         }
-        match Opener::start(port, self.epoch, &self.inbox, self.fabric.huge_pages.into()) {
+        match Opener::start(port, kind, self.epoch, &self.inbox, pages::choice(self.fabric.huge_pages)) {
             Ok(opener) => live.opener = opener,
             Err(error) => {
                 if queues > 0 {
@@ -101,13 +104,16 @@ impl Engine {
     /// Gives a new `data` a port that the last one had.
     pub(super) async fn resume_port(&mut self, port: &Port) -> Result<(), EngineError> {
         let Some(live) = self.live.get_mut(&port.name) else { return Ok(()) };
-        let Some(spec) = known(port, live.counters) else { return Ok(()) };
+        if live.queues == 0 {
+            return Ok(());
+        }
+        let request = Request::AddPort { port: port.clone(), counters: live.counters };
         live.state = None;
         let kept: Vec<OwnedFd> = live.kept.iter().filter_map(|kept| kept.try_clone().ok()).collect();
         if kept.is_empty() && live.serial != 0 {
             live.gone("the data process was started again");
         }
-        self.call(&port.name, Request::AddPort(spec)).await?;
+        self.call(&port.name, request).await?;
         if !kept.is_empty() {
             self.attach(&port.name, kept).await?;
         }
@@ -187,55 +193,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// The switch as `data` is told it.
-pub fn add_switch(switch: &Switch) -> Request {
-    let lookup = match &switch.lookup {
-        file::Lookup::Learning { ageing, entries } => {
-            proto::Lookup::Learning { ageing: *ageing, entries: *entries }
-        }
-        file::Lookup::Static { entries } => proto::Lookup::Static {
-            entries: entries.iter().map(|(mac, port)| (mac.to_string(), port.clone())).collect(),
-        },
-        file::Lookup::Hash { members, uplink } => {
-            proto::Lookup::Hash { members: members.clone(), uplink: uplink.clone() }
-        }
-    };
-    Request::AddSwitch { name: switch.name.clone(), lookup }
-}
-
-/// The worker as `data` is told it.
-pub fn worker(worker: &file::Worker) -> proto::Worker {
-    let poll = match worker.poll {
-        file::Poll::Adaptive => proto::Poll::Adaptive,
-        file::Poll::Always => proto::Poll::Always,
-        file::Poll::Never => proto::Poll::Never,
-    };
-    proto::Worker { name: worker.name.clone(), core: worker.core, poll, spin: worker.spin, hold: worker.hold }
-}
-
-/// The port as `data` is told it; none of a port that `data` has no part in.
-fn known(port: &Port, counters: u32) -> Option<proto::Port> {
-    let to = match port.to.as_ref()? {
-        file::To::Switch(switch) => proto::To::Switch(switch.clone()),
-        file::To::Patch(peer) => proto::To::Patch(peer.clone()),
-    };
-    let kind = match &port.kind {
-        Kind::VhostUser(vhost) => proto::Kind::VhostUser {
-            queues: vhost.queues,
-            mac: vhost.mac.map(|mac| mac.to_string()),
-            mtu: vhost.mtu,
-            without: vhost.without.clone(),
-        },
-        Kind::Tap(tap) => proto::Kind::Tap { queues: tap.queues, mtu: tap.mtu, offloads: tap.offloads },
-        Kind::Ring { .. } => proto::Kind::Ring,
-        Kind::Pipe { .. } => return None,
-        Kind::Null => proto::Kind::Null,
-        Kind::Source { size, to, from, rate } => {
-            proto::Kind::Source { size: *size, to: to.to_string(), from: from.to_string(), rate: *rate }
-        }
-    };
-    let (name, worker) = (port.name.clone(), port.worker.clone());
-    Some(proto::Port { name, kind, to, worker, hold: port.hold, notify: port.notify, counters })
 }

@@ -65,6 +65,9 @@ pub enum EngineError {
     /// A function can't be had so.
     #[error(transparent)]
     Function(#[from] FunctionError),
+    /// A port is of a kind that this program lacks.
+    #[error("port {0}: there is no kind \"{1}\"")]
+    Kind(String, String),
     /// It can't change while the fabric is up.
     #[error("{0} can't change while the fabric is up; use `ringway down` and `ringway up`")]
     Fixed(&'static str),
@@ -221,7 +224,9 @@ impl Engine {
             Change::RemoveSwitch(name) => {
                 self.call(name, Request::RemoveSwitch { name: name.clone() }).await?;
             }
-            Change::AddSwitch(switch) => self.call(&switch.name, live::add_switch(switch)).await.map(drop)?,
+            Change::AddSwitch(switch) => {
+                self.call(&switch.name, Request::AddSwitch(switch.clone())).await.map(drop)?;
+            }
             Change::AddPort(port) => self.add_port(port).await?,
             Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name)),
             Change::RemoveFunction(name) => drop(self.functions.remove(name)),
@@ -256,7 +261,7 @@ impl Engine {
         let failed = |error| EngineError::Data("the data process".into(), error);
         let mut data = Data::start(generation, &self.program.data, self.inbox.clone()).map_err(failed)?;
         self.data_started = Instant::now();
-        let workers = self.fabric.workers.iter().map(live::worker).collect();
+        let workers = self.fabric.workers.clone();
         let start = Request::Start { workers, counters: self.page.entries() };
         data.call(start, vec![self.page.share()?]).await.map_err(failed)?;
         tracing::info!(pid = data.pid, "the data process is up");
@@ -294,7 +299,7 @@ impl Engine {
             return;
         }
         for switch in self.fabric.switches.clone() {
-            if let Err(error) = self.call(&switch.name, live::add_switch(&switch)).await {
+            if let Err(error) = self.call(&switch.name, Request::AddSwitch(switch.clone())).await {
                 tracing::error!(%error, "switch {} is lost", switch.name);
             }
         }

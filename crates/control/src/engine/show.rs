@@ -3,9 +3,10 @@
 use super::Engine;
 use crate::api::{Counts, FabricView, PortStats, PortView, StatsView, SwitchView, WorkerView};
 use crate::data::PageError;
-use crate::file::{Kind, Lookup, Port, To};
+use crate::kinds;
 use ringway_fabric::proto::{PortState, Reply, Request, State};
 use ringway_frame::{Counters, Reason};
+use ringway_spec::{Port, Switch, To};
 use std::collections::BTreeMap;
 
 impl Engine {
@@ -45,16 +46,11 @@ impl Engine {
     }
 
     fn switch_views(&self) -> Vec<SwitchView> {
-        let view = |switch: &crate::file::Switch| {
-            let lookup = match switch.lookup {
-                Lookup::Learning { .. } => "learning",
-                Lookup::Static { .. } => "static",
-                Lookup::Hash { .. } => "hash",
-            };
+        let view = |switch: &Switch| {
             let on = Some(To::Switch(switch.name.clone()));
             let ports =
                 self.fabric.ports.iter().filter(|port| port.to == on).map(|port| port.name.clone()).collect();
-            SwitchView { name: switch.name.clone(), lookup: lookup.into(), ports }
+            SwitchView { name: switch.name.clone(), lookup: switch.lookup.name().into(), ports }
         };
         self.fabric.switches.iter().map(view).collect()
     }
@@ -74,21 +70,16 @@ impl Engine {
         let live = self.live.get(&port.name);
         let state = live.and_then(|live| live.state.clone());
         let programs = live.map_or(0, |live| live.programs);
-        let (state, worker, detail) = match (&port.kind, state) {
-            (Kind::Pipe { .. }, _) => {
+        let kind = kinds::find(port.kind.name(), self.host.kinds);
+        let (state, worker, detail) = match state {
+            _ if kind.is_some_and(|kind| !kind.is_in_data()) => {
                 let state = ["waiting", "attached", "up"].get(programs).copied().unwrap_or("up");
                 (state.to_string(), String::new(), format!("{programs} of 2 programs"))
             }
-            (_, Some(state)) => (state.state, state.worker, state.detail),
-            (_, None) => ("waiting".into(), String::new(), String::new()),
+            Some(state) => (state.state, state.worker, state.detail),
+            None => ("waiting".into(), String::new(), String::new()),
         };
-        let peer = match &port.kind {
-            Kind::Tap(tap) => match &tap.namespace {
-                Some(namespace) => format!("{} in {namespace}", tap.interface),
-                None => tap.interface.clone(),
-            },
-            kind => kind.socket().map(|socket| socket.path.display().to_string()).unwrap_or_default(),
-        };
+        let peer = kind.map(|kind| kind.peer(port)).unwrap_or_default();
         PortView {
             name: port.name.clone(),
             kind: port.kind.name().into(),
@@ -110,9 +101,8 @@ impl Engine {
         let at = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
         let mut ports = Vec::new();
         for port in &self.fabric.ports {
-            // Frames of a pipe go from program to program; nobody here sees them.
-            let passes = !matches!(port.kind, Kind::Pipe { .. });
-            let Some(live) = self.live.get(&port.name).filter(|_| passes) else { continue };
+            // A port without queues passes its frames from program to program, uncounted.
+            let Some(live) = self.live.get(&port.name).filter(|live| live.queues > 0) else { continue };
             let mut stats = PortStats { name: port.name.clone(), ..PortStats::default() };
             for queue in 0..u32::from(live.queues) {
                 let counts = counts(&self.page.read(live.counters + queue)?);

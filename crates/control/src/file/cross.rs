@@ -1,8 +1,11 @@
 //! What tables of the file say about each other, and about the host.
 
-use super::desired::{Fabric, Guest, GuestKind, Kind, Lookup, To};
+use super::desired::Fabric;
 use super::section::{Notes, either};
 use super::{Host, Patch, SOCKET_PATH, nearest};
+use crate::kinds;
+use ringway_port::vhost_user::Settings;
+use ringway_spec::{Guest, GuestKind, Lookup, Port, To};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
@@ -17,11 +20,11 @@ pub struct Partial {
 /// Joins patches and workers to their ports, and checks every reference.
 pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, notes: &Notes) {
     patches(fabric, &partial.patches, notes);
-    joins(fabric, &partial.patches, notes);
+    joins(fabric, &partial.patches, host, notes);
     workers(fabric, &partial.assigned, host, notes);
     lookups(fabric, notes);
     sockets(fabric, host, notes);
-    unique(fabric, notes);
+    unique(fabric, host, notes);
     owners(fabric, host, notes);
 }
 
@@ -71,10 +74,11 @@ fn patches(fabric: &mut Fabric, patches: &[Patch], notes: &Notes) {
     }
 }
 
-fn joins(fabric: &Fabric, patches: &[Patch], notes: &Notes) {
+fn joins(fabric: &Fabric, patches: &[Patch], host: &Host, notes: &Notes) {
     for port in &fabric.ports {
         let place = format!("port.{}", port.name);
-        let pipe = matches!(port.kind, Kind::Pipe { .. });
+        let kind = kinds::find(port.kind.name(), host.kinds);
+        let pipe = kind.is_some_and(|kind| !kind.is_in_data());
         let patched = patches.iter().any(|(_, ports)| ports.contains(&port.name));
         match &port.to {
             None if pipe || patched => {}
@@ -184,7 +188,7 @@ fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
     let run = host.run_of(fabric);
     let mut taken: HashMap<PathBuf, &str> = HashMap::new();
     for port in &fabric.ports {
-        let Some(socket) = port.kind.socket().filter(|socket| !socket.path.as_os_str().is_empty()) else {
+        let Some(socket) = port.socket.as_ref().filter(|socket| !socket.path.as_os_str().is_empty()) else {
             continue;
         };
         let at = notes.of(&format!("port.{}.socket", port.name));
@@ -212,30 +216,29 @@ fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
     }
 }
 
-fn unique(fabric: &Fabric, notes: &Notes) {
+fn unique(fabric: &Fabric, host: &Host, notes: &Notes) {
     let mut macs = HashMap::new();
-    let mut interfaces = HashMap::new();
+    let mut claims = HashMap::new();
     for port in &fabric.ports {
-        let mac = match &port.kind {
-            Kind::VhostUser(vhost) => vhost.mac,
-            Kind::Tap(tap) => tap.mac,
-            _ => None,
-        };
-        if let Some(mac) = mac
+        let Some(kind) = kinds::find(port.kind.name(), host.kinds) else { continue };
+        if let Some(mac) = kind.mac(port)
             && let Some(other) = macs.insert(mac, &port.name)
         {
             let at = notes.of(&format!("port.{}.mac", port.name));
             notes.wrong(&at, format!("port {other} has the address {mac} too"), "give each its own");
         }
-        if let Kind::Tap(tap) = &port.kind
-            && !tap.interface.is_empty()
-            && let Some(other) = interfaces.insert((&tap.interface, &tap.namespace), &port.name)
+        if let Some((key, name)) = kind.claims(port)
+            && let Some(other) = claims.insert((key, name.clone()), &port.name)
         {
-            let at = notes.of(&format!("port.{}.interface", port.name));
-            let what = format!("port {other} has the interface {} too", tap.interface);
-            notes.wrong(&at, what, "give each its own");
+            let at = notes.of(&format!("port.{}.{key}", port.name));
+            notes.wrong(&at, format!("port {other} has the {key} {name} too"), "give each its own");
         }
     }
+}
+
+/// Whether a vhost-user port connects to its front-end.
+fn is_client(port: &Port) -> bool {
+    port.kind.settings::<Settings>().is_ok_and(|settings| !settings.server)
 }
 
 /// Who has ports to itself.
@@ -281,11 +284,7 @@ fn owners(fabric: &Fabric, host: &Host, notes: &Notes) {
                 let wrong = format!("port {port} is of kind {}", found.name());
                 notes.wrong(&notes.of(&place), wrong, format!("a {what}'s port is of kind {kind}"));
             }
-            if uml.contains(&name)
-                && fabric
-                    .port(port)
-                    .is_some_and(|port| matches!(&port.kind, Kind::VhostUser(it) if !it.server))
-            {
+            if uml.contains(&name) && fabric.port(port).is_some_and(is_client) {
                 let fix = format!("leave `role` out of port {port}, or use kind = \"qemu\"");
                 notes.wrong(&notes.of(&place), "a User-Mode Linux guest can only connect", fix);
             }

@@ -1,8 +1,8 @@
 //! `[function.NAME]`.
 
-use super::desired::{Configuration, Function};
 use super::section::{Notes, Section};
 use super::{Fabric, Outside};
+use ringway_spec::{Configuration, Function};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! `[guest.NAME]`.
 
-use super::desired::{Guest, GuestKind};
 use super::port::cidr;
 use super::section::Section;
+use ringway_spec::{Guest, GuestKind};
 use std::path::PathBuf;
 
 /// Memory of a guest that doesn't say.

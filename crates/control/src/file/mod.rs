@@ -11,19 +11,17 @@ mod placement;
 mod port;
 mod problem;
 mod section;
-mod units;
 
-pub use desired::{
-    Cidr, Configuration, Fabric, Function, Guest, GuestKind, HugePages, Kind, Lookup, Mac, Notify, Placement,
-    Poll, Port, Shape, Socket, Switch, Tap, To, VhostUser, Worker,
-};
+pub use desired::{Fabric, Placement};
 pub use function::Complaint;
 pub(crate) use outside::number;
+pub use port::{cidr, mac, shape, socket, station};
 pub use problem::{Problem, Problems, nearest};
-pub use units::{show_duration, show_size};
+pub use section::{Notes, Section, either};
 
+use crate::kinds::PortKind;
 use crate::place_plugins::{Found, Options};
-use section::{Notes, Section, either};
+use ringway_spec::{Function, HugePages, Lookup, MacAddress, Poll, Switch, Worker};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -37,7 +35,7 @@ pub const SOCKET_PATH: usize = 107;
 pub const LARGEST: usize = 4 << 20;
 
 /// What the file is checked against besides itself.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Host {
     /// Cores that workers may be pinned to.
     pub cores: Vec<usize>,
@@ -47,6 +45,8 @@ pub struct Host {
     pub run: Option<PathBuf>,
     /// Says what units from outside there are; without it there are none. It may take a while.
     pub find: Option<fn(&Options) -> Found>,
+    /// Kinds of port from outside the project.
+    pub kinds: &'static [&'static dyn PortKind],
 }
 
 impl Host {
@@ -148,7 +148,7 @@ fn whole(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Fabric {
         fabric.switches.extend(switch(section, notes));
     }
     for section in named(top, "port", notes) {
-        fabric.ports.extend(port::port(section, notes));
+        fabric.ports.extend(port::port(section, notes, host.kinds));
     }
     for section in named(top, "guest", notes) {
         fabric.guests.extend(guest::guest(section));
@@ -348,13 +348,13 @@ fn switch(mut section: Section<'_>, notes: &Notes) -> Option<Switch> {
     Some(Switch { name, lookup })
 }
 
-fn static_entries(section: &mut Section<'_>, notes: &Notes) -> Vec<(Mac, String)> {
-    let mut entries: Vec<(Mac, String)> = Vec::new();
+fn static_entries(section: &mut Section<'_>, notes: &Notes) -> Vec<(MacAddress, String)> {
+    let mut entries: Vec<(MacAddress, String)> = Vec::new();
     for (index, (mac, port)) in
         section.pairs("static", "{ \"02:00:00:00:00:01\" = \"a\" }").into_iter().enumerate()
     {
         let at = notes.of(&format!("{}.static.{index}", section.path));
-        match Mac::read(&mac) {
+        match mac.parse::<MacAddress>().ok() {
             None => notes.wrong(&at, format!("\"{mac}\" is not an Ethernet address"), MAC_FIX),
             Some(mac) if mac.is_group() => {
                 let fix = "name stations; frames to groups go to every port";

@@ -1,8 +1,9 @@
 //! What a file names outside itself: users and groups, files of guests, what lies where a socket is to be.
 
 use super::Outside;
-use super::desired::{Fabric, Guest, Socket};
+use super::desired::Fabric;
 use super::section::Notes;
+use ringway_spec::{Guest, Socket};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -12,7 +13,7 @@ pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, notes: 
     let names = Names::read(outside);
     let run = host.run_of(fabric);
     for port in &fabric.ports {
-        let Some(socket) = port.kind.socket() else { continue };
+        let Some(socket) = &port.socket else { continue };
         let place = format!("port.{}", port.name);
         names.check(socket, &place, notes);
         if let Some(run) = &run {
@@ -150,7 +151,7 @@ init = "."
             look: &|path| std::fs::metadata(path).map(|seen| seen.file_type()),
             check: &|_| Vec::new(),
         };
-        let host = Host { cores: vec![0], base: Some(folder.clone()), run: None, find: None };
+        let host = Host { cores: vec![0], base: Some(folder.clone()), run: None, find: None, kinds: &[] };
         let problems = read_with("f", FABRIC, &host, Some(&outside)).unwrap_err().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
         let lines: Vec<&str> = problems.lines().collect();
@@ -171,7 +172,7 @@ init = "."
         rustix::fs::mknodat(rustix::fs::CWD, folder.join("fifo"), FileType::Fifo, mode, 0).unwrap();
         // Sparse: it takes no room.
         std::fs::File::create(folder.join("large")).unwrap().set_len((16 << 20) + 1).unwrap();
-        let host = Host { cores: vec![0], base: None, run: None, find: None };
+        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
         for (file, wrong) in [
             ("/dev/zero", "a device, not a file; name a file with Click's language in it"),
             ("fifo", "a pipe, not a file; name a file with Click's language in it"),

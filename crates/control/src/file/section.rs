@@ -1,7 +1,7 @@
 //! A table of the file, read key by key, with everything wrong in it collected.
 
 use super::problem::{Problem, nearest};
-use super::units;
+use ringway_spec::units;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};

@@ -53,7 +53,7 @@ fn user(fabric: &str, name: &str) -> u32 {
 
 impl Start {
     /// What the process of a function is told.
-    pub fn of(function: &crate::file::Function, fabric: &str, handlers: String) -> Start {
+    pub fn of(function: &ringway_spec::Function, fabric: &str, handlers: String) -> Start {
         Start {
             text: function.configuration.text.clone(),
             title: function.title().into(),

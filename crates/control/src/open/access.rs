@@ -1,8 +1,9 @@
 //! Who may use a socket: names to numbers.
 
 use super::OpenError;
-use crate::file::{Socket, number};
+use crate::file::number;
 use ringway_port::vhost_user::open::Access;
+use ringway_spec::Socket;
 
 /// The numbers of a socket's owner and group.
 pub fn resolve(port: &str, socket: &Socket) -> Result<Access, OpenError> {

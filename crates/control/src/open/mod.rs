@@ -4,16 +4,18 @@
 //! [`What::Arrived`], and waits to be told that this peer is gone before it brings the next.
 
 mod access;
-mod ring;
-mod tap;
-mod vhost_user;
+pub(crate) mod ring;
+pub(crate) mod tap;
+pub(crate) mod vhost_user;
 mod watched;
 
 use crate::engine::{Inbox, Message};
-use crate::file::{Kind, Port, Socket};
+use crate::kinds::PortKind;
 use ringway_host::PageChoice;
 use ringway_port::ring::open::RingListener;
 use ringway_port::vhost_user::open::{self, Listener};
+use ringway_spec::Port;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -105,35 +107,15 @@ impl Opener {
     /// Memory that is made for them consists of `pages`.
     pub fn start(
         port: &Port,
+        kind: &dyn PortKind,
         epoch: u64,
         inbox: &Inbox,
         pages: PageChoice,
     ) -> Result<Option<Opener>, OpenError> {
         let (done, watched) = watch::channel(0);
         let desk = Desk { port: port.name.clone(), epoch, inbox: inbox.clone(), serial: 0, done: watched };
-        let task = match &port.kind {
-            Kind::VhostUser(vhost) if vhost.server => {
-                let listener = desk.listen(&vhost.socket)?;
-                tokio::spawn(vhost_user::serve(desk, listener))
-            }
-            Kind::VhostUser(vhost) => tokio::spawn(vhost_user::connect(desk, vhost.socket.path.clone())),
-            Kind::Ring { socket, shape } => {
-                let door = desk.ring_door(socket)?;
-                tokio::spawn(ring::serve(desk, door, ring::geometry(*shape), pages))
-            }
-            Kind::Pipe { socket, shape } => {
-                let door = desk.ring_door(socket)?;
-                tokio::spawn(ring::join(desk, door, ring::geometry(*shape), pages))
-            }
-            Kind::Tap(wanted) => {
-                let interface = tap::interface(wanted);
-                let descriptors = ringway_port::tap::open::open(&interface)
-                    .map_err(|error| desk.no_door(io::Error::other(error)))?;
-                tokio::spawn(tap::keep(desk, interface, descriptors))
-            }
-            Kind::Null | Kind::Source { .. } => return Ok(None),
-        };
-        Ok(Some(Opener { done, task }))
+        let task = kind.open(port, desk, pages)?;
+        Ok(task.map(|task| Opener { done, task }))
     }
 
     /// Peer number `serial` is gone: the next may come.
@@ -153,8 +135,8 @@ impl Opener {
     }
 }
 
-/// An opener's side of things.
-struct Desk {
+/// What the task that brings a port its peers reports to.
+pub struct Desk {
     port: String,
     epoch: u64,
     inbox: Inbox,
@@ -163,14 +145,21 @@ struct Desk {
 }
 
 impl Desk {
-    fn listen(&self, socket: &Socket) -> Result<Watched<Listener>, OpenError> {
-        let access = access::resolve(&self.port, socket)?;
+    /// The port's settings.
+    pub(crate) fn settings<S: DeserializeOwned>(&self, port: &Port) -> Result<S, OpenError> {
+        port.kind.settings().map_err(|error| self.no_door(io::Error::other(error)))
+    }
+
+    pub(crate) fn listen(&self, port: &Port) -> Result<Watched<Listener>, OpenError> {
+        let socket = port.socket.clone().unwrap_or_default();
+        let access = access::resolve(&self.port, &socket)?;
         let listener = Listener::bind(&socket.path, access).map_err(|error| self.no_socket(error))?;
         Watched::new(listener).map_err(|error| self.no_door(error))
     }
 
-    fn ring_door(&self, socket: &Socket) -> Result<Watched<RingListener>, OpenError> {
-        let access = access::resolve(&self.port, socket)?;
+    pub(crate) fn ring_door(&self, port: &Port) -> Result<Watched<RingListener>, OpenError> {
+        let socket = port.socket.clone().unwrap_or_default();
+        let access = access::resolve(&self.port, &socket)?;
         let listener = RingListener::bind(&socket.path, access).map_err(|error| self.no_socket(error))?;
         Watched::new(listener).map_err(|error| self.no_door(error))
     }
@@ -179,12 +168,13 @@ impl Desk {
         OpenError::Socket { port: self.port.clone(), error }
     }
 
-    fn no_door(&self, error: io::Error) -> OpenError {
+    /// The system refused what the port needs.
+    pub fn no_door(&self, error: io::Error) -> OpenError {
         OpenError::System { port: self.port.clone(), error }
     }
 
-    /// Says that something doesn't work, and waits a moment: most of it passes.
-    async fn trouble(&self, error: io::Error) {
+    /// Reports that something doesn't work, and waits a moment: most of it passes.
+    pub async fn trouble(&self, error: io::Error) {
         self.say(What::Trouble(error.to_string()));
         tokio::time::sleep(PAUSE).await;
     }
@@ -195,14 +185,14 @@ impl Desk {
             self.inbox.send(Message::Peer(PeerEvent { port: self.port.clone(), epoch: self.epoch, what }));
     }
 
-    /// A peer is there.
-    fn arrived(&mut self, descriptors: Vec<OwnedFd>, keep: bool) {
+    /// A peer is there, with these descriptors for the data path. `keep`: another `data` could go on with them.
+    pub fn arrived(&mut self, descriptors: Vec<OwnedFd>, keep: bool) {
         self.serial += 1;
         self.say(What::Arrived { serial: self.serial, descriptors, keep });
     }
 
     /// Waits until the last peer is gone.
-    async fn wait(&mut self) {
+    pub async fn wait(&mut self) {
         let serial = self.serial;
         if self.done.wait_for(|done| *done >= serial).await.is_err() {
             // The opener is being dropped; its task ends here.

@@ -1,7 +1,6 @@
 //! Programs on rings and pipes: making their memory, watching whether they are still there.
 
 use super::{Desk, Watched, What};
-use crate::file::Shape;
 use ringway_host::PageChoice;
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, Program, RingListener};
@@ -12,11 +11,6 @@ use std::time::Duration;
 
 /// Attack: a program that connects and says nothing keeps others out for so long.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Sizes for programs that leave them open.
-pub fn geometry(shape: Shape) -> Geometry {
-    Geometry { slots: [shape.slots; 2], slot_size: shape.slot_size, ..Geometry::default() }
-}
 
 /// A ring: one program after the other.
 pub async fn serve(mut desk: Desk, mut door: Watched<RingListener>, otherwise: Geometry, pages: PageChoice) {

@@ -3,9 +3,10 @@
 use super::{DecisionView, Failed, PlaceRequest, Service};
 use crate::api::{Counts, FunctionView, GuestView, StatsView, Trouble};
 use crate::engine::{Ask, Failure, Inbox, Message};
-use crate::file::{Fabric, Function, Guest};
+use crate::file::Fabric;
 use ringway_place::engine::Object;
 use ringway_place::object::{Fact, Migration, PortLoad, Vm, VmStatus};
+use ringway_spec::{Function, Guest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::oneshot;
@@ -278,7 +279,13 @@ mod tests {
     fn guests_take_what_they_take_while_they_run() {
         let text = "[switch.s]\n[port.p]\nkind = \"vhost-user\"\nsocket = \"p.sock\"\nswitch = \"s\"\n\
             [guest.g]\nkind = \"uml\"\nport = \"p\"\nmemory = \"64MB\"\n";
-        let host = crate::file::Host { cores: vec![0], base: Some("/run".into()), run: None, find: None };
+        let host = crate::file::Host {
+            cores: vec![0],
+            base: Some("/run".into()),
+            run: None,
+            find: None,
+            kinds: &[],
+        };
         let fabric = crate::file::read("f.toml", text, &host).unwrap();
         let mut known = BTreeMap::new();
         let now = |state: &str, known: &BTreeMap<String, Vm>| {

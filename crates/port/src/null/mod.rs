@@ -6,8 +6,12 @@ mod tx;
 pub use rx::NullRx;
 pub use tx::NullTx;
 
-use crate::Queue;
+use crate::{Kind, NoPeer, Queue};
 use ringway_frame::{Caps, LARGEST, Needs};
+
+/// Swallows what it gets.
+pub const KIND: Kind =
+    Kind { name: "null", open: |_| Ok((Box::new(NoPeer("null")), queues(&Config::default()))) };
 
 /// What the port claims to be able to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,20 +4,39 @@
 //! hands them to it and to the data path ([`open`]). The data path never sees the socket.
 
 pub mod open;
+mod peer;
 mod rx;
 mod session;
 #[cfg(test)]
 mod test;
 mod tx;
 
+pub use peer::KIND;
 pub use rx::RingRx;
 pub use session::{Fault, RingPort};
 pub use tx::RingTx;
 
 use crate::Doorbell;
 use ringway_frame::CountersRef;
-use ringway_ring::Policy;
+use ringway_ring::{Geometry, Policy};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Settings of a port of this kind, and of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Slots of each direction, a power of two.
+    pub slots: u32,
+    /// Bytes of a slot.
+    pub slot_size: u32,
+}
+
+impl Settings {
+    /// Sizes for programs that leave them open.
+    pub fn geometry(&self) -> Geometry {
+        Geometry { slots: [self.slots; 2], slot_size: self.slot_size, ..Geometry::default() }
+    }
+}
 
 /// What a program's port needs.
 pub struct Config {

@@ -4,8 +4,10 @@
 //! stay in a first-level cache.
 
 mod frames;
+mod peer;
 mod tx;
 
+pub use peer::KIND;
 pub use tx::SourceTx;
 
 use crate::Queue;
@@ -14,12 +16,26 @@ use frames::Frames;
 use ringway_frame::{Caps, LARGEST, Needs};
 use ringway_mem::Published;
 use ringway_wire::MacAddress;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Shortest frame it sends, in bytes: Ethernet's, without the frame check sequence.
 pub const SHORTEST: u32 = 60;
 /// Bytes of memory that frames may fill: the bound on a mistyped size.
 const MEMORY: usize = 256 << 20;
+
+/// Settings of a port of this kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Bytes a frame.
+    pub size: u32,
+    /// Destination address.
+    pub to: MacAddress,
+    /// Source address.
+    pub from: MacAddress,
+    /// Frames a second; as many as go if none.
+    pub rate: Option<u64>,
+}
 
 /// What the port sends: UDP over IPv4, checksums filled.
 #[derive(Clone, Debug, PartialEq, Eq)]

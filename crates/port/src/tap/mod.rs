@@ -3,19 +3,42 @@
 //! What the stack transmits is read into memory of ours, a system call a frame of up to 64 KB. What it
 //! receives is written from wherever it lies: the kernel copies it once.
 
-pub mod open;
+mod open;
+mod peer;
 mod rx;
 mod tx;
+
+pub use open::open;
+pub use peer::KIND;
 
 use crate::{Doorbell, Queue};
 use ringway_frame::CountersRef;
 use ringway_host::HostError;
 use ringway_mem::{Published, Turn};
+use ringway_spec::{IpNet, MacAddress};
 use rx::TapRx;
+use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tx::TapTx;
+
+/// Settings of a port of this kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Name of the interface.
+    pub interface: String,
+    /// Its Ethernet address; one of the kernel's choice if none.
+    pub mac: Option<MacAddress>,
+    /// Its MTU.
+    pub mtu: u16,
+    /// Whether the host's stack may leave checksums and segmentation undone.
+    pub offloads: bool,
+    /// Name or path of the network namespace that the interface lives in; ours if none.
+    pub namespace: Option<String>,
+    /// Address of the interface.
+    pub address: Option<IpNet>,
+}
 
 /// What a port needs to know of its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::device::Guest;
 use super::{Config, offer};
-use crate::{Doorbell, Queue};
+use crate::{Doorbell, Queue, State};
 use ringway_frame::{CountersRef, add};
 use ringway_host::{Clock, Closer, HostError, Sort};
 use ringway_vhost_user::feature::protocol;
@@ -73,17 +73,6 @@ impl BackendError {
             BackendError::Closed | BackendError::Unclosed | BackendError::Host(_) | BackendError::Io(_)
         )
     }
-}
-
-/// What a port is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// There is no front-end.
-    Waiting,
-    /// There is one, but its guest's driver has not set up a queue pair.
-    Attached,
-    /// Frames can pass.
-    Up,
 }
 
 struct Connection {

@@ -1,8 +1,9 @@
 //! Front-ends that die, or say what no front-end says: their port suffers, and serves the next one.
 
 use super::test::{port, region};
-use super::{Backend, BackendError, Config, State, new};
+use super::{Backend, BackendError, Config, new};
 use crate::Doorbell;
+use crate::State;
 use ringway_frame::CountersRef;
 use ringway_host::{Clock, EventFd};
 use ringway_vhost_user::feature::{protocol, virtio};

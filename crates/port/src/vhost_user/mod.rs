@@ -17,6 +17,7 @@ mod iommu;
 mod log;
 mod offer;
 pub mod open;
+mod peer;
 mod rarp;
 mod rx;
 #[cfg(test)]
@@ -26,17 +27,33 @@ mod traffic;
 mod tx;
 mod vring;
 
-pub use backend::{Backend, BackendError, State};
+pub use backend::{Backend, BackendError};
 pub use offer::Without;
+pub use peer::KIND;
 
 use crate::{Doorbell, Queue};
 use ringway_frame::CountersRef;
 use ringway_ring::Policy;
+use ringway_spec::MacAddress;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Queue pairs a port has at most: ring numbers have one byte in the messages about descriptors, and there
 /// may be a ring for control.
 pub const PAIRS: u16 = 127;
+
+/// Settings of a port of this kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Whether the port listens and the front-end connects, or the other way round.
+    pub server: bool,
+    /// Address offered to the guest.
+    pub mac: Option<MacAddress>,
+    /// MTU offered to the guest.
+    pub mtu: Option<u16>,
+    /// Features not to offer: names of [`Without`].
+    pub without: Vec<String>,
+}
 
 /// What a guest is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

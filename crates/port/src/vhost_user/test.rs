@@ -1,9 +1,10 @@
 //! A front-end and a back-end in one process, over a socket pair.
 
 use super::open::{Access, Listener, OpenError, Retry, connect};
-use super::{Backend, BackendError, Config, State, new};
+use super::{Backend, BackendError, Config, new};
 use crate::Queue;
 use crate::Silent;
+use crate::State;
 use proptest::prelude::*;
 use ringway_frame::{Burst, CountersRef, Storage};
 use ringway_mem::Reader;

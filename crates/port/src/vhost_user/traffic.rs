@@ -1,8 +1,9 @@
 //! Frames between a driver and the queues of a port whose rings a front-end set up.
 
+use super::Backend;
 use super::test::{Wire, port, region};
-use super::{Backend, State};
 use crate::Queue;
+use crate::State;
 use ringway_frame::{Burst, Storage};
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_vhost_user::feature::{protocol, virtio};

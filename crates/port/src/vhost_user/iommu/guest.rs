@@ -1,7 +1,7 @@
 //! A guest behind an IOMMU and its front-end, for tests: it maps and unmaps as a driver does, and answers misses as
 //! QEMU does, a page at a time.
 
-use crate::vhost_user::State;
+use crate::State;
 use crate::vhost_user::test::Wire;
 use crate::vhost_user::{Backend, BackendError};
 use ringway_mem::{Hint, Memory, SpanMut};

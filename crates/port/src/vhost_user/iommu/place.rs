@@ -2,8 +2,9 @@
 
 use super::guest::{BOTH, Kind, Monitor, PART, RINGS, RINGS_IOVA, SIZE, Space, USER, add, framed};
 use super::rig::reflect;
+use crate::State;
+use crate::vhost_user::BackendError;
 use crate::vhost_user::test::port;
-use crate::vhost_user::{BackendError, State};
 use ringway_mem::Reader;
 use ringway_vhost_user::Iotlb;
 

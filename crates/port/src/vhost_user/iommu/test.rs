@@ -5,8 +5,9 @@ use super::guest::{
     BOTH, CHANNEL, Kind, Monitor, PART, READ, RINGS, RINGS_IOVA, SIZE, Space, USER, WRITE, add, framed,
 };
 use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, with};
+use crate::State;
+use crate::vhost_user::BackendError;
 use crate::vhost_user::test::{Wire, port};
-use crate::vhost_user::{BackendError, State};
 use ringway_frame::CountersRef;
 use ringway_mem::Reader;
 use ringway_vhost_user::feature::virtio;

@@ -1,0 +1,80 @@
+//! The kinds of port on the side of `control`: how each is read from the file, and how its peers come.
+//!
+//! The data path's side of a kind is `port/KIND/`. [`KINDS`] has a row for each.
+
+mod null;
+mod pipe;
+mod ring;
+mod source;
+mod tap;
+mod vhost_user;
+
+use crate::file::{Notes, Section};
+use crate::open::{Desk, OpenError};
+use ringway_host::PageChoice;
+use ringway_spec::{Kind, MacAddress, Port, Socket};
+use tokio::task::JoinHandle;
+
+/// Every kind of the project.
+pub const KINDS: &[&dyn PortKind] =
+    &[&vhost_user::VhostUser, &tap::Tap, &ring::Ring, &pipe::Pipe, &null::Null, &source::Source];
+
+/// A kind of port.
+pub trait PortKind: Sync {
+    /// Its name in the file.
+    fn name(&self) -> &'static str;
+
+    /// The keys that it has besides those of every kind.
+    fn keys(&self) -> &'static [&'static str];
+
+    /// Reads its keys, and notes what is wrong with them. What is wrong is replaced by something harmless, so that the
+    /// rest of the file can be checked.
+    fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Described;
+
+    /// Opens the port: makes what its peers come by, and starts the task that brings them to `desk`. `None` for a
+    /// port that has no peers. Memory that is made for them consists of `pages`.
+    ///
+    /// # Errors
+    /// The port can't work.
+    fn open(&self, port: &Port, desk: Desk, pages: PageChoice) -> Result<Option<JoinHandle<()>>, OpenError>;
+
+    /// Whether its peer is notified, so that it has the key `notify`.
+    fn notifies(&self) -> bool {
+        false
+    }
+
+    /// Whether its frames pass the data path.
+    fn is_in_data(&self) -> bool {
+        true
+    }
+
+    /// The Ethernet address that is its peer's alone.
+    fn mac(&self, _port: &Port) -> Option<MacAddress> {
+        None
+    }
+
+    /// Key and value of a name on the host that no two ports can share, besides the socket.
+    fn claims(&self, _port: &Port) -> Option<(&'static str, String)> {
+        None
+    }
+
+    /// Where its peer comes in, for people.
+    fn peer(&self, port: &Port) -> String {
+        port.socket.as_ref().map(|socket| socket.path.display().to_string()).unwrap_or_default()
+    }
+}
+
+/// What the file says of a port, as its kind reads it.
+pub struct Described {
+    /// The kind with its settings.
+    pub kind: Kind,
+    /// Its socket, if the kind has one.
+    pub socket: Option<Socket>,
+    /// Queue pairs.
+    pub queues: u16,
+}
+
+/// The kind of this name among those of the project and `more`.
+pub fn find(name: &str, more: &'static [&'static dyn PortKind]) -> Option<&'static dyn PortKind> {
+    KINDS.iter().chain(more).copied().find(|kind| kind.name() == name)
+}

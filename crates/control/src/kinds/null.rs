@@ -1,0 +1,33 @@
+//! `kind = "null"`: swallows what it gets.
+
+use super::{Described, PortKind};
+use crate::file::{Notes, Section};
+use crate::open::{Desk, OpenError};
+use ringway_host::PageChoice;
+use ringway_spec::{Kind, Port};
+use tokio::task::JoinHandle;
+
+pub struct Null;
+
+impl PortKind for Null {
+    fn name(&self) -> &'static str {
+        ringway_port::null::KIND.name
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn read(&self, _section: &mut Section<'_>, _notes: &Notes) -> Described {
+        Described { kind: Kind::new(self.name(), &()), socket: None, queues: 1 }
+    }
+
+    fn open(
+        &self,
+        _port: &Port,
+        _desk: Desk,
+        _pages: PageChoice,
+    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,36 @@
+//! `kind = "pipe"`: two programs that have only each other.
+
+use super::{Described, PortKind};
+use crate::file::{Notes, Section, shape, socket};
+use crate::open::{self, Desk, OpenError};
+use ringway_host::PageChoice;
+use ringway_port::ring::Settings;
+use ringway_spec::{Kind, Port};
+use tokio::task::JoinHandle;
+
+pub struct Pipe;
+
+impl PortKind for Pipe {
+    fn name(&self) -> &'static str {
+        "pipe"
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["socket", "slots", "slot-size", "owner", "group", "mode"]
+    }
+
+    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
+        let socket = Some(socket(section));
+        Described { kind: Kind::new(self.name(), &shape(section)), socket, queues: 1 }
+    }
+
+    fn open(&self, port: &Port, desk: Desk, pages: PageChoice) -> Result<Option<JoinHandle<()>>, OpenError> {
+        let door = desk.ring_door(port)?;
+        let settings: Settings = desk.settings(port)?;
+        Ok(Some(tokio::spawn(open::ring::join(desk, door, settings.geometry(), pages))))
+    }
+
+    fn is_in_data(&self) -> bool {
+        false
+    }
+}

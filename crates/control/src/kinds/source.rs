@@ -1,0 +1,41 @@
+//! `kind = "source"`: sends the same frame without end.
+
+use super::{Described, PortKind};
+use crate::file::{Notes, Section, mac};
+use crate::open::{Desk, OpenError};
+use ringway_frame::LARGEST;
+use ringway_host::PageChoice;
+use ringway_port::source::{KIND, SHORTEST, Settings};
+use ringway_spec::{Kind, MacAddress, Port};
+use tokio::task::JoinHandle;
+
+pub struct Source;
+
+impl PortKind for Source {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["size", "to", "from", "rate"]
+    }
+
+    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
+        let settings = Settings {
+            size: section.size("size", u64::from(SHORTEST)..=u64::from(LARGEST)).unwrap_or(60) as u32,
+            to: mac(section, "to").unwrap_or(MacAddress([2, 0, 0, 0, 0, 2])),
+            from: mac(section, "from").unwrap_or(MacAddress([2, 0, 0, 0, 0, 1])),
+            rate: section.rate("rate", 1..=100_000_000),
+        };
+        Described { kind: Kind::new(self.name(), &settings), socket: None, queues: 1 }
+    }
+
+    fn open(
+        &self,
+        _port: &Port,
+        _desk: Desk,
+        _pages: PageChoice,
+    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+        Ok(None)
+    }
+}

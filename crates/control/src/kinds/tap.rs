@@ -1,0 +1,70 @@
+//! `kind = "tap"`: the host's stack.
+
+use super::{Described, PortKind};
+use crate::file::{Notes, Section, cidr, station};
+use crate::open::{self, Desk, OpenError};
+use ringway_host::PageChoice;
+use ringway_port::tap::{KIND, Settings};
+use ringway_spec::{Kind, MacAddress, Port};
+use tokio::task::JoinHandle;
+
+pub struct Tap;
+
+impl PortKind for Tap {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["interface", "queues", "mac", "mtu", "offloads", "namespace", "address"]
+    }
+
+    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
+        let interface = section.string("interface", "rw0");
+        if interface.is_none() && !section.has("interface") {
+            section.missing("interface", "add interface = \"rw0\", the name it is to have");
+        }
+        let interface = interface.unwrap_or_default();
+        // Linux' IFNAMSIZ is 16 with the zero; dev_valid_name() forbids these characters.
+        if interface.len() > 15 || interface.contains(|c: char| c == '/' || c == ':' || c.is_whitespace()) {
+            let fix = "use 15 bytes at most, without spaces, / and :";
+            section.wrong("interface", format!("an interface can't be called \"{interface}\""), fix);
+        }
+        let queues = section.number("queues", 1..=128).unwrap_or(1) as u16;
+        let settings = Settings {
+            interface,
+            mac: station(section, "mac"),
+            mtu: section.number("mtu", 68..=65_521).unwrap_or(1500) as u16,
+            offloads: section.boolean("offloads").unwrap_or(true),
+            namespace: section.string("namespace", "red"),
+            address: section
+                .string("address", "10.0.0.1/24")
+                .and_then(|text| cidr(section, "address", &text)),
+        };
+        Described { kind: Kind::new(self.name(), &settings), socket: None, queues }
+    }
+
+    fn open(&self, port: &Port, desk: Desk, _pages: PageChoice) -> Result<Option<JoinHandle<()>>, OpenError> {
+        let settings: Settings = desk.settings(port)?;
+        let opened = ringway_port::tap::open(&settings, port.queues);
+        let descriptors = opened.map_err(|error| desk.no_door(std::io::Error::other(error)))?;
+        Ok(Some(tokio::spawn(open::tap::keep(desk, settings, port.queues, descriptors))))
+    }
+
+    fn mac(&self, port: &Port) -> Option<MacAddress> {
+        port.kind.settings::<Settings>().ok()?.mac
+    }
+
+    fn claims(&self, port: &Port) -> Option<(&'static str, String)> {
+        let name = self.peer(port);
+        (!name.is_empty()).then_some(("interface", name))
+    }
+
+    fn peer(&self, port: &Port) -> String {
+        let Ok(Settings { interface, namespace, .. }) = port.kind.settings() else { return String::new() };
+        match namespace {
+            Some(namespace) => format!("{interface} in {namespace}"),
+            None => interface,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `kind = "vhost-user"`: a guest, by virtio-net.
+
+use super::{Described, PortKind};
+use crate::file::{Notes, Section, either, nearest, socket, station};
+use crate::open::{self, Desk, OpenError};
+use ringway_host::PageChoice;
+use ringway_port::vhost_user::{KIND, PAIRS, Settings, Without};
+use ringway_spec::{Kind, MacAddress, Port};
+use tokio::task::JoinHandle;
+
+pub struct VhostUser;
+
+impl PortKind for VhostUser {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["socket", "role", "queues", "mac", "mtu", "without", "notify", "owner", "group", "mode"]
+    }
+
+    fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Described {
+        let socket = Some(socket(section));
+        let server = section.word("role", &[("server", true), ("client", false)]).unwrap_or(true);
+        let queues = section.number("queues", 1..=u64::from(PAIRS)).unwrap_or(1) as u16;
+        let settings = Settings {
+            server,
+            mac: station(section, "mac"),
+            mtu: section.number("mtu", 68..=65_535).map(|mtu| mtu as u16),
+            without: without(section, notes),
+        };
+        Described { kind: Kind::new(self.name(), &settings), socket, queues }
+    }
+
+    fn open(&self, port: &Port, desk: Desk, _pages: PageChoice) -> Result<Option<JoinHandle<()>>, OpenError> {
+        let settings: Settings = desk.settings(port)?;
+        if settings.server {
+            let listener = desk.listen(port)?;
+            return Ok(Some(tokio::spawn(open::vhost_user::serve(desk, listener))));
+        }
+        let path = port.socket.clone().unwrap_or_default().path;
+        Ok(Some(tokio::spawn(open::vhost_user::connect(desk, path))))
+    }
+
+    fn notifies(&self) -> bool {
+        true
+    }
+
+    fn mac(&self, port: &Port) -> Option<MacAddress> {
+        port.kind.settings::<Settings>().ok()?.mac
+    }
+}
+
+/// Names of features that are not offered.
+fn without(section: &mut Section<'_>, notes: &Notes) -> Vec<String> {
+    let without = section.strings("without", "[\"packed\"]").unwrap_or_default();
+    for (index, feature) in without.iter().enumerate() {
+        if !Without::names().any(|known| known == feature) {
+            let fix = match nearest(feature, Without::names()) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => format!("use {}", either(Without::names())),
+            };
+            let at = notes.of(&format!("{}.without.{index}", section.path));
+            notes.wrong(&at, format!("there is no feature \"{feature}\""), fix);
+        }
+    }
+    without
+}

@@ -1,0 +1,194 @@
+//! What is behind a port, whatever its kind.
+
+use crate::{Doorbell, Queue};
+use ringway_frame::CountersRef;
+use ringway_host::{EventFd, HostError};
+use ringway_ring::Policy;
+use ringway_spec::Port;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+/// A kind of port on the side of the data path; [`crate::KINDS`] has a row for each.
+pub struct Kind {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// Makes a port of this kind, without a peer yet, and its queues: one for each of the context's counters.
+    pub open: fn(Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError>,
+}
+
+/// What a new port is connected to.
+pub struct Context<'a> {
+    /// The port as the file describes it.
+    pub port: &'a Port,
+    /// How the workers of its queues are woken, a queue each.
+    pub doorbells: Vec<Arc<dyn Doorbell>>,
+    /// Where its queues count, a queue each.
+    pub counters: &'a [CountersRef],
+    /// Signalled when [`Peer::check`] is to be called.
+    pub check: &'a Arc<EventFd>,
+}
+
+impl Context<'_> {
+    /// When the peer is notified.
+    pub fn policy(&self) -> Policy {
+        let ringway_spec::Notify { batch, combine, moderate, suppress, poll } = self.port.notify;
+        Policy { batch, combine, moderate, suppress, poll }
+    }
+}
+
+/// What is behind a port. The session thread alone calls it.
+pub trait Peer: Send {
+    /// The peer is there, with these descriptors. Any peer before it was detached.
+    ///
+    /// # Errors
+    /// The descriptors are not those that the kind needs, or can't be used.
+    fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError>;
+
+    /// The peer is gone or is to go. When this returns, no worker touches its memory.
+    fn detach(&mut self);
+
+    /// A descriptor that is readable while the peer's session has messages, if it has a session.
+    fn session(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Serves the session's messages, and looks whether a worker saw the peer break its protocol.
+    ///
+    /// # Errors
+    /// The peer is gone, or is to go.
+    fn check(&mut self) -> Result<(), Gone> {
+        Ok(())
+    }
+
+    /// Its state, and what was negotiated, for people.
+    fn state(&self) -> (State, String);
+
+    /// On how many of its queues the peer receives now.
+    fn receiving(&self) -> u32 {
+        u32::MAX
+    }
+}
+
+/// State of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has no peer.
+    Waiting,
+    /// It has a peer that has not set up its queues.
+    Attached,
+    /// Frames can pass.
+    Up,
+}
+
+impl State {
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Waiting => "waiting",
+            State::Attached => "attached",
+            State::Up => "up",
+        }
+    }
+}
+
+/// Why a peer is gone.
+#[derive(Debug)]
+pub struct Gone {
+    /// For people.
+    pub reason: String,
+    /// It broke its protocol.
+    pub fault: bool,
+}
+
+/// Why a port can't be made, or its peer can't be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// The settings are not those of the kind.
+    #[error("the settings: {0}")]
+    Settings(#[from] serde_json::Error),
+    /// A feature with no such name.
+    #[error("there is no feature `{0}` to leave out")]
+    Feature(String),
+    /// A source that can't be.
+    #[error(transparent)]
+    Source(#[from] crate::source::SourceError),
+    /// The front-end's socket can't be used.
+    #[error(transparent)]
+    Backend(#[from] crate::vhost_user::BackendError),
+    /// Not the descriptors that the kind needs.
+    #[error("a peer of kind {kind} comes with {wanted} descriptors, not {given}")]
+    Descriptors {
+        /// Kind of the port.
+        kind: &'static str,
+        /// How many it needs.
+        wanted: usize,
+        /// How many there were.
+        given: usize,
+    },
+    /// The interface does not fit the port.
+    #[error(transparent)]
+    Tap(#[from] crate::tap::AttachError),
+    /// The ring's memory has another layout.
+    #[error("the ring: {0}")]
+    Ring(#[from] ringway_ring::LayoutError),
+    /// The system refused.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The kind has no peer.
+    #[error("a port of kind {0} has no peer to attach")]
+    NoPeer(&'static str),
+    /// What a kind from outside the project says.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// What a worker saw of a peer, kept for the session thread.
+pub struct Alarm {
+    check: Arc<EventFd>,
+    gone: Mutex<Option<Gone>>,
+}
+
+impl Alarm {
+    /// An alarm that signals `check`.
+    pub fn new(check: &Arc<EventFd>) -> Arc<Alarm> {
+        Arc::new(Alarm { check: check.clone(), gone: Mutex::new(None) })
+    }
+
+    /// The peer is gone. Called by a worker; does not block.
+    pub fn raise(&self, gone: Gone) {
+        // Either side holds the lock for one store only.
+        if let Ok(mut place) = self.gone.lock() {
+            *place = Some(gone);
+        }
+        self.check.signal();
+    }
+
+    /// What was raised since the last call.
+    pub fn take(&self) -> Option<Gone> {
+        self.gone.lock().ok().and_then(|mut gone| gone.take())
+    }
+}
+
+/// Exactly `N` descriptors.
+///
+/// # Errors
+/// There are more or fewer.
+pub fn exactly<const N: usize>(kind: &'static str, given: Vec<OwnedFd>) -> Result<[OwnedFd; N], PeerError> {
+    let count = given.len();
+    given.try_into().map_err(|_| PeerError::Descriptors { kind, wanted: N, given: count })
+}
+
+/// The peer of a port that works by itself.
+pub struct NoPeer(pub &'static str);
+
+impl Peer for NoPeer {
+    fn attach(&mut self, _descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+        Err(PeerError::NoPeer(self.0))
+    }
+
+    fn detach(&mut self) {}
+
+    fn state(&self) -> (State, String) {
+        (State::Up, String::new())
+    }
+}

@@ -1,0 +1,60 @@
+//! Programs as peers of a port.
+
+use super::{Config, Fault, RingPort};
+use crate::peer::{Alarm, Context, Gone, Kind, Peer, PeerError, State, exactly};
+use crate::{Doorbell, Queue, Silent};
+use ringway_frame::CountersRef;
+use ringway_host::Mapping;
+use ringway_ring::RingMemory;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// A program.
+pub const KIND: Kind = Kind { name: "ring", open };
+
+struct Program {
+    port: RingPort,
+    alarm: Arc<Alarm>,
+    attached: bool,
+}
+
+fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> {
+    let alarm = Alarm::new(context.check);
+    let raised = alarm.clone();
+    let broken = move |fault: Fault| raised.raise(Gone { reason: fault.to_string(), fault: true });
+    let policy = context.policy();
+    let silent: Arc<dyn Doorbell> = Arc::new(Silent);
+    let config = Config {
+        counters: context.counters.first().cloned().unwrap_or_else(CountersRef::private),
+        doorbell: context.doorbells.into_iter().next().unwrap_or(silent),
+        broken: Arc::new(broken),
+        policy,
+    };
+    let (port, queues) = RingPort::new(config);
+    Ok((Box::new(Program { port, alarm, attached: false }), queues))
+}
+
+impl Peer for Program {
+    fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+        let [memory, kick, call] = exactly(KIND.name, descriptors)?;
+        let memory = RingMemory::attach(Mapping::sealed(&memory)?.region())?;
+        self.port.attach(memory, kick, call);
+        self.attached = true;
+        Ok(())
+    }
+
+    fn detach(&mut self) {
+        self.port.detach();
+        self.attached = false;
+    }
+
+    fn check(&mut self) -> Result<(), Gone> {
+        let Some(gone) = self.alarm.take() else { return Ok(()) };
+        self.detach();
+        Err(gone)
+    }
+
+    fn state(&self) -> (State, String) {
+        (if self.attached { State::Up } else { State::Waiting }, String::new())
+    }
+}

@@ -1,0 +1,14 @@
+//! A source has no peer.
+
+use super::{Config, Settings, queue};
+use crate::{Context, Kind, NoPeer, Peer, PeerError, Queue};
+use ringway_frame::LARGEST;
+
+/// Sends without end.
+pub const KIND: Kind = Kind { name: "source", open };
+
+fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> {
+    let Settings { size, to, from, rate } = context.port.kind.settings()?;
+    let config = Config { rate, ..Config::new(size.min(LARGEST), from, to) };
+    Ok((Box::new(NoPeer(KIND.name)), vec![queue(&config)?]))
+}

@@ -1,0 +1,57 @@
+//! Front-ends as peers of a port.
+
+use super::{Backend, Config, Settings, Without};
+use crate::Queue;
+use crate::peer::{Context, Gone, Kind, Peer, PeerError, State, exactly};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// A guest, by virtio-net over vhost-user.
+pub const KIND: Kind = Kind { name: "vhost-user", open };
+
+fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> {
+    let settings: Settings = context.port.kind.settings()?;
+    let without = Without::named(settings.without.iter().map(String::as_str));
+    let config = Config {
+        mac: settings.mac.map(|mac| mac.0),
+        mtu: settings.mtu,
+        queues: context.port.queues,
+        without: without.map_err(|name| PeerError::Feature(name.into()))?,
+        policy: context.policy(),
+    };
+    let (backend, queues) = super::new(config, context.doorbells, context.counters.to_vec());
+    Ok((Box::new(backend), queues))
+}
+
+impl Peer for Backend {
+    fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+        let [socket] = exactly(KIND.name, descriptors)?;
+        Ok(self.connect(socket)?)
+    }
+
+    fn detach(&mut self) {
+        self.disconnect();
+    }
+
+    fn session(&self) -> Option<BorrowedFd<'_>> {
+        self.fd()
+    }
+
+    fn check(&mut self) -> Result<(), Gone> {
+        if self.fd().is_none() {
+            return Ok(());
+        }
+        let result = self.readable();
+        if let Some(refused) = self.refused() {
+            tracing::info!(%refused, "a front-end's request was refused");
+        }
+        result.map_err(|error| Gone { reason: error.to_string(), fault: error.is_fault() })
+    }
+
+    fn state(&self) -> (State, String) {
+        (Backend::state(self), self.detail())
+    }
+
+    fn receiving(&self) -> u32 {
+        Backend::receiving(self).into()
+    }
+}

@@ -1,0 +1,31 @@
+//! Workers: threads of the data path.
+
+use serde::{Deserialize, Serialize};
+
+/// A worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its name, also its thread's.
+    pub name: String,
+    /// The core that it is pinned to.
+    pub core: Option<usize>,
+    /// When it sleeps.
+    pub poll: Poll,
+    /// Nanoseconds that a queue stays polled after its last frame.
+    pub spin: u64,
+    /// Nanoseconds that frames of its ports wait for a full destination, where a port does not say.
+    pub hold: u64,
+}
+
+/// When a worker sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Poll {
+    /// Polls active queues, arms idle ones, sleeps when all are idle.
+    #[default]
+    Adaptive,
+    /// Never arms a queue, never sleeps.
+    Always,
+    /// Arms a queue as soon as it is empty.
+    Never,
+}
