@@ -5,7 +5,8 @@ use ringway_control::file::{Host, read};
 /// Reads `data` as a fabric file, and shows what is wrong with it.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let host = Host { cores: vec![0, 1], base: Some("/run/ringway".into()), run: None, find: None, kinds: &[] };
+    let base = Some("/run/ringway".into());
+    let host = Host { cores: vec![0, 1], base, run: None, find: None, kinds: &[] };
     match read("fuzz.toml", text, &host) {
         Ok(fabric) => {
             let _ = fabric.resolve("/run/ringway".as_ref(), "/etc/ringway".as_ref());

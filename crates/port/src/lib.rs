@@ -1,5 +1,5 @@
-//! The kinds of port, one folder each: `rx` and `tx` are its queues, `peer` is what is behind it, and [`KINDS`] has a row
-//! for it. [`Peer`] is what every kind implements.
+//! The kinds of port, one folder each: `rx` and `tx` are its queues, `peer` is what is behind it, and [`KINDS`] has
+//! a row for it. [`Peer`] is what every kind implements.
 
 mod doorbell;
 mod kinds;
