@@ -144,7 +144,7 @@ fn figure(context: &Context<'_>, name: &str, row: Row) -> Option<f64> {
         "cpus" => f64::from(columns.cpus[at]),
         "cpu_load" => f64::from(columns.load[at]) / cpus,
         "pending_load" => f64::from(columns.pending_load[at]) / cpus,
-        "vcpus" => f64::from(columns.vcpus[at] + columns.pending_vcpus[at]),
+        "vcpus" => columns.taken(row),
         "memory_mb" => f64::from(columns.physical[at]),
         "free_mb" => f64::from(columns.free[at]),
         "schedulable_mb" => f64::from(columns.schedulable[at]),

@@ -393,7 +393,7 @@ mod tests {
         assert_eq!((vm.cores, vm.memory_mb, vm.policy.as_deref()), (3, 3479, Some("packing")));
         assert_eq!(service.decisions(1).unwrap()[0].choices[0].policy, "packing");
         let row = service.hosts().unwrap().remove(2);
-        assert_eq!((row.pending, row.vcpus), (1, 3));
+        assert_eq!((row.pending, row.vcpus), (1, 3.0));
     }
 
     #[tokio::test]
@@ -406,7 +406,7 @@ mod tests {
         assert!(error.contains("removed 1"), "{error}");
         assert_eq!(service.vms().unwrap()[0], own);
         assert_eq!(bind_to(&place, "web", "n3").await.error, "");
-        assert_eq!(service.hosts().unwrap()[2].vcpus, 8);
+        assert_eq!(service.hosts().unwrap()[2].vcpus, 8.0);
         // What the pod says holds over it, and what it doesn't say stays.
         let pod = json!({ "metadata": { "name": "web", "namespace": "shop" }, "spec": { "containers": [
             { "resources": { "requests": { "memory": "1Gi" } } } ] } });

@@ -24,7 +24,7 @@ pub fn is_over(scene: &Scene<'_>, row: Row, high: f64) -> bool {
     let ratio = scene.number("VCpuToPhysicalCpuRatio", 0.0);
     let cpus = f64::from((columns.cpus[at] - columns.exclusive[at]).max(1));
     (lasting && scene.load(row).ceil() >= high)
-        || (ratio > 0.0 && f64::from(columns.vcpus[at]) / cpus >= ratio)
+        || (ratio > 0.0 && f64::from(columns.milli[at]) / 1000.0 / cpus >= ratio)
 }
 
 /// Whether a host's CPUs are loaded less than `low`, with `vms` at least.

@@ -4,6 +4,8 @@ use super::{Engine, EngineError, Inner, build};
 use crate::decide::{
     Answers, Ask, Choice, DecideError, HostTrace, Outside, Scratch, Trace, Verdict, WeightTrace, explain,
 };
+use crate::model::Change;
+use crate::object::Vm;
 use crate::store::{Op, Revision, StoreError};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,6 +38,9 @@ pub struct Decision {
     pub ask: Ask,
     /// What was chosen.
     pub choices: Vec<Choice>,
+    /// The VMs as they were described, where it was advice for somebody else who chooses: nothing was reserved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advised: Vec<Vm>,
     /// What units from outside answered. It is stored beside the decision, and not for as long.
     #[serde(skip)]
     pub answers: Answers,
@@ -49,7 +54,7 @@ impl Decision {
         choices: Vec<Choice>,
         answers: Answers,
     ) -> Decision {
-        Decision { id, revision, ask, choices, answers }
+        Decision { id, revision, ask, choices, advised: Vec::new(), answers }
     }
 
     /// Whether all VMs have a host.
@@ -193,16 +198,19 @@ impl Recent {
 /// kept.
 const REASONS: usize = 10_000;
 
+/// What is kept of everything about a decision.
+pub(super) fn bounded(mut traces: Vec<Trace>) -> Vec<Trace> {
+    traces.iter_mut().for_each(|trace| trace.hosts.truncate(REASONS));
+    traces
+}
+
 impl Inner {
     /// Everything about a decision that failed.
     pub(super) fn detail(&mut self, decision: &Decision) -> Option<Vec<Trace>> {
         let Inner { model, scratch, .. } = self;
         let mut outside = Outside::Remember(&decision.answers, 0, 0);
-        let (_, mut traces) = explain(model, &decision.ask, &mut outside, scratch).ok()?;
-        for trace in &mut traces {
-            trace.hosts.truncate(REASONS);
-        }
-        Some(traces)
+        let (_, traces) = explain(model, &decision.ask, &mut outside, scratch).ok()?;
+        Some(bounded(traces))
     }
 }
 
@@ -237,6 +245,7 @@ impl Engine {
         match self.store.range("", Some(decision.revision)) {
             Ok((_, entries)) => {
                 let mut model = build(&entries);
+                decision.advised.iter().for_each(|vm| model.apply(Change::Vm(vm.clone())));
                 let mut outside = Outside::Remember(&decision.answers, 0, 0);
                 let (choices, traces) =
                     explain(&mut model, &decision.ask, &mut outside, &mut Scratch::default())?;
@@ -281,8 +290,7 @@ impl Engine {
             self.lock().recent.tidied = target;
         }
         for id in due {
-            let Explained { mut traces, .. } = self.explain(id)?;
-            traces.iter_mut().for_each(|trace| trace.hosts.truncate(REASONS));
+            let traces = bounded(self.explain(id)?.traces);
             let mut inner = self.current()?;
             // Decisions since may have made it too old for that.
             if inner.recent.full.iter().any(|(known, _)| *known == id) {

@@ -4,10 +4,12 @@
 //! engines may
 //! share a store and never promise the same twice.
 
+mod advice;
 mod balance;
 mod described;
 mod external;
 mod history;
+mod mirror;
 mod objects;
 mod queue;
 mod refer;
@@ -19,6 +21,7 @@ mod views;
 pub use balance::{BalanceStep, Migration, MigrationState};
 pub use described::Described;
 pub use history::{Decision, Explained, HISTORY, WhyNot};
+pub use mirror::Gone;
 pub use objects::{Object, build};
 pub use refer::{Dangling, There};
 pub use removing::REMOVABLE;
@@ -220,27 +223,8 @@ impl Engine {
     /// be there.
     pub fn attempt(&self, ask: &Ask, extra: Vec<Vm>) -> Result<(Vec<Choice>, Vec<Trace>), EngineError> {
         extra.iter().try_for_each(Vm::check)?;
-        let mut inner = self.current()?;
-        let before: Vec<Change> = extra
-            .iter()
-            .map(|vm| match inner.model.vm(&vm.name) {
-                Some(slot) => Change::Vm((*slot.vm).clone()),
-                None => Change::NoVm(vm.name.clone()),
-            })
-            .collect();
-        for vm in extra {
-            inner.model.apply(Change::Vm(vm));
-        }
-        inner.follow(ask.now);
-        let result = {
-            let Inner { model, scratch, external, .. } = &mut *inner;
-            let mut answers = Answers::default();
-            crate::decide::explain(model, ask, &mut external::outside(external, &mut answers), scratch)
-        };
-        for change in before {
-            inner.model.apply(change);
-        }
-        Ok(result?)
+        let (choices, traces, _) = self.current()?.attempt(ask, extra)?;
+        Ok((choices, traces))
     }
 
     /// The units from outside that there are.
@@ -405,32 +389,16 @@ impl Inner {
             details = size(&op);
             ops.push(op);
         }
-        ops.push(put(&key, decision, None));
-        if !decision.answers.is_empty() {
-            ops.push(put(&format!("answers/{:020}", decision.id), &decision.answers, None));
-        }
-        ops.extend(self.recent.outdated());
         let mut checked = std::borrow::Cow::Borrowed(&compares);
         if decision.ask.overbook {
             checked.to_mut().retain(|compare| !compare.key.starts_with("claim/"));
         }
-        let revision = store.transact(&checked, ops)?;
-        self.recent.removed();
-        // Nobody else changed anything in between: what comes by the watch is known.
-        if revision == self.seen + 1 {
-            self.seen = revision;
+        let (revision, alone) = self.write(store, decision, &checked, ops, details)?;
+        if alone {
             for compare in &compares {
                 if compare.key.starts_with("claim/") || compare.key.starts_with("pending/") {
                     self.note(&compare.key, revision, Some(&[]));
                 }
-            }
-            self.next = decision.id + 1;
-            self.recent.push(decision.id, decision.revision, decision.placed());
-            if details > 0 {
-                self.recent.detailed(decision.id, details);
-            }
-            if !decision.answers.is_empty() {
-                self.recent.answered(decision.id);
             }
             for pending in pendings {
                 self.model.apply(Change::Pending(pending));
@@ -440,6 +408,38 @@ impl Inner {
             store.compact(before)?;
         }
         Ok(revision)
+    }
+
+    /// Writes a decision, with `ops`. The revision, and whether nobody else changed anything in between: then what
+    /// comes by the watch is known.
+    fn write(
+        &mut self,
+        store: &dyn Store,
+        decision: &Decision,
+        compares: &[Compare],
+        mut ops: Vec<Op>,
+        details: usize,
+    ) -> Result<(Revision, bool), StoreError> {
+        ops.push(put(&format!("decision/{:020}", decision.id), decision, None));
+        if !decision.answers.is_empty() {
+            ops.push(put(&format!("answers/{:020}", decision.id), &decision.answers, None));
+        }
+        ops.extend(self.recent.outdated());
+        let revision = store.transact(compares, ops)?;
+        self.recent.removed();
+        if revision != self.seen + 1 {
+            return Ok((revision, false));
+        }
+        self.seen = revision;
+        self.next = decision.id + 1;
+        self.recent.push(decision.id, decision.revision, decision.placed());
+        if details > 0 {
+            self.recent.detailed(decision.id, details);
+        }
+        if !decision.answers.is_empty() {
+            self.recent.answered(decision.id);
+        }
+        Ok((revision, true))
     }
 
     fn reserve(

@@ -74,7 +74,7 @@ pub fn build(entries: &[Entry]) -> Model {
 
 impl Object {
     /// The change it makes, if it can be true. `fresh` are policies that come with it.
-    fn change(self, engine: &Engine, fresh: &BTreeSet<String>) -> Result<Change, EngineError> {
+    pub(super) fn change(self, engine: &Engine, fresh: &BTreeSet<String>) -> Result<Change, EngineError> {
         Ok(match self {
             Object::Cluster(cluster) => {
                 cluster.check()?;

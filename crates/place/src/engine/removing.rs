@@ -90,7 +90,7 @@ impl Inner {
     }
 
     /// A host, and what is known about it: a host of the same name is another one.
-    fn with_host(&self, name: &str) -> Vec<Change> {
+    pub(super) fn with_host(&self, name: &str) -> Vec<Change> {
         let model = &self.model;
         let facts = model.facts(name).map(|fact| Change::NoFact(name.into(), fact.name.clone()));
         let mut changes: Vec<Change> = facts.collect();

@@ -19,8 +19,8 @@ pub struct HostRow {
     pub cpus: i32,
     /// Load of its CPUs in percent, that on its way included.
     pub load: f64,
-    /// Virtual CPUs, those on their way included.
-    pub vcpus: i32,
+    /// Virtual CPUs, or what VMs take instead, those on their way included.
+    pub vcpus: f64,
     /// Memory in MB.
     pub memory_mb: i32,
     /// Memory in MB that may still be promised.
@@ -57,7 +57,7 @@ impl Engine {
                         status: slot.host.status,
                         cpus: columns.cpus[at],
                         load: f64::from(columns.load[at] + columns.pending_load[at]) / cpus,
-                        vcpus: columns.vcpus[at] + columns.pending_vcpus[at],
+                        vcpus: columns.taken(row),
                         memory_mb: columns.physical[at],
                         schedulable_mb: columns.schedulable[at],
                         vms: columns.vms[at],

@@ -24,18 +24,22 @@ impl Filter for VCpuCapacity {
         let columns = &context.cluster.columns;
         let rows = kept.len();
         let (cpus, exclusive) = (&columns.cpus[..rows], &columns.exclusive[..rows]);
-        let (vcpus, pending) = (&columns.vcpus[..rows], &columns.pending_vcpus[..rows]);
+        let (milli, pending) = (&columns.milli[..rows], &columns.pending_milli[..rows]);
+        let own = &columns.kept[..rows];
         kept.reject_need(context, |row, need| {
-            let all = f64::from(cpus[row] - exclusive[row] - need.exclusive) * ratio;
-            f64::from(vcpus[row] + pending[row] + need.vcpus) > all
+            let free = i64::from(cpus[row] - exclusive[row] - need.exclusive) * 1000 - i64::from(own[row]);
+            let taken = i64::from(milli[row]) + i64::from(pending[row]) + i64::from(need.milli);
+            taken as f64 > free as f64 * ratio
         });
     }
 
     fn reason(&self, context: &Context<'_>, row: Row) -> String {
         let columns = &context.cluster.columns;
         let (at, need) = (row as usize, context.need_on(row));
-        let taken = columns.vcpus[at] + columns.pending_vcpus[at];
-        let cpus = columns.cpus[at] - columns.exclusive[at] - need.exclusive;
-        format!("{taken} virtual CPUs are on its {cpus} CPUs; {} more are too many", need.vcpus)
+        let taken = columns.taken(row);
+        let own = f64::from(columns.kept[at]) / 1000.0;
+        let cpus = f64::from(columns.cpus[at] - columns.exclusive[at] - need.exclusive) - own;
+        let more = f64::from(need.milli) / 1000.0;
+        format!("{taken} virtual CPUs are on its {cpus} CPUs; {more} more are too many")
     }
 }

@@ -19,6 +19,8 @@ pub struct Columns {
     pub barred: Vec<u64>,
     /// CPUs: cores, or threads where the cluster counts those.
     pub cpus: Vec<i32>,
+    /// Those that the host keeps for itself, in thousandths of one.
+    pub kept: Vec<i32>,
     /// CPUs that VMs have for themselves or will have.
     pub exclusive: Vec<i32>,
     /// Virtual CPUs of the largest VM that shares CPUs.
@@ -29,10 +31,10 @@ pub struct Columns {
     pub pending_load: Vec<i32>,
     /// Since when the host is loaded too much; the greatest number if it is not.
     pub over_since: Vec<u64>,
-    /// Virtual CPUs that share the host's.
-    pub vcpus: Vec<i32>,
-    /// Those that are on their way.
-    pub pending_vcpus: Vec<i32>,
+    /// What is taken of CPUs that are shared, in thousandths of one.
+    pub milli: Vec<i32>,
+    /// What is on its way of it.
+    pub pending_milli: Vec<i32>,
     /// Free memory, as measured or worked out, less what is on its way.
     pub free: Vec<i32>,
     /// Free swap.
@@ -62,6 +64,12 @@ impl Columns {
         self.present.is_empty()
     }
 
+    /// What is taken of a host's CPUs that are shared, and what is on its way of it, in CPUs.
+    pub fn taken(&self, row: Row) -> f64 {
+        let at = row as usize;
+        f64::from(self.milli[at].saturating_add(self.pending_milli[at])) / 1000.0
+    }
+
     /// Adds a free row.
     pub fn grow(&mut self) -> Row {
         let row = self.len() as Row;
@@ -72,12 +80,13 @@ impl Columns {
         self.over_since.push(u64::MAX);
         for column in [
             &mut self.cpus,
+            &mut self.kept,
             &mut self.exclusive,
             &mut self.largest,
             &mut self.load,
             &mut self.pending_load,
-            &mut self.vcpus,
-            &mut self.pending_vcpus,
+            &mut self.milli,
+            &mut self.pending_milli,
             &mut self.free,
             &mut self.swap_free,
             &mut self.swapping,
@@ -101,6 +110,7 @@ impl Columns {
         self.dice[at] = dice(&host.name);
         self.up[at] = host.status == HostStatus::Up;
         self.cpus[at] = cpus;
+        self.kept[at] = host.reserved_milli_cpus as i32;
         self.exclusive[at] = running.exclusive + pending.exclusive;
         self.largest[at] = running.largest.max(pending.largest);
         let measured = load.and_then(|load| load.cpu_percent).map(|percent| percent as i32 * cpus);
@@ -109,8 +119,8 @@ impl Columns {
         self.load[at] = measured.unwrap_or(running.load) + manager;
         self.pending_load[at] = pending.load;
         self.over_since[at] = load.and_then(|load| load.over_since).unwrap_or(u64::MAX);
-        self.vcpus[at] = running.vcpus;
-        self.pending_vcpus[at] = pending.vcpus;
+        self.milli[at] = running.milli;
+        self.pending_milli[at] = pending.milli;
         let physical = host.memory_mb as i32;
         let huge: u64 = host.huge_pages.iter().map(|(size, count)| size * count / 1024).sum();
         let plain = physical - huge as i32;

@@ -12,8 +12,8 @@ pub struct Need {
     pub count: i32,
     /// Highly available VMs.
     pub ha: i32,
-    /// Virtual CPUs that share the host's.
-    pub vcpus: i32,
+    /// What it takes of CPUs that are shared, in thousandths of one.
+    pub milli: i32,
     /// Virtual CPUs of the largest VM that shares the host's.
     pub largest: i32,
     /// CPUs that are for the VM alone.
@@ -38,6 +38,10 @@ impl Need {
             _ => 0,
         };
         let shared = if exclusive > 0 { 0 } else { cpus };
+        let milli = match vm.milli_cpus {
+            Some(milli) if exclusive == 0 => milli as i32,
+            _ => shared * 1000,
+        };
         let memory = vm.memory_mb as i32;
         // oVirt's VmOverheadCalculator: page tables and 64 MB from the start, 8 MB a virtual CPU later.
         let (fixed, later) = match vm.kind {
@@ -49,10 +53,10 @@ impl Need {
         Need {
             count: 1,
             ha: vm.ha.into(),
-            vcpus: shared,
+            milli,
             largest: shared,
             exclusive,
-            load: shared.saturating_mul(percent),
+            load: (i64::from(milli) * i64::from(percent) / 1000) as i32,
             memory: plain + fixed,
             committed: plain + fixed + later,
             whole: memory + fixed + later,
@@ -69,7 +73,7 @@ impl Need {
         Need {
             count: self.count + other.count,
             ha: self.ha + other.ha,
-            vcpus: self.vcpus.saturating_add(other.vcpus),
+            milli: self.milli.saturating_add(other.milli),
             largest: self.largest.max(other.largest),
             exclusive: self.exclusive.saturating_add(other.exclusive),
             load: self.load.saturating_add(other.load),
@@ -90,10 +94,10 @@ mod tests {
         let vm = Vm { sockets: 2, cores: 2, memory_mb: 4096, ..Vm::default() };
         let need = Need::of(&vm);
         assert_eq!((need.memory, need.committed), (4096 + 8 + 64, 4096 + 8 + 64 + 32));
-        assert_eq!((need.vcpus, need.load, need.exclusive), (4, 40, 0));
+        assert_eq!((need.milli, need.load, need.exclusive), (4000, 40, 0));
         let function = Need::of(&Vm { kind: Kind::Function, ..vm.clone() });
         assert_eq!(function.committed, 4096);
         let pinned = Need::of(&Vm { pinning: Pinning::Dedicated, huge_page_kb: Some(2048), ..vm });
-        assert_eq!((pinned.vcpus, pinned.load, pinned.exclusive, pinned.memory), (0, 0, 4, 72));
+        assert_eq!((pinned.milli, pinned.load, pinned.exclusive, pinned.memory), (0, 0, 4, 72));
     }
 }

@@ -86,6 +86,12 @@ impl Host {
         check.range("threads", self.threads.into(), self.cores.into(), CPUS.into())?;
         check.range("memory_mb", self.memory_mb, 1, MEMORY)?;
         check.range("reserved_mb", self.reserved_mb, 0, self.memory_mb)?;
+        check.range(
+            "reserved_milli_cpus",
+            self.reserved_milli_cpus.into(),
+            0,
+            u64::from(self.threads) * 1000,
+        )?;
         check.range("swap_mb", self.swap_mb, 0, MEMORY)?;
         for (size, count) in &self.huge_pages {
             check.range("huge_pages", *size, 4, MEMORY)?;
@@ -158,6 +164,7 @@ impl Vm {
         check.range("cores", self.cores.into(), 1, CPUS.into())?;
         check.range("threads", self.threads.into(), 1, 64)?;
         check.range("virtual CPUs", self.vcpus().into(), 1, CPUS.into())?;
+        check.range("milli_cpus", self.milli_cpus.unwrap_or(0).into(), 0, u64::from(CPUS) * 1000)?;
         check.range("memory_mb", self.memory_mb, 1, MEMORY)?;
         check.range("cpu_percent", self.cpu_percent.unwrap_or(0).into(), 0, 100)?;
         if let Some(size) = self.huge_page_kb {

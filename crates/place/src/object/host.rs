@@ -101,6 +101,8 @@ pub struct Host {
     pub cores: u32,
     /// CPU threads of all cores.
     pub threads: u32,
+    /// CPUs kept for the host itself, in thousandths of one.
+    pub reserved_milli_cpus: u32,
     /// Memory.
     pub memory_mb: u64,
     /// Memory kept for the host itself.
@@ -161,6 +163,7 @@ impl Default for Host {
             sockets: 1,
             cores: 1,
             threads: 1,
+            reserved_milli_cpus: 0,
             memory_mb: 1024,
             reserved_mb: 256,
             swap_mb: 0,

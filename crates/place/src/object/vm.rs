@@ -140,6 +140,8 @@ pub struct Vm {
     pub cores: u32,
     /// Threads a core.
     pub threads: u32,
+    /// What it takes of a host's CPUs, in thousandths of one, where that is not its virtual CPUs.
+    pub milli_cpus: Option<u32>,
     /// Memory.
     pub memory_mb: u64,
     /// Measured CPU usage in percent of its virtual CPUs.
@@ -217,6 +219,7 @@ impl Default for Vm {
             sockets: 1,
             cores: 1,
             threads: 1,
+            milli_cpus: None,
             memory_mb: 512,
             cpu_percent: None,
             pinning: Pinning::None,

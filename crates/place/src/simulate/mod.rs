@@ -214,17 +214,17 @@ fn sample(model: &Model, cluster: &str) -> Sample {
         if !columns.present[at] {
             continue;
         }
-        let taken = columns.vcpus[at] + columns.exclusive[at];
-        let left = (columns.cpus[at] - taken).max(0);
+        let taken = f64::from(columns.milli[at]) / 1000.0 + f64::from(columns.exclusive[at]);
+        let left = (f64::from(columns.cpus[at]) - taken).max(0.0);
         cpus += f64::from(columns.cpus[at]);
         memory += f64::from(columns.physical[at]);
-        sample.cpu += f64::from(taken);
+        sample.cpu += taken;
         sample.memory += f64::from(columns.physical[at] - columns.schedulable[at].max(0));
         sample.used += u64::from(columns.vms[at] > 0);
         sample.vms += columns.vms[at].max(0) as u64;
-        free += f64::from(left);
-        if left < USUAL.0 || columns.schedulable[at] < USUAL.1 {
-            stranded += f64::from(left);
+        free += left;
+        if left < f64::from(USUAL.0) || columns.schedulable[at] < USUAL.1 {
+            stranded += left;
         }
     }
     sample.cpu /= f64::max(cpus, 1.0);

@@ -41,5 +41,5 @@ fn vcpu_ratio(context: &Context<'_>, row: Row) -> f64 {
     let (columns, at) = (&context.cluster.columns, row as usize);
     let need = context.need_on(row);
     let cpus = columns.cpus[at] - columns.exclusive[at] - need.exclusive;
-    f64::from(columns.vcpus[at] + columns.pending_vcpus[at] + need.vcpus) / f64::from(cpus.max(1))
+    (columns.taken(row) + f64::from(need.milli) / 1000.0) / f64::from(cpus.max(1))
 }

@@ -24,10 +24,10 @@ impl Weight for Packing {
         let columns = &context.cluster.columns;
         for (row, raw) in rows.iter().zip(raw) {
             let (at, need) = (*row as usize, context.need_on(*row));
-            let cpus = f64::from(columns.cpus[at]) * ratio;
-            let taken = columns.vcpus[at] + columns.pending_vcpus[at] + need.vcpus;
-            let cpu =
-                1.0 - (f64::from(taken) + f64::from(columns.exclusive[at] + need.exclusive) * ratio) / cpus;
+            let cpus = (f64::from(columns.cpus[at]) - f64::from(columns.kept[at]) / 1000.0) * ratio;
+            let taken = columns.taken(*row) + f64::from(need.milli) / 1000.0;
+            let alone = f64::from(columns.exclusive[at] + need.exclusive);
+            let cpu = 1.0 - (taken + alone * ratio) / cpus.max(0.001);
             let memory =
                 f64::from(columns.schedulable[at] - need.committed) / f64::from(columns.physical[at].max(1));
             *raw = round(left(cpu.max(0.0), memory.max(0.0)) * 100_000.0);
