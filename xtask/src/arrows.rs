@@ -21,7 +21,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("client", &["ring", "host"]),
     ("function", &["elements", "port", "client"]),
     ("fabric", &["switch", "port", "spec"]),
-    ("place", &[]),
+    ("place", &["spec"]),
     ("control", &["fabric", "place"]),
     ("cli", &["control", "function"]),
 ];

@@ -42,7 +42,7 @@ pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     if json {
         let problems: Vec<ProblemView> = match &result {
             Ok(_) => Vec::new(),
-            Err(Fail::File(problems)) => problems.into(),
+            Err(Fail::File(problems)) => ProblemView::list(problems),
             Err(_) => return result.map(drop),
         };
         text::json(&problems);

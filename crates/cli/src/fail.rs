@@ -13,7 +13,7 @@ pub enum Fail {
     Failed(String),
     /// A fabric file is wrong.
     #[error("{0}")]
-    File(#[from] ringway_control::file::Problems),
+    File(#[from] ringway_spec::file::Problems),
     /// An inventory or policy file is wrong.
     #[error("{0}")]
     Inventory(String),
@@ -70,7 +70,7 @@ impl Fail {
 
     fn view(&self) -> Said {
         let problems = match self {
-            Fail::File(problems) => problems.into(),
+            Fail::File(problems) => ProblemView::list(problems),
             _ => Vec::new(),
         };
         Said { error: self.to_string(), code: self.code(), problems }

@@ -2,7 +2,7 @@
 
 use ringway_host::{HugePages as Free, PageChoice, Pages};
 use ringway_spec::HugePages;
-use ringway_spec::units::show_size;
+use ringway_spec::file::units::show_size;
 
 /// The pages of a program's ring.
 pub fn choice(wanted: HugePages) -> PageChoice {

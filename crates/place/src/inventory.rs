@@ -6,8 +6,8 @@
 use crate::engine::{Object, There};
 use crate::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm, Wrong};
 use crate::policy::{built_in, check_properties, read_table};
-use crate::problem::{Problem, Problems, nearest};
 use crate::unit::ExternalUnit;
+use ringway_spec::file::{Notes, Problem, Problems, nearest, parse};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -37,17 +37,9 @@ pub struct Beside {
 /// Reads the text of the file known to people as `file`. Policies come first, then clusters, hosts, what is known of
 /// them, VMs, groups.
 pub fn read(file: &str, text: &str, beside: &Beside) -> Result<Vec<Object>, Problems> {
-    let mut list = Vec::new();
-    if text.len() > LARGEST {
-        let what = format!("the file has {} bytes", text.len());
-        list.push(Problem { at: 0..0, what, fix: format!("{LARGEST} are enough") });
-        return Err(Problems { file: file.into(), text: String::new(), list });
-    }
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let what = error.message().lines().collect::<Vec<_>>().join(", ");
-        list.push(Problem { at: error.span().unwrap_or(0..0), what, fix: String::new() });
-    }
+    let notes = Notes::default();
+    let table = parse(text, LARGEST, &notes);
+    let list = notes.into_problems();
     let external = beside.units.as_slice();
     let mut reader = Reader { external, list, objects: Vec::new(), tables: Vec::new() };
     for (key, _) in table.get_ref().iter() {
@@ -168,14 +160,14 @@ impl Reader<'_> {
                 && said.insert(*table)
             {
                 let at = places.keys.get(error.key).unwrap_or(&places.at).clone();
-                wrong.push(Problem { at, what: format!("{}: {}", error.object, error.what), fix: error.fix });
+                wrong.push(Problem::new(at, format!("{}: {}", error.object, error.what), error.fix));
             }
         }
         self.list.append(&mut wrong);
     }
 
     fn wrong(&mut self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
-        self.list.push(Problem { at: at.clone(), what: what.into(), fix: fix.into() });
+        self.list.push(Problem::new(at.clone(), what, fix));
     }
 
     fn named<T: DeserializeOwned + Clone>(

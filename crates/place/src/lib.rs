@@ -14,11 +14,9 @@ pub mod model;
 pub mod object;
 mod os;
 pub mod policy;
-mod problem;
 pub mod simulate;
 pub mod store;
 pub mod unit;
 pub mod weights;
 
 pub use expression::{Expression, ExpressionError, FIGURES};
-pub use problem::{Problem, Problems};

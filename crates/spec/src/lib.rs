@@ -2,15 +2,15 @@
 //! `control` and `data` carry them.
 //!
 //! Plain data with serde, no I/O. Durations are nanoseconds and sizes are bytes, unless a field says otherwise;
-//! [`units`] reads and shows them as people write them. Start with [`Port`].
+//! [`file::units`] reads and shows them as people write them. Start with [`Port`].
 #![forbid(unsafe_code)]
 
+pub mod file;
 mod function;
 mod guest;
 mod notify;
 mod port;
 mod switch;
-pub mod units;
 mod worker;
 
 pub use function::{Configuration, Function};

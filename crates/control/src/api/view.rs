@@ -1,8 +1,8 @@
 //! What the API says: shapes of its JSON. All numbers are plain; times are in nanoseconds, rates are the
 //! reader's.
 
-use crate::file::Problems;
 use ringway_spec::MacAddress;
+use ringway_spec::file::{Problem, Problems};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -303,9 +303,10 @@ pub struct ProblemView {
     pub fix: String,
 }
 
-impl From<&Problems> for Vec<ProblemView> {
-    fn from(problems: &Problems) -> Vec<ProblemView> {
-        let view = |(file, line, column, problem): (&str, usize, usize, &crate::file::Problem)| ProblemView {
+impl ProblemView {
+    /// Everything wrong in a file.
+    pub fn list(problems: &Problems) -> Vec<ProblemView> {
+        let view = |(file, line, column, problem): (&str, usize, usize, &Problem)| ProblemView {
             file: file.into(),
             line,
             column,

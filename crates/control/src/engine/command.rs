@@ -2,8 +2,8 @@
 
 use super::Engine;
 use crate::api::{
-    Changes, FabricView, FunctionView, GuestView, NewFabric, PortView, StatsView, TableEntryView, TableView,
-    Trouble,
+    Changes, FabricView, FunctionView, GuestView, NewFabric, PortView, ProblemView, StatsView,
+    TableEntryView, TableView, Trouble,
 };
 use crate::file::{self, Fabric, Outside};
 use crate::functions::FunctionError;
@@ -136,7 +136,7 @@ impl Engine {
         });
         let read = read.await.map_err(|error| Failure::Conflict(trouble(error)))?;
         let target = read.map_err(|problems| {
-            Failure::Wrong(Trouble { error: problems.to_string(), problems: (&problems).into() })
+            Failure::Wrong(Trouble { error: problems.to_string(), problems: ProblemView::list(&problems) })
         })?;
         let folder = Path::new(&new.file).parent().unwrap_or(Path::new("/"));
         let mut target = target.resolve(self.run.path(), folder);

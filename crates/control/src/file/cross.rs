@@ -1,10 +1,10 @@
 //! What tables of the file say about each other, and about the host.
 
 use super::desired::Fabric;
-use super::section::{Notes, either};
-use super::{Host, Patch, SOCKET_PATH, nearest};
+use super::{Host, Patch, SOCKET_PATH};
 use crate::kinds;
 use ringway_port::vhost_user::Settings;
+use ringway_spec::file::{Notes, either, nearest};
 use ringway_spec::{Guest, GuestKind, Lookup, Port, To};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `[function.NAME]`.
 
-use super::section::{Notes, Section};
 use super::{Fabric, Outside};
+use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Configuration, Function};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

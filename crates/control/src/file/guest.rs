@@ -1,7 +1,7 @@
 //! `[guest.NAME]`.
 
 use super::port::cidr;
-use super::section::Section;
+use ringway_spec::file::Section;
 use ringway_spec::{Guest, GuestKind};
 use std::path::PathBuf;
 

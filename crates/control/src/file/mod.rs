@@ -9,18 +9,15 @@ mod notify;
 mod outside;
 mod placement;
 mod port;
-mod problem;
-mod section;
 
 pub use desired::{Fabric, Placement};
 pub use function::Complaint;
 pub(crate) use outside::number;
 pub use port::{cidr, mac, shape, socket, station};
-pub use problem::{Problem, Problems, nearest};
-pub use section::{Notes, Section, either};
 
 use crate::kinds::PortKind;
 use crate::place_plugins::{Found, Options};
+use ringway_spec::file::{Notes, Problems, Section, either, nearest, parse};
 use ringway_spec::{Function, HugePages, Lookup, MacAddress, Poll, Switch, Worker};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -94,25 +91,11 @@ pub fn read_with(
     outside: Option<&Outside<'_>>,
 ) -> Result<Fabric, Problems> {
     let notes = Notes::default();
-    if text.len() > LARGEST {
-        notes.wrong(&(0..0), format!("the file has {} bytes", text.len()), format!("{LARGEST} are enough"));
-        return Err(Problems { file: file.into(), text: String::new(), list: notes.into_problems() });
-    }
-    let (table, syntax) = DeTable::parse_recoverable(text);
-    let mut fabric = (syntax.is_empty()).then(|| whole(table.get_ref(), file, host, &notes));
+    let table = parse(text, LARGEST, &notes);
+    let mut fabric = (!notes.is_wrong()).then(|| whole(table.get_ref(), file, host, &notes));
     if let (Some(fabric), Some(outside)) = (&mut fabric, outside) {
         function::configurations(fabric, text, outside, &notes);
         outside::check(fabric, outside, host, &notes);
-    }
-    for error in &syntax {
-        let at = error.span().unwrap_or(0..0);
-        let what = error.message().lines().collect::<Vec<_>>().join(", ");
-        match text.get(at.clone()).filter(|_| what == "duplicate key") {
-            Some(key) => {
-                notes.wrong(&at, format!("`{}` is there already", key.trim()), "keep one, or rename one");
-            }
-            None => notes.wrong(&at, what, ""),
-        }
     }
     let warnings = Problems { file: file.into(), text: text.into(), list: notes.take_warnings() };
     let list = notes.into_problems();

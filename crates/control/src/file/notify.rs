@@ -1,7 +1,7 @@
 //! `notify = { ... }` of a port.
 
-use super::section::Section;
 use ringway_spec::Notify;
+use ringway_spec::file::Section;
 
 /// The longest that a notification may be held back, in nanoseconds.
 const LONGEST: u64 = 1_000_000_000;

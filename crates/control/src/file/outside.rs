@@ -2,7 +2,7 @@
 
 use super::Outside;
 use super::desired::Fabric;
-use super::section::Notes;
+use ringway_spec::file::Notes;
 use ringway_spec::{Guest, Socket};
 use std::io;
 use std::os::unix::fs::FileTypeExt;

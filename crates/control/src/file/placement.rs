@@ -1,13 +1,13 @@
 //! Placement in the file: clusters, policies, and where units from outside come from.
 
 use super::desired::Placement;
-use super::problem::nearest;
-use super::section::{Notes, Section};
 use super::{Host, named};
 use crate::place_plugins::{Folder, Found, Options, Service, is_url};
 use ringway_place::inventory::read_clusters;
 use ringway_place::object::Cluster;
 use ringway_place::policy::{Policy, built_in, read_table};
+use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Problem, nearest};
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -48,9 +48,7 @@ pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> P
             out_of_reach(&problem.source, &problem.what, &places, notes);
         }
     }
-    for problem in problems {
-        notes.wrong(&problem.at, problem.what, problem.fix);
-    }
+    notes.extend(problems);
     Placement { plugins, policies, clusters }
 }
 
@@ -121,15 +119,8 @@ fn source(mut section: Section<'_>, plugins: &mut Options, home: &Path) -> Optio
 /// What a service's address looks like.
 const URL: &str = "write http://HOST:PORT/PATH";
 
-type PlaceProblem = ringway_place::Problem;
-
 /// The tables `[policy.NAME]`.
-fn policies(
-    top: &DeTable<'_>,
-    found: &Found,
-    notes: &Notes,
-    problems: &mut Vec<PlaceProblem>,
-) -> Vec<Policy> {
+fn policies(top: &DeTable<'_>, found: &Found, notes: &Notes, problems: &mut Vec<Problem>) -> Vec<Policy> {
     let Some((key, value)) = top.get_key_value("policy") else { return Vec::new() };
     let DeValue::Table(tables) = value.get_ref() else {
         notes.wrong(&key.span(), "`policy` is not a table", "write [policy.NAME]");
@@ -143,7 +134,7 @@ fn check_policies_of(
     clusters: &[Cluster],
     policies: &[Policy],
     top: &DeTable<'_>,
-    problems: &mut Vec<PlaceProblem>,
+    problems: &mut Vec<Problem>,
 ) {
     let built_in = built_in();
     let known: Vec<&str> = policies.iter().chain(&built_in).map(|policy| policy.name.as_str()).collect();
@@ -160,14 +151,14 @@ fn check_policies_of(
             None => format!("add [policy.{}], or name a built-in one", cluster.policy),
         };
         let what = format!("there is no policy \"{}\"", cluster.policy.escape_debug());
-        problems.push(PlaceProblem { at, what, fix });
+        problems.push(Problem::new(at, what, fix));
     }
     let policy_of = |name: &str| policies.iter().chain(&built_in).find(|policy| policy.name == name);
     for cluster in clusters {
         let Some(policy) = policy_of(&cluster.policy) else { continue };
         let unread = cluster.properties.keys().find_map(|property| policy.without_reader(property));
         if let (Some((what, fix)), Some(at)) = (unread, key_of(tables, &cluster.name, "properties")) {
-            problems.push(PlaceProblem { at, what, fix });
+            problems.push(Problem::new(at, what, fix));
         }
     }
 }

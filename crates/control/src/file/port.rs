@@ -1,11 +1,11 @@
 //! `[port.NAME]`.
 
 use super::notify::notify;
-use super::section::{Notes, Section, either};
 use super::{LONGEST_HOLD, MAC_FIX, SOCKET_PATH};
 use crate::kinds::{Described, KINDS, PortKind};
 use ringway_port::ring::Settings;
 use ringway_ring::{SLOTS_MAX, SLOTS_MIN};
+use ringway_spec::file::{Notes, Section, either};
 use ringway_spec::{IpNet, Kind, MacAddress, Notify, Port, Socket, To};
 
 /// Reads a port, which is of a kind of the project or of `more`.

@@ -9,9 +9,9 @@ mod source;
 mod tap;
 mod vhost_user;
 
-use crate::file::{Notes, Section};
 use crate::open::{Desk, OpenError};
 use ringway_host::PageChoice;
+use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, MacAddress, Port, Socket};
 use tokio::task::JoinHandle;
 

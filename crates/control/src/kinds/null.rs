@@ -1,9 +1,9 @@
 //! `kind = "null"`: swallows what it gets.
 
 use super::{Described, PortKind};
-use crate::file::{Notes, Section};
 use crate::open::{Desk, OpenError};
 use ringway_host::PageChoice;
+use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, Port};
 use tokio::task::JoinHandle;
 

@@ -1,10 +1,11 @@
 //! `kind = "pipe"`: two programs that have only each other.
 
 use super::{Described, PortKind};
-use crate::file::{Notes, Section, shape, socket};
+use crate::file::{shape, socket};
 use crate::open::{self, Desk, OpenError};
 use ringway_host::PageChoice;
 use ringway_port::ring::Settings;
+use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, Port};
 use tokio::task::JoinHandle;
 

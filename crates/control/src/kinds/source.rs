@@ -1,11 +1,12 @@
 //! `kind = "source"`: sends the same frame without end.
 
 use super::{Described, PortKind};
-use crate::file::{Notes, Section, mac};
+use crate::file::mac;
 use crate::open::{Desk, OpenError};
 use ringway_frame::LARGEST;
 use ringway_host::PageChoice;
 use ringway_port::source::{KIND, SHORTEST, Settings};
+use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, MacAddress, Port};
 use tokio::task::JoinHandle;
 

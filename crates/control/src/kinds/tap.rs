@@ -1,10 +1,11 @@
 //! `kind = "tap"`: the host's stack.
 
 use super::{Described, PortKind};
-use crate::file::{Notes, Section, cidr, station};
+use crate::file::{cidr, station};
 use crate::open::{self, Desk, OpenError};
 use ringway_host::PageChoice;
 use ringway_port::tap::{KIND, Settings};
+use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, MacAddress, Port};
 use tokio::task::JoinHandle;
 

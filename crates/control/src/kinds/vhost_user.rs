@@ -1,10 +1,11 @@
 //! `kind = "vhost-user"`: a guest, by virtio-net.
 
 use super::{Described, PortKind};
-use crate::file::{Notes, Section, either, nearest, socket, station};
+use crate::file::{socket, station};
 use crate::open::{self, Desk, OpenError};
 use ringway_host::PageChoice;
 use ringway_port::vhost_user::{KIND, PAIRS, Settings, Without};
+use ringway_spec::file::{Notes, Section, either, nearest};
 use ringway_spec::{Kind, MacAddress, Port};
 use tokio::task::JoinHandle;
 

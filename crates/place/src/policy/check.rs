@@ -2,10 +2,10 @@
 
 use super::{Policy, Position};
 use crate::expression::Expression;
-use crate::problem::nearest;
 use crate::unit::{ExternalKind, ExternalUnit, allowed, describe};
 use crate::{balancers, filters, weights};
 use regex::Regex;
+use ringway_spec::file::nearest;
 use std::collections::BTreeMap;
 
 /// Attack: a policy of thousands of units.

@@ -1,8 +1,8 @@
 //! `[policy.NAME]` tables: TOML in, policies or everything that is wrong with them out.
 
 use super::{FilterUse, Optimise, Policy, Position, Selector, WeightUse, built_in, check};
-use crate::problem::{Problem, Problems, nearest};
 use crate::unit::ExternalUnit;
+use ringway_spec::file::{Notes, Problem, Problems, nearest, parse};
 use std::collections::HashMap;
 use std::ops::Range;
 use toml::Spanned;
@@ -25,31 +25,20 @@ const KEYS: [&str; 10] = [
 
 /// Reads the policies of a file known to people as `file`.
 pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Policy>, Problems> {
-    let mut list = Vec::new();
-    if text.len() > LARGEST {
-        let what = format!("the file has {} bytes", text.len());
-        list.push(Problem { at: 0..0, what, fix: format!("{LARGEST} are enough") });
-        return Err(Problems { file: file.into(), text: String::new(), list });
-    }
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let what = error.message().lines().collect::<Vec<_>>().join(", ");
-        list.push(Problem { at: error.span().unwrap_or(0..0), what, fix: String::new() });
-    }
+    let notes = Notes::default();
+    let table = parse(text, LARGEST, &notes);
+    let mut list = notes.into_problems();
     let mut policies = Vec::new();
     for (key, value) in table.get_ref().iter() {
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("policy", DeValue::Table(tables)) => policies.extend(read_table(tables, external, &mut list)),
-            ("policy", _) => list.push(Problem {
-                at: key.span(),
-                what: "`policy` is not a table".into(),
-                fix: "write [policy.NAME]".into(),
-            }),
-            (other, _) => list.push(Problem {
-                at: key.span(),
-                what: format!("there is no table `{}`", other.escape_debug()),
-                fix: "write [policy.NAME]".into(),
-            }),
+            ("policy", _) => {
+                list.push(Problem::new(key.span(), "`policy` is not a table", "write [policy.NAME]"));
+            }
+            (other, _) => {
+                let what = format!("there is no table `{}`", other.escape_debug());
+                list.push(Problem::new(key.span(), what, "write [policy.NAME]"));
+            }
         }
     }
     list.sort_by_key(|problem| problem.at.start);
@@ -100,7 +89,7 @@ struct Reader<'p> {
 
 impl Reader<'_> {
     fn wrong(&mut self, at: &Range<usize>, what: impl Into<String>, fix: &str) {
-        self.problems.push(Problem { at: at.clone(), what: what.into(), fix: fix.into() });
+        self.problems.push(Problem::new(at.clone(), what, fix));
     }
 
     /// Where `key` stands, or what it is in.

@@ -1,7 +1,7 @@
 //! A table of the file, read key by key, with everything wrong in it collected.
 
 use super::problem::{Problem, nearest};
-use ringway_spec::units;
+use super::units;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
@@ -19,14 +19,12 @@ pub struct Notes {
 impl Notes {
     /// Notes that something is wrong.
     pub fn wrong(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
-        let (what, fix) = (what.into(), fix.into());
-        self.problems.borrow_mut().push(Problem { at: at.clone(), what, fix, elsewhere: None });
+        self.problems.borrow_mut().push(Problem::new(at.clone(), what, fix));
     }
 
     /// Notes that something is not as somebody may expect, and does no harm.
     pub fn warn(&self, at: &Range<usize>, what: impl Into<String>) {
-        let problem = Problem { at: at.clone(), what: what.into(), fix: String::new(), elsewhere: None };
-        self.warnings.borrow_mut().push(problem);
+        self.warnings.borrow_mut().push(Problem::new(at.clone(), what, ""));
     }
 
     /// What does no harm, in the order of the file.
@@ -34,6 +32,16 @@ impl Notes {
         let mut warnings = self.warnings.take();
         warnings.sort_by_key(|problem| (problem.at.start, problem.at.end));
         warnings
+    }
+
+    /// Whether something is wrong so far.
+    pub fn is_wrong(&self) -> bool {
+        !self.problems.borrow().is_empty()
+    }
+
+    /// Adds problems that were found otherwise.
+    pub fn extend(&self, problems: Vec<Problem>) {
+        self.problems.borrow_mut().extend(problems);
     }
 
     /// Notes that something is wrong in another file, which this one names at `at`: its name, line and column.

@@ -1,4 +1,4 @@
-//! What is wrong in a fabric file, where, and what to do.
+//! What is wrong in a file, where, and what to do.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -28,6 +28,13 @@ pub struct Problems {
     pub text: String,
     /// At least one.
     pub list: Vec<Problem>,
+}
+
+impl Problem {
+    /// What is wrong at these bytes, and what to do.
+    pub fn new(at: Range<usize>, what: impl Into<String>, fix: impl Into<String>) -> Problem {
+        Problem { at, what: what.into(), fix: fix.into(), elsewhere: None }
+    }
 }
 
 impl Problems {
@@ -102,40 +109,19 @@ impl Place {
     }
 }
 
-/// The entry of `known` that `word` most likely means, if any is near enough.
+/// The entry of `known` that `word` most likely means, if any is near enough: a third of its letters may be inserted,
+/// deleted, replaced or swapped with their neighbours.
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    // One letter says too little to guess from.
-    let limit = word.chars().count().saturating_add(1) / 3;
+    let plain = |word: &str| word.to_lowercase().replace('_', "-");
+    // Attack: a key of megabytes, compared with every known one.
+    let word: String = plain(word).chars().take(64).collect();
+    let limit = (word.chars().count() + 1) / 3;
     known
         .into_iter()
-        .map(|candidate| (distance(word, candidate, limit + 1), candidate))
+        .map(|candidate| (strsim::osa_distance(&word, &plain(candidate)), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
-}
-
-/// Edits (insert, delete, replace, swap neighbours) from one word to the other; words whose lengths alone
-/// differ by `enough` are not compared further.
-fn distance(one: &str, other: &str, enough: usize) -> usize {
-    let one: Vec<char> = one.to_lowercase().replace('_', "-").chars().collect();
-    let other: Vec<char> = other.to_lowercase().replace('_', "-").chars().collect();
-    if one.len().abs_diff(other.len()) >= enough {
-        return enough;
-    }
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in other.iter().enumerate() {
-            let mut best = (last[j] + usize::from(a != b)).min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *a == other[j - 1] && one[i - 1] == *b {
-                best = best.min(before[j - 1] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[other.len()]
 }
 
 #[cfg(test)]
@@ -157,7 +143,7 @@ mod tests {
         let problems = Problems {
             file: "f.toml".into(),
             text: text.into(),
-            list: vec![Problem { at: at..at + 5, what: "no".into(), fix: "write 1".into(), elsewhere: None }],
+            list: vec![Problem::new(at..at + 5, "no", "write 1")],
         };
         assert_eq!(problems.to_string(), "f.toml:2:5: no; write 1");
         assert_eq!(problems.render(true), "f.toml:2:5: no; write 1\n  2 | ä = \"bad\"\n    |     ^^^^^");
