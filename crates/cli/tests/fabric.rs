@@ -234,6 +234,9 @@ fn a_flood_of_front_ends_that_come_and_go_leaves_nothing() {
     assert_ne!(lab.state("b"), "waiting");
     until("no descriptor is left", || held().iter().zip(&before).all(|(now, before)| now <= before));
     assert_eq!((pid("data_pid"), &lab.json(&["ps"])["fabric"]["restarts"]), (data, &0.into()));
+    // Some lines a minute, however many front-ends there were.
+    let lines = lab.log().lines().count();
+    assert!(lines < 2000, "{lines} lines");
     let _next = UnixStream::connect(lab.socket("a.sock")).unwrap();
     until("a has its next peer", || lab.state("a") != "waiting");
 }

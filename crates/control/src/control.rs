@@ -133,9 +133,7 @@ fn tell_extender(listener: &tokio::net::TcpListener) {
 
 /// Serves kube-scheduler's extender, and nothing else, on a TCP address.
 async fn extend(listener: tokio::net::TcpListener, place: place::Place) {
-    if let Err(error) = place::serve_extender(listener, place, place::Patience::default()).await {
-        tracing::error!("the extender: {error}");
-    }
+    place::serve_extender(listener, place, place::Patience::default()).await;
 }
 
 /// Signals that end the fabric.

@@ -38,9 +38,7 @@ impl Api {
                 let (api, extender) = (bind().await.unwrap(), bind().await.unwrap());
                 said.send((api.local_addr().unwrap(), extender.local_addr().unwrap())).unwrap();
                 let place_of_extender = place.clone();
-                tokio::spawn(
-                    async move { serve_extender(extender, place_of_extender, patience).await.unwrap() },
-                );
+                tokio::spawn(serve_extender(extender, place_of_extender, patience));
                 axum::serve(api, router(place)).await.unwrap();
             });
         });
@@ -233,7 +231,9 @@ fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
 /// Lengths that lie, chunks that never end, hundreds who say nothing: the next one is answered.
 #[test]
 fn who_lies_or_says_nothing_keeps_nobody_out() {
-    let api = Api::with("liars", Patience { idle: Duration::from_secs(1), ..Patience::default() });
+    // Nothing is over by itself before the test is.
+    let long = Duration::from_secs(3600);
+    let api = Api::with("liars", Patience { first: long, idle: long, whole: long });
     api.hosts(2, 4, 4096);
     let pod = json!({ "metadata": { "name": "web" }, "spec": { "containers": [] } });
     let body = json!({ "Pod": pod, "NodeNames": ["h0"] });
@@ -351,28 +351,61 @@ fn hosts_that_nobody_knows_are_said() {
     assert!(api.service.vms().unwrap().is_empty(), "what was refused left something");
 }
 
+/// Whether a connection was closed by the other side.
+fn is_over(stream: &mut TcpStream) -> bool {
+    let mut byte = [0];
+    match stream.read(&mut byte) {
+        Ok(count) => count == 0,
+        Err(error) => !matches!(
+            error.kind(),
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut | std::io::ErrorKind::Interrupted
+        ),
+    }
+}
+
 /// Attack: a byte now and then keeps a connection that nobody else gets.
 #[test]
 fn who_dribbles_is_hung_up_on() {
-    let whole = Duration::from_millis(700);
-    let api = Api::with("dribble", Patience { whole, ..Patience::default() });
-    api.hosts(2, 4, 4096);
-    let mut stream = TcpStream::connect(api.extender).unwrap();
-    stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    stream.write_all(b"POST /v1/place/extender/filter HTTP/1.1\r\nx-long: ").unwrap();
-    let is_over = |stream: &mut TcpStream| {
-        let mut byte = [0];
-        match stream.read(&mut byte) {
-            Ok(count) => count == 0,
-            Err(error) => !matches!(
-                error.kind(),
-                std::io::ErrorKind::WouldBlock
-                    | std::io::ErrorKind::TimedOut
-                    | std::io::ErrorKind::Interrupted
-            ),
+    let (short, long) = (Duration::from_millis(700), Duration::from_secs(3600));
+    let first = Patience { first: short, idle: long, whole: long };
+    let whole = Patience { whole: short, ..first };
+    let head = "POST /v1/place/extender/filter HTTP/1.1\r\nhost: ringway\r\n";
+    for (name, patience, begin) in [
+        ("head", first, format!("{head}x-long: ")),
+        ("body", Patience { first: long, ..whole }, format!("{head}content-length: 9999\r\n\r\n")),
+    ] {
+        let api = Api::with(&format!("dribble-{name}"), patience);
+        let mut stream = TcpStream::connect(api.extender).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        stream.write_all(begin.as_bytes()).unwrap();
+        // Hung up on some time; a machine under load may need longer than it should take.
+        let dribbled =
+            (0..2000).take_while(|_| !is_over(&mut stream) && stream.write_all(b"x").is_ok()).count();
+        assert!(dribbled < 2000, "{name}: it is still open");
+    }
+}
+
+/// A connection that says nothing is soon closed; one that made a request is kept for the next.
+#[test]
+fn who_made_a_request_is_waited_for_longer() {
+    let long = Duration::from_secs(3600);
+    let api = Api::with("first", Patience { first: Duration::from_millis(300), idle: long, whole: long });
+    let mut known = TcpStream::connect(api.extender).unwrap();
+    let mut ask = || {
+        known.write_all(b"GET / HTTP/1.1\r\nhost: ringway\r\n\r\n").unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            known.read_exact(&mut byte).unwrap();
+            head.extend(byte);
         }
+        let head = String::from_utf8(head).unwrap();
+        assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+        let length = head.split_once("content-length: ").unwrap().1.split_once('\r').unwrap().0;
+        known.read_exact(&mut vec![0; length.parse().unwrap()]).unwrap();
     };
-    // Hung up on some time; a machine under load may need longer than it should take.
-    let dribbled = (0..2000).take_while(|_| !is_over(&mut stream) && stream.write_all(b"x").is_ok()).count();
-    assert!(dribbled < 2000, "it is still open");
+    ask();
+    let mut silent = TcpStream::connect(api.extender).unwrap();
+    assert!(is_over(&mut silent));
+    ask();
 }

@@ -1,6 +1,7 @@
 //! How a worker learns that a queue wants it: a private bit vector for what our own threads have to say, epoll for
 //! kicks.
 
+use crate::log_limit::LogLimit;
 use ringway_host::{Epoll, EventFd, HostError};
 use ringway_port::Doorbell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -103,26 +104,36 @@ impl Bell {
 pub struct Line {
     bell: Arc<Bell>,
     bit: usize,
-    watched: Mutex<Option<Arc<OwnedFd>>>,
+    port: String,
+    watched: Mutex<Watched>,
+}
+
+struct Watched {
+    kick: Option<Arc<OwnedFd>>,
+    log: LogLimit,
 }
 
 impl Line {
-    /// The line of queue `bit`.
-    pub fn new(bell: Arc<Bell>, bit: usize) -> Line {
-        Line { bell, bit, watched: Mutex::new(None) }
+    /// The line of queue `bit`, which is one of `port`'s.
+    pub fn new(bell: Arc<Bell>, bit: usize, port: &str) -> Line {
+        let watched = Watched { kick: None, log: LogLimit::of_port() };
+        Line { bell, bit, port: port.into(), watched: Mutex::new(watched) }
     }
 
     fn replace(&self, new: Option<Arc<OwnedFd>>) {
         let Ok(mut watched) = self.watched.lock() else { return };
-        if let Some(old) = watched.take() {
+        if let Some(old) = watched.kick.take() {
             // It may have been closed by nobody: the line holds it open until here.
             let _ = self.bell.epoll.delete(old.as_fd());
         }
         if let Some(new) = new {
-            if let Err(error) = self.bell.epoll.add_edge(new.as_fd(), self.bit as u64) {
-                tracing::warn!(%error, "a kick descriptor can't be watched; others must wake its queue");
+            if let Err(error) = self.bell.epoll.add_edge(new.as_fd(), self.bit as u64)
+                && watched.log.allows(&self.port)
+            {
+                let port = &self.port;
+                tracing::warn!(port, %error, "a kick descriptor can't be watched; others wake its queue");
             }
-            *watched = Some(new);
+            watched.kick = Some(new);
         }
     }
 }

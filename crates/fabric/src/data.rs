@@ -97,7 +97,8 @@ impl Data {
                     return Ok(());
                 }
                 let reply = self.obey(call.request, descriptors).unwrap_or_else(|error| {
-                    tracing::warn!(%error, "a change was refused");
+                    // `control` logs it, as often as its port may be logged about.
+                    tracing::debug!(%error, "a change was refused");
                     Reply::Refused(error.to_string())
                 });
                 self.link.send(&Said::Reply { id: call.id, reply }, &[])?;

@@ -2,6 +2,7 @@
 
 use crate::bell::{Line, QUEUES};
 use crate::forward::Source;
+use crate::log_limit::LogLimit;
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::worker::{Command, Handle, Policy, Worker};
 use crate::world::{Port, RxSlot, Steer, Switch, Target, World};
@@ -68,6 +69,7 @@ struct Record {
     peer: Box<dyn Peer>,
     /// Its state as last reported.
     reported: (ringway_port::State, String),
+    log: LogLimit,
 }
 
 struct SwitchRecord {
@@ -181,7 +183,10 @@ impl Fabric {
         let told: Vec<(usize, usize)> = seats.iter().map(|seat| (seat.worker, seat.bit)).collect();
         let reported = peer.state();
         let name = spec.name.clone();
-        self.ports.insert(name, Record { id, spec, counters: first, seats, rx, steer, peer, reported });
+        self.ports.insert(
+            name,
+            Record { id, spec, counters: first, seats, rx, steer, peer, reported, log: LogLimit::of_port() },
+        );
         self.publish();
         for ((worker, bit), source) in told.into_iter().zip(sources) {
             self.crew[worker].handle.tell(Command::Add { bit, source });
@@ -222,7 +227,7 @@ impl Fabric {
                 bits.push(true);
             }
             bits[bit] = true;
-            let line = Arc::new(Line::new(self.crew[worker].handle.bell.clone(), bit));
+            let line = Arc::new(Line::new(self.crew[worker].handle.bell.clone(), bit, &spec.name));
             seats.push(Seat { worker, bit, line });
         }
         Ok(seats)
@@ -478,7 +483,13 @@ fn worker_hold(record: &Record, crew: &[Crew]) -> u64 {
 }
 
 fn look_at(name: &str, record: &mut Record, crew: &[Crew]) -> Option<Event> {
-    if let Err(gone) = record.peer.check() {
+    let checked = record.peer.check();
+    if let Some(refused) = record.peer.refused()
+        && record.log.allows(name)
+    {
+        tracing::info!(port = name, refused, "a front-end's request was refused");
+    }
+    if let Err(gone) = checked {
         record.reported = record.peer.state();
         return Some(Event::Detached { port: name.into(), reason: gone.reason, fault: gone.fault });
     }

@@ -5,6 +5,7 @@ pub mod data;
 mod fabric;
 mod forward;
 mod link;
+mod log_limit;
 mod page;
 mod patience;
 pub mod proto;
@@ -13,4 +14,5 @@ mod world;
 
 pub use fabric::{Fabric, FabricError, PORTS};
 pub use link::{DESCRIPTORS, Link, LinkError};
+pub use log_limit::LogLimit;
 pub use page::SharedPage;

@@ -60,6 +60,11 @@ pub trait Peer: Send {
         Ok(())
     }
 
+    /// The peer's last request that was refused since the last call of this, for the log.
+    fn refused(&mut self) -> Option<String> {
+        None
+    }
+
     /// Its state, and what was negotiated, for people.
     fn state(&self) -> (State, String);
 

@@ -5,6 +5,7 @@ use crate::data::DataError;
 use crate::kinds;
 use crate::open::{Opener, PeerEvent, What};
 use crate::pages;
+use ringway_fabric::LogLimit;
 use ringway_fabric::proto::{Event, PortState, Request};
 use ringway_spec::Port;
 use std::os::fd::OwnedFd;
@@ -29,6 +30,8 @@ pub struct Live {
     pub reason: String,
     /// Programs on a pipe.
     pub programs: usize,
+    /// What is logged about it.
+    log: LogLimit,
 }
 
 impl Live {
@@ -67,6 +70,7 @@ impl Engine {
             state: None,
             reason: String::new(),
             programs: 0,
+            log: LogLimit::of_port(),
         };
         if queues > 0 {
             let request = Request::AddPort { port: port.clone(), counters };
@@ -130,12 +134,16 @@ impl Engine {
         let Some(live) = self.live.get_mut(&name).filter(|live| live.epoch == epoch) else { return };
         match what {
             What::Trouble(reason) => {
-                tracing::info!(port = name, reason);
+                if live.log.allows(&name) {
+                    tracing::info!(port = name, reason);
+                }
                 live.reason = reason;
             }
             What::Programs(count) => live.programs = count,
             What::Left { serial, reason } if serial == live.serial => {
-                tracing::info!(port = name, reason);
+                if live.log.allows(&name) {
+                    tracing::info!(port = name, reason);
+                }
                 if let Err(error) = self.call(&name, Request::Detach { port: name.clone() }).await {
                     tracing::warn!(%error, "detaching port {name}");
                 }
@@ -149,12 +157,16 @@ impl Engine {
                 if keep {
                     live.kept = descriptors.iter().filter_map(|held| held.try_clone().ok()).collect();
                 }
+                let is_logged = live.log.allows(&name);
                 match self.attach(&name, descriptors).await {
-                    Ok(()) => tracing::info!(port = name, "a peer is there"),
+                    Ok(()) if is_logged => tracing::info!(port = name, "a peer is there"),
+                    Ok(()) => {}
                     // The next `data` gets it.
                     Err(EngineError::Data(_, DataError::Gone)) if keep => {}
                     Err(error) => {
-                        tracing::warn!(port = name, %error, "the peer is sent away");
+                        if is_logged {
+                            tracing::warn!(port = name, %error, "the peer is sent away");
+                        }
                         self.lost(&name, &error.to_string());
                     }
                 }
@@ -172,18 +184,19 @@ impl Engine {
     pub(super) async fn heard(&mut self, event: Event) {
         match event {
             Event::Changed(state) => {
-                tracing::info!(port = state.name, state = state.state, detail = state.detail);
-                if let Some(live) = self.live.get_mut(&state.name) {
-                    live.state = Some(state);
+                let Some(live) = self.live.get_mut(&state.name) else { return };
+                if live.log.allows(&state.name) {
+                    tracing::info!(port = state.name, state = state.state, detail = state.detail);
                 }
+                live.state = Some(state);
             }
-            // Of a port that was removed just now nothing is left to detach.
-            Event::Detached { port, .. } if !self.live.contains_key(&port) => {}
             Event::Detached { port, reason, fault } => {
-                if fault {
-                    tracing::warn!(port, reason, "the peer broke its protocol");
-                } else {
-                    tracing::info!(port, reason, "the peer is gone");
+                // Of a port that was removed just now nothing is left to detach.
+                let Some(live) = self.live.get_mut(&port) else { return };
+                match live.log.allows(&port) {
+                    true if fault => tracing::warn!(port, reason, "the peer broke its protocol"),
+                    true => tracing::info!(port, reason, "the peer is gone"),
+                    false => {}
                 }
                 // Whatever `data` still has of it goes before the next peer comes.
                 if let Err(error) = self.call(&port, Request::Detach { port: port.clone() }).await {

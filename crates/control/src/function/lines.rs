@@ -1,5 +1,6 @@
 //! What a function's process prints: into the log, as far as it is not too much.
 
+use ringway_fabric::LogLimit;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
@@ -15,7 +16,12 @@ const RATE: u32 = 100;
 pub fn log(name: &str, output: impl Read) -> Vec<String> {
     let mut output = BufReader::new(output);
     let mut kept = VecDeque::new();
-    let (mut since, mut logged, mut left_out) = (Instant::now(), 0, 0_u64);
+    let mut limit = LogLimit::new(RATE, Duration::from_secs(1));
+    let say = |suppressed: u64| {
+        if suppressed > 0 {
+            tracing::warn!(function = name, "{suppressed} more messages suppressed");
+        }
+    };
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
@@ -26,23 +32,16 @@ pub fn log(name: &str, output: impl Read) -> Vec<String> {
         }
         let text = String::from_utf8_lossy(&bytes);
         let line: String = text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        if since.elapsed() > Duration::from_secs(1) {
-            if left_out > 0 {
-                tracing::warn!(function = name, "{left_out} more lines");
-            }
-            (since, logged, left_out) = (Instant::now(), 0, 0);
-        }
-        if logged < RATE {
+        if let Some(suppressed) = limit.take(Instant::now()) {
+            say(suppressed);
             tracing::info!(function = name, "{line}");
-            logged += 1;
-        } else {
-            left_out += 1;
         }
         if kept.len() == KEPT {
             kept.pop_front();
         }
         kept.push_back(line);
     }
+    say(limit.suppressed());
     kept.into()
 }
 

@@ -11,6 +11,7 @@ mod watched;
 
 use crate::engine::{Inbox, Message};
 use crate::kinds::PortKind;
+use ringway_fabric::LogLimit;
 use ringway_host::PageChoice;
 use ringway_port::ring::open::RingListener;
 use ringway_port::vhost_user::open::{self, Listener};
@@ -113,7 +114,7 @@ impl Opener {
         pages: PageChoice,
     ) -> Result<Option<Opener>, OpenError> {
         let (done, watched) = watch::channel(0);
-        let desk = Desk { port: port.name.clone(), epoch, inbox: inbox.clone(), serial: 0, done: watched };
+        let desk = Desk::new(port.name.clone(), epoch, inbox.clone(), watched);
         let task = kind.open(port, desk, pages)?;
         Ok(task.map(|task| Opener { done, task }))
     }
@@ -142,9 +143,14 @@ pub struct Desk {
     inbox: Inbox,
     serial: u64,
     done: watch::Receiver<u64>,
+    log: LogLimit,
 }
 
 impl Desk {
+    fn new(port: String, epoch: u64, inbox: Inbox, done: watch::Receiver<u64>) -> Desk {
+        Desk { port, epoch, inbox, serial: 0, done, log: LogLimit::of_port() }
+    }
+
     /// The port's settings.
     pub(crate) fn settings<S: DeserializeOwned>(&self, port: &Port) -> Result<S, OpenError> {
         port.kind.settings().map_err(|error| self.no_door(io::Error::other(error)))
@@ -177,6 +183,13 @@ impl Desk {
     pub async fn trouble(&self, error: io::Error) {
         self.say(What::Trouble(error.to_string()));
         tokio::time::sleep(PAUSE).await;
+    }
+
+    /// Says that a program gets no ring, which concerns that program alone.
+    fn refused(&mut self, error: &io::Error) {
+        if self.log.allows(&self.port) {
+            tracing::warn!(port = self.port, %error, "a program gets no ring");
+        }
     }
 
     fn say(&self, what: What) {

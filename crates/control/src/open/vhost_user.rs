@@ -68,7 +68,7 @@ mod tests {
         let listener = Listener::bind(&path, Access::default()).unwrap();
         let (told, mut inbox) = mpsc::unbounded_channel();
         let (done, watched) = watch::channel(0);
-        let desk = Desk { port: "p".into(), epoch: 1, inbox: told, serial: 0, done: watched };
+        let desk = Desk::new("p".into(), 1, told, watched);
         let task = tokio::spawn(serve(desk, Watched::new(listener).unwrap()));
         let mut fronts = [(); 3].map(|()| UnixStream::connect(&path).unwrap());
         for (serial, front) in (1..).zip(&mut fronts) {

@@ -1,26 +1,40 @@
-//! Who comes to the extender's address: at most so many at a time, each for as long as it says something.
+//! Who comes to the extender's address: so many connections at a time, and for one more the idlest is closed.
 
-use super::{Place, extender_router};
-use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use super::routes::LARGEST;
+use super::{Failed, Place, extender_router};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::cmp::Reverse;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep};
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
 
-/// Attack: connections without end, which would take every descriptor that this process may have. More wait.
-const VISITORS: usize = 64;
-/// How long somebody is waited for.
+/// Attack: connections without end, which would take every descriptor that this process may have.
+const CONNECTIONS: usize = 64;
+
+/// How long a client is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Attack: a connection that says nothing, for ever. How long one stays on which nothing moves.
+    /// Attack: a connection that says nothing. How long it may take until the head of its first request is complete.
+    pub first: Duration,
+    /// How long it may take from an answer until the head of the next request is complete.
     pub idle: Duration,
-    /// Attack: a connection that says a byte now and then, for ever. How long a request may take from its first byte
-    /// to its answer's, and the answer from there.
+    /// Attack: a byte now and then. How long a request's body may take, and how long a client may read nothing of an
+    /// answer.
     pub whole: Duration,
 }
 
@@ -28,118 +42,172 @@ impl Default for Patience {
     /// Idle ones stay longer than clients written in Go keep one that they don't use; kube-scheduler itself waits five
     /// seconds for an answer.
     fn default() -> Patience {
-        Patience { idle: Duration::from_secs(100), whole: Duration::from_secs(60) }
+        let seconds = Duration::from_secs;
+        Patience { first: seconds(1), idle: seconds(100), whole: seconds(60) }
     }
 }
 
-/// Serves the extender of kube-scheduler until it is dropped; a connection that takes too long is closed.
-pub async fn serve_extender(listener: TcpListener, place: Place, patience: Patience) -> io::Result<()> {
-    let door = Door { listener, room: Arc::new(Semaphore::new(VISITORS)), patience };
-    axum::serve(door, extender_router(place)).await
-}
-
-struct Door {
-    listener: TcpListener,
-    room: Arc<Semaphore>,
-    patience: Patience,
-}
-
-impl axum::serve::Listener for Door {
-    type Io = Visitor;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Visitor, SocketAddr) {
-        // Nobody closes it.
-        let room = self.room.clone().acquire_owned().await.ok();
-        let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
-        let sleep = |time| Box::pin(tokio::time::sleep(time));
-        let (idle, turn) = (sleep(self.patience.idle), sleep(self.patience.whole));
-        (Visitor { stream, idle, turn, way: None, patience: self.patience, _room: room }, address)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+/// Serves the extender of kube-scheduler until it is dropped.
+pub async fn serve_extender(mut listener: TcpListener, place: Place, patience: Patience) {
+    let router = extender_router(place);
+    let mut room = Room::default();
+    loop {
+        let (stream, from) = axum::serve::Listener::accept(&mut listener).await;
+        room.make_room().await;
+        let connection = Connection::new(from.ip(), &room.changed);
+        let task = room.tasks.spawn(serve(stream, router.clone(), connection.clone(), patience));
+        room.connections.push((connection, task));
     }
 }
 
-/// Which way bytes go: first a request comes in, then its answer goes out.
-#[derive(Clone, Copy, PartialEq)]
-enum Way {
-    In,
-    Out,
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Its request is complete, and its answer is being worked out.
+    Served,
+    /// It sends a request, receives an answer, or does neither.
+    Idle,
+    /// The head of its first request is not complete.
+    New,
+    /// It is closed.
+    Closed,
 }
 
-struct Visitor {
-    stream: TcpStream,
-    /// When it is over with nothing moving.
-    idle: Pin<Box<Sleep>>,
-    /// When it is over with bytes going the same way.
-    turn: Pin<Box<Sleep>>,
-    way: Option<Way>,
-    patience: Patience,
-    _room: Option<OwnedSemaphorePermit>,
+struct Connection {
+    from: IpAddr,
+    stage: Mutex<(Stage, Instant)>,
+    changed: Arc<Notify>,
 }
 
-impl Visitor {
-    /// What comes of an attempt to go on, in bytes: it may have to wait, but not for ever.
-    fn patiently(
-        &mut self,
-        context: &mut Context<'_>,
-        way: Way,
-        attempt: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        let done = attempt(Pin::new(&mut self.stream), context);
-        if matches!(done, Poll::Ready(Ok(1..))) {
-            self.idle.as_mut().reset(Instant::now() + self.patience.idle);
-            if self.way.replace(way) != Some(way) {
-                self.turn.as_mut().reset(Instant::now() + self.patience.whole);
+impl Connection {
+    fn new(from: IpAddr, changed: &Arc<Notify>) -> Arc<Connection> {
+        let stage = Mutex::new((Stage::New, Instant::now()));
+        Arc::new(Connection { from, stage, changed: changed.clone() })
+    }
+
+    fn stage(&self) -> MutexGuard<'_, (Stage, Instant)> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, stage: Stage) {
+        *self.stage() = (stage, Instant::now());
+        self.changed.notify_one();
+    }
+}
+
+/// Marks a connection as closed, also when its task is aborted.
+struct Guard(Arc<Connection>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.enter(Stage::Closed);
+    }
+}
+
+/// The connections there are.
+#[derive(Default)]
+struct Room {
+    tasks: JoinSet<()>,
+    connections: Vec<(Arc<Connection>, AbortHandle)>,
+    changed: Arc<Notify>,
+}
+
+impl Room {
+    /// Returns when there is room for one more connection.
+    async fn make_room(&mut self) {
+        loop {
+            while self.tasks.try_join_next().is_some() {}
+            self.connections.retain(|(connection, _)| connection.stage().0 != Stage::Closed);
+            if self.connections.len() < CONNECTIONS {
+                return;
+            }
+            match idlest(self.connections.iter().map(|(connection, _)| &**connection)) {
+                Some(index) => self.connections.remove(index).1.abort(),
+                None => self.changed.notified().await,
             }
         }
-        // Between an answer and the next request it is only idle.
-        let late = self.way == Some(way) && self.turn.as_mut().poll(context).is_ready();
-        if let (Poll::Ready(done), false) = (done, late) {
-            return Poll::Ready(done);
-        }
-        if !late {
-            ready!(self.idle.as_mut().poll(context));
-        }
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Visitor {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = self.patiently(context, Way::In, |stream, context| {
-            let before = into.filled().len();
-            ready!(stream.poll_read(context, into))?;
-            Poll::Ready(Ok(into.filled().len() - before))
-        });
-        read.map_ok(drop)
+/// The connection to close for another: of the address that has most, one that never made a request if there is any,
+/// and of those the one that has waited longest. None that is being served.
+fn idlest<'a>(all: impl Iterator<Item = &'a Connection> + Clone) -> Option<usize> {
+    let of = |from: IpAddr| all.clone().filter(|other| other.from == from).count();
+    let rank = |connection: &Connection| {
+        let (stage, since) = *connection.stage();
+        (stage != Stage::Served).then(|| (of(connection.from), stage, Reverse(since)))
+    };
+    let ranked = all.clone().enumerate().filter_map(|(index, connection)| Some((rank(connection)?, index)));
+    ranked.max().map(|(_, index)| index)
+}
+
+async fn serve(stream: TcpStream, router: Router, connection: Arc<Connection>, patience: Patience) {
+    let _guard = Guard(connection.clone());
+    // Attack: an answer that is never read. Where the kernel can't do so, it stays until others need its place.
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, patience.whole.as_millis() as u32);
+    let service = {
+        let connection = connection.clone();
+        service_fn(move |request| answer(request, router.clone(), connection.clone(), patience.whole))
+    };
+    let mut http = http1::Builder::new();
+    let served = http.timer(TokioTimer::new()).header_read_timeout(patience.idle);
+    let mut served = pin!(served.serve_connection(TokioIo::new(stream), service));
+    // However a connection ends, only its client is concerned.
+    let first = timeout(patience.first, served.as_mut()).await;
+    if first.is_err() && connection.stage().0 != Stage::New {
+        let _ = served.await;
     }
 }
 
-impl AsyncWrite for Visitor {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.patiently(context, Way::Out, |stream, context| stream.poll_write(context, bytes))
-    }
+async fn answer(
+    request: Request<Incoming>,
+    router: Router,
+    connection: Arc<Connection>,
+    whole: Duration,
+) -> Result<Response, Infallible> {
+    connection.enter(Stage::Idle);
+    let (head, body) = request.into_parts();
+    let body = match timeout(whole, to_bytes(Body::new(body), LARGEST)).await {
+        Ok(Ok(body)) => Body::from(body),
+        Ok(Err(error)) => return Ok(Failed::Wrong(error.to_string()).into_response()),
+        Err(_) => return Ok(StatusCode::REQUEST_TIMEOUT.into_response()),
+    };
+    connection.enter(Stage::Served);
+    let answer = TowerToHyperService::new(router).call(Request::from_parts(head, body)).await;
+    connection.enter(Stage::Idle);
+    answer
+}
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed =
-            self.patiently(context, Way::Out, |stream, context| stream.poll_flush(context).map_ok(|()| 0));
-        flushed.map_ok(drop)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut =
-            self.patiently(context, Way::Out, |stream, context| stream.poll_shutdown(context).map_ok(|()| 0));
-        shut.map_ok(drop)
+    #[test]
+    fn the_idlest_of_the_busiest_address_goes() {
+        let changed = Arc::new(Notify::new());
+        let begin = Instant::now();
+        let [one, two] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+        let connections = [
+            (one, Stage::New, 0),
+            (two, Stage::Served, 1),
+            (two, Stage::Idle, 2),
+            (two, Stage::New, 4),
+            (two, Stage::New, 3),
+        ];
+        let mut all = Vec::from(connections.map(|(from, stage, since)| {
+            let connection = Connection::new(from, &changed);
+            *connection.stage() = (stage, begin + Duration::from_secs(since));
+            connection
+        }));
+        let mut went = Vec::new();
+        while let Some(index) = idlest(all.iter().map(|connection| &**connection)) {
+            let gone = all.remove(index);
+            let (stage, since) = *gone.stage();
+            went.push((gone.from, stage, since.duration_since(begin).as_secs()));
+        }
+        let expected =
+            [(two, Stage::New, 3), (two, Stage::New, 4), (two, Stage::Idle, 2), (one, Stage::New, 0)];
+        assert_eq!(went, expected);
+        assert_eq!(all.len(), 1, "the one that is being served");
     }
 }

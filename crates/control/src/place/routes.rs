@@ -19,7 +19,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, OpenApi};
 
 /// Attack: a body without end.
-const LARGEST: usize = 64 << 20;
+pub(super) const LARGEST: usize = 64 << 20;
 
 #[derive(OpenApi)]
 #[openapi(paths(

@@ -40,11 +40,11 @@ impl Peer for Backend {
         if self.fd().is_none() {
             return Ok(());
         }
-        let result = self.readable();
-        if let Some(refused) = self.refused() {
-            tracing::info!(%refused, "a front-end's request was refused");
-        }
-        result.map_err(|error| Gone { reason: error.to_string(), fault: error.is_fault() })
+        self.readable().map_err(|error| Gone { reason: error.to_string(), fault: error.is_fault() })
+    }
+
+    fn refused(&mut self) -> Option<String> {
+        Backend::refused(self).map(|refused| refused.to_string())
     }
 
     fn state(&self) -> (State, String) {

@@ -1,0 +1,77 @@
+//! How many log lines one source may cause.
+
+use std::time::{Duration, Instant};
+
+/// Lines about one port, and the time for them.
+///
+/// Attack: a front-end or a program that connects, is refused, or changes its rings ten thousand times a second.
+const PORT: (u32, Duration) = (60, Duration::from_secs(60));
+
+/// A limit on log lines: so many within a window of time; what exceeds them is counted.
+#[derive(Clone, Debug)]
+pub struct LogLimit {
+    lines: u32,
+    window: Duration,
+    since: Option<Instant>,
+    logged: u32,
+    suppressed: u64,
+}
+
+impl LogLimit {
+    /// A limit of `lines` within each `window`.
+    pub fn new(lines: u32, window: Duration) -> LogLimit {
+        LogLimit { lines, window, since: None, logged: 0, suppressed: 0 }
+    }
+
+    /// The limit of a port.
+    pub fn of_port() -> LogLimit {
+        LogLimit::new(PORT.0, PORT.1)
+    }
+
+    /// Whether a line may be logged at `now`. If so, how many were suppressed in the window before: to be said first.
+    pub fn take(&mut self, now: Instant) -> Option<u64> {
+        let mut before = 0;
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= self.window) {
+            before = self.suppressed();
+            (self.since, self.logged) = (Some(now), 0);
+        }
+        if self.logged == self.lines {
+            self.suppressed += 1;
+            return None;
+        }
+        self.logged += 1;
+        Some(before)
+    }
+
+    /// Lines that were suppressed and not yet reported; they count as reported then.
+    pub fn suppressed(&mut self) -> u64 {
+        std::mem::take(&mut self.suppressed)
+    }
+
+    /// Whether a line about `port` may be logged now. Logs how many were suppressed before.
+    pub fn allows(&mut self, port: &str) -> bool {
+        let taken = self.take(Instant::now());
+        if let Some(suppressed @ 1..) = taken {
+            tracing::warn!(port, "{suppressed} more messages suppressed");
+        }
+        taken.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_a_few_lines_and_a_count() {
+        let mut limit = LogLimit::of_port();
+        let begin = Instant::now();
+        let mut lines = Vec::new();
+        for millisecond in 0..120_000 {
+            lines.extend(limit.take(begin + Duration::from_millis(millisecond)));
+        }
+        assert_eq!(lines.len(), 2 * PORT.0 as usize);
+        assert_eq!(lines.iter().filter(|before| **before > 0).collect::<Vec<_>>(), [&59_940]);
+        assert_eq!((limit.suppressed(), limit.suppressed()), (59_940, 0));
+    }
+}
