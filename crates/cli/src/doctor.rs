@@ -141,6 +141,14 @@ fn kernel(facts: &Facts) -> Vec<Finding> {
             "the data path is confined by its filter of system calls alone; boot with lsm=landlock,...",
         ),
         finding(
+            "asynchronous I/O",
+            facts.aio,
+            Grade::Fair,
+            format!("{} of {} requests taken", facts.aio_requests.0, facts.aio_requests.1),
+            "peers' eventfds are signalled by a thread each, which is slower; allow more with \
+             `sysctl fs.aio-max-nr=1048576`, or use a kernel with CONFIG_AIO",
+        ),
+        finding(
             "membarrier",
             facts.membarrier,
             Grade::Fair,

@@ -33,6 +33,10 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
     println!("fabric   {}, up for {}, from {}", fabric.name, span(fabric.uptime), fabric.file);
     println!("run      {} (control {}, data {})", fabric.run, fabric.pid, fabric.data_pid);
     println!("workers  {}", workers.join(", "));
+    for worker in fabric.workers.iter().filter(|worker| !worker.note.is_empty()) {
+        let style = text::FAIR;
+        println!("{style}note{style:#}     {}: {}", worker.name, worker.note);
+    }
     println!();
     let mut table = Table::new(&["PORT", "KIND", "STATE", "TO", "WORKER", "PEER", "DETAIL"]);
     for port in ports {

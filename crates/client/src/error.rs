@@ -30,6 +30,9 @@ pub enum RingError {
     /// The memory is no ring.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// The other side can't be woken.
+    #[error("the ring's eventfd is {0}")]
+    Signal(#[from] ringway_host::SignalError),
     /// The other side broke the ring's rules; connect again.
     #[error("{0}; connect again")]
     Broken(#[from] Broken),

@@ -1,12 +1,13 @@
 //! What both directions of a ring share.
 
 use crate::RingError;
-use ringway_host::EventFd;
+use ringway_host::Signal;
 use ringway_ring::RingMemory;
 use rustix::event::epoll;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 const CALL: u64 = 0;
@@ -16,7 +17,7 @@ const SOCKET: u64 = 1;
 #[derive(Debug)]
 pub(crate) struct Link {
     pub memory: RingMemory,
-    kick: EventFd,
+    kick: Signal,
     pub call: OwnedFd,
     epoll: OwnedFd,
 }
@@ -34,13 +35,14 @@ impl Link {
         epoll::add(&epoll, &call, epoll::EventData::new_u64(CALL), edge)?;
         let news = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         epoll::add(&epoll, socket, epoll::EventData::new_u64(SOCKET), news)?;
-        Ok(Link { memory, kick: kick.into(), call, epoll })
+        let kick = Signal::of(Arc::new(kick))?;
+        Ok(Link { memory, kick, call, epoll })
     }
 
     /// Notifies the other side.
     #[cold]
     pub fn kick(&self) {
-        self.kick.signal_shared();
+        self.kick.send();
     }
 
     /// Sleeps until the other side notifies us; `false` after `timeout`.

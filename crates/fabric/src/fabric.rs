@@ -408,6 +408,7 @@ impl Fabric {
             turns: crew.handle.gauges.turns.load(Relaxed),
             sleeps: crew.handle.gauges.sleeps.load(Relaxed),
             busy: crew.handle.gauges.busy.load(Relaxed),
+            helped: crew.handle.gauges.helped.load(Relaxed),
         });
         let ports = self.ports.iter().map(|(name, record)| port_state(name, record, &self.crew));
         State { ports: ports.collect(), workers: workers.collect() }

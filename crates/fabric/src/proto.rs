@@ -155,6 +155,9 @@ pub struct WorkerState {
     /// Nanoseconds of turns in which frames moved.
     #[serde(default)]
     pub busy: u64,
+    /// Whether threads of their own signal peers' eventfds, since the system refuses `io_setup`.
+    #[serde(default)]
+    pub helped: bool,
 }
 
 /// An address that a switch knows.

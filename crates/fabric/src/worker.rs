@@ -9,7 +9,7 @@ use ringway_host::{Clock, EventFd, HostError, losses};
 use ringway_mem::{Published, Reader};
 use ringway_spec::Poll;
 use ringway_switch::FlowHash;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -55,6 +55,8 @@ pub struct Gauges {
     pub active: AtomicU64,
     /// Queues it has.
     pub queues: AtomicU64,
+    /// Whether threads of their own signal what it shares with peers, since the system refuses `io_setup`.
+    pub helped: AtomicBool,
 }
 
 /// The parts of a worker that its owner keeps.
@@ -199,6 +201,14 @@ impl Worker {
 
     /// Takes turns until it is told to stop.
     pub fn run(mut self) {
+        if let Err(error) = ringway_host::prepare_signals() {
+            self.gauges.helped.store(true, Relaxed);
+            tracing::warn!(
+                %error,
+                "peers' eventfds are signalled by a thread each, which is slower; raise fs.aio-max-nr, or \
+                 end what takes asynchronous I/O, and start the fabric again"
+            );
+        }
         loop {
             let Worker { bell, slots, active, .. } = &mut self;
             let woken = bell.collect(|bit| ring(slots, active, bit));

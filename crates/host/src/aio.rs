@@ -10,9 +10,12 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::cell::OnceCell;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 /// Requests whose results may wait to be read.
 const EVENTS: usize = 256;
+/// Times that a request is tried while other threads fill the room that was made for it.
+const TRIES: usize = 16;
 // linux/aio_abi.h
 const READ: u16 = 0;
 const POLL: u16 = 5;
@@ -40,7 +43,7 @@ struct Request {
 #[repr(C)]
 struct Event([u64; 4]);
 
-/// A thread's own queue of requests.
+/// A queue of requests.
 struct Queue {
     id: libc::c_ulong,
     /// Always readable: to poll it is over at once.
@@ -49,24 +52,28 @@ struct Queue {
     unreadable: OwnedFd,
 }
 
+/// The queue of threads that have none of their own: the system has a limited number of requests for all processes
+/// (`fs.aio-max-nr`).
+static SHARED: OnceLock<Queue> = OnceLock::new();
+
 thread_local! {
-    /// `None`: this kernel has no asynchronous I/O, or no more of it to give.
-    static QUEUE: OnceCell<Option<Queue>> = const { OnceCell::new() };
+    static OWN: OnceCell<Queue> = const { OnceCell::new() };
 }
 
 impl Queue {
-    fn new() -> Option<Queue> {
-        let ready = eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
-        let (_, unreadable) = pipe_with(PipeFlags::CLOEXEC).ok()?;
+    fn new() -> Result<Queue, Errno> {
+        let ready = eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (_, unreadable) = pipe_with(PipeFlags::CLOEXEC)?;
         let mut id: libc::c_ulong = 0;
         // SAFETY: the kernel writes one number to `id`.
         let made = unsafe { libc::syscall(libc::SYS_io_setup, EVENTS, &raw mut id) } == 0;
-        made.then_some(Queue { id, ready, unreadable })
+        let error = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+        if made { Ok(Queue { id, ready, unreadable }) } else { Err(error()) }
     }
 
     fn submit(&self, mut request: Request) -> Result<(), Errno> {
         let mut list = [&raw mut request];
-        for _ in 0..2 {
+        for _ in 0..TRIES {
             // SAFETY: `list` has one request, whose fields are numbers; none names memory that is written.
             let done = unsafe { libc::syscall(libc::SYS_io_submit, self.id, 1, list.as_mut_ptr()) };
             match Errno::from_io_error(&std::io::Error::last_os_error()) {
@@ -95,9 +102,27 @@ impl Drop for Queue {
     }
 }
 
-/// Runs `work` on this thread's queue, if it can have one.
+/// Gives this thread a queue of its own, so that it meets no other thread there. One that has none uses that of all
+/// threads, which is made here too.
+pub(crate) fn prepare() -> Result<(), Errno> {
+    prepare_shared()?;
+    let _ = OWN.try_with(|own| Queue::new().map(|queue| own.set(queue)));
+    Ok(())
+}
+
+/// Makes the queue of all threads, unless it is there.
+pub(crate) fn prepare_shared() -> Result<(), Errno> {
+    if SHARED.get().is_none() {
+        // Another thread's may have come first.
+        let _ = SHARED.set(Queue::new()?);
+    }
+    Ok(())
+}
+
+/// Runs `work` on this thread's queue, or on that of all threads; `None` if there is neither.
 fn with<T>(work: impl FnOnce(&Queue) -> T) -> Option<T> {
-    QUEUE.try_with(|queue| queue.get_or_init(Queue::new).as_ref().map(work)).ok().flatten()
+    let run = |own: &OnceCell<Queue>| own.get().or_else(|| SHARED.get()).map(work);
+    OWN.try_with(run).ok().flatten()
 }
 
 fn number(fd: BorrowedFd<'_>) -> u32 {
@@ -118,6 +143,7 @@ pub(crate) fn signal(fd: BorrowedFd<'_>) -> Option<()> {
 /// Whether a descriptor is an eventfd; `None` where that can't be told. The file behind it is not asked, and an
 /// eventfd is not signalled.
 pub(crate) fn is_eventfd(fd: BorrowedFd<'_>) -> Option<bool> {
+    prepare_shared().ok()?;
     let result = with(|queue| {
         let read = Request { opcode: READ, flags: TELL, told: number(fd), ..Request::default() };
         queue.submit(Request { fd: queue.unreadable.as_raw_fd() as u32, ..read })

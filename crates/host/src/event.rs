@@ -27,11 +27,6 @@ impl EventFd {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// The same where a peer has the description too.
-    pub fn signal_shared(&self) {
-        crate::signal_shared(self.0.as_fd());
-    }
-
     /// Forgets the signals so far; whether there were any.
     pub fn clear(&self) -> bool {
         rustix::io::read(&self.0, &mut [0; 8]).is_ok()

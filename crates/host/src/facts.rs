@@ -102,6 +102,10 @@ pub struct Facts {
     pub net_admin: bool,
     /// Whether another user than root may make user namespaces, as far as can be told without trying.
     pub user_namespaces: bool,
+    /// Whether asynchronous I/O can be had, by which peers' eventfds are signalled.
+    pub aio: bool,
+    /// Requests of asynchronous I/O that processes have taken, and may take.
+    pub aio_requests: (u64, u64),
     /// Whether all threads can be made to run a barrier at once.
     pub membarrier: bool,
     /// Whether io_uring can be used.
@@ -136,6 +140,11 @@ impl Facts {
             is_root: rustix::process::geteuid().is_root(),
             net_admin: net_admin(),
             user_namespaces: user_namespaces(),
+            aio: crate::aio::prepare_shared().is_ok(),
+            aio_requests: (
+                number("/proc/sys/fs/aio-nr").unwrap_or(0),
+                number("/proc/sys/fs/aio-max-nr").unwrap_or(0),
+            ),
             membarrier: crate::grace::is_expedited(),
             io_uring: io_uring(),
             userfaultfd: userfaultfd(),

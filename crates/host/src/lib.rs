@@ -2,6 +2,7 @@
 
 mod account;
 mod aio;
+mod budget;
 mod clock;
 mod closer;
 mod error;
@@ -24,6 +25,7 @@ mod thread;
 mod tun;
 
 pub use account::Account;
+pub use budget::Budget;
 pub use clock::{Clock, ticks, ticks_per_second};
 pub use closer::Closer;
 pub use error::HostError;
@@ -42,9 +44,9 @@ pub use poll::{Wish, poll};
 pub use preload::{ShortState, extended_state};
 pub use raw_socket::open_raw;
 pub use sandbox::{Confinement, confine_data, confine_function, withhold_descriptors};
-pub use signal::{Signal, Sort, signal_shared};
+pub use signal::{Signal, SignalError, Sort, prepare_signals, signal_once};
 pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};
-pub use thread::{allowed_cores, pin, random, spawn};
+pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
 pub use tun::{TunSettings, open_tun};

@@ -1,12 +1,16 @@
 //! Descriptors that others gave us: what they are, and how to wake somebody by them.
 
 use crate::aio;
+use crate::budget::Budget;
+use crate::error::HostError;
+use crate::event::EventFd;
 use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// What eventfds count by, and what front-ends with a pipe in an eventfd's place read.
 const ONE: [u8; 8] = 1_u64.to_ne_bytes();
@@ -54,12 +58,31 @@ fn is_anonymous(fd: BorrowedFd<'_>) -> bool {
     mode == Ok(rustix::fs::FileType::Unknown)
 }
 
-/// Wakes whoever waits for an eventfd whose description others share. Never waits: a full one was signalled
-/// already.
-pub fn signal_shared(fd: BorrowedFd<'_>) {
-    if aio::signal(fd).is_none() {
-        let _ = rustix::io::write(fd, &ONE);
-    }
+/// Has this thread signal eventfds that others share without meeting other threads there. `Err`: the system refuses
+/// asynchronous I/O, and such eventfds are signalled by threads made for that, some microseconds later.
+pub fn prepare_signals() -> Result<(), HostError> {
+    aio::prepare().map_err(|error| HostError::Call { call: "io_setup", error })
+}
+
+/// Signals an eventfd that others share once, some time; whoever closes it for good. Never waits.
+pub fn signal_once(fd: BorrowedFd<'_>) {
+    // Without a thread or a descriptor its waiters learn from their socket that it is closed.
+    let helper = fd.try_clone_to_owned().ok().and_then(|fd| Helper::start(Arc::new(fd)));
+    helper.iter().for_each(Helper::signal);
+}
+
+/// Why a peer can't be woken by a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignalError {
+    /// It is no way to wake anybody.
+    #[error("neither an eventfd nor a pipe")]
+    Kind,
+    /// Neither asynchronous I/O nor a thread can be had.
+    #[error(
+        "an eventfd that can't be signalled without waiting: the system refuses io_setup (see \
+         fs.aio-max-nr), and there are {HELPERS} threads for such eventfds already"
+    )]
+    NoHelper,
 }
 
 /// A peer's descriptor by which it is woken. Waking never waits.
@@ -67,23 +90,102 @@ pub fn signal_shared(fd: BorrowedFd<'_>) {
 pub struct Signal {
     fd: Arc<OwnedFd>,
     sort: Sort,
+    /// Signals an eventfd where asynchronous I/O is refused.
+    helper: OnceLock<Option<Helper>>,
+    budget: Option<Arc<Budget>>,
 }
 
 impl Signal {
-    /// `None` for what is neither an eventfd, a pipe nor a socket, which User-Mode Linux calls a pipe.
-    pub fn of(fd: Arc<OwnedFd>) -> Option<Signal> {
-        let sort = Sort::of(fd.as_fd()).filter(|sort| *sort != Sort::Memory)?;
-        Some(Signal { fd, sort })
+    /// By an eventfd, a pipe or a socket, which User-Mode Linux calls a pipe.
+    pub fn of(fd: Arc<OwnedFd>) -> Result<Signal, SignalError> {
+        let sort = Sort::of(fd.as_fd()).filter(|sort| *sort != Sort::Memory).ok_or(SignalError::Kind)?;
+        let signal = Signal { fd, sort, helper: OnceLock::new(), budget: None };
+        if sort == Sort::Counter && aio::prepare_shared().is_err() && signal.helper().is_none() {
+            return Err(SignalError::NoHelper);
+        }
+        Ok(signal)
+    }
+
+    /// The same, at the cost of a peer: once its budget is spent, nobody is woken any more.
+    pub fn charged_to(self, budget: &Arc<Budget>) -> Signal {
+        Signal { budget: Some(budget.clone()), ..self }
     }
 
     /// Wakes the peer.
+    #[inline]
     pub fn send(&self) {
+        match &self.budget {
+            Some(budget) => budget.wake(|| self.wake()),
+            None => self.wake(),
+        }
+    }
+
+    fn wake(&self) {
         let fd = self.fd.as_fd();
         match self.sort {
             Sort::Pipe => signal_pipe(fd),
             Sort::Socket => crate::socket::signal_socket(fd, &ONE),
-            Sort::Counter | Sort::Memory => signal_shared(fd),
+            Sort::Counter | Sort::Memory => {
+                if aio::signal(fd).is_none() {
+                    self.helper().into_iter().for_each(Helper::signal);
+                }
+            }
         }
+    }
+
+    #[cold]
+    fn helper(&self) -> Option<&Helper> {
+        self.helper.get_or_init(|| Helper::start(self.fd.clone())).as_ref()
+    }
+}
+
+/// Helpers at most. Attack: a peer has its eventfd block, and fills it: the helper that writes there waits until
+/// somebody reads it, and then for ever.
+const HELPERS: usize = 1024;
+
+/// A thread that signals one eventfd, and may wait for its peer.
+#[derive(Debug)]
+struct Helper {
+    wanted: Arc<EventFd>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Helper {
+    fn start(fd: Arc<OwnedFd>) -> Option<Helper> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        if COUNT.fetch_add(1, Relaxed) >= HELPERS {
+            COUNT.fetch_sub(1, Relaxed);
+            return None;
+        }
+        let started = || {
+            let (wanted, is_over) = (Arc::new(EventFd::new()?), Arc::new(AtomicBool::new(false)));
+            let helper = Helper { wanted: wanted.clone(), is_over: is_over.clone() };
+            crate::spawn("signals", None, move || {
+                while crate::wait_readable(&[wanted.as_fd()], None).is_ok() {
+                    if wanted.clear() {
+                        // A full one was signalled already.
+                        let _ = rustix::io::write(&fd, &ONE);
+                    }
+                    if is_over.load(Relaxed) {
+                        break;
+                    }
+                }
+                COUNT.fetch_sub(1, Relaxed);
+            })?;
+            Ok::<_, HostError>(helper)
+        };
+        started().inspect_err(|_| _ = COUNT.fetch_sub(1, Relaxed)).ok()
+    }
+
+    fn signal(&self) {
+        self.wanted.signal();
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+        self.wanted.signal();
     }
 }
 
@@ -187,7 +289,7 @@ mod tests {
         ];
         for other in others {
             assert_eq!(sort(other), None);
-            assert!(Signal::of(Arc::new(other.as_fd().try_clone_to_owned().unwrap())).is_none());
+            assert!(Signal::of(Arc::new(other.as_fd().try_clone_to_owned().unwrap())).is_err());
         }
     }
 }

@@ -43,6 +43,12 @@ pub fn allowed_cores() -> Result<Vec<usize>, HostError> {
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
+/// Nanoseconds that the calling thread has run.
+pub fn thread_cpu() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
 /// A number that nobody can guess.
 pub fn random() -> Result<u64, HostError> {
     let mut bytes = [0; 8];

@@ -136,6 +136,9 @@ pub enum PeerError {
     /// The ring's memory has another layout.
     #[error("the ring: {0}")]
     Ring(#[from] ringway_ring::LayoutError),
+    /// The program can't be woken.
+    #[error("the program's eventfd is {0}")]
+    Signal(#[from] ringway_host::SignalError),
     /// The system refused.
     #[error(transparent)]
     Host(#[from] HostError),

@@ -63,7 +63,7 @@ pub fn port(name: &str, slots: u32) -> Result<Side, Box<dyn Error>> {
     };
     let (mut port, queues) = RingPort::new(config);
     let [memory, kick, call] = handed.descriptors().map(|descriptor| descriptor.try_clone_to_owned());
-    port.attach(RingMemory::attach(Mapping::sealed(&memory?)?.region())?, kick?, call?);
+    port.attach(RingMemory::attach(Mapping::sealed(&memory?)?.region())?, kick?, call?)?;
     let queue = queues.into_iter().next().ok_or("a port has a queue")?;
     Ok(Side { ring, queue, program: handed, _port: port })
 }

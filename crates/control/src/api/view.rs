@@ -65,6 +65,9 @@ pub struct WorkerView {
     pub sleeps: u64,
     /// Nanoseconds of turns in which frames moved.
     pub busy: u64,
+    /// What is wrong with it; empty if nothing is.
+    #[serde(default)]
+    pub note: String,
 }
 
 /// A port.

@@ -9,6 +9,10 @@ use ringway_frame::{Counters, Reason};
 use ringway_spec::{Port, Switch, To};
 use std::collections::BTreeMap;
 
+/// What is wrong with a worker where the system refuses `io_setup`.
+const HELPED: &str =
+    "peers' eventfds are signalled by a thread each: io_setup was refused, see `ringway doctor`";
+
 impl Engine {
     /// What `data` knows; nothing while it is away.
     async fn state(&mut self) -> State {
@@ -27,6 +31,7 @@ impl Engine {
             turns: worker.turns,
             sleeps: worker.sleeps,
             busy: worker.busy,
+            note: if worker.helped { HELPED.into() } else { String::new() },
         };
         FabricView {
             name: self.fabric.name.clone(),

@@ -32,7 +32,7 @@ struct Joined {
 impl Drop for Joined {
     fn drop(&mut self) {
         self.made.memory.close();
-        self.signals.iter().for_each(EventFd::signal_shared);
+        self.signals.iter().for_each(|signal| ringway_host::signal_once(signal.as_fd()));
     }
 }
 

@@ -155,7 +155,7 @@ impl AsFd for Program {
 impl Drop for Program {
     fn drop(&mut self) {
         self.made.memory.close();
-        self.call.signal_shared();
+        ringway_host::signal_once(self.call.as_fd());
     }
 }
 

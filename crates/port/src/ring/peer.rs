@@ -38,7 +38,7 @@ impl Peer for Program {
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         let [memory, kick, call] = exactly(KIND.name, descriptors)?;
         let memory = RingMemory::attach(Mapping::sealed(&memory)?.region())?;
-        self.port.attach(memory, kick, call);
+        self.port.attach(memory, kick, call)?;
         self.attached = true;
         Ok(())
     }

@@ -3,17 +3,23 @@
 use super::{Config, RingRx, RingTx};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Caps, Counters, LARGEST, Needs, add};
-use ringway_host::EventFd;
+use ringway_host::{Budget, Signal, SignalError};
 use ringway_mem::{Published, Turn};
 use ringway_ring::{Broken, FRAGMENTS, RX, RingMemory};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How a program broke the ring's rules.
+/// Why a program loses its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the program broke its ring: {0}; it must connect again")]
-pub struct Fault(pub Broken);
+pub enum Fault {
+    /// It broke the ring's rules.
+    #[error("the program broke its ring: {0}; it must connect again")]
+    Broken(Broken),
+    /// Waking it takes too long.
+    #[error("waking the program took several milliseconds each time: too many watch its eventfd")]
+    Slow,
+}
 
 /// The program on a port, or nobody.
 pub(super) struct Session {
@@ -26,12 +32,12 @@ pub(super) struct Session {
 pub(super) struct Open {
     pub memory: RingMemory,
     pub caps: Caps,
-    call: EventFd,
+    call: Signal,
     broken: AtomicBool,
 }
 
 impl Open {
-    fn new(memory: RingMemory, call: EventFd) -> Open {
+    fn new(memory: RingMemory, call: Signal) -> Open {
         let header = memory.header();
         let offloads = [Needs::CSUM, Needs::TSO4, Needs::TSO6, Needs::ECN, Needs::USO];
         let offloads = offloads
@@ -52,7 +58,7 @@ impl Open {
     /// Notifies the program.
     pub fn signal(&self, counters: &Counters) {
         add(&counters.interrupts, 1);
-        self.call.signal_shared();
+        self.call.send();
     }
 }
 
@@ -76,7 +82,7 @@ impl Shared {
     pub fn fail(&self, open: &Open, why: Broken) {
         if !open.broken.swap(true, Ordering::Relaxed) {
             add(&self.config.counters.faults, 1);
-            (self.config.broken)(Fault(why));
+            (self.config.broken)(Fault::Broken(why));
         }
     }
 }
@@ -86,6 +92,8 @@ pub struct RingPort {
     shared: Shared,
     doorbell: Arc<dyn Doorbell>,
     number: u64,
+    /// What waking its programs may cost.
+    budget: Arc<Budget>,
 }
 
 impl RingPort {
@@ -93,17 +101,30 @@ impl RingPort {
     pub fn new(config: Config) -> (RingPort, Vec<Queue>) {
         let doorbell = config.doorbell.clone();
         let session = Arc::new(Session { number: 0, open: None });
-        let shared = Shared { session: Arc::new(Published::new(session)), config: Arc::new(config) };
+        let config = Arc::new(config);
+        let shared = Shared { session: Arc::new(Published::new(session)), config: config.clone() };
+        let budget = Arc::new(Budget::new(move || {
+            add(&config.counters.faults, 1);
+            (config.broken)(Fault::Slow);
+        }));
         let tx = Box::new(RingTx::new(shared.clone()));
         let rx = Box::new(RingRx::new(shared.clone()));
-        (RingPort { shared, doorbell, number: 0 }, vec![Queue { tx, rx }])
+        (RingPort { shared, doorbell, number: 0, budget }, vec![Queue { tx, rx }])
     }
 
     /// A program is there: its ring, the eventfd that it writes and the eventfd that we write. Replaces the one before.
-    pub fn attach(&mut self, memory: RingMemory, kick: OwnedFd, call: OwnedFd) {
-        self.replace(Some(Open::new(memory, call.into())));
+    pub fn attach(&mut self, memory: RingMemory, kick: OwnedFd, call: OwnedFd) -> Result<(), SignalError> {
+        let call = Signal::of(Arc::new(call))?.charged_to(&self.budget);
+        self.budget.renew();
+        self.replace(Some(Open::new(memory, call)));
         self.doorbell.watch(Arc::new(kick));
         self.doorbell.wake();
+        Ok(())
+    }
+
+    /// Nanoseconds for which no program is to come, since the last one cost too much.
+    pub fn rest(&self, now: u64) -> u64 {
+        self.budget.rest(now)
     }
 
     /// The program is gone, or is to go. Returns when no worker touches its memory any more.

@@ -65,7 +65,7 @@ fn rig_with(geometry: Geometry, policy: Policy) -> Rig {
     let theirs = RingMemory::create(Mapping::sealed(&file).unwrap().region(), &geometry).unwrap();
     let ours = RingMemory::attach(Mapping::sealed(&file).unwrap().region()).unwrap();
     let call = event();
-    port.attach(ours, event().into_fd(), rustix_dup(&call));
+    port.attach(ours, event().into_fd(), rustix_dup(&call)).unwrap();
     let queue = queues.into_iter().next().unwrap();
     Rig { port, queue, theirs, call, counters, faults, bell, reader: Reader::register().unwrap() }
 }
@@ -259,7 +259,7 @@ fn a_jumping_index_ends_this_port_alone_until_it_is_attached_again() {
     // The TX ring's producer line.
     whole.span_mut(1024, 4, &mut Hint::default()).unwrap().write(&65u32.to_le_bytes());
     assert!(take(&mut rig).is_empty());
-    assert_eq!(*rig.faults.lock().unwrap(), [Fault(Broken::Index)]);
+    assert_eq!(*rig.faults.lock().unwrap(), [Fault::Broken(Broken::Index)]);
     assert_eq!(rig.counters.faults.load(Relaxed), 1);
     let turn = rig.reader.turn(0);
     assert!(rig.queue.rx.caps(&turn).is_none());
@@ -268,7 +268,7 @@ fn a_jumping_index_ends_this_port_alone_until_it_is_attached_again() {
     let file = memfd("test", small().header().unwrap().bytes as usize).unwrap();
     rig.theirs = RingMemory::create(Mapping::sealed(&file).unwrap().region(), &small()).unwrap();
     let ours = RingMemory::attach(Mapping::sealed(&file).unwrap().region()).unwrap();
-    rig.port.attach(ours, event().into_fd(), event().into_fd());
+    rig.port.attach(ours, event().into_fd(), event().into_fd()).unwrap();
     let mut producer = Producer::new(&rig.theirs, TX);
     send(&rig, &mut producer, &frame(64, 7), [0; 10]);
     producer.publish(&rig.theirs);
@@ -280,8 +280,23 @@ fn a_buffer_that_is_not_there_ends_the_port() {
     let mut rig = rig();
     rig.theirs.write_slot(RX, 0, Slot { buf_idx: 5000, ..Slot::default() });
     put(&mut rig, &[(frame(64, 0), Offload::default())], 0);
-    assert_eq!(*rig.faults.lock().unwrap(), [Fault(Broken::Buffer)]);
+    assert_eq!(*rig.faults.lock().unwrap(), [Fault::Broken(Broken::Buffer)]);
     assert_eq!(rig.counters.rx_drops[Reason::BadAddress as usize].load(Relaxed), 1);
+}
+
+#[test]
+fn a_program_whose_eventfd_wakes_thousands_loses_its_ring() {
+    let mut rig = rig_with(small(), Policy::NONE);
+    let _watchers = crate::vhost_user::slow::watch_by_thousands(&rig.call);
+    let mut frames = 0;
+    while rig.faults.lock().unwrap().is_empty() {
+        put(&mut rig, &[(frame(60, 0), Offload::default())], 0);
+        frames += 1;
+        assert!(frames < 60, "signals that take milliseconds, again and again");
+    }
+    assert_eq!(*rig.faults.lock().unwrap(), [Fault::Slow]);
+    assert!(frames > 2 && rig.port.rest(0) > 0, "{frames}");
+    assert_eq!(rig.counters.faults.load(Relaxed), 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::device::Guest;
 use super::{Config, offer};
 use crate::{Doorbell, Queue, State};
 use ringway_frame::{CountersRef, add};
-use ringway_host::{Clock, Closer, HostError, Sort};
+use ringway_host::{Budget, Clock, Closer, HostError, Sort};
 use ringway_vhost_user::feature::protocol;
 use ringway_vhost_user::{BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Session, SessionError};
 use std::io::{self, Write};
@@ -52,6 +52,12 @@ pub enum BackendError {
         /// What was wrong with it.
         reason: String,
     },
+    /// Waking it takes too long.
+    #[error(
+        "waking the guest or its front-end took several milliseconds each time: too many watch what it is \
+         woken by"
+    )]
+    Slow,
     /// The file behind the guest's memory, or its log, shrank.
     #[error(
         "the guest's memory, or the log of what is written there, was taken away: its file became shorter"
@@ -182,7 +188,7 @@ impl Backend {
             revoked |= outcome.revoked;
             match outcome.answer {
                 Some(answer) if revoked => held.extend_from_slice(&answer.bytes),
-                Some(answer) => send(stream, &answer.bytes)?,
+                Some(answer) => send(stream, &answer.bytes, &self.device.budget)?,
                 None => {}
             }
             self.refused = outcome.refused.or(self.refused.take());
@@ -192,7 +198,7 @@ impl Backend {
         }
         if revoked {
             self.device.revoke();
-            send(stream, &held)?;
+            send(stream, &held, &self.device.budget)?;
         }
         self.device.look_around();
         self.device.serve_control(&self.counters);
@@ -201,6 +207,9 @@ impl Backend {
         }
         if self.device.is_lost() {
             return Err(BackendError::Lost);
+        }
+        if self.device.budget.is_spent() {
+            return Err(BackendError::Slow);
         }
         match self.device.broken() {
             Some((ring, reason)) => Err(BackendError::Ring { ring, reason }),
@@ -228,6 +237,11 @@ impl Backend {
             Some(_) if self.device.is_up() => State::Up,
             Some(_) => State::Attached,
         }
+    }
+
+    /// Nanoseconds for which no front-end is to come, since waking the last one cost too much.
+    pub fn rest(&self, now: u64) -> u64 {
+        self.device.budget.rest(now)
     }
 
     /// Queue pairs that the guest receives on now, from the first on.
@@ -267,8 +281,11 @@ impl Drop for Backend {
 }
 
 /// Sends an answer, which the socket's buffer has room for if the front-end reads its answers at all.
-fn send(stream: &mut UnixStream, answer: &[u8]) -> Result<(), BackendError> {
-    match stream.write(answer) {
+fn send(stream: &mut UnixStream, answer: &[u8], budget: &Budget) -> Result<(), BackendError> {
+    let mut written = Ok(0);
+    budget.wake(|| written = stream.write(answer));
+    match written {
+        Ok(0) if budget.is_spent() => Err(BackendError::Slow),
         Ok(count) if count == answer.len() => Ok(()),
         // Attack: answers that pile up because nobody reads them.
         Ok(_) => Err(BackendError::Deaf),

@@ -12,7 +12,7 @@ use super::vring::{Vring, VringError, VringState};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
-use ringway_host::{Account, Epoll, EventFd, HostError, Keep, Signal, Sort};
+use ringway_host::{Account, Budget, Epoll, EventFd, HostError, Keep, Signal, Sort};
 use ringway_mem::iotlb::Lookaside;
 use ringway_mem::{Memory, Published, Region, Retired};
 use ringway_vhost_user::feature::virtio;
@@ -95,6 +95,8 @@ pub(super) struct Guest {
     log: Log,
     /// Workers ring it when they lack a translation.
     bell: Bell,
+    /// What waking it may cost.
+    pub(super) budget: Arc<Budget>,
     aside: Option<Box<Lookaside>>,
     /// Receiving rings whose kicks were heard.
     heard: Vec<usize>,
@@ -112,10 +114,12 @@ impl Guest {
         counters: Vec<CountersRef>,
     ) -> (Guest, Vec<Queue>) {
         let bell = Bell::default();
+        let alarm = bell.clone();
+        let budget = Arc::new(Budget::new(move || alarm.get().into_iter().for_each(EventFd::signal)));
         let slot = |_| Slot {
             published: Arc::new(Published::new(Arc::new(None))),
             described: Arc::new(None),
-            state: Arc::new(VringState::default()),
+            state: Arc::new(VringState::new(&budget)),
             ring: None,
             is_waiting: false,
             is_fresh: false,
@@ -151,6 +155,7 @@ impl Guest {
             iommu: None,
             log: Log::default(),
             bell,
+            budget,
             aside: None,
             heard: Vec::new(),
             stirred: false,
@@ -169,6 +174,7 @@ impl Guest {
         if let Some(bell) = self.bell.get() {
             ears.add_level(bell.as_fd(), BELL)?;
         }
+        self.budget.renew();
         self.ears = Some(ears);
         Ok(())
     }
@@ -322,12 +328,12 @@ impl Guest {
 
     /// Sends a request of ours, which may be lost: the front-end's channel may be full.
     pub(super) fn tell(&mut self, packet: &Packet) {
-        match (&mut self.iommu, &self.channel) {
+        let Some(channel) = &self.channel else { return };
+        self.budget.wake(|| match &mut self.iommu {
             // Behind what waits there, of which a half may have been sent.
-            (Some(iommu), Some(channel)) => iommu.tell(packet, channel.as_fd()),
-            (None, Some(channel)) => _ = ringway_host::try_write(channel.as_fd(), &packet.bytes),
-            (_, None) => {}
-        }
+            Some(iommu) => iommu.tell(packet, channel.as_fd()),
+            None => _ = ringway_host::try_write(channel.as_fd(), &packet.bytes),
+        });
     }
 
     /// Publishes a ring as it is now known; when this returns no worker uses it as it was before.
@@ -630,12 +636,9 @@ impl Device for Guest {
     fn set_log_call(&mut self, call: OwnedFd) -> Result<(), Refused> {
         let call = Arc::new(call);
         // Attack: as with interrupts.
-        if Signal::of(call.clone()).is_none() {
-            return Err(Refused(
-                "the descriptor for news of the log is neither an eventfd nor a pipe".into(),
-            ));
-        }
-        self.log.call = Some(call);
+        let refused = |error| Refused(format!("the descriptor for news of the log is {error}"));
+        let call = Signal::of(call).map_err(refused)?.charged_to(&self.budget);
+        self.log.call = Some(Arc::new(call));
         self.publish_each(0..self.slots.len());
         Ok(())
     }

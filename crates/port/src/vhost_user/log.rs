@@ -22,7 +22,7 @@ const MOST: u64 = 1 << (52 - 12 - 3);
 pub(super) struct Log {
     pub(super) bits: Option<Arc<DirtyLog>>,
     /// Where it hears that there is something new.
-    pub(super) call: Option<Arc<OwnedFd>>,
+    pub(super) call: Option<Arc<Signal>>,
 }
 
 impl Log {
@@ -52,7 +52,7 @@ pub(super) struct Logging {
     buffers: bool,
     /// Where the ring's own parts are, if they are.
     ring: Option<Tracker>,
-    call: Option<Signal>,
+    call: Option<Arc<Signal>>,
 }
 
 impl Logging {
@@ -71,7 +71,7 @@ impl Logging {
             return None;
         }
         let ring = addresses.map(|addresses| tracker(&bits, space, (features, addresses), parts));
-        Some(Box::new(Logging { log: bits, buffers, ring, call: log.call.clone().and_then(Signal::of) }))
+        Some(Box::new(Logging { log: bits, buffers, ring, call: log.call.clone() }))
     }
 
     /// Where frames are logged.
@@ -101,7 +101,7 @@ impl Logging {
     #[cold]
     #[inline(never)]
     pub(super) fn tell(&self) {
-        self.call.iter().for_each(Signal::send);
+        self.call.iter().for_each(|call| call.send());
     }
 }
 

@@ -21,6 +21,8 @@ mod peer;
 mod rarp;
 mod rx;
 #[cfg(test)]
+pub(crate) mod slow;
+#[cfg(test)]
 mod test;
 #[cfg(test)]
 mod traffic;

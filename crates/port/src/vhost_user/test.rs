@@ -33,7 +33,7 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(format!("/dev/shm/ringway-test-{}-{number}-{name}", std::process::id()))
 }
 
-fn shared_file(len: u64) -> File {
+pub(super) fn shared_file(len: u64) -> File {
     let path = path("memory");
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -49,7 +49,7 @@ pub(super) fn region(guest: u64, size: u64, offset: u64) -> MemoryRegion {
     MemoryRegion { guest, size, user: USER + guest, offset }
 }
 
-fn shared(file: &File, guest: u64, size: u64, offset: u64) -> SharedRegion {
+pub(super) fn shared(file: &File, guest: u64, size: u64, offset: u64) -> SharedRegion {
     SharedRegion { region: region(guest, size, offset), fd: fd(file) }
 }
 
@@ -120,11 +120,11 @@ pub(super) fn port() -> (Backend, Vec<Queue>, CountersRef) {
     (backend, queues, counters)
 }
 
-fn agree(backend: &mut Backend) -> Frontend<Wire<'_>> {
+pub(super) fn agree(backend: &mut Backend) -> Frontend<Wire<'_>> {
     Frontend::negotiate(Wire::new(backend), MODERN, ACK).unwrap()
 }
 
-fn vring(index: u32, at: u64) -> Vring {
+pub(super) fn vring(index: u32, at: u64) -> Vring {
     let user = USER + at;
     let addresses = VringAddr {
         index,

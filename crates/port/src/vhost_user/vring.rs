@@ -7,7 +7,7 @@ use super::iommu::Granted;
 use super::log::{Log, Logging};
 use super::rarp::Rarp;
 use ringway_frame::{Caps, Counters, LARGEST, Needs, Reason, add};
-use ringway_host::{Account, Signal};
+use ringway_host::{Account, Budget, Signal, SignalError};
 use ringway_mem::iotlb::{Access, Editor};
 use ringway_mem::{DirtyLog, Kept, Memory, Region};
 use ringway_ring::{Policy, View};
@@ -40,8 +40,8 @@ pub(super) enum VringError {
     #[error("the {0} lies outside the memory that was shared")]
     Outside(&'static str),
     /// What it says of interrupts or errors is no way to tell anybody.
-    #[error("a descriptor for interrupts or errors is neither an eventfd nor a pipe")]
-    Signal,
+    #[error("a descriptor for interrupts or errors is {0}")]
+    Signal(SignalError),
     /// Its parts lie where they can't be mapped as one.
     #[error("it lies scattered in the guest's memory, and not in whole pages of it")]
     Scattered,
@@ -63,9 +63,16 @@ pub(super) struct VringState {
     fault: AtomicU8,
     /// Mappings that were lost anywhere when none of this guest's was.
     losses: AtomicU64,
+    /// What waking the guest may cost.
+    budget: Arc<Budget>,
 }
 
 impl VringState {
+    /// Of a ring whose guest is woken at the cost of `budget`.
+    pub(super) fn new(budget: &Arc<Budget>) -> VringState {
+        VringState { budget: budget.clone(), ..VringState::default() }
+    }
+
     /// The ring starts at `position`, and whatever was wrong with it is over.
     pub(super) fn restart(&self, position: u16, features: u64) {
         // A packed ring uses descriptors where it found them; a split ring's used index stands in its memory.
@@ -214,9 +221,9 @@ impl Vring {
             Space::Granted(editor, granted, _) => (editor.shared().memory().clone(), Some(granted)),
         };
         // Attack: a full pipe or counter would have the worker wait for the peer.
-        let signal = |fd: &Option<Arc<OwnedFd>>| match fd {
-            Some(fd) => Signal::of(fd.clone()).map(Some).ok_or(VringError::Signal),
-            None => Ok(None),
+        let signal = |fd: &Option<Arc<OwnedFd>>| {
+            let signal = fd.clone().map(Signal::of).transpose().map_err(VringError::Signal)?;
+            Ok::<_, VringError>(signal.map(|signal| signal.charged_to(&state.budget)))
         };
         let mergeable = has(virtio::NET_MRG_RXBUF);
         let header = if mergeable || has(virtio::VERSION_1) { HEADER } else { LEGACY_HEADER };

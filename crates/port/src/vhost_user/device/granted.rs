@@ -115,10 +115,10 @@ impl Guest {
     /// What messages and workers left to be done: rings that can be placed now, queues that can go on, and
     /// questions.
     pub(in crate::vhost_user) fn look_around(&mut self) {
+        self.bell.get().map(|bell| bell.clear());
         if self.iommu.is_none() {
             return;
         }
-        self.bell.get().map(|bell| bell.clear());
         if std::mem::take(&mut self.stirred) {
             self.go_on();
         }
@@ -141,7 +141,7 @@ impl Guest {
         }
         iommu.remind(now);
         if let Some(channel) = &self.channel {
-            iommu.send(channel.as_fd());
+            self.budget.wake(|| iommu.send(channel.as_fd()));
         }
         if iommu.editor.retired().len() > RETIRED {
             ringway_host::reclaim_all(std::mem::take(iommu.editor.retired()));

@@ -1,0 +1,219 @@
+//! How much of our threads' time one peer may take.
+
+use crate::clock::Clock;
+use crate::thread::thread_cpu;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A peer may take one part in so many of the time.
+const SHARE: u64 = 16;
+/// Nanoseconds beyond that which it may take at once.
+const LIMIT: u64 = 10_000_000;
+/// Nanoseconds that a wake-up may take; those that take longer are counted.
+const WAKE: u64 = 1_000_000;
+/// Slow wake-ups in a row that are too many.
+const WAKES: u32 = 3;
+/// Nanoseconds for which wake-ups are looked at closely after one that seemed slow, at least.
+const SUSPECT: u64 = 1_000_000_000;
+
+/// Time that a peer took from our threads by what it made slow: its memory, or what it is woken by. It is forgiven as
+/// time passes.
+///
+/// Attack: memory that is given back to the system while we are at it, so that an access waits for seconds; hundreds of
+/// thousands of epoll instances that watch what we wake a peer by. Several threads may charge at once; what one of them
+/// loses of the other's is charged next time.
+pub struct Budget {
+    owed: AtomicU64,
+    at: AtomicU64,
+    wakes: AtomicU32,
+    suspect_until: AtomicU64,
+    is_spent: AtomicBool,
+    clock: Clock,
+    alarm: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget").field("owed", &self.owed).field("is_spent", &self.is_spent).finish()
+    }
+}
+
+impl Budget {
+    /// The budget of a peer; `alarm` is called, on the thread that charges, when it is spent. It must not block.
+    pub fn new(alarm: impl Fn() + Send + Sync + 'static) -> Budget {
+        Budget {
+            owed: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+            wakes: AtomicU32::new(0),
+            suspect_until: AtomicU64::new(0),
+            is_spent: AtomicBool::new(false),
+            clock: Clock::new(),
+            alarm: Box::new(alarm),
+        }
+    }
+
+    /// Whether the peer took more than it may.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        self.is_spent.load(Relaxed)
+    }
+
+    /// Nanoseconds that it owes.
+    fn owed(&self, now: u64) -> u64 {
+        let passed = now.saturating_sub(self.at.load(Relaxed));
+        self.owed.load(Relaxed).saturating_sub(passed / SHARE)
+    }
+
+    /// Nanoseconds until nothing is owed.
+    pub fn rest(&self, now: u64) -> u64 {
+        self.owed(now).saturating_mul(SHARE)
+    }
+
+    /// There is another peer. What is owed stays owed.
+    pub fn renew(&self) {
+        self.is_spent.store(false, Relaxed);
+    }
+
+    /// The peer held a thread for `time` nanoseconds, up to `now`.
+    pub fn charge(&self, now: u64, time: u64) {
+        if self.add(now, time) >= LIMIT {
+            self.spend();
+        }
+    }
+
+    fn add(&self, now: u64, time: u64) -> u64 {
+        let before = self.owed(now);
+        if before == 0 {
+            self.wakes.store(0, Relaxed);
+        }
+        let owed = before.saturating_add(time);
+        self.owed.store(owed, Relaxed);
+        self.at.store(now, Relaxed);
+        owed
+    }
+
+    fn spend(&self) {
+        if !self.is_spent.swap(true, Relaxed) {
+            (self.alarm)();
+        }
+    }
+
+    /// Runs `wake`, which wakes the peer, and charges what that takes. Not run any more once the budget is spent.
+    #[inline]
+    pub fn wake(&self, wake: impl FnOnce()) {
+        if self.is_spent() {
+            return;
+        }
+        let began = self.clock.now();
+        if began < self.suspect_until.load(Relaxed) {
+            return self.wake_closely(wake);
+        }
+        wake();
+        let took = self.clock.now().saturating_sub(began);
+        if took > WAKE {
+            // It may have been preempted. The thread's own time is known from the next wake-up on.
+            self.suspect(began, took);
+        }
+    }
+
+    /// The same by the thread's own time, in which it is not charged for what else runs.
+    #[cold]
+    fn wake_closely(&self, wake: impl FnOnce()) {
+        let began = thread_cpu();
+        wake();
+        let took = thread_cpu().saturating_sub(began);
+        if took > WAKE {
+            let now = self.clock.now();
+            self.suspect(now, took);
+            self.count_wake(now, took);
+        }
+    }
+
+    fn count_wake(&self, now: u64, took: u64) {
+        self.add(now, took);
+        if self.wakes.fetch_add(1, Relaxed) + 1 >= WAKES {
+            self.spend();
+        }
+    }
+
+    #[cold]
+    fn suspect(&self, now: u64, took: u64) {
+        self.suspect_until.store(now.saturating_add(took.saturating_mul(SHARE).max(SUSPECT)), Relaxed);
+    }
+}
+
+impl Default for Budget {
+    /// One that nobody hears of when it is spent.
+    fn default() -> Budget {
+        Budget::new(|| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Epoll, EventFd, Signal};
+    use std::os::fd::AsFd;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_owed_is_forgiven_by_a_sixteenth_of_the_time() {
+        let budget = Budget::default();
+        let mut now = 1;
+        for _ in 0..1000 {
+            budget.charge(now, LIMIT / 2);
+            now += LIMIT / 2 * SHARE;
+        }
+        assert!(!budget.is_spent());
+        budget.charge(now, LIMIT / 2);
+        budget.charge(now, LIMIT / 2);
+        assert!(budget.is_spent());
+        assert_eq!(budget.rest(now), LIMIT * SHARE);
+        assert_eq!(budget.rest(now + LIMIT * SHARE), 0);
+        budget.renew();
+        budget.charge(now + LIMIT * SHARE / 2, LIMIT / 2);
+        assert!(budget.is_spent(), "the next peer has what is left");
+    }
+
+    #[test]
+    fn slow_wake_ups_in_a_row_are_too_many_and_some_by_chance_are_not() {
+        let budget = Budget::default();
+        for round in 0..100 {
+            budget.count_wake(1 + round * 2 * WAKE * SHARE, 2 * WAKE);
+        }
+        assert!(!budget.is_spent());
+        let now = 1000 * WAKE * SHARE;
+        (1..WAKES).for_each(|_| budget.count_wake(now, WAKE));
+        assert!(!budget.is_spent());
+        budget.count_wake(now, WAKE);
+        assert!(budget.is_spent());
+        budget.wake(|| panic!("nobody is woken any more"));
+    }
+
+    #[test]
+    fn time_that_others_run_is_not_charged() {
+        let budget = Budget::default();
+        (0..20).for_each(|_| budget.wake(|| std::thread::sleep(Duration::from_micros(1500))));
+        assert!(!budget.is_spent());
+    }
+
+    /// As a peer does it: an eventfd that many epoll instances watch under many numbers.
+    #[test]
+    fn an_eventfd_that_thousands_watch_is_soon_not_signalled_any_more() {
+        let event = EventFd::new().unwrap();
+        let copies: Vec<_> = (0..200).map(|_| event.as_fd().try_clone_to_owned().unwrap()).collect();
+        let watchers: Vec<_> = (0..200).map(|_| Epoll::new().unwrap()).collect();
+        for watcher in &watchers {
+            copies.iter().for_each(|copy| watcher.add_edge(copy.as_fd(), 0).unwrap());
+        }
+        let budget = Arc::new(Budget::default());
+        let fd = Arc::new(event.as_fd().try_clone_to_owned().unwrap());
+        let signal = Signal::of(fd).unwrap().charged_to(&budget);
+        let signals = (0..1000).take_while(|_| {
+            signal.send();
+            !budget.is_spent()
+        });
+        assert!(signals.count() <= WAKES as usize, "one to suspect it, the others to be sure");
+    }
+}

@@ -1,0 +1,63 @@
+//! A process to which the system refuses asynchronous I/O, as it does when others have taken all there is.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use ringway_host::{EventFd, Signal, prepare_signals, signal_once, wait_readable};
+use rustix::fs::OFlags;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter_all_threads};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Has every thread's `io_setup` fail.
+fn refuse() {
+    let rules = [(libc::SYS_io_setup, Vec::new())].into();
+    let refused = SeccompAction::Errno(libc::EAGAIN as u32);
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).unwrap();
+    apply_filter_all_threads(&BpfProgram::try_from(filter).unwrap()).unwrap();
+}
+
+/// A peer's eventfd: it blocks, and is full.
+fn full() -> (EventFd, Arc<OwnedFd>) {
+    let event = EventFd::new().unwrap();
+    rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    rustix::fs::fcntl_setfl(&event, OFlags::empty()).unwrap();
+    let copy = event.as_fd().try_clone_to_owned().unwrap();
+    (event, Arc::new(copy))
+}
+
+#[test]
+fn a_full_eventfd_that_blocks_holds_nobody_without_asynchronous_io() {
+    refuse();
+    assert!(prepare_signals().is_err(), "it is said that something is lacking");
+    let (event, copy) = full();
+    let (done, is_done) = channel();
+    std::thread::spawn(move || {
+        let signal = Signal::of(copy).unwrap();
+        (0..1000).for_each(|_| signal.send());
+        done.send(signal).unwrap();
+    });
+    let signal =
+        is_done.recv_timeout(Duration::from_secs(60)).expect("nobody waits for the eventfd's reader");
+    // Read again, it is signalled again.
+    for _ in 0..3 {
+        assert!(wait_readable(&[event.as_fd()], None).unwrap()[0] && event.clear());
+        signal.send();
+    }
+    assert!(wait_readable(&[event.as_fd()], None).unwrap()[0]);
+    let once = EventFd::new().unwrap();
+    signal_once(once.as_fd());
+    assert!(wait_readable(&[once.as_fd()], None).unwrap()[0]);
+    // Attack: eventfds that are never read.
+    let (_event, copy) = full();
+    let signals = (0..5000).map(|_| Signal::of(copy.clone())).take_while(|signal| {
+        // Each helper waits for ever.
+        signal.as_ref().is_ok_and(|signal| {
+            signal.send();
+            true
+        })
+    });
+    assert!(signals.count() <= 1024);
+}
