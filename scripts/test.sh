@@ -15,6 +15,8 @@ step "Python package, installed" ./scripts/python.sh
 step "fuzz targets, mutated seeds" env CARGO_TARGET_DIR="$target" cargo test --manifest-path fuzz/Cargo.toml
 step "an element of one's own" env CARGO_TARGET_DIR="$target" \
   cargo test --manifest-path examples/click-element/Cargo.toml
+step "a kind of port of one's own" env CARGO_TARGET_DIR="$target" \
+  cargo test --manifest-path examples/port-kind/Cargo.toml
 # Together with the program, whose libraries are then not compiled again with other features. Of the guests that are
 # moved the one with most to go wrong; the others are for `make soak`.
 step "real peers" cargo test --release -p ringway-cli -p ringway-tests --no-fail-fast \

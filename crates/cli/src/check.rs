@@ -17,7 +17,7 @@ pub fn host() -> Host {
         base: Some(run_dir::base()),
         run: None,
         find: Some(ringway_control::place_plugins::find),
-        kinds: &[],
+        kinds: crate::kinds().control,
     }
 }
 

@@ -16,5 +16,5 @@ pub fn run(log: Log) -> Result<(), Fail> {
     let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
     rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
     drop(null);
-    ringway_fabric::data::run(link, &[]).map_err(Fail::because)
+    ringway_fabric::data::run(link, crate::kinds().data).map_err(Fail::because)
 }

@@ -152,7 +152,10 @@ impl Desk {
     }
 
     /// The port's settings.
-    pub(crate) fn settings<S: DeserializeOwned>(&self, port: &Port) -> Result<S, OpenError> {
+    ///
+    /// # Errors
+    /// They are not those of the kind.
+    pub fn settings<S: DeserializeOwned>(&self, port: &Port) -> Result<S, OpenError> {
         port.kind.settings().map_err(|error| self.no_door(io::Error::other(error)))
     }
 

@@ -1,0 +1,107 @@
+//! The `ringway` program, as a library: a program with kinds of port of its own calls [`main`] with them.
+//!
+//! Each command has a file here, named after it; `arguments` declares all of them.
+
+mod arguments;
+mod check;
+mod click;
+mod click_tools;
+mod client;
+mod doctor;
+mod fail;
+mod function;
+mod guest;
+mod input;
+mod log;
+mod order;
+mod place;
+mod ps;
+mod run_data;
+mod run_function;
+mod stats;
+mod table;
+mod target;
+mod text;
+mod up;
+
+use arguments::{Arguments, Command, GuestCommand, SwitchCommand};
+use clap::{CommandFactory, Parser};
+use fail::Fail;
+use ringway_control::kinds::PortKind;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+/// Kinds of port from outside the project: both sides of each.
+#[derive(Clone, Copy, Default)]
+pub struct Kinds {
+    /// The side of `control`.
+    pub control: &'static [&'static dyn PortKind],
+    /// The side of the data path.
+    pub data: &'static [ringway_port::Kind],
+}
+
+static KINDS: OnceLock<Kinds> = OnceLock::new();
+
+/// The kinds that [`main`] was called with.
+fn kinds() -> Kinds {
+    KINDS.get().copied().unwrap_or_default()
+}
+
+/// Runs the program with its command line, with `kinds` besides the project's own.
+pub fn main(kinds: Kinds) -> ExitCode {
+    // The first call's kinds count; a program calls this once.
+    let _ = KINDS.set(kinds);
+    if let Some(code) = click::called_so() {
+        return code;
+    }
+    if let Some(code) = click_tools::dispatch(std::env::args_os()) {
+        return code;
+    }
+    let arguments = Arguments::parse();
+    let json = arguments.json;
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fail) => {
+            fail.print(json);
+            ExitCode::from(fail.code())
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Fail> {
+    let Arguments { target, json, command } = arguments;
+    match command {
+        Command::Up(up) => up::up(&target, json, up),
+        Command::Apply { file } => up::apply(&target, json, &file),
+        Command::Down => up::down(&target, json),
+        Command::Check { file } => check::check(&target, json, &file),
+        Command::Ps => ps::ps(&target, json),
+        Command::Stats(options) => stats::stats(&target, json, &options),
+        Command::Switch { command: SwitchCommand::Table { name } } => table::table(&target, json, &name),
+        Command::Guest { command } => match command {
+            GuestCommand::List => guest::list(&target, json),
+            GuestCommand::Start { names } => guest::start(&target, json, &names),
+            GuestCommand::Stop { names } => guest::stop(&target, json, &names),
+            GuestCommand::Exec { name, timeout, command } => {
+                guest::exec(&target, json, &name, timeout, &command.join(" "))
+            }
+            GuestCommand::Wait { names, timeout } => guest::wait(&target, json, &names, timeout),
+        },
+        Command::Function { command } => function::function(&target, json, command),
+        Command::Click { arguments } => click::run(&arguments),
+        Command::Place(arguments) => place::place(&target, json, *arguments),
+        Command::Doctor => doctor::doctor(json),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "ringway", &mut script);
+            std::io::stdout().write_all(&script).map_err(Fail::because)
+        }
+        Command::Openapi => {
+            text::json(&ringway_control::api::description());
+            Ok(())
+        }
+        Command::Data { log } => run_data::run(log),
+        Command::RunFunction => run_function::run(),
+    }
+}

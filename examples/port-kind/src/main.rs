@@ -1,0 +1,13 @@
+//! `ringway` with a kind of port of one's own: the same commands, and `kind = "capture"`.
+//!
+//! ```sh
+//! cargo run -- up capture.toml
+//! ```
+mod capture;
+mod kinds;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ringway_cli::main(ringway_cli::Kinds { control: kinds::KINDS, data: &[capture::KIND] })
+}
