@@ -1,6 +1,7 @@
 //! The project's own checks: `cargo xtask tidy` and `cargo xtask bare`.
 mod arrows;
 mod bare;
+mod kinds;
 mod licences;
 mod names;
 mod sizes;
@@ -46,6 +47,7 @@ fn tidy(root: &Path, shrink: bool) -> Findings {
     findings.extend(unsafety::check(&files));
     findings.extend(sizes::check(root, &files, shrink));
     findings.extend(names::check(root, &files));
+    findings.extend(kinds::check(&files));
     findings.extend(licences::check(root));
     findings
 }

@@ -20,7 +20,8 @@ const FOREIGN: &[&str] = &[
 const UNFINISHED: &[&str] =
     &[concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[ign", "ore"), concat!("dbg", "!(")];
 /// Written by Cargo; it names its registry.
-const WRITTEN_BY_TOOLS: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock", "examples/click-element/Cargo.lock"];
+const WRITTEN_BY_TOOLS: &[&str] =
+    &["Cargo.lock", "fuzz/Cargo.lock", "examples/click-element/Cargo.lock", "examples/port-kind/Cargo.lock"];
 
 /// Checks every file.
 pub fn check(root: &Path, files: &[File]) -> Findings {

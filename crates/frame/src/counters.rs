@@ -106,6 +106,7 @@ impl Counters {
     pub const WORDS: usize = size_of::<Counters>() / 8;
 
     /// Shared memory as counters; as many as fit wholly behind the first place aligned for them.
+    #[inline]
     pub fn of(words: &[AtomicU64]) -> &[Counters] {
         // SAFETY: `Counters` is `repr(C)` and consists of `AtomicU64`s alone (its size is theirs, checked below), so
         // any words are valid counters; `align_to` sees to the alignment.

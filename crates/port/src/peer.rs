@@ -111,15 +111,6 @@ pub enum PeerError {
     /// The settings are not those of the kind.
     #[error("the settings: {0}")]
     Settings(#[from] serde_json::Error),
-    /// A feature with no such name.
-    #[error("there is no feature `{0}` to leave out")]
-    Feature(String),
-    /// A source that can't be.
-    #[error(transparent)]
-    Source(#[from] crate::source::SourceError),
-    /// The front-end's socket can't be used.
-    #[error(transparent)]
-    Backend(#[from] crate::vhost_user::BackendError),
     /// Not the descriptors that the kind needs.
     #[error("a peer of kind {kind} comes with {wanted} descriptors, not {given}")]
     Descriptors {
@@ -130,24 +121,22 @@ pub enum PeerError {
         /// How many there were.
         given: usize,
     },
-    /// The interface does not fit the port.
-    #[error(transparent)]
-    Tap(#[from] crate::tap::AttachError),
-    /// The ring's memory has another layout.
-    #[error("the ring: {0}")]
-    Ring(#[from] ringway_ring::LayoutError),
-    /// The program can't be woken.
-    #[error("the program's eventfd is {0}")]
-    Signal(#[from] ringway_host::SignalError),
     /// The system refused.
     #[error(transparent)]
     Host(#[from] HostError),
     /// The kind has no peer.
     #[error("a port of kind {0} has no peer to attach")]
     NoPeer(&'static str),
-    /// What a kind from outside the project says.
+    /// What the kind itself says.
     #[error("{0}")]
-    Other(String),
+    Kind(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl PeerError {
+    /// What the kind itself says.
+    pub fn kind(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PeerError {
+        PeerError::Kind(error.into())
+    }
 }
 
 /// What a worker saw of a peer, kept for the session thread.

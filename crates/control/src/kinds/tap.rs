@@ -2,11 +2,13 @@
 
 use super::{Described, PortKind};
 use crate::file::{cidr, station};
-use crate::open::{self, Desk, OpenError};
+use crate::open::{Desk, OpenError, PAUSE};
 use ringway_host::PageChoice;
-use ringway_port::tap::{KIND, Settings};
+use ringway_port::tap::{KIND, Settings, open};
 use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, MacAddress, Port};
+use std::io;
+use std::os::fd::OwnedFd;
 use tokio::task::JoinHandle;
 
 pub struct Tap;
@@ -47,9 +49,9 @@ impl PortKind for Tap {
 
     fn open(&self, port: &Port, desk: Desk, _pages: PageChoice) -> Result<Option<JoinHandle<()>>, OpenError> {
         let settings: Settings = desk.settings(port)?;
-        let opened = ringway_port::tap::open(&settings, port.queues);
-        let descriptors = opened.map_err(|error| desk.no_door(std::io::Error::other(error)))?;
-        Ok(Some(tokio::spawn(open::tap::keep(desk, settings, port.queues, descriptors))))
+        let opened = open(&settings, port.queues);
+        let descriptors = opened.map_err(|error| desk.no_door(io::Error::other(error)))?;
+        Ok(Some(tokio::spawn(keep(desk, settings, port.queues, descriptors))))
     }
 
     fn mac(&self, port: &Port) -> Option<MacAddress> {
@@ -66,6 +68,26 @@ impl PortKind for Tap {
         match namespace {
             Some(namespace) => format!("{interface} in {namespace}"),
             None => interface,
+        }
+    }
+}
+
+/// Reports the interface that `descriptors` are, then each that takes its place.
+async fn keep(mut desk: Desk, settings: Settings, queues: u16, descriptors: Vec<OwnedFd>) {
+    desk.arrived(descriptors, true);
+    desk.wait().await;
+    loop {
+        // Whatever took it away may do so again; that must not keep us busy.
+        tokio::time::sleep(PAUSE).await;
+        let again = settings.clone();
+        // It waits for the kernel, and may change its thread's network namespace.
+        let opened = tokio::task::spawn_blocking(move || open(&again, queues)).await;
+        match opened.map_err(io::Error::other).and_then(|opened| opened.map_err(io::Error::other)) {
+            Ok(descriptors) => {
+                desk.arrived(descriptors, true);
+                desk.wait().await;
+            }
+            Err(error) => desk.trouble(error).await,
         }
     }
 }

@@ -5,7 +5,6 @@
 
 mod access;
 pub(crate) mod ring;
-pub(crate) mod tap;
 pub(crate) mod vhost_user;
 mod watched;
 
@@ -58,7 +57,7 @@ pub enum OpenError {
 }
 
 /// How long to wait after something that passes, such as a want of descriptors.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 /// News of a port's peer.
 #[derive(Debug)]

@@ -37,8 +37,10 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
 impl Peer for Program {
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         let [memory, kick, call] = exactly(KIND.name, descriptors)?;
-        let memory = RingMemory::attach(Mapping::sealed(&memory)?.region())?;
-        self.port.attach(memory, kick, call)?;
+        let memory = RingMemory::attach(Mapping::sealed(&memory)?.region());
+        let memory = memory.map_err(|error| PeerError::kind(format!("the ring: {error}")))?;
+        let attached = self.port.attach(memory, kick, call);
+        attached.map_err(|error| PeerError::kind(format!("the program's eventfd is {error}")))?;
         self.attached = true;
         Ok(())
     }

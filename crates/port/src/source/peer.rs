@@ -10,5 +10,5 @@ pub const KIND: Kind = Kind { name: "source", open };
 fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> {
     let Settings { size, to, from, rate } = context.port.kind.settings()?;
     let config = Config { rate, ..Config::new(size.min(LARGEST), from, to) };
-    Ok((Box::new(NoPeer(KIND.name)), vec![queue(&config)?]))
+    Ok((Box::new(NoPeer(KIND.name)), vec![queue(&config).map_err(PeerError::kind)?]))
 }

@@ -27,7 +27,7 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
 
 impl Peer for Stack {
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
-        Ok(self.port.attach(descriptors)?)
+        self.port.attach(descriptors).map_err(PeerError::kind)
     }
 
     fn detach(&mut self) {

@@ -15,7 +15,8 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
         mac: settings.mac.map(|mac| mac.0),
         mtu: settings.mtu,
         queues: context.port.queues,
-        without: without.map_err(|name| PeerError::Feature(name.into()))?,
+        without: without
+            .map_err(|name| PeerError::kind(format!("there is no feature `{name}` to leave out")))?,
         policy: context.policy(),
     };
     let (backend, queues) = super::new(config, context.doorbells, context.counters.to_vec());
@@ -25,7 +26,7 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
 impl Peer for Backend {
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         let [socket] = exactly(KIND.name, descriptors)?;
-        Ok(self.connect(socket)?)
+        self.connect(socket).map_err(PeerError::kind)
     }
 
     fn detach(&mut self) {
