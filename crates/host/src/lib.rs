@@ -23,6 +23,7 @@ mod socket_file;
 mod tap;
 mod thread;
 mod tun;
+mod unmap;
 
 pub use account::Account;
 pub use budget::Budget;
@@ -50,3 +51,4 @@ pub use socket_file::{SocketFile, SocketFileError, SocketRights};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};
 pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
 pub use tun::{TunSettings, open_tun};
+pub use unmap::close_memory;

@@ -3,6 +3,7 @@
 use crate::account::{Account, Share};
 use crate::error::{HostError, Named};
 use crate::fault::Watched;
+use crate::unmap::{Leaving, later};
 use ringway_mem::Region;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -200,21 +201,57 @@ struct Origin {
     page: u64,
 }
 
-/// A shared mapping, unmapped when dropped.
+/// A shared mapping. One of ours is unmapped when dropped, a peer's some time after.
 #[derive(Debug)]
 pub struct Mapping {
     /// From the place's base to the first byte asked for.
     skip: usize,
     len: usize,
-    origin: Option<Origin>,
+    base: NonNull<u8>,
     /// Forgotten before the range is unmapped.
     watched: Watched,
+    is_a_peers: bool,
+    /// Until it is dropped.
+    held: Option<Held>,
+}
+
+// SAFETY: as for a place.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// What a mapping holds; in this order it is let go of.
+#[derive(Debug)]
+struct Held {
     place: Place,
-    /// Dropped after the range was unmapped.
+    /// Bytes of the place, from its beginning on, whose pages were taken from it.
+    emptied: usize,
+    origin: Option<Origin>,
     _share: Share,
 }
 
+/// Bytes whose pages are unmapped at a time: other threads that map or unmap wait for it.
+const PIECE: usize = 4 << 20;
+
+impl Leaving for Held {
+    fn piece(&mut self) -> bool {
+        let count = PIECE.min(self.place.len - self.emptied);
+        // SAFETY: within the place, which is ours, and nobody has a pointer into it any more.
+        let emptied = unsafe {
+            let at = self.place.whole.add(self.emptied);
+            rustix::mm::madvise(at.as_ptr().cast(), count, rustix::mm::Advice::LinuxDontNeed)
+        };
+        self.emptied += count;
+        // Huge pages may not be emptied in such pieces; they are few, and unmapped together.
+        emptied.is_ok() && self.emptied < self.place.len
+    }
+}
+
 impl Mapping {
+    fn new(skip: usize, len: usize, watched: Watched, held: Held) -> Mapping {
+        Mapping { skip, len, base: held.place.base, watched, is_a_peers: false, held: Some(held) }
+    }
+
     /// Maps `len` bytes of `file` from `offset` on, readable and writable; neither need lie on a page. The
     /// file must be long enough, and be memory: a file on a disk could block whoever reads it.
     pub fn shared(file: impl AsFd, offset: u64, len: usize) -> Result<Mapping, HostError> {
@@ -256,7 +293,12 @@ impl Mapping {
                 Some(Origin { file, begin, page })
             }
         };
-        Ok(Mapping { skip: (offset - begin) as usize, len, origin, watched, place, _share: share })
+        Ok(Mapping::new(
+            (offset - begin) as usize,
+            len,
+            watched,
+            Held { place, emptied: 0, origin, _share: share },
+        ))
     }
 
     /// Maps parts of files that are mapped already once more, one behind the other: each the `len` bytes
@@ -266,7 +308,8 @@ impl Mapping {
         let (mut at, mut skip, mut len) = (0u64, 0, 0u64);
         let mut pages = Vec::with_capacity(parts.len());
         for (index, (mapping, offset, count)) in parts.iter().enumerate() {
-            let origin = mapping.origin.as_ref().ok_or(HostError::Scattered)?;
+            let origin =
+                mapping.held.as_ref().and_then(|held| held.origin.as_ref()).ok_or(HostError::Scattered)?;
             // Each within its mapping, whose sums were checked.
             let from = origin.begin + mapping.skip as u64 + offset;
             let (before, end) = (from % origin.page, from + count);
@@ -290,7 +333,10 @@ impl Mapping {
             place.map(at as usize, len as usize, origin.file.as_fd(), offset)?;
         }
         let watched = Watched::new(place.base.addr().get(), mapped).ok_or(HostError::TooManyMappings)?;
-        Ok(Mapping { skip: skip as usize, len, origin: None, watched, place, _share: share })
+        let held = Held { place, emptied: 0, origin: None, _share: share };
+        let mut mapping = Mapping::new(skip as usize, len, watched, held);
+        mapping.is_a_peers = true;
+        Ok(mapping)
     }
 
     /// New memory of our own, all zeros.
@@ -303,8 +349,8 @@ impl Mapping {
         let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) };
         let base = NonNull::new(base.named("mmap of memory")?.cast()).ok_or_else(impossible)?;
         let place = Place { whole: base, len: mapped, base, is_guarded: false };
-        let (watched, share) = (Watched::nothing(), Share::nothing());
-        Ok(Arc::new(Mapping { skip: 0, len, origin: None, watched, place, _share: share }))
+        let held = Held { place, emptied: 0, origin: None, _share: Share::nothing() };
+        Ok(Arc::new(Mapping::new(0, len, Watched::nothing(), held)))
     }
 
     /// Maps a whole memfd that is sealed against shrinking and growing.
@@ -339,13 +385,13 @@ impl Mapping {
             return &[];
         }
         // SAFETY: the range is mapped while `self` lives, aligned (checked), and touched as atomics only.
-        unsafe { std::slice::from_raw_parts(self.place.base.add(self.skip).cast().as_ptr(), self.len / 8) }
+        unsafe { std::slice::from_raw_parts(self.base.add(self.skip).cast().as_ptr(), self.len / 8) }
     }
 
     /// The mapping as a region of a peer's memory, which keeps it mapped.
     pub fn region_at(self: Arc<Mapping>, guest: u64, user: u64) -> Region {
         // SAFETY: `skip..skip + len` lies within the mapping, which the region keeps.
-        unsafe { Region::new(guest, user, self.len as u64, self.place.base.add(self.skip), self) }
+        unsafe { Region::new(guest, user, self.len as u64, self.base.add(self.skip), self) }
     }
 
     /// The mapping as a region whose addresses are offsets into it.
@@ -359,6 +405,9 @@ impl Drop for Mapping {
         // A fault between this and unmapping would be nobody's, and there can be none: nobody uses the
         // range any more.
         self.watched.forget();
+        if let Some(held) = self.held.take().filter(|_| self.is_a_peers) {
+            later(Box::new(held));
+        }
     }
 }
 
@@ -383,7 +432,8 @@ pub fn map_region_for(
 ) -> Result<Region, HostError> {
     let size = usize::try_from(len).ok().filter(|&size| size <= isize::MAX as usize);
     let size = size.ok_or(HostError::Impossible { offset, len })?;
-    let mapping = Mapping::counted(file.as_fd(), (offset, size), account, keep)?;
+    let mut mapping = Mapping::counted(file.as_fd(), (offset, size), account, keep)?;
+    mapping.is_a_peers = true;
     Ok(Arc::new(mapping).region_at(guest, user))
 }
 
@@ -473,22 +523,48 @@ mod tests {
         }
     }
 
+    /// How the kernel describes what is mapped at an address.
+    fn mapped_at(address: usize) -> Option<String> {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let holds = |line: &&str| {
+            let (begin, rest) = line.split_once('-').unwrap();
+            let end = rest.split(' ').next().unwrap();
+            let number = |text| usize::from_str_radix(text, 16).unwrap();
+            (number(begin)..number(end)).contains(&address)
+        };
+        maps.lines().find(holds).map(str::to_string)
+    }
+
     #[test]
     fn nobody_may_touch_what_lies_around_a_mapping() {
         let file = memfd("test", 3 * 4096).unwrap();
         let mapping = Mapping::shared(&file, 0, 3 * 4096).unwrap();
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let base = mapping.place.base.addr().get();
+        let base = mapping.base.addr().get();
         for page in [base - 4096, base + 3 * 4096] {
-            let holds = |line: &&str| {
-                let (begin, rest) = line.split_once('-').unwrap();
-                let end = rest.split(' ').next().unwrap();
-                let number = |text| usize::from_str_radix(text, 16).unwrap();
-                (number(begin)..number(end)).contains(&page)
-            };
-            let line = maps.lines().find(holds).unwrap();
+            let line = mapped_at(page).unwrap();
             assert!(line.contains(" ---p "), "{line}");
         }
+    }
+
+    #[test]
+    fn nobody_waits_until_a_peer_s_memory_is_unmapped() {
+        let file = memfd("unmap-later", 3 * PIECE).unwrap();
+        let region = map_region(&file, 0, 3 * PIECE as u64, 0, 0).unwrap();
+        let base = region.base().addr().get();
+        let is_mapped = || mapped_at(base).is_some_and(|line| line.contains("unmap-later"));
+        let hold = crate::unmap::tests::hold();
+        drop(region);
+        assert!(is_mapped());
+        drop(hold);
+        while is_mapped() {
+            std::thread::yield_now();
+        }
+        // What is ours is unmapped at once.
+        let ours = Mapping::shared(&file, 0, 4096).unwrap();
+        let base = ours.base.addr().get();
+        assert!(mapped_at(base).is_some_and(|line| line.contains("unmap-later")));
+        drop(ours);
+        assert!(!mapped_at(base).is_some_and(|line| line.contains("unmap-later")));
     }
 
     #[test]

@@ -85,6 +85,8 @@ struct Connection {
     stream: UnixStream,
     inbox: Inbox,
     session: Session,
+    /// Dropped after the inbox, which may have the descriptors of half a message.
+    late: Late,
 }
 
 /// The end of a port that serves its front-end. One thread has it.
@@ -128,7 +130,8 @@ impl Backend {
         stream.set_nonblocking(true)?;
         self.device.attend(stream.as_fd())?;
         let session = Session::new(self.offer);
-        self.connection = Some(Connection { stream, inbox: Inbox::default(), session });
+        self.connection =
+            Some(Connection { stream, inbox: Inbox::default(), session, late: Late::default() });
         Ok(())
     }
 
@@ -152,7 +155,7 @@ impl Backend {
     }
 
     fn receive(&mut self) -> Result<(), BackendError> {
-        let Some(Connection { stream, inbox, session }) = &mut self.connection else { return Ok(()) };
+        let Some(Connection { stream, inbox, session, late }) = &mut self.connection else { return Ok(()) };
         self.device.hear();
         let clock = Clock::new();
         let until = clock.now().saturating_add(SHARE);
@@ -174,6 +177,7 @@ impl Backend {
                 self.closer.close(fds);
                 return Err(BackendError::Descriptor);
             }
+            late.add(&fds)?;
             if count == 0 {
                 inbox.ended().map_err(SessionError::from)?;
                 return Err(BackendError::Closed);
@@ -185,6 +189,7 @@ impl Backend {
             let message = inbox.filled(count, fds).map_err(SessionError::from)?;
             let Some(message) = message else { continue };
             let outcome = session.handle(message, &mut self.device)?;
+            late.close();
             revoked |= outcome.revoked;
             match outcome.answer {
                 Some(answer) if revoked => held.extend_from_slice(&answer.bytes),
@@ -217,7 +222,8 @@ impl Backend {
         }
     }
 
-    /// Lets the front-end go. Every ring is stopped and the guest's memory unmapped when this returns.
+    /// Lets the front-end go. Every ring is stopped and the guest's memory out of reach when this returns; a thread
+    /// unmaps it.
     pub fn disconnect(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.session.end(&mut self.device);
@@ -277,6 +283,33 @@ impl Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         self.disconnect();
+    }
+}
+
+/// Duplicates of memory's descriptors, which a thread closes that nobody waits for.
+///
+/// Attack: gigabytes of which the front-end keeps no descriptor, so that closing the last of ours frees them. These are
+/// the last: they are closed after those that came with the message.
+#[derive(Default)]
+struct Late(Vec<OwnedFd>);
+
+impl Late {
+    fn add(&mut self, fds: &[OwnedFd]) -> io::Result<()> {
+        let memory = fds.iter().filter(|fd| Sort::of(fd.as_fd()) == Some(Sort::Memory));
+        memory.map(OwnedFd::try_clone).try_for_each(|fd| {
+            self.0.push(fd?);
+            Ok(())
+        })
+    }
+
+    fn close(&mut self) {
+        ringway_host::close_memory(std::mem::take(&mut self.0));
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
