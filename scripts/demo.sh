@@ -12,7 +12,7 @@ if [ "$guest" = uml ] && ! command -v linux.uml >/dev/null; then
   echo "demo: User-Mode Linux is not to be had here; using QEMU"
   guest=qemu
 fi
-cargo build --release -p ringway-cli -p ringway-tests
+cargo build --release -p ringway-cli -p ringway-tests --bin ringway --bin demo
 target=${CARGO_TARGET_DIR:-target}/release
 
 run=$(mktemp -d /tmp/rw-demo.XXXXXX)

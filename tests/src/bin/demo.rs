@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const FABRIC: &str = "two-guests";
 const BOOT: &str = "90";
 const SECONDS: u64 = 5;
+/// What a User-Mode Linux guest can send and receive without a loss of its own: it has neither batches nor a fine timer.
+const UDP_RATE: &str = "20M";
 
 fn main() -> ExitCode {
     let Some(file) = std::env::args().nth(1) else {
@@ -49,7 +51,9 @@ fn demo(file: &str) -> Result<bool, String> {
     for (name, cells) in rows {
         println!("{name:<16} {:<28} {:<28}", cells[0], cells[1]);
     }
-    counters()?;
+    let dropped = counters()?;
+    let who = if dropped == 0 { "the switch dropped no frame: what is lost, a guest's own stack loses" } else { "" };
+    println!("{who}");
     ringway(&["--fabric", FABRIC, "down"])?;
     Ok(passed)
 }
@@ -90,7 +94,7 @@ fn traffic(guests: &[Remote; 2]) -> (Vec<Row>, bool) {
     let ways = [(&guests[0], guests[1].address), (&guests[1], guests[0].address)];
     let pings = ways.map(|(from, to)| ping(from, to, 100, 56, 0.01));
     let tcp = ways.map(|(from, to)| iperf(from, to, SECONDS, ""));
-    let udp = ways.map(|(from, to)| iperf(from, to, SECONDS, "-u -b 100M -l 1400"));
+    let udp = ways.map(|(from, to)| iperf(from, to, SECONDS, &format!("-u -b {UDP_RATE} -l 1400")));
     let passed = pings.iter().all(|result| result.as_ref().is_ok_and(|pings| pings.lost() == 0))
         && tcp.iter().all(|result| result.as_ref().is_ok_and(|tcp| tcp.rate > 0.0))
         && udp.iter().all(|result| result.as_ref().is_ok_and(|udp| udp.datagrams > 0.0));
@@ -103,7 +107,7 @@ fn traffic(guests: &[Remote; 2]) -> (Vec<Row>, bool) {
         ),
         ("RTT min/med/p99", pings.each_ref().map(|result| cell(result, round_trip))),
         ("TCP", tcp.map(|result| cell(&result, |tcp| format!("{:.2} Gb/s", tcp.rate)))),
-        ("UDP, 1400 bytes", udp.map(|result| cell(&result, datagrams))),
+        ("UDP at 20 Mb/s", udp.map(|result| cell(&result, datagrams))),
     ];
     (rows, passed)
 }
@@ -118,7 +122,7 @@ fn round_trip(pings: &Pings) -> String {
 }
 
 fn datagrams(udp: &Transfer) -> String {
-    format!("{:.3} Gb/s, {:.1}% lost", udp.rate, udp.lost)
+    format!("{:.1} Mb/s received, {:.1}% lost", udp.rate * 1e3, udp.lost)
 }
 
 /// Does `work` while each port's rates are printed once a second.
@@ -188,14 +192,16 @@ fn port(value: &Value) -> Port {
     }
 }
 
-/// Prints frames and drops of every port.
-fn counters() -> Result<(), String> {
+/// Prints frames and drops of every port; how many frames were dropped in all.
+fn counters() -> Result<u64, String> {
     println!("\n{:<8} {:>12} {:>12}  drops", "port", "frames sent", "received");
+    let mut dropped = 0;
     for port in ports()? {
+        dropped += port.drops.iter().map(|(_, count)| count).sum::<u64>();
         let drops: Vec<String> =
             port.drops.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
         let drops = if drops.is_empty() { "none".to_string() } else { drops.join(", ") };
         println!("{:<8} {:>12} {:>12}  {drops}", port.name, port.tx[0], port.rx[0]);
     }
-    Ok(())
+    Ok(dropped)
 }
