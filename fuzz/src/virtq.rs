@@ -2,7 +2,7 @@
 
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Direct, Hint, Memory, Span, SpanMut};
-use ringway_virtq::{Areas, Cursor, Demand, Fill, Layout, Ring, RxDevice, TxDevice, Verdict};
+use ringway_virtq::{Areas, Cursor, RxHeader, Fill, Layout, Ring, RxDevice, TxDevice, Verdict};
 use std::sync::Arc;
 
 /// One byte says what is done, and this many follow it: an offset, and a word to write there.
@@ -112,10 +112,10 @@ fn steps(memory: &Memory, layout: &Layout, in_order: bool, data: &[u8]) {
                 result.is_err()
             }
             1 => {
-                let demand = Demand { mergeable: what & 8 != 0, header: 12 };
+                let rx_header = RxHeader { mergeable: what & 8 != 0, header: 12 };
                 let mut direct = Direct::new(memory, &mut hint);
                 let lens = (0..count % 65).map(|frame| [60, 1500, 1, 9000][frame % 4]);
-                let (fits, result) = rx.reserve(&rx_ring, &mut direct, demand, lens);
+                let (fits, result) = rx.reserve(&rx_ring, &mut direct, rx_header, lens);
                 assert!(fits <= count);
                 let (put, written) = rx.put(&rx_ring, &mut direct, fits, &mut Ones::default());
                 assert!(put <= fits);

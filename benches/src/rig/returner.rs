@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::rig::guest::{Addresses, Iommu, Shape};
 use ringway_mem::{Direct, Fault, Hint, Memory, Span, SpanMut, Translate};
-use ringway_virtq::{Cursor, Demand, Fill, Ring, RxDevice, Signals, TxDevice, Verdict};
+use ringway_virtq::{Cursor, Fill, Ring, RxDevice, RxHeader, Signals, TxDevice, Verdict};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const BURST: usize = 64;
@@ -88,8 +88,9 @@ fn pass(from: &mut Port<'_>, to: &mut Port<'_>, shape: &Shape) -> Result<(), Fai
     }
     let (rx_ring, rx) = &mut to.rx;
     let mut translate = Seen { direct: Direct::new(to.memory, &mut to_hint), iommu: shape.iommu };
-    let demand = Demand { mergeable: true, header: 12 };
-    let (fits, result) = rx.reserve(rx_ring, &mut translate, demand, std::iter::repeat_n(shape.frame, count));
+    let rx_header = RxHeader { mergeable: true, header: 12 };
+    let (fits, result) =
+        rx.reserve(rx_ring, &mut translate, rx_header, std::iter::repeat_n(shape.frame, count));
     result?;
     rx.put(rx_ring, &mut translate, fits, &mut Nothing).1?;
     device.release(ring, fits);

@@ -45,7 +45,7 @@ pub use poll::{Wish, poll};
 pub use preload::{ShortState, extended_state};
 pub use raw_socket::open_raw;
 pub use sandbox::{Confinement, confine_data, confine_function, withhold_descriptors};
-pub use signal::{Signal, SignalError, Sort, prepare_signals, signal_once};
+pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once};
 pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};

@@ -12,42 +12,42 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// What eventfds count by, and what front-ends with a pipe in an eventfd's place read.
+/// The number added to an eventfd, and the bytes that a front-end with a pipe in its place reads.
 const ONE: [u8; 8] = 1_u64.to_ne_bytes();
 
 /// Kinds of descriptors on which no call of ours waits for a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
+pub enum FdKind {
     /// Memory: a memfd, or a file on tmpfs or hugetlbfs.
     Memory,
     /// An eventfd.
-    Counter,
+    EventFd,
     /// A pipe's end.
     Pipe,
     /// A UNIX socket.
     Socket,
 }
 
-impl Sort {
+impl FdKind {
     /// The kind of a descriptor; `None` for any other.
     ///
     /// Attack: a file on a file system that the peer serves itself. Asking that about the file, polling,
     /// writing or closing it lasts as long as the peer likes. So every question here is one that the kernel
     /// answers without the file's system.
-    pub fn of(fd: BorrowedFd<'_>) -> Option<Sort> {
+    pub fn of(fd: BorrowedFd<'_>) -> Option<FdKind> {
         if rustix::fs::fcntl_get_seals(fd).is_ok() {
-            return Some(Sort::Memory);
+            return Some(FdKind::Memory);
         }
         match rustix::net::sockopt::socket_domain(fd) {
-            Ok(AddressFamily::UNIX) => return Some(Sort::Socket),
+            Ok(AddressFamily::UNIX) => return Some(FdKind::Socket),
             // Attack: closing a TCP socket lasts as long as its peer had it linger.
             Ok(_) => return None,
             Err(_) => {}
         }
         if rustix::pipe::fcntl_getpipe_size(fd).is_ok() {
-            return Some(Sort::Pipe);
+            return Some(FdKind::Pipe);
         }
-        aio::is_eventfd(fd).unwrap_or_else(|| is_anonymous(fd)).then_some(Sort::Counter)
+        aio::is_eventfd(fd).unwrap_or_else(|| is_anonymous(fd)).then_some(FdKind::EventFd)
     }
 }
 
@@ -89,7 +89,7 @@ pub enum SignalError {
 #[derive(Debug)]
 pub struct Signal {
     fd: Arc<OwnedFd>,
-    sort: Sort,
+    sort: FdKind,
     /// Signals an eventfd where asynchronous I/O is refused.
     helper: OnceLock<Option<Helper>>,
     budget: Option<Arc<Budget>>,
@@ -98,9 +98,9 @@ pub struct Signal {
 impl Signal {
     /// By an eventfd, a pipe or a socket, which User-Mode Linux calls a pipe.
     pub fn of(fd: Arc<OwnedFd>) -> Result<Signal, SignalError> {
-        let sort = Sort::of(fd.as_fd()).filter(|sort| *sort != Sort::Memory).ok_or(SignalError::Kind)?;
+        let sort = FdKind::of(fd.as_fd()).filter(|sort| *sort != FdKind::Memory).ok_or(SignalError::Kind)?;
         let signal = Signal { fd, sort, helper: OnceLock::new(), budget: None };
-        if sort == Sort::Counter && aio::prepare_shared().is_err() && signal.helper().is_none() {
+        if sort == FdKind::EventFd && aio::prepare_shared().is_err() && signal.helper().is_none() {
             return Err(SignalError::NoHelper);
         }
         Ok(signal)
@@ -123,9 +123,9 @@ impl Signal {
     fn wake(&self) {
         let fd = self.fd.as_fd();
         match self.sort {
-            Sort::Pipe => signal_pipe(fd),
-            Sort::Socket => crate::socket::signal_socket(fd, &ONE),
-            Sort::Counter | Sort::Memory => {
+            FdKind::Pipe => signal_pipe(fd),
+            FdKind::Socket => crate::socket::signal_socket(fd, &ONE),
+            FdKind::EventFd | FdKind::Memory => {
                 if aio::signal(fd).is_none() {
                     self.helper().into_iter().for_each(Helper::signal);
                 }
@@ -271,15 +271,15 @@ mod tests {
 
     #[test]
     fn descriptors_are_what_they_are() {
-        let sort = |fd: &dyn AsFd| Sort::of(fd.as_fd());
+        let sort = |fd: &dyn AsFd| FdKind::of(fd.as_fd());
         let event = EventFd::new().unwrap();
-        assert_eq!(sort(&event), Some(Sort::Counter));
+        assert_eq!(sort(&event), Some(FdKind::EventFd));
         assert!(!event.clear(), "asking signals nobody");
-        assert_eq!(sort(&crate::memfd("test", 4096).unwrap()), Some(Sort::Memory));
+        assert_eq!(sort(&crate::memfd("test", 4096).unwrap()), Some(FdKind::Memory));
         let (reader, writer) = std::io::pipe().unwrap();
-        assert_eq!((sort(&reader), sort(&writer)), (Some(Sort::Pipe), Some(Sort::Pipe)));
+        assert_eq!((sort(&reader), sort(&writer)), (Some(FdKind::Pipe), Some(FdKind::Pipe)));
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(sort(&socket), Some(Sort::Socket));
+        assert_eq!(sort(&socket), Some(FdKind::Socket));
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let others: [&dyn AsFd; 4] = [
             &tcp,

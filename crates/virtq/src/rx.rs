@@ -2,9 +2,9 @@
 
 use crate::chain::{CHAIN, Chain, Piece, REACH, Sink, reached};
 use crate::error::QueueError;
-use crate::foresight::foresee;
 use crate::format::{Cursor, End, Format, Head, Used};
 use crate::layout::Ring;
+use crate::prefetch::prefetch_translations;
 use crate::signals::Signals;
 use crate::tx::{BATCH, with};
 use alloc::boxed::Box;
@@ -32,9 +32,9 @@ pub trait Fill {
     fn lost(&mut self, frame: usize);
 }
 
-/// What is asked of the driver's buffers.
+/// The header in front of received frames, as negotiated.
 #[derive(Clone, Copy, Debug)]
-pub struct Demand {
+pub struct RxHeader {
     /// Whether a frame may lie in several buffers (`VIRTIO_NET_F_MRG_RXBUF`).
     pub mergeable: bool,
     /// Bytes of the header that each frame has in front.
@@ -123,13 +123,13 @@ impl RxDevice {
         &mut self,
         ring: &Ring<'t>,
         translate: &mut T,
-        demand: Demand,
+        rx_header: RxHeader,
         lens: impl ExactSizeIterator<Item = u32>,
     ) -> (usize, Result<(), QueueError>) {
         (self.frames, self.put, self.buffers, self.pieces) = (0, 0, 0, 0);
-        let result = with!(*ring, ring => self.reserve_in(ring, translate, demand, lens));
+        let result = with!(*ring, ring => self.reserve_in(ring, translate, rx_header, lens));
         if result == Err(QueueError::Miss) {
-            foresee(ring, self.at, true, BATCH, translate);
+            prefetch_translations(ring, self.at, true, BATCH, translate);
         }
         (self.frames, result)
     }
@@ -139,17 +139,17 @@ impl RxDevice {
         &mut self,
         ring: F,
         translate: &mut T,
-        demand: Demand,
+        rx_header: RxHeader,
         lens: impl ExactSizeIterator<Item = u32>,
     ) -> Result<(), QueueError> {
         let mut search = Search { at: self.at, next: 0, left: lens.len().min(FRAMES) };
         ring.prefetch_used(&self.used);
-        let mut needs = lens.take(FRAMES).map(|len| len.saturating_add(demand.header));
+        let mut needs = lens.take(FRAMES).map(|len| len.saturating_add(rx_header.header));
         let mut need = needs.next();
         loop {
             need = self.reserve_run(need, &mut needs, &mut search);
             let Some(large) = need else { return Ok(()) };
-            if !self.reserve_several(ring, translate, demand.mergeable, large, &mut search)? {
+            if !self.reserve_several(ring, translate, rx_header.mergeable, large, &mut search)? {
                 return Ok(());
             }
             search.left -= 1;

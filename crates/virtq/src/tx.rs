@@ -2,9 +2,9 @@
 
 use crate::chain::{CHAIN, Chain, Piece, Sink};
 use crate::error::QueueError;
-use crate::foresight::foresee;
 use crate::format::{Cursor, End, Format, Head, Used};
 use crate::layout::Ring;
+use crate::prefetch::prefetch_translations;
 use crate::signals::Signals;
 use ringway_mem::{Span, Translate};
 
@@ -139,7 +139,7 @@ impl TxDevice {
         let result = with!(*ring, ring => self.peek_in(ring, translate, max, &mut look));
         if result == Err(QueueError::Miss) {
             // So that all that is missing for a burst is asked for at once.
-            foresee(ring, self.at, false, max.min(BATCH), translate);
+            prefetch_translations(ring, self.at, false, max.min(BATCH), translate);
         }
         result
     }

@@ -8,8 +8,8 @@ use common::{BASE, Guest, LEN, start};
 use proptest::prelude::*;
 use ringway_mem::{Direct, DirtyLog, Extent, Extents, Fault, Hint, Region, Span, SpanMut, Translate};
 use ringway_virtq::{
-    Areas, Cursor, Demand, Driver, Fill, INDIRECT, Layout, LayoutError, NEXT, QueueError, Ring, RxDevice,
-    Signals, Tracker, TxDevice, Verdict, WRITE, foresee,
+    Areas, Cursor, Driver, Fill, INDIRECT, Layout, LayoutError, NEXT, QueueError, Ring, RxDevice, RxHeader,
+    Signals, Tracker, TxDevice, Verdict, WRITE, prefetch_translations,
 };
 use std::sync::Arc;
 
@@ -76,8 +76,8 @@ impl Fill for Ones {
 fn reserve(guest: &Guest, layout: &Layout) -> (usize, Result<(), QueueError>) {
     let ring = guest.ring(layout, BASE);
     let mut device = RxDevice::new(start(layout), start(layout));
-    let demand = Demand { mergeable: true, header: 12 };
-    device.reserve(&ring, &mut guest.direct(&mut Hint::default()), demand, [60].into_iter())
+    let rx_header = RxHeader { mergeable: true, header: 12 };
+    device.reserve(&ring, &mut guest.direct(&mut Hint::default()), rx_header, [60].into_iter())
 }
 
 const DATA: u64 = BASE + 0x1000;
@@ -200,9 +200,9 @@ fn buffers_of_gigabytes_are_looked_up_as_far_as_a_frame_goes() {
                 let (ring, at) = (guest.ring(&layout, BASE), start(&layout));
                 let mut pages = Pages(guest.direct(&mut hint), 0);
                 if flags == WRITE {
-                    let demand = Demand { mergeable: true, header: 12 };
+                    let rx_header = RxHeader { mergeable: true, header: 12 };
                     let mut device = RxDevice::new(at, at);
-                    let found = device.reserve(&ring, &mut pages, demand, [65_557, 100].into_iter());
+                    let found = device.reserve(&ring, &mut pages, rx_header, [65_557, 100].into_iter());
                     assert_eq!(found, (1, Ok(())), "it holds the largest frame");
                 } else {
                     let look = |_: &[Span<'_>]| Verdict::Take;
@@ -211,7 +211,7 @@ fn buffers_of_gigabytes_are_looked_up_as_far_as_a_frame_goes() {
                 }
                 assert!(pages.1 <= 64, "packed {packed}, {} descriptors: {} pages", chain.len(), pages.1);
                 pages.1 = 0;
-                foresee(&ring, at, flags == WRITE, 64, &mut pages);
+                prefetch_translations(&ring, at, flags == WRITE, 64, &mut pages);
                 assert!(
                     pages.1 <= 64,
                     "packed {packed}, {} descriptors: {} pages ahead",
@@ -238,7 +238,7 @@ fn what_is_looked_at_ahead_is_no_more_than_can_be_asked_for() {
         guest.write(BASE + 16 * 128 + 2, &(if packed { 0u16 } else { 128 }).to_le_bytes());
         let mut hint = Hint::default();
         let mut pages = Readable(Pages(guest.direct(&mut hint), 0));
-        let at = foresee(&guest.ring(&layout, BASE), start(&layout), true, 64, &mut pages);
+        let at = prefetch_translations(&guest.ring(&layout, BASE), start(&layout), true, 64, &mut pages);
         assert!((256..512).contains(&pages.0.1), "packed {packed}: {} pages", pages.0.1);
         assert_ne!(at, start(&layout), "it goes on from there");
     }
@@ -303,10 +303,10 @@ fn a_miss_has_the_rest_of_its_burst_wanted_and_nothing_behind_it() {
                 let (ring, at) = (guest.ring(&layout, BASE), start(&layout));
                 let mut nothing = Nothing(Vec::new());
                 let expected = if write {
-                    let demand = Demand { mergeable: true, header: 12 };
+                    let rx_header = RxHeader { mergeable: true, header: 12 };
                     let lens = vec![60; max.min(200)];
                     let mut device = RxDevice::new(at, at);
-                    let found = device.reserve(&ring, &mut nothing, demand, lens.into_iter());
+                    let found = device.reserve(&ring, &mut nothing, rx_header, lens.into_iter());
                     assert_eq!(found, (0, Err(QueueError::Miss)));
                     assert_eq!(device.position(), (at, at), "nothing is taken off the ring");
                     // More frames are likely to follow: as many buffers are asked for as a burst may take.
@@ -408,9 +408,9 @@ fn a_ring_that_is_filled_again_while_it_is_read_has_its_place_within_it() {
         let (ring, at, mut hint) = (guest.ring(&layout, BASE), start(&layout), Hint::default());
         let mut again = Again { direct: guest.direct(&mut hint), guest: &guest, looked: 0, rounds: 10 };
         let mut device = RxDevice::new(at, at);
-        let demand = Demand { mergeable: false, header: 12 };
+        let rx_header = RxHeader { mergeable: false, header: 12 };
         let lens = vec![60; usize::from(frames)];
-        let (count, _) = device.reserve(&ring, &mut again, demand, lens.into_iter());
+        let (count, _) = device.reserve(&ring, &mut again, rx_header, lens.into_iter());
         assert_eq!(count, usize::from(frames));
         again.rounds = 0;
         assert_eq!(device.put(&ring, &mut again, count, &mut Ones), (count, Ok(())));
@@ -519,8 +519,8 @@ fn use_ring(guest: &Guest, ring: Ring<'_>, (at, used): (Cursor, Cursor), mergeab
     }
     let mut rx = RxDevice::new(at, used);
     for _ in 0..4 {
-        let demand = Demand { mergeable, header: 12 };
-        let (count, _) = rx.reserve(&ring, &mut guest.direct(&mut hint), demand, lens.iter().copied());
+        let rx_header = RxHeader { mergeable, header: 12 };
+        let (count, _) = rx.reserve(&ring, &mut guest.direct(&mut hint), rx_header, lens.iter().copied());
         let (put, result) = rx.put(&ring, &mut guest.direct(&mut hint), count / 2 + 1, &mut Ones);
         assert!(put <= count && (result.is_err() || put == count.min(count / 2 + 1)));
         rx.publish(&ring);

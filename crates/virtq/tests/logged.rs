@@ -8,7 +8,7 @@ use common::{BASE, Guest, start};
 use proptest::prelude::*;
 use ringway_mem::{DirtyLog, Extent, Extents, Hint, LOG_PAGE, Span, SpanMut};
 use ringway_virtq::{
-    Buffer, Demand, Driver, Fill, Layout, Ring, RxDevice, Signals, Tracker, TxDevice, Verdict,
+    Buffer, Driver, Fill, Layout, Ring, RxDevice, RxHeader, Signals, Tracker, TxDevice, Verdict,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn check(layout: &Layout, receives: bool, in_order: bool, steps: &[Step]) -> Res
     let mut driver = if in_order { driver.in_order() } else { driver };
     let mut rx = RxDevice::new(start(layout), start(layout));
     let mut tx = TxDevice::new(start(layout), start(layout)).in_order(in_order);
-    let demand = Demand { mergeable: false, header: 12 };
+    let rx_header = RxHeader { mergeable: false, header: 12 };
     for &(count, wanted) in steps {
         for number in 0..count {
             let address = DATA + u64::from(number) * 64;
@@ -90,7 +90,7 @@ fn check(layout: &Layout, receives: bool, in_order: bool, steps: &[Step]) -> Res
         let mut translate = guest.direct(&mut hint);
         if receives {
             let lens = vec![40; usize::from(count)].into_iter();
-            let (found, _) = rx.reserve(&ring, &mut translate, demand, lens);
+            let (found, _) = rx.reserve(&ring, &mut translate, rx_header, lens);
             prop_assert_eq!(found, usize::from(count));
             rx.put(&ring, &mut translate, found, &mut Nothing).1.unwrap();
             rx.publish(&ring);

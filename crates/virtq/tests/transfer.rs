@@ -8,7 +8,7 @@ use common::{BASE, Guest, LEN, start};
 use proptest::prelude::*;
 use ringway_mem::{Hint, Span, SpanMut};
 use ringway_virtq::{
-    Buffer, Demand, Driver, Fill, Indirect, Layout, Ring, RxDevice, Signals, TxDevice, Verdict,
+    Buffer, Driver, Fill, Indirect, Layout, Ring, RxDevice, RxHeader, Signals, TxDevice, Verdict,
 };
 use std::collections::VecDeque;
 
@@ -383,14 +383,15 @@ proptest! {
         let mut heap = Heap(BASE + (LEN / 2) as u64 - 200);
         let mut posted = Posted::new();
         let mut number = 0u8;
-        let demand = Demand { mergeable, header: HEADER as u32 };
+        let rx_header = RxHeader { mergeable, header: HEADER as u32 };
         for act in acts {
             match act {
                 Act::Post(lens, indirect) => {
                     post(&guest, &mut driver, &mut heap, &mut posted, &lens, indirect, &layout);
                 }
                 Act::Deliver(lens, put) => {
-                    deliver(&guest, &ring, &mut driver, &mut device, &mut posted, demand, &lens, put, number);
+                    let header = rx_header;
+                    deliver(&guest, &ring, &mut driver, &mut device, &mut posted, header, &lens, put, number);
                     number = number.wrapping_add(lens.len() as u8);
                     let (at, used) = device.position();
                     device = RxDevice::new(at, used);
@@ -445,13 +446,13 @@ fn deliver(
     driver: &mut Driver<'_>,
     device: &mut RxDevice,
     posted: &mut Posted,
-    demand: Demand,
+    rx_header: RxHeader,
     lens: &[u32],
     put: usize,
     first: u8,
 ) {
     let mut hint = Hint::default();
-    let (fits, result) = device.reserve(ring, &mut guest.direct(&mut hint), demand, lens.iter().copied());
+    let (fits, result) = device.reserve(ring, &mut guest.direct(&mut hint), rx_header, lens.iter().copied());
     assert_eq!(result, Ok(()));
     let mut fill = Numbers { first, lens, buffers: 0, frame: 0, at: 0, lost: Vec::new() };
     let (done, result) = device.put(ring, &mut guest.direct(&mut hint), put, &mut fill);
@@ -465,11 +466,11 @@ fn deliver(
         assert!(bytes[HEADER..].iter().all(|&byte| byte == number));
     }
     assert_eq!(driver.take_used(), Ok(None));
-    if demand.mergeable {
+    if rx_header.mergeable {
         assert!(fill.lost.is_empty());
     }
     // What did not fit is what the posted buffers have no room for.
-    if fits < lens.len() && demand.mergeable && done == fits {
+    if fits < lens.len() && rx_header.mergeable && done == fits {
         let room: u32 = posted.iter().flat_map(|(_, chain)| chain).map(|buffer| buffer.len).sum();
         assert!(room < lens[fits] + HEADER as u32);
     }

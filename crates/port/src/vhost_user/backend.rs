@@ -4,7 +4,7 @@ use super::device::Guest;
 use super::{Config, offer};
 use crate::{Doorbell, Queue, State};
 use ringway_frame::{CountersRef, add};
-use ringway_host::{Budget, Clock, Closer, HostError, Sort};
+use ringway_host::{Budget, Clock, Closer, FdKind, HostError};
 use ringway_vhost_user::feature::protocol;
 use ringway_vhost_user::{BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Session, SessionError};
 use std::io::{self, Write};
@@ -138,7 +138,7 @@ impl Backend {
     /// While there is a front-end: [`Backend::readable`] is to be called whenever this is readable (level,
     /// not edge), and now and then. It stands for the socket and for the kicks of the control queue.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.connection.as_ref().and_then(|_| Some(self.device.ears()?.as_fd()))
+        self.connection.as_ref().and_then(|_| Some(self.device.epoll()?.as_fd()))
     }
 
     /// Handles what has arrived, and looks whether the guest broke a ring meanwhile. After an error there is
@@ -156,7 +156,7 @@ impl Backend {
 
     fn receive(&mut self) -> Result<(), BackendError> {
         let Some(Connection { stream, inbox, session, late }) = &mut self.connection else { return Ok(()) };
-        self.device.hear();
+        self.device.drain_kicks();
         let clock = Clock::new();
         let until = clock.now().saturating_add(SHARE);
         // Answers that say that something is used no more, and those behind them.
@@ -172,7 +172,7 @@ impl Backend {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let sorts = fds.iter().map(|fd| Sort::of(fd.as_fd()));
+            let sorts = fds.iter().map(|fd| FdKind::of(fd.as_fd()));
             if sorts.into_iter().any(|sort| sort.is_none()) {
                 self.closer.close(fds);
                 return Err(BackendError::Descriptor);
@@ -182,7 +182,7 @@ impl Backend {
                 inbox.ended().map_err(SessionError::from)?;
                 return Err(BackendError::Closed);
             }
-            let is_socket = |fd: &&OwnedFd| Sort::of(fd.as_fd()) == Some(Sort::Socket);
+            let is_socket = |fd: &&OwnedFd| FdKind::of(fd.as_fd()) == Some(FdKind::Socket);
             if !fds.iter().filter(is_socket).all(ringway_host::only_send) {
                 return Err(BackendError::Socket);
             }
@@ -207,7 +207,7 @@ impl Backend {
         }
         self.device.look_around();
         self.device.serve_control(&self.counters);
-        if self.device.take_news() {
+        if self.device.take_config_change() {
             self.config_changed();
         }
         if self.device.is_lost() {
@@ -295,7 +295,7 @@ struct Late(Vec<OwnedFd>);
 
 impl Late {
     fn add(&mut self, fds: &[OwnedFd]) -> io::Result<()> {
-        let memory = fds.iter().filter(|fd| Sort::of(fd.as_fd()) == Some(Sort::Memory));
+        let memory = fds.iter().filter(|fd| FdKind::of(fd.as_fd()) == Some(FdKind::Memory));
         memory.map(OwnedFd::try_clone).try_for_each(|fd| {
             self.0.push(fd?);
             Ok(())

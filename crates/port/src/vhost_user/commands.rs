@@ -114,7 +114,7 @@ impl Guest {
         driver.publish();
         assert!(driver.wants_kick(), "{command:?}");
         kick(&self.kick);
-        assert!(is_readable(backend), "the kick is heard");
+        assert!(is_readable(backend), "the kick is kicked");
         backend.readable().unwrap();
         assert!(!is_readable(backend), "once");
         assert!(self.call.clear(), "the driver is interrupted");
@@ -260,7 +260,7 @@ fn descriptors_that_do_not_notify_are_refused() {
             front.stop(ring).unwrap();
         }
     }
-    // A descriptor that is readable for ever is heard once.
+    // A descriptor that is readable for ever is kicked once.
     let kick = EventFd::new().unwrap();
     kick.signal();
     front.start(Vring { kick: Some(kick.into_fd()), ..guest.vring(2, 0) }).unwrap();

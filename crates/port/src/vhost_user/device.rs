@@ -12,7 +12,7 @@ use super::vring::{Vring, VringError, VringState};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
-use ringway_host::{Account, Budget, Epoll, EventFd, HostError, Keep, Signal, Sort};
+use ringway_host::{Account, Budget, Epoll, EventFd, FdKind, HostError, Keep, Signal};
 use ringway_mem::iotlb::Lookaside;
 use ringway_mem::{Memory, Published, Region, Retired};
 use ringway_vhost_user::feature::virtio;
@@ -45,7 +45,7 @@ struct Slot {
     is_fresh: bool,
     /// What its queue lacks.
     board: Arc<Board>,
-    /// Its kicks, while we hear them ourselves.
+    /// Its kick descriptor, while the session thread watches it.
     kick: Option<Arc<OwnedFd>>,
     /// Times in a row that all posted buffers were known when they were looked at ahead.
     known: u32,
@@ -82,10 +82,10 @@ pub(super) struct Guest {
     /// While the control queue is ours and runs.
     control: Option<Control>,
     settings: Settings,
-    /// What the control queue's driver is to be told of by a change of the configuration space.
-    news: bool,
+    /// The driver is to be sent a configuration change.
+    config_change_pending: bool,
     /// The session's descriptors, while there is one.
-    ears: Option<Epoll>,
+    epoll: Option<Epoll>,
     /// The control queue's kicks among them.
     kick: Option<Arc<OwnedFd>>,
     counters: Vec<CountersRef>,
@@ -93,15 +93,15 @@ pub(super) struct Guest {
     iommu: Option<Iommu>,
     /// What we write is logged.
     log: Log,
-    /// Workers ring it when they lack a translation.
+    /// Signalled by workers that lack a translation.
     bell: Bell,
     /// What waking it may cost.
     pub(super) budget: Arc<Budget>,
     aside: Option<Box<Lookaside>>,
-    /// Receiving rings whose kicks were heard.
-    heard: Vec<usize>,
-    /// More was granted since the rings were last looked at.
-    stirred: bool,
+    /// Receiving rings that were kicked since they were last looked at.
+    kicked: Vec<usize>,
+    /// The IOTLB has more translations than when the rings were last looked at.
+    iotlb_changed: bool,
     /// So much was taken back that posted buffers are to be looked at again.
     ahead: bool,
 }
@@ -148,8 +148,8 @@ impl Guest {
             rarp: None,
             control: None,
             settings: Settings { pairs: config.queues, mac: None, announce: false },
-            news: false,
-            ears: None,
+            config_change_pending: false,
+            epoll: None,
             kick: None,
             counters,
             iommu: None,
@@ -157,8 +157,8 @@ impl Guest {
             bell,
             budget,
             aside: None,
-            heard: Vec::new(),
-            stirred: false,
+            kicked: Vec::new(),
+            iotlb_changed: false,
             ahead: false,
         };
         (guest, queues)
@@ -166,22 +166,22 @@ impl Guest {
 
     /// A session begins on `socket`.
     pub(super) fn attend(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
-        let ears = Epoll::new()?;
-        ears.add_level(socket, SOCKET)?;
+        let epoll = Epoll::new()?;
+        epoll.add_level(socket, SOCKET)?;
         if self.bell.get().is_none() {
             let _ = self.bell.set(EventFd::new()?);
         }
         if let Some(bell) = self.bell.get() {
-            ears.add_level(bell.as_fd(), BELL)?;
+            epoll.add_level(bell.as_fd(), BELL)?;
         }
         self.budget.renew();
-        self.ears = Some(ears);
+        self.epoll = Some(epoll);
         Ok(())
     }
 
     /// Readable while a message or a command may be there.
-    pub(super) fn ears(&self) -> Option<&Epoll> {
-        self.ears.as_ref()
+    pub(super) fn epoll(&self) -> Option<&Epoll> {
+        self.epoll.as_ref()
     }
 
     /// Forgets everything about the front-end. Its rings are stopped already.
@@ -190,17 +190,17 @@ impl Guest {
         self.table.clear();
         self.memory = Arc::new(Memory::default());
         self.channel = None;
-        (self.mtu, self.rarp, self.news) = (None, None, false);
-        (self.ears, self.kick) = (None, None);
+        (self.mtu, self.rarp, self.config_change_pending) = (None, None, false);
+        (self.epoll, self.kick) = (None, None);
         (self.iommu, self.aside, self.log) = (None, None, Log::default());
-        (self.stirred, self.ahead) = (false, false);
+        (self.iotlb_changed, self.ahead) = (false, false);
         self.slots.iter_mut().for_each(|slot| slot.kick = None);
     }
 
-    /// Kicks are reported once, and this is where they are heard; the queues are looked at after.
-    pub(super) fn hear(&mut self) {
-        let Guest { ears: Some(ears), heard, .. } = self else { return };
-        ears.wait(Some(0), |key| heard.extend(key.checked_sub(RECEIVES).map(|index| index as usize)));
+    /// Notes which receiving rings were kicked. Kicks are reported once; the rings are looked at afterwards.
+    pub(super) fn drain_kicks(&mut self) {
+        let Guest { epoll: Some(epoll), kicked, .. } = self else { return };
+        epoll.wait(Some(0), |key| kicked.extend(key.checked_sub(RECEIVES).map(|index| index as usize)));
     }
 
     /// Answers commands of the control queue.
@@ -221,8 +221,8 @@ impl Guest {
     }
 
     /// Whether the driver is to read its configuration space again.
-    pub(super) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.news)
+    pub(super) fn take_config_change(&mut self) -> bool {
+        std::mem::take(&mut self.config_change_pending)
     }
 
     /// Queue pairs that were agreed on.
@@ -252,23 +252,23 @@ impl Guest {
     }
 
     fn watch(&mut self, kick: Arc<OwnedFd>) -> Result<(), Refused> {
-        let Some(ears) = &self.ears else { return Ok(()) };
+        let Some(epoll) = &self.epoll else { return Ok(()) };
         // Edge-triggered. Attack: a descriptor that is readable for ever would keep the thread busy.
-        ears.add_edge(kick.as_fd(), KICK).map_err(|error| Refused(error.to_string()))?;
+        epoll.add_edge(kick.as_fd(), KICK).map_err(|error| Refused(error.to_string()))?;
         self.kick = Some(kick);
         Ok(())
     }
 
     fn unwatch(&mut self) {
-        if let (Some(ears), Some(kick)) = (&self.ears, self.kick.take()) {
-            let _ = ears.delete(kick.as_fd());
+        if let (Some(epoll), Some(kick)) = (&self.epoll, self.kick.take()) {
+            let _ = epoll.delete(kick.as_fd());
         }
     }
 
     /// The control queue starts; `goes_on`: under a driver that ran before.
     fn begin_control(&mut self, goes_on: bool) {
         if goes_on {
-            // Who reaches it through whom may have changed meanwhile.
+            // Peers may reach the guest through another port now.
             self.ask_to_announce();
         } else {
             self.settings = Settings { pairs: 1, mac: None, announce: false };
@@ -278,7 +278,7 @@ impl Guest {
     /// Has the driver announce itself, if it can.
     fn ask_to_announce(&mut self) {
         if self.features & virtio::NET_GUEST_ANNOUNCE != 0 {
-            (self.settings.announce, self.news) = (true, true);
+            (self.settings.announce, self.config_change_pending) = (true, true);
         }
     }
 
@@ -380,7 +380,7 @@ impl Guest {
         }))
     }
 
-    /// Takes the ring from who uses it, but remembers what was said about it.
+    /// Takes the ring from its worker, but keeps what the front-end said about it.
     fn park(&mut self, index: usize) {
         if self.control_ring() == Some(index) {
             self.control = None;
@@ -388,7 +388,7 @@ impl Guest {
         self.show(index, None);
     }
 
-    /// Has who serves a ring hear the driver's kicks, and look at once, since one may have come before.
+    /// Watches the ring's kick descriptor, then has the ring polled once in case a kick already arrived.
     fn listen(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
         if self.control_ring() == Some(index) {
             self.unwatch();
@@ -479,7 +479,7 @@ impl Guest {
 /// nobody any more; a socket may be the front-end's own end of the session, which would never be seen to close.
 fn check_kick(ring: &Ring) -> Result<(), Refused> {
     match &ring.kick {
-        Kick::Fd(kick) if Sort::of(kick.as_fd()) != Some(Sort::Counter) => {
+        Kick::Fd(kick) if FdKind::of(kick.as_fd()) != Some(FdKind::EventFd) => {
             Err(Refused("the descriptor for kicks is no eventfd".into()))
         }
         Kick::Fd(_) | Kick::Poll | Kick::Unset => Ok(()),
@@ -615,7 +615,7 @@ impl Device for Guest {
     }
 
     fn set_channel(&mut self, channel: OwnedFd) {
-        let usable = matches!(Sort::of(channel.as_fd()), Some(Sort::Socket | Sort::Pipe));
+        let usable = matches!(FdKind::of(channel.as_fd()), Some(FdKind::Socket | FdKind::Pipe));
         self.channel = usable.then_some(channel);
         // The former one may have got a half of a question.
         self.iommu.iter_mut().for_each(Iommu::ask_anew);

@@ -148,7 +148,7 @@ impl RxQueue for VringRx {
         self.seeker.restart();
         let lens = which.iter().map(|&frame| burst.meta(usize::from(frame)).len);
         let (count, result) = through!(self, vring, turn, translate => {
-            self.device.reserve(&ring, translate, vring.demand, lens)
+            self.device.reserve(&ring, translate, vring.rx_header, lens)
         });
         match result {
             // What comes before the broken buffer is delivered still.
@@ -229,7 +229,7 @@ struct Filler<'a, 't> {
 impl<'a, 't> Filler<'a, 't> {
     #[inline]
     fn new(burst: &'a Burst<'t>, which: &'a [u16], vring: &Vring) -> Self {
-        let header = (vring.demand.header as usize).min(12);
+        let header = (vring.rx_header.header as usize).min(12);
         let mask = if vring.caps.offloads.covers(Needs::CSUM) { u64::MAX } else { !0xff };
         Filler {
             burst,

@@ -146,7 +146,7 @@ impl TxQueue for VringTx {
             return;
         }
         let before = burst.len();
-        let (header, granted, max) = (vring.demand.header as usize, vring.granted, burst.room());
+        let (header, granted, max) = (vring.rx_header.header as usize, vring.granted, burst.room());
         let result = through!(self, vring, turn, translate => {
             let reader = Reader { header, granted, burst, skips: &mut self.skips };
             self.device.peek(&ring, translate, max, reader)

@@ -14,7 +14,7 @@ use ringway_ring::{Policy, View};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Kick, Ring as Said};
 use ringway_virtq::{
-    Areas, Cursor, Demand, Layout, LayoutError, PackedRing, QueueError, Ring, Signals, SplitRing,
+    Areas, Cursor, Layout, LayoutError, PackedRing, QueueError, Ring, RxHeader, Signals, SplitRing,
 };
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ pub(super) struct Vring {
     /// What the driver takes.
     pub(super) caps: Caps,
     /// How frames lie in the driver's buffers.
-    pub(super) demand: Demand,
+    pub(super) rx_header: RxHeader,
     /// What not to notify of.
     pub(super) policy: Policy,
     /// What is sent once in the guest's name.
@@ -242,7 +242,7 @@ impl Vring {
             polled: matches!(said.kick, Kick::Poll),
             granted: granted(features),
             caps: caps(features),
-            demand: Demand { mergeable, header },
+            rx_header: RxHeader { mergeable, header },
             policy: Policy::default(),
             rarp: None,
         };

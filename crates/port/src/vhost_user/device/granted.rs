@@ -9,7 +9,7 @@ use ringway_host::Clock;
 use ringway_mem::iotlb::{Change, Lookaside, Lookup, Missed};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Iotlb, Kick, Refused, Ring};
-use ringway_virtq::{QueueError, ask_kick, decline_kick, foresee, is_available};
+use ringway_virtq::{QueueError, ask_kick, decline_kick, is_available, prefetch_translations};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -75,7 +75,7 @@ impl Guest {
             // Where more is granted than was known, a ring may have lain whose translation chance has let go of.
             self.withdraw(said.iova, said.size, change == Change::Granted);
         }
-        self.stirred |= change != Change::None || denied.is_some();
+        self.iotlb_changed |= change != Change::None || denied.is_some();
         if let Some(Denied { ring }) = denied {
             self.deny(ring);
         }
@@ -119,7 +119,7 @@ impl Guest {
         if self.iommu.is_none() {
             return;
         }
-        if std::mem::take(&mut self.stirred) {
+        if std::mem::take(&mut self.iotlb_changed) {
             self.go_on();
         }
         let now = Clock::new().now();
@@ -152,19 +152,19 @@ impl Guest {
     /// while nobody else gets a turn; what is left over is looked at in the next.
     fn look_all_ahead(&mut self, now: u64) {
         let (clock, until) = (Clock::new(), now.saturating_add(SHARE));
-        let heard = std::mem::take(&mut self.heard);
+        let kicked = std::mem::take(&mut self.kicked);
         let ahead = std::mem::take(&mut self.ahead);
         for index in 0..self.slots.len() {
-            if !self.is_receiving(index) || !(ahead || heard.contains(&index)) {
+            if !self.is_receiving(index) || !(ahead || kicked.contains(&index)) {
                 continue;
             }
             if clock.now() < until {
                 self.look_ahead(index);
             } else {
-                self.heard.push(index);
+                self.kicked.push(index);
             }
         }
-        if !self.heard.is_empty() {
+        if !self.kicked.is_empty() {
             self.bell.get().inspect(|bell| bell.signal());
         }
     }
@@ -223,7 +223,7 @@ impl Guest {
         // Attack: a driver that posts and posts, while nobody else gets a turn.
         for _ in 0..usize::from(vring.size()).div_ceil(AHEAD) + 1 {
             let before = at;
-            at = foresee(&ring, at, true, AHEAD, &mut Lookup::of(&iommu.editor, aside));
+            at = prefetch_translations(&ring, at, true, AHEAD, &mut Lookup::of(&iommu.editor, aside));
             aside.missed().iter().for_each(|missed| lacks |= iommu.miss(index, *missed, now));
             aside.forget_missed();
             if at != before {
@@ -243,15 +243,15 @@ impl Guest {
         ask_kick(&ring, at);
     }
 
-    /// Has kicks for buffers to receive heard, where those are to be asked for ahead.
+    /// Has kicks for buffers to receive kicked, where those are to be asked for ahead.
     pub(super) fn listen_ahead(&mut self, index: usize, ring: &Ring) {
         self.unlisten(index);
         if self.iommu.is_none() || !self.is_receiving(index) {
             return;
         }
-        if let (Kick::Fd(kick), Some(ears)) = (&ring.kick, &self.ears)
-            // A front-end may have one for several rings; it is heard once then.
-            && ears.add_edge(kick.as_fd(), RECEIVES + index as u64).is_ok()
+        if let (Kick::Fd(kick), Some(epoll)) = (&ring.kick, &self.epoll)
+            // A front-end may have one for several rings; it is kicked once then.
+            && epoll.add_edge(kick.as_fd(), RECEIVES + index as u64).is_ok()
         {
             self.slots[index].kick = Some(kick.clone());
         }
@@ -260,8 +260,8 @@ impl Guest {
 
     /// Ends that.
     pub(super) fn unlisten(&mut self, index: usize) {
-        if let (Some(kick), Some(ears)) = (self.slots[index].kick.take(), &self.ears) {
-            let _ = ears.delete(kick.as_fd());
+        if let (Some(kick), Some(epoll)) = (self.slots[index].kick.take(), &self.epoll) {
+            let _ = epoll.delete(kick.as_fd());
         }
     }
 

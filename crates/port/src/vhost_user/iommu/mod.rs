@@ -239,7 +239,7 @@ mod tests {
     }
 
     /// What a channel's reader hears: pages that are asked for, and 0 for a change of the configuration space.
-    fn heard(iommu: &mut Iommu, reader: &mut PipeReader, writer: PipeWriter) -> Vec<u64> {
+    fn kicked(iommu: &mut Iommu, reader: &mut PipeReader, writer: PipeWriter) -> Vec<u64> {
         let (mut stream, mut bytes) = (Vec::new(), [0; 4096]);
         while !iommu.outbox.is_empty() {
             let count = reader.read(&mut bytes).unwrap();
@@ -248,28 +248,30 @@ mod tests {
         }
         drop(writer);
         reader.read_to_end(&mut stream).unwrap();
-        let mut heard = Vec::new();
+        let mut kicked = Vec::new();
         while let Some(header) = stream.first_chunk::<12>() {
             let header = Header::decode(header).unwrap();
             let end = 12 + header.size as usize;
-            heard.push(match BackendRequest::decode(header.request, &stream[12..end], Vec::new()).unwrap() {
-                BackendRequest::Iotlb(asked) => asked.iova / PAGE,
-                _ => 0,
-            });
+            kicked.push(
+                match BackendRequest::decode(header.request, &stream[12..end], Vec::new()).unwrap() {
+                    BackendRequest::Iotlb(asked) => asked.iova / PAGE,
+                    _ => 0,
+                },
+            );
             stream.drain(..end);
         }
         assert!(stream.is_empty());
-        heard
+        kicked
     }
 
     #[test]
     fn a_question_of_which_a_half_was_sent_is_ended_before_anything_else_is_said() {
         let (mut iommu, mut reader, writer) = asking();
         iommu.tell(&BackendRequest::ConfigChange.encode(), &writer);
-        let heard = heard(&mut iommu, &mut reader, writer);
-        let questions = heard.len() as u64 - 1;
+        let kicked = kicked(&mut iommu, &mut reader, writer);
+        let questions = kicked.len() as u64 - 1;
         assert!(questions > 1000);
-        assert_eq!(heard, (1..=questions).chain([0]).collect::<Vec<_>>());
+        assert_eq!(kicked, (1..=questions).chain([0]).collect::<Vec<_>>());
     }
 
     #[test]
@@ -278,8 +280,8 @@ mod tests {
         let (mut reader, writer) = std::io::pipe().unwrap();
         iommu.ask_anew();
         iommu.send(&writer);
-        let heard = heard(&mut iommu, &mut reader, writer);
-        assert!(heard.len() > 1000);
-        assert_eq!(heard, (1..=heard.len() as u64).collect::<Vec<_>>());
+        let kicked = kicked(&mut iommu, &mut reader, writer);
+        assert!(kicked.len() > 1000);
+        assert_eq!(kicked, (1..=kicked.len() as u64).collect::<Vec<_>>());
     }
 }

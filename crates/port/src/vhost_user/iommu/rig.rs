@@ -111,8 +111,8 @@ pub(super) fn said_in_a_turn(rig: &mut Rig<'_>, says: impl FnOnce(&mut Monitor<'
         queue.tx.take(&turn, &mut burst);
         let fits = queue.rx.reserve(&turn, &burst, &[0][..burst.len().min(1)]);
         begun.wait();
-        let heard = ringway_host::wait_readable(&[answers.as_fd()], Some(LINGER)).unwrap()[0];
-        let early = heard || returned.load(SeqCst);
+        let kicked = ringway_host::wait_readable(&[answers.as_fd()], Some(LINGER)).unwrap()[0];
+        let early = kicked || returned.load(SeqCst);
         queue.rx.put(&turn, &burst, &[0][..fits]);
         queue.tx.release(&turn, fits);
         queue.rx.publish(&turn);

@@ -1,4 +1,4 @@
-//! Looking at buffers before they are used, so that their addresses are known when they are.
+//! Looking up the addresses of buffers before the buffers are used.
 
 use crate::chain::{CHAIN, Chain, Piece, Sink, reached};
 use crate::error::QueueError;
@@ -11,20 +11,21 @@ use ringway_mem::Translate;
 /// may have.
 const LOOKED: usize = 256;
 
-/// Has `translate` want the addresses of up to `most` chains that are available from `at` on, `write`: for writing; of
-/// each as far as a frame may go, and of fewer chains where they have many descriptors. Returns behind the last that
-/// was looked at. Nothing is taken off the ring, and what breaks its rules is left for whoever does that.
-pub fn foresee<'t, T: Translate<'t>>(
+/// Looks up, by `translate`, the addresses of up to `most` chains that are available from `at` on; `write`: for
+/// writing. Of each chain no more than a frame's bytes are looked up, and fewer chains if they have many descriptors.
+/// Returns the place behind the last chain that was looked up. Nothing is taken off the ring; a chain that breaks the
+/// ring's rules is skipped, and refused when it is taken.
+pub fn prefetch_translations<'t, T: Translate<'t>>(
     ring: &Ring<'t>,
     at: Cursor,
     write: bool,
     most: usize,
     translate: &mut T,
 ) -> Cursor {
-    with!(*ring, ring => foresee_in(ring, at, write, most, translate))
+    with!(*ring, ring => prefetch_in(ring, at, write, most, translate))
 }
 
-fn foresee_in<'t, F: Format<'t>, T: Translate<'t>>(
+fn prefetch_in<'t, F: Format<'t>, T: Translate<'t>>(
     ring: F,
     mut at: Cursor,
     write: bool,
