@@ -562,9 +562,35 @@ impl<'a> Context<'a> {
         self.router.call_write_on(call, pieces)
     }
 
-    /// Takes the first write to this element that waits for it to return, for one that wants it at once.
-    pub fn own_write(&mut self) -> Option<HandlerCall> {
-        self.router.take_deferred(self.id)
+    /// Reads a handler of this element, which runs: `element` is the element itself.
+    ///
+    /// # Errors
+    /// [`HandlerError`].
+    pub fn read_own(
+        &mut self,
+        element: &mut dyn Element,
+        name: &str,
+        parameters: &str,
+    ) -> Result<String, HandlerError> {
+        self.router.call_own(self.id, element, (name, parameters, false))
+    }
+
+    /// Writes a handler of this element likewise.
+    ///
+    /// # Errors
+    /// [`HandlerError`].
+    pub fn write_own(
+        &mut self,
+        element: &mut dyn Element,
+        name: &str,
+        value: &str,
+    ) -> Result<(), HandlerError> {
+        self.router.call_own(self.id, element, (name, value, true)).map(drop)
+    }
+
+    /// Does the writes to this element that wait for it to return, for one that wants them done at once.
+    pub fn do_own_writes(&mut self, element: &mut dyn Element) {
+        self.router.write_deferred(self.id, element);
     }
 
     /// Asks the driver to stop, as the router's `stop` handler does.

@@ -1,7 +1,7 @@
 //! The element trait, and how to write an element.
 //!
 //! # A file
-//! An element lives in a file of its own under `elements/GROUP/`, named after it (`CheckIPHeader` in
+//! An element lives in a file of its own under `crates/elements/src/GROUP/`, named after it (`CheckIPHeader` in
 //! `check_ip_header.rs`). The file begins with its documentation in `//!`: a line with its arguments and what it
 //! does, then `Ports:`, `Arguments:`, `Handlers:`; the element reference is made of it. Then come its facts, a
 //! [`Class`], and the type. A line in the group's `CLASSES` and a `pub mod` register it; nothing else does.
@@ -32,6 +32,10 @@
 //! [`Context::sleep`]. Times are nanoseconds. [`Context::now`] moves a simulation's clock on, as in Click;
 //! [`Context::coarse_now`] is free.
 //!
+//! # Handlers
+//! [`Element::handlers`] declares them, a line each: what reads a handler and what writes it stands beside its name
+//! ([`Handler`]). Values that may be long are read and written in pieces ([`Handler::read_in_pieces`]).
+//!
 //! # Bounds
 //! Whatever a configuration or a packet sizes is bounded. Nothing panics: packets are read by `get`, or by the views
 //! of `ringway_wire`. Nothing is allocated for a packet while it runs, except where a table grows.
@@ -61,12 +65,16 @@
 //!     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
 //!         burst.iter_mut().for_each(|packet| packet.pull(self.bytes));
 //!     }
+//!
+//!     fn handlers(&self) -> Vec<Handler> {
+//!         [Handler::field("length", |e: &mut Self| &mut e.bytes)].into()
+//!     }
 //! }
 //! ```
 use crate::arg::Args;
 #[cfg(doc)]
 use crate::{Class, Packet};
-use crate::{Context, Handler, HandlerError, PacketBurst, Pieces, Progress, Task, Timer};
+use crate::{Context, Handler, HandlerError, PacketBurst, Progress, Task, Timer};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -154,55 +162,6 @@ pub trait Element: Any {
     /// Its handlers, besides those every element has. Asked once, after it is configured.
     fn handlers(&self) -> Vec<Handler> {
         Vec::new()
-    }
-
-    /// Reads a handler that [`Element::handlers`] names.
-    ///
-    /// # Errors
-    /// [`HandlerError`], usually [`HandlerError::Failed`] with a text for people.
-    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let _ = (parameter, cx);
-        Err(HandlerError::missing(name))
-    }
-
-    /// The same in pieces of about [`LINES`](crate::LINES) lines each, for values that may be long: it adds the next
-    /// lines to `pieces` and keeps there where to go on. Packets pass in between, so anything may have changed. Who
-    /// implements it need not implement [`Element::read`] for the same handlers.
-    ///
-    /// # Errors
-    /// [`HandlerError`].
-    fn read_on(
-        &mut self,
-        name: &str,
-        parameter: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        self.read(name, parameter, cx).map(|text| pieces.whole(text))
-    }
-
-    /// Writes a handler that [`Element::handlers`] names.
-    ///
-    /// # Errors
-    /// [`HandlerError`], usually [`HandlerError::Failed`] with a text for people.
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let _ = (value, cx);
-        Err(HandlerError::missing(name))
-    }
-
-    /// The same in pieces, for what may take long; likewise.
-    ///
-    /// # Errors
-    /// [`HandlerError`].
-    fn write_on(
-        &mut self,
-        name: &str,
-        value: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        let _ = pieces;
-        self.write(name, value, cx).map(|()| Progress::Done)
     }
 
     /// Answers a low-level remote procedure call, by Click's number for it; numbers in the data are in the machine's

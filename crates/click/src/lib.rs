@@ -32,7 +32,7 @@ pub use console::{Console, Heard, Recorder};
 pub use context::Context;
 pub use division::{Division, Reach};
 pub use element::{Element, ElementId, Failed};
-pub use handler::{Handler, HandlerCall, HandlerError};
+pub use handler::{Handler, HandlerCall, HandlerError, HandlerInfo};
 pub use notifier::{Note, NoteKind, Search, Signal};
 pub use pieces::{LINES, Pieces, Progress};
 pub use registry::{Documentation, Registry};

@@ -1,11 +1,11 @@
 //! What elements that check headers share: they drop, count by reason and say so.
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt::Write;
 use core::marker::PhantomData;
 use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click::{Context, Element, Failed, Handler, Packet, PacketBurst};
 
 /// Counts of bad packets.
 #[derive(Debug, Default)]
@@ -64,23 +64,18 @@ impl Check {
         cx.push(1, packet);
     }
 
-    /// The handlers: `drops`, and with DETAILS `drop_details`.
-    pub(crate) fn handlers(&self) -> Vec<Handler> {
-        let mut handlers = Vec::from([Handler::read("drops")]);
-        handlers.extend(self.details.then(|| Handler::read("drop_details")));
+    /// The handlers of an element that has one: `drops`, and with DETAILS `drop_details`.
+    pub(crate) fn handlers<E: Element>(&self, check: fn(&mut E) -> &mut Self) -> Vec<Handler> {
+        let mut handlers =
+            Vec::from([Handler::read_with("drops", move |e: &mut E, _, _| Ok(check(e).drops.to_string()))]);
+        if self.details {
+            handlers.push(Handler::read_with("drop_details", move |e: &mut E, _, _| {
+                let check = check(e);
+                let lines = check.by_reason.iter().zip(check.reasons);
+                Ok(lines.map(|(count, reason)| format!("{count}\t{reason}\n")).collect())
+            }));
+        }
         handlers
-    }
-
-    /// What they say.
-    pub(crate) fn text(&self, name: &str) -> String {
-        if name == "drops" {
-            return self.drops.to_string();
-        }
-        let mut out = String::new();
-        for (count, reason) in self.by_reason.iter().zip(self.reasons) {
-            let _ = writeln!(out, "{count}\t{reason}");
-        }
-        out
     }
 }
 
@@ -118,10 +113,6 @@ impl<H: Header> Element for HeaderCheck<H> {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        self.0.handlers()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.0.text(name))
+        self.0.handlers(|e: &mut Self| &mut e.0)
     }
 }

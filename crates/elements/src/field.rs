@@ -1,9 +1,9 @@
 //! What elements that set a field of a header share.
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use ringway_click::arg::{ArgError, Args, MANDATORY_POSITIONAL, Scope};
-use ringway_click::{Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click::{Context, Element, Failed, Handler, Packet, PacketBurst};
 
 /// A field that has few bits.
 pub(crate) trait Field: 'static {
@@ -42,17 +42,11 @@ impl<F: Field> Element for SetField<F> {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both(F::HANDLER).calm()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.value.to_string())
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let value = cx.parse_with(value, F::parse);
-        self.value = value.map_err(|error| HandlerError::failed(error.to_string()))?;
-        cx.set_configuration(&self.value.to_string());
-        Ok(())
+        [Handler::read(F::HANDLER, |e: &Self| e.value).calm().writes(|e: &mut Self, value, cx| {
+            e.value = cx.parse_with(value, F::parse)?;
+            cx.set_configuration(&e.value.to_string());
+            Ok(())
+        })]
+        .into()
     }
 }

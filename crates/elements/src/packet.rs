@@ -2,7 +2,7 @@
 use alloc::format;
 use alloc::string::String;
 use ringway_click::arg::{ArgError, Scope, parse_int};
-use ringway_click::{Context, Packet, PacketBurst};
+use ringway_click::{Context, Element, Handler, Packet, PacketBurst};
 use ringway_wire::{MacAddress, checksum};
 
 /// Bytes of an IPv4 header without options.
@@ -24,6 +24,19 @@ pub(crate) fn grow(packet: &mut Packet, missing: usize) -> bool {
 pub(crate) fn mac_text(address: MacAddress) -> String {
     let [a, b, c, d, e, f] = address.0;
     format!("{a:02X}-{b:02X}-{c:02X}-{d:02X}-{e:02X}-{f:02X}")
+}
+
+/// A handler to read and write a MAC address.
+pub(crate) fn mac_handler<E: Element>(
+    name: &'static str,
+    address: impl Fn(&mut E) -> &mut MacAddress + Copy + 'static,
+) -> Handler {
+    Handler::read_with(name, move |e: &mut E, _, _| Ok(mac_text(*address(e)))).writes(
+        move |e: &mut E, value, cx| {
+            *address(e) = cx.parse(value)?;
+            Ok(())
+        },
+    )
 }
 
 /// Puts bytes in front of a packet. False if it can't grow any more.

@@ -6,7 +6,7 @@
 #[allow(dead_code, reason = "other tests need more of it")]
 mod configuration;
 
-use ringway_click::{Class, Handler, Options, Recorder, Registry, Router};
+use ringway_click::{Class, HandlerInfo, Options, Recorder, Registry, Router};
 use ringway_click_lang::{Anything, Source};
 use ringway_function::click::{reference, registry};
 use std::collections::BTreeSet;
@@ -51,7 +51,7 @@ const COMMON: [&str; 8] =
     ["name", "class", "config", "ports", "handlers", "scheduled", "tickets", "home_thread"];
 
 /// Handlers of an element that has as much as it can have; of one that has not been configured if it needs a device.
-fn handlers(class: &Class, registry: &Registry) -> Vec<Handler> {
+fn handlers(class: &Class, registry: &Registry) -> Vec<HandlerInfo> {
     let built = [false, true].into_iter().find_map(|pull| {
         let text = configuration::configuration(class, pull, true, &[Vec::new()]);
         let graph = Source::new(&text, "config").read(&mut Anything).graph;
@@ -59,7 +59,7 @@ fn handlers(class: &Class, registry: &Registry) -> Vec<Handler> {
     });
     match built {
         Some(router) => router.handlers(router.find("e")),
-        None => (class.make)().handlers(),
+        None => (class.make)().handlers().iter().map(|handler| handler.info().clone()).collect(),
     }
 }
 

@@ -173,11 +173,11 @@ impl Router {
                 landmark: element.landmark.clone(),
                 inputs: Vec::new(),
                 outputs: Vec::new(),
-                handlers: Vec::new(),
+                handlers: Rc::from([]),
+                handler_infos: Vec::new(),
                 tasks: Vec::new(),
                 thread: None,
                 tasked: false,
-                overrides: Vec::new(),
                 completes: false,
             });
         }

@@ -1,7 +1,12 @@
 //! Calling handlers.
 use super::Router;
-use crate::{ElementId, Handler, HandlerCall, HandlerError, Pieces, Progress, Reach};
+use super::own::{COMMON, GLOBAL, HOTCONFIG, TASK, TIMEWARP, own};
+use crate::{
+    Context, Element, ElementId, Handler, HandlerCall, HandlerError, HandlerInfo, Pieces, Progress, Reach,
+    Task,
+};
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click_lang::config;
@@ -11,75 +16,55 @@ const LARGEST_WRITE: usize = 1 << 24;
 /// How many writes may wait for running elements. Attack: handlers that call each other in a circle.
 const MOST_DEFERRED: usize = 1000;
 
-/// The router's own handlers.
-const GLOBAL: &[Handler] = &[
-    Handler::read("version"),
-    Handler::read("driver"),
-    Handler::read("config"),
-    Handler::read("flatconfig"),
-    Handler::read("requirements"),
-    Handler::read("handlers"),
-    Handler::read("list"),
-    Handler::write("stop"),
-    Handler::read("active_ports"),
-    Handler::read("drops"),
-];
-
-/// Those that depend on the router: what replaces its configuration, how fast its time passes.
-const HOTCONFIG: Handler = Handler::write("hotconfig").raw();
-const TIMEWARP: &str = "timewarp";
-
-/// What every element has.
-const COMMON: &[Handler] = &[
-    Handler::read("name").calm(),
-    Handler::read("class").calm(),
-    Handler::read("config").calm(),
-    Handler::read("ports").calm(),
-    Handler::read("handlers").calm(),
-];
-
-/// What elements with a task have besides.
-const TASK: &[Handler] =
-    &[Handler::both("scheduled"), Handler::both("tickets"), Handler::both("home_thread")];
-
 impl Router {
-    pub(super) fn add_handlers(&mut self, id: ElementId, own: Vec<Handler>) {
+    /// Takes note of the handlers that an element declares, and of those that every element has.
+    pub(super) fn add_handlers(&mut self, id: ElementId, mut handlers: Vec<Handler>) {
         let live = self.class(id).live;
-        let mut all: Vec<Handler> = COMMON.to_vec();
-        for handler in &mut all {
-            handler.writable = live && handler.name == "config";
+        let mut infos: Vec<HandlerInfo> = COMMON.iter().map(|common| common.info.clone()).collect();
+        for info in &mut infos {
+            info.writable &= live;
         }
-        let common = |handler: &&Handler| COMMON.iter().any(|common| common.name == handler.name);
-        let overrides = own.iter().filter(common).map(|handler| handler.name.to_string()).collect();
-        self.info_mut(id).overrides = overrides;
-        for handler in own {
-            match all.iter_mut().find(|old| old.name == handler.name) {
-                Some(old) => {
-                    let mut new = handler;
-                    new.combine(old);
-                    *old = new;
+        for handler in &mut handlers {
+            match infos.iter_mut().find(|common| common.name == handler.info().name) {
+                Some(common) => {
+                    handler.combine(common);
+                    common.clone_from(handler.info());
                 }
-                None => all.push(handler),
+                None => infos.push(handler.info().clone()),
             }
         }
-        self.info_mut(id).handlers = all;
+        let info = self.info_mut(id);
+        (info.handlers, info.handler_infos) = (handlers.into(), infos);
     }
 
     /// The handlers of an element; of the router with none.
-    pub fn handlers(&self, element: Option<ElementId>) -> Vec<Handler> {
+    pub fn handlers(&self, element: Option<ElementId>) -> Vec<HandlerInfo> {
         let Some(id) = element else { return self.own_handlers() };
         let info = self.info(id);
         let tasks = if info.tasks.is_empty() && !info.tasked { &[] } else { TASK };
-        info.handlers.iter().chain(tasks).cloned().collect()
+        info.handler_infos.iter().chain(tasks.iter().map(|task| &task.info)).cloned().collect()
     }
 
-    fn own_handlers(&self) -> Vec<Handler> {
-        let warp = match self.clock.speed() {
-            Some(_) => Handler::both(TIMEWARP),
-            None => Handler::read(TIMEWARP),
-        };
-        let hotconfig = (self.rebuild.is_some() || self.asked.is_some()).then_some(HOTCONFIG);
-        GLOBAL.iter().cloned().chain([warp]).chain(hotconfig).collect()
+    fn own_handlers(&self) -> Vec<HandlerInfo> {
+        let replaceable = self.rebuild.is_some() || self.asked.is_some();
+        let mut infos: Vec<HandlerInfo> = GLOBAL.iter().map(|global| global.info.clone()).collect();
+        infos.retain(|info| replaceable || info.name != HOTCONFIG);
+        for info in infos.iter_mut().filter(|info| info.name == TIMEWARP) {
+            info.writable = self.clock.speed().is_some();
+        }
+        infos
+    }
+
+    /// The handler of this name, of several the last, that an element declares with a function to read it, or to
+    /// write it.
+    fn declared(&self, id: ElementId, name: &str, write: bool) -> Option<(Rc<[Handler]>, usize)> {
+        let handlers = self.info(id).handlers.clone();
+        let place =
+            |name: &str| handlers.iter().rposition(|own| own.info().name == name && own.answers(write));
+        let tasks = if self.info(id).tasks.is_empty() { &[] } else { TASK };
+        let common = || COMMON.iter().chain(tasks).any(|common| common.info.name == name);
+        let found = place(name).or_else(|| if common() { None } else { place("*") })?;
+        Some((handlers, found))
     }
 
     fn full_name(&self, call: &HandlerCall) -> String {
@@ -109,17 +94,17 @@ impl Router {
     ///
     /// # Errors
     /// [`HandlerError::NoHandler`], [`HandlerError::NoParameters`].
-    pub fn check_call(&self, call: &HandlerCall, write: bool) -> Result<Handler, HandlerError> {
-        let handlers = self.handlers(call.element);
-        let exact = handlers.iter().find(|handler| handler.name == call.handler);
-        let found = exact.or_else(|| handlers.iter().find(|handler| handler.name == "*"));
+    pub fn check_call(&self, call: &HandlerCall, write: bool) -> Result<HandlerInfo, HandlerError> {
+        let mut handlers = self.handlers(call.element);
+        let place = |name: &str| handlers.iter().position(|handler| handler.name == name);
+        let found = place(&call.handler).or_else(|| place("*")).map(|place| handlers.swap_remove(place));
         let way = if write { "write" } else { "read" };
         match found.filter(|handler| if write { handler.writable } else { handler.readable }) {
             None => Err(HandlerError::NoHandler(self.full_name(call), way)),
             Some(handler) if !write && !handler.parameters && !call.value.is_empty() => {
                 Err(HandlerError::NoParameters(self.full_name(call)))
             }
-            Some(handler) => Ok(handler.clone()),
+            Some(handler) => Ok(handler),
         }
     }
 
@@ -144,15 +129,21 @@ impl Router {
     ) -> Result<Progress, HandlerError> {
         self.check_call(call, false)?;
         let Some(id) = call.element else {
-            return self.read_global(&call.handler).map(|answer| pieces.whole(answer));
+            let read = own(GLOBAL, &call.handler).and_then(|global| global.read);
+            return read
+                .map(|read| pieces.whole(read(self)))
+                .ok_or_else(|| HandlerError::missing(&call.handler));
         };
         if let Some(thread) = self.elsewhere(id) {
             return self.read_there(thread, call, pieces);
         }
-        if let Some(answer) = self.read_common(id, &call.handler) {
-            return Ok(pieces.whole(answer));
-        }
-        let read = self.enter(id, |element, cx| element.read_on(&call.handler, &call.value, pieces, cx));
+        let Some((handlers, at)) = self.declared(id, &call.handler, false) else {
+            let read = own(COMMON, &call.handler).or_else(|| own(TASK, &call.handler));
+            let answer = read.and_then(|common| common.read).and_then(|read| read(self, id));
+            return answer.map(|text| pieces.whole(text)).ok_or_else(|| HandlerError::missing(&call.handler));
+        };
+        let request = (call.handler.as_str(), call.value.as_str(), false);
+        let read = self.enter(id, |element, cx| handlers[at].call(element, request, pieces, cx));
         read.unwrap_or_else(|| Err(HandlerError::Busy(self.full_name(call))))
     }
 
@@ -161,7 +152,7 @@ impl Router {
     /// # Errors
     /// [`HandlerError`].
     pub fn call_write(&mut self, call: &HandlerCall) -> Result<(), HandlerError> {
-        if (call.element, call.handler.as_str()) == (None, HOTCONFIG.name.as_ref()) {
+        if (call.element, call.handler.as_str()) == (None, HOTCONFIG) {
             // Who can't wait has the new router built at once.
             return self.check_call(call, true).and_then(|_| self.hotconfig(&call.value));
         }
@@ -183,17 +174,24 @@ impl Router {
         if call.value.len() > LARGEST_WRITE {
             return Err(HandlerError::failed("value too large"));
         }
-        let Some(id) = call.element else { return self.write_global(call, pieces) };
+        let Some(id) = call.element else {
+            let write = own(GLOBAL, &call.handler).and_then(|global| global.write);
+            return write.ok_or_else(|| HandlerError::missing(&call.handler))?(self, call, pieces);
+        };
         if let Some(thread) = self.elsewhere(id) {
             return self.write_there(thread, call, pieces);
         }
         if self.class(id).reach == Reach::Each {
             self.write_everywhere(call);
         }
-        if let Some(done) = self.write_common(id, &call.handler, &call.value) {
-            return done.map(|()| Progress::Done);
-        }
-        match self.enter(id, |element, cx| element.write_on(&call.handler, &call.value, pieces, cx)) {
+        let Some((handlers, at)) = self.declared(id, &call.handler, true) else {
+            let write = own(COMMON, &call.handler).or_else(|| own(TASK, &call.handler));
+            let write = write.and_then(|common| common.write);
+            write.ok_or_else(|| HandlerError::missing(&call.handler))?(self, id, &call.value)?;
+            return Ok(Progress::Done);
+        };
+        let request = (call.handler.as_str(), call.value.as_str(), true);
+        match self.enter(id, |element, cx| handlers[at].call(element, request, pieces, cx)) {
             Some(done) => done,
             None if self.deferred.len() < MOST_DEFERRED => {
                 self.deferred.push_back(call.clone());
@@ -215,10 +213,29 @@ impl Router {
         answer.unwrap_or_else(|| Err(HandlerError::Busy(self.name(id).to_string())))
     }
 
-    /// Takes the first write that waits for an element.
-    pub(crate) fn take_deferred(&mut self, id: ElementId) -> Option<HandlerCall> {
-        let at = self.deferred.iter().position(|call| call.element == Some(id))?;
-        self.deferred.remove(at)
+    /// Calls a handler that an element declares, while the element runs and is out of its place.
+    pub(crate) fn call_own(
+        &mut self,
+        id: ElementId,
+        element: &mut dyn Element,
+        request: (&str, &str, bool),
+    ) -> Result<String, HandlerError> {
+        let (name, _, write) = request;
+        let (handlers, at) = self.declared(id, name, write).ok_or_else(|| HandlerError::missing(name))?;
+        let mut pieces = Pieces::default();
+        let mut cx = Context::new(self, id, true);
+        while handlers[at].call(element, request, &mut pieces, &mut cx)? == Progress::More {}
+        Ok(pieces.text)
+    }
+
+    /// Does the writes that wait for an element, while it runs and is out of its place.
+    pub(crate) fn write_deferred(&mut self, id: ElementId, element: &mut dyn Element) {
+        while let Some(at) = self.deferred.iter().position(|call| call.element == Some(id)) {
+            let Some(call) = self.deferred.remove(at) else { return };
+            if let Err(error) = self.call_own(id, element, (&call.handler, &call.value, true)) {
+                self.chatter(format_args!("{error}"));
+            }
+        }
     }
 
     /// Reads `element.handler parameters` from outside, and does what waited meanwhile.
@@ -243,43 +260,7 @@ impl Router {
         done
     }
 
-    fn read_global(&mut self, name: &str) -> Result<String, HandlerError> {
-        if matches!(name, "config" | "flatconfig" | "drops") {
-            self.gather();
-        }
-        Ok(match name {
-            "version" => env!("CARGO_PKG_VERSION").to_string(),
-            "driver" => "userlevel".to_string(),
-            "config" => self.configuration(),
-            "flatconfig" => self.flat_configuration(),
-            "requirements" => self.requirements(),
-            "handlers" => self.own_handlers().iter().map(Handler::line).collect(),
-            TIMEWARP => self.clock.speed().map_or("simulation".into(), |speed| speed.to_string()),
-            "list" => self.list(),
-            "active_ports" => self.active_ports(),
-            "drops" => {
-                let [circle, incomplete] = self.all_drops();
-                format!("circle {circle}\nincomplete {incomplete}\n")
-            }
-            _ => return Err(HandlerError::missing(name)),
-        })
-    }
-
-    fn write_global(&mut self, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, HandlerError> {
-        let HandlerCall { handler, value, .. } = call;
-        match handler.as_str() {
-            "stop" => self.adjust_runcount(-config::integer(value.trim()).unwrap_or(1)),
-            "hotconfig" => return self.hotconfig_on(value, pieces),
-            TIMEWARP => {
-                self.set_speed(value.trim())?;
-                self.write_everywhere(call);
-            }
-            name => return Err(HandlerError::missing(name)),
-        }
-        Ok(Progress::Done)
-    }
-
-    fn set_speed(&mut self, value: &str) -> Result<(), HandlerError> {
+    pub(super) fn set_speed(&mut self, value: &str) -> Result<(), HandlerError> {
         match value.parse::<f64>() {
             Ok(speed) if speed > 0.0 && speed.is_finite() => self.clock.set_speed(speed),
             Ok(_) => return Err(HandlerError::failed("timefactor must be > 0")),
@@ -288,60 +269,10 @@ impl Router {
         Ok(())
     }
 
-    fn read_common(&self, id: ElementId, name: &str) -> Option<String> {
-        let info = self.info(id);
-        if info.overrides.iter().any(|own| own == name) {
-            return None;
-        }
-        let task = info.tasks.first();
-        Some(match name {
-            "name" => info.name.clone(),
-            "class" => info.class.name.to_string(),
-            "config" => info.configuration.clone(),
-            "ports" => self.ports_text(id),
-            "handlers" => self.handlers(Some(id)).iter().map(Handler::line).collect(),
-            "scheduled" => self.tasks.is_scheduled(*task?).to_string(),
-            "tickets" => self.tasks.all[task?.0 as usize].tickets.to_string(),
-            "home_thread" => self.tasks.all[task?.0 as usize].thread.to_string(),
-            _ => return None,
-        })
-    }
-
-    fn write_common(&mut self, id: ElementId, name: &str, value: &str) -> Option<Result<(), HandlerError>> {
-        if self.info(id).overrides.iter().any(|own| own == name) {
-            return None;
-        }
-        let task = self.info(id).tasks.first().copied();
-        let number = || config::integer(value.trim()).ok_or_else(|| HandlerError::failed("syntax error"));
-        Some(match name {
-            "config" => self.reconfigure(id, value),
-            "scheduled" => match crate::arg::parse_bool(value.trim()) {
-                Some(true) => {
-                    self.tasks.reschedule(task?);
-                    Ok(())
-                }
-                Some(false) => {
-                    self.tasks.unschedule(task?);
-                    Ok(())
-                }
-                None => Err(HandlerError::failed("syntax error")),
-            },
-            "tickets" => {
-                let task = task?;
-                number().map(|tickets| self.tasks.set_tickets(task, u32::try_from(tickets).unwrap_or(1)))
-            }
-            "home_thread" => {
-                let task = task?.0 as usize;
-                number().and_then(|thread| self.move_task(task, thread as i32))
-            }
-            _ => return None,
-        })
-    }
-
-    /// Of one thread only the number changes.
-    fn move_task(&mut self, task: usize, thread: i32) -> Result<(), HandlerError> {
+    /// Notes the thread of a task; where several threads run the configuration tasks stay where they are.
+    pub(super) fn move_task(&mut self, task: Task, thread: i32) -> Result<(), HandlerError> {
         let fixed = self.threads().is_some();
-        let own = &mut self.tasks.all[task].thread;
+        let own = &mut self.tasks.all[task.0 as usize].thread;
         if *own != thread && fixed {
             let text = "tasks stay on their thread while they run; StaticThreadSched chooses it";
             return Err(HandlerError::failed(text));
@@ -352,7 +283,7 @@ impl Router {
 
     /// Configures an element anew while the router runs: a fresh one takes the old one's state. A wrong configuration
     /// changes nothing. Other elements, and the old one, go on meanwhile.
-    fn reconfigure(&mut self, id: ElementId, configuration: &str) -> Result<(), HandlerError> {
+    pub(super) fn reconfigure(&mut self, id: ElementId, configuration: &str) -> Result<(), HandlerError> {
         let busy = || HandlerError::Busy(self.name(id).to_string());
         if self.element(id).is_none() || self.reconfiguring {
             return Err(busy());

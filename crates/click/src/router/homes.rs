@@ -263,7 +263,7 @@ impl Router {
             router.settle();
             let text = core::mem::take(&mut pieces.text);
             let more = progress? == Progress::More;
-            Ok((more.then(|| router.visits.pause(number, call, pieces)), text))
+            Ok::<_, HandlerError>((more.then(|| router.visits.pause(number, call, pieces)), text))
         })??;
         pieces.text += &text;
         Ok(number.map_or(Progress::Done, |number| pieces.keep(Some(number))))

@@ -3,6 +3,7 @@ mod build;
 mod call;
 mod homes;
 mod offload;
+mod own;
 mod ports;
 mod report;
 mod run;
@@ -26,8 +27,8 @@ use crate::random::Random;
 use crate::task::Tasks;
 use crate::timer::Timers;
 use crate::{
-    Class, Clock, Console, Context, Element, ElementId, Handler, HandlerCall, Heard, Packet, PacketBurst,
-    Pool, Task,
+    Class, Clock, Console, Context, Element, ElementId, Handler, HandlerCall, HandlerInfo, Heard, Packet,
+    PacketBurst, Pool, Task,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -75,14 +76,15 @@ pub(crate) struct Info {
     pub(crate) landmark: Landmark,
     pub(crate) inputs: Vec<PortInfo>,
     pub(crate) outputs: Vec<PortInfo>,
-    pub(crate) handlers: Vec<Handler>,
+    /// The handlers that it declares.
+    pub(crate) handlers: Rc<[Handler]>,
+    /// All its handlers but those of tasks.
+    pub(crate) handler_infos: Vec<HandlerInfo>,
     pub(crate) tasks: Vec<Task>,
     /// Which thread its tasks belong to, if somebody said so.
     pub(crate) thread: Option<i32>,
     /// Its tasks are another thread's.
     pub(crate) tasked: bool,
-    /// Names of common handlers that it answers itself.
-    pub(crate) overrides: Vec<String>,
     /// Packets are completed before they reach it.
     completes: bool,
 }

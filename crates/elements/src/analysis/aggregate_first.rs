@@ -8,11 +8,8 @@
 use crate::flow::table::{FlowTable, LARGEST};
 use crate::packet::divert;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, arg::Args,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst, arg::Args};
 
 /// Facts.
 pub static CLASS: Class =
@@ -45,15 +42,10 @@ impl Element for AggregateFirst {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count"), Handler::write("clear").button()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.known.len().to_string())
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.known = FlowTable::new(LARGEST, self.seed);
-        Ok(())
+        [
+            Handler::read("count", |e: &Self| e.known.len()),
+            Handler::button("clear", |e: &mut Self, _| e.known = FlowTable::new(LARGEST, e.seed)),
+        ]
+        .into()
     }
 }

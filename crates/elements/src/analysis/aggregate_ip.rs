@@ -18,10 +18,10 @@
 use super::ip_field::{Header, IpField};
 use crate::packet::divert;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Raw};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -82,23 +82,20 @@ impl Element for AggregateIp {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["header", "bit_offset", "bit_length"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match (name, self.field.header) {
-            ("bit_offset", _) => self.field.offset.to_string(),
-            ("bit_length", _) => self.field.length.to_string(),
-            (_, Header::Ip) => "ip".to_string(),
-            (_, Header::Payload) => "payload".to_string(),
-            (_, Header::TcpOrUdp) => "tcpudp".to_string(),
-            (_, Header::Transport) => "transp".to_string(),
-            (_, Header::Protocol(number)) => match number {
-                1 => "icmp".to_string(),
-                6 => "tcp".to_string(),
-                17 => "udp".to_string(),
-                _ => number.to_string(),
-            },
-        })
+        [
+            Handler::read("header", |e: &Self| match e.field.header {
+                Header::Ip => "ip".to_string(),
+                Header::Payload => "payload".to_string(),
+                Header::TcpOrUdp => "tcpudp".to_string(),
+                Header::Transport => "transp".to_string(),
+                Header::Protocol(1) => "icmp".to_string(),
+                Header::Protocol(6) => "tcp".to_string(),
+                Header::Protocol(17) => "udp".to_string(),
+                Header::Protocol(number) => number.to_string(),
+            }),
+            Handler::read("bit_offset", |e: &Self| e.field.offset),
+            Handler::read("bit_length", |e: &Self| e.field.length),
+        ]
+        .into()
     }
 }

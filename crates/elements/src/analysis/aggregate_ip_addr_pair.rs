@@ -16,9 +16,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Seconds};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
 
 /// Facts.
 pub static CLASS: Class = Class::new("AggregateIPAddrPair", || Box::<AggregateIpAddrPair>::default())
@@ -107,12 +105,7 @@ impl Element for AggregateIpAddrPair {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::write("clear").button()].into()
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.pairs.clear();
-        Ok(())
+        [Handler::button("clear", |e: &mut Self, _| e.pairs.clear())].into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

@@ -22,12 +22,9 @@ use crate::packet::u16_at;
 use crate::rewriter::key::FlowKey;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Seconds};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
 
 /// Facts.
 pub static CLASS: Class =
@@ -279,20 +276,14 @@ impl Element for AggregateIpFlows {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("length"), Handler::write("clear").button()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.fragments.len().to_string())
-    }
-
-    fn write(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name != "clear" {
-            return Err(HandlerError::missing(name));
-        }
-        self.flows.clear();
-        self.fragments.clear(&mut |tag, packet| emit(tag, packet, cx));
-        Ok(())
+        [
+            Handler::read("length", |e: &Self| e.fragments.len()),
+            Handler::button("clear", |e: &mut Self, cx| {
+                e.flows.clear();
+                e.fragments.clear(&mut |tag, packet| emit(tag, packet, cx));
+            }),
+        ]
+        .into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

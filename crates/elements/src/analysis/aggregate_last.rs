@@ -12,12 +12,9 @@
 //! Handlers: `count` (aggregates known) (read); `clear` (write): sends all packets and forgets the aggregates.
 use crate::flow::table::FlowTable;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -59,6 +56,23 @@ fn finished(seen: Seen) -> Option<Packet> {
     Some(packet)
 }
 
+impl AggregateLast {
+    /// Emits the last packet of each aggregate, and forgets them all.
+    fn clear(&mut self, cx: &mut Context<'_>) {
+        let mut steps = self.aggregates.slots();
+        while let Some(number) = self.aggregates.next_old(&mut steps, |_, _| true) {
+            if let Some(packet) = self.aggregates.remove(number).and_then(|(_, seen)| finished(seen)) {
+                cx.push(0, packet);
+            }
+        }
+        self.aggregates = FlowTable::new(MOST, self.seed);
+        cx.flush();
+        if self.stop {
+            cx.stop();
+        }
+    }
+}
+
 impl Element for AggregateLast {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         args.read("STOP_AFTER_CLEAR", &mut self.stop);
@@ -92,25 +106,6 @@ impl Element for AggregateLast {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count"), Handler::write("clear").button()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.aggregates.len().to_string())
-    }
-
-    fn write(&mut self, _: &str, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let mut steps = self.aggregates.slots();
-        while let Some(number) = self.aggregates.next_old(&mut steps, |_, _| true) {
-            if let Some(packet) = self.aggregates.remove(number).and_then(|(_, seen)| finished(seen)) {
-                cx.push(0, packet);
-            }
-        }
-        self.aggregates = FlowTable::new(MOST, self.seed);
-        cx.flush();
-        if self.stop {
-            cx.stop();
-        }
-        Ok(())
+        [Handler::read("count", |e: &Self| e.aggregates.len()), Handler::button("clear", Self::clear)].into()
     }
 }

@@ -15,7 +15,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, ArgError, Args, KEYWORD, Scope};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
@@ -80,6 +80,18 @@ impl AggregatePacketCounter {
     }
 }
 
+/// The aggregate that a handler's parameter names.
+fn aggregate(parameter: &str, cx: &Context<'_>) -> Result<u32, HandlerError> {
+    let wrong = |_| HandlerError::failed("argument should be aggregate number");
+    if parameter.is_empty() { Ok(0) } else { cx.parse(parameter).map_err(wrong) }
+}
+
+/// Numbers in order, a line each, each once.
+fn lines(mut numbers: Vec<u32>) -> String {
+    numbers.dedup();
+    numbers.iter().map(|number| format!("{number}\n")).collect()
+}
+
 impl Element for AggregatePacketCounter {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
         args.read_with("ANNO", KEYWORD, &mut self.annotation, annotation);
@@ -99,33 +111,29 @@ impl Element for AggregatePacketCounter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers: Vec<Handler> = ["count", "uncounted"].map(Handler::read).into();
-        handlers.extend(["received", "undelivered"].map(|name| Handler::read(name).parameters().expensive()));
-        handlers.push(Handler::write("clear").button());
-        handlers
-    }
-
-    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        match name {
-            "count" => return Ok(self.count.to_string()),
-            "uncounted" => return Ok(self.uncounted.to_string()),
-            "undelivered" if cx.ninputs() < 2 => return Err(HandlerError::failed("need two inputs")),
-            _ => {}
-        }
-        let wrong = |_| HandlerError::failed("argument should be aggregate number");
-        let aggregate = if parameter.is_empty() { 0 } else { cx.parse(parameter).map_err(wrong)? };
-        let mut numbers = match name {
-            "received" => self.of(aggregate).map(|(number, ..)| number).collect(),
-            _ => self.undelivered(aggregate),
-        };
-        numbers.dedup();
-        Ok(numbers.iter().map(|number| format!("{number}\n")).collect())
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.counts.clear();
-        (self.count, self.uncounted) = (0, 0);
-        Ok(())
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("uncounted", |e: &Self| e.uncounted),
+            Handler::read_with("received", |e: &mut Self, parameter, cx| {
+                let aggregate = aggregate(parameter, cx)?;
+                Ok(lines(e.of(aggregate).map(|(number, ..)| number).collect()))
+            })
+            .parameters()
+            .expensive(),
+            Handler::read_with("undelivered", |e: &mut Self, parameter, cx| {
+                if cx.ninputs() < 2 {
+                    return Err(HandlerError::failed("need two inputs"));
+                }
+                Ok(lines(e.undelivered(aggregate(parameter, cx)?)))
+            })
+            .parameters()
+            .expensive(),
+            Handler::button("clear", |e: &mut Self, _| {
+                e.counts.clear();
+                (e.count, e.uncounted) = (0, 0);
+            }),
+        ]
+        .into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

@@ -14,10 +14,9 @@
 use crate::ip::transport::Transport;
 use crate::packet::{put, retain_counting, u16_at, u32_at};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, SECOND};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, SECOND};
 use ringway_wire::checksum::Sum;
 use ringway_wire::{ip::Protocol, ipv6};
 
@@ -98,10 +97,6 @@ impl Element for StoreUdpTimeSeqRecord {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["count", "drops"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "count" { self.count.to_string() } else { self.drops.to_string() })
+        [Handler::read("count", |e: &Self| e.count), Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

@@ -116,12 +116,14 @@ impl TimeFilter {
         if let Err(error) = done {
             cx.chatter(format_args!("{error}"));
         }
-        while let Some(call) = cx.own_write() {
-            if let Err(error) = self.write(&call.handler, &call.value, cx) {
-                cx.chatter(format_args!("{error}"));
-            }
-        }
+        cx.do_own_writes(self);
     }
+}
+
+/// A time that is written to a handler.
+fn time(value: &str, cx: &Context<'_>) -> Result<u64, HandlerError> {
+    let time = cx.parse::<Nanoseconds>(value).map_err(|_| HandlerError::failed("expected time"))?;
+    Ok(time.0)
 }
 
 impl Element for TimeFilter {
@@ -185,42 +187,34 @@ impl Element for TimeFilter {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::both("start"),
-            Handler::both("end"),
-            Handler::both("interval"),
-            Handler::write("extend_interval"),
+            Handler::read("start", |e: &Self| Stamp(e.start)).writes(|e: &mut Self, value, cx| {
+                let start = time(value, cx)?;
+                if !e.ready {
+                    e.first_packet(start);
+                }
+                e.start = start;
+                Ok(())
+            }),
+            Handler::read("end", |e: &Self| Stamp(e.end)).writes(|e: &mut Self, value, cx| {
+                (e.end, e.end_from, e.armed) = (time(value, cx)?, From::Epoch, true);
+                Ok(())
+            }),
+            Handler::read("interval", |e: &Self| Stamp(e.end.saturating_sub(e.start))).writes(
+                |e: &mut Self, value, cx| {
+                    let interval = time(value, cx)?;
+                    match e.ready {
+                        true => e.end = e.start.saturating_add(interval),
+                        false => (e.end, e.end_from) = (interval, From::Start),
+                    }
+                    e.armed = true;
+                    Ok(())
+                },
+            ),
+            Handler::write("extend_interval", |e: &mut Self, value, cx| {
+                (e.end, e.armed) = (e.end.saturating_add(time(value, cx)?), true);
+                Ok(())
+            }),
         ]
         .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let time = match name {
-            "start" => self.start,
-            "end" => self.end,
-            "interval" => self.end.saturating_sub(self.start),
-            _ => return Err(HandlerError::missing(name)),
-        };
-        Ok(Stamp(time).to_string())
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let time =
-            cx.parse::<Nanoseconds>(value.trim()).map_err(|_| HandlerError::failed("expected time"))?.0;
-        match name {
-            "start" => {
-                if !self.ready {
-                    self.first_packet(time);
-                }
-                self.start = time;
-                return Ok(());
-            }
-            "end" => (self.end, self.end_from) = (time, From::Epoch),
-            "interval" if self.ready => self.end = self.start.saturating_add(time),
-            "interval" => (self.end, self.end_from) = (time, From::Start),
-            "extend_interval" => self.end = self.end.saturating_add(time),
-            _ => return Err(HandlerError::missing(name)),
-        }
-        self.armed = true;
-        Ok(())
     }
 }

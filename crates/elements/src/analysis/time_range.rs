@@ -8,10 +8,9 @@
 //! Handlers: `first`, `last`, `range` (both), `interval` (their difference) (read); `reset` (write).
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Timestamp};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Timestamp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("TimeRange", || Box::<TimeRange>::default()).ports("1/1");
@@ -38,27 +37,19 @@ impl Element for TimeRange {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers: Vec<Handler> = ["first", "last", "range", "interval"].map(Handler::read).into();
-        handlers.push(Handler::write("reset").button());
-        handlers
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let (first, last) = self.range.unwrap_or_default();
-        Ok(match name {
-            "first" => Timestamp(first).to_string(),
-            "last" => Timestamp(last).to_string(),
-            "range" => format!("{} {}", Timestamp(first), Timestamp(last)),
-            "interval" => Timestamp(last - first).to_string(),
-            _ => return Err(HandlerError::missing(name)),
-        })
-    }
-
-    fn write(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name != "reset" {
-            return Err(HandlerError::missing(name));
-        }
-        self.range = None;
-        Ok(())
+        [
+            Handler::read("first", |e: &Self| Timestamp(e.range.unwrap_or_default().0)),
+            Handler::read("last", |e: &Self| Timestamp(e.range.unwrap_or_default().1)),
+            Handler::read("range", |e: &Self| {
+                let (first, last) = e.range.unwrap_or_default();
+                format!("{} {}", Timestamp(first), Timestamp(last))
+            }),
+            Handler::read("interval", |e: &Self| {
+                let (first, last) = e.range.unwrap_or_default();
+                Timestamp(last - first)
+            }),
+            Handler::button("reset", |e: &mut Self, _| e.range = None),
+        ]
+        .into()
     }
 }

@@ -15,7 +15,6 @@
 use super::queues::Queues;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Raw};
 use ringway_click::{
@@ -144,28 +143,24 @@ impl Element for CoDel {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let read = ["drops", "queues", "stats"].map(Handler::read);
-        ["target", "interval"].map(Handler::both).into_iter().chain(read).collect()
-    }
-
-    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "target" => self.target.to_string(),
-            "interval" => self.interval.to_string(),
-            "drops" => self.drops.to_string(),
-            "queues" => self.queues.names(cx, "\n"),
-            _ => format!("{} current queue\n{} drops\n", self.queues.length(cx), self.drops),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let number = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
-        match (name, number) {
-            ("target", _) => self.target = number,
-            (_, 0) => return Err(HandlerError::failed("INTERVAL must be >= 1")),
-            _ => self.interval = number,
-        }
-        Ok(())
+        [
+            Handler::field("target", |e: &mut Self| &mut e.target),
+            Handler::read("interval", |e: &Self| e.interval).writes(|e: &mut Self, value, cx| {
+                match cx.parse(value)? {
+                    0 => Err(HandlerError::failed("INTERVAL must be >= 1")),
+                    interval => {
+                        e.interval = interval;
+                        Ok(())
+                    }
+                }
+            }),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::read_with("queues", |e: &mut Self, _, cx| Ok(e.queues.names(cx, "\n"))),
+            Handler::read_with("stats", |e: &mut Self, _, cx| {
+                Ok(format!("{} current queue\n{} drops\n", e.queues.length(cx), e.drops))
+            }),
+        ]
+        .into()
     }
 }
 

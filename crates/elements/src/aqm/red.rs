@@ -22,7 +22,7 @@
 use super::queues::Queues;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Arg, ArgError, Args, Fixed, Raw, Scope};
 use ringway_click::{
@@ -193,6 +193,31 @@ impl Red {
         cx.push(1, packet);
         None
     }
+
+    /// Follows another rule, if it is a good one.
+    fn set_rule(&mut self, rule: Rule) -> Result<(), HandlerError> {
+        rule.check().map_err(HandlerError::failed)?;
+        self.rule = rule;
+        Ok(())
+    }
+
+    /// The average length of the queues.
+    fn average_text(&self) -> String {
+        let average = format!("{:.3}", self.average as f64 / f64::from(1 << SCALE));
+        average.trim_end_matches('0').trim_end_matches('.').into()
+    }
+
+    /// The configuration that stands for its rule.
+    fn configuration(&self, cx: &mut Context<'_>) -> String {
+        let Rule { least, most, probability, stability, gentle } = self.rule;
+        let queues = self.queues.names(cx, " ");
+        let gentle = if gentle { "" } else { ", GENTLE false" };
+        let rule = match self.target {
+            Some(target) => format!("{target}, {probability}"),
+            None => format!("{least}, {most}, {probability}"),
+        };
+        format!("{rule}, QUEUES {queues}, STABILITY {stability}{gentle}").replace(" ,", ",")
+    }
 }
 
 impl Element for Red {
@@ -238,50 +263,24 @@ impl Element for Red {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers: Vec<Handler> = ["min_thresh", "max_thresh", "max_p"].map(Handler::both).into();
-        handlers.extend(["drops", "avg_queue_size", "stats", "queues"].map(Handler::read));
-        handlers.push(Handler::read("config").calm());
-        handlers
-    }
-
-    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let Rule { least, most, probability, stability, gentle } = self.rule;
-        let average = format!("{:.3}", self.average as f64 / f64::from(1 << SCALE));
-        let average = average.trim_end_matches('0').trim_end_matches('.');
-        Ok(match name {
-            "min_thresh" => least.to_string(),
-            "max_thresh" => most.to_string(),
-            "max_p" => probability.to_string(),
-            "drops" => self.drops.to_string(),
-            "avg_queue_size" => average.to_string(),
-            "stats" => {
-                let length = self.queues.length(cx);
-                format!("{length} current queue\n{average} avg queue\n{} drops\n", self.drops)
-            }
-            "queues" => self.queues.names(cx, "\n"),
-            _ => {
-                let queues = self.queues.names(cx, " ");
-                let gentle = if gentle { "" } else { ", GENTLE false" };
-                let rule = match self.target {
-                    Some(target) => format!("{target}, {probability}"),
-                    None => format!("{least}, {most}, {probability}"),
-                };
-                format!("{rule}, QUEUES {queues}, STABILITY {stability}{gentle}").replace(" ,", ",")
-            }
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        let mut rule = self.rule;
-        match name {
-            "min_thresh" => rule.least = cx.parse(value).map_err(wrong)?,
-            "max_thresh" => rule.most = cx.parse(value).map_err(wrong)?,
-            _ => rule.probability = cx.parse(value).map_err(wrong)?,
-        }
-        rule.check().map_err(HandlerError::failed)?;
-        self.rule = rule;
-        Ok(())
+        [
+            Handler::read("min_thresh", |e: &Self| e.rule.least)
+                .writes(|e: &mut Self, value, cx| e.set_rule(Rule { least: cx.parse(value)?, ..e.rule })),
+            Handler::read("max_thresh", |e: &Self| e.rule.most)
+                .writes(|e: &mut Self, value, cx| e.set_rule(Rule { most: cx.parse(value)?, ..e.rule })),
+            Handler::read("max_p", |e: &Self| e.rule.probability).writes(|e: &mut Self, value, cx| {
+                e.set_rule(Rule { probability: cx.parse(value)?, ..e.rule })
+            }),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::read("avg_queue_size", Self::average_text),
+            Handler::read_with("stats", |e: &mut Self, _, cx| {
+                let (length, average, drops) = (e.queues.length(cx), e.average_text(), e.drops);
+                Ok(format!("{length} current queue\n{average} avg queue\n{drops} drops\n"))
+            }),
+            Handler::read_with("queues", |e: &mut Self, _, cx| Ok(e.queues.names(cx, "\n"))),
+            Handler::read_with("config", |e: &mut Self, _, cx| Ok(e.configuration(cx))).calm(),
+        ]
+        .into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

@@ -34,17 +34,16 @@ impl Element for RandomSeed {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::write("seed")].into()
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if value.trim_ascii().is_empty() {
-            let seed = cx.now() ^ u64::from(cx.random());
-            cx.router().seed(seed);
-        } else {
-            let seed = cx.parse(value).map_err(|_| HandlerError::failed("seed must be a number"))?;
-            cx.router().seed_like_click(seed);
-        }
-        Ok(())
+        [Handler::write("seed", |_: &mut Self, value, cx| {
+            if value.trim_ascii().is_empty() {
+                let seed = cx.now() ^ u64::from(cx.random());
+                cx.router().seed(seed);
+            } else {
+                let seed = cx.parse(value).map_err(|_| HandlerError::failed("seed must be a number"))?;
+                cx.router().seed_like_click(seed);
+            }
+            Ok(())
+        })]
+        .into()
     }
 }

@@ -266,13 +266,13 @@ impl ArpEntries {
         text
     }
 
-    /// The handlers `insert` and `delete`, with what they were given.
+    /// Inserts or deletes the entry that the handler `insert` or `delete` was given.
     ///
     /// # Errors
     /// [`HandlerError::Failed`] if it is not an address, or two.
     pub(super) fn change(
         &mut self,
-        name: &str,
+        insert: bool,
         value: &str,
         now: u64,
         cx: &ringway_click::Context<'_>,
@@ -280,9 +280,9 @@ impl ArpEntries {
         let (ip, ether) = value.trim().split_once(char::is_whitespace).unwrap_or((value, ""));
         let wrong = |field: &str| HandlerError::failed(alloc::format!("{field}: parse error"));
         let ip: Ipv4Addr = cx.parse(ip).map_err(|_| wrong("IP"))?;
-        let ether = match name {
-            "insert" => cx.parse(ether).map_err(|_| wrong("ETH"))?,
-            _ => MacAddress::BROADCAST,
+        let ether = match insert {
+            true => cx.parse(ether).map_err(|_| wrong("ETH"))?,
+            false => MacAddress::BROADCAST,
         };
         let dropped = self.insert(ip, ether, now).len() as u64;
         self.drops += dropped;

@@ -13,12 +13,12 @@ use super::arp::{OPERATION, SENDER_ETHER, SENDER_IP, TARGET_ETHER, TARGET_IP};
 use crate::packet::{mac_text, u16_at, u32_at};
 use crate::stamp::Stamp;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 use ringway_wire::{MacAddress, ethernet::Frame};
 
 /// Facts.
@@ -52,16 +52,7 @@ impl Element for ArpPrint {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("active").checkbox()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.active.to_string())
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = cx.parse(value).map_err(|_| HandlerError::failed("expected boolean"))?;
-        Ok(())
+        [Handler::field("active", |e: &mut Self| &mut e.active).checkbox().error("expected boolean")].into()
     }
 }
 

@@ -23,7 +23,7 @@ use crate::ip::bare_prefix;
 use crate::packet::{mark_ethernet, prepend, put};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::net::Ipv4Addr;
@@ -137,52 +137,35 @@ impl Element for ArpQuerier {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let read = ["table", "stats", "count", "length", "queries", "responses", "drops"];
-        let mut handlers: Vec<Handler> = read.into_iter().map(Handler::read).collect();
-        handlers.extend(["ipaddr", "broadcast"].map(Handler::both));
-        handlers.extend(["insert", "delete", "clear"].map(Handler::write));
-        handlers
-    }
-
-    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let now = jiffies(cx.steady());
-        let (queries, drops) = (self.queries, self.drops);
-        Ok(match name {
-            "table" => self.entries(cx, |entries| entries.table(now)),
-            "count" => self.entries(cx, |entries| entries.count().to_string()),
-            "length" => self.entries(cx, |entries| entries.length().to_string()),
-            "stats" => {
-                let drops = drops + self.entries(cx, |entries| entries.drops);
-                format!("{drops} packets killed\n{queries} ARP queries sent\n")
-            }
-            "queries" => queries.to_string(),
-            "responses" => self.responses.to_string(),
-            "drops" => drops.to_string(),
-            "ipaddr" => self.ip.to_string(),
-            _ => self.broadcast.to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let now = jiffies(cx.steady());
-        let wrong = |error: ringway_click::arg::ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "ipaddr" => self.ip = cx.parse(value).map_err(wrong)?,
-            "broadcast" => self.broadcast = cx.parse(value).map_err(wrong)?,
-            "clear" => {
-                (self.queries, self.drops, self.responses) = (0, 0, 0);
-                self.entries(cx, ArpEntries::clear);
-            }
-            _ => match self.table {
-                Some(table) => {
-                    let changed =
-                        cx.with(table, |table: &mut ArpTable, cx| table.entries.change(name, value, now, cx));
-                    changed.unwrap_or_else(|| Err(HandlerError::Busy(name.to_string())))?;
-                }
-                None => self.own.change(name, value, now, cx)?,
-            },
-        }
-        Ok(())
+        [
+            Handler::read_with("table", |e: &mut Self, _, cx| {
+                let now = jiffies(cx.steady());
+                Ok(e.entries(cx, |entries| entries.table(now)))
+            }),
+            Handler::read_with("stats", |e: &mut Self, _, cx| {
+                let drops = e.drops + e.entries(cx, |entries| entries.drops);
+                Ok(format!("{drops} packets killed\n{} ARP queries sent\n", e.queries))
+            }),
+            Handler::read_with("count", |e: &mut Self, _, cx| {
+                Ok(e.entries(cx, |entries| entries.count().to_string()))
+            }),
+            Handler::read_with("length", |e: &mut Self, _, cx| {
+                Ok(e.entries(cx, |entries| entries.length().to_string()))
+            }),
+            Handler::read("queries", |e: &Self| e.queries),
+            Handler::read("responses", |e: &Self| e.responses),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::field("ipaddr", |e: &mut Self| &mut e.ip),
+            Handler::field("broadcast", |e: &mut Self| &mut e.broadcast),
+            Handler::write("insert", |e: &mut Self, value, cx| e.change(true, value, cx)),
+            Handler::write("delete", |e: &mut Self, value, cx| e.change(false, value, cx)),
+            Handler::write("clear", |e: &mut Self, _, cx| {
+                (e.queries, e.drops, e.responses) = (0, 0, 0);
+                e.entries(cx, ArpEntries::clear);
+                Ok(())
+            }),
+        ]
+        .into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
@@ -298,5 +281,13 @@ impl ArpQuerier {
             self.address(&mut waited, ether);
             cx.push(0, waited);
         }
+    }
+
+    /// Inserts or deletes the entry that a handler was given.
+    fn change(&mut self, insert: bool, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let now = jiffies(cx.steady());
+        let Some(table) = self.table else { return self.own.change(insert, value, now, cx) };
+        let changed = cx.with(table, |table: &mut ArpTable, cx| table.entries.change(insert, value, now, cx));
+        changed.unwrap_or_else(|| Err(HandlerError::Busy(cx.name().to_string())))
     }
 }

@@ -12,9 +12,8 @@ use crate::ip::{bare_prefix, prefix_text};
 use crate::packet::{divert, mac_text};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Args, Prefix, Scope};
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
@@ -58,40 +57,27 @@ impl Element for ArpResponder {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("table"),
-            Handler::read("lookup").parameters(),
-            Handler::write("add"),
-            Handler::write("remove"),
+            Handler::read("table", Self::table),
+            Handler::read_with("lookup", |e: &mut Self, parameter, cx| {
+                let address = cx.parse(parameter).map_err(|_| HandlerError::failed("expected IP address"))?;
+                Ok(e.lookup(address).map(mac_text).unwrap_or_default())
+            })
+            .parameters(),
+            Handler::write("add", |e: &mut Self, value, cx| {
+                e.entries.extend(cx.parse_with(value, entry)?);
+                e.normalize();
+                Ok(())
+            }),
+            Handler::write("remove", |e: &mut Self, value, cx| {
+                let prefix = cx.parse_with(value, bare_prefix);
+                let prefix = masked(prefix.map_err(|_| HandlerError::failed("expected IP/MASK"))?);
+                let found = e.entries.iter().position(|(own, _)| *own == prefix);
+                let not_found = || HandlerError::failed(format!("{} not found", prefix_text(&prefix)));
+                e.entries.remove(found.ok_or_else(not_found)?);
+                Ok(())
+            }),
         ]
         .into()
-    }
-
-    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        if name == "lookup" {
-            let address = cx.parse(parameter).map_err(|_| HandlerError::failed("expected IP address"))?;
-            return Ok(self.lookup(address).map(mac_text).unwrap_or_default());
-        }
-        let mut text = String::new();
-        for (prefix, ether) in &self.entries {
-            let _ = writeln!(text, "{} {}", prefix_text(prefix), mac_text(*ether));
-        }
-        Ok(text)
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name == "add" {
-            let added = cx.parse_with(value, entry);
-            self.entries.extend(added.map_err(|error| HandlerError::failed(error.to_string()))?);
-            self.normalize();
-            return Ok(());
-        }
-        let prefix = cx.parse_with(value, bare_prefix);
-        let prefix = masked(prefix.map_err(|_| HandlerError::failed("expected IP/MASK"))?);
-        let text = prefix_text(&prefix);
-        let found = self.entries.iter().position(|(own, _)| *own == prefix);
-        let index = found.ok_or_else(|| HandlerError::failed(format!("{text} not found")))?;
-        self.entries.remove(index);
-        Ok(())
     }
 }
 
@@ -147,5 +133,10 @@ impl ArpResponder {
         let ether = self.lookup(request.target_protocol)?;
         let (asker, asker_ip) = (request.source_hardware, request.source_protocol);
         arp::make(asker, &arp::reply(ether, request.target_protocol, asker, asker_ip), Some(packet), cx)
+    }
+
+    fn table(&self) -> String {
+        let lines = self.entries.iter();
+        lines.map(|(prefix, ether)| format!("{} {}\n", prefix_text(prefix), mac_text(*ether))).collect()
     }
 }

@@ -13,11 +13,10 @@
 //! Handlers: `table`, `drops`, `count`, `length` (read); `insert`, `delete`, `clear` (write).
 use super::arp_entries::{ArpEntries, jiffies};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::any::Any;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Timer};
+use ringway_click::{Class, Context, Element, Failed, Handler, Timer};
 
 /// Facts.
 pub static CLASS: Class = Class::new("ARPTable", || Box::<ArpTable>::default()).live();
@@ -50,33 +49,22 @@ impl Element for ArpTable {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("table"),
-            Handler::read("drops"),
-            Handler::read("count"),
-            Handler::read("length"),
-            Handler::write("insert"),
-            Handler::write("delete"),
-            Handler::write("clear"),
+            Handler::read_with("table", |e: &mut Self, _, cx| Ok(e.entries.table(jiffies(cx.steady())))),
+            Handler::read("drops", |e: &Self| e.entries.drops),
+            Handler::read("count", |e: &Self| e.entries.count()),
+            Handler::read("length", |e: &Self| e.entries.length()),
+            Handler::write("insert", |e: &mut Self, value, cx| {
+                e.entries.change(true, value, jiffies(cx.steady()), cx)
+            }),
+            Handler::write("delete", |e: &mut Self, value, cx| {
+                e.entries.change(false, value, jiffies(cx.steady()), cx)
+            }),
+            Handler::write("clear", |e: &mut Self, _, _| {
+                e.entries.clear();
+                Ok(())
+            }),
         ]
         .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "table" => self.entries.table(jiffies(cx.steady())),
-            "drops" => self.entries.drops.to_string(),
-            "count" => self.entries.count().to_string(),
-            _ => self.entries.length().to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name == "clear" {
-            self.entries.clear();
-            return Ok(());
-        }
-        let now = jiffies(cx.steady());
-        self.entries.change(name, value, now, cx)
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

@@ -11,10 +11,9 @@
 use crate::check::Check;
 use crate::packet::u16_at;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("CheckARPHeader", || Box::<CheckArpHeader>::default())
@@ -46,11 +45,7 @@ impl Element for CheckArpHeader {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        self.check.handlers()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.check.text(name))
+        self.check.handlers(|e: &mut Self| &mut e.check)
     }
 }
 

@@ -5,9 +5,8 @@
 //! No arguments. Handlers: `drops` (read).
 use crate::packet::divert_counting;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, HandlerError, PacketBurst, PacketType};
+use ringway_click::{Class, Context, Element, Handler, PacketBurst, PacketType};
 
 /// Facts.
 pub static CLASS: Class =
@@ -32,10 +31,6 @@ impl Element for DropBroadcasts {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

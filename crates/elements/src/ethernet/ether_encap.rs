@@ -9,10 +9,9 @@
 //! Handlers: `src`, `dst`, `ethertype` (read, write).
 use crate::packet::{mac_text, mark_ethernet, put, u16_at};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::{MacAddress, ethernet::HEADER_LEN};
 
 /// Facts.
@@ -22,6 +21,24 @@ pub static CLASS: Class = Class::new("EtherEncap", || Box::<EtherEncap>::default
 #[derive(Debug, Default)]
 pub struct EtherEncap {
     header: [u8; HEADER_LEN],
+}
+
+/// The handler of an address, at its offset in the header.
+fn address(name: &'static str, at: usize) -> Handler {
+    Handler::read(name, move |e: &EtherEncap| {
+        mac_text(MacAddress(e.header[at..].first_chunk().copied().unwrap_or_default()))
+    })
+    .writes(move |e: &mut EtherEncap, value, cx| {
+        put(&mut e.header, at, cx.parse::<MacAddress>(value)?.0);
+        Ok(())
+    })
+}
+
+fn ethertype(name: &'static str) -> Handler {
+    Handler::read(name, |e: &EtherEncap| u16_at(&e.header, 12)).writes(|e: &mut EtherEncap, value, cx| {
+        put(&mut e.header, 12, cx.parse::<u16>(value)?.to_be_bytes());
+        Ok(())
+    })
 }
 
 impl Element for EtherEncap {
@@ -46,31 +63,6 @@ impl Element for EtherEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [
-            Handler::both("src"),
-            Handler::both("dst"),
-            Handler::both("ethertype"),
-            Handler::both("etht").deprecated(),
-        ]
-        .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = self.header;
-        Ok(match name {
-            "dst" => mac_text(MacAddress([a, b, c, d, e, f])),
-            "src" => mac_text(MacAddress([g, h, i, j, k, l])),
-            _ => u16_at(&self.header, 12).to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ringway_click::arg::ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "dst" => put(&mut self.header, 0, cx.parse::<MacAddress>(value).map_err(wrong)?.0),
-            "src" => put(&mut self.header, 6, cx.parse::<MacAddress>(value).map_err(wrong)?.0),
-            _ => put(&mut self.header, 12, cx.parse::<u16>(value).map_err(wrong)?.to_be_bytes()),
-        }
-        Ok(())
+        [address("src", 6), address("dst", 0), ethertype("ethertype"), ethertype("etht").deprecated()].into()
     }
 }

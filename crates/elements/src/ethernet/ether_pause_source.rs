@@ -14,14 +14,11 @@
 //!
 //! Handlers: `count` (read); `src`, `dst`, `pausetime`, `limit`, `active` (read, write); `reset_counts`
 //! (write).
-use crate::packet::mac_text;
+use crate::packet::mac_handler;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, SECOND, Timer,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND, Timer};
 use ringway_wire::MacAddress;
 
 /// Facts.
@@ -116,32 +113,16 @@ impl Element for EtherPauseSource {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let both = ["src", "dst", "pausetime", "limit", "active"].map(Handler::both);
-        [Handler::read("count"), Handler::write("reset_counts").button()].into_iter().chain(both).collect()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "src" => mac_text(self.source),
-            "dst" => mac_text(self.destination),
-            "pausetime" => self.time.to_string(),
-            "limit" => self.limit.to_string(),
-            "active" => self.active.to_string(),
-            _ => self.count.to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ringway_click::arg::ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "src" => self.source = cx.parse(value).map_err(wrong)?,
-            "dst" => self.destination = cx.parse(value).map_err(wrong)?,
-            "pausetime" => self.time = cx.parse(value).map_err(wrong)?,
-            "limit" => self.limit = cx.parse(value).map_err(wrong)?,
-            "active" => self.active = cx.parse(value).map_err(wrong)?,
-            _ => self.count = 0,
-        }
-        self.go_on(cx);
-        Ok(())
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::button("reset_counts", |e: &mut Self, _| e.count = 0),
+            mac_handler("src", |e: &mut Self| &mut e.source),
+            mac_handler("dst", |e: &mut Self| &mut e.destination),
+            Handler::field("pausetime", |e: &mut Self| &mut e.time),
+            Handler::field("limit", |e: &mut Self| &mut e.limit),
+            Handler::field("active", |e: &mut Self| &mut e.active),
+        ]
+        .map(|handler| handler.then(|e: &mut Self, cx| e.go_on(cx)))
+        .into()
     }
 }

@@ -6,12 +6,12 @@
 //! - `SRC`, `DST`: the addresses.
 //!
 //! Handlers: `src`, `dst` (read, write); `drops` (read).
-use crate::packet::{mac_text, put};
+use crate::packet::mac_handler;
+use crate::packet::put;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::MacAddress;
 
 /// Facts.
@@ -45,19 +45,11 @@ impl Element for EtherRewrite {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("src"), Handler::both("dst"), Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        if name == "drops" {
-            return Ok(self.drops.to_string());
-        }
-        Ok(mac_text(if name == "src" { self.source } else { self.destination }))
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let address = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
-        *(if name == "src" { &mut self.source } else { &mut self.destination }) = address;
-        Ok(())
+        [
+            mac_handler("src", |e: &mut Self| &mut e.source),
+            mac_handler("dst", |e: &mut Self| &mut e.destination),
+            Handler::read("drops", |e: &Self| e.drops),
+        ]
+        .into()
     }
 }

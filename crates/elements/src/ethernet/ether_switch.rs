@@ -12,11 +12,11 @@
 use crate::packet::mac_text;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::Write;
 use ringway_click::arg::{Args, Seconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
 use ringway_wire::{MacAddress, ethernet::Frame};
 
 /// Facts.
@@ -59,23 +59,18 @@ impl Element for EtherSwitch {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("table"), Handler::both("timeout")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        if name == "timeout" {
-            return Ok(self.timeout.0.to_string());
-        }
-        let mut text = String::new();
-        for (address, (port, _)) in &self.stations {
-            let _ = writeln!(text, "{} {port}", mac_text(*address));
-        }
-        Ok(text)
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.timeout = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
-        Ok(())
+        [
+            Handler::read("table", |e: &Self| {
+                let lines =
+                    e.stations.iter().map(|(address, (port, _))| format!("{} {port}\n", mac_text(*address)));
+                lines.collect::<String>()
+            }),
+            Handler::read("timeout", |e: &Self| e.timeout.0).writes(|e: &mut Self, value, cx| {
+                e.timeout = cx.parse(value)?;
+                Ok(())
+            }),
+        ]
+        .into()
     }
 }
 

@@ -13,13 +13,13 @@
 //! Handlers: `config` (read); `src`, `dst`, `ethertype`, `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan` (read,
 //! write).
 use super::vlan::Tag;
+use crate::packet::mac_handler;
 use crate::packet::{mac_text, mark_ethernet, prepend, put};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::MacAddress;
 
 /// Facts.
@@ -69,41 +69,16 @@ impl Element for EtherVlanEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [
-            Handler::read("config"),
-            Handler::both("src"),
-            Handler::both("dst"),
-            Handler::both("ethertype"),
-            Handler::both("vlan_tci"),
-            Handler::both("vlan_id"),
-            Handler::both("vlan_pcp"),
-            Handler::both("native_vlan"),
-        ]
-        .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let (source, destination) = (mac_text(self.source), mac_text(self.destination));
-        Ok(match name {
-            "src" => source,
-            "dst" => destination,
-            "ethertype" => self.ethertype.to_string(),
-            "config" => {
-                format!("{:#06x}, {source}, {destination}, {}", self.ethertype, self.tag.configuration())
-            }
-            _ => self.tag.text(name).ok_or_else(|| HandlerError::missing(name))?,
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |_| HandlerError::failed("parse error");
-        match name {
-            "src" => self.source = cx.parse(value).map_err(wrong)?,
-            "dst" => self.destination = cx.parse(value).map_err(wrong)?,
-            "ethertype" => self.ethertype = cx.parse(value).map_err(wrong)?,
-            _ if self.tag.set(name, value) => {}
-            _ => return Err(HandlerError::failed("parse error")),
-        }
-        Ok(())
+        let own = [
+            Handler::read("config", |e: &Self| {
+                let (source, destination) = (mac_text(e.source), mac_text(e.destination));
+                format!("{:#06x}, {source}, {destination}, {}", e.ethertype, e.tag.configuration())
+            }),
+            mac_handler("src", |e: &mut Self| &mut e.source).error("parse error"),
+            mac_handler("dst", |e: &mut Self| &mut e.destination).error("parse error"),
+            Handler::field("ethertype", |e: &mut Self| &mut e.ethertype).error("parse error"),
+        ];
+        let tag: fn(&mut Self) -> &mut Tag = |e| &mut e.tag;
+        own.into_iter().chain(Tag::handlers(tag)).chain([Tag::native_handler(tag)]).collect()
     }
 }

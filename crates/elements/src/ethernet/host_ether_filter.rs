@@ -11,14 +11,12 @@
 //!
 //! Handlers: `ether` (read, write). The packet type becomes host, broadcast, multicast or other host. Frames too short
 //! for their header are filtered out.
-use crate::packet::{divert, mac_text};
+use crate::packet::divert;
+use crate::packet::mac_handler;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, PacketType,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, PacketType};
 use ringway_wire::{MacAddress, ethernet::Frame};
 
 /// Facts.
@@ -51,16 +49,7 @@ impl Element for HostEtherFilter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("ether")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(mac_text(self.address))
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.address = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
-        Ok(())
+        [mac_handler("ether", |e: &mut Self| &mut e.address)].into()
     }
 }
 

@@ -7,12 +7,11 @@
 //! - `ANNO`: the annotation, 6 bytes.
 //!
 //! Handlers: `addr` (read, write).
-use crate::packet::mac_text;
+use crate::packet::mac_handler;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, Args, MANDATORY_POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::MacAddress;
 
 /// Facts.
@@ -39,15 +38,6 @@ impl Element for SetEtherAddress {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("addr")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(mac_text(self.address))
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.address = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
-        Ok(())
+        [mac_handler("addr", |e: &mut Self| &mut e.address)].into()
     }
 }

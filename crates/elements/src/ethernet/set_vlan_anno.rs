@@ -9,7 +9,6 @@
 //! Handlers: `config` (read); `vlan_tci`, `vlan_id`, `vlan_pcp` (read, write).
 use super::vlan::{self, Tag};
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
@@ -34,24 +33,11 @@ impl Element for SetVlanAnno {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [
-            Handler::read("config"),
-            Handler::both("vlan_tci"),
-            Handler::both("vlan_id"),
-            Handler::both("vlan_pcp"),
-        ]
-        .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        match name {
-            "config" => Ok(self.tag.configuration()),
-            _ => self.tag.text(name).ok_or_else(|| HandlerError::missing(name)),
-        }
-    }
-
-    fn write(&mut self, name: &str, value: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        let good = value.trim() != "ANNO" && self.tag.set(name, value);
-        good.then_some(()).ok_or_else(|| HandlerError::failed("parse error"))
+        let [tci, id, priority] = Tag::handlers(|e: &mut Self| &mut e.tag);
+        let tci = tci.writes(|e: &mut Self, value, _| match value.trim() {
+            "ANNO" => Err(HandlerError::failed("parse error")),
+            _ => e.tag.set_tci(value),
+        });
+        [Handler::read("config", |e: &Self| e.tag.configuration()), tci, id, priority].into()
     }
 }

@@ -3,7 +3,7 @@ use crate::packet::bounded;
 use alloc::format;
 use alloc::string::{String, ToString};
 use ringway_click::arg::{Args, KEYWORD, POSITIONAL, Word};
-use ringway_click::{Annotations, Packet};
+use ringway_click::{Annotations, Element, Handler, HandlerError, Packet};
 
 /// Which tag control information to write.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,18 +52,6 @@ impl Tag {
         (i32::from(tci & 0xfff) != self.native).then_some(tci)
     }
 
-    /// What the handlers of tags say.
-    pub(super) fn text(&self, name: &str) -> Option<String> {
-        Some(match name {
-            "vlan_tci" if self.annotation => "ANNO".to_string(),
-            "vlan_tci" => self.tci.to_string(),
-            "vlan_id" => (self.tci & 0xfff).to_string(),
-            "vlan_pcp" => (self.tci >> 13).to_string(),
-            "native_vlan" => self.native.to_string(),
-            _ => return None,
-        })
-    }
-
     /// The part of a configuration that stands for it.
     pub(super) fn configuration(&self) -> String {
         let mut text = match self.annotation {
@@ -76,28 +64,49 @@ impl Tag {
         text
     }
 
-    /// Writes a handler of tags. False if the value is wrong.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
-        let number = |least, most| ringway_click::arg::parse_int::<i32>(value.trim(), least, most).ok();
-        match name {
-            "vlan_tci" if value.trim() == "ANNO" => self.annotation = true,
-            "vlan_tci" => match number(0, 0xffff) {
-                Some(tci) => (self.tci, self.annotation) = (tci as u16, false),
-                None => return false,
-            },
-            "vlan_id" => match number(0, 0xfff) {
-                Some(id) => self.tci = self.tci & 0xe000 | id as u16,
-                None => return false,
-            },
-            "vlan_pcp" => match number(0, 7) {
-                Some(priority) => self.tci = self.tci & 0xfff | (priority as u16) << 13,
-                None => return false,
-            },
-            _ => match number(-1, 0xfff) {
-                Some(native) => self.native = native,
-                None => return false,
-            },
+    /// Takes a tag that is written to a handler.
+    pub(super) fn set_tci(&mut self, value: &str) -> Result<(), HandlerError> {
+        match value.trim() {
+            "ANNO" => self.annotation = true,
+            text => (self.tci, self.annotation) = (number(text, 0, 0xffff)? as u16, false),
         }
-        true
+        Ok(())
     }
+
+    /// The handlers `vlan_tci`, `vlan_id` and `vlan_pcp` of an element that has one.
+    pub(super) fn handlers<E: Element>(tag: fn(&mut E) -> &mut Self) -> [Handler; 3] {
+        let tci = Handler::read_with("vlan_tci", move |e: &mut E, _, _| {
+            let tag = tag(e);
+            Ok(if tag.annotation { "ANNO".to_string() } else { tag.tci.to_string() })
+        });
+        let id = Handler::read_with("vlan_id", move |e: &mut E, _, _| Ok((tag(e).tci & 0xfff).to_string()));
+        let priority =
+            Handler::read_with("vlan_pcp", move |e: &mut E, _, _| Ok((tag(e).tci >> 13).to_string()));
+        [
+            tci.writes(move |e: &mut E, value, _| tag(e).set_tci(value)),
+            id.writes(move |e: &mut E, value, _| {
+                tag(e).tci = tag(e).tci & 0xe000 | number(value, 0, 0xfff)? as u16;
+                Ok(())
+            }),
+            priority.writes(move |e: &mut E, value, _| {
+                tag(e).tci = tag(e).tci & 0xfff | (number(value, 0, 7)? as u16) << 13;
+                Ok(())
+            }),
+        ]
+    }
+
+    /// The handler `native_vlan`.
+    pub(super) fn native_handler<E: Element>(tag: fn(&mut E) -> &mut Self) -> Handler {
+        Handler::read_with("native_vlan", move |e: &mut E, _, _| Ok(tag(e).native.to_string())).writes(
+            move |e: &mut E, value, _| {
+                tag(e).native = number(value, -1, 0xfff)?;
+                Ok(())
+            },
+        )
+    }
+}
+
+fn number(value: &str, least: i32, most: i32) -> Result<i32, HandlerError> {
+    let number = ringway_click::arg::parse_int(value.trim(), least.into(), most.into());
+    number.map_err(|_| HandlerError::failed("parse error"))
 }

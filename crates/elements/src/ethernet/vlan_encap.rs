@@ -12,10 +12,9 @@
 use super::vlan::Tag;
 use crate::packet::{mark_ethernet, put};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("VLANEncap", || Box::<VlanEncap>::default()).ports("1/1").live();
@@ -53,32 +52,12 @@ impl Element for VlanEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [
-            Handler::read("config"),
-            Handler::both("vlan_tci"),
-            Handler::both("vlan_id"),
-            Handler::both("vlan_pcp"),
-            Handler::both("native_vlan"),
-            Handler::both("ethertype"),
-        ]
-        .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "ethertype" => self.ethertype.to_string(),
-            "config" if self.ethertype == 0x8100 => self.tag.configuration(),
-            "config" => self.tag.configuration() + &alloc::format!(", ETHERTYPE {:#06x}", self.ethertype),
-            _ => self.tag.text(name).ok_or_else(|| HandlerError::missing(name))?,
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = || HandlerError::failed("parse error");
-        if name == "ethertype" {
-            self.ethertype = cx.parse(value).map_err(|_| wrong())?;
-            return Ok(());
-        }
-        self.tag.set(name, value).then_some(()).ok_or_else(wrong)
+        let tag: fn(&mut Self) -> &mut Tag = |e| &mut e.tag;
+        let config = Handler::read("config", |e: &Self| match e.ethertype {
+            0x8100 => e.tag.configuration(),
+            ethertype => e.tag.configuration() + &alloc::format!(", ETHERTYPE {ethertype:#06x}"),
+        });
+        let ethertype = Handler::field("ethertype", |e: &mut Self| &mut e.ethertype).error("parse error");
+        [config].into_iter().chain(Tag::handlers(tag)).chain([Tag::native_handler(tag), ethertype]).collect()
     }
 }

@@ -23,13 +23,12 @@ use super::connection::{Connection, Connection6, Ends, Headers};
 use super::ipfix::{self, End, Record};
 use super::table::{FlowTable, USUAL};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, LINES, PACKETS, PacketBurst, Pieces, Progress,
-    SECOND, Timer,
+    Class, Context, Element, Failed, Handler, LINES, PACKETS, PacketBurst, Pieces, Progress, SECOND, Timer,
 };
 
 /// Facts.
@@ -345,48 +344,24 @@ impl Element for FlowMonitor {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let numbers = ["count", "flows", "packets", "bytes", "other", "evictions", "records", "capacity"];
-        let mut handlers: Vec<Handler> = numbers.map(Handler::read).into();
-        handlers.push(Handler::read("table").parameters().expensive());
-        handlers.push(Handler::write("flush").button());
-        handlers
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "count" => (self.flows.table.len() + self.flows6.table.len()).to_string(),
-            "flows" => self.totals.seen.to_string(),
-            "packets" => self.totals.packets.to_string(),
-            "bytes" => self.totals.bytes.to_string(),
-            "other" => self.totals.other.to_string(),
-            "evictions" => (self.flows.table.evictions() + self.flows6.table.evictions()).to_string(),
-            "records" => self.totals.records.to_string(),
-            "capacity" => self.flows.table.capacity().to_string(),
-            _ => return Err(HandlerError::missing(name)),
-        })
-    }
-
-    fn read_on(
-        &mut self,
-        name: &str,
-        parameter: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        if name != "table" {
-            return self.read(name, parameter, cx).map(|text| pieces.whole(text));
-        }
-        let lines = if parameter.is_empty() { Ok(100) } else { cx.parse::<u32>(parameter) };
-        let lines = lines.map_err(|error| HandlerError::failed(error.to_string()))?;
-        Ok(self.table(lines as usize, pieces))
-    }
-
-    fn write(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name != "flush" {
-            return Err(HandlerError::missing(name));
-        }
-        self.rules.flushed = Some(cx.coarse_now());
-        Ok(())
+        [
+            Handler::read("count", |e: &Self| e.flows.table.len() + e.flows6.table.len()),
+            Handler::read("flows", |e: &Self| e.totals.seen),
+            Handler::read("packets", |e: &Self| e.totals.packets),
+            Handler::read("bytes", |e: &Self| e.totals.bytes),
+            Handler::read("other", |e: &Self| e.totals.other),
+            Handler::read("evictions", |e: &Self| e.flows.table.evictions() + e.flows6.table.evictions()),
+            Handler::read("records", |e: &Self| e.totals.records),
+            Handler::read("capacity", |e: &Self| e.flows.table.capacity()),
+            Handler::read_in_pieces("table", |e: &mut Self, parameter, pieces, cx| {
+                let lines = if parameter.is_empty() { 100 } else { cx.parse::<u32>(parameter)? };
+                Ok(e.table(lines as usize, pieces))
+            })
+            .parameters()
+            .expensive(),
+            Handler::button("flush", |e: &mut Self, cx| e.rules.flushed = Some(cx.coarse_now())),
+        ]
+        .into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

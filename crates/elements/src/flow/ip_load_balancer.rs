@@ -336,33 +336,16 @@ impl<A: Family> Balancer<A> {
         }
     }
 
-    fn read(&self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "servers" => self.servers_text(),
-            "count" => self.connections.len().to_string(),
-            "connections" => self.seen.to_string(),
-            "evictions" => self.connections.evictions().to_string(),
-            "other" => self.other.to_string(),
-            "capacity" => self.connections.capacity().to_string(),
-            "lookup" => return self.lookup(parameter, cx),
-            _ => return Err(HandlerError::missing(name)),
-        })
+    fn add_server(&mut self, value: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
+        let share = cx.parse::<Share<A>>(value)?;
+        self.add(share).map_err(HandlerError::failed)?;
+        self.rebuild();
+        Ok(())
     }
 
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        let state = match name {
-            "add" => {
-                let share = cx.parse::<Share<A>>(value).map_err(wrong)?;
-                self.add(share).map_err(HandlerError::failed)?;
-                self.rebuild();
-                return Ok(());
-            }
-            "drain" => State::Draining,
-            "remove" => State::Gone,
-            _ => return Err(HandlerError::missing(name)),
-        };
-        let address = cx.parse::<A>(value).map_err(wrong)?;
+    /// Changes the state of the server with this address.
+    fn set_state(&mut self, state: State, value: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
+        let address = cx.parse::<A>(value)?;
         let there = |server: &&mut Server<A>| server.address == address && server.state != State::Gone;
         let server = self.servers.iter_mut().find(there);
         server.ok_or_else(|| HandlerError::failed(format!("no server {address}")))?.state = state;
@@ -408,7 +391,7 @@ impl Default for IpLoadBalancer {
 /// Does the same with either.
 macro_rules! either {
     ($own:expr, $balancer:ident => $does:expr) => {
-        match &mut $own.balancer {
+        match $own {
             Either::V4($balancer) => $does,
             Either::V6($balancer) => $does,
         }
@@ -430,7 +413,7 @@ impl Element for IpLoadBalancer {
             IpAddr::V4(vip) => Either::V4(Balancer::new(vip)),
             IpAddr::V6(vip) => Either::V6(Balancer::new(vip)),
         };
-        either!(self, balancer => balancer.configure(args, cx))
+        either!(&mut self.balancer, balancer => balancer.configure(args, cx))
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
@@ -440,29 +423,41 @@ impl Element for IpLoadBalancer {
     }
 
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        either!(self, balancer => balancer.push(port, burst, cx));
+        either!(&mut self.balancer, balancer => balancer.push(port, burst, cx));
     }
 
     fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
         let now = cx.steady();
-        either!(self, balancer => balancer.sweep(now));
+        either!(&mut self.balancer, balancer => balancer.sweep(now));
         cx.set_timer_again(timer, PERIOD);
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let read = ["servers", "count", "connections", "evictions", "other", "capacity"].map(Handler::read);
-        let write = ["add", "drain", "remove"].map(Handler::write);
-        let mut handlers: Vec<Handler> = read.into_iter().chain(write).collect();
-        handlers.push(Handler::read("lookup").parameters());
-        handlers
-    }
-
-    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        either!(self, balancer => balancer.read(name, parameter, cx))
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        either!(self, balancer => balancer.write(name, value, cx))
+        [
+            Handler::read("servers", |e: &Self| either!(&e.balancer, balancer => balancer.servers_text())),
+            Handler::read("count", |e: &Self| either!(&e.balancer, balancer => balancer.connections.len())),
+            Handler::read("connections", |e: &Self| either!(&e.balancer, balancer => balancer.seen)),
+            Handler::read("evictions", |e: &Self| {
+                either!(&e.balancer, balancer => balancer.connections.evictions())
+            }),
+            Handler::read("other", |e: &Self| either!(&e.balancer, balancer => balancer.other)),
+            Handler::read("capacity", |e: &Self| {
+                either!(&e.balancer, balancer => balancer.connections.capacity())
+            }),
+            Handler::write("add", |e: &mut Self, value, cx| {
+                either!(&mut e.balancer, balancer => balancer.add_server(value, cx))
+            }),
+            Handler::write("drain", |e: &mut Self, value, cx| {
+                either!(&mut e.balancer, balancer => balancer.set_state(State::Draining, value, cx))
+            }),
+            Handler::write("remove", |e: &mut Self, value, cx| {
+                either!(&mut e.balancer, balancer => balancer.set_state(State::Gone, value, cx))
+            }),
+            Handler::read_with("lookup", |e: &mut Self, parameter, cx| {
+                either!(&e.balancer, balancer => balancer.lookup(parameter, cx))
+            })
+            .parameters(),
+        ].into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

@@ -18,13 +18,13 @@ use crate::ip::transport::Transport;
 use crate::packet::{fill_ip_checksum, put};
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Ipv4List, MANDATORY_POSITIONAL, Word};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet,
-    PacketBurst, PacketType,
+    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst,
+    PacketType,
 };
 use ringway_wire::checksum;
 
@@ -101,28 +101,13 @@ impl Element for IcmpError {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers: Vec<Handler> = ["src", "mtu", "pmtu"].map(Handler::both).into();
-        handlers.push(Handler::read("drops"));
-        handlers
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "src" => self.source.to_string(),
-            "mtu" => self.mtu.to_string(),
-            "drops" => self.drops.to_string(),
-            _ => self.path_mtu.to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ringway_click::arg::ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "src" => self.source = cx.parse(value).map_err(wrong)?,
-            "mtu" => self.mtu = cx.parse(value).map_err(wrong)?,
-            _ => self.path_mtu = cx.parse(value).map_err(wrong)?,
-        }
-        Ok(())
+        [
+            Handler::field("src", |e: &mut Self| &mut e.source),
+            Handler::field("mtu", |e: &mut Self| &mut e.mtu),
+            Handler::field("pmtu", |e: &mut Self| &mut e.path_mtu),
+            Handler::read("drops", |e: &Self| e.drops),
+        ]
+        .into()
     }
 }
 

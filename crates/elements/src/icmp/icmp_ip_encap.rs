@@ -11,10 +11,10 @@
 use super::message::Message;
 use crate::ip::names::{icmp_code, parse_icmp_type};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Word};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("ICMPIPEncap", || Box::<IcmpIpEncap>::default())
@@ -46,14 +46,6 @@ impl Element for IcmpIpEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("src").calm(), Handler::both("dst").calm()].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.message.address(name))
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.message.set_address(name, value, cx)
+        Message::handlers(|e: &mut Self| &mut e.message).into()
     }
 }

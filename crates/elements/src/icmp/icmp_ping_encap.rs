@@ -9,10 +9,9 @@
 //! Handlers: `src`, `dst` (read, write).
 use super::message::Message;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("ICMPPingEncap", || Box::<IcmpPingEncap>::default())
@@ -38,14 +37,6 @@ impl Element for IcmpPingEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("src").calm(), Handler::both("dst").calm()].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.message.address(name))
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.message.set_address(name, value, cx)
+        Message::handlers(|e: &mut Self| &mut e.message).into()
     }
 }

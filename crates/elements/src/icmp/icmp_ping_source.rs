@@ -21,14 +21,14 @@ use crate::packet::{u16_at, u32_at};
 use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
-    Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Note, NoteKind, Packet,
-    PacketBurst, SECOND, Search, Timer,
+    Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Note, NoteKind, Packet, PacketBurst,
+    SECOND, Search, Timer,
 };
 
 /// Facts.
@@ -128,50 +128,29 @@ impl Element for IcmpPingSource {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers: Vec<Handler> =
-            ["count", "summary", "rtt_min", "rtt_avg", "rtt_max"].map(Handler::read).into();
-        handlers.push(Handler::both("active").checkbox());
-        handlers.extend(["src", "dst", "interval", "limit"].map(|name| Handler::both(name).calm()));
-        handlers.push(Handler::write("reset_counts").button());
-        handlers
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let (sent, replies) = (self.count, self.replies);
-        let average = self.total / replies.max(1);
-        Ok(match name {
-            "active" => self.active.to_string(),
-            "src" | "dst" => self.message.address(name),
-            "interval" => Stamp(self.interval).to_string(),
-            "limit" => self.limit.to_string(),
-            "count" => sent.to_string(),
-            "rtt_min" => Stamp(self.shortest).to_string(),
-            "rtt_avg" => Stamp(average).to_string(),
-            "rtt_max" => Stamp(self.longest).to_string(),
-            _ => {
-                let lost = sent.saturating_sub(replies) * 100 / sent.max(1);
-                let times = format!("{}/{}/{}", Stamp(self.shortest), Stamp(average), Stamp(self.longest));
-                format!(
-                    "{sent} packets transmitted, {replies} received, {lost}% packet loss\n\
-                     rtt min/avg/max = {times}\n"
-                )
-            }
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ringway_click::arg::ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "active" => self.active = cx.parse(value).map_err(wrong)?,
-            "limit" => self.limit = cx.parse(value).map_err(wrong)?,
-            "interval" => self.interval = cx.parse::<Nanoseconds>(value).map_err(wrong)?.0.max(1000),
-            "src" | "dst" => self.message.set_address(name, value, cx)?,
-            _ => {
-                (self.count, self.replies, self.shortest, self.longest, self.total) = (0, 0, 0, 0, 0);
-            }
-        }
-        self.schedule(cx);
-        Ok(())
+        let [source, destination] = Message::handlers(|e: &mut Self| &mut e.message);
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("summary", Self::summary),
+            Handler::read("rtt_min", |e: &Self| Stamp(e.shortest)),
+            Handler::read("rtt_avg", |e: &Self| Stamp(e.average())),
+            Handler::read("rtt_max", |e: &Self| Stamp(e.longest)),
+            Handler::field("active", |e: &mut Self| &mut e.active).checkbox(),
+            source,
+            destination,
+            Handler::read("interval", |e: &Self| Stamp(e.interval)).calm().writes(
+                |e: &mut Self, value, cx| {
+                    e.interval = cx.parse::<Nanoseconds>(value)?.0.max(1000);
+                    Ok(())
+                },
+            ),
+            Handler::field("limit", |e: &mut Self| &mut e.limit).calm(),
+            Handler::button("reset_counts", |e: &mut Self, _| {
+                (e.count, e.replies, e.shortest, e.longest, e.total) = (0, 0, 0, 0, 0);
+            }),
+        ]
+        .map(|handler| handler.then(Self::schedule))
+        .into()
     }
 }
 
@@ -232,5 +211,20 @@ impl IcmpPingSource {
                 "{name}: {length} bytes from {from}: icmp_seq={sequence} ttl={ttl} time={time}"
             ));
         }
+    }
+
+    /// The average round-trip time.
+    fn average(&self) -> u64 {
+        self.total / self.replies.max(1)
+    }
+
+    fn summary(&self) -> String {
+        let (sent, received) = (self.count, self.replies);
+        let lost = sent.saturating_sub(received) * 100 / sent.max(1);
+        let times = format!("{}/{}/{}", Stamp(self.shortest), Stamp(self.average()), Stamp(self.longest));
+        format!(
+            "{sent} packets transmitted, {received} received, {lost}% packet loss\n\
+             rtt min/avg/max = {times}\n"
+        )
     }
 }

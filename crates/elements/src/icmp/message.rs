@@ -1,10 +1,10 @@
 //! ICMP messages that elements put before packets.
 use crate::ip::encap::{Destination, Encap};
 use crate::packet::put;
-use alloc::string::String;
+use alloc::string::ToString;
 use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
-use ringway_click::{Context, HandlerError, Packet};
+use ringway_click::{Element, Handler, Packet};
 use ringway_wire::checksum;
 
 /// The message.
@@ -32,20 +32,16 @@ impl Message {
         self.encap.destination = Destination::Address(destination);
     }
 
-    /// The handler `src` or `dst`.
-    pub(super) fn address(&self, name: &str) -> String {
-        self.encap.address(name)
-    }
-
-    /// Writes the handler `src` or `dst`.
-    pub(super) fn set_address(
-        &mut self,
-        name: &str,
-        value: &str,
-        cx: &Context<'_>,
-    ) -> Result<(), HandlerError> {
-        cx.parse::<Ipv4Addr>(value).map_err(|_| HandlerError::failed("expected IP address"))?;
-        self.encap.set_address(name, value, cx)
+    /// The handlers `src` and `dst` of an element that has one.
+    pub(super) fn handlers<E: Element>(message: fn(&mut E) -> &mut Self) -> [Handler; 2] {
+        let source = Handler::field("src", move |e: &mut E| &mut message(e).encap.source);
+        let destination =
+            Handler::read_with("dst", move |e: &mut E, _, _| Ok(message(e).encap.destination.to_string()));
+        let destination = destination.writes(move |e: &mut E, value, cx| {
+            message(e).encap.destination = Destination::Address(cx.parse(value)?);
+            Ok(())
+        });
+        [source, destination].map(|handler| handler.calm().error("expected IP address"))
     }
 
     /// Puts the headers before a packet; false if it would be too long.

@@ -30,11 +30,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt::Write;
 use ringway_click::arg::{Arg, Args};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, Packet, PacketBurst,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, LINES, Metadata, Packet, PacketBurst};
 use ringway_wire::ipv6;
 
 /// Facts.
@@ -182,42 +179,28 @@ impl Element for IdsMatcher {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers: Vec<Handler> =
-            ["packets", "matches", "drops", "patterns", "table"].map(Handler::read).into();
+        let mut handlers = Vec::from([
+            Handler::read("packets", |e: &Self| e.packets),
+            Handler::read("matches", |e: &Self| e.matches),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::read("patterns", |e: &Self| e.patterns.as_ref().map_or(0, Patterns::len)),
+            Handler::read("table", |e: &Self| {
+                let counts = e.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+                counts.map(|(number, count)| format!("{number} {count}\n")).collect::<String>()
+            }),
+        ]);
         if self.streams.is_some() {
-            handlers.extend(["split", "flows", "evictions", "gaps"].map(Handler::read));
+            handlers.extend([
+                Handler::read("split", |e: &Self| e.split),
+                Handler::read("flows", |e: &Self| e.streams.as_ref().map_or(0, Streams::len)),
+                Handler::read("evictions", |e: &Self| e.streams.as_ref().map_or(0, Streams::evictions)),
+                Handler::read("gaps", |e: &Self| e.streams.as_ref().map_or(0, Streams::gaps)),
+            ]);
         }
-        handlers.push(Handler::write("reset").button());
+        handlers.push(Handler::button("reset", |e: &mut Self, _| {
+            (e.packets, e.matches, e.drops, e.split) = (0, 0, 0, 0);
+            e.counts.fill(0);
+        }));
         handlers
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "packets" => self.packets.to_string(),
-            "matches" => self.matches.to_string(),
-            "drops" => self.drops.to_string(),
-            "split" => self.split.to_string(),
-            "flows" => self.streams.as_ref().map_or(0, Streams::len).to_string(),
-            "evictions" => self.streams.as_ref().map_or(0, Streams::evictions).to_string(),
-            "gaps" => self.streams.as_ref().map_or(0, Streams::gaps).to_string(),
-            "patterns" => self.patterns.as_ref().map_or(0, Patterns::len).to_string(),
-            "table" => {
-                let mut out = String::new();
-                for (number, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-                    let _ = writeln!(out, "{number} {count}");
-                }
-                out
-            }
-            _ => return Err(HandlerError::missing(name)),
-        })
-    }
-
-    fn write(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name != "reset" {
-            return Err(HandlerError::missing(name));
-        }
-        (self.packets, self.matches, self.drops, self.split) = (0, 0, 0, 0);
-        self.counts.fill(0);
-        Ok(())
     }
 }

@@ -15,12 +15,12 @@
 //!
 //! Handlers: `drops`, and with DETAILS `drop_details` (read).
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Args, Ipv4List, KEYWORD, Prefix, Scope};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 use ringway_click_lang::config;
 use ringway_wire::checksum;
 
@@ -101,20 +101,14 @@ impl Element for CheckIpHeader {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers = Vec::from([Handler::read("drops")]);
-        handlers.extend(self.details.then(|| Handler::read("drop_details")));
+        let mut handlers = Vec::from([Handler::read("drops", |e: &Self| e.drops)]);
+        if self.details {
+            handlers.push(Handler::read("drop_details", |e: &Self| {
+                let lines = e.reasons.iter().zip(REASONS);
+                lines.map(|(count, reason)| format!("{count}\t{reason}\n")).collect::<String>()
+            }));
+        }
         handlers
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        if name == "drops" {
-            return Ok(self.drops.to_string());
-        }
-        let mut out = String::new();
-        for (count, reason) in self.reasons.iter().zip(REASONS) {
-            let _ = writeln!(out, "{count}\t{reason}");
-        }
-        Ok(out)
     }
 }
 
@@ -179,5 +173,10 @@ impl CheckIpHeader {
         self.drops += 1;
         self.reasons[reason as usize] += 1;
         cx.push(1, packet);
+    }
+
+    /// Packets dropped so far.
+    pub(super) fn drops(&self) -> u64 {
+        self.drops
     }
 }

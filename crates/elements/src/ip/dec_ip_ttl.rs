@@ -11,10 +11,9 @@
 //! whole header pass unchanged.
 use crate::packet::divert;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -43,16 +42,11 @@ impl Element for DecIpTtl {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops"), Handler::both("active").checkbox()].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "active" { self.active.to_string() } else { self.drops.to_string() })
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = cx.parse(value).map_err(|_| HandlerError::failed("expected boolean"))?;
-        Ok(())
+        [
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::field("active", |e: &mut Self| &mut e.active).checkbox().error("expected boolean"),
+        ]
+        .into()
     }
 }
 

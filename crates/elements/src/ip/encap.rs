@@ -1,9 +1,9 @@
 //! The IPv4 header that elements put before packets.
 use crate::packet::{fill_ip_checksum, put};
-use alloc::string::{String, ToString};
+use core::fmt;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Scope};
-use ringway_click::{Context, HandlerError, Packet, PacketBurst};
+use ringway_click::{Element, Handler, Packet, PacketBurst};
 use ringway_wire::checksum::Sum;
 
 /// Where packets go: to one address, or each to the one that is noted.
@@ -19,22 +19,25 @@ impl Default for Destination {
     }
 }
 
-impl Destination {
-    /// Reads an address or `DST_ANNO`.
-    pub(crate) fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
+impl Arg for Destination {
+    fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
         match text {
             "DST_ANNO" => Ok(Self::Noted),
             _ => Ipv4Addr::parse(text, scope).map(Self::Address),
         }
     }
+}
 
-    pub(crate) fn text(self) -> String {
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address(address) => address.to_string(),
-            Self::Noted => "DST_ANNO".to_string(),
+            Self::Address(address) => address.fmt(f),
+            Self::Noted => f.write_str("DST_ANNO"),
         }
     }
+}
 
+impl Destination {
     /// The address for a packet, which is noted.
     #[inline]
     pub(crate) fn of(self, packet: &mut Packet) -> [u8; 4] {
@@ -75,27 +78,12 @@ impl Default for Encap {
 }
 
 impl Encap {
-    /// The handler `src` or `dst`.
-    pub(crate) fn address(&self, name: &str) -> String {
-        if name == "src" { self.source.to_string() } else { self.destination.text() }
-    }
-
-    /// Writes the handler `src` or `dst`.
-    ///
-    /// # Errors
-    /// The value is no address.
-    pub(crate) fn set_address(
-        &mut self,
-        name: &str,
-        value: &str,
-        cx: &Context<'_>,
-    ) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "src" => self.source = cx.parse(value).map_err(wrong)?,
-            _ => self.destination = cx.parse_with(value, Destination::parse).map_err(wrong)?,
-        }
-        Ok(())
+    /// The handlers `src` and `dst` of an element that has one.
+    pub(crate) fn handlers<E: Element>(encap: fn(&mut E) -> &mut Self) -> [Handler; 2] {
+        [
+            Handler::field("src", move |e: &mut E| &mut encap(e).source),
+            Handler::field("dst", move |e: &mut E| &mut encap(e).destination),
+        ]
     }
 
     /// Puts the header before a packet, and lets `fill` write `behind` bytes that follow it: it is given all bytes

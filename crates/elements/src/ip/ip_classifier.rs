@@ -20,10 +20,10 @@
 use super::filter::Filter;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Progress};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Progress};
 
 /// Facts.
 pub static CLASS: Class =
@@ -65,16 +65,13 @@ impl Element for IpClassifier {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let patterns = (0..self.patterns.len()).map(|port| Handler::read("").named(format!("pattern{port}")));
-        ["program", "drops"].map(Handler::read).into_iter().chain(patterns).collect()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let pattern = name.strip_prefix("pattern").and_then(|port| port.parse::<usize>().ok());
-        match pattern.and_then(|port| self.patterns.get(port)) {
-            Some(pattern) => Ok(pattern.clone()),
-            None if name == "drops" => Ok(self.filter.drops().to_string()),
-            None => Ok(self.filter.text()),
-        }
+        let patterns = self.patterns.iter().cloned().enumerate();
+        let patterns = patterns
+            .map(|(port, pattern)| Handler::read(format!("pattern{port}"), move |_: &Self| pattern.clone()));
+        let own = [
+            Handler::read("program", |e: &Self| e.filter.text()),
+            Handler::read("drops", |e: &Self| e.filter.drops()),
+        ];
+        own.into_iter().chain(patterns).collect()
     }
 }

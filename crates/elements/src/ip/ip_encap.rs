@@ -11,14 +11,13 @@
 //! - `DF`: packets must not be fragmented; false by default.
 //!
 //! Handlers: `src`, `dst` (read, write).
-use super::encap::{Destination, Encap};
+use super::encap::Encap;
 use super::names::parse_protocol;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{ArgError, Args, KEYWORD, MANDATORY_POSITIONAL, Scope, parse_bool};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -45,7 +44,7 @@ impl Element for IpEncap {
         let encap = &mut self.encap;
         args.read_with("PROTO", MANDATORY_POSITIONAL, &mut encap.protocol, parse_protocol);
         args.read_mp("SRC", &mut encap.source);
-        args.read_with("DST", MANDATORY_POSITIONAL, &mut encap.destination, Destination::parse);
+        args.read_mp("DST", &mut encap.destination);
         args.read("TOS", &mut tos);
         args.read("TTL", &mut encap.ttl);
         args.read("DSCP", &mut dscp);
@@ -73,14 +72,6 @@ impl Element for IpEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("src").calm(), Handler::both("dst").calm()].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.encap.address(name))
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.encap.set_address(name, value, cx)
+        Encap::handlers(|e: &mut Self| &mut e.encap).map(Handler::calm).into()
     }
 }

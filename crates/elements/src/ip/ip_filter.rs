@@ -10,10 +10,9 @@
 //! `drops` (read). The IPv4 header must be noted.
 use super::filter::Filter;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Progress};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Progress};
 
 /// Facts.
 pub static CLASS: Class =
@@ -45,10 +44,10 @@ impl Element for IpFilter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["program", "drops"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "drops" { self.filter.drops().to_string() } else { self.filter.text() })
+        [
+            Handler::read("program", |e: &Self| e.filter.text()),
+            Handler::read("drops", |e: &Self| e.filter.drops()),
+        ]
+        .into()
     }
 }

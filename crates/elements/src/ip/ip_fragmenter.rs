@@ -12,13 +12,10 @@
 use super::transport::Transport;
 use crate::packet::{cut_to, fill_ip_checksum, put, u16_at};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet, PacketBurst,
-};
+use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("IPFragmenter", || Box::<IpFragmenter>::default())
@@ -62,11 +59,8 @@ impl Element for IpFragmenter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops"), Handler::read("fragments")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "drops" { self.drops.to_string() } else { self.fragments.to_string() })
+        [Handler::read("drops", |e: &Self| e.drops), Handler::read("fragments", |e: &Self| e.fragments)]
+            .into()
     }
 }
 

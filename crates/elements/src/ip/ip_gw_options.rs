@@ -11,13 +11,10 @@
 //! Handlers: `drops` (read).
 use crate::packet::{divert_counting, fill_ip_checksum, header_length, put, u32_at};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Ipv4List};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
 
 /// Facts.
 pub static CLASS: Class =
@@ -56,11 +53,7 @@ impl Element for IpGwOptions {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }
 

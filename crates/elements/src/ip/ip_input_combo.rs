@@ -10,10 +10,9 @@
 //! Handlers: `drops` (read).
 use super::check_ip_header::CheckIpHeader;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::ethernet::HEADER_LEN;
 
 /// Facts.
@@ -43,10 +42,6 @@ impl Element for IpInputCombo {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        self.check.read(name, "", cx)
+        [Handler::read("drops", |e: &Self| e.check.drops())].into()
     }
 }

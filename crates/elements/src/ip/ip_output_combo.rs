@@ -14,13 +14,10 @@
 use super::ip_gw_options::Own;
 use crate::packet::{fill_ip_checksum, header_length, put, u16_at};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, PacketType,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, PacketType};
 
 /// Facts.
 pub static CLASS: Class =
@@ -60,11 +57,7 @@ impl Element for IpOutputCombo {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }
 

@@ -24,9 +24,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_click::arg::{Args, Word, parse_bool};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -100,16 +98,8 @@ impl Element for IpPrint {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("active").checkbox().calm()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.active.to_string())
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = cx.parse(value).map_err(|_| HandlerError::failed("expected boolean"))?;
-        Ok(())
+        [Handler::field("active", |e: &mut Self| &mut e.active).checkbox().calm().error("expected boolean")]
+            .into()
     }
 }
 

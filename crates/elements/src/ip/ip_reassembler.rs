@@ -16,14 +16,12 @@ use crate::packet::{fill_ip_checksum, put, u16_at};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Annotation, Args, KEYWORD};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, SECOND,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND};
 
 /// Facts.
 pub static CLASS: Class = Class::new("IPReassembler", || Box::<IpReassembler>::default())
@@ -140,30 +138,13 @@ impl Element for IpReassembler {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["dump", "length", "merged", "drops"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        match name {
-            "length" => return Ok(self.waiting.to_string()),
-            "merged" => return Ok(self.merged.to_string()),
-            "drops" => return Ok(self.drops.to_string()),
-            _ => {}
-        }
-        let Self { seen, good, failed, bad, .. } = self;
-        let mut text = format!(
-            "frags seen total:    {seen}\ngood reassemblies:   {good}\nfailed reassemblies: {failed}\n\
-             bad fragments seen:  {bad}\ncached chunk data:\n"
-        );
-        for ((source, destination, protocol, id), assembly) in &self.assemblies {
-            let (source, destination) = (Ipv4Addr::from(*source), Ipv4Addr::from(*destination));
-            let _ = write!(text, " ({source}, {destination}, {protocol}) {id}");
-            for (from, to) in &assembly.ranges {
-                let _ = write!(text, " ({from},{to})");
-            }
-            text.push('\n');
-        }
-        Ok(text)
+        [
+            Handler::read("dump", Self::dump),
+            Handler::read("length", |e: &Self| e.waiting),
+            Handler::read("merged", |e: &Self| e.merged),
+            Handler::read("drops", |e: &Self| e.drops),
+        ]
+        .into()
     }
 }
 
@@ -284,6 +265,23 @@ impl IpReassembler {
                 self.drops += assembly.fragments;
             }
         }
+    }
+
+    fn dump(&self) -> String {
+        let Self { seen, good, failed, bad, .. } = self;
+        let mut text = format!(
+            "frags seen total:    {seen}\ngood reassemblies:   {good}\nfailed reassemblies: {failed}\n\
+             bad fragments seen:  {bad}\ncached chunk data:\n"
+        );
+        for ((source, destination, protocol, id), assembly) in &self.assemblies {
+            let (source, destination) = (Ipv4Addr::from(*source), Ipv4Addr::from(*destination));
+            let _ = write!(text, " ({source}, {destination}, {protocol}) {id}");
+            for (from, to) in &assembly.ranges {
+                let _ = write!(text, " ({from},{to})");
+            }
+            text.push('\n');
+        }
+        text
     }
 }
 

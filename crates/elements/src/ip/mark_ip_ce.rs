@@ -9,10 +9,9 @@
 //! Handlers: `drops` (read). The checksum is updated.
 use crate::packet::{change_u16, ip_header_mut, u16_at};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("MarkIPCE", || Box::<MarkIpCe>::default()).ports("1/1");
@@ -44,10 +43,6 @@ impl Element for MarkIpCe {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

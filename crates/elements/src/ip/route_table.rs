@@ -414,6 +414,34 @@ impl RouteTable {
             cx.chatter(format_args!("IPRouteTable: no route for {address}"));
         }
     }
+
+    /// The output and gateway of an address.
+    fn lookup(&mut self, address: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
+        let address: Ipv4Addr = cx.parse(address).map_err(|_| HandlerError::failed("expected IP address"))?;
+        Ok(match self.routes.lookup(address.to_bits()) {
+            None => "-1".to_string(),
+            Some(Route { port, gateway: None, .. }) => port.to_string(),
+            Some(Route { port, gateway: Some(gateway), .. }) => format!("{port} {gateway}"),
+        })
+    }
+
+    /// Does one command that is written to the handler of its name, after changes that are under way.
+    fn write_command(
+        &mut self,
+        name: &str,
+        value: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        if !self.spread_on(&mut { SLOTS }) {
+            return Ok(Progress::More);
+        }
+        let done: bool = pieces.kept();
+        if !done {
+            self.command(name, value, cx)?;
+        }
+        Ok(if done || self.spread_on(&mut { SLOTS }) { Progress::Done } else { pieces.keep(true) })
+    }
 }
 
 impl Element for RouteTable {
@@ -476,70 +504,30 @@ impl Element for RouteTable {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers =
-            Vec::from([Handler::read("table").expensive(), Handler::read("lookup").parameters()]);
-        handlers.push(Handler::read("drops"));
+        let mut handlers = Vec::from([
+            Handler::read_in_pieces("table", |e: &mut Self, _, pieces, _| Ok(e.table(pieces))).expensive(),
+            Handler::read_with("lookup", Self::lookup).parameters(),
+            Handler::read("drops", |e: &Self| e.unrouted),
+        ]);
         if self.changeable {
-            handlers.extend(["add", "set", "remove", "ctrl"].map(Handler::write));
-            handlers.push(Handler::write("flush").button());
+            handlers.extend(["add", "set", "remove"].map(|name| {
+                Handler::write_in_pieces(name, move |e: &mut Self, value, pieces, cx| {
+                    e.write_command(name, value, pieces, cx)
+                })
+            }));
+            handlers.push(Handler::write_in_pieces("ctrl", |e: &mut Self, value, pieces, cx| {
+                if e.spread_on(&mut { SLOTS }) { e.control(value, pieces, cx) } else { Ok(Progress::More) }
+            }));
+            let flush = Handler::write_in_pieces("flush", |e: &mut Self, _, pieces, _| {
+                Ok(if e.spread_on(&mut { SLOTS }) { e.flush(pieces) } else { Progress::More })
+            });
+            handlers.push(flush.ignores_value());
         }
         handlers
     }
 
-    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        if name == "lookup" {
-            let address: Ipv4Addr =
-                cx.parse(parameter).map_err(|_| HandlerError::failed("expected IP address"))?;
-            return Ok(match self.routes.lookup(address.to_bits()) {
-                None => "-1".to_string(),
-                Some(Route { port, gateway: None, .. }) => port.to_string(),
-                Some(Route { port, gateway: Some(gateway), .. }) => format!("{port} {gateway}"),
-            });
-        }
-        if name == "drops" {
-            return Ok(self.unrouted.to_string());
-        }
-        Err(HandlerError::missing(name))
-    }
-
     fn dispose(&mut self) -> Progress {
         self.give_up()
-    }
-
-    fn read_on(
-        &mut self,
-        name: &str,
-        parameter: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        if name == "table" {
-            return Ok(self.table(pieces));
-        }
-        self.read(name, parameter, cx).map(|text| pieces.whole(text))
-    }
-
-    fn write_on(
-        &mut self,
-        name: &str,
-        value: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        // Somebody's, or what this call has done itself.
-        if !self.spread_on(&mut { SLOTS }) {
-            return Ok(Progress::More);
-        }
-        match name {
-            "ctrl" => return self.control(value, pieces, cx),
-            "flush" => return Ok(self.flush(pieces)),
-            _ => {}
-        }
-        let done: bool = pieces.kept();
-        if !done {
-            self.command(name, value, cx)?;
-        }
-        Ok(if done || self.spread_on(&mut { SLOTS }) { Progress::Done } else { pieces.keep(true) })
     }
 }
 

@@ -8,11 +8,10 @@
 //!
 //! Handlers: `addr` (read, write).
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Annotation, Args, KEYWORD};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("SetIPAddress", || Box::<SetIpAddress>::default()).ports("1/1").live();
@@ -40,16 +39,11 @@ impl Element for SetIpAddress {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("addr")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(Ipv4Addr::from(self.address).to_string())
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let address: Ipv4Addr = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
-        self.address = address.octets();
-        Ok(())
+        let read = Handler::read("addr", |e: &Self| Ipv4Addr::from(e.address));
+        let write = |e: &mut Self, value: &str, cx: &mut Context<'_>| {
+            e.address = cx.parse::<Ipv4Addr>(value)?.octets();
+            Ok(())
+        };
+        [read.writes(write)].into()
     }
 }

@@ -5,9 +5,8 @@
 //! No arguments. Handlers: `drops` (read).
 use crate::packet::{fill_ip_checksum, ip_header_mut};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("SetIPChecksum", || Box::<SetIpChecksum>::default()).ports("1/1");
@@ -28,10 +27,6 @@ impl Element for SetIpChecksum {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

@@ -10,10 +10,9 @@
 use super::transport::Transport;
 use crate::packet::{put, retain_counting};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("SetTCPChecksum", || Box::<SetTcpChecksum>::default())
@@ -40,11 +39,7 @@ impl Element for SetTcpChecksum {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }
 

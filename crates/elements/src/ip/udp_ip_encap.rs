@@ -8,14 +8,13 @@
 //! - `CHECKSUM`: whether UDP's is computed; true by default.
 //!
 //! Handlers: `src`, `sport`, `dst`, `dport` (read, write).
-use super::encap::{Destination, Encap};
+use super::encap::Encap;
 use super::names::parse_port;
 use crate::packet::put;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::arg::{ArgError, Args, MANDATORY_POSITIONAL, NameKind};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::arg::{Args, MANDATORY_POSITIONAL, NameKind};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 use ringway_wire::ip::Protocol;
 
 const UDP: NameKind = NameKind::UdpPort;
@@ -54,7 +53,7 @@ impl Element for UdpIpEncap {
         self.encap.protocol = Protocol::UDP.0;
         args.read_mp("SRC", &mut self.encap.source);
         args.read_with("SPORT", MANDATORY_POSITIONAL, &mut self.source, parse_port(UDP));
-        args.read_with("DST", MANDATORY_POSITIONAL, &mut self.encap.destination, Destination::parse);
+        args.read_mp("DST", &mut self.encap.destination);
         args.read_with("DPORT", MANDATORY_POSITIONAL, &mut self.destination, parse_port(UDP));
         args.read_p("CHECKSUM", &mut self.checksum);
         if self.dynamic {
@@ -87,24 +86,16 @@ impl Element for UdpIpEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["src", "sport", "dst", "dport"].map(Handler::both).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "sport" => self.source.to_string(),
-            "dport" => self.destination.to_string(),
-            _ => self.encap.address(name),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "sport" => self.source = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
-            "dport" => self.destination = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
-            _ => self.encap.set_address(name, value, cx)?,
-        }
-        Ok(())
+        let [source, destination] = Encap::handlers(|e: &mut Self| &mut e.encap);
+        let source_port = Handler::read("sport", |e: &Self| e.source).writes(|e: &mut Self, value, cx| {
+            e.source = cx.parse_with(value, parse_port(UDP))?;
+            Ok(())
+        });
+        let destination_port =
+            Handler::read("dport", |e: &Self| e.destination).writes(|e: &mut Self, value, cx| {
+                e.destination = cx.parse_with(value, parse_port(UDP))?;
+                Ok(())
+            });
+        [source, source_port, destination, destination_port].into()
     }
 }

@@ -30,8 +30,8 @@ use core::net::Ipv6Addr;
 use core::ops::Bound::{Excluded, Unbounded};
 use ringway_click::arg::{Arg, Args, Scope};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, Packet,
-    PacketBurst, Pieces, Progress,
+    Annotations, Class, Context, Element, Failed, Handler, LINES, Metadata, Packet, PacketBurst, Pieces,
+    Progress,
 };
 use ringway_click_lang::config;
 use ringway_wire::checksum::{update, update_u32};
@@ -327,49 +327,10 @@ impl AddressTranslator {
         self.inward = boolean(at + 2)?;
         self.read_dynamic(&texts[at + 3..], ports, scope)
     }
-}
 
-impl Element for AddressTranslator {
-    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let texts = args.take_rest();
-        args.complete()?;
-        self.read_arguments(&texts, &cx.scope()).map_err(|error| cx.error(error))
-    }
-
-    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let (way, now) = (if port == 0 { Way::Outward } else { Way::Inward }, cx.coarse_now());
-        for mut packet in burst.drain() {
-            match self.pass(&mut packet, way, now) {
-                Some(()) => cx.push(port, packet),
-                None => self.drops += 1,
-            }
-        }
-    }
-
-    fn handlers(&self) -> Vec<Handler> {
-        ["drops", "evictions", "table"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        match (name, &self.dynamic) {
-            ("drops", _) => Ok(self.drops.to_string()),
-            ("evictions", Dynamic::Ports(pool)) => Ok(pool.evictions.to_string()),
-            ("evictions", _) => Ok("0".to_string()),
-            _ => Err(HandlerError::missing(name)),
-        }
-    }
-
-    fn read_on(
-        &mut self,
-        name: &str,
-        parameter: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        if name != "table" {
-            return self.read(name, parameter, cx).map(|text| pieces.whole(text));
-        }
-        Ok(match &self.dynamic {
+    /// The mappings, in pieces.
+    fn table(&self, pieces: &mut Pieces) -> Progress {
+        match &self.dynamic {
             Dynamic::None => Progress::Done,
             Dynamic::Addresses(pool) => {
                 let from: usize = pieces.kept();
@@ -391,7 +352,37 @@ impl Element for AddressTranslator {
                 }
                 last.map_or(Progress::Done, |last| pieces.keep(Some(last)))
             }
-        })
+        }
+    }
+}
+
+impl Element for AddressTranslator {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let texts = args.take_rest();
+        args.complete()?;
+        self.read_arguments(&texts, &cx.scope()).map_err(|error| cx.error(error))
+    }
+
+    fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let (way, now) = (if port == 0 { Way::Outward } else { Way::Inward }, cx.coarse_now());
+        for mut packet in burst.drain() {
+            match self.pass(&mut packet, way, now) {
+                Some(()) => cx.push(port, packet),
+                None => self.drops += 1,
+            }
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::read("evictions", |e: &Self| match &e.dynamic {
+                Dynamic::Ports(pool) => pool.evictions,
+                _ => 0,
+            }),
+            Handler::read_in_pieces("table", |e: &mut Self, _, pieces, _| Ok(e.table(pieces))),
+        ]
+        .into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

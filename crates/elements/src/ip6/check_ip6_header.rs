@@ -10,13 +10,10 @@
 //! Handlers: `drops` (read).
 use crate::packet::divert_counting;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_click::arg::{Arg, ArgError, Args, POSITIONAL, Scope};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 use ringway_click_lang::config;
 use ringway_wire::ipv6;
 
@@ -53,11 +50,7 @@ impl Element for CheckIp6Header {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }
 

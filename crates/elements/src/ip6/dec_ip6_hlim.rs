@@ -5,9 +5,8 @@
 //! No arguments. Handlers: `drops` (read).
 use crate::packet::divert;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Handler, Packet, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -25,11 +24,7 @@ impl Element for DecIp6Hlim {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }
 

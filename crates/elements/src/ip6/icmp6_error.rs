@@ -10,13 +10,12 @@
 //! Handlers: `drops` (read). Errors, groups and broadcasts are dropped without an answer.
 use crate::packet::put;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_click::arg::Args;
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet,
-    PacketBurst, PacketType,
+    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst,
+    PacketType,
 };
 use ringway_wire::{ip::Protocol, ipv6};
 
@@ -59,11 +58,7 @@ impl Element for Icmp6Error {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }
 

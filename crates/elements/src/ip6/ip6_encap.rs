@@ -12,13 +12,11 @@
 //! Handlers: `src`, `dst` (read, write).
 use crate::ip::names::parse_protocol;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Scope};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 use ringway_wire::{ip::Protocol, ipv6};
 
 /// Facts.
@@ -47,6 +45,17 @@ pub(super) fn destination(text: &str, scope: &Scope) -> Result<Option<Ipv6Addr>,
     if text == "DST_ANNO" { Ok(None) } else { Ipv6Addr::parse(text, scope).map(Some) }
 }
 
+/// The handler `dst` of an element that puts packets behind an IPv6 header.
+pub(super) fn destination_handler<E: Element>(of: fn(&mut E) -> &mut Option<Ipv6Addr>) -> Handler {
+    let read = Handler::read_with("dst", move |e: &mut E, _, _| {
+        Ok(of(e).map_or("DST_ANNO".to_string(), |destination| destination.to_string()))
+    });
+    read.writes(move |e: &mut E, value, cx| {
+        *of(e) = cx.parse_with(value, destination)?;
+        Ok(())
+    })
+}
+
 impl Element for Ip6Encap {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
         args.read_with("PROTO", MANDATORY_POSITIONAL, &mut self.protocol, parse_protocol);
@@ -62,24 +71,11 @@ impl Element for Ip6Encap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("src").calm(), Handler::both("dst").calm()].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match (name, self.destination) {
-            ("src", _) => self.source.to_string(),
-            (_, Some(destination)) => destination.to_string(),
-            (_, None) => "DST_ANNO".to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "src" => self.source = cx.parse(value).map_err(wrong)?,
-            _ => self.destination = cx.parse_with(value, destination).map_err(wrong)?,
-        }
-        Ok(())
+        [
+            Handler::field("src", |e: &mut Self| &mut e.source).calm(),
+            destination_handler(|e: &mut Self| &mut e.destination).calm(),
+        ]
+        .into()
     }
 }
 

@@ -12,12 +12,9 @@
 //! before it stays with the first fragment.
 use crate::packet::{cut_to, put};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet, PacketBurst,
-};
+use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst};
 use ringway_wire::{ip::Protocol, ipv6};
 
 /// Facts.
@@ -137,10 +134,7 @@ impl Element for Ip6Fragmenter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["drops", "fragments"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "drops" { self.drops.to_string() } else { self.fragments.to_string() })
+        [Handler::read("drops", |e: &Self| e.drops), Handler::read("fragments", |e: &Self| e.fragments)]
+            .into()
     }
 }

@@ -9,11 +9,10 @@
 use super::neighbor;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_click::arg::{Arg, Args, Prefix6};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 use ringway_click_lang::config;
 use ringway_wire::{MacAddress, icmpv6};
 
@@ -64,11 +63,7 @@ impl Element for Ip6NdAdvertiser {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }
 

@@ -15,14 +15,11 @@ use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::Write;
 use core::net::Ipv6Addr;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
 use ringway_wire::{MacAddress, ethernet, icmpv6, ipv6};
 
 /// Facts.
@@ -87,28 +84,17 @@ impl Element for Ip6NdSolicitor {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["table", "stats", "length", "drops"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let now = cx.steady();
-        let mut text = String::new();
-        if name == "drops" {
-            return Ok(self.drops.to_string());
-        }
-        if name == "length" {
-            return Ok(self.neighbors.values().filter(|known| known.waiting.is_some()).count().to_string());
-        }
-        if name == "stats" {
-            let (drops, queries) = (self.drops, self.queries);
-            return Ok(format!("{drops} packets killed\n{queries} ND queries sent\n"));
-        }
-        for (ip, known) in &self.neighbors {
-            let (ip, age) = (Ipv6Addr::from_bits(*ip), Stamp(now.saturating_sub(known.learned)));
-            let ether = mac_text(known.ether.unwrap_or(MacAddress::BROADCAST));
-            let _ = writeln!(text, "{ip} {} {ether} {age}", u8::from(known.ether.is_some()));
-        }
-        Ok(text)
+        [
+            Handler::read_with("table", |e: &mut Self, _, cx| Ok(e.table(cx.steady()))),
+            Handler::read("stats", |e: &Self| {
+                format!("{} packets killed\n{} ND queries sent\n", e.drops, e.queries)
+            }),
+            Handler::read("length", |e: &Self| {
+                e.neighbors.values().filter(|known| known.waiting.is_some()).count()
+            }),
+            Handler::read("drops", |e: &Self| e.drops),
+        ]
+        .into()
     }
 }
 
@@ -180,5 +166,14 @@ impl Ip6NdSolicitor {
             put(waited.data_mut(), 0, ether.0);
             cx.push(0, waited);
         }
+    }
+
+    fn table(&self, now: u64) -> String {
+        let lines = self.neighbors.iter().map(|(ip, known)| {
+            let (ip, age) = (Ipv6Addr::from_bits(*ip), Stamp(now.saturating_sub(known.learned)));
+            let ether = mac_text(known.ether.unwrap_or(MacAddress::BROADCAST));
+            format!("{ip} {} {ether} {age}\n", u8::from(known.ether.is_some()))
+        });
+        lines.collect()
     }
 }

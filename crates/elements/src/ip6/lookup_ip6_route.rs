@@ -9,7 +9,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv6Addr;
@@ -100,77 +100,24 @@ impl Element for LookupIp6Route {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers = Vec::from(["table", "drops"].map(Handler::read));
-        handlers.push(Handler::read("lookup").parameters());
-        handlers.extend(["add", "remove", "ctrl"].map(Handler::write));
-        handlers
-    }
-
-    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        if name == "lookup" {
-            let address: Ipv6Addr =
-                cx.parse(parameter).map_err(|_| HandlerError::failed("expected IP6 address"))?;
-            return Ok(match self.lookup(address.to_bits()) {
-                None => "-1".to_string(),
-                Some(Hop { gateway: Some(gateway), port }) => format!("{port} {gateway}"),
-                Some(Hop { port, .. }) => port.to_string(),
-            });
-        }
-        if name == "drops" {
-            return Ok(self.drops.to_string());
-        }
-        Err(HandlerError::missing(name))
-    }
-
-    fn read_on(
-        &mut self,
-        name: &str,
-        parameter: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        if name != "table" {
-            return self.read(name, parameter, cx).map(|text| pieces.whole(text));
-        }
-        // Length and address of the route that was read last.
-        let last: Option<(u8, u128)> = pieces.kept();
-        let lengths = self.lengths.range(..=last.map_or(u8::MAX, |(length, _)| length)).rev();
-        let routes = lengths.flat_map(|(length, routes)| {
-            let behind =
-                last.filter(|(at, _)| at == length).map_or(Unbounded, |(_, address)| Excluded(address));
-            routes.range((behind, Unbounded)).map(|(address, hop)| (*length, *address, hop))
-        });
-        let mut count = 0;
-        let mut next = None;
-        for (length, address, hop) in routes.take(LINES) {
-            let gateway = hop.gateway.map_or("-".to_string(), |gateway| gateway.to_string());
-            let _ =
-                writeln!(pieces.text, "{}/{length}\t{gateway}\t{}", Ipv6Addr::from_bits(address), hop.port);
-            (count, next) = (count + 1, Some((length, address)));
-        }
-        Ok(if count == LINES { pieces.keep(next) } else { Progress::Done })
-    }
-
-    fn write_on(
-        &mut self,
-        name: &str,
-        value: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        if name != "ctrl" {
-            return self.command(name, value, cx).map(|()| Progress::Done);
-        }
-        let mut at: usize = pieces.kept();
-        for line in value.get(at..).unwrap_or_default().split_inclusive('\n').take(LINES) {
-            at += line.len();
-            let line = line.trim();
-            let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-            if !name.is_empty() {
-                self.command(name, rest, cx)?;
-            }
-        }
-        Ok(if at < value.len() { pieces.keep(at) } else { Progress::Done })
+        [
+            Handler::read_in_pieces("table", |e: &mut Self, _, pieces, _| Ok(e.table(pieces))),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::read_with("lookup", |e: &mut Self, parameter, cx| {
+                let address: Ipv6Addr =
+                    cx.parse(parameter).map_err(|_| HandlerError::failed("expected IP6 address"))?;
+                Ok(match e.lookup(address.to_bits()) {
+                    None => "-1".to_string(),
+                    Some(Hop { gateway: Some(gateway), port }) => format!("{port} {gateway}"),
+                    Some(Hop { port, .. }) => port.to_string(),
+                })
+            })
+            .parameters(),
+            Handler::write("add", |e: &mut Self, value, cx| e.command("add", value, cx)),
+            Handler::write("remove", |e: &mut Self, value, cx| e.command("remove", value, cx)),
+            Handler::write_in_pieces("ctrl", Self::control),
+        ]
+        .into()
     }
 }
 
@@ -220,5 +167,45 @@ impl LookupIp6Route {
             packet.notes_mut().set(Annotations::DST_IP6, gateway.octets());
         }
         Some(hop.port)
+    }
+
+    /// The routes, in pieces.
+    fn table(&self, pieces: &mut Pieces) -> Progress {
+        // Length and address of the route that was read last.
+        let last: Option<(u8, u128)> = pieces.kept();
+        let lengths = self.lengths.range(..=last.map_or(u8::MAX, |(length, _)| length)).rev();
+        let routes = lengths.flat_map(|(length, routes)| {
+            let behind =
+                last.filter(|(at, _)| at == length).map_or(Unbounded, |(_, address)| Excluded(address));
+            routes.range((behind, Unbounded)).map(|(address, hop)| (*length, *address, hop))
+        });
+        let mut count = 0;
+        let mut next = None;
+        for (length, address, hop) in routes.take(LINES) {
+            let gateway = hop.gateway.map_or("-".to_string(), |gateway| gateway.to_string());
+            let _ =
+                writeln!(pieces.text, "{}/{length}\t{gateway}\t{}", Ipv6Addr::from_bits(address), hop.port);
+            (count, next) = (count + 1, Some((length, address)));
+        }
+        if count == LINES { pieces.keep(next) } else { Progress::Done }
+    }
+
+    /// Does commands, a line each, in pieces.
+    fn control(
+        &mut self,
+        value: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let mut at: usize = pieces.kept();
+        for line in value.get(at..).unwrap_or_default().split_inclusive('\n').take(LINES) {
+            at += line.len();
+            let line = line.trim();
+            let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            if !name.is_empty() {
+                self.command(name, rest, cx)?;
+            }
+        }
+        Ok(if at < value.len() { pieces.keep(at) } else { Progress::Done })
     }
 }

@@ -1,8 +1,7 @@
 //! What both translators of protocols are: an element that translates packets, and drops what can't be.
 use crate::packet::retain_counting;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::{Context, Element, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click::{Context, Element, Handler, Packet, PacketBurst};
 
 /// Translates packets by its function, which gives nothing for those that can't be.
 #[derive(Debug)]
@@ -23,10 +22,6 @@ impl Element for Translator {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

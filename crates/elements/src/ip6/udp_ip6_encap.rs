@@ -9,15 +9,13 @@
 //! Handlers: `src`, `sport`, `dst`, `dport` (read, write).
 use super::ip6_encap::destination;
 use crate::ip::names::parse_port;
+use crate::ip6::ip6_encap::destination_handler;
 use crate::packet::put;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use ringway_click::arg::{ArgError, Args, MANDATORY_POSITIONAL, NameKind};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
-};
+use ringway_click::arg::{Args, MANDATORY_POSITIONAL, NameKind};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 use ringway_wire::checksum::Sum;
 use ringway_wire::{ip::Protocol, ipv6};
 
@@ -91,27 +89,18 @@ impl Element for UdpIp6Encap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["src", "sport", "dst", "dport"].map(Handler::both).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match (name, self.destination) {
-            ("src", _) => self.source.to_string(),
-            ("sport", _) => self.ports[0].to_string(),
-            ("dport", _) => self.ports[1].to_string(),
-            (_, Some(destination)) => destination.to_string(),
-            (_, None) => "DST_ANNO".to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "src" => self.source = cx.parse(value).map_err(wrong)?,
-            "sport" => self.ports[0] = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
-            "dport" => self.ports[1] = cx.parse_with(value, parse_port(UDP)).map_err(wrong)?,
-            _ => self.destination = cx.parse_with(value, destination).map_err(wrong)?,
-        }
-        Ok(())
+        [
+            Handler::field("src", |e: &mut Self| &mut e.source),
+            Handler::read("sport", |e: &Self| e.ports[0]).writes(|e: &mut Self, value, cx| {
+                e.ports[0] = cx.parse_with(value, parse_port(UDP))?;
+                Ok(())
+            }),
+            destination_handler(|e: &mut Self| &mut e.destination),
+            Handler::read("dport", |e: &Self| e.ports[1]).writes(|e: &mut Self, value, cx| {
+                e.ports[1] = cx.parse_with(value, parse_port(UDP))?;
+                Ok(())
+            }),
+        ]
+        .into()
     }
 }

@@ -519,6 +519,50 @@ impl Rewriter {
         }
         Ok(forget(&mut flows, from, pieces))
     }
+
+    /// A handler that reads the flows, or those of one protocol.
+    fn table_handler(name: &'static str, wanted: Option<u8>) -> Handler {
+        Handler::read_in_pieces(name, move |e: &mut Self, _, pieces, cx| {
+            Ok(e.table(wanted, pieces, cx.coarse_now()))
+        })
+    }
+
+    /// How many of the flows are its own.
+    fn table_size(&self) -> u32 {
+        let flows = self.flows.borrow();
+        let own = self.owners.iter().filter_map(|owner| flows.owners.get(*owner as usize));
+        own.map(|owner| owner.count).sum()
+    }
+
+    /// Takes the capacity that is written, and forgets flows beyond it, in pieces.
+    fn set_capacity(
+        &mut self,
+        value: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let mut flows = self.flows.borrow_mut();
+        let begun: bool = pieces.kept();
+        if !begun {
+            let capacity: Result<u32, _> = cx.parse(value);
+            let wrong = |error| HandlerError::failed(format!("CAPACITY: {error}"));
+            flows.capacity = capacity.map_err(wrong)?.min(LARGEST);
+        }
+        // Another call may have written another capacity meanwhile.
+        let capacity = flows.capacity;
+        let done = flows.shrink(cx.coarse_now(), capacity, STEPS);
+        Ok(if done { Progress::Done } else { pieces.keep(true) })
+    }
+
+    /// Forgets all flows, in pieces.
+    fn clear(&mut self, pieces: &mut Pieces) -> Progress {
+        let mut flows = self.flows.borrow_mut();
+        let from: Option<u32> = pieces.kept();
+        if from.is_none() {
+            flows.renew_all();
+        }
+        forget(&mut flows, from, pieces)
+    }
 }
 
 /// Forgets some more of the flows that are to be forgotten.
@@ -642,102 +686,42 @@ impl Element for Rewriter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
+        let lookup =
+            |name| Handler::read_with(name, |e: &mut Self, flow, cx| e.lookup(flow, cx)).parameters();
         let mut handlers = match self.kind {
             Kind::Ip => Vec::from([
-                Handler::read("tcp_table"),
-                Handler::read("udp_table"),
-                Handler::read("tcp_mappings").deprecated(),
-                Handler::read("udp_mappings").deprecated(),
-                Handler::read("tcp_lookup").parameters(),
+                Self::table_handler("tcp_table", Some(TCP)),
+                Self::table_handler("udp_table", Some(UDP)),
+                Self::table_handler("tcp_mappings", Some(TCP)).deprecated(),
+                Self::table_handler("udp_mappings", Some(UDP)).deprecated(),
+                lookup("tcp_lookup"),
             ]),
-            _ => Vec::from([Handler::read("table"), Handler::read("mappings").deprecated()]),
+            _ => Vec::from([
+                Self::table_handler("table", None),
+                Self::table_handler("mappings", None).deprecated(),
+            ]),
         };
-        handlers.extend((self.kind == Kind::Tcp).then(|| Handler::read("lookup").parameters()));
+        handlers.extend((self.kind == Kind::Tcp).then(|| lookup("lookup")));
         handlers.extend([
-            Handler::read("table_size"),
-            Handler::read("nmappings").deprecated(),
-            Handler::read("mapping_failures"),
-            Handler::read("drops"),
-            Handler::read("patterns"),
-            Handler::read("size"),
-            Handler::both("capacity"),
-            Handler::read("evictions"),
-            Handler::write("clear").button(),
+            Handler::read("table_size", Self::table_size),
+            Handler::read("nmappings", Self::table_size).deprecated(),
+            Handler::read("mapping_failures", |e: &Self| e.failures),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::read("patterns", |e: &Self| e.patterns(None)),
+            Handler::read("size", |e: &Self| e.flows.borrow().len()),
+            Handler::read("capacity", |e: &Self| e.flows.borrow().capacity)
+                .writes_in_pieces(Self::set_capacity),
+            Handler::read("evictions", |e: &Self| e.flows.borrow().evictions),
+            Handler::write_in_pieces("clear", |e: &mut Self, _, pieces, _| Ok(e.clear(pieces)))
+                .ignores_value(),
         ]);
-        let named = |input| Handler::both("pattern").named(format!("pattern{input}"));
-        handlers.extend((0..self.actions.len()).map(named));
+        handlers.extend((0..self.actions.len()).map(|input| {
+            let read = Handler::read(format!("pattern{input}"), move |e: &Self| e.patterns(Some(input)));
+            read.writes_in_pieces(move |e: &mut Self, value, pieces, cx| {
+                e.set_action(input, value, pieces, cx)
+            })
+        }));
         handlers
-    }
-
-    fn read(&mut self, name: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let flows = self.flows.borrow();
-        Ok(match name {
-            "lookup" | "tcp_lookup" => return self.lookup(parameter, cx),
-            "table_size" | "nmappings" => {
-                let own = self.owners.iter().filter_map(|owner| flows.owners.get(*owner as usize));
-                own.map(|owner| owner.count).sum::<u32>().to_string()
-            }
-            "mapping_failures" => self.failures.to_string(),
-            "drops" => self.drops.to_string(),
-            "size" => flows.len().to_string(),
-            "capacity" => flows.capacity.to_string(),
-            "evictions" => flows.evictions.to_string(),
-            _ => self.patterns(name.strip_prefix("pattern").and_then(|number| number.parse().ok())),
-        })
-    }
-
-    fn read_on(
-        &mut self,
-        name: &str,
-        parameter: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        let wanted = match name {
-            "table" | "mappings" => None,
-            "tcp_table" | "tcp_mappings" => Some(TCP),
-            "udp_table" | "udp_mappings" => Some(UDP),
-            _ => {
-                return self.read(name, parameter, cx).map(|text| pieces.whole(text));
-            }
-        };
-        Ok(self.table(wanted, pieces, cx.coarse_now()))
-    }
-
-    fn write_on(
-        &mut self,
-        name: &str,
-        value: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        let mut flows = self.flows.borrow_mut();
-        match name {
-            "capacity" => {
-                let begun: bool = pieces.kept();
-                if !begun {
-                    let capacity: Result<u32, _> = cx.parse(value);
-                    let wrong = |error| HandlerError::failed(format!("CAPACITY: {error}"));
-                    flows.capacity = capacity.map_err(wrong)?.min(LARGEST);
-                }
-                // Somebody may have written another one meanwhile.
-                let capacity = flows.capacity;
-                let done = flows.shrink(cx.coarse_now(), capacity, STEPS);
-                Ok(if done { Progress::Done } else { pieces.keep(true) })
-            }
-            "clear" => {
-                let from: Option<u32> = pieces.kept();
-                if from.is_none() {
-                    flows.renew_all();
-                }
-                Ok(forget(&mut flows, from, pieces))
-            }
-            _ => {
-                drop(flows);
-                let input = name.strip_prefix("pattern").and_then(|number| number.parse().ok());
-                self.set_action(input.ok_or_else(|| HandlerError::missing(name))?, value, pieces, cx)
-            }
-        }
     }
 
     /// Takes over the flows of inputs whose specification is the same; of rewriters that share theirs, none.

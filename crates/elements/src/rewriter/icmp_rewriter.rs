@@ -22,9 +22,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, Args, KEYWORD, Raw};
-use ringway_click::{
-    Class, Context, Element, ElementId, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst,
-};
+use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, Metadata, Packet, PacketBurst};
 use ringway_wire::checksum::update;
 
 /// Facts.
@@ -263,10 +261,6 @@ impl Element for IcmpRewriter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

@@ -12,7 +12,6 @@
 //! Times before 1970 are negative: what adds and prints them takes timestamps as signed.
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Nanoseconds, Scope};
 use ringway_click::{
@@ -73,17 +72,15 @@ impl Element for AdjustTimestamp {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("time")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let sign = if self.shift.back { "-" } else { "" };
-        Ok(format!("{sign}{}", Timestamp(self.shift.by)))
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error| HandlerError::failed(format!("TIME: {error}"));
-        self.shift = cx.parse_with(value, Shift::parse).map_err(wrong)?;
-        Ok(())
+        [Handler::read("time", |e: &Self| {
+            let sign = if e.shift.back { "-" } else { "" };
+            format!("{sign}{}", Timestamp(e.shift.by))
+        })
+        .writes(|e: &mut Self, value, cx| {
+            let wrong = |error| HandlerError::failed(format!("TIME: {error}"));
+            e.shift = cx.parse_with(value, Shift::parse).map_err(wrong)?;
+            Ok(())
+        })]
+        .into()
     }
 }

@@ -8,10 +8,10 @@
 //! Handlers: `count`, `byte_count`, `rate`, `byte_rate` (read); `reset` (write).
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, SECOND};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, SECOND};
 
 /// Facts.
 pub static CLASS: Class = Class::new("AverageCounter", || Box::<AverageCounter>::default()).ports("1/1");
@@ -60,26 +60,12 @@ impl Element for AverageCounter {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count"),
-            Handler::read("byte_count"),
-            Handler::read("rate"),
-            Handler::read("byte_rate"),
-            Handler::write("reset").button(),
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("byte_count", |e: &Self| e.bytes),
+            Handler::read("rate", |e: &Self| e.rate(e.count)),
+            Handler::read("byte_rate", |e: &Self| e.rate(e.bytes)),
+            Handler::button("reset", |e: &mut Self, _| (e.count, e.bytes, e.first, e.last) = (0, 0, None, 0)),
         ]
         .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "count" => self.count.to_string(),
-            "byte_count" => self.bytes.to_string(),
-            "rate" => self.rate(self.count),
-            _ => self.rate(self.bytes),
-        })
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        (self.count, self.bytes, self.first, self.last) = (0, 0, None, 0);
-        Ok(())
     }
 }

@@ -8,10 +8,9 @@
 //! Handlers: `thresh` (read, write).
 use crate::packet::divert;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("Block", || Box::<Block>::default()).ports("1/2").processing("h");
@@ -36,15 +35,6 @@ impl Element for Block {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("thresh")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.threshold.to_string())
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.threshold = cx.parse(value).map_err(|_| HandlerError::failed("THRESH must be a number"))?;
-        Ok(())
+        [Handler::field("thresh", |e: &mut Self| &mut e.threshold).error("THRESH must be a number")].into()
     }
 }

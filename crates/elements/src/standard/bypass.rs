@@ -9,10 +9,9 @@
 //!
 //! Handlers: `active` (read, write).
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -44,15 +43,6 @@ impl Element for Bypass {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("active").checkbox()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.active.to_string())
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
-        Ok(())
+        [Handler::field("active", |e: &mut Self| &mut e.active).checkbox().error("syntax error")].into()
     }
 }

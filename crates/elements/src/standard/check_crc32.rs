@@ -6,9 +6,8 @@
 use super::crc32;
 use crate::packet::divert_counting;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::{Class, Context, Element, Handler, Metadata, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("CheckCRC32", || Box::<CheckCrc32>::default())
@@ -36,10 +35,6 @@ impl Element for CheckCrc32 {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

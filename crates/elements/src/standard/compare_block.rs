@@ -12,10 +12,9 @@
 //! above THRESH; else to output 0. The rates are the annotations FWD_RATE and REV_RATE. Handlers:
 //! `fwd_weight`, `rev_weight`, `thresh` (read, write).
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -34,14 +33,6 @@ impl CompareBlock {
         let (weighted, other) =
             (u64::from(self.forward) * u64::from(forward), u64::from(self.reverse) * u64::from(reverse));
         weighted > other && forward.max(reverse) > self.threshold
-    }
-
-    fn field(&mut self, name: &str) -> &mut u32 {
-        match name {
-            "fwd_weight" => &mut self.forward,
-            "rev_weight" => &mut self.reverse,
-            _ => &mut self.threshold,
-        }
     }
 }
 
@@ -62,16 +53,12 @@ impl Element for CompareBlock {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["fwd_weight", "rev_weight", "thresh"].map(Handler::both).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.field(name).to_string())
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        *self.field(name) = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
-        Ok(())
+        [
+            Handler::field("fwd_weight", |e: &mut Self| &mut e.forward),
+            Handler::field("rev_weight", |e: &mut Self| &mut e.reverse),
+            Handler::field("thresh", |e: &mut Self| &mut e.threshold),
+        ]
+        .into()
     }
 }
 

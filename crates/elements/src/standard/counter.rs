@@ -52,6 +52,20 @@ impl Trigger {
             cx.chatter(format_args!("{error}"));
         }
     }
+
+    /// The handler that reads and writes one of a counter's.
+    fn handler(name: &'static str, trigger: fn(&mut Counter) -> &mut Self) -> Handler {
+        let read = Handler::read_with(name, move |e: &mut Counter, _, _| {
+            Ok(trigger(e).at.map(|at| at.to_string()).unwrap_or_default())
+        });
+        read.writes(move |e: &mut Counter, value, cx| {
+            let error = alloc::format!("'{name}' first word should be unsigned (count)");
+            let mut new = cx.parse_with(value, Self::parse).map_err(|_| HandlerError::failed(error))?;
+            new.resolve(cx)?;
+            *trigger(e) = new;
+            Ok(())
+        })
+    }
 }
 
 /// Counts packets.
@@ -63,6 +77,12 @@ pub struct Counter {
     byte_rate: Rate,
     at_count: Trigger,
     at_bytes: Trigger,
+}
+
+impl Counter {
+    fn reset(&mut self, _: &mut Context<'_>) {
+        (self.count, self.bytes, self.at_count.done, self.at_bytes.done) = (0, 0, false, false);
+    }
 }
 
 impl Element for Counter {
@@ -95,48 +115,17 @@ impl Element for Counter {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count"),
-            Handler::read("byte_count"),
-            Handler::read("rate"),
-            Handler::read("bit_rate"),
-            Handler::read("byte_rate"),
-            Handler::write("reset").button(),
-            Handler::write("reset_counts").button().uncommon(),
-            Handler::both("count_call"),
-            Handler::both("byte_count_call"),
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("byte_count", |e: &Self| e.bytes),
+            Handler::read_with("rate", |e: &mut Self, _, cx| Ok(e.rate.text(cx.coarse_now(), 1))),
+            Handler::read_with("bit_rate", |e: &mut Self, _, cx| Ok(e.byte_rate.text(cx.coarse_now(), 8))),
+            Handler::read_with("byte_rate", |e: &mut Self, _, cx| Ok(e.byte_rate.text(cx.coarse_now(), 1))),
+            Handler::button("reset", Self::reset),
+            Handler::button("reset_counts", Self::reset).uncommon(),
+            Trigger::handler("count_call", |e| &mut e.at_count),
+            Trigger::handler("byte_count_call", |e| &mut e.at_bytes),
         ]
         .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let now = cx.coarse_now();
-        Ok(match name {
-            "count" => self.count.to_string(),
-            "byte_count" => self.bytes.to_string(),
-            "rate" => self.rate.text(now, 1),
-            "byte_rate" => self.byte_rate.text(now, 1),
-            "bit_rate" => self.byte_rate.text(now, 8),
-            "count_call" => self.at_count.at.map(|at| at.to_string()).unwrap_or_default(),
-            "byte_count_call" => self.at_bytes.at.map(|at| at.to_string()).unwrap_or_default(),
-            _ => return Err(HandlerError::missing(name)),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let trigger = match name {
-            "reset" | "reset_counts" => {
-                (self.count, self.bytes, self.at_count.done, self.at_bytes.done) = (0, 0, false, false);
-                return Ok(());
-            }
-            "count_call" => &mut self.at_count,
-            "byte_count_call" => &mut self.at_bytes,
-            _ => return Err(HandlerError::missing(name)),
-        };
-        let error = alloc::format!("'{name}' first word should be unsigned (count)");
-        let mut new = cx.parse_with(value, Trigger::parse).map_err(|_| HandlerError::failed(error))?;
-        new.resolve(cx)?;
-        *trigger = new;
-        Ok(())
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

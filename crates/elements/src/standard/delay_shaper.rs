@@ -7,12 +7,11 @@
 //!
 //! Handlers: `delay` (read, write).
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, SECOND,
-    Search, Signal, Timer, Timestamp,
+    Class, Context, Element, Failed, Handler, Note, NoteKind, Packet, PacketBurst, SECOND, Search, Signal,
+    Timer, Timestamp,
 };
 
 /// Facts.
@@ -80,16 +79,13 @@ impl Element for DelayShaper {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("delay").calm()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(Timestamp(self.delay).to_string())
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let delay = cx.parse::<Nanoseconds>(value);
-        self.delay = delay.map_err(|_| HandlerError::failed("delay must be a timestamp"))?.0;
-        Ok(())
+        [Handler::read("delay", |e: &Self| Timestamp(e.delay))
+            .calm()
+            .writes(|e: &mut Self, value, cx| {
+                e.delay = cx.parse::<Nanoseconds>(value)?.0;
+                Ok(())
+            })
+            .error("delay must be a timestamp")]
+        .into()
     }
 }

@@ -7,11 +7,10 @@
 //!
 //! Handlers: `delay` (read, write); those of its task.
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Packet, SECOND, Signal, Task, Timer, Timestamp,
+    Class, Context, Element, Failed, Handler, Packet, SECOND, Signal, Task, Timer, Timestamp,
 };
 
 /// Facts.
@@ -82,16 +81,13 @@ impl Element for DelayUnqueue {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("delay").calm()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(Timestamp(self.delay).to_string())
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let delay = cx.parse::<Nanoseconds>(value);
-        self.delay = delay.map_err(|_| HandlerError::failed("delay must be a timestamp"))?.0;
-        Ok(())
+        [Handler::read("delay", |e: &Self| Timestamp(e.delay))
+            .calm()
+            .writes(|e: &mut Self, value, cx| {
+                e.delay = cx.parse::<Nanoseconds>(value)?.0;
+                Ok(())
+            })
+            .error("delay must be a timestamp")]
+        .into()
     }
 }

@@ -8,12 +8,9 @@
 //!
 //! Handlers: `count` (read), `reset_counts` (write), `active` (read, write), those of its task if the input is pull.
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Signal, Task,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Signal, Task};
 
 /// Facts.
 pub static CLASS: Class =
@@ -79,29 +76,17 @@ impl Element for Discard {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count"), Handler::write("reset_counts").button(), Handler::both("active").checkbox()]
-            .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        match name {
-            "count" => Ok(self.count.to_string()),
-            "active" => Ok(self.active.to_string()),
-            _ => Err(HandlerError::missing(name)),
-        }
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        match name {
-            "reset_counts" => self.count = 0,
-            "active" => {
-                self.active = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
-                if let Some(task) = self.task.filter(|_| self.active) {
-                    cx.reschedule(task);
-                }
-            }
-            _ => return Err(HandlerError::missing(name)),
-        }
-        Ok(())
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::button("reset_counts", |e: &mut Self, _| e.count = 0),
+            Handler::field("active", |e: &mut Self| &mut e.active).checkbox().error("syntax error").then(
+                |e: &mut Self, cx| {
+                    if let Some(task) = e.task.filter(|_| e.active) {
+                        cx.reschedule(task);
+                    }
+                },
+            ),
+        ]
+        .into()
     }
 }

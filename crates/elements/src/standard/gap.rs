@@ -1,9 +1,8 @@
 //! What `Shaper` and `BandwidthShaper` share.
 use crate::shape::Measure;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, HandlerError, PacketBurst, SECOND};
+use ringway_click::{Context, Element, Failed, Handler, PacketBurst, SECOND};
 
 /// Spreads what is counted over each second.
 #[derive(Debug, Default)]
@@ -51,19 +50,14 @@ impl Element for Gap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("rate"), Handler::write("reset").button()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.measure.text(self.rate))
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name == "rate" {
-            self.rate = self.measure.parse_rate(cx, value)?;
-            cx.set_configuration(&self.measure.text(self.rate));
-        }
-        self.second = None;
-        Ok(())
+        [
+            Handler::read("rate", |e: &Self| e.measure.text(e.rate)).writes(|e: &mut Self, value, cx| {
+                (e.rate, e.second) = (e.measure.parse_rate(cx, value)?, None);
+                cx.set_configuration(&e.measure.text(e.rate));
+                Ok(())
+            }),
+            Handler::button("reset", |e: &mut Self, _| e.second = None),
+        ]
+        .into()
     }
 }

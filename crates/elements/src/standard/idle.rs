@@ -4,12 +4,9 @@
 //!
 //! Handlers: `count` (read): packets dropped.
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Metadata, NoteKind, PacketBurst, Search,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, NoteKind, PacketBurst, Search};
 
 /// Facts.
 pub static CLASS: Class = Class::new("Idle", || Box::<Idle>::default())
@@ -50,10 +47,6 @@ impl Element for Idle {
     fn pull(&mut self, _: usize, _: usize, _: &mut PacketBurst, _: &mut Context<'_>) {}
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.count.to_string())
+        [Handler::read("count", |e: &Self| e.count)].into()
     }
 }

@@ -100,6 +100,18 @@ impl InfiniteSource {
             cx.chatter(format_args!("{error}"));
         }
     }
+
+    /// Makes packets again, by what a handler has changed.
+    fn changed(&mut self, cx: &mut Context<'_>) {
+        self.fill();
+        if self.active && self.left() > 0 {
+            if let Some(task) = self.task {
+                cx.reschedule(task);
+            } else if let Some(note) = self.note {
+                cx.wake(note);
+            }
+        }
+    }
 }
 
 impl Element for InfiniteSource {
@@ -180,57 +192,34 @@ impl Element for InfiniteSource {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let data = (!self.random).then(|| Handler::both("data").raw().calm());
+        let data =
+            Handler::read("data", |e: &Self| String::from_utf8_lossy(&e.data).into_owned()).raw().calm();
+        let data = data.writes(|e: &mut Self, value, _| {
+            e.data = value.as_bytes().to_vec();
+            Ok(())
+        });
+        let burst = |name| {
+            let wrong = || HandlerError::failed("burstsize parameter must be integer >= 1");
+            Handler::read(name, |e: &Self| e.burst).calm().writes(move |e: &mut Self, value, cx| {
+                e.burst = cx.parse(value).ok().filter(|burst| *burst >= 1).ok_or_else(wrong)?;
+                Ok(())
+            })
+        };
+        let length =
+            |name| Handler::field(name, |e: &mut Self| &mut e.length).calm().error("length must be integer");
+        let limit = Handler::field("limit", |e: &mut Self| &mut e.limit).calm();
+        let active = Handler::field("active", |e: &mut Self| &mut e.active).checkbox();
         let others = [
-            Handler::both("limit").calm(),
-            Handler::both("burst").calm(),
-            Handler::both("active").checkbox(),
-            Handler::read("count"),
-            Handler::write("reset").button(),
-            Handler::both("length").calm(),
-            Handler::both("burstsize").calm().deprecated(),
-            Handler::both("datasize").calm().deprecated(),
+            limit.error("limit parameter must be integer"),
+            burst("burst"),
+            active.error("active parameter must be boolean"),
+            Handler::read("count", |e: &Self| e.count),
+            Handler::button("reset", |e: &mut Self, _| e.count = 0),
+            length("length"),
+            burst("burstsize").deprecated(),
+            length("datasize").deprecated(),
         ];
-        data.into_iter().chain(others).collect()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "data" => String::from_utf8_lossy(&self.data).into_owned(),
-            "limit" => self.limit.to_string(),
-            "burst" | "burstsize" => self.burst.to_string(),
-            "active" => self.active.to_string(),
-            "count" => self.count.to_string(),
-            "length" | "datasize" => self.length.to_string(),
-            _ => return Err(HandlerError::missing(name)),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |text: &str| HandlerError::failed(text);
-        match name {
-            "data" => self.data = value.as_bytes().to_vec(),
-            "limit" => self.limit = cx.parse(value).map_err(|_| wrong("limit parameter must be integer"))?,
-            "burst" | "burstsize" => {
-                let burst = cx.parse(value).ok().filter(|burst| *burst >= 1);
-                self.burst = burst.ok_or_else(|| wrong("burstsize parameter must be integer >= 1"))?;
-            }
-            "active" => {
-                self.active = cx.parse(value).map_err(|_| wrong("active parameter must be boolean"))?
-            }
-            "length" | "datasize" => {
-                self.length = cx.parse(value).map_err(|_| wrong("length must be integer"))?
-            }
-            _ => self.count = 0,
-        }
-        self.fill();
-        if self.active && self.left() > 0 {
-            if let Some(task) = self.task {
-                cx.reschedule(task);
-            } else if let Some(note) = self.note {
-                cx.wake(note);
-            }
-        }
-        Ok(())
+        let handlers = (!self.random).then_some(data).into_iter().chain(others);
+        handlers.map(|handler| handler.then(Self::changed)).collect()
     }
 }

@@ -6,8 +6,8 @@
 //! - `INPUT`: the input; 0 by default, negative for none.
 //!
 //! Handlers: `switch` (read, write), `config` (read): the input; `drops` (read).
+use super::switch::existing;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
@@ -41,17 +41,17 @@ impl Element for InputSwitch {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("switch"), Handler::read("config").calm(), Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "drops" { self.drops.to_string() } else { self.input.to_string() })
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let number: i32 = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
-        let there = usize::try_from(number).is_ok_and(|number| number < cx.ninputs());
-        self.input = if there { number } else { -1 };
-        Ok(())
+        [
+            Handler::read("switch", |e: &Self| e.input).writes(|e: &mut Self, value, cx| {
+                e.input = existing(
+                    cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?,
+                    cx.ninputs(),
+                );
+                Ok(())
+            }),
+            Handler::read("config", |e: &Self| e.input).calm(),
+            Handler::read("drops", |e: &Self| e.drops),
+        ]
+        .into()
     }
 }

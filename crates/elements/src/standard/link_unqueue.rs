@@ -9,12 +9,10 @@
 //! Handlers: `latency`, `bandwidth`, `size` (packets on their way) (read); `reset` (write); those of its task.
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Bandwidth, Nanoseconds};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, SECOND, Signal, Task, Timer,
-    Timestamp,
+    Annotations, Class, Context, Element, Failed, Handler, Packet, SECOND, Signal, Task, Timer, Timestamp,
 };
 
 /// Facts.
@@ -112,24 +110,11 @@ impl Element for LinkUnqueue {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("latency").calm(),
-            Handler::read("bandwidth").calm(),
-            Handler::read("size"),
-            Handler::write("reset").button(),
+            Handler::read("latency", |e: &Self| Timestamp(e.latency)).calm(),
+            Handler::read("bandwidth", |e: &Self| Bandwidth(e.bandwidth).unparse()).calm(),
+            Handler::read("size", |e: &Self| e.link.len()),
+            Handler::button("reset", |e: &mut Self, _| e.link.clear()),
         ]
         .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "latency" => Timestamp(self.latency).to_string(),
-            "bandwidth" => Bandwidth(self.bandwidth).unparse(),
-            _ => self.link.len().to_string(),
-        })
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.link.clear();
-        Ok(())
     }
 }

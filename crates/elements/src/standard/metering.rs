@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Bandwidth};
-use ringway_click::{Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Context, Element, Failed, Handler, PacketBurst};
 
 /// Outputs at most. Attack: a configuration with rates without end.
 const MOST: usize = 1024;
@@ -67,13 +67,12 @@ impl Element for Metering {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("rate"), Handler::read("rates")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "rate" => self.rate.text(cx.steady(), 1),
-            _ => self.rates.iter().map(|rate| self.measure.text(*rate) + "\n").collect(),
-        })
+        [
+            Handler::read_with("rate", |e: &mut Self, _, cx| Ok(e.rate.text(cx.steady(), 1))),
+            Handler::read("rates", |e: &Self| {
+                e.rates.iter().map(|rate| e.measure.text(*rate) + "\n").collect::<String>()
+            }),
+        ]
+        .into()
     }
 }

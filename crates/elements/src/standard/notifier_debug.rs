@@ -5,9 +5,8 @@
 //! Handlers: `signal` (read): upstream's if it is pulled from, else downstream's: kind, word, mask and value of each
 //! word of notifiers; `*` if it is active.
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Signal};
+use ringway_click::{Class, Context, Element, Failed, Handler, Signal};
 
 /// Facts.
 pub static CLASS: Class = Class::new("NotifierDebug", || Box::<NotifierDebug>::default()).ports("1/1");
@@ -28,10 +27,6 @@ impl Element for NotifierDebug {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("signal")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(cx.router().signal_text(&self.signal))
+        [Handler::read_with("signal", |e: &mut Self, _, cx| Ok(cx.router().signal_text(&e.signal)))].into()
     }
 }

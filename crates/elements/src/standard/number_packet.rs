@@ -8,10 +8,9 @@
 //! Handlers: `count` (read), `reset` (write).
 use crate::packet::grow;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -47,15 +46,7 @@ impl Element for NumberPacket {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count"), Handler::write("reset").button()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.count.to_string())
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.count = 0;
-        Ok(())
+        [Handler::read("count", |e: &Self| e.count), Handler::button("reset", |e: &mut Self, _| e.count = 0)]
+            .into()
     }
 }

@@ -8,10 +8,9 @@
 //!
 //! Handlers: `color` (read, write).
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, Args, POSITIONAL};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("Paint", || Box::<Paint>::default()).ports("1/1");
@@ -42,15 +41,6 @@ impl Element for Paint {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("color")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.color.to_string())
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.color = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
-        Ok(())
+        [Handler::field("color", |e: &mut Self| &mut e.color).error("syntax error")].into()
     }
 }

@@ -16,9 +16,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_click::arg::{Args, Word, parse_bool};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Timestamp,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, Timestamp};
 
 /// Facts.
 pub static CLASS: Class =
@@ -83,19 +81,8 @@ impl Element for Print {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("active").checkbox().calm()].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        match name {
-            "active" => Ok(self.active.to_string()),
-            _ => Err(HandlerError::missing(name)),
-        }
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.active = cx.parse(value).map_err(|_| HandlerError::failed("expected boolean"))?;
-        Ok(())
+        [Handler::field("active", |e: &mut Self| &mut e.active).checkbox().calm().error("expected boolean")]
+            .into()
     }
 }
 

@@ -6,8 +6,8 @@
 //! - `INPUT`: the input; 0 by default, negative for none.
 //!
 //! Handlers: `switch` (read, write), `config` (read): the input.
+use super::switch::existing;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{
@@ -79,18 +79,17 @@ impl Element for PullSwitch {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("switch"), Handler::read("config").calm()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.input.to_string())
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let number: i32 = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
-        let there = usize::try_from(number).is_ok_and(|number| number < cx.ninputs());
-        self.input = if there { number } else { -1 };
-        self.tell(cx);
-        Ok(())
+        [
+            Handler::read("switch", |e: &Self| e.input).writes(|e: &mut Self, value, cx| {
+                e.input = existing(
+                    cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?,
+                    cx.ninputs(),
+                );
+                e.tell(cx);
+                Ok(())
+            }),
+            Handler::read("config", |e: &Self| e.input).calm(),
+        ]
+        .into()
     }
 }

@@ -10,12 +10,9 @@
 //! sleep.
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Note, NoteKind, Packet, PacketBurst, Search};
 
 /// Facts.
 pub static CLASS: Class =
@@ -175,43 +172,24 @@ impl Element for Queue {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("length"),
-            Handler::read("highwater_length"),
-            Handler::both("capacity").calm(),
-            Handler::read("drops"),
-            Handler::write("reset_counts").button(),
-            Handler::write("reset").button(),
-        ]
-        .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "length" => self.packets.len().to_string(),
-            "highwater_length" => self.highest.to_string(),
-            "capacity" => self.capacity.to_string(),
-            "drops" => self.drops.to_string(),
-            _ => return Err(HandlerError::missing(name)),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        match name {
-            "capacity" => {
-                let capacity: u32 =
-                    cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
-                self.resize(capacity.min(LARGEST) as usize, cx);
+            Handler::read("length", |e: &Self| e.packets.len()),
+            Handler::read("highwater_length", |e: &Self| e.highest),
+            Handler::read("capacity", |e: &Self| e.capacity).calm().writes(|e: &mut Self, value, cx| {
+                let capacity: u32 = cx.parse(value)?;
+                e.resize(capacity.min(LARGEST) as usize, cx);
                 cx.set_configuration(&alloc::format!("CAPACITY {capacity}"));
-            }
-            "reset_counts" => (self.drops, self.highest) = (0, self.packets.len()),
-            _ => {
-                while let Some(packet) = self.packets.pop_front() {
+                Ok(())
+            }),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::button("reset_counts", |e: &mut Self, _| (e.drops, e.highest) = (0, e.packets.len())),
+            Handler::button("reset", |e: &mut Self, cx| {
+                while let Some(packet) = e.packets.pop_front() {
                     cx.push(1, packet);
                 }
-                self.set(self.nonfull, true, cx);
-            }
-        }
-        Ok(())
+                e.set(e.nonfull, true, cx);
+            }),
+        ]
+        .into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {

@@ -9,10 +9,9 @@
 //!
 //! Handlers: `p_bit_error`, `error_kind`, `active` (read, write).
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{ArgError, Args, POSITIONAL, Scope};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("RandomBitErrors", || Box::<RandomBitErrors>::default())
@@ -125,32 +124,24 @@ impl Element for RandomBitErrors {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["p_bit_error", "error_kind", "active"].map(Handler::both).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "p_bit_error" => self.probability.to_string(),
-            "active" => self.active.to_string(),
-            _ => match self.kind {
-                Kind::Flip => "flip".to_string(),
-                Kind::Set => "set".to_string(),
-                Kind::Clear => "clear".to_string(),
-            },
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "p_bit_error" => {
-                self.probability = cx.parse(value).and_then(probability).map_err(wrong)?;
-                self.gap = draw(self.probability, cx.random());
-            }
-            "active" => self.active = cx.parse(value).map_err(wrong)?,
-            _ => self.kind = cx.parse_with(value, Kind::parse).map_err(wrong)?,
-        }
-        Ok(())
+        [
+            Handler::read("p_bit_error", |e: &Self| e.probability).writes(|e: &mut Self, value, cx| {
+                e.probability = cx.parse(value).and_then(probability)?;
+                e.gap = draw(e.probability, cx.random());
+                Ok(())
+            }),
+            Handler::read("error_kind", |e: &Self| match e.kind {
+                Kind::Flip => "flip",
+                Kind::Set => "set",
+                Kind::Clear => "clear",
+            })
+            .writes(|e: &mut Self, value, cx| {
+                e.kind = cx.parse_with(value, Kind::parse)?;
+                Ok(())
+            }),
+            Handler::field("active", |e: &mut Self| &mut e.active),
+        ]
+        .into()
     }
 }
 

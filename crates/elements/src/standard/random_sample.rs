@@ -9,7 +9,6 @@
 //!
 //! Handlers: `sampling_prob`, `drop_prob`, `active` (read, write); `drops` (read): packets that did not pass.
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
@@ -29,6 +28,12 @@ pub struct RandomSample {
 
 fn is_probability(value: f64) -> bool {
     (0.0..=1.0).contains(&value)
+}
+
+/// A probability that is written to a handler.
+fn probability(value: &str, cx: &Context<'_>) -> Result<f64, HandlerError> {
+    let given = cx.parse(value).ok().filter(|given| is_probability(*given));
+    given.ok_or_else(|| HandlerError::failed("expected a probability between 0 and 1"))
 }
 
 impl Element for RandomSample {
@@ -66,32 +71,18 @@ impl Element for RandomSample {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::both("sampling_prob"),
-            Handler::both("drop_prob"),
-            Handler::both("active").checkbox(),
-            Handler::read("drops"),
+            Handler::read("sampling_prob", |e: &Self| 1.0 - e.drop).writes(|e: &mut Self, value, cx| {
+                e.drop = 1.0 - probability(value, cx)?;
+                Ok(())
+            }),
+            Handler::read("drop_prob", |e: &Self| e.drop).writes(|e: &mut Self, value, cx| {
+                e.drop = probability(value, cx)?;
+                Ok(())
+            }),
+            Handler::field("active", |e: &mut Self| &mut e.active).checkbox().error("syntax error"),
+            Handler::read("drops", |e: &Self| e.drops),
         ]
         .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "sampling_prob" => (1.0 - self.drop).to_string(),
-            "drop_prob" => self.drop.to_string(),
-            "active" => self.active.to_string(),
-            _ => self.drops.to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name == "active" {
-            self.active = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
-            return Ok(());
-        }
-        let wrong = || HandlerError::failed("expected a probability between 0 and 1");
-        let given = cx.parse::<f64>(value).ok().filter(|given| is_probability(*given)).ok_or_else(wrong)?;
-        self.drop = if name == "drop_prob" { given } else { 1.0 - given };
-        Ok(())
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

@@ -2,7 +2,6 @@
 use crate::shape::{BYTES_AT_LEAST, Measure};
 use crate::token_bucket::TokenBucket;
 use alloc::format;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Context, Element, Failed, Handler, HandlerError, PacketBurst, Signal, Task, Timer};
@@ -30,6 +29,22 @@ impl RatedPull {
 
     fn needed(&self) -> u32 {
         if self.measure == Measure::Bytes { BYTES_AT_LEAST } else { 1 }
+    }
+
+    /// Takes the rate that is written to a handler.
+    fn set_rate(&mut self, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let rate = self.measure.parse_rate(cx, value)?;
+        let capacity = (u64::from(rate) / 50).max(1).min(u64::from(u32::MAX / 2)) as u32;
+        let extra = if self.measure == Measure::Bytes { BYTES_AT_LEAST } else { 0 };
+        (self.rate, self.bucket) = (rate, TokenBucket::new(rate, capacity + extra));
+        cx.set_configuration(&self.measure.text(rate));
+        Ok(())
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        if let Some(task) = self.task.filter(|_| self.active) {
+            cx.reschedule(task);
+        }
     }
 }
 
@@ -88,34 +103,18 @@ impl Element for RatedPull {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("calls"), Handler::both("rate"), Handler::both("active").checkbox()].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "rate" => self.measure.text(self.rate),
-            "active" => self.active.to_string(),
-            _ => format!(
-                "{} calls to run_task()\n{} empty runs\n{} pushes\n{} failed pulls\n",
-                self.runs, self.empty, self.pushes, self.in_vain
-            ),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name == "active" {
-            self.active = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
-        } else {
-            let rate = self.measure.parse_rate(cx, value)?;
-            let capacity = (u64::from(rate) / 50).max(1).min(u64::from(u32::MAX / 2)) as u32;
-            let extra = if self.measure == Measure::Bytes { BYTES_AT_LEAST } else { 0 };
-            (self.rate, self.bucket) = (rate, TokenBucket::new(rate, capacity + extra));
-            cx.set_configuration(&self.measure.text(rate));
-        }
-        if let Some(task) = self.task.filter(|_| self.active) {
-            cx.reschedule(task);
-        }
-        Ok(())
+        [
+            Handler::read("calls", |e: &Self| {
+                format!(
+                    "{} calls to run_task()\n{} empty runs\n{} pushes\n{} failed pulls\n",
+                    e.runs, e.empty, e.pushes, e.in_vain
+                )
+            }),
+            Handler::read("rate", |e: &Self| e.measure.text(e.rate)).writes(Self::set_rate),
+            Handler::field("active", |e: &mut Self| &mut e.active).checkbox().error("syntax error"),
+        ]
+        .map(|handler| handler.then(Self::go_on))
+        .into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

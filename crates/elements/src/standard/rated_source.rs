@@ -16,7 +16,7 @@
 use super::infinite_source::{DEFAULT_DATA, LARGEST};
 use crate::token_bucket::TokenBucket;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Bandwidth};
 use ringway_click::{
@@ -73,6 +73,14 @@ impl RatedSource {
         packet.notes_mut().timestamp = cx.now();
         self.count += 1;
         Some(packet)
+    }
+
+    /// Makes packets again, by what a handler has changed.
+    fn changed(&mut self, cx: &mut Context<'_>) {
+        self.fill();
+        if let Some(task) = self.task.filter(|_| self.active && !self.done()) {
+            cx.reschedule(task);
+        }
     }
 }
 
@@ -156,49 +164,29 @@ impl Element for RatedSource {
     }
 
     fn handlers(&self) -> Vec<Handler> {
+        let data =
+            Handler::read("data", |e: &Self| String::from_utf8_lossy(&e.data).into_owned()).raw().calm();
+        let length =
+            |name| Handler::field(name, |e: &mut Self| &mut e.length).calm().error("length must be integer");
         [
-            Handler::both("data").raw().calm(),
-            Handler::both("rate").calm(),
-            Handler::both("limit").calm(),
-            Handler::both("active").checkbox(),
-            Handler::read("count"),
-            Handler::write("reset").button(),
-            Handler::both("length").calm(),
-            Handler::both("datasize").calm().deprecated(),
-            Handler::read("stop").calm(),
+            data.writes(|e: &mut Self, value, _| {
+                e.data = value.as_bytes().to_vec();
+                Ok(())
+            }),
+            Handler::read("rate", |e: &Self| e.rate).calm().writes(|e: &mut Self, value, cx| {
+                let rate = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
+                e.set_rate(rate, 0);
+                Ok(())
+            }),
+            Handler::field("limit", |e: &mut Self| &mut e.limit).calm().error("syntax error"),
+            Handler::field("active", |e: &mut Self| &mut e.active).checkbox().error("syntax error"),
+            Handler::read("count", |e: &Self| e.count),
+            Handler::button("reset", |e: &mut Self, _| e.count = 0),
+            length("length"),
+            length("datasize").deprecated(),
+            Handler::read("stop", |e: &Self| e.stop).calm(),
         ]
+        .map(|handler| handler.then(Self::changed))
         .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "data" => String::from_utf8_lossy(&self.data).into_owned(),
-            "rate" => self.rate.to_string(),
-            "limit" => self.limit.to_string(),
-            "active" => self.active.to_string(),
-            "count" => self.count.to_string(),
-            "stop" => self.stop.to_string(),
-            _ => self.length.to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |text: &str| HandlerError::failed(text);
-        match name {
-            "data" => self.data = value.as_bytes().to_vec(),
-            "rate" => {
-                let rate = cx.parse(value).map_err(|_| wrong("syntax error"))?;
-                self.set_rate(rate, 0);
-            }
-            "limit" => self.limit = cx.parse(value).map_err(|_| wrong("syntax error"))?,
-            "active" => self.active = cx.parse(value).map_err(|_| wrong("syntax error"))?,
-            "reset" => self.count = 0,
-            _ => self.length = cx.parse(value).map_err(|_| wrong("length must be integer"))?,
-        }
-        self.fill();
-        if let Some(task) = self.task.filter(|_| self.active && !self.done()) {
-            cx.reschedule(task);
-        }
-        Ok(())
     }
 }

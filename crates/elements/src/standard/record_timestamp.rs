@@ -9,12 +9,11 @@
 //! Handlers: `count` (read): how many times were recorded.
 use crate::packet::bounded;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::arg::POSITIONAL;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("RecordTimestamp", || Box::<RecordTimestamp>::default()).ports("1/1");
@@ -69,10 +68,6 @@ impl Element for RecordTimestamp {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.count.to_string())
+        [Handler::read("count", |e: &Self| e.count)].into()
     }
 }

@@ -9,12 +9,9 @@
 //!
 //! Handlers: `count`, `loops` (read): packets kept, and how often all were sent.
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task};
 
 /// Facts.
 pub static CLASS: Class =
@@ -95,10 +92,6 @@ impl Element for ReplayUnqueue {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count"), Handler::read("loops")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "count" { self.kept.len().to_string() } else { self.loops.to_string() })
+        [Handler::read("count", |e: &Self| e.kept.len()), Handler::read("loops", |e: &Self| e.loops)].into()
     }
 }

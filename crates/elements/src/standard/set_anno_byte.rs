@@ -8,10 +8,10 @@
 //!
 //! Handlers: `anno` (read): its offset; `value` (read, write).
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, Args, MANDATORY_POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("SetAnnoByte", || Box::<SetAnnoByte>::default()).ports("1/1");
@@ -38,15 +38,10 @@ impl Element for SetAnnoByte {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("anno"), Handler::both("value")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "anno" { self.at.to_string() } else { self.value.to_string() })
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.value = cx.parse(value).map_err(|error| HandlerError::failed(error.to_string()))?;
-        Ok(())
+        [
+            Handler::read("anno", |e: &Self| e.at.to_string()),
+            Handler::field("value", |e: &mut Self| &mut e.value),
+        ]
+        .into()
     }
 }

@@ -8,12 +8,10 @@
 //!
 //! Handlers: `first` (read): the first packet's; `reset` (write).
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Word};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Timestamp,
-};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst, Timestamp};
 
 /// Facts.
 pub static CLASS: Class =
@@ -60,15 +58,10 @@ impl Element for SetTimestampDelta {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("first"), Handler::write("reset").button()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(Timestamp(self.first.unwrap_or(0)).to_string())
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.first = None;
-        Ok(())
+        [
+            Handler::read("first", |e: &Self| Timestamp(e.first.unwrap_or(0))),
+            Handler::button("reset", |e: &mut Self, _| e.first = None),
+        ]
+        .into()
     }
 }

@@ -1,10 +1,9 @@
 //! What `RatedSplitter` and `BandwidthRatedSplitter` share.
 use crate::shape::{BYTES_AT_LEAST, Measure};
 use crate::token_bucket::TokenBucket;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Context, Element, Failed, Handler, PacketBurst};
 
 /// Lets a rate through.
 #[derive(Debug, Default)]
@@ -45,19 +44,14 @@ impl Element for Splitter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("rate")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.measure.text(self.rate))
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.rate = self.measure.parse_rate(cx, value)?;
-        let capacity = (self.rate / 50).max(1);
-        let extra = if self.measure == Measure::Bytes { BYTES_AT_LEAST } else { 0 };
-        self.bucket = TokenBucket::new(self.rate, capacity + extra);
-        cx.set_configuration(&self.measure.text(self.rate));
-        Ok(())
+        [Handler::read("rate", |e: &Self| e.measure.text(e.rate)).writes(|e: &mut Self, value, cx| {
+            e.rate = e.measure.parse_rate(cx, value)?;
+            let capacity = (e.rate / 50).max(1);
+            let extra = if e.measure == Measure::Bytes { BYTES_AT_LEAST } else { 0 };
+            e.bucket = TokenBucket::new(e.rate, capacity + extra);
+            cx.set_configuration(&e.measure.text(e.rate));
+            Ok(())
+        })]
+        .into()
     }
 }

@@ -8,10 +8,9 @@
 //! Handlers: `drops` (read).
 use super::switch::Switch;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -34,10 +33,6 @@ impl Element for StaticSwitch {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        self.switch.read(name, "", cx)
+        [Handler::read("drops", |e: &Self| e.switch.drops)].into()
     }
 }

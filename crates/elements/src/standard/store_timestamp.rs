@@ -10,12 +10,9 @@
 //! Handlers: `drops` (read).
 use crate::packet::{grow, put, retain_counting};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, SECOND,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND};
 
 /// Facts.
 pub static CLASS: Class = Class::new("StoreTimestamp", || Box::<StoreTimestamp>::default())
@@ -71,10 +68,6 @@ impl Element for StoreTimestamp {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

@@ -1,9 +1,9 @@
 //! Turns in proportion to tickets, for `StrideSched` and `StrideSwitch`.
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Context, Failed, Handler, HandlerError};
+use ringway_click::{Context, Element, Failed, Handler, HandlerError};
 
 const STRIDE: u32 = 1 << 16;
 /// Tickets at most.
@@ -100,26 +100,20 @@ impl Strides {
         }
     }
 
-    /// The handlers `tickets0`, `tickets1`, ...
-    pub(super) fn handlers(&self) -> Vec<Handler> {
-        (0..self.clients.len()).map(|port| Handler::both("").named(format!("tickets{port}"))).collect()
-    }
-
-    fn named(&self, name: &str) -> Result<usize, HandlerError> {
-        let port = name.strip_prefix("tickets").and_then(|number| number.parse().ok());
-        port.filter(|port| *port < self.clients.len()).ok_or_else(|| HandlerError::missing(name))
-    }
-
-    /// What one of them says.
-    pub(super) fn text(&self, name: &str) -> Result<String, HandlerError> {
-        Ok(self.clients[self.named(name)?].tickets.to_string())
-    }
-
-    /// Writes one of them.
-    pub(super) fn write(&mut self, name: &str, value: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
-        let port = self.named(name)?;
-        let tickets = cx.parse::<u32>(value).ok().filter(|tickets| *tickets <= MOST);
-        self.set(port, tickets.ok_or_else(|| HandlerError::failed("tickets value must be integer"))?);
-        Ok(())
+    /// The handlers `tickets0`, `tickets1`, ... of an element that has them.
+    pub(super) fn handlers<E: Element>(&self, strides: fn(&mut E) -> &mut Self) -> Vec<Handler> {
+        let tickets = |port: usize| {
+            let name = format!("tickets{port}");
+            let read = move |e: &mut E, _: &str, _: &mut Context<'_>| {
+                Ok(strides(e).clients[port].tickets.to_string())
+            };
+            Handler::read_with(name, read).writes(move |e: &mut E, value, cx| {
+                let tickets = cx.parse::<u32>(value).ok().filter(|tickets| *tickets <= MOST);
+                let wrong = || HandlerError::failed("tickets value must be integer");
+                strides(e).set(port, tickets.ok_or_else(wrong)?);
+                Ok(())
+            })
+        };
+        (0..self.clients.len()).map(tickets).collect()
     }
 }

@@ -9,10 +9,9 @@
 //! Handlers: `tickets0`, `tickets1`, ... (read, write).
 use super::stride::Strides;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -41,14 +40,6 @@ impl Element for StrideSwitch {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        self.strides.handlers()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        self.strides.text(name)
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.strides.write(name, value, cx)
+        self.strides.handlers(|e: &mut Self| &mut e.strides)
     }
 }

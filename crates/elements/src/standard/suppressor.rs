@@ -6,10 +6,9 @@
 //! when pulled; `reset` (write): all are active again.
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("Suppressor", || Box::<Suppressor>::default()).ports("-/=").flow("#/#");
@@ -18,13 +17,6 @@ pub static CLASS: Class = Class::new("Suppressor", || Box::<Suppressor>::default
 #[derive(Debug, Default)]
 pub struct Suppressor {
     active: Vec<bool>,
-}
-
-impl Suppressor {
-    fn of_handler(&mut self, name: &str) -> Result<&mut bool, HandlerError> {
-        let port: Option<usize> = name.strip_prefix("active").and_then(|port| port.parse().ok());
-        port.and_then(|port| self.active.get_mut(port)).ok_or_else(|| HandlerError::missing(name))
-    }
 }
 
 impl Element for Suppressor {
@@ -47,22 +39,11 @@ impl Element for Suppressor {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let ports =
-            (0..self.active.len()).map(|port| Handler::both("").named(format!("active{port}")).checkbox());
-        ports.chain([Handler::write("reset").button()]).collect()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.of_handler(name)?.to_string())
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name == "reset" {
-            self.active.fill(true);
-            return Ok(());
-        }
-        let active = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
-        *self.of_handler(name)? = active;
-        Ok(())
+        let port = |port| {
+            let active = Handler::field(format!("active{port}"), move |e: &mut Self| &mut e.active[port]);
+            active.checkbox().error("syntax error")
+        };
+        let reset = Handler::button("reset", |e: &mut Self, _| e.active.fill(true));
+        (0..self.active.len()).map(port).chain([reset]).collect()
     }
 }

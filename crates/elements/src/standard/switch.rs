@@ -7,7 +7,6 @@
 //!
 //! Handlers: `switch` (read, write), `config` (read): the output; `drops` (read). LLRPCs: 5 reads it, 6 writes it.
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
@@ -23,7 +22,7 @@ const SET_SWITCH: u32 = 0x8004_4006;
 #[derive(Debug, Default)]
 pub struct Switch {
     pub(super) output: i32,
-    drops: u64,
+    pub(super) drops: u64,
 }
 
 impl Switch {
@@ -38,6 +37,11 @@ impl Switch {
             _ => Ok(()),
         }
     }
+}
+
+/// A port that is written to a handler; -1, for none, if it does not exist.
+pub(super) fn existing(port: i32, ports: usize) -> i32 {
+    if usize::try_from(port).is_ok_and(|port| port < ports) { port } else { -1 }
 }
 
 impl Element for Switch {
@@ -57,19 +61,17 @@ impl Element for Switch {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("switch"), Handler::read("config").calm(), Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "drops" { self.drops.to_string() } else { self.output.to_string() })
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let output: i32 =
-            cx.parse(value).map_err(|_| HandlerError::failed("Switch output must be integer"))?;
-        let there = usize::try_from(output).is_ok_and(|output| output < cx.noutputs());
-        self.output = if there { output } else { -1 };
-        Ok(())
+        [
+            Handler::read("switch", |e: &Self| e.output).writes(|e: &mut Self, value, cx| {
+                let output =
+                    cx.parse(value).map_err(|_| HandlerError::failed("Switch output must be integer"))?;
+                e.output = existing(output, cx.noutputs());
+                Ok(())
+            }),
+            Handler::read("config", |e: &Self| e.output).calm(),
+            Handler::read("drops", |e: &Self| e.drops),
+        ]
+        .into()
     }
 
     fn llrpc(&mut self, command: u32, data: &[u8], cx: &mut Context<'_>) -> Result<Vec<u8>, HandlerError> {

@@ -9,12 +9,10 @@
 //! Handlers: `well_ordered` (read): whether all came in order.
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search,
-    Signal,
+    Class, Context, Element, Failed, Handler, Note, NoteKind, Packet, PacketBurst, Search, Signal,
 };
 
 /// Facts.
@@ -97,10 +95,6 @@ impl Element for TimeSortedSched {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("well_ordered")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok((!self.disordered).to_string())
+        [Handler::read("well_ordered", |e: &Self| !e.disordered)].into()
     }
 }

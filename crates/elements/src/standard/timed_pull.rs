@@ -1,10 +1,7 @@
 //! What `TimedUnqueue` and `Burster` share.
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{
-    Context, Element, Failed, Handler, HandlerError, PacketBurst, Signal, Task, Timer, Timestamp,
-};
+use ringway_click::{Context, Element, Failed, Handler, PacketBurst, Signal, Task, Timer, Timestamp};
 
 /// Timers are no finer, so that no configuration keeps the router busy with one.
 const SHORTEST: u64 = 1000;
@@ -69,20 +66,22 @@ impl Element for TimedPull {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("interval").calm(), Handler::both("burst").calm()].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "burst" { self.burst.to_string() } else { Timestamp(self.interval).to_string() })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |_| HandlerError::failed("syntax error");
-        if name == "burst" {
-            self.burst = cx.parse::<u32>(value).map_err(wrong)?.max(1);
-        } else {
-            self.interval = cx.parse::<Nanoseconds>(value).map_err(wrong)?.0.max(SHORTEST);
-        }
-        Ok(())
+        [
+            Handler::read("interval", |e: &Self| Timestamp(e.interval))
+                .calm()
+                .writes(|e: &mut Self, value, cx| {
+                    e.interval = cx.parse::<Nanoseconds>(value)?.0.max(SHORTEST);
+                    Ok(())
+                })
+                .error("syntax error"),
+            Handler::read("burst", |e: &Self| e.burst)
+                .calm()
+                .writes(|e: &mut Self, value, cx| {
+                    e.burst = cx.parse::<u32>(value)?.max(1);
+                    Ok(())
+                })
+                .error("syntax error"),
+        ]
+        .into()
     }
 }

@@ -7,10 +7,9 @@
 //!
 //! Handlers: `interval` (read, write); `count` (read).
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Timer, Timestamp};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Timer, Timestamp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("TimedSink", || Box::<TimedSink>::default())
@@ -45,16 +44,16 @@ impl Element for TimedSink {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::both("interval").calm(), Handler::read("count")].into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "count" { self.count.to_string() } else { Timestamp(self.interval).to_string() })
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let interval = cx.parse::<Nanoseconds>(value).map_err(|_| HandlerError::failed("syntax error"))?;
-        self.interval = interval.0.max(1000);
-        Ok(())
+        [
+            Handler::read("interval", |e: &Self| Timestamp(e.interval))
+                .calm()
+                .writes(|e: &mut Self, value, cx| {
+                    e.interval = cx.parse::<Nanoseconds>(value)?.0.max(1000);
+                    Ok(())
+                })
+                .error("syntax error"),
+            Handler::read("count", |e: &Self| e.count),
+        ]
+        .into()
     }
 }

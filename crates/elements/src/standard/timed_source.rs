@@ -12,10 +12,10 @@
 //! Handlers: `data`, `interval`, `active` (read, write); `count` (read); `reset` (write).
 use super::infinite_source::DEFAULT_DATA;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Timer, Timestamp};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Timer, Timestamp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("TimedSource", || Box::<TimedSource>::default())
@@ -36,6 +36,15 @@ pub struct TimedSource {
     stop: bool,
     count: u64,
     timer: Option<Timer>,
+}
+
+impl TimedSource {
+    /// Emits a packet at once, unless one is due.
+    fn wake(&mut self, cx: &mut Context<'_>) {
+        if let Some(timer) = self.timer.filter(|timer| self.active && !cx.is_timer_set(*timer)) {
+            cx.set_timer_after(timer, 0);
+        }
+    }
 }
 
 impl Element for TimedSource {
@@ -82,37 +91,38 @@ impl Element for TimedSource {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::both("data").raw().calm(),
-            Handler::both("interval").calm(),
-            Handler::both("active").checkbox(),
-            Handler::read("count"),
-            Handler::write("reset").button(),
+            Handler::read("data", |e: &Self| String::from_utf8_lossy(&e.data).into_owned())
+                .raw()
+                .calm()
+                .writes(|e: &mut Self, value, _| {
+                    e.data = value.as_bytes().to_vec();
+                    Ok(())
+                })
+                .then(Self::wake),
+            Handler::read("interval", |e: &Self| Timestamp(e.interval))
+                .calm()
+                .writes(|e: &mut Self, value, cx| {
+                    e.interval = cx.parse::<Nanoseconds>(value)?.0.max(SHORTEST);
+                    Ok(())
+                })
+                .error("syntax error")
+                .then(|e: &mut Self, cx| {
+                    if let Some(timer) = e.timer.filter(|timer| e.active && !cx.is_timer_set(*timer)) {
+                        cx.set_timer_after(timer, e.interval);
+                    }
+                }),
+            Handler::field("active", |e: &mut Self| &mut e.active)
+                .checkbox()
+                .error("syntax error")
+                .then(Self::wake),
+            Handler::read("count", |e: &Self| e.count),
+            Handler::button("reset", |e: &mut Self, cx| {
+                e.count = 0;
+                if let Some(timer) = e.timer.filter(|_| e.active) {
+                    cx.set_timer_after(timer, 0);
+                }
+            }),
         ]
         .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "data" => String::from_utf8_lossy(&self.data).into_owned(),
-            "interval" => Timestamp(self.interval).to_string(),
-            "active" => self.active.to_string(),
-            _ => self.count.to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |_| HandlerError::failed("syntax error");
-        match name {
-            "data" => self.data = value.as_bytes().to_vec(),
-            "interval" => self.interval = cx.parse::<Nanoseconds>(value).map_err(wrong)?.0.max(SHORTEST),
-            "active" => self.active = cx.parse(value).map_err(wrong)?,
-            _ => self.count = 0,
-        }
-        if let Some(timer) = self.timer.filter(|_| self.active)
-            && (!cx.is_timer_set(timer) || name == "reset")
-        {
-            cx.set_timer_after(timer, if name == "interval" { self.interval } else { 0 });
-        }
-        Ok(())
     }
 }

@@ -4,9 +4,8 @@
 //!
 //! Handlers: `count`, `time`, `average_time` (read): packets, seconds in all and each; `reset_counts` (write).
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, HandlerError, PacketBurst, Timestamp};
+use ringway_click::{Class, Context, Element, Handler, PacketBurst, Timestamp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("TimestampAccum", || Box::<TimestampAccum>::default()).ports("1/1");
@@ -29,24 +28,11 @@ impl Element for TimestampAccum {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count"),
-            Handler::read("time"),
-            Handler::read("average_time"),
-            Handler::write("reset_counts").button(),
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("time", |e: &Self| Timestamp(e.time)),
+            Handler::read("average_time", |e: &Self| Timestamp(e.time / e.count.max(1))),
+            Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.time) = (0, 0)),
         ]
         .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "count" => self.count.to_string(),
-            "time" => Timestamp(self.time).to_string(),
-            _ => Timestamp(self.time / self.count.max(1)).to_string(),
-        })
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        (self.count, self.time) = (0, 0);
-        Ok(())
     }
 }

@@ -17,10 +17,10 @@ use crate::packet::bounded;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Word};
-use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -131,30 +131,23 @@ impl Element for TimestampDiff {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let names = ["count", "average", "min", "max", "median", "std_dev", "unknown"];
-        let others = [Handler::read("perc").parameters(), Handler::write("reset").button()];
-        names.map(Handler::read).into_iter().chain(others).collect()
-    }
-
-    fn read(&mut self, name: &str, text: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "count" => self.delays.len().to_string(),
-            "unknown" => self.unknown.to_string(),
-            "average" => micros(self.average()),
-            "std_dev" => micros(self.deviation()),
-            "min" => micros(self.percentile(0)),
-            "max" => micros(self.percentile(100)),
-            "median" => micros(self.percentile(50)),
-            _ => {
-                let percent: u32 = cx.parse(text).map_err(|error| HandlerError::failed(error.to_string()))?;
-                micros(self.percentile(percent.into()))
-            }
-        })
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.delays.clear();
-        (self.unknown, self.told) = (0, false);
-        Ok(())
+        [
+            Handler::read("count", |e: &Self| e.delays.len()),
+            Handler::read("average", |e: &Self| micros(e.average())),
+            Handler::read("min", |e: &Self| micros(e.percentile(0))),
+            Handler::read("max", |e: &Self| micros(e.percentile(100))),
+            Handler::read("median", |e: &Self| micros(e.percentile(50))),
+            Handler::read("std_dev", |e: &Self| micros(e.deviation())),
+            Handler::read("unknown", |e: &Self| e.unknown),
+            Handler::read_with("perc", |e: &mut Self, percent, cx| {
+                Ok(micros(e.percentile(cx.parse::<u32>(percent)?.into())))
+            })
+            .parameters(),
+            Handler::button("reset", |e: &mut Self, _| {
+                e.delays.clear();
+                (e.unknown, e.told) = (0, false);
+            }),
+        ]
+        .into()
     }
 }

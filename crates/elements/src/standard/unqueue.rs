@@ -10,10 +10,9 @@
 //! Handlers: `count` (read); `burst`, `limit`, `active` (read, write); `reset`, `reset_counts` (write); those of its
 //! task.
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Signal, Task};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Signal, Task};
 
 /// Facts.
 pub static CLASS: Class = Class::new("Unqueue", || Box::<Unqueue>::default()).ports("1/1").processing("l/h");
@@ -27,6 +26,16 @@ pub struct Unqueue {
     count: u32,
     task: Option<Task>,
     signal: Signal,
+}
+
+impl Unqueue {
+    /// Goes on, if it may still emit.
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        let more = self.limit < 0 || i64::from(self.count) < i64::from(self.limit);
+        if let Some(task) = self.task.filter(|_| self.active && more) {
+            cx.reschedule(task);
+        }
+    }
 }
 
 impl Element for Unqueue {
@@ -80,41 +89,18 @@ impl Element for Unqueue {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::both("active").checkbox(),
-            Handler::read("count"),
-            Handler::both("burst"),
-            Handler::both("limit"),
-            Handler::write("reset").button(),
-            Handler::write("reset_counts").button().uncommon(),
+            Handler::field("active", |e: &mut Self| &mut e.active).checkbox(),
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("burst", |e: &Self| e.burst).writes(|e: &mut Self, value, cx| {
+                let burst = cx.parse(value)?;
+                e.burst = if burst < 0 { i32::MAX } else { burst };
+                Ok(())
+            }),
+            Handler::field("limit", |e: &mut Self| &mut e.limit),
+            Handler::button("reset", |e: &mut Self, _| e.count = 0),
+            Handler::button("reset_counts", |e: &mut Self, _| e.count = 0).uncommon(),
         ]
+        .map(|handler| handler.error("syntax error").then(Self::go_on))
         .into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "active" => self.active.to_string(),
-            "count" => self.count.to_string(),
-            "burst" => self.burst.to_string(),
-            "limit" => self.limit.to_string(),
-            _ => return Err(HandlerError::missing(name)),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |_| HandlerError::failed("syntax error");
-        match name {
-            "active" => self.active = cx.parse(value).map_err(wrong)?,
-            "limit" => self.limit = cx.parse(value).map_err(wrong)?,
-            "burst" => {
-                let burst = cx.parse(value).map_err(wrong)?;
-                self.burst = if burst < 0 { i32::MAX } else { burst };
-            }
-            _ => self.count = 0,
-        }
-        let more = self.limit < 0 || i64::from(self.count) < i64::from(self.limit);
-        if let Some(task) = self.task.filter(|_| self.active && more) {
-            cx.reschedule(task);
-        }
-        Ok(())
     }
 }

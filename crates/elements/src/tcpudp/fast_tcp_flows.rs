@@ -19,12 +19,9 @@ use super::pace::Pace;
 use super::template::{Ends, Template};
 use crate::packet::put;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Timer,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, Timer};
 
 /// Facts.
 pub static CLASS: Class = Class::new("FastTCPFlows", || Box::<FastTcpFlows>::default())
@@ -118,15 +115,8 @@ impl Element for FastTcpFlows {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        Pace::handlers()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.pace.text(name))
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.ended = 0;
-        self.pace.write(name, value, cx)
+        Pace::handlers(|e: &mut Self| &mut e.pace)
+            .map(|handler| handler.then(|e: &mut Self, _| e.ended = 0))
+            .into()
     }
 }

@@ -19,10 +19,9 @@ use super::flows::Flows;
 use super::pace::Pace;
 use super::template::{Ends, Template};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Timer};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Timer};
 
 /// Facts.
 pub static CLASS: Class = Class::new("FastUDPFlows", || Box::<FastUdpFlows>::default())
@@ -79,22 +78,8 @@ impl Element for FastUdpFlows {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers = Pace::handlers();
-        handlers.push(Handler::both("length"));
-        handlers
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "length" { self.ends.length.to_string() } else { self.pace.text(name) })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name != "length" {
-            return self.pace.write(name, value, cx);
-        }
-        let wrong = |_| HandlerError::failed("length parameter must be integer");
-        self.ends.length = cx.parse(value).map_err(wrong)?;
-        self.prepare(cx);
-        Ok(())
+        let length = Handler::field("length", |e: &mut Self| &mut e.ends.length);
+        let length = length.error("length parameter must be integer").then(Self::prepare);
+        Pace::handlers(|e: &mut Self| &mut e.pace).into_iter().chain([length]).collect()
     }
 }

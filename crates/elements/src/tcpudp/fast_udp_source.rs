@@ -17,10 +17,9 @@
 use super::pace::Pace;
 use super::template::{Ends, Template};
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Timer};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Timer};
 
 /// Facts.
 pub static CLASS: Class = Class::new("FastUDPSource", || Box::<FastUdpSource>::default())
@@ -73,14 +72,6 @@ impl Element for FastUdpSource {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        Pace::handlers()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.pace.text(name))
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.pace.write(name, value, cx)
+        Pace::handlers(|e: &mut Self| &mut e.pace).into()
     }
 }

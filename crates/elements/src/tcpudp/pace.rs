@@ -1,11 +1,8 @@
 //! How fast sources make packets, how many, and how fast they did.
 use crate::token_bucket::TokenBucket;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::arg::{ArgError, Args};
-use ringway_click::{
-    Context, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, SECOND, Search, Timer,
-};
+use alloc::string::ToString;
+use ringway_click::arg::Args;
+use ringway_click::{Context, Element, Handler, Note, NoteKind, Packet, PacketBurst, SECOND, Search, Timer};
 
 /// See the module.
 #[derive(Debug)]
@@ -131,55 +128,37 @@ impl Pace {
         (self.count, self.first, self.last) = (0, 0, 0);
     }
 
-    /// The handlers.
-    pub(super) fn handlers() -> Vec<Handler> {
-        [
-            Handler::read("count"),
-            Handler::both("rate"),
-            Handler::write("limit"),
-            Handler::write("reset").button(),
-            Handler::write("active").checkbox(),
-        ]
-        .into()
-    }
-
-    /// What they say.
-    pub(super) fn text(&self, name: &str) -> String {
-        if name == "count" {
-            return self.count.to_string();
-        }
+    /// Packets a second, from the first to the last.
+    fn measured_rate(&self) -> u128 {
         let took = u128::from(self.last.saturating_sub(self.first).max(1));
-        match self.last {
-            0 => "0".to_string(),
-            _ => (u128::from(self.count) * u128::from(SECOND) / took).to_string(),
-        }
+        if self.last == 0 { 0 } else { u128::from(self.count) * u128::from(SECOND) / took }
     }
 
-    /// Writes them.
-    ///
-    /// # Errors
-    /// What is wrong with the value.
-    pub(super) fn write(
-        &mut self,
-        name: &str,
-        value: &str,
-        cx: &mut Context<'_>,
-    ) -> Result<(), HandlerError> {
-        let wrong = |text: &'static str| move |_: ArgError| HandlerError::failed(text);
-        match name {
-            "rate" => {
-                self.set_rate(cx.parse(value).map_err(wrong("rate parameter must be integer >= 0"))?);
+    /// The handlers of an element that has one.
+    pub(super) fn handlers<E: Element>(pace: fn(&mut E) -> &mut Self) -> [Handler; 5] {
+        let rate = Handler::read_with("rate", move |e: &mut E, _, _| Ok(pace(e).measured_rate().to_string()));
+        let limit = Handler::write("limit", move |e: &mut E, value, cx| {
+            pace(e).limit = cx.parse(value)?;
+            Ok(())
+        });
+        let active = Handler::write("active", move |e: &mut E, value, cx| {
+            pace(e).active = cx.parse(value)?;
+            if pace(e).active {
+                pace(e).reset();
             }
-            "limit" => self.limit = cx.parse(value).map_err(wrong("limit parameter must be integer >= 0"))?,
-            "active" => {
-                self.active = cx.parse(value).map_err(wrong("active parameter must be boolean"))?;
-                if self.active {
-                    self.reset();
-                }
-            }
-            _ => self.reset(),
-        }
-        self.wake(cx);
-        Ok(())
+            Ok(())
+        });
+        let handlers = [
+            Handler::read_with("count", move |e: &mut E, _, _| Ok(pace(e).count.to_string())),
+            rate.writes(move |e: &mut E, value, cx| {
+                pace(e).set_rate(cx.parse(value)?);
+                Ok(())
+            })
+            .error("rate parameter must be integer >= 0"),
+            limit.error("limit parameter must be integer >= 0"),
+            Handler::button("reset", move |e: &mut E, _| pace(e).reset()),
+            active.checkbox().error("active parameter must be boolean"),
+        ];
+        handlers.map(|handler| handler.then(move |e: &mut E, cx| pace(e).wake(cx)))
     }
 }

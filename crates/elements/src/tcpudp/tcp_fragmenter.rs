@@ -12,10 +12,9 @@
 use crate::ip::transport::Transport;
 use crate::packet::{fill_ip_checksum, put, u32_at};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, Args, KEYWORD};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("TCPFragmenter", || Box::<TcpFragmenter>::default())
@@ -143,14 +142,11 @@ impl Element for TcpFragmenter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["fragments", "fragmented", "count"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "fragments" => self.pieces.to_string(),
-            "fragmented" => self.fragmented.to_string(),
-            _ => self.count.to_string(),
-        })
+        [
+            Handler::read("fragments", |e: &Self| e.pieces),
+            Handler::read("fragmented", |e: &Self| e.fragmented),
+            Handler::read("count", |e: &Self| e.count),
+        ]
+        .into()
     }
 }

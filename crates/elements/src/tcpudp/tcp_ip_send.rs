@@ -76,12 +76,9 @@ impl Wish {
     }
 }
 
-impl Element for TcpIpSend {
-    fn handlers(&self) -> Vec<Handler> {
-        [Handler::write("send")].into()
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+impl TcpIpSend {
+    /// Emits the packets that are asked for.
+    fn send(&mut self, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let expected = "expected 'SADDR SPORT DADDR DPORT SEQNO ACKNO BITS [COUNT [STOP]]'";
         let wish = Wish::parse(value, cx).ok_or_else(|| HandlerError::failed(expected))?;
         if wish.count > MOST {
@@ -99,5 +96,11 @@ impl Element for TcpIpSend {
             cx.stop();
         }
         Ok(())
+    }
+}
+
+impl Element for TcpIpSend {
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::write("send", Self::send)].into()
     }
 }

@@ -1,9 +1,8 @@
 //! What elements that take packets out of a tunnel share.
 use crate::packet::divert_counting;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click::{Context, Element, Failed, Handler, Packet, PacketBurst};
 
 /// A tunnel's headers.
 pub trait Tunnel: Default + 'static {
@@ -34,10 +33,6 @@ impl<T: Tunnel> Element for Decap<T> {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops")].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

@@ -12,13 +12,12 @@
 //! - `TTL`: time to live; 64 by default.
 //!
 //! Handlers: `src`, `dst` (read, write).
-use crate::ip::encap::{Destination, Encap};
+use crate::ip::encap::Encap;
 use crate::packet::put;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 use ringway_wire::checksum::checksum;
 
 /// Facts.
@@ -51,7 +50,7 @@ impl Default for GreEncap {
 impl Element for GreEncap {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
         args.read_mp("SRC", &mut self.encap.source);
-        args.read_with("DST", MANDATORY_POSITIONAL, &mut self.encap.destination, Destination::parse);
+        args.read_mp("DST", &mut self.encap.destination);
         args.read_p("PROTO", &mut self.protocol);
         args.read("KEY", &mut self.key);
         args.read("CHECKSUM", &mut self.checksum);
@@ -79,14 +78,6 @@ impl Element for GreEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["src", "dst"].map(Handler::both).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.encap.address(name))
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.encap.set_address(name, value, cx)
+        Encap::handlers(|e: &mut Self| &mut e.encap).into()
     }
 }

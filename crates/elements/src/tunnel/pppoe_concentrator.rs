@@ -234,6 +234,27 @@ impl PppoeConcentrator {
         let wrong = |error: ArgError| HandlerError::failed(error.to_string());
         Ok(name(cx.parse(ethernet).map_err(wrong)?, cx.parse(number).map_err(wrong)?))
     }
+
+    /// Sessions, in pieces: so many as the parameter says, 100 without.
+    fn table(
+        &mut self,
+        parameter: &str,
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        let lines = if parameter.is_empty() { 100 } else { cx.parse::<u32>(parameter)? as usize };
+        let (from, before): (u32, usize) = pieces.kept();
+        let left = lines.min(MOST_LINES) - before;
+        let (sessions, next) = self.sessions.sessions.some(from, LINES);
+        let mut count = before;
+        for (name, session) in sessions.take(left) {
+            let (ethernet, number) = parts(*name);
+            let _ = writeln!(pieces.text, "{} {number} {}", mac_text(ethernet), line(session));
+            count += 1;
+        }
+        let next = next.filter(|_| count < lines.min(MOST_LINES));
+        Ok(next.map_or(Progress::Done, |next| pieces.keep((next, count))))
+    }
 }
 
 /// Eight bytes as a number; 0 past the end.
@@ -312,70 +333,33 @@ impl Element for PppoeConcentrator {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let numbers = ["count", "capacity", "unknown", "spoofed", "limited", "malformed"].map(Handler::read);
-        let mut handlers: Vec<Handler> = numbers.into();
-        handlers.push(Handler::read("session").parameters());
-        handlers.push(Handler::read("table").parameters().expensive());
-        handlers.extend(["add", "remove"].map(Handler::write));
-        handlers
-    }
-
-    fn read(&mut self, handler: &str, parameter: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let sessions = &self.sessions.sessions;
-        Ok(match handler {
-            "count" => sessions.len().to_string(),
-            "capacity" => sessions.capacity().to_string(),
-            "unknown" => self.unknown.to_string(),
-            "spoofed" => self.spoofed.to_string(),
-            "limited" => self.limited.to_string(),
-            "malformed" => self.malformed.to_string(),
-            "session" => {
+        [
+            Handler::read("count", |e: &Self| e.sessions.sessions.len()),
+            Handler::read("capacity", |e: &Self| e.sessions.sessions.capacity()),
+            Handler::read("unknown", |e: &Self| e.unknown),
+            Handler::read("spoofed", |e: &Self| e.spoofed),
+            Handler::read("limited", |e: &Self| e.limited),
+            Handler::read("malformed", |e: &Self| e.malformed),
+            Handler::read_with("session", |e: &mut Self, parameter, cx| {
+                let sessions = &e.sessions.sessions;
                 let found = sessions.find_one(Self::name(parameter, cx)?);
                 let session = found.and_then(|number| sessions.get(number));
                 session
                     .map(|(_, session)| line(session))
-                    .ok_or_else(|| HandlerError::failed("no such session"))?
-            }
-            _ => return Err(HandlerError::missing(handler)),
-        })
-    }
-
-    fn read_on(
-        &mut self,
-        handler: &str,
-        parameter: &str,
-        pieces: &mut Pieces,
-        cx: &mut Context<'_>,
-    ) -> Result<Progress, HandlerError> {
-        if handler != "table" {
-            return self.read(handler, parameter, cx).map(|text| pieces.whole(text));
-        }
-        let lines = if parameter.is_empty() { Ok(100) } else { cx.parse::<u32>(parameter) };
-        let lines = lines.map_err(|error| HandlerError::failed(error.to_string()))? as usize;
-        let (from, before): (u32, usize) = pieces.kept();
-        let left = lines.min(MOST_LINES) - before;
-        let (sessions, next) = self.sessions.sessions.some(from, LINES);
-        let mut count = before;
-        for (name, session) in sessions.take(left) {
-            let (ethernet, number) = parts(*name);
-            let _ = writeln!(pieces.text, "{} {number} {}", mac_text(ethernet), line(session));
-            count += 1;
-        }
-        let next = next.filter(|_| count < lines.min(MOST_LINES));
-        Ok(next.map_or(Progress::Done, |next| pieces.keep((next, count))))
-    }
-
-    fn write(&mut self, handler: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        match handler {
-            "add" => {
-                let wanted = cx.parse::<Wanted>(value);
-                let wanted = wanted.map_err(|error| HandlerError::failed(error.to_string()))?;
-                self.add(&wanted, cx.coarse_now()).map_err(HandlerError::failed)
-            }
-            "remove" if self.sessions.remove(Self::name(value, cx)?) => Ok(()),
-            "remove" => Err(HandlerError::failed("no such session")),
-            _ => Err(HandlerError::missing(handler)),
-        }
+                    .ok_or_else(|| HandlerError::failed("no such session"))
+            })
+            .parameters(),
+            Handler::read_in_pieces("table", Self::table).parameters().expensive(),
+            Handler::write("add", |e: &mut Self, value, cx| {
+                let wanted = cx.parse::<Wanted>(value)?;
+                e.add(&wanted, cx.coarse_now()).map_err(HandlerError::failed)
+            }),
+            Handler::write("remove", |e: &mut Self, value, cx| {
+                let removed = e.sessions.remove(Self::name(value, cx)?);
+                removed.then_some(()).ok_or_else(|| HandlerError::failed("no such session"))
+            }),
+        ]
+        .into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

@@ -9,12 +9,11 @@
 //!
 //! Handlers: `src`, `dst`, `session` (read, write).
 use super::pppoe;
-use crate::packet::mac_text;
+use crate::packet::mac_handler;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::arg::{ArgError, Args};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 use ringway_wire::MacAddress;
 
 /// Facts.
@@ -42,24 +41,11 @@ impl Element for PppoeEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["src", "dst", "session"].map(Handler::both).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "src" => mac_text(self.source),
-            "dst" => mac_text(self.destination),
-            _ => self.session.to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        match name {
-            "src" => self.source = cx.parse(value).map_err(wrong)?,
-            "dst" => self.destination = cx.parse(value).map_err(wrong)?,
-            _ => self.session = cx.parse(value).map_err(wrong)?,
-        }
-        Ok(())
+        [
+            mac_handler("src", |e: &mut Self| &mut e.source),
+            mac_handler("dst", |e: &mut Self| &mut e.destination),
+            Handler::field("session", |e: &mut Self| &mut e.session),
+        ]
+        .into()
     }
 }

@@ -14,13 +14,12 @@
 //!
 //! Handlers: `src`, `dst`, `vni` (read, write).
 use crate::flow::table::Key;
-use crate::ip::encap::{Destination, Encap};
+use crate::ip::encap::Encap;
 use crate::packet::{bounded, put, u16_at};
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::arg::{ArgError, Args, MANDATORY_POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -77,7 +76,7 @@ fn source_port(frame: &[u8]) -> u16 {
 impl Element for VxlanEncap {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
         args.read_mp("SRC", &mut self.encap.source);
-        args.read_with("DST", MANDATORY_POSITIONAL, &mut self.encap.destination, Destination::parse);
+        args.read_mp("DST", &mut self.encap.destination);
         args.read_with("VNI", MANDATORY_POSITIONAL, &mut self.vni, bounded(0, LARGEST));
         args.read("DPORT", &mut self.port);
         args.read("TTL", &mut self.encap.ttl);
@@ -101,19 +100,10 @@ impl Element for VxlanEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["src", "dst", "vni"].map(Handler::both).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "vni" { self.vni.to_string() } else { self.encap.address(name) })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name != "vni" {
-            return self.encap.set_address(name, value, cx);
-        }
-        let wrong = |error: ArgError| HandlerError::failed(error.to_string());
-        self.vni = cx.parse_with(value, bounded(0, LARGEST)).map_err(wrong)?;
-        Ok(())
+        let vni = Handler::read("vni", |e: &Self| e.vni).writes(|e: &mut Self, value, cx| {
+            e.vni = cx.parse_with(value, bounded(0, LARGEST))?;
+            Ok(())
+        });
+        Encap::handlers(|e: &mut Self| &mut e.encap).into_iter().chain([vni]).collect()
     }
 }

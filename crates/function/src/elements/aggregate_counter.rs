@@ -16,7 +16,7 @@
 //! packed form, as numbers, with addresses, with parts of the sum; `stop`, `clear` (write); `reaggregate_counts`
 //! (write): counts how many aggregates have which count.
 use crate::file::{Output, reason};
-use ringway_click::arg::{Args, Raw, parse_bool};
+use ringway_click::arg::{Args, Raw};
 use ringway_click::{
     Annotations, Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Packet, PacketBurst,
 };
@@ -116,11 +116,7 @@ impl AggregateCounter {
                 if let Err(error) = cx.write(&call) {
                     cx.chatter(format_args!("{error}"));
                 }
-                while let Some(call) = cx.own_write() {
-                    if let Err(error) = self.write(&call.handler, &call.value, cx) {
-                        cx.chatter(format_args!("{error}"));
-                    }
-                }
+                cx.do_own_writes(self);
             }
             Then::Nothing | Then::Call(_, None) => {}
         }
@@ -235,43 +231,32 @@ impl Element for AggregateCounter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut all = vec![Handler::read("count"), Handler::read("nagg")];
-        all.extend(["freeze", "active", "banner"].map(Handler::both));
-        all.extend(["write_file", "write_text_file", "write_ip_file", "write_pdf_file"].map(Handler::write));
-        all.extend(["stop", "clear", "reaggregate_counts"].map(|name| Handler::write(name).button()));
-        all
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "count" => self.sum.to_string(),
-            "nagg" => self.counts.len().to_string(),
-            "freeze" => self.frozen.to_string(),
-            "active" => self.active.to_string(),
-            "banner" => self.banner.clone(),
-            _ => return Err(HandlerError::missing(name)),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let boolean = || parse_bool(value.trim()).ok_or_else(|| HandlerError::failed("type mismatch"));
-        match name {
-            "freeze" => self.frozen = boolean()?,
-            "active" => self.active = boolean()?,
-            "banner" => self.banner = value.to_string(),
-            "stop" => self.happen(Then::Stop, cx),
-            "clear" => (self.counts, self.sum) = (BTreeMap::new(), 0),
-            "reaggregate_counts" => self.reaggregate(),
-            _ => {
-                let path = value.trim();
-                let text = self.text(name);
+        let file = |name| {
+            Handler::write(name, move |e: &mut Self, value, cx| {
+                let (path, text) = (value.trim(), e.text(name));
                 let written = Output::create(path).and_then(|mut file| {
                     file.write(&text, cx)?;
                     file.flush()
                 });
-                written.map_err(|error| HandlerError::failed(format!("{path}: {}", reason(&error))))?;
-            }
-        }
-        Ok(())
+                written.map_err(|error| HandlerError::failed(format!("{path}: {}", reason(&error))))
+            })
+        };
+        let handlers = [
+            Handler::read("count", |e: &Self| e.sum),
+            Handler::read("nagg", |e: &Self| e.counts.len()),
+            Handler::field("freeze", |e: &mut Self| &mut e.frozen).error("type mismatch"),
+            Handler::field("active", |e: &mut Self| &mut e.active).error("type mismatch"),
+            Handler::read("banner", |e: &Self| e.banner.clone()).writes(|e: &mut Self, value, _| {
+                e.banner = value.to_string();
+                Ok(())
+            }),
+        ];
+        let files = ["write_file", "write_text_file", "write_ip_file", "write_pdf_file"].map(file);
+        let buttons = [
+            Handler::button("stop", |e: &mut Self, cx| e.happen(Then::Stop, cx)),
+            Handler::button("clear", |e: &mut Self, _| (e.counts, e.sum) = (BTreeMap::new(), 0)),
+            Handler::button("reaggregate_counts", |e: &mut Self, _| e.reaggregate()),
+        ];
+        handlers.into_iter().chain(files).chain(buttons).collect()
     }
 }

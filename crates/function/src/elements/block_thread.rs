@@ -5,7 +5,7 @@
 //! Handlers: `block` (write, from inside the configuration only): for how long; 10 seconds at most. Simulated time does
 //! not pass meanwhile.
 use ringway_click::arg::Nanoseconds;
-use ringway_click::{Class, Context, Element, Handler, HandlerError};
+use ringway_click::{Class, Element, Handler, HandlerError};
 use std::time::Duration;
 
 /// Facts.
@@ -19,14 +19,14 @@ pub struct BlockThread;
 
 impl Element for BlockThread {
     fn handlers(&self) -> Vec<Handler> {
-        vec![Handler::write("block").private()]
-    }
-
-    fn write(&mut self, _: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        let time: Nanoseconds = cx.parse(value).map_err(|_| HandlerError::failed("bad TIME"))?;
-        if !cx.router().clock().is_simulated() {
-            std::thread::sleep(Duration::from_nanos(time.0).min(LONGEST));
-        }
-        Ok(())
+        [Handler::write("block", |_: &mut Self, value, cx| {
+            let time: Nanoseconds = cx.parse(value).map_err(|_| HandlerError::failed("bad TIME"))?;
+            if !cx.router().clock().is_simulated() {
+                std::thread::sleep(Duration::from_nanos(time.0).min(LONGEST));
+            }
+            Ok(())
+        })
+        .private()]
+        .into()
     }
 }

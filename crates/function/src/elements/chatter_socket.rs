@@ -20,7 +20,7 @@
 //! Handlers: `port`, `connections` (read).
 use super::listener::{Door, Stream, Where};
 use ringway_click::arg::{Args, Raw};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Heard, Reach, Task};
+use ringway_click::{Class, Context, Element, Failed, Handler, Heard, Reach, Task};
 use std::any::Any;
 use std::io::ErrorKind;
 
@@ -139,11 +139,11 @@ impl Element for ChatterSocket {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["port", "connections"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "connections" { self.connections.len().to_string() } else { self.door.port() })
+        [
+            Handler::read("port", |e: &Self| e.door.port()),
+            Handler::read("connections", |e: &Self| e.connections.len()),
+        ]
+        .into()
     }
 
     fn cleanup(&mut self, _: &mut Context<'_>) {

@@ -25,9 +25,7 @@ use super::device::check_device;
 use super::link_ip::{ETHERNET, mark_ip};
 use crate::file::reason;
 use ringway_click::arg::{Args, Word};
-use ringway_click::{
-    Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Packet, PacketType, Task,
-};
+use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Packet, PacketType, Task};
 use ringway_frame::Offload;
 use ringway_host::{PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -207,21 +205,12 @@ impl Element for FromDevice {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let read = ["count", "byte_count", "drops"].map(Handler::read);
-        read.into_iter().chain([Handler::write("reset_counts").button()]).collect()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "count" => self.count,
-            "byte_count" => self.bytes,
-            _ => self.drops,
-        }
-        .to_string())
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        (self.count, self.bytes, self.drops) = (0, 0, 0);
-        Ok(())
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("byte_count", |e: &Self| e.bytes),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.bytes, e.drops) = (0, 0, 0)),
+        ]
+        .into()
     }
 }

@@ -16,7 +16,7 @@ use super::replay::{Records, Replay};
 use crate::file::{Input, reason};
 use ringway_click::arg::{Args, Filename};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Task, Timer,
+    Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, Task, Timer,
 };
 use ringway_wire::pcap::{HEADER_LEN, Header, RECORD_LEN};
 
@@ -143,36 +143,18 @@ impl Element for FromDump {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let read = ["encap", "filesize", "filepos", "count"].map(Handler::read);
-        let mut handlers = Vec::from(read);
-        handlers.extend([Handler::both("active").checkbox(), Handler::write("stop").button()]);
-        handlers
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let input = self.capture.input.as_ref();
-        Ok(match name {
-            "encap" => match self.capture.header {
-                Some(header) if header.link_type != ETHERNET && is_known(header.link_type) => {
-                    "IP".to_string()
-                }
-                _ => "ETHER".to_string(),
-            },
-            "filesize" => input.and_then(|input| input.size).map_or("-".into(), |size| size.to_string()),
-            "filepos" => input.map_or(0, |input| input.position).to_string(),
-            "count" => self.count.to_string(),
-            _ => self.replay.active.to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name == "stop" {
-            self.replay.set_active(false, cx);
-            cx.stop();
-            return Ok(());
-        }
-        let active = cx.parse(value).map_err(|_| HandlerError::failed("type mismatch"))?;
-        self.replay.set_active(active, cx);
-        Ok(())
+        let own = [
+            Handler::read("encap", |e: &Self| match e.capture.header {
+                Some(header) if header.link_type != ETHERNET && is_known(header.link_type) => "IP",
+                _ => "ETHER",
+            }),
+            Handler::read("filesize", |e: &Self| {
+                let size = e.capture.input.as_ref().and_then(|input| input.size);
+                size.map_or("-".into(), |size| size.to_string())
+            }),
+            Handler::read("filepos", |e: &Self| e.capture.input.as_ref().map_or(0, |input| input.position)),
+            Handler::read("count", |e: &Self| e.count),
+        ];
+        own.into_iter().chain(Replay::handlers(|e: &mut Self| &mut e.replay)).collect()
     }
 }

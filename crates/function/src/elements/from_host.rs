@@ -16,7 +16,7 @@
 //! that. It takes the capability NET_ADMIN. Handlers: `dev_name`, `signal` (read).
 use super::tun::{Taken, Tun, prefix};
 use ringway_click::arg::{Args, POSITIONAL, Word};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Signal, Task};
+use ringway_click::{Class, Context, Element, Failed, Handler, Signal, Task};
 
 /// Facts. ToHost comes after it.
 pub static CLASS: Class = Class::new("FromHost", || Box::<FromHost>::default())
@@ -87,10 +87,10 @@ impl Element for FromHost {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["dev_name", "signal"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "signal" { cx.is_active(&self.signal).to_string() } else { self.tun.name.clone() })
+        [
+            Handler::read("dev_name", |e: &Self| e.tun.name.clone()),
+            Handler::read_with("signal", |e: &mut Self, _, cx| Ok(cx.is_active(&e.signal).to_string())),
+        ]
+        .into()
     }
 }

@@ -24,8 +24,7 @@ use super::replay::{Records, Replay};
 use crate::file::{Input, reason};
 use ringway_click::arg::{Args, Filename, Fixed, Raw};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Packet, PacketBurst, Task,
-    Timer,
+    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Packet, PacketBurst, Task, Timer,
 };
 use ringway_elements::summary::{Item, Reader, record_length};
 use std::io::ErrorKind;
@@ -302,37 +301,17 @@ impl Element for FromIpSummaryDump {
     }
 
     fn handlers(&self) -> Vec<Handler> {
+        let [active, stop] = Replay::handlers(|e: &mut Self| &mut e.replay);
         vec![
-            Handler::read("sampling_prob"),
-            Handler::both("active").checkbox(),
-            Handler::read("encap"),
-            Handler::write("stop").button(),
-            Handler::read("filesize"),
-            Handler::read("filepos"),
-        ]
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "sampling_prob" => (f64::from(self.sample) / f64::from(CERTAIN)).to_string(),
-            "active" => self.replay.active.to_string(),
-            "encap" => "IP".to_string(),
-            "filesize" => {
-                let size = self.dump.input.as_ref().and_then(|input| input.size);
+            Handler::read("sampling_prob", |e: &Self| f64::from(e.sample) / f64::from(CERTAIN)),
+            active,
+            Handler::read("encap", |_: &Self| "IP"),
+            stop,
+            Handler::read("filesize", |e: &Self| {
+                let size = e.dump.input.as_ref().and_then(|input| input.size);
                 size.map_or("-".to_string(), |size| size.to_string())
-            }
-            _ => self.dump.input.as_ref().map_or(0, |input| input.position).to_string(),
-        })
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name == "stop" {
-            self.replay.set_active(false, cx);
-            cx.stop();
-            return Ok(());
-        }
-        let active = cx.parse(value).map_err(|_| HandlerError::failed("type mismatch"))?;
-        self.replay.set_active(active, cx);
-        Ok(())
+            }),
+            Handler::read("filepos", |e: &Self| e.dump.input.as_ref().map_or(0, |input| input.position)),
+        ]
     }
 }

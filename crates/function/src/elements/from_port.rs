@@ -20,9 +20,7 @@
 //! `reset_counts` (write).
 use crate::attachment::Plug;
 use ringway_click::arg::{Args, Filename, Nanoseconds};
-use ringway_click::{
-    Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, PacketBurst, Task, Timer,
-};
+use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, PacketBurst, Task, Timer};
 use ringway_client::{FRAGMENTS, Received, Ring, RingError, Wait};
 use ringway_frame::Offload;
 use std::any::Any;
@@ -196,28 +194,14 @@ impl Element for FromPort {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        vec![
-            Handler::read("count"),
-            Handler::read("byte_count"),
-            Handler::read("drops"),
-            Handler::read("state"),
-            Handler::read("losses"),
-            Handler::write("reset_counts").button(),
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("byte_count", |e: &Self| e.bytes),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::read("state", |e: &Self| e.plug.state()),
+            Handler::read("losses", |e: &Self| e.plug.losses()),
+            Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.bytes, e.drops) = (0, 0, 0)),
         ]
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "count" => self.count.to_string(),
-            "byte_count" => self.bytes.to_string(),
-            "drops" => self.drops.to_string(),
-            "losses" => self.plug.losses().to_string(),
-            _ => self.plug.state(),
-        })
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        (self.count, self.bytes, self.drops) = (0, 0, 0);
-        Ok(())
+        .into()
     }
 }

@@ -21,7 +21,7 @@
 use super::intake::Intake;
 use super::tun::{Taken, Tun, prefix};
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Word};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst, Task};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Task};
 
 /// Facts.
 pub static CLASS: Class = exchanging(Class::new("KernelTun", || Box::new(KernelTun::new(false))));
@@ -107,15 +107,12 @@ impl Element for KernelTun {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["dev_name", "selected_calls", "packets", "drops"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(match name {
-            "dev_name" => self.tun.name.clone(),
-            "selected_calls" => self.selected_calls.to_string(),
-            "packets" => self.packets.to_string(),
-            _ => self.drops.to_string(),
-        })
+        [
+            Handler::read("dev_name", |e: &Self| e.tun.name.clone()),
+            Handler::read("selected_calls", |e: &Self| e.selected_calls),
+            Handler::read("packets", |e: &Self| e.packets),
+            Handler::read("drops", |e: &Self| e.drops),
+        ]
+        .into()
     }
 }

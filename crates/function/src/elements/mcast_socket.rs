@@ -16,7 +16,7 @@
 //! Handlers: `drops` (read): packets that could not be sent, the socket being full.
 use super::intake::Intake;
 use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Task};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst, Task};
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use std::io::{ErrorKind, Result as IoResult};
@@ -201,10 +201,6 @@ impl Element for McastSocket {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        vec![Handler::read("drops")]
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

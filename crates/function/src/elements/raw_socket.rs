@@ -19,8 +19,7 @@ use super::outbox::Outbox;
 use crate::file::reason;
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, HandlerError, Metadata, Packet, Task,
-    Timer,
+    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, Task, Timer,
 };
 use ringway_elements::ip::parse_protocol;
 use ringway_host::open_raw;
@@ -178,10 +177,6 @@ impl Element for RawSocket {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["count", "drops"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "count" { self.count } else { self.drops }.to_string())
+        [Handler::read("count", |e: &Self| e.count), Handler::read("drops", |e: &Self| e.drops)].into()
     }
 }

@@ -1,5 +1,7 @@
 //! What elements that replay a file have in common: when its packets go out.
-use ringway_click::{Context, Note, NoteKind, Packet, PacketBurst, Search, Task, Timer};
+use ringway_click::{
+    Context, Element, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search, Task, Timer,
+};
 
 /// Where packets come from.
 pub(super) trait Records {
@@ -75,6 +77,21 @@ impl Replay {
         if let Some(note) = self.note {
             cx.sleep(note);
         }
+    }
+
+    /// The handlers `active` and `stop` of an element that has one.
+    pub(super) fn handlers<E: Element>(replay: fn(&mut E) -> &mut Self) -> [Handler; 2] {
+        let active = Handler::read_with("active", move |e: &mut E, _, _| Ok(replay(e).active.to_string()));
+        let active = active.writes(move |e: &mut E, value, cx| {
+            let active = cx.parse(value).map_err(|_| HandlerError::failed("type mismatch"))?;
+            replay(e).set_active(active, cx);
+            Ok(())
+        });
+        let stop = Handler::button("stop", move |e: &mut E, cx| {
+            replay(e).set_active(false, cx);
+            cx.stop();
+        });
+        [active.checkbox(), stop]
     }
 
     /// Begins or ceases to emit.

@@ -24,9 +24,7 @@ mod link;
 use crate::file::reason;
 use link::{Kind, Link, Place, Wish};
 use ringway_click::arg::{Args, Word};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task};
 use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 
@@ -324,11 +322,7 @@ impl Element for Socket {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        vec![Handler::read("drops")]
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.drops.to_string())
+        [Handler::read("drops", |e: &Self| e.drops)].into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {

@@ -16,9 +16,7 @@ use super::device::check_device;
 use super::outbox::Outbox;
 use crate::file::reason;
 use ringway_click::arg::{Args, Word};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Task, Timer,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Task, Timer};
 use ringway_host::{PacketSettings, open_packet, packet_send};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -116,16 +114,11 @@ impl Element for ToDevice {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let read = ["count", "drops"].map(Handler::read);
-        read.into_iter().chain([Handler::write("reset_counts").button()]).collect()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "count" { self.count } else { self.drops }.to_string())
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        (self.count, self.drops) = (0, 0);
-        Ok(())
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.drops) = (0, 0)),
+        ]
+        .into()
     }
 }

@@ -138,19 +138,12 @@ impl Element for ToDump {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        vec![Handler::read("count"), Handler::write("reset_counts").button(), Handler::write("flush")]
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.count.to_string())
-    }
-
-    fn write(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        if name == "reset_counts" {
-            self.count = 0;
-            return Ok(());
-        }
-        self.flush().map_err(HandlerError::failed)
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::button("reset_counts", |e: &mut Self, _| e.count = 0),
+            Handler::write("flush", |e: &mut Self, _, _| e.flush().map_err(HandlerError::failed)),
+        ]
+        .into()
     }
 
     fn cleanup(&mut self, cx: &mut Context<'_>) {

@@ -11,9 +11,7 @@
 use super::from_host::FromHost;
 use super::tun::Tun;
 use ringway_click::arg::{Args, Word};
-use ringway_click::{
-    Class, Context, Element, ElementId, Failed, Handler, HandlerError, Metadata, PacketBurst,
-};
+use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, Metadata, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("ToHost", || Box::<ToHost>::default())
@@ -60,10 +58,7 @@ impl Element for ToHost {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["dev_name", "drops"].map(Handler::read).into()
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(if name == "drops" { self.drops.to_string() } else { self.name.clone() })
+        [Handler::read("dev_name", |e: &Self| e.name.clone()), Handler::read("drops", |e: &Self| e.drops)]
+            .into()
     }
 }

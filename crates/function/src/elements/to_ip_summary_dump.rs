@@ -192,12 +192,11 @@ impl Element for ToIpSummaryDump {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        vec![Handler::write("flush")]
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        let flushed = self.file.as_mut().map_or(Ok(()), Output::flush);
-        flushed.map_err(|error| HandlerError::failed(format!("{}: {}", self.path, reason(&error))))
+        [Handler::write("flush", |e: &mut Self, _, _| {
+            let flushed = e.file.as_mut().map_or(Ok(()), Output::flush);
+            flushed.map_err(|error| HandlerError::failed(format!("{}: {}", e.path, reason(&error))))
+        })]
+        .into()
     }
 
     fn cleanup(&mut self, cx: &mut Context<'_>) {

@@ -15,9 +15,7 @@
 //! (read); `reset_counts` (write).
 use crate::attachment::Plug;
 use ringway_click::arg::{Args, Filename};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, Signal, Task, Timer,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task, Timer};
 use ringway_client::{Ring, RingError, Wait};
 use std::any::Any;
 
@@ -185,34 +183,18 @@ impl Element for ToPort {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        vec![
-            Handler::read("count"),
-            Handler::read("byte_count"),
-            Handler::read("drops"),
-            Handler::read("drop_counts"),
-            Handler::read("state"),
-            Handler::read("losses"),
-            Handler::write("reset_counts").button(),
+        [
+            Handler::read("count", |e: &Self| e.counts.frames),
+            Handler::read("byte_count", |e: &Self| e.counts.bytes),
+            Handler::read("drops", |e: &Self| e.counts.drops.iter().sum::<u64>()),
+            Handler::read("drop_counts", |e: &Self| {
+                let lines = REASONS.iter().zip(&e.counts.drops).filter(|(_, count)| **count > 0);
+                lines.map(|(reason, count)| format!("{reason} {count}\n")).collect::<String>()
+            }),
+            Handler::read("state", |e: &Self| e.plug.state()),
+            Handler::read("losses", |e: &Self| e.plug.losses()),
+            Handler::button("reset_counts", |e: &mut Self, _| e.counts = Counts::default()),
         ]
-    }
-
-    fn read(&mut self, name: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let Counts { frames, bytes, drops } = &self.counts;
-        Ok(match name {
-            "count" => frames.to_string(),
-            "byte_count" => bytes.to_string(),
-            "drops" => drops.iter().sum::<u64>().to_string(),
-            "drop_counts" => {
-                let lines = REASONS.iter().zip(drops).filter(|(_, count)| **count > 0);
-                lines.map(|(reason, count)| format!("{reason} {count}\n")).collect()
-            }
-            "losses" => self.plug.losses().to_string(),
-            _ => self.plug.state(),
-        })
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.counts = Counts::default();
-        Ok(())
+        .into()
     }
 }

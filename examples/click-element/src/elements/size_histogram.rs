@@ -8,7 +8,7 @@
 //! Handlers: `histogram` (read): a line for each power of two that there were packets below, with their number;
 //! `reset` (write).
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class = Class::new("SizeHistogram", || Box::<SizeHistogram>::default()).ports("1/1");
@@ -19,6 +19,13 @@ pub struct SizeHistogram {
     least: u32,
     /// How many packets had lengths of so many bits.
     counts: [u64; 32],
+}
+
+impl SizeHistogram {
+    fn histogram(&self) -> String {
+        let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.map(|(bits, count)| format!("<{} {count}\n", 1u64 << bits)).collect()
+    }
 }
 
 impl Element for SizeHistogram {
@@ -38,16 +45,9 @@ impl Element for SizeHistogram {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        vec![Handler::read("histogram"), Handler::write("reset").button()]
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        Ok(counted.map(|(bits, count)| format!("<{} {count}\n", 1u64 << bits)).collect())
-    }
-
-    fn write(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.counts = [0; 32];
-        Ok(())
+        vec![
+            Handler::read("histogram", Self::histogram),
+            Handler::button("reset", |e: &mut Self, _| e.counts = [0; 32]),
+        ]
     }
 }

@@ -96,7 +96,7 @@ impl Script {
                 return Err(HandlerError::failed("the script calls itself too deeply"));
             }
             self.depth += 1;
-            let answer = self.answer(name, parameters, cx);
+            let answer = cx.read_own(self, name, parameters);
             self.depth -= 1;
             return answer;
         }
@@ -115,7 +115,7 @@ impl Script {
         let own = self.is_own(name, cx);
         let bare = name.rsplit('.').next().unwrap_or(name);
         if own && bare == "set" {
-            return self.order(bare, value, cx);
+            return cx.write_own(self, bare, value);
         }
         let mut call = match own {
             true => ringway_click::HandlerCall {

@@ -1,7 +1,7 @@
 //! Handlers of a script.
 use super::program::{End, Target};
 use super::run::Because;
-use super::{Kind, Script, function, signals};
+use super::{Script, function, signals};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::{Context, Handler, HandlerCall, HandlerError, Timestamp};
@@ -14,20 +14,58 @@ pub(super) const NAMES: &[&str] = &[
 ];
 
 pub(super) fn list(proxy: bool, exported: &[String]) -> Vec<Handler> {
-    let mut all: Vec<Handler> = function::NAMES.iter().map(|name| Handler::read(name).parameters()).collect();
-    all.extend(["random", "readable", "writable", "get"].map(|name| Handler::read(name).parameters()));
-    all.extend(["cat", "catq", "kill"].map(|name| Handler::read(name).parameters().private()));
+    let function = |name: &&'static str| {
+        let name = *name;
+        let read = move |_: &mut Script, words: &str, _: &mut Context<'_>| function::call(name, words);
+        Handler::read_with(name, read).parameters()
+    };
+    let callable = |name, write| {
+        let read = move |_: &mut Script, calls: &str, cx: &mut Context<'_>| {
+            let calls = config::split_words(calls);
+            Ok(calls.iter().all(|call| cx.handler_call(call, write).is_ok()).to_string())
+        };
+        Handler::read_with(name, read).parameters()
+    };
+    let mut all: Vec<Handler> = function::NAMES.iter().map(function).collect();
     all.extend([
-        Handler::read("shift").parameters(),
-        Handler::read("now"),
-        Handler::write("step"),
-        Handler::write("goto"),
-        Handler::write("set"),
-        Handler::both("run").parameters(),
+        Handler::read_with("random", |_: &mut Script, range, cx| random(range, cx)).parameters(),
+        callable("readable", false),
+        callable("writable", true),
+        Handler::read_with("get", |e: &mut Script, name, cx| {
+            e.variable(name.trim(), cx).ok_or_else(|| wrong("no such variable"))
+        })
+        .parameters(),
+        Handler::read_with("cat", |_: &mut Script, path, cx| {
+            file(path, cx).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        })
+        .parameters()
+        .private(),
+        Handler::read_with("catq", |_: &mut Script, path, cx| {
+            file(path, cx).map(|bytes| config::quote(&bytes))
+        })
+        .parameters()
+        .private(),
+        Handler::read_with("kill", |_: &mut Script, target, cx| kill(target, cx)).parameters().private(),
+        Handler::read_with("shift", |e: &mut Script, name, _| e.shift(name)).parameters(),
+        Handler::read_with("now", |_: &mut Script, _, cx| Ok(Timestamp(cx.now()).to_string())),
+        Handler::write("step", |e: &mut Script, value, cx| e.step(value.trim(), cx)),
+        Handler::write("goto", |e: &mut Script, label, cx| e.goto(label.trim(), cx)),
+        Handler::write("set", |e: &mut Script, value, _| e.assign(value)),
+        Handler::read_with("run", |e: &mut Script, value, cx| e.run(value, None, cx))
+            .parameters()
+            .writes(|e: &mut Script, value, cx| e.run(value, None, cx).map(drop)),
     ]);
-    all.extend(exported.iter().map(|name| Handler::read("").named(name.clone())));
+    all.extend(exported.iter().cloned().map(|name| {
+        let variable = name.clone();
+        Handler::read_with(name, move |e: &mut Script, _, cx| {
+            Ok(e.variable(&variable, cx).unwrap_or_default())
+        })
+    }));
     if proxy {
-        all.push(Handler::both("*").parameters());
+        let run = |e: &mut Script, name: (&str, bool), value: &str, cx: &mut Context<'_>| {
+            e.run(value, Some(name), cx)
+        };
+        all.push(Handler::others(run).parameters());
     }
     all
 }
@@ -37,73 +75,27 @@ fn wrong(text: &str) -> HandlerError {
 }
 
 impl Script {
-    /// Answers one of its own handlers.
-    pub(super) fn answer(
-        &mut self,
-        name: &str,
-        parameters: &str,
-        cx: &mut Context<'_>,
-    ) -> Result<String, HandlerError> {
-        match name {
-            "run" => return self.run(parameters, None, cx),
-            "get" => return self.variable(parameters.trim(), cx).ok_or_else(|| wrong("no such variable")),
-            "shift" => return self.shift(parameters),
-            "now" => return Ok(Timestamp(cx.now()).to_string()),
-            "random" => return random(parameters, cx),
-            "cat" | "catq" => return cat(name, parameters, cx),
-            "kill" => return kill(parameters, cx),
-            "readable" | "writable" => {
-                let write = name == "writable";
-                let all = config::split_words(parameters);
-                return Ok(all.iter().all(|call| cx.handler_call(call, write).is_ok()).to_string());
+    fn goto(&mut self, label: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let target = self.program.label(&self.labels, label);
+        match target.ok_or_else(|| wrong("jump to nonexistent label"))? {
+            Target::At(at) => {
+                self.restart();
+                self.at = at;
+                self.execute(0, Because::Jump, cx);
             }
-            _ => {}
+            Target::End(end) => self.finish(end, Because::Jump, cx),
         }
-        if let Some(exported) = self.program.exported.iter().find(|own| *own == name) {
-            return Ok(self.variable(exported, cx).unwrap_or_default());
-        }
-        if function::NAMES.contains(&name) {
-            return function::call(name, parameters);
-        }
-        match self.kind {
-            Kind::Proxy => self.run(parameters, Some((name, false)), cx),
-            _ => Err(HandlerError::missing(name)),
-        }
+        Ok(())
     }
 
-    /// Does what is written to one of its own handlers.
-    pub(super) fn order(
-        &mut self,
-        name: &str,
-        value: &str,
-        cx: &mut Context<'_>,
-    ) -> Result<(), HandlerError> {
-        match name {
-            "step" => self.step(value.trim(), cx),
-            "goto" => {
-                let target = self.program.label(&self.labels, value.trim());
-                match target.ok_or_else(|| wrong("jump to nonexistent label"))? {
-                    Target::At(at) => {
-                        self.restart();
-                        self.at = at;
-                        self.execute(0, Because::Jump, cx);
-                    }
-                    Target::End(end) => self.finish(end, Because::Jump, cx),
-                }
-                Ok(())
-            }
-            "set" => {
-                let (name, value) = config::shift_word(value);
-                if name.is_empty() {
-                    return Err(wrong("expected variable name"));
-                }
-                self.set(name, value.trim_end().to_string());
-                Ok(())
-            }
-            "run" => self.run(value, None, cx).map(drop),
-            _ if self.kind == Kind::Proxy => self.run(value, Some((name, true)), cx).map(drop),
-            _ => Err(HandlerError::missing(name)),
+    /// Sets the variable that a value begins with to the rest of the value.
+    fn assign(&mut self, value: &str) -> Result<(), HandlerError> {
+        let (name, value) = config::shift_word(value);
+        if name.is_empty() {
+            return Err(wrong("expected variable name"));
         }
+        self.set(name, value.trim_end().to_string());
+        Ok(())
     }
 
     fn step(&mut self, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
@@ -169,9 +161,8 @@ fn random(parameters: &str, cx: &mut Context<'_>) -> Result<String, HandlerError
     Ok((i128::from(least) + i128::from(cx.random_between(0, span))).to_string())
 }
 
-fn cat(name: &str, parameters: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-    let bytes = cx.console().read_file(&config::unquote_text(parameters)).map_err(HandlerError::Failed)?;
-    Ok(if name == "catq" { config::quote(&bytes) } else { String::from_utf8_lossy(&bytes).into_owned() })
+fn file(path: &str, cx: &mut Context<'_>) -> Result<Vec<u8>, HandlerError> {
+    cx.console().read_file(&config::unquote_text(path)).map_err(HandlerError::Failed)
 }
 
 fn kill(parameters: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {

@@ -31,7 +31,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use program::{End, Program, Step};
 use ringway_click::arg::{Args, Raw};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Reach, Timer};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Reach, Timer};
 use ringway_click_lang::config;
 use run::Because;
 
@@ -226,13 +226,5 @@ impl Element for Script {
 
     fn handlers(&self) -> Vec<Handler> {
         handlers::list(self.kind == Kind::Proxy, &self.program.exported)
-    }
-
-    fn read(&mut self, name: &str, parameters: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        self.answer(name, parameters, cx)
-    }
-
-    fn write(&mut self, name: &str, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
-        self.order(name, value, cx)
     }
 }

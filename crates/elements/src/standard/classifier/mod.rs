@@ -11,11 +11,10 @@ mod program;
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 use program::Program;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 /// Facts.
 pub static CLASS: Class =
@@ -48,10 +47,6 @@ impl Element for Classifier {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("program").calm()].into()
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.program.text())
+        [Handler::read("program", |e: &Self| e.program.text()).calm()].into()
     }
 }

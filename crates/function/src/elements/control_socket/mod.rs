@@ -271,11 +271,7 @@ impl Element for ControlSocket {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        vec![Handler::read("port")]
-    }
-
-    fn read(&mut self, _: &str, _: &str, _: &mut Context<'_>) -> Result<String, HandlerError> {
-        Ok(self.door.port())
+        [Handler::read("port", |e: &Self| e.door.port())].into()
     }
 
     fn cleanup(&mut self, _: &mut Context<'_>) {

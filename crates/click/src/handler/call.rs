@@ -1,0 +1,64 @@
+//! Calls of handlers, and what can go wrong with them.
+use crate::ElementId;
+use crate::arg::ArgError;
+use alloc::string::{String, ToString};
+use core::fmt;
+
+/// Why a handler could not be read or written. The texts are Click's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandlerError {
+    /// No element has this name.
+    NoElement(String),
+    /// There is no such handler: its full name, and which way it was to be called.
+    NoHandler(String, &'static str),
+    /// It takes no parameters: its full name.
+    NoParameters(String),
+    /// The element is in the middle of something: its full name. Writes are not answered so but done afterwards.
+    Busy(String),
+    /// The handler said so.
+    Failed(String),
+}
+
+impl HandlerError {
+    /// There is no handler of this name.
+    pub fn missing(name: &str) -> Self {
+        Self::NoHandler(name.to_string(), "")
+    }
+
+    /// The handler says what is wrong.
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self::Failed(text.into())
+    }
+}
+
+impl From<ArgError> for HandlerError {
+    fn from(error: ArgError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoElement(name) => write!(f, "no element named '{name}'"),
+            Self::NoHandler(name, "") => write!(f, "no '{name}' handler"),
+            Self::NoHandler(name, way) => write!(f, "no '{name}' {way} handler"),
+            Self::NoParameters(name) => write!(f, "read handler '{name}' does not take parameters"),
+            Self::Busy(name) => write!(f, "'{name}' is in the middle of something"),
+            Self::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+impl core::error::Error for HandlerError {}
+
+/// A handler to call later: `element.handler value`, or `handler value` for one of the router's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerCall {
+    /// The element; none for one of the router's own.
+    pub element: Option<ElementId>,
+    /// The handler's name.
+    pub handler: String,
+    /// What to write, or the parameters to read with.
+    pub value: String,
+}

@@ -1,0 +1,295 @@
+//! Handlers: named values and actions of an element, each declared once.
+//!
+//! ```text
+//! fn handlers(&self) -> Vec<Handler> {
+//!     [
+//!         Handler::read("count", |e: &Self| e.count),
+//!         Handler::field("limit", |e: &mut Self| &mut e.limit).calm(),
+//!         Handler::field("active", |e: &mut Self| &mut e.active).checkbox().then(Self::go_on),
+//!         Handler::button("reset_counts", |e: &mut Self, _| e.count = 0),
+//!     ]
+//!     .into()
+//! }
+//! ```
+mod call;
+mod info;
+
+pub use call::{HandlerCall, HandlerError};
+pub use info::HandlerInfo;
+
+use crate::arg::Arg;
+use crate::{Context, Element, Pieces, Progress};
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use core::any::Any;
+use core::fmt::{self, Display};
+
+/// What a handler is called with.
+struct Request<'a> {
+    /// Its name, for handlers that stand for several.
+    name: &'a str,
+    /// What to write, or the parameters to read with.
+    value: &'a str,
+    pieces: &'a mut Pieces,
+}
+
+type Outcome = Result<Progress, HandlerError>;
+type Action = Box<dyn Fn(&mut dyn Element, Request<'_>, &mut Context<'_>) -> Outcome>;
+
+/// A handler: its description, and what reads and writes it.
+///
+/// The functions get the element by its own type, which has to be that of the element that declares the handler.
+pub struct Handler {
+    info: HandlerInfo,
+    read: Option<Action>,
+    write: Option<Action>,
+}
+
+/// An action of elements of one type as one of any element.
+fn action<E: Element>(
+    run: impl Fn(&mut E, Request<'_>, &mut Context<'_>) -> Outcome + 'static,
+) -> Option<Action> {
+    Some(Box::new(move |element, request, cx| run(downcast(element)?, request, cx)))
+}
+
+fn downcast<E: Element>(element: &mut dyn Element) -> Result<&mut E, HandlerError> {
+    let element: &mut dyn Any = element;
+    element.downcast_mut().ok_or_else(|| HandlerError::failed("declared for another type of element"))
+}
+
+impl Handler {
+    fn new(name: impl Into<Cow<'static, str>>, read: Option<Action>, write: Option<Action>) -> Self {
+        let mut info = HandlerInfo::new(name.into());
+        (info.readable, info.writable) = (read.is_some(), write.is_some());
+        Self { info, read, write }
+    }
+
+    /// A value to read, as text.
+    pub fn read<E: Element, T: Display>(
+        name: impl Into<Cow<'static, str>>,
+        value: impl Fn(&E) -> T + 'static,
+    ) -> Self {
+        let read = move |e: &mut E, request: Request<'_>, _: &mut Context<'_>| {
+            Ok(request.pieces.whole(value(e).to_string()))
+        };
+        Self::new(name, action(read), None)
+    }
+
+    /// A value to read that depends on the router, or on parameters ([`Handler::parameters`]).
+    pub fn read_with<E: Element>(
+        name: impl Into<Cow<'static, str>>,
+        value: impl Fn(&mut E, &str, &mut Context<'_>) -> Result<String, HandlerError> + 'static,
+    ) -> Self {
+        let read = move |e: &mut E, request: Request<'_>, cx: &mut Context<'_>| {
+            value(e, request.value, cx).map(|text| request.pieces.whole(text))
+        };
+        Self::new(name, action(read), None)
+    }
+
+    /// A value to read that may be long. Each call adds about [`LINES`](crate::LINES) lines to [`Pieces`] and keeps
+    /// there where to go on. Packets pass in between, so anything may have changed.
+    pub fn read_in_pieces<E: Element>(
+        name: impl Into<Cow<'static, str>>,
+        read: impl Fn(&mut E, &str, &mut Pieces, &mut Context<'_>) -> Outcome + 'static,
+    ) -> Self {
+        let read = move |e: &mut E, request: Request<'_>, cx: &mut Context<'_>| {
+            read(e, request.value, request.pieces, cx)
+        };
+        Self::new(name, action(read), None)
+    }
+
+    /// A field to read and write: read as text, written as an argument of its type.
+    pub fn field<E: Element, T: Arg + Display>(
+        name: impl Into<Cow<'static, str>>,
+        field: impl Fn(&mut E) -> &mut T + Copy + 'static,
+    ) -> Self {
+        Self::read_with(name, move |e: &mut E, _, _| Ok(field(e).to_string())).writes(
+            move |e: &mut E, value, cx| {
+                *field(e) = cx.parse(value)?;
+                Ok(())
+            },
+        )
+    }
+
+    /// A value to write.
+    pub fn write<E: Element>(
+        name: impl Into<Cow<'static, str>>,
+        write: impl Fn(&mut E, &str, &mut Context<'_>) -> Result<(), HandlerError> + 'static,
+    ) -> Self {
+        Self::new(name, None, None).writes(write)
+    }
+
+    /// An action; what is written does not matter.
+    pub fn button<E: Element>(
+        name: impl Into<Cow<'static, str>>,
+        press: impl Fn(&mut E, &mut Context<'_>) + 'static,
+    ) -> Self {
+        let write = move |e: &mut E, _: &str, cx: &mut Context<'_>| {
+            press(e, cx);
+            Ok(())
+        };
+        Self::write(name, write).ignores_value()
+    }
+
+    /// The handler `*`, which stands for all that the element does not declare otherwise. `call` also gets the name,
+    /// and whether it is written.
+    pub fn others<E: Element>(
+        call: impl Fn(&mut E, (&str, bool), &str, &mut Context<'_>) -> Result<String, HandlerError>
+        + Copy
+        + 'static,
+    ) -> Self {
+        let read = move |e: &mut E, request: Request<'_>, cx: &mut Context<'_>| {
+            call(e, (request.name, false), request.value, cx).map(|text| request.pieces.whole(text))
+        };
+        let write = move |e: &mut E, request: Request<'_>, cx: &mut Context<'_>| {
+            call(e, (request.name, true), request.value, cx).map(|_| Progress::Done)
+        };
+        Self::new("*", action(read), action(write))
+    }
+
+    /// It can be written as well.
+    pub fn writes<E: Element>(
+        self,
+        write: impl Fn(&mut E, &str, &mut Context<'_>) -> Result<(), HandlerError> + 'static,
+    ) -> Self {
+        self.writes_in_pieces(move |e: &mut E, value, _, cx| write(e, value, cx).map(|()| Progress::Done))
+    }
+
+    /// It can be written as well, in pieces, for what may take long: as [`Handler::read_in_pieces`].
+    pub fn writes_in_pieces<E: Element>(
+        mut self,
+        write: impl Fn(&mut E, &str, &mut Pieces, &mut Context<'_>) -> Outcome + 'static,
+    ) -> Self {
+        let write = move |e: &mut E, request: Request<'_>, cx: &mut Context<'_>| {
+            write(e, request.value, request.pieces, cx)
+        };
+        self.write = action(write);
+        self.info.writable = true;
+        self
+    }
+
+    /// A value to write in pieces, likewise.
+    pub fn write_in_pieces<E: Element>(
+        name: impl Into<Cow<'static, str>>,
+        write: impl Fn(&mut E, &str, &mut Pieces, &mut Context<'_>) -> Outcome + 'static,
+    ) -> Self {
+        Self::new(name, None, None).writes_in_pieces(write)
+    }
+
+    /// What follows a successful write.
+    pub fn then<E: Element>(mut self, act: impl Fn(&mut E, &mut Context<'_>) + 'static) -> Self {
+        if let Some(write) = self.write.take() {
+            self.write = Some(Box::new(move |element, request, cx| {
+                let progress = write(element, request, cx)?;
+                if progress == Progress::Done {
+                    act(downcast(element)?, cx);
+                }
+                Ok(progress)
+            }));
+        }
+        self
+    }
+
+    /// What a failed write says, whatever was wrong with the value.
+    pub fn error(mut self, text: &'static str) -> Self {
+        if let Some(write) = self.write.take() {
+            self.write = Some(Box::new(move |element, request, cx| {
+                write(element, request, cx).map_err(|_| HandlerError::failed(text))
+            }));
+        }
+        self
+    }
+
+    /// Reading takes parameters.
+    pub fn parameters(mut self) -> Self {
+        self.info.parameters = true;
+        self
+    }
+
+    /// Its value is handed over as it is: no newline is added to what is read.
+    pub fn raw(mut self) -> Self {
+        self.info.raw = true;
+        self
+    }
+
+    /// Its value changes rarely.
+    pub fn calm(mut self) -> Self {
+        self.info.calm = true;
+        self
+    }
+
+    /// Reading it costs much.
+    pub fn expensive(mut self) -> Self {
+        self.info.expensive = true;
+        self
+    }
+
+    /// What is written does not matter.
+    pub fn ignores_value(mut self) -> Self {
+        self.info.button = true;
+        self
+    }
+
+    /// It is a Boolean.
+    pub fn checkbox(mut self) -> Self {
+        self.info.checkbox = true;
+        self
+    }
+
+    /// Programs for people need not show it.
+    pub fn uncommon(mut self) -> Self {
+        self.info.uncommon = true;
+        self
+    }
+
+    /// It is there for old configurations only.
+    pub fn deprecated(mut self) -> Self {
+        self.info.deprecated = true;
+        self
+    }
+
+    /// It can be read and written from inside the configuration only.
+    pub fn private(mut self) -> Self {
+        (self.info.read_private, self.info.write_private) = (true, true);
+        self
+    }
+
+    /// Its name and properties.
+    pub fn info(&self) -> &HandlerInfo {
+        &self.info
+    }
+
+    /// Adds the properties of the runtime's handler of the same name, which this one overrides.
+    pub(crate) fn combine(&mut self, other: &HandlerInfo) {
+        self.info.combine(other);
+    }
+
+    /// Whether it has its own function to read it, or to write it.
+    pub(crate) fn answers(&self, write: bool) -> bool {
+        if write { self.write.is_some() } else { self.read.is_some() }
+    }
+
+    /// Reads or writes it, or does the next piece of that, under the name that the caller used.
+    pub(crate) fn call(
+        &self,
+        element: &mut dyn Element,
+        (name, value, write): (&str, &str, bool),
+        pieces: &mut Pieces,
+        cx: &mut Context<'_>,
+    ) -> Result<Progress, HandlerError> {
+        match if write { &self.write } else { &self.read } {
+            Some(action) => action(element, Request { name, value, pieces }, cx),
+            None => Err(HandlerError::missing(name)),
+        }
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.info.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests;
