@@ -1,9 +1,9 @@
-//! What of a host is left in parts: NUMA nodes, huge pages, ports. Worked out from who is there, in the order
+//! What of a host is left in parts: CPUs, NUMA nodes, ports. Worked out from who is there, in the order
 //! of names,
 //! so that it is the same every time.
 
-use crate::model::{Row, VmSlot};
-use crate::object::{PortNeed, Vm, VmNumaNode};
+use crate::model::{CpuMap, HostSlot, Row, VmSlot, order};
+use crate::object::{Host, Pinning, PortNeed, Vm, VmNumaNode};
 use crate::unit::Context;
 
 /// What is left of a NUMA node.
@@ -28,10 +28,28 @@ pub struct PortFree<'m> {
     pub pps: i64,
 }
 
-/// Huge pages that back a VM: their size in kB, and how many.
-pub fn huge_pages(vm: &Vm) -> Option<(u64, u64)> {
-    let size = vm.huge_page_kb?;
-    Some((size, (vm.memory_mb * 1024).div_ceil(size)))
+/// A host's CPUs with those of `vms` pinned as well, or why that can't be.
+pub fn cpus<'v>(slot: &HostSlot, vms: impl Iterator<Item = &'v Vm>) -> Result<CpuMap, String> {
+    let mut map = slot.cpus.clone().unwrap_or_else(|| CpuMap::new(&slot.host, std::iter::empty()));
+    let (mut own, shared): (Vec<&Vm>, Vec<&Vm>) = vms.partition(|vm| vm.pinning.is_exclusive());
+    for vm in &shared {
+        if let Some(cpu) = vm.pins.iter().find(|cpu| !map.has(**cpu)) {
+            return Err(format!("it has no CPU {cpu}"));
+        }
+        if let Some(cpu) = vm.pins.iter().find(|cpu| map.is_exclusive(**cpu)) {
+            return Err(format!("its CPU {cpu} is another VM's own"));
+        }
+        map.share(&vm.pins);
+    }
+    own.sort_by(|a, b| order(a).cmp(&order(b)));
+    for vm in own {
+        let size = format!("{} sockets, {} cores and {} threads", vm.sockets, vm.cores, vm.threads);
+        map.dedicate(vm).ok_or_else(|| format!("its free CPUs can't hold {size} for {} alone", vm.name))?;
+    }
+    if map.any_exclusive() && shared.iter().any(|vm| vm.pinning == Pinning::ResizeAndPinNuma) {
+        return Err("a VM that takes the whole host can't be beside VMs with CPUs of their own".into());
+    }
+    Ok(map)
 }
 
 /// Others on a host, by name.
@@ -49,13 +67,13 @@ pub fn numa_free(context: &Context<'_>, row: Row) -> Vec<NodeFree> {
         .map(|node| NodeFree { index: node.index, cpus: node.cpus.into(), memory: node.memory_mb as i64 })
         .collect();
     for other in others(context, row) {
-        take_nodes(&mut free, &other.vm);
+        take_nodes(&mut free, &slot.host, &other.vm);
     }
     free
 }
 
 /// Takes what a VM has of the nodes, where it fits, or else where most is left.
-fn take_nodes(free: &mut [NodeFree], vm: &Vm) {
+fn take_nodes(free: &mut [NodeFree], host: &Host, vm: &Vm) {
     if vm.numa_local {
         let (cpus, memory) = (i64::from(vm.vcpus()), vm.memory_mb as i64);
         let fits = free.iter().position(|node| node.cpus >= cpus && node.memory >= memory);
@@ -66,9 +84,9 @@ fn take_nodes(free: &mut [NodeFree], vm: &Vm) {
         }
         return;
     }
-    let pinned: Vec<&VmNumaNode> = vm.numa.iter().filter(|node| !node.host_nodes.is_empty()).collect();
-    let places = assign(free, pinned.iter().copied(), false);
-    for (index, node) in pinned.iter().enumerate() {
+    let pinned = pinned_nodes(std::iter::once(vm));
+    let places = assign(free, &pinned, Some(host)).or_else(|| assign(free, &pinned, None));
+    for (index, (_, node)) in pinned.iter().enumerate() {
         let first = || free.iter().position(|free| node.host_nodes.contains(&free.index));
         if let Some(at) = places.as_ref().map(|places| places[index]).or_else(first) {
             free[at].memory -= node.memory_mb as i64;
@@ -79,47 +97,53 @@ fn take_nodes(free: &mut [NodeFree], vm: &Vm) {
 /// Attack: pinnings that take for ever to find out. Steps of the search.
 const STEPS: u32 = 10_000;
 
-/// Which host node each VM node goes to, so that memory suffices, and CPUs too with `cpus`. None if there is no
-/// such way,
-/// or none was found in a bounded time.
-pub fn assign<'n>(
-    free: &[NodeFree],
-    nodes: impl Iterator<Item = &'n VmNumaNode>,
-    cpus: bool,
-) -> Option<Vec<usize>> {
-    let nodes: Vec<&VmNumaNode> = nodes.collect();
+/// A NUMA node that a VM pins, with the VM.
+pub type PinnedNode<'v> = (&'v Vm, &'v VmNumaNode);
+
+/// The NUMA nodes that VMs pin. Others go where the host puts them.
+pub fn pinned_nodes<'v>(vms: impl Iterator<Item = &'v Vm>) -> Vec<PinnedNode<'v>> {
+    let nodes = vms.flat_map(|vm| vm.numa.iter().map(move |node| (vm, node)));
+    nodes.filter(|(_, node)| !node.host_nodes.is_empty()).collect()
+}
+
+/// Which host node each VM node goes to, so that memory suffices; with `host`, also so that a VM node's pinned CPUs
+/// are in its host node. None if there is no such way, or none was found in a bounded time.
+pub fn assign(free: &[NodeFree], nodes: &[PinnedNode<'_>], host: Option<&Host>) -> Option<Vec<usize>> {
+    let known = |index: &u32| free.iter().any(|free| free.index == *index);
+    if !nodes.iter().all(|(_, node)| node.host_nodes.iter().all(known)) {
+        return None;
+    }
     let mut order: Vec<usize> = (0..nodes.len()).collect();
     // The least free to choose, then the largest, first.
-    let choices =
-        |node: &VmNumaNode| if node.host_nodes.is_empty() { usize::MAX } else { node.host_nodes.len() };
-    order.sort_by_key(|at| (choices(nodes[*at]), std::cmp::Reverse(nodes[*at].memory_mb)));
-    let mut search = Search { free: free.to_vec(), nodes, order, cpus, steps: STEPS };
-    let mut places = vec![0; search.nodes.len()];
+    order.sort_by_key(|at| (nodes[*at].1.host_nodes.len(), std::cmp::Reverse(nodes[*at].1.memory_mb)));
+    let mut search = Search { free: free.to_vec(), nodes, order, host, steps: STEPS };
+    let mut places = vec![0; nodes.len()];
     search.place(0, &mut places).then_some(places)
 }
 
 struct Search<'n> {
     free: Vec<NodeFree>,
-    nodes: Vec<&'n VmNumaNode>,
+    nodes: &'n [PinnedNode<'n>],
     order: Vec<usize>,
-    cpus: bool,
+    host: Option<&'n Host>,
     steps: u32,
 }
 
 impl Search<'_> {
     fn place(&mut self, depth: usize, places: &mut [usize]) -> bool {
         let Some(at) = self.order.get(depth).copied() else { return true };
-        let node = self.nodes[at];
+        let (vm, node) = self.nodes[at];
         for host in 0..self.free.len() {
             let Some(steps) = self.steps.checked_sub(1) else { return false };
             self.steps = steps;
             let free = self.free[host];
-            let allowed = node.host_nodes.is_empty() || node.host_nodes.contains(&free.index);
-            let (memory, cpus) = (node.memory_mb as i64, if self.cpus { i64::from(node.cpus) } else { 0 });
-            if !allowed || free.memory < memory || free.cpus < cpus {
+            let memory = node.memory_mb as i64;
+            let cpus = |host: &Host| vm.pins.iter().any(|cpu| host.node_of(*cpu) == Some(free.index));
+            let agrees = vm.pins.is_empty() || node.cpus == 0 || self.host.is_none_or(cpus);
+            if !agrees || !node.host_nodes.contains(&free.index) || free.memory < memory {
                 continue;
             }
-            self.free[host] = NodeFree { memory: free.memory - memory, cpus: free.cpus - cpus, ..free };
+            self.free[host].memory = free.memory - memory;
             places[at] = host;
             if self.place(depth + 1, places) {
                 return true;
@@ -221,16 +245,21 @@ pub fn locality(context: &Context<'_>, row: Row) -> Result<Vec<u32>, String> {
 mod tests {
     use super::*;
 
-    fn node(memory_mb: u64, host_nodes: &[u32]) -> VmNumaNode {
-        VmNumaNode { memory_mb, host_nodes: host_nodes.to_vec(), ..VmNumaNode::default() }
-    }
-
     #[test]
     fn nodes_are_assigned_even_where_greed_fails() {
         let free = [0, 1].map(|index| NodeFree { index, cpus: 4, memory: 1000 });
-        let nodes = [node(600, &[0, 1]), node(900, &[0])];
-        assert_eq!(assign(&free, nodes.iter(), false), Some(vec![1, 0]));
-        assert_eq!(assign(&free, [node(1001, &[])].iter(), false), None);
-        assert_eq!(assign(&free, [].iter(), false), Some(vec![]));
+        let assigned = |nodes: &[(u64, &[u32])]| {
+            let node = |(memory_mb, host_nodes): &(u64, &[u32])| VmNumaNode {
+                memory_mb: *memory_mb,
+                host_nodes: host_nodes.to_vec(),
+                ..VmNumaNode::default()
+            };
+            let vm = Vm { numa: nodes.iter().map(node).collect(), ..Vm::default() };
+            assign(&free, &pinned_nodes([&vm].into_iter()), None)
+        };
+        assert_eq!(assigned(&[(600, &[0, 1]), (900, &[0])]), Some(vec![1, 0]));
+        assert_eq!(assigned(&[(1001, &[1])]), None);
+        assert_eq!(assigned(&[(1, &[0, 2])]), None, "there is no node 2");
+        assert_eq!(assigned(&[(1001, &[])]), Some(vec![]), "a node that is not pinned goes anywhere");
     }
 }

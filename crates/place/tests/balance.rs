@@ -222,3 +222,84 @@ fn a_policy_without_the_filter_has_no_group_repaired() {
     engine.put(vec![Object::Cluster(Cluster { policy: "bare".into(), ..Cluster::default() })]).unwrap();
     assert!(engine.balance("default", MINUTE).unwrap().migrations.is_empty());
 }
+
+#[test]
+fn loads_that_are_pushed_are_too_high_since_they_came() {
+    let objects = ["a", "b"].map(|name| Object::Host(Box::new(host(name))));
+    let engine = engine("evenly_distributed", &[], objects.to_vec());
+    let vms = ["one", "two"].map(|name| Object::Vm(Box::new(vm(name, "a", 90))));
+    engine.put(vms.to_vec()).unwrap();
+    let push = |minute: u64, percent| engine.put_at(vec![load("a", percent, None)], minute * MINUTE).unwrap();
+    let moved = |minute: u64| engine.balance("default", minute * MINUTE).unwrap().migrations.len();
+    for (minute, percent) in [(1, 90), (2, 95)] {
+        push(minute, percent);
+        assert_eq!(moved(minute), 0, "not for long enough");
+    }
+    push(3, 60);
+    assert_eq!(moved(4), 0, "it was not too high all the time");
+    push(5, 90);
+    push(6, 91);
+    push(7, 92);
+    assert_eq!(moved(6), 0);
+    assert_eq!(moved(7), 1);
+}
+
+#[test]
+fn loads_of_vms_count_where_none_of_the_host_was_pushed() {
+    let objects = ["a", "b"].map(|name| Object::Host(Box::new(host(name))));
+    let engine = engine("evenly_distributed", &[], objects.to_vec());
+    let vms = ["1", "2", "3", "4"].map(|name| Object::Vm(Box::new(vm(name, "a", 90))));
+    engine.put(vms.to_vec()).unwrap();
+    let moved = |minute: u64| engine.balance("default", minute * MINUTE).unwrap().migrations.len();
+    assert_eq!([1, 2, 3].map(moved), [0, 0, 1]);
+}
+
+#[test]
+fn a_host_that_an_operator_took_out_of_use_stays_so() {
+    let status = |name: &str, status| Object::Host(Box::new(Host { status, ..host(name) }));
+    let objects = vec![
+        status("a", HostStatus::Up),
+        status("b", HostStatus::Up),
+        status("c", HostStatus::Maintenance),
+        status("d", HostStatus::Down),
+    ];
+    let reserve =
+        |hosts: &'static str| [("EnableAutomaticHostPowerManagement", "true"), ("HostsInReserve", hosts)];
+    let engine = engine("power_saving", &reserve("2"), objects);
+    engine.put(vec![Object::Vm(Box::new(vm("one", "a", 50)))]).unwrap();
+    let power = |minute: u64| engine.balance("default", minute * MINUTE).unwrap().power;
+    assert_eq!(power(1), None, "one empty host of two in reserve, and nobody to wake");
+    let want = |hosts| {
+        let properties = reserve(hosts).map(|(key, value)| (key.to_string(), value.to_string())).into();
+        let cluster = Cluster { policy: "power_saving".into(), properties, ..Cluster::default() };
+        engine.put(vec![Object::Cluster(cluster)]).unwrap();
+    };
+    want("0");
+    assert_eq!(power(2), Some(("b".into(), HostStatus::Maintenance)));
+    assert_eq!(power(3), Some(("b".into(), HostStatus::Down)));
+    assert_eq!(power(4), None);
+    want("1");
+    assert_eq!(power(5), Some(("b".into(), HostStatus::Up)), "the policy's own comes back");
+    want("0");
+    assert_eq!(power(6), Some(("b".into(), HostStatus::Maintenance)));
+    // An operator who reads it, changes its status and puts it back has it from now on.
+    let read = || engine.view(|model| (*model.slot(model.host("b").unwrap()).unwrap().host).clone()).unwrap();
+    for status in [HostStatus::Up, HostStatus::Maintenance] {
+        engine.put(vec![Object::Host(Box::new(Host { status, ..read() }))]).unwrap();
+    }
+    assert_eq!(power(7), None);
+    want("2");
+    assert_eq!(power(8), None);
+}
+
+#[test]
+fn power_is_saved_on_hosts_with_much_free_memory() {
+    let objects = ["a", "b", "c"].map(|name| Object::Host(Box::new(host(name))));
+    let properties = [("LowUtilization", "0"), ("MinFreeMemoryForUnderUtilized", "20000")];
+    let engine = engine("power_saving", &properties, objects.to_vec());
+    let big = Vm { memory_mb: 16_384, ..vm("big", "b", 50) };
+    engine.put([vm("small", "a", 50), big].map(|vm| Object::Vm(Box::new(vm))).to_vec()).unwrap();
+    let step = engine.balance("default", MINUTE).unwrap();
+    let [migration] = step.migrations.as_slice() else { panic!("{step:?}") };
+    assert_eq!((migration.vm.as_str(), migration.to.as_str()), ("small", "b"));
+}

@@ -14,8 +14,6 @@ const STALE: u64 = 60_000;
 const PORTS: u64 = 5_000;
 /// What counts as a little: MB, and percent of the CPUs.
 const LITTLE: (u64, u32) = (64, 5);
-/// Load in percent that is too much where neither the cluster nor its policy says so.
-const HIGH: u32 = 75;
 
 /// What was measured last.
 #[derive(Default)]
@@ -56,7 +54,7 @@ impl Measure {
         objects.extend(self.load(service, &here, now, ports)?.map(Object::Load));
         if !objects.is_empty() {
             // Measured a moment ago: ports may have gone since.
-            service.engine.put(objects)?;
+            service.engine.put_at(objects, now)?;
         }
         Ok(())
     }
@@ -73,29 +71,20 @@ impl Measure {
         let cpu = this_host::cpu_time();
         let cpu_percent = self.cpu.zip(cpu).and_then(|(before, now)| now.percent_since(before));
         self.cpu = cpu.or(self.cpu);
-        let Some((high, known)) = service.engine.view(|model| {
-            let id = model.host(here)?;
-            let cluster = &model.state(id.cluster).cluster;
-            let of_policy = || model.policy(&cluster.policy)?.properties.get("HighUtilization");
-            let high = cluster.properties.get("HighUtilization").or_else(of_policy);
-            let over_since = model.slot(id)?.load.as_ref().and_then(|load| load.over_since);
-            Some((high.and_then(|text| text.parse().ok()).unwrap_or(HIGH), over_since))
-        })?
-        else {
+        if service.engine.view(|model| model.host(here).is_none())? {
             return Ok(None);
-        };
-        let over = cpu_percent.is_some_and(|percent| percent > high);
+        }
         let load = Load {
             host: here.into(),
             cpu_percent,
-            over_since: over.then(|| known.unwrap_or(now)),
+            over_since: None,
             free_mb: Some(free_mb),
             swap_free_mb: Some(swap_free_mb),
             ports,
         };
         let stands = self.written.as_ref().is_some_and(|(at, old)| {
             let holds = if old.ports == load.ports { STALE } else { PORTS };
-            now < at.saturating_add(holds) && old.over_since == load.over_since && is_near(old, &load)
+            now < at.saturating_add(holds) && is_near(old, &load)
         });
         if stands {
             return Ok(None);

@@ -182,8 +182,9 @@ impl Service {
 
     /// Puts objects in. What they name has to be there.
     pub fn put(&self, objects: Vec<Object>) -> Result<RevisionView, Failed> {
-        self.engine.check_names(&objects, self.clock.now())?;
-        Ok(RevisionView { revision: self.engine.put(objects)? })
+        let now = self.clock.now();
+        self.engine.check_names(&objects, now)?;
+        Ok(RevisionView { revision: self.engine.put_at(objects, now)? })
     }
 
     /// Takes an object out.

@@ -15,13 +15,12 @@ fn figure(text: &str, key: &str) -> Option<u64> {
 }
 
 /// CPUs in a list such as `0-3,8`.
-fn listed(list: &str) -> u32 {
+fn listed(list: &str) -> Vec<u32> {
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
-        Some(last.saturating_sub(first).saturating_add(1))
+        Some(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?)
     };
-    list.trim().split(',').filter_map(part).sum()
+    list.trim().split(',').filter_map(part).flatten().collect()
 }
 
 fn name_in(proc: &Path) -> String {
@@ -170,8 +169,9 @@ fn nodes(folder: &Path) -> Vec<NumaNode> {
         let total = meminfo
             .lines()
             .find_map(|line| line.split_once("MemTotal:")?.1.split_whitespace().next()?.parse::<u64>().ok());
-        let cpus = listed(&read(&entry.path().join("cpulist")));
-        nodes.push(NumaNode { index, cpus, memory_mb: total.unwrap_or(0) / 1024 });
+        let cpu_list = listed(&read(&entry.path().join("cpulist")));
+        let cpus = cpu_list.len() as u32;
+        nodes.push(NumaNode { index, cpus, memory_mb: total.unwrap_or(0) / 1024, cpu_list });
     }
     nodes.sort_by_key(|node| node.index);
     nodes
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn lists_of_cpus_are_counted() {
-        assert_eq!([listed("0-3,8\n"), listed(""), listed("5")], [5, 0, 1]);
+        assert_eq!([listed("0-3,8\n"), listed(""), listed("5")], [vec![0, 1, 2, 3, 8], vec![], vec![5]]);
         assert_eq!(figure("MemTotal:  2048 kB\n", "MemTotal"), Some(2048));
         let nowhere = Path::new("/nowhere");
         assert!(from(nowhere, nowhere).check().is_ok());

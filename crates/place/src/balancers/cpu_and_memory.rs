@@ -1,14 +1,16 @@
 //! What balancers by CPU load and memory share (oVirt's `CpuAndMemoryBalancingPolicyUnit`).
 
 use super::{Proposal, Scene};
-use crate::model::Row;
+use crate::fit;
+use crate::model::{ClusterState, Row};
+use crate::object::Vm;
 
 /// Load in percent that one virtual CPU more may bring.
 const MARGIN: f64 = 10.0;
 
 /// The load below which a host may receive: well below `high`, so that it does not become a source itself.
 pub fn target(high: f64) -> f64 {
-    (0.8 * high).min(high - MARGIN)
+    (0.8 * high).floor().min(high - MARGIN)
 }
 
 /// Whether a load that began then has lasted long enough.
@@ -58,6 +60,15 @@ pub fn rich_in_memory(scene: &Scene<'_>, limit: f64, vms: i32) -> Vec<Row> {
     scene.hosts.iter().filter(rich).copied().collect()
 }
 
+/// How many of a host's CPUs VMs have for themselves once `vm` is there; none if its pinning does not fit.
+fn exclusive_with(cluster: &ClusterState, row: Row, vm: &Vm) -> Option<i32> {
+    if !vm.pinning.is_exclusive() {
+        return Some(cluster.columns.exclusive[row as usize]);
+    }
+    let cpus = fit::cpus(cluster.slot(row)?, std::iter::once(vm)).ok()?;
+    Some(cpus.taken(cluster.cluster.threads_as_cores))
+}
+
 /// For each movable VM of `sources`, the `destinations` that stay below `high` percent and above `memory` MB with it.
 pub fn moves(
     scene: &Scene<'_>,
@@ -76,7 +87,8 @@ pub fn moves(
             let need = slot.need;
             let bears = |row: &&Row| {
                 let at = **row as usize;
-                let cpus = f64::from((columns.cpus[at] - columns.exclusive[at] - need.exclusive).max(1));
+                let Some(exclusive) = exclusive_with(scene.cluster, **row, &slot.vm) else { return false };
+                let cpus = f64::from((columns.cpus[at] - exclusive).max(1));
                 let load = f64::from(columns.load[at] + need.load) / cpus;
                 let left = f64::from(columns.schedulable[at] - need.committed);
                 *row != from && load <= high && left > memory

@@ -112,8 +112,7 @@ impl<'m> Scene<'m> {
 
     /// Load of a host's shared CPUs, in percent.
     pub fn load(&self, row: Row) -> f64 {
-        let (columns, at) = (&self.cluster.columns, row as usize);
-        f64::from(columns.load[at]) / f64::from((columns.cpus[at] - columns.exclusive[at]).max(1))
+        self.cluster.load(row)
     }
 }
 

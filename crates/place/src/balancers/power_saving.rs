@@ -28,7 +28,20 @@ pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     let short = short_of_memory(scene, scarce);
     let rich = rich_in_memory(scene, scarce, 0);
     proposals.extend(moves(scene, &short, &rich, high, scarce, false, "memory"));
+    let mut idle = rich_in_memory(scene, scene.number("MinFreeMemoryForUnderUtilized", f64::INFINITY), 1);
+    idle.sort_by_key(|row| memory_order(scene, *row));
+    for from in idle {
+        let fuller = |row: &&Row| memory_order(scene, **row) > memory_order(scene, from);
+        let fuller: Vec<Row> = rich.iter().filter(fuller).copied().collect();
+        proposals.extend(moves(scene, &[from], &fuller, high, scarce, false, "power"));
+    }
     proposals
+}
+
+/// How full the memory of a host is; no two are the same.
+fn memory_order<'s>(scene: &'s Scene<'_>, row: Row) -> (bool, i32, &'s str) {
+    let columns = &scene.cluster.columns;
+    (columns.vms[row as usize] > 0, -columns.schedulable[row as usize], scene.cluster.name(row))
 }
 
 /// How full a host is; no two are the same.
@@ -37,9 +50,9 @@ fn order<'s>(scene: &'s Scene<'_>, row: Row) -> (i32, i64, &'s str) {
     ((vms > 0).into(), (scene.load(row) * 1000.0) as i64, scene.cluster.name(row))
 }
 
-/// A host to switch, one at a time: empty hosts that are more than the reserve go down by way of maintenance,
-/// of which
-/// one stays in between; when the reserve is short, hosts in maintenance come first.
+/// A host to switch, one at a time: empty hosts that are more than the reserve go down by way of maintenance, of which
+/// one stays in between; when the reserve is short, hosts in maintenance come first. Hosts that somebody else took out
+/// of use are left alone.
 pub fn power(scene: &Scene<'_>) -> Option<Power> {
     if scene.properties.get("EnableAutomaticHostPowerManagement").map(String::as_str) != Some("true") {
         return None;
@@ -52,10 +65,11 @@ pub fn power(scene: &Scene<'_>) -> Option<Power> {
     let (mut empty, mut resting, mut down) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
         let Some(slot) = state.slot(row) else { continue };
+        let ours = slot.host.power_managed && slot.host.policy_controlled;
         match slot.host.status {
             HostStatus::Up if slot.running.is_empty() && slot.pending.is_empty() => empty.push(row),
-            HostStatus::Maintenance if slot.host.power_managed => resting.push(row),
-            HostStatus::Down if slot.host.power_managed => down.push(row),
+            HostStatus::Maintenance if ours => resting.push(row),
+            HostStatus::Down if ours => down.push(row),
             _ => {}
         }
     }

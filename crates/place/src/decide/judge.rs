@@ -143,7 +143,7 @@ fn filter(
         if removed > 0 {
             choice.removed.push(Removed { filter: filter.name().into(), hosts: removed });
             let columns = &context.cluster.columns;
-            if kept.left() == 0 && filter.name() == "Memory" {
+            if kept.left() == 0 && filter.may_pass_later() {
                 let waiting =
                     |row: &Row| kept.removed_by(*row) == Some(index) && columns.pending[*row as usize] > 0;
                 choice.may_wait = (0..kept.len() as Row).any(|row| waiting(&row));

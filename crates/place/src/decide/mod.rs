@@ -19,6 +19,7 @@ use crate::unit::{Context, Request};
 use judge::{Judged, judge};
 pub(crate) use select::mix;
 use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -232,6 +233,7 @@ pub(crate) fn with_context<T>(
         now: ask.now,
         properties,
         request: &request,
+        exclusive: OnceCell::new(),
     };
     then(&context, &policy)
 }

@@ -2,11 +2,11 @@
 
 use super::external::{self, Attached};
 use super::repair::repairs;
-use super::{Engine, EngineError, Inner};
+use super::{Engine, EngineError, Inner, overload};
 use crate::balancers::{self, Proposal, Scene, unsafe_hosts};
 use crate::decide::{Answers, Ask, Choice, DecideError, Scratch, decide};
 use crate::model::{Change, Model, Row};
-use crate::object::{HostStatus, Load, Migration as Movable, VmStatus};
+use crate::object::{Host, HostStatus, Load, Migration as Movable, VmStatus};
 use crate::policy::Policy;
 use crate::store::Revision;
 use crate::unit::ExternalAction;
@@ -278,6 +278,9 @@ fn power_from_outside(scene: &Scene<'_>, host: &str, on: bool) -> Result<(String
         _ if !slot.host.power_managed => Err("can't be switched on and off"),
         true if status != HostStatus::Down => Err("is not switched off"),
         false if !matches!(status, HostStatus::Up | HostStatus::Maintenance) => Err("is not up"),
+        false if status != HostStatus::Up && !slot.host.policy_controlled => {
+            Err("is in an operator's maintenance")
+        }
         false if !is_empty => Err("is not empty"),
         true => Ok((host.into(), HostStatus::Up)),
         false => Ok((host.into(), HostStatus::Down)),
@@ -353,6 +356,7 @@ impl Future {
             let now = now.saturating_add((round as u64).saturating_mul(interval));
             let mut step = BalanceStep { cluster: cluster.into(), at: now, ..BalanceStep::default() };
             let most = model.cluster(cluster).map_or(0, |(_, state)| state.cluster.migrations);
+            overload::of_cluster(model, cluster, now).into_iter().for_each(|change| model.apply(change));
             for _ in 0..most {
                 let proposals = propose(model, cluster, now, external.as_deref_mut(), &mut step);
                 let (scratch, moved, seed) = (&mut self.scratch, &self.moved, round as u64);
@@ -364,7 +368,7 @@ impl Future {
                 step.migrations.push(migration);
             }
             if let Some((host, status)) = &step.power {
-                switch(model, host, *status);
+                switched(model, host, *status).into_iter().for_each(|change| model.apply(change));
             }
             let done = step.migrations.is_empty() && step.power.is_none();
             steps.push(step);
@@ -391,6 +395,10 @@ impl Inner {
         // What could not cool down yet need not be remembered for ever.
         self.balance.moved.retain(|_, at| at.saturating_add(86_400_000) > now);
         let mut revision = self.seen;
+        let overloads = overload::of_cluster(&self.model, cluster, now);
+        if !overloads.is_empty() {
+            revision = self.change(store, &overloads)?;
+        }
         for _ in 0..most {
             let Inner { model, scratch, balance, external, next, .. } = &mut *self;
             let proposals = propose(model, cluster, now, external.as_mut(), &mut step);
@@ -409,12 +417,9 @@ impl Inner {
             self.balance.moved.insert(migration.vm.clone(), now);
             step.migrations.push(migration);
         }
-        if let Some((host, status)) = &step.power {
-            let slot = self.model.host(host).and_then(|id| self.model.slot(id));
-            if let Some(slot) = slot {
-                let host = crate::object::Host { status: *status, ..(*slot.host).clone() };
-                revision = self.change(store, &[Change::Host(host)])?;
-            }
+        let power = step.power.as_ref().and_then(|(host, status)| switched(&self.model, host, *status));
+        if let Some(change) = power {
+            revision = self.change(store, &[change])?;
         }
         Ok((step, revision))
     }
@@ -425,9 +430,9 @@ pub(crate) fn migrate(model: &mut Model, migration: &Migration, now: u64) {
     let Some(slot) = model.vm(&migration.vm) else { return };
     let (need, mut vm) = (slot.need, (*slot.vm).clone());
     for (host, sign) in [(&migration.from, -1), (&migration.to, 1)] {
-        let Some(slot) = model.host(host).and_then(|id| model.slot(id)) else { continue };
-        let Some(load) = &slot.load else { continue };
-        let cpus = i64::from(slot.host.cores.max(1));
+        let Some(id) = model.host(host) else { continue };
+        let Some(load) = model.slot(id).and_then(|slot| slot.load.as_ref()) else { continue };
+        let cpus = i64::from(model.state(id.cluster).columns.cpus[id.row as usize].max(1));
         let percent = load
             .cpu_percent
             .map(|percent| (i64::from(percent) + sign * i64::from(need.load) / cpus).clamp(0, 100) as u32);
@@ -441,8 +446,9 @@ pub(crate) fn migrate(model: &mut Model, migration: &Migration, now: u64) {
     model.apply(Change::Vm(vm));
 }
 
-fn switch(model: &mut Model, host: &str, status: HostStatus) {
-    let Some(slot) = model.host(host).and_then(|id| model.slot(id)) else { return };
-    let host = crate::object::Host { status, ..(*slot.host).clone() };
-    model.apply(Change::Host(host));
+/// The change by which a policy switches a host.
+fn switched(model: &Model, host: &str, status: HostStatus) -> Option<Change> {
+    let slot = model.slot(model.host(host)?)?;
+    let policy_controlled = status != HostStatus::Up;
+    Some(Change::Host(Host { status, policy_controlled, ..(*slot.host).clone() }))
 }

@@ -11,6 +11,7 @@ mod external;
 mod history;
 mod mirror;
 mod objects;
+mod overload;
 mod queue;
 mod refer;
 mod removing;

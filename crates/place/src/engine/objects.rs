@@ -1,7 +1,7 @@
 //! Objects put in and taken out by people and agents.
 
-use super::{Engine, EngineError, There};
-use crate::model::{Change, Model};
+use super::{Engine, EngineError, There, overload};
+use crate::model::{Change, HostId, Model};
 use crate::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm, Wrong};
 use crate::policy::{Policy, built_in, check, check_properties};
 use crate::store::{Entry, Revision, decode};
@@ -134,6 +134,22 @@ fn all_good(of: &str, wrong: &[(String, String, String)]) -> Result<(), EngineEr
 }
 
 impl super::Inner {
+    /// A host whose status somebody changes is no longer a policy's to switch. A load that is `timed` and does not say
+    /// since when it is too high goes on from the one before.
+    fn keep_known(&self, change: &mut Change, timed: bool) {
+        match change {
+            Change::Host(host) => {
+                let known = self.model.host(&host.name).and_then(|id| self.model.slot(id));
+                host.policy_controlled &= known.is_none_or(|slot| slot.host.status == host.status);
+            }
+            Change::Load(load) if timed => {
+                let known = self.model.load(&load.host).and_then(|load| load.over_since);
+                load.over_since = load.over_since.or(known);
+            }
+            _ => {}
+        }
+    }
+
     /// Checks custom properties. Those that are there already may be of a unit that is out of reach.
     fn properties(
         &mut self,
@@ -186,13 +202,34 @@ impl Engine {
 
     /// Puts objects in, all of them or none.
     pub fn put(&self, objects: Vec<Object>) -> Result<Revision, EngineError> {
+        self.write(objects, None)
+    }
+
+    /// Puts objects in as [`Engine::put`] does, and notes since when the hosts that they are about are loaded too much,
+    /// where a load does not say so.
+    pub fn put_at(&self, objects: Vec<Object>, now: u64) -> Result<Revision, EngineError> {
+        self.write(objects, Some(now))
+    }
+
+    fn write(&self, objects: Vec<Object>, now: Option<u64>) -> Result<Revision, EngineError> {
         let name =
             |object: &Object| if let Object::Policy(it) = object { Some(it.name.clone()) } else { None };
         let fresh: BTreeSet<String> = objects.iter().filter_map(name).collect();
+        let hosts = overload::hosts(&objects);
         let changes = objects.into_iter().map(|object| object.change(self, &fresh));
-        let changes = changes.collect::<Result<Vec<_>, _>>()?;
+        let mut changes = changes.collect::<Result<Vec<_>, _>>()?;
         let mut inner = self.current()?;
-        let revision = inner.change(&*self.store, &changes)?;
+        for change in &mut changes {
+            inner.keep_known(change, now.is_some());
+        }
+        let mut revision = inner.change(&*self.store, &changes)?;
+        if let Some(now) = now {
+            let ids: Vec<HostId> = hosts.iter().filter_map(|host| inner.model.host(host)).collect();
+            let overloads = overload::changes(&inner.model, ids.into_iter(), now);
+            if !overloads.is_empty() {
+                revision = inner.change(&*self.store, &overloads)?;
+            }
+        }
         drop(inner);
         self.store.durable(revision)?;
         Ok(revision)

@@ -3,7 +3,7 @@
 use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};
 
-/// Only hosts with at least as many CPUs as the VM, less those that VMs have for themselves
+/// Only hosts with at least as many CPUs as the VM has cores, less those that VMs have for themselves
 pub struct Cpu;
 
 impl Filter for Cpu {
@@ -12,26 +12,24 @@ impl Filter for Cpu {
     }
 
     fn describes(&self) -> &'static str {
-        "Only hosts with at least as many CPUs as the VM, less those that VMs have for themselves"
+        "Only hosts with at least as many CPUs as the VM has cores, less those that VMs have for themselves"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let columns = &context.cluster.columns;
         let rows = kept.len();
-        let (cpus, exclusive, largest) =
-            (&columns.cpus[..rows], &columns.exclusive[..rows], &columns.largest[..rows]);
-        kept.reject_need(context, |row, need| {
-            cpus[row] - exclusive[row] - need.exclusive < largest[row].max(need.largest)
-        });
+        let (cpus, largest) = (&columns.cpus[..rows], &columns.largest[..rows]);
+        let exclusive = &context.exclusive()[..rows];
+        kept.reject_need(context, |row, need| cpus[row] - exclusive[row] < largest[row].max(need.largest));
     }
 
     fn reason(&self, context: &Context<'_>, row: Row) -> String {
         let columns = &context.cluster.columns;
         let (at, need) = (row as usize, context.need_on(row));
         format!(
-            "{} CPUs, {} of them for VMs alone, are too few for a VM of {}",
+            "{} CPUs, {} of them for VMs alone, are too few for a VM of {} cores",
             columns.cpus[at],
-            columns.exclusive[at] + need.exclusive,
+            context.exclusive()[at],
             columns.largest[at].max(need.largest)
         )
     }

@@ -1,5 +1,6 @@
 //! CPUs that a VM is bound to.
 
+use crate::fit;
 use crate::model::Row;
 use crate::object::Pinning;
 use crate::unit::{Context, Filter, Kept};
@@ -29,18 +30,7 @@ impl Filter for CpuPinning {
 }
 
 fn wrong(context: &Context<'_>, row: Row) -> Option<String> {
-    let host = &context.cluster.slot(row)?.host;
-    let columns = &context.cluster.columns;
-    let taken = columns.exclusive[row as usize];
-    let need = context.need_on(row);
-    let free = columns.cpus[row as usize] - taken;
-    if need.exclusive > free {
-        return Some(format!("{} CPUs are nobody's own, {} are needed", free.max(0), need.exclusive));
-    }
-    let resizes = context.new_on(row).any(|slot| slot.vm.pinning == Pinning::ResizeAndPinNuma);
-    if resizes && (taken > 0 || need.exclusive > 0) {
-        return Some("a VM that takes the whole host can't be beside VMs with CPUs of their own".into());
-    }
-    let missing = context.new_on(row).flat_map(|slot| &slot.vm.pins).find(|cpu| **cpu >= host.threads);
-    missing.map(|cpu| format!("it has no CPU {cpu}"))
+    let mut new = context.new_on(row).map(|slot| &*slot.vm).peekable();
+    new.peek()?;
+    fit::cpus(context.cluster.slot(row)?, new).err()
 }

@@ -39,9 +39,12 @@ fn wrong(context: &Context<'_>, row: Row) -> Option<String> {
             host.sockets,
             host.numa.len()
         )),
-        Pinning::Dedicated | Pinning::IsolateThreads if host.threads / host.cores < vm.threads => Some(
-            format!("it has {} threads a core, {} needs {}", host.threads / host.cores, vm.name, vm.threads),
-        ),
+        Pinning::Dedicated if host.threads / host.cores < vm.threads => Some(format!(
+            "it has {} threads a core, {} needs {}",
+            host.threads / host.cores,
+            vm.name,
+            vm.threads
+        )),
         _ => None,
     })
 }

@@ -16,8 +16,10 @@ impl Filter for DifferentHost {
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
-        for row in super::hosts_of(context, |vm| &vm.different_host) {
-            kept.remove(row);
+        let named = context.vms().flat_map(|vm| &vm.different_host);
+        let places = named.filter_map(|name| context.model.vm(name)?.place());
+        for place in places.filter(|place| place.cluster == context.cluster_id) {
+            kept.remove(place.row);
         }
     }
 

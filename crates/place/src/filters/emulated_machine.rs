@@ -31,5 +31,5 @@ impl Filter for EmulatedMachine {
 
 fn needed<'m>(context: &Context<'m>) -> impl Iterator<Item = &'m str> {
     let common = context.cluster.cluster.machine.as_deref();
-    context.vms().filter_map(|vm| vm.machine.as_deref()).chain(common)
+    context.vms().filter_map(move |vm| vm.machine.as_deref().or(common))
 }

@@ -1,6 +1,5 @@
 //! Huge pages.
 
-use crate::fit;
 use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};
 use std::collections::BTreeMap;
@@ -31,7 +30,7 @@ impl Filter for HugePages {
 
 fn wrong(context: &Context<'_>, row: Row) -> Option<String> {
     let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
-    for (size, count) in context.new_on(row).filter_map(|slot| fit::huge_pages(&slot.vm)) {
+    for (size, count) in context.new_on(row).filter_map(|slot| slot.vm.huge_pages()) {
         *needed.entry(size).or_default() += count;
     }
     if needed.is_empty() {
@@ -39,7 +38,7 @@ fn wrong(context: &Context<'_>, row: Row) -> Option<String> {
     }
     let host = &context.cluster.slot(row)?.host;
     let mut free = host.huge_pages.clone();
-    for (size, count) in context.others_on(row).filter_map(|slot| fit::huge_pages(&slot.vm)) {
+    for (size, count) in context.others_on(row).filter_map(|slot| slot.vm.huge_pages()) {
         if let Some(left) = free.get_mut(&size) {
             *left = left.saturating_sub(count);
         }

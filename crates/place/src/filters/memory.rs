@@ -16,6 +16,10 @@ impl Filter for Memory {
         "Only hosts with enough free memory, real and promised"
     }
 
+    fn may_pass_later(&self) -> bool {
+        true
+    }
+
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().all(|vm| vm.status == VmStatus::Paused) {
             return;
@@ -24,6 +28,16 @@ impl Filter for Memory {
         let rows = kept.len();
         let (free, swap) = (&columns.free[..rows], &columns.swap_free[..rows]);
         let schedulable = &columns.schedulable[..rows];
+        // Huge pages that are not set aside must be in memory, not in swap.
+        if context.vms().any(|vm| vm.huge_page_kb.is_some()) {
+            return kept.reject_need(context, |row, need| {
+                let dynamic = context.dynamic_on(row as Row);
+                let free = free[row].saturating_sub(dynamic);
+                free < 0
+                    || free.saturating_add(swap[row]) < need.memory
+                    || schedulable[row].saturating_sub(dynamic) < need.committed
+            });
+        }
         kept.reject_need(context, |row, need| {
             free[row] < 0
                 || free[row].saturating_add(swap[row]) < need.memory
@@ -34,11 +48,15 @@ impl Filter for Memory {
     fn reason(&self, context: &Context<'_>, row: Row) -> String {
         let columns = &context.cluster.columns;
         let (at, need) = (row as usize, context.need_on(row));
+        let dynamic = context.dynamic_on(row);
+        let left = columns.free[at].saturating_sub(dynamic);
         let real = columns.free[at].max(0).saturating_add(columns.swap_free[at]);
-        if real < need.memory || columns.free[at] < 0 {
-            return format!("{real} MB of memory and swap are free, {} MB are needed", need.memory);
+        if left < 0 || left.saturating_add(columns.swap_free[at]) < need.memory {
+            let needed = need.memory.saturating_add(dynamic);
+            return format!("{real} MB of memory and swap are free, {needed} MB are needed");
         }
         let promised = columns.schedulable[at].max(0);
-        format!("{promised} MB of memory may still be promised, {} MB are needed", need.committed)
+        let needed = need.committed.saturating_add(dynamic);
+        format!("{promised} MB of memory may still be promised, {needed} MB are needed")
     }
 }

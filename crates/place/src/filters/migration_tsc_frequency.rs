@@ -38,7 +38,10 @@ fn sources(context: &Context<'_>) -> impl Iterator<Item = u64> {
 
 fn alike(context: &Context<'_>, source: u64, row: Row) -> bool {
     context.cluster.slot(row).is_some_and(|slot| {
-        let near = slot.host.tsc_hz.is_some_and(|hz| hz.abs_diff(source) <= source / 1_000_000 * TOLERANCE);
+        let near = slot
+            .host
+            .tsc_hz
+            .is_some_and(|hz| hz.abs_diff(source) <= source.saturating_mul(TOLERANCE) / 1_000_000);
         slot.host.tsc_scaling || near
     })
 }

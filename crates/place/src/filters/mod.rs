@@ -37,7 +37,7 @@ mod vm_leases_ready;
 mod vm_to_hosts_affinity_groups;
 
 use crate::model::{Row, VmId, VmSlot};
-use crate::object::{AffinityGroup, Host, Vm};
+use crate::object::{AffinityGroup, Host};
 use crate::unit::{Context, Filter};
 
 /// Filters that every policy has, before its own.
@@ -96,13 +96,6 @@ pub(crate) fn in_group(context: &Context<'_>, group: &AffinityGroup, row: Row) -
 /// The same of a host.
 pub(crate) fn is_member(group: &AffinityGroup, host: &Host) -> bool {
     group.hosts.contains(&host.name) || group.host_labels.iter().any(|label| host.labels.contains(label))
-}
-
-/// Where VMs are that the group's VMs name.
-fn hosts_of(context: &Context<'_>, named: impl Fn(&Vm) -> &Vec<String>) -> Vec<Row> {
-    let slots = context.vms().flat_map(named).filter_map(|name| context.model.vm(name));
-    let places = slots.filter_map(VmSlot::place).filter(|place| place.cluster == context.cluster_id);
-    places.map(|place| place.row).collect()
 }
 
 /// The other functions of the chains that the group's belong to.

@@ -32,15 +32,17 @@ impl Filter for Numa {
 
 fn wrong(context: &Context<'_>, row: Row) -> Option<String> {
     let host = &context.cluster.slot(row)?.host;
-    let mut new = context.new_on(row).map(|slot| &*slot.vm).peekable();
-    new.peek()?;
+    let new = context.new_on(row).map(|slot| &*slot.vm);
+    let new: Vec<&Vm> =
+        new.filter(|vm| !vm.numa.is_empty() || vm.pinning == Pinning::ResizeAndPinNuma).collect();
+    if new.is_empty() {
+        return None;
+    }
     if host.numa.is_empty() {
         return Some("it has no NUMA nodes".into());
     }
-    let strict: Vec<&Vm> =
-        new.filter(|vm| vm.numa.iter().all(|node| node.mode != NumaMode::Preferred)).collect();
-    let free = fit::numa_free(context, row);
-    match fit::assign(&free, strict.iter().flat_map(|vm| &vm.numa), false) {
+    let strict = new.into_iter().filter(|vm| vm.numa.iter().all(|node| node.mode != NumaMode::Preferred));
+    match fit::assign(&fit::numa_free(context, row), &fit::pinned_nodes(strict), None) {
         Some(_) => None,
         None => Some("the memory of its NUMA nodes can't hold those of the VM as they are pinned".into()),
     }

@@ -1,6 +1,6 @@
 //! Nova's hint `same_host`.
 
-use crate::model::Row;
+use crate::model::{HostId, Row, VmSlot};
 use crate::unit::{Context, Filter, Kept};
 
 /// Only the hosts of the VMs it names
@@ -16,8 +16,9 @@ impl Filter for SameHost {
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
-        let rows = super::hosts_of(context, |vm| &vm.same_host);
-        if !rows.is_empty() {
+        for vm in context.vms().filter(|vm| !vm.same_host.is_empty()) {
+            let slots = vm.same_host.iter().filter_map(|name| context.model.vm(name));
+            let rows: Vec<Row> = slots.filter_map(|slot| home(context, slot)).collect();
             kept.reject(|row| !rows.contains(&row));
         }
     }
@@ -26,4 +27,11 @@ impl Filter for SameHost {
         let named: Vec<&str> = context.vms().flat_map(|vm| &vm.same_host).map(String::as_str).collect();
         format!("{} is not there", named.join(", "))
     }
+}
+
+/// Where a VM is or goes; where it last ran if it is stopped, since Nova's stopped instances stay on their hosts.
+fn home(context: &Context<'_>, slot: &VmSlot) -> Option<Row> {
+    let last = || slot.vm.host.as_ref().or(slot.vm.last_host.as_ref());
+    let place: HostId = slot.place().or_else(|| context.model.host(last()?))?;
+    (place.cluster == context.cluster_id).then_some(place.row)
 }

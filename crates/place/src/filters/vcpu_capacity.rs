@@ -23,12 +23,12 @@ impl Filter for VCpuCapacity {
         let ratio = context.number("VCpuAllocationRatio", 1.0);
         let columns = &context.cluster.columns;
         let rows = kept.len();
-        let (cpus, exclusive) = (&columns.cpus[..rows], &columns.exclusive[..rows]);
-        let (milli, pending) = (&columns.milli[..rows], &columns.pending_milli[..rows]);
-        let own = &columns.kept[..rows];
+        let (cpus, exclusive) = (&columns.cpus[..rows], &context.exclusive()[..rows]);
+        let (promised, own) = (&columns.promised[..rows], &columns.kept[..rows]);
+        let cluster = &context.cluster.cluster;
         kept.reject_need(context, |row, need| {
-            let free = i64::from(cpus[row] - exclusive[row] - need.exclusive) * 1000 - i64::from(own[row]);
-            let taken = i64::from(milli[row]) + i64::from(pending[row]) + i64::from(need.milli);
+            let free = i64::from(cpus[row] - exclusive[row]) * 1000 - i64::from(own[row]);
+            let taken = i64::from(promised[row]) + i64::from(need.cpus(cluster));
             taken as f64 > free as f64 * ratio
         });
     }
@@ -36,10 +36,10 @@ impl Filter for VCpuCapacity {
     fn reason(&self, context: &Context<'_>, row: Row) -> String {
         let columns = &context.cluster.columns;
         let (at, need) = (row as usize, context.need_on(row));
-        let taken = columns.taken(row);
         let own = f64::from(columns.kept[at]) / 1000.0;
-        let cpus = f64::from(columns.cpus[at] - columns.exclusive[at] - need.exclusive) - own;
-        let more = f64::from(need.milli) / 1000.0;
+        let cpus = f64::from(columns.cpus[at] - context.exclusive()[at]) - own;
+        let taken = f64::from(columns.promised[at]) / 1000.0;
+        let more = f64::from(need.cpus(&context.cluster.cluster)) / 1000.0;
         format!("{taken} virtual CPUs are on its {cpus} CPUs; {more} more are too many")
     }
 }

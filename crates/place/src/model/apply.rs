@@ -126,7 +126,7 @@ impl Model {
         let old = self.host(&host.name);
         if let Some(old) = old {
             if self.state(old.cluster).cluster.name == host.cluster {
-                return self.clusters[old.cluster as usize].change(old.row, host);
+                return self.clusters[old.cluster as usize].change(old.row, host, &self.slots);
             }
             self.remove_host(&host.name);
         }
@@ -149,13 +149,12 @@ impl Model {
                 self.touch_vm(&vm);
             }
             let Some(slot) = self.slots.get_mut(vm as usize).and_then(Option::as_mut) else { continue };
-            if slot.vm.runs() && slot.vm.host.as_deref() == Some(&name) {
-                slot.at = Some(id);
-                self.clusters[cluster as usize].seat(row, vm, slot.need, false);
-            }
-            if self.pendings.get(&slot.vm.name).is_some_and(|pending| pending.host == name) {
-                slot.pending = Some(id);
-                self.clusters[cluster as usize].seat(row, vm, slot.need, true);
+            let runs = slot.vm.runs() && slot.vm.host.as_deref() == Some(&name);
+            let comes = self.pendings.get(&slot.vm.name).is_some_and(|pending| pending.host == name);
+            slot.at = if runs { Some(id) } else { slot.at };
+            slot.pending = if comes { Some(id) } else { slot.pending };
+            for pending in [(runs, false), (comes, true)].into_iter().filter(|(here, _)| *here) {
+                self.clusters[cluster as usize].seat(row, vm, pending.1, &self.slots);
             }
         }
     }
@@ -188,10 +187,7 @@ impl Model {
 
     fn unseat(&mut self, vm: VmId, at: HostId, pending: bool) {
         self.touch_at(at);
-        let slots = &self.slots;
-        let need =
-            |id: VmId| slots.get(id as usize).and_then(Option::as_ref).map_or(Need::default(), |s| s.need);
-        self.clusters[at.cluster as usize].unseat(at.row, vm, pending, need);
+        self.clusters[at.cluster as usize].unseat(at.row, vm, pending, &self.slots);
     }
 
     fn put_vm(&mut self, vm: Vm) {
@@ -221,7 +217,7 @@ impl Model {
             match self.host(&home) {
                 Some(at) => {
                     self.touch_at(at);
-                    self.clusters[at.cluster as usize].seat(at.row, id, need, false);
+                    self.clusters[at.cluster as usize].seat(at.row, id, false, &self.slots);
                     if let Some(slot) = &mut self.slots[id as usize] {
                         slot.at = Some(at);
                     }
@@ -297,9 +293,8 @@ impl Model {
             return;
         }
         slot.pending = Some(at);
-        let need = slot.need;
         self.touch_at(at);
-        self.clusters[at.cluster as usize].seat(at.row, id, need, true);
+        self.clusters[at.cluster as usize].seat(at.row, id, true, &self.slots);
     }
 
     fn put_pending(&mut self, pending: Pending) {

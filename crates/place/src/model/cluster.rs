@@ -1,7 +1,7 @@
 //! The hosts of a cluster, by row.
 
-use super::{Bits, Columns, Need, Row, Sums, VmId};
-use crate::object::{Blacklist, Cluster, Fact, Host, Load};
+use super::{Bits, Columns, CpuMap, Need, Row, Sums, VmId, VmSlot};
+use crate::object::{Blacklist, Cluster, Fact, Host, Load, Vm};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +18,8 @@ pub struct HostSlot {
     pub pending: Vec<VmId>,
     /// What those take.
     pub sums: Sums,
+    /// Which CPUs they are pinned to; none if none is.
+    pub cpus: Option<CpuMap>,
 }
 
 /// Figures about hosts from outside, by row.
@@ -120,6 +122,12 @@ impl ClusterState {
         })
     }
 
+    /// Load of a host's shared CPUs in percent.
+    pub fn load(&self, row: Row) -> f64 {
+        let (columns, at) = (&self.columns, row as usize);
+        f64::from(columns.load[at]) / f64::from((columns.cpus[at] - columns.exclusive[at]).max(1))
+    }
+
     /// A fact about a host that is not stale.
     pub fn fact(&self, name: &str, row: Row, now: u64) -> Option<f64> {
         self.facts.get(name)?.get(row, now)
@@ -146,6 +154,7 @@ impl ClusterState {
             running: Vec::new(),
             pending: Vec::new(),
             sums: Sums::default(),
+            cpus: None,
         };
         self.hosts[row as usize] = Some(slot);
         self.refresh(row);
@@ -153,12 +162,13 @@ impl ClusterState {
     }
 
     /// Describes a host anew.
-    pub(super) fn change(&mut self, row: Row, host: Host) {
+    pub(super) fn change(&mut self, row: Row, host: Host, vms: &[Option<VmSlot>]) {
         let Some(old) = self.slot(row).map(|slot| slot.host.clone()) else { return };
         self.index(row, &old, false);
         self.index(row, &host, true);
         if let Some(slot) = &mut self.hosts[row as usize] {
             slot.host = Arc::new(host);
+            slot.recount(vms);
         }
         self.refresh(row);
     }
@@ -213,32 +223,57 @@ impl ClusterState {
     /// Works out the figures of a row anew.
     pub(super) fn refresh(&mut self, row: Row) {
         if let Some(Some(slot)) = self.hosts.get(row as usize) {
-            self.columns.refresh(row, &slot.host, slot.load.as_deref(), &slot.sums, &self.cluster);
+            let taken = slot.cpus.as_ref().map_or(0, |cpus| cpus.taken(self.cluster.threads_as_cores));
+            self.columns.refresh(row, slot, taken, &self.cluster);
         }
     }
 
-    /// Seats a VM; `pending` says which way.
-    pub(super) fn seat(&mut self, row: Row, vm: VmId, need: Need, pending: bool) {
+    /// Seats one of `vms`; `pending` says which way.
+    pub(super) fn seat(&mut self, row: Row, vm: VmId, pending: bool, vms: &[Option<VmSlot>]) {
         if let Some(Some(slot)) = self.hosts.get_mut(row as usize) {
+            let need = need_of(vms, vm);
             let (list, sum) = slot.seats(pending);
             list.push(vm);
             *sum = sum.and(need);
+            if need.special > 0 {
+                slot.recount(vms);
+            }
             self.refresh(row);
         }
     }
 
-    /// Unseats a VM. `needs` are those of the VMs that stay.
-    pub(super) fn unseat(&mut self, row: Row, vm: VmId, pending: bool, need_of: impl Fn(VmId) -> Need) {
+    /// Unseats a VM. `vms` has those that stay.
+    pub(super) fn unseat(&mut self, row: Row, vm: VmId, pending: bool, vms: &[Option<VmSlot>]) {
         if let Some(Some(slot)) = self.hosts.get_mut(row as usize) {
             let (list, sum) = slot.seats(pending);
+            let special = sum.special > 0;
             list.retain(|other| *other != vm);
-            *sum = list.iter().fold(Need::default(), |sum, vm| sum.and(need_of(*vm)));
+            *sum = list.iter().fold(Need::default(), |sum, vm| sum.and(need_of(vms, *vm)));
+            if special {
+                slot.recount(vms);
+            }
             self.refresh(row);
         }
     }
 }
 
+fn need_of(vms: &[Option<VmSlot>], vm: VmId) -> Need {
+    vms.get(vm as usize).and_then(Option::as_ref).map_or(Need::default(), |slot| slot.need)
+}
+
 impl HostSlot {
+    /// Works out what sums can't say: which CPUs are pinned, and huge pages beyond those the host sets aside.
+    fn recount(&mut self, vms: &[Option<VmSlot>]) {
+        let all = |ids: &[VmId]| -> Vec<&Vm> {
+            ids.iter().filter_map(|id| Some(&*vms.get(*id as usize)?.as_ref()?.vm)).collect()
+        };
+        let (running, guests) = (all(&self.running), all(&self.guests().collect::<Vec<_>>()));
+        let pinned = guests.iter().any(|vm| vm.pinning.is_exclusive() || !vm.pins.is_empty());
+        self.cpus = pinned.then(|| CpuMap::new(&self.host, guests.iter().copied()));
+        self.sums.dynamic = dynamic_mb(&self.host, running.into_iter());
+        self.sums.pending_dynamic = dynamic_mb(&self.host, guests.into_iter()) - self.sums.dynamic;
+    }
+
     fn seats(&mut self, pending: bool) -> (&mut Vec<VmId>, &mut Need) {
         match pending {
             true => (&mut self.pending, &mut self.sums.pending),
@@ -251,4 +286,17 @@ impl HostSlot {
         let also = self.pending.iter().filter(|vm| !self.running.contains(vm));
         self.running.iter().chain(also).copied()
     }
+}
+
+/// Memory of the huge pages that VMs need beyond those the host sets aside: it is allocated when they start.
+pub(crate) fn dynamic_mb<'v>(host: &Host, vms: impl Iterator<Item = &'v Vm>) -> i32 {
+    let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
+    for (size, count) in vms.filter_map(Vm::huge_pages) {
+        *needed.entry(size).or_default() += count;
+    }
+    let beyond = |(size, count): (&u64, &u64)| {
+        size * count.saturating_sub(host.huge_pages.get(size).copied().unwrap_or(0))
+    };
+    let kb: u64 = needed.iter().map(beyond).sum();
+    i32::try_from(kb.div_ceil(1024)).unwrap_or(i32::MAX)
 }

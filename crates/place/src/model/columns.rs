@@ -1,7 +1,7 @@
 //! A cluster's hosts in columns: one vector a figure, one index a host.
 
-use super::{Need, Row};
-use crate::object::{Cluster, Host, HostStatus, Load};
+use super::{HostSlot, Need, Row};
+use crate::object::{Cluster, HostStatus};
 
 /// Memory that a host keeps for itself beside guests (oVirt's `GuestOverhead`).
 pub const GUEST_OVERHEAD: i32 = 65;
@@ -21,10 +21,12 @@ pub struct Columns {
     pub cpus: Vec<i32>,
     /// Those that the host keeps for itself, in thousandths of one.
     pub kept: Vec<i32>,
-    /// CPUs that VMs have for themselves or will have.
+    /// Of these, CPUs that VMs have for themselves or will have.
     pub exclusive: Vec<i32>,
-    /// Virtual CPUs of the largest VM that shares CPUs.
+    /// Virtual cores of the largest VM that shares CPUs.
     pub largest: Vec<i32>,
+    /// CPUs promised to VMs that share them, in thousandths, counted as `cpus` are: by core, or by thread.
+    pub promised: Vec<i32>,
     /// Load of running VMs in percent of one CPU, as measured, or as they were last known.
     pub load: Vec<i32>,
     /// Load that is on its way.
@@ -83,6 +85,7 @@ impl Columns {
             &mut self.kept,
             &mut self.exclusive,
             &mut self.largest,
+            &mut self.promised,
             &mut self.load,
             &mut self.pending_load,
             &mut self.milli,
@@ -102,17 +105,19 @@ impl Columns {
     }
 
     /// Works a host's figures out anew.
-    pub fn refresh(&mut self, row: Row, host: &Host, load: Option<&Load>, sums: &Sums, cluster: &Cluster) {
+    pub(super) fn refresh(&mut self, row: Row, slot: &HostSlot, exclusive: i32, cluster: &Cluster) {
         let at = row as usize;
+        let (host, load) = (&slot.host, slot.load.as_deref());
         let cpus = if cluster.threads_as_cores { host.threads } else { host.cores } as i32;
-        let Sums { running, pending } = sums;
+        let Sums { running, pending, dynamic, pending_dynamic } = &slot.sums;
         self.present[at] = true;
         self.dice[at] = dice(&host.name);
         self.up[at] = host.status == HostStatus::Up;
         self.cpus[at] = cpus;
         self.kept[at] = host.reserved_milli_cpus as i32;
-        self.exclusive[at] = running.exclusive + pending.exclusive;
+        self.exclusive[at] = exclusive;
         self.largest[at] = running.largest.max(pending.largest);
+        self.promised[at] = running.cpus(cluster).saturating_add(pending.cpus(cluster));
         let measured = load.and_then(|load| load.cpu_percent).map(|percent| percent as i32 * cpus);
         // The storage pool manager costs one virtual CPU (oVirt's `SpmVCpuConsumption`).
         let manager = if host.spm { super::VCPU_LOAD } else { 0 };
@@ -126,21 +131,23 @@ impl Columns {
         let plain = physical - huge as i32;
         let free = match load.and_then(|load| load.free_mb) {
             Some(free) => free as i32,
-            None => plain.saturating_sub(running.memory),
+            None => plain.saturating_sub(running.memory).saturating_sub(*dynamic),
         };
         let swap_free = load.and_then(|load| load.swap_free_mb).unwrap_or(host.swap_mb) as i32;
         self.swapping[at] = match free {
             1.. => (host.swap_mb as i64 - i64::from(swap_free) - i64::from(free)) * 100 / i64::from(physical),
             _ => 0,
         } as i32;
-        self.free[at] = free.saturating_sub(pending.memory);
+        self.free[at] = free.saturating_sub(pending.memory).saturating_sub(*pending_dynamic);
         self.swap_free[at] = swap_free;
         self.physical[at] = physical;
         let promised = i64::from(plain) * i64::from(cluster.memory_overcommit) / 100
             - i64::from(host.reserved_mb as i32)
             - i64::from(GUEST_OVERHEAD)
             - i64::from(running.committed)
-            - i64::from(pending.committed);
+            - i64::from(pending.committed)
+            - i64::from(*dynamic)
+            - i64::from(*pending_dynamic);
         self.schedulable[at] = promised.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
         self.vms[at] = running.count;
         self.pending[at] = pending.count;
@@ -168,4 +175,8 @@ pub struct Sums {
     pub running: Need,
     /// By what is on its way.
     pub pending: Need,
+    /// Memory of huge pages beyond those that the host sets aside, of what runs.
+    pub dynamic: i32,
+    /// The same of what is on its way.
+    pub pending_dynamic: i32,
 }

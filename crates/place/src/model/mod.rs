@@ -4,13 +4,17 @@ mod apply;
 mod bits;
 mod cluster;
 mod columns;
+mod cpus;
 mod need;
 mod touched;
 
 pub use apply::Change;
 pub use bits::Bits;
+pub(crate) use cluster::dynamic_mb;
 pub use cluster::{ClusterState, FactColumn, HostSlot};
 pub use columns::{Columns, GUEST_OVERHEAD, Sums};
+pub use cpus::CpuMap;
+pub(crate) use cpus::order;
 pub use need::{Need, VCPU_LOAD};
 pub use touched::Touched;
 

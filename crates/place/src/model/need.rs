@@ -1,6 +1,6 @@
 //! What a VM takes of a host.
 
-use crate::object::{Kind, Vm, VmStatus};
+use crate::object::{Cluster, Kind, Vm};
 
 /// Load of a virtual CPU that was never measured, in percent (oVirt's `VcpuConsumptionPercentage`).
 pub const VCPU_LOAD: i32 = 10;
@@ -12,12 +12,14 @@ pub struct Need {
     pub count: i32,
     /// Highly available VMs.
     pub ha: i32,
-    /// What it takes of CPUs that are shared, in thousandths of one.
+    /// What it takes of CPUs that are shared, in thousandths of a virtual CPU.
     pub milli: i32,
-    /// Virtual CPUs of the largest VM that shares the host's.
+    /// The same in thousandths of a virtual core.
+    pub milli_cores: i32,
+    /// Virtual cores of the largest VM that shares the host's CPUs.
     pub largest: i32,
-    /// CPUs that are for the VM alone.
-    pub exclusive: i32,
+    /// VMs with pinned CPUs or huge pages, for which sums don't do.
+    pub special: i32,
     /// Load in percent of one CPU, of VMs that share the host's.
     pub load: i32,
     /// Memory and what it costs from the start, less memory in huge pages.
@@ -32,16 +34,10 @@ impl Need {
     /// What `vm` takes. `vcpus` and memory are bounded by its check.
     pub fn of(vm: &Vm) -> Need {
         let cpus = vm.vcpus() as i32;
-        let exclusive = match vm.pinning {
-            crate::object::Pinning::IsolateThreads => (vm.sockets * vm.cores) as i32,
-            pinning if pinning.is_exclusive() => cpus,
-            _ => 0,
-        };
-        let shared = if exclusive > 0 { 0 } else { cpus };
-        let milli = match vm.milli_cpus {
-            Some(milli) if exclusive == 0 => milli as i32,
-            _ => shared * 1000,
-        };
+        let exclusive = vm.pinning.is_exclusive();
+        let (shared, cores) = if exclusive { (0, 0) } else { (cpus, (vm.sockets * vm.cores) as i32) };
+        let part = vm.milli_cpus.filter(|_| !exclusive).map(|milli| milli as i32);
+        let milli = part.unwrap_or(shared * 1000);
         let memory = vm.memory_mb as i32;
         // oVirt's VmOverheadCalculator: page tables and 64 MB from the start, 8 MB a virtual CPU later.
         let (fixed, later) = match vm.kind {
@@ -54,8 +50,9 @@ impl Need {
             count: 1,
             ha: vm.ha.into(),
             milli,
-            largest: shared,
-            exclusive,
+            milli_cores: part.unwrap_or(cores * 1000),
+            largest: cores,
+            special: (exclusive || !vm.pins.is_empty() || vm.huge_page_kb.is_some()).into(),
             load: (i64::from(milli) * i64::from(percent) / 1000) as i32,
             memory: plain + fixed,
             committed: plain + fixed + later,
@@ -63,9 +60,9 @@ impl Need {
         }
     }
 
-    /// What a paused VM takes that stays where it is: its memory is there already.
-    pub fn is_paused(vm: &Vm) -> bool {
-        vm.status == VmStatus::Paused
+    /// What it takes of CPUs that are shared, in thousandths, counted as `cluster` counts: by core, or by thread.
+    pub fn cpus(&self, cluster: &Cluster) -> i32 {
+        if cluster.threads_as_cores { self.milli } else { self.milli_cores }
     }
 
     /// Both.
@@ -75,7 +72,8 @@ impl Need {
             ha: self.ha + other.ha,
             milli: self.milli.saturating_add(other.milli),
             largest: self.largest.max(other.largest),
-            exclusive: self.exclusive.saturating_add(other.exclusive),
+            milli_cores: self.milli_cores.saturating_add(other.milli_cores),
+            special: self.special + other.special,
             load: self.load.saturating_add(other.load),
             memory: self.memory.saturating_add(other.memory),
             committed: self.committed.saturating_add(other.committed),
@@ -94,10 +92,10 @@ mod tests {
         let vm = Vm { sockets: 2, cores: 2, memory_mb: 4096, ..Vm::default() };
         let need = Need::of(&vm);
         assert_eq!((need.memory, need.committed), (4096 + 8 + 64, 4096 + 8 + 64 + 32));
-        assert_eq!((need.milli, need.load, need.exclusive), (4000, 40, 0));
+        assert_eq!((need.milli, need.load, need.special), (4000, 40, 0));
         let function = Need::of(&Vm { kind: Kind::Function, ..vm.clone() });
         assert_eq!(function.committed, 4096);
         let pinned = Need::of(&Vm { pinning: Pinning::Dedicated, huge_page_kb: Some(2048), ..vm });
-        assert_eq!((pinned.milli, pinned.load, pinned.exclusive, pinned.memory), (0, 0, 4, 72));
+        assert_eq!((pinned.milli, pinned.load, pinned.special, pinned.memory), (0, 0, 1, 72));
     }
 }

@@ -103,6 +103,7 @@ impl Host {
         for node in &self.numa {
             check.range("numa.cpus", node.cpus.into(), 0, CPUS.into())?;
             check.range("numa.memory_mb", node.memory_mb, 0, MEMORY)?;
+            check.list("numa.cpu_list", node.cpu_list.len())?;
         }
         for port in &self.ports {
             check.range("ports.mbps", port.mbps, 0, 100_000_000)?;

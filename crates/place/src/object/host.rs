@@ -32,6 +32,8 @@ pub struct NumaNode {
     pub cpus: u32,
     /// Memory in it.
     pub memory_mb: u64,
+    /// Which CPUs; none for cores in the order of nodes.
+    pub cpu_list: Vec<u32>,
 }
 
 /// A device that can be given to one guest.
@@ -150,6 +152,8 @@ pub struct Host {
     pub ha_agent: Option<HaAgent>,
     /// Whether it can be switched on and off by the policy.
     pub power_managed: bool,
+    /// Whether a policy gave it its status. Policies leave a host alone that somebody else took out of use.
+    pub policy_controlled: bool,
     /// Network ports.
     pub ports: Vec<Port>,
 }
@@ -187,8 +191,25 @@ impl Default for Host {
             spm: false,
             ha_agent: None,
             power_managed: false,
+            policy_controlled: false,
             ports: Vec::new(),
         }
+    }
+}
+
+impl Host {
+    /// The NUMA node that a CPU is in: as the nodes say, or else nodes have consecutive cores and CPU n is a thread of
+    /// core n mod cores.
+    pub fn node_of(&self, cpu: u32) -> Option<u32> {
+        if self.numa.iter().any(|node| !node.cpu_list.is_empty()) {
+            return self.numa.iter().find(|node| node.cpu_list.contains(&cpu)).map(|node| node.index);
+        }
+        let core = u64::from(cpu % self.cores) * u64::from(self.threads) / u64::from(self.cores);
+        let mut first = 0;
+        self.numa.iter().find_map(|node| {
+            first += u64::from(node.cpus);
+            (core < first).then_some(node.index)
+        })
     }
 }
 

@@ -261,6 +261,12 @@ impl Vm {
         self.sockets.saturating_mul(self.cores).saturating_mul(self.threads)
     }
 
+    /// Huge pages that back it: their size in kB, and how many.
+    pub fn huge_pages(&self) -> Option<(u64, u64)> {
+        let size = self.huge_page_kb?;
+        Some((size, (self.memory_mb * 1024).div_ceil(size)))
+    }
+
     /// Whether it is on its host: its memory and CPUs are taken there.
     pub fn runs(&self) -> bool {
         self.host.is_some() && self.status != VmStatus::Down

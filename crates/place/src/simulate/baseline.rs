@@ -27,7 +27,7 @@ pub fn packed_by(how: Baseline, hosts: &[Host], arrivals: &[Arrival]) -> u64 {
     let mut placed = 0;
     for arrival in arrivals {
         let need = Need::of(&arrival.vm);
-        let need = [i64::from(need.milli / 1000 + need.exclusive), i64::from(need.committed)];
+        let need = [i64::from(need.milli / 1000), i64::from(need.committed)];
         let fits = (0..left.len()).filter(|at| left[*at].iter().zip(&need).all(|(left, need)| left >= need));
         let rest = |at: &usize| -> f64 {
             (0..2).map(|part| (left[*at][part] - need[part]) as f64 / whole[*at][part] as f64).sum()

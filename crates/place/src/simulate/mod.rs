@@ -15,12 +15,12 @@ pub use trace::{Arrival, LONGEST, TraceError, TraceKind, read, read_nodes};
 use crate::decide::Ask;
 use crate::engine::{Engine, EngineError, Object};
 use crate::model::Model;
-use crate::object::{Cluster, Host, Load};
+use crate::object::{Cluster, Host};
 use crate::policy::Policy;
 use crate::store::Memory;
 use crate::unit::External;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// What to simulate.
@@ -39,9 +39,6 @@ pub struct Plan {
     /// Settles ties.
     pub seed: u64,
 }
-
-/// Load in percent from which a host counts as hot.
-const HOT: f64 = 75.0;
 
 /// Most events that are kept for later: departures.
 type Later = BinaryHeap<Reverse<(u64, String)>>;
@@ -69,7 +66,6 @@ pub fn run_beside(
         cluster,
         report: Report::new(&plan.policy.name, plan.hosts.len()),
         later: Later::new(),
-        hot: BTreeMap::new(),
         now: arrivals.first().map_or(0, |arrival| arrival.at),
     };
     let end = arrivals.last().map_or(0, |arrival| arrival.at);
@@ -124,8 +120,6 @@ struct Run {
     cluster: String,
     report: Report,
     later: Later,
-    /// Hosts that are hot, and since when.
-    hot: BTreeMap<String, u64>,
     now: u64,
 }
 
@@ -167,24 +161,7 @@ impl Run {
         Ok(())
     }
 
-    /// Says which hosts are hot, then balances.
     fn round(&mut self, now: u64) -> Result<(), EngineError> {
-        let mut loads = Vec::new();
-        for host in self.engine.hosts(now)? {
-            let hot = host.load >= HOT;
-            if hot == self.hot.contains_key(&host.name) {
-                continue;
-            }
-            let over_since = hot.then_some(now);
-            match over_since {
-                Some(since) => drop(self.hot.insert(host.name.clone(), since)),
-                None => drop(self.hot.remove(&host.name)),
-            }
-            loads.push(Object::Load(Load { host: host.name, over_since, ..Load::default() }));
-        }
-        if !loads.is_empty() {
-            self.engine.put(loads)?;
-        }
         let step = self.engine.balance(&self.cluster, now)?;
         for migration in step.migrations {
             self.engine.confirm(&migration.vm, now)?;
@@ -214,7 +191,7 @@ fn sample(model: &Model, cluster: &str) -> Sample {
         if !columns.present[at] {
             continue;
         }
-        let taken = f64::from(columns.milli[at]) / 1000.0 + f64::from(columns.exclusive[at]);
+        let taken = f64::from(columns.promised[at]) / 1000.0 + f64::from(columns.exclusive[at]);
         let left = (f64::from(columns.cpus[at]) - taken).max(0.0);
         cpus += f64::from(columns.cpus[at]);
         memory += f64::from(columns.physical[at]);

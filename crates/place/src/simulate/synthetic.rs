@@ -140,7 +140,9 @@ pub fn hosts(count: usize, seed: u64) -> Vec<Host> {
         threads: 40,
         memory_mb: 90 * 1024 + 8192,
         fault_domain: format!("rack-{}", (index as u64 + seed) / 8),
-        numa: (0..2).map(|index| NumaNode { index, cpus: 20, memory_mb: 49 * 1024 }).collect(),
+        numa: (0..2)
+            .map(|index| NumaNode { index, cpus: 20, memory_mb: 49 * 1024, ..NumaNode::default() })
+            .collect(),
         ports: vec![Port {
             name: "p0".into(),
             numa: Some(0),

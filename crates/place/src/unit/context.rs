@@ -1,8 +1,10 @@
 //! What units see of a request.
 
 use super::parameter::describe;
-use crate::model::{ClusterState, HostId, Model, Need, Row, VmId, VmSlot};
+use crate::fit;
+use crate::model::{ClusterState, HostId, HostSlot, Model, Need, Row, VmId, VmSlot, dynamic_mb};
 use crate::object::Vm;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a caller asks for beside the VMs.
@@ -34,6 +36,8 @@ pub struct Context<'m> {
     pub properties: BTreeMap<&'m str, &'m str>,
     /// What the caller asks for.
     pub request: &'m Request,
+    /// See [`Context::exclusive`].
+    pub(crate) exclusive: OnceCell<Vec<i32>>,
 }
 
 impl<'m> Context<'m> {
@@ -68,11 +72,38 @@ impl<'m> Context<'m> {
         self.new_on(row).fold(Need::default(), |sum, slot| sum.and(slot.need))
     }
 
-    /// VMs of others that are on a host or on their way to it.
+    /// By row, how many of the host's CPUs VMs have for themselves once the group is there; more than it has where
+    /// the group's pinning does not fit.
+    pub fn exclusive(&self) -> &[i32] {
+        let columns = &self.cluster.columns;
+        if !self.vms().any(|vm| vm.pinning.is_exclusive()) {
+            return &columns.exclusive;
+        }
+        let threads = self.cluster.cluster.threads_as_cores;
+        let taken = |(at, slot): (usize, &Option<HostSlot>)| {
+            let new = || self.new_on(at as Row).map(|slot| &*slot.vm);
+            if !new().any(|vm| vm.pinning.is_exclusive()) {
+                return columns.exclusive[at];
+            }
+            let map = slot.as_ref().and_then(|slot| fit::cpus(slot, new()).ok());
+            map.map_or(columns.cpus[at] + 1, |map| map.taken(threads))
+        };
+        self.exclusive.get_or_init(|| self.cluster.hosts.iter().enumerate().map(taken).collect())
+    }
+
+    /// Memory of the huge pages that the group needs on a host beyond those that are free there.
+    pub fn dynamic_on(&self, row: Row) -> i32 {
+        let Some(slot) = self.cluster.slot(row) else { return 0 };
+        let guests = slot.guests().filter_map(|id| self.model.vm_by(id)).chain(self.new_on(row));
+        let all = dynamic_mb(&slot.host, guests.map(|slot| &*slot.vm));
+        all - slot.sums.dynamic - slot.sums.pending_dynamic
+    }
+
+    /// VMs that are on a host or on their way to it, but for those of the group that are new there.
     pub fn others_on(&self, row: Row) -> impl Iterator<Item = &'m VmSlot> + '_ {
-        let slot = self.cluster.slot(row);
-        let guests = slot.into_iter().flat_map(|slot| slot.guests());
-        guests.filter(|id| !self.has(*id)).filter_map(|id| self.model.vm_by(id))
+        let slots = self.cluster.slot(row).into_iter().flat_map(|slot| slot.guests());
+        let slots = slots.filter_map(|id| Some((id, self.model.vm_by(id)?)));
+        slots.filter(move |(id, slot)| !self.has(*id) || self.is_on(slot, row)).map(|(_, slot)| slot)
     }
 
     /// A custom property, if somebody gives it.

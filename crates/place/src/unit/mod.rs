@@ -34,6 +34,11 @@ pub trait Filter: Sync {
         &[]
     }
 
+    /// Whether a host that it rejects may pass once reservations there have ended.
+    fn may_pass_later(&self) -> bool {
+        false
+    }
+
     /// Rejects hosts.
     fn filter(&self, context: &Context<'_>, kept: &mut Kept);
 

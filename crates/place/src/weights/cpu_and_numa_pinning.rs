@@ -24,10 +24,11 @@ impl Weight for CpuAndNumaPinning {
             return;
         }
         for (row, raw) in rows.iter().zip(raw) {
-            let free = fit::numa_free(context, *row);
+            let Some(slot) = context.cluster.slot(*row) else { continue };
             let new = context.new_on(*row).map(|slot| &*slot.vm).filter(|vm| strict(vm));
-            let agrees = !free.is_empty() && fit::assign(&free, new.flat_map(|vm| &vm.numa), true).is_some();
-            *raw = if agrees { 1 } else { MAX_WEIGHT };
+            let nodes = fit::pinned_nodes(new);
+            let fits = fit::assign(&fit::numa_free(context, *row), &nodes, Some(&slot.host)).is_some();
+            *raw = if fits && !slot.host.numa.is_empty() { 1 } else { MAX_WEIGHT };
         }
     }
 }

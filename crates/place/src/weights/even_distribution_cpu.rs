@@ -20,26 +20,19 @@ impl Weight for EvenDistributionCpu {
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
-        super::load_scores(context, rows, raw);
         let ratio = context.number("VCpuToPhysicalCpuRatio", 0.0);
-        if ratio > 0.0 {
-            for (row, raw) in rows.iter().zip(&mut *raw) {
-                if vcpu_ratio(context, *row) >= ratio {
-                    *raw = raw.saturating_mul(PENALTY);
-                }
-            }
-        }
+        let full = |at: usize| ratio > 0.0 && vcpu_ratio(context, at) >= ratio;
+        super::load_scores(context, rows, raw, |at| if full(at) { PENALTY } else { 1.0 });
         stretch(raw);
     }
 }
 
 /// What a host that is full of virtual CPUs is made worse by.
-const PENALTY: i32 = 1000;
+const PENALTY: f64 = 1000.0;
 
 /// Virtual CPUs a CPU, once the group is there.
-fn vcpu_ratio(context: &Context<'_>, row: Row) -> f64 {
-    let (columns, at) = (&context.cluster.columns, row as usize);
-    let need = context.need_on(row);
-    let cpus = columns.cpus[at] - columns.exclusive[at] - need.exclusive;
-    (columns.taken(row) + f64::from(need.milli) / 1000.0) / f64::from(cpus.max(1))
+fn vcpu_ratio(context: &Context<'_>, at: usize) -> f64 {
+    let columns = &context.cluster.columns;
+    let vcpus = columns.taken(at as Row) + f64::from(context.need_on(at as Row).milli) / 1000.0;
+    vcpus / f64::from((columns.cpus[at] - context.exclusive()[at]).max(1))
 }

@@ -1,6 +1,6 @@
 //! High-performance VMs.
 
-use crate::model::Row;
+use crate::model::{CpuMap, Row};
 use crate::object::Vm;
 use crate::unit::{Context, MAX_WEIGHT, Weight, stretch};
 
@@ -24,7 +24,9 @@ impl Weight for HighPerformanceCpu {
                 let (cores, threads) = (host.cores / host.sockets, host.threads / host.cores);
                 let fits = vm.sockets <= host.sockets && vm.cores <= cores && vm.threads <= threads;
                 *raw += if vm.pinning.is_exclusive() {
-                    spread(vm, cores)
+                    let guests = slot.guests().filter_map(|id| Some(&*context.model.vm_by(id)?.vm));
+                    let others = guests.filter(|other| other.name != vm.name);
+                    spread(vm, CpuMap::new(host, others))
                 } else if fits {
                     1
                 } else {
@@ -42,9 +44,8 @@ fn applies(vm: &Vm) -> bool {
     vm.high_performance || vm.cpu_passthrough || vm.pinning.is_exclusive() || pinned
 }
 
-/// Sockets, then cores, that a VM with CPUs of its own is spread over at least.
-fn spread(vm: &Vm, cores_a_socket: u32) -> i32 {
-    let cores = vm.sockets * vm.cores;
-    let sockets = cores.div_ceil(cores_a_socket.max(1));
+/// Sockets, then cores, that a VM with CPUs of its own is spread over.
+fn spread(vm: &Vm, mut cpus: CpuMap) -> i32 {
+    let (sockets, cores) = cpus.dedicate(vm).map_or((1000, 0), |own| cpus.spread(&own));
     (1000 * sockets + cores).min(1_000_000) as i32
 }

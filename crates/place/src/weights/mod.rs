@@ -53,22 +53,20 @@ pub fn find(name: &str) -> Option<&'static dyn Weight> {
     ALL.iter().copied().find(|weight| weight.name() == name)
 }
 
-/// Load of each host's shared CPUs in percent, once the group is there.
-fn load_scores(context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
-    let columns = &context.cluster.columns;
-    let need = context.need;
-    let score = |at: usize, load: i32, exclusive: i32| {
-        let cpus = columns.cpus[at] - columns.exclusive[at] - exclusive;
+/// Load of each host's shared CPUs in percent, once the group is there, times a host's `penalty`.
+fn load_scores(context: &Context<'_>, rows: &[Row], raw: &mut [i32], penalty: impl Fn(usize) -> f64) {
+    let (columns, exclusive) = (&context.cluster.columns, context.exclusive());
+    let score = |at: usize, load: i32| {
         let load = columns.load[at] + columns.pending_load[at] + load;
-        round(f64::from(load) / f64::from(cpus.max(1)))
+        round(penalty(at) * f64::from(load) / f64::from((columns.cpus[at] - exclusive[at]).max(1)))
     };
+    let load = context.need.load;
     for (row, raw) in rows.iter().zip(&mut *raw) {
-        *raw = score(*row as usize, need.load, need.exclusive);
+        *raw = score(*row as usize, load);
     }
     for row in context.sources() {
         if let Ok(at) = rows.binary_search(&row) {
-            let need = context.need_on(row);
-            raw[at] = score(row as usize, need.load, need.exclusive);
+            raw[at] = score(row as usize, context.need_on(row).load);
         }
     }
 }

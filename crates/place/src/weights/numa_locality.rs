@@ -28,7 +28,8 @@ impl Weight for NumaLocality {
         }
         for (row, raw) in rows.iter().zip(raw) {
             let nodes = fit::numa_free(context, *row);
-            let (cpus, memory) = (i64::from(context.need.milli) / 1000, i64::from(context.need.whole));
+            let need = context.need_on(*row);
+            let (cpus, memory) = (i64::from(need.milli) / 1000, i64::from(need.whole));
             let near = nodes.iter().any(|node| {
                 node.cpus >= cpus
                     && node.memory >= memory

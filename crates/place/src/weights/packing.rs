@@ -21,13 +21,12 @@ impl Weight for Packing {
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let ratio = context.number("VCpuAllocationRatio", 1.0);
-        let columns = &context.cluster.columns;
+        let (columns, exclusive) = (&context.cluster.columns, context.exclusive());
         for (row, raw) in rows.iter().zip(raw) {
             let (at, need) = (*row as usize, context.need_on(*row));
             let cpus = (f64::from(columns.cpus[at]) - f64::from(columns.kept[at]) / 1000.0) * ratio;
-            let taken = columns.taken(*row) + f64::from(need.milli) / 1000.0;
-            let alone = f64::from(columns.exclusive[at] + need.exclusive);
-            let cpu = 1.0 - (taken + alone * ratio) / cpus.max(0.001);
+            let taken = columns.promised[at] + need.cpus(&context.cluster.cluster);
+            let cpu = 1.0 - (f64::from(taken) / 1000.0 + f64::from(exclusive[at]) * ratio) / cpus.max(0.001);
             let memory =
                 f64::from(columns.schedulable[at] - need.committed) / f64::from(columns.physical[at].max(1));
             *raw = round(left(cpu.max(0.0), memory.max(0.0)) * 100_000.0);

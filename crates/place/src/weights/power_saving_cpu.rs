@@ -20,7 +20,7 @@ impl Weight for PowerSavingCpu {
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
-        super::load_scores(context, rows, raw);
+        super::load_scores(context, rows, raw, |_| 1.0);
         let high = context.number("HighUtilization", f64::from(i32::MAX)) as i32;
         let columns = &context.cluster.columns;
         let over = |row: Row| {

@@ -1,10 +1,10 @@
 //! Affinity between VMs.
 
-use crate::model::Row;
-use crate::object::{AffinityGroup, Migration, Rule};
+use crate::model::{Row, VmId};
+use crate::object::{Migration, Rule};
 use crate::unit::{Context, Weight};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Prefers hosts that break groups of lower priority only, and with more VMs of the same group.
 pub struct VmAffinityGroups;
@@ -27,19 +27,25 @@ impl Weight for VmAffinityGroups {
         groups.sort_by(|a, b| a.name.cmp(&b.name));
         groups.dedup_by(|a, b| a.name == b.name);
         let mut hosts: Vec<Standing> = rows.iter().map(|_| Standing::default()).collect();
+        let mut near: BTreeSet<VmId> = BTreeSet::new();
         for group in groups {
-            let counts = counts(context, group);
+            let members: BTreeSet<VmId> =
+                context.model.members(group).into_iter().filter(|vm| !context.has(*vm)).collect();
+            let counts = counts(context, &members);
+            let positive = group.vm_rule == Rule::Positive;
             for (row, standing) in rows.iter().zip(&mut hosts) {
-                let (vms, fixed) = counts.get(row).copied().unwrap_or_default();
-                let positive = group.vm_rule == Rule::Positive;
-                if (vms > 0) != positive {
+                if counts.contains_key(row) != positive {
                     standing.broken.push(Reverse(group.priority));
                 }
-                if positive {
-                    standing.fixed = Reverse(standing.fixed.0 + fixed);
-                    standing.vms = Reverse(standing.vms.0 + vms);
-                }
             }
+            if positive {
+                near.extend(members);
+            }
+        }
+        let counts = counts(context, &near);
+        for (row, standing) in rows.iter().zip(&mut hosts) {
+            let (vms, fixed) = counts.get(row).copied().unwrap_or_default();
+            (standing.fixed, standing.vms) = (Reverse(fixed), Reverse(vms));
         }
         hosts.iter_mut().for_each(|standing| standing.broken.sort_unstable());
         super::ranks(&hosts, raw);
@@ -83,11 +89,10 @@ impl Ord for Standing {
     }
 }
 
-/// VMs of a group by host, and how many of them can't move.
-fn counts(context: &Context<'_>, group: &AffinityGroup) -> HashMap<Row, (u32, u32)> {
+/// VMs by host, and how many of them can't move.
+fn counts(context: &Context<'_>, vms: &BTreeSet<VmId>) -> HashMap<Row, (u32, u32)> {
     let mut counts: HashMap<Row, (u32, u32)> = HashMap::new();
-    let others = context.model.members(group).into_iter().filter(|vm| !context.has(*vm));
-    for slot in others.filter_map(|vm| context.model.vm_by(vm)) {
+    for slot in vms.iter().filter_map(|vm| context.model.vm_by(*vm)) {
         let Some(place) = slot.place().filter(|place| place.cluster == context.cluster_id) else { continue };
         let fixed = slot.vm.migration != Migration::Migratable || slot.vm.hosted_engine;
         let count = counts.entry(place.row).or_default();

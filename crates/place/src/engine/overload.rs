@@ -1,0 +1,44 @@
+//! Since when the CPUs of hosts are loaded too much.
+
+use super::Object;
+use crate::model::{Change, HostId, Model, Row};
+use crate::object::Load;
+use std::collections::BTreeSet;
+
+/// High utilization in percent where neither the cluster nor its policy has one.
+const HIGH: f64 = 75.0;
+
+/// Hosts whose load some objects change.
+pub(super) fn hosts(objects: &[Object]) -> BTreeSet<String> {
+    let host = |object: &Object| match object {
+        Object::Load(load) => Some(load.host.clone()),
+        Object::Host(host) => Some(host.name.clone()),
+        Object::Vm(vm) => vm.host.clone(),
+        _ => None,
+    };
+    objects.iter().filter_map(host).collect()
+}
+
+/// The changes by which a cluster's hosts are known to be loaded too much since `now`, or no longer.
+pub(super) fn of_cluster(model: &Model, cluster: &str, now: u64) -> Vec<Change> {
+    let Some((cluster, state)) = model.cluster(cluster) else { return Vec::new() };
+    let rows = 0..state.columns.len() as Row;
+    changes(model, rows.map(|row| HostId { cluster, row }), now)
+}
+
+/// The same of some hosts.
+pub(super) fn changes(model: &Model, hosts: impl Iterator<Item = HostId>, now: u64) -> Vec<Change> {
+    let change = |id: HostId| {
+        let (state, at) = (model.state(id.cluster), id.row as usize);
+        let slot = state.slot(id.row)?;
+        let policy = || model.policy(&state.cluster.policy)?.properties.get("HighUtilization");
+        let high = state.cluster.properties.get("HighUtilization").or_else(policy);
+        let high = high.and_then(|text| text.parse().ok()).unwrap_or(HIGH);
+        let (is_over, was_over) =
+            (state.load(id.row).ceil() >= high, state.columns.over_since[at] < u64::MAX);
+        let load = slot.load.as_deref().cloned().unwrap_or_default();
+        let load = Load { host: slot.host.name.clone(), over_since: is_over.then_some(now), ..load };
+        (is_over != was_over).then_some(Change::Load(load))
+    };
+    hosts.filter_map(change).collect()
+}
