@@ -111,6 +111,12 @@ fn file() -> PathBuf {
     std::env::temp_dir().join(format!("ringway-bench-place-{}.redb", std::process::id()))
 }
 
+/// Removes a store of this run, its log too.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    let _ = std::fs::remove_file(path.with_extension("redb.log"));
+}
+
 /// Decisions a second, each reserved in a store on a file, one after the other.
 fn decisions(
     hosts: usize,
@@ -121,7 +127,7 @@ fn decisions(
 ) -> Result<Entry, Failure> {
     let path = file();
     let result = timed(&path, hosts, each, slice);
-    let _ = std::fs::remove_file(&path);
+    remove(&path);
     let (slices, mut times, mut acknowledged) = result?;
     let at = |times: &mut Vec<Duration>, part: f64| {
         times.sort_unstable();
@@ -197,7 +203,7 @@ fn with_units(text: &str, slice: usize, rounds: usize) -> Result<Slices, Failure
     std::fs::write(folder.join("units.py"), text)?;
     let path = file();
     let result = asked(&folder, &path, slice, rounds);
-    let _ = std::fs::remove_file(&path);
+    remove(&path);
     let _ = std::fs::remove_dir_all(&folder);
     result
 }

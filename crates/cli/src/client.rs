@@ -114,6 +114,11 @@ impl Client {
         serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
     }
 
+    /// Takes out what `path` has.
+    pub fn delete(&mut self, path: &str) -> Result<(), Fail> {
+        self.send(Method::DELETE, path, Bytes::new()).map(drop)
+    }
+
     /// Replaces what `path` has, which answers nothing.
     pub fn put_only<B: Serialize>(&mut self, path: &str, body: &B) -> Result<(), Fail> {
         let body = serde_json::to_vec(body).map_err(Fail::because)?;

@@ -103,9 +103,20 @@ impl Table {
 
     /// Prints it.
     pub fn print(&self) {
+        anstream::print!("{}", self.fitting());
+    }
+
+    /// Prints its rows alone, below those of a table that was printed before.
+    pub fn print_rows(&self) {
+        let text = self.fitting();
+        anstream::print!("{}", text.split_once('\n').map_or("", |(_, rows)| rows));
+    }
+
+    /// The table as wide as the terminal.
+    fn fitting(&self) -> String {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         let limit = size.ok().map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
-        anstream::print!("{}", self.render(limit));
+        self.render(limit)
     }
 }
 

@@ -83,6 +83,9 @@ impl Store for Dying {
     fn watch(&self, after: Revision) -> Result<Vec<Event>, StoreError> {
         self.0.watch(after)
     }
+    fn oldest(&self) -> Revision {
+        self.0.oldest()
+    }
     fn lease(&self, ttl: u64, now: u64) -> Result<LeaseId, StoreError> {
         self.lives()?;
         self.0.lease(ttl, now)
@@ -149,8 +152,10 @@ fn a_process_that_is_killed_leaves_what_it_acknowledged() {
         place_until_killed(&path);
     }
     for after in [1, 4, FIT] {
-        let path = std::env::temp_dir().join(format!("rw-place-crash-{}-{after}.redb", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let folder = std::env::temp_dir().join(format!("rw-place-crash-{}-{after}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("placement.redb");
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "a_process_that_is_killed_leaves_what_it_acknowledged", "--nocapture"])
             .env(FILE, &path)
@@ -168,7 +173,7 @@ fn a_process_that_is_killed_leaves_what_it_acknowledged() {
         child.wait().unwrap();
         assert_eq!(acknowledged.len(), after);
         let promised = check(Arc::new(Embedded::open(&path, 1).unwrap()));
-        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
         for (vm, id) in &acknowledged {
             assert_eq!(promised.get(vm), Some(id));
         }

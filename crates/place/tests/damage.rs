@@ -1,11 +1,11 @@
-//! Files of a store that were damaged: read as far as they are whole, or refused in words, never worse.
+//! Files of a store that were damaged at random: they hold everything, or they are refused and left as they are.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ringway_place::decide::Ask;
 use ringway_place::engine::{Engine, Object};
 use ringway_place::object::{Host, Vm};
 use ringway_place::store::{Embedded, StoreError};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Numbers that are the same each time.
@@ -58,7 +58,7 @@ impl Files {
     fn open(&self) -> Result<usize, String> {
         let store = match Embedded::open(&self.store, 2) {
             Ok(store) => store,
-            Err(StoreError::File(what)) => return Err(what),
+            Err(StoreError::Damaged(what)) => return Err(what),
             Err(other) => return Err(other.to_string()),
         };
         let engine = Engine::open(Arc::new(store)).map_err(|error| error.to_string())?;
@@ -100,46 +100,47 @@ fn damaged(dice: &mut Dice, whole: &[u8]) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn a_damaged_log_loses_what_is_behind_the_damage_and_nothing_else() {
-    let files = Files::new("log");
-    let [store, log] = files.whole.clone();
-    files.write(&store, &log);
-    assert_eq!(files.open(), Ok(20));
-    let mut dice = Dice(7);
-    for round in 0..40 {
-        files.write(&store, &damaged(&mut dice, &log));
-        let vms = files.open().unwrap();
-        assert!(vms <= 20, "round {round}: {vms}");
+/// Whether files hold everything. If not, they are refused, and left as they are.
+fn complete(files: &Files, database: &[u8], log: &[u8]) -> bool {
+    files.write(database, log);
+    match files.open() {
+        Ok(vms) => {
+            assert_eq!(vms, 20);
+            true
+        }
+        Err(what) => {
+            assert!(
+                what.contains("placement.redb") && what.contains("ringway place store restore"),
+                "{what}"
+            );
+            assert!(std::fs::read(&files.store).unwrap() == database, "{what}");
+            assert!(std::fs::read(&files.log).unwrap() == log, "{what}");
+            false
+        }
     }
-    files.write(&store, b"");
-    assert!(files.open().is_ok());
-    // Another store's log is nobody's.
-    let other = Files::new("other");
-    files.write(&store, &other.whole[1]);
-    assert!(files.open().is_ok());
 }
 
 #[test]
-fn a_damaged_database_is_read_or_refused_in_words() {
+fn a_damaged_log_is_refused() {
+    let files = Files::new("log");
+    let [store, log] = files.whole.clone();
+    assert!(complete(&files, &store, &log));
+    let mut dice = Dice(7);
+    for _ in 0..40 {
+        complete(&files, &store, &damaged(&mut dice, &log));
+    }
+    assert!(!complete(&files, &store, b""));
+    assert!(!complete(&files, &store, &Files::new("other").whole[1]));
+}
+
+#[test]
+fn a_damaged_database_is_complete_or_refused() {
     let files = Files::new("database");
     let [store, log] = files.whole.clone();
     let mut dice = Dice(11);
-    let mut refused = 0;
-    for round in 0..120 {
-        files.write(&damaged(&mut dice, &store), &log);
-        if let Err(what) = files.open() {
-            refused += 1;
-            assert!(what.contains("placement.redb"), "round {round}: {what}");
-        }
-    }
+    let refused = (0..60).filter(|_| !complete(&files, &damaged(&mut dice, &store), &log)).count();
     assert!(refused > 10, "only {refused} were refused");
-    for bytes in [&b"no database at all"[..], &[0; 65_536], b"redb"] {
-        files.write(bytes, &log);
-        let what = files.open().unwrap_err();
-        assert!(what.contains("placement.redb") && what.contains("move it away"), "{what}");
+    for bytes in [&b"no database at all"[..], &[0; 65_536], b"redb", b""] {
+        assert!(!complete(&files, bytes, &log));
     }
-    // It is left as it was for whoever can mend it.
-    assert_eq!(std::fs::read(&files.store).unwrap(), b"redb");
-    assert!(Path::new(&files.log).exists());
 }

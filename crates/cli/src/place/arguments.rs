@@ -157,6 +157,128 @@ Examples:
   ringway place hosts
   ringway place --inventory examples/placement/inventory.toml hosts")]
     Hosts,
+    /// List VMs: where they run, what they take, what is reserved for them.
+    #[command(after_help = "\
+Examples:
+  ringway place vms
+  ringway place vms --host node-07 --json")]
+    Vms {
+        /// Only those that run on this host or have it reserved.
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// Take objects out that nothing uses any more.
+    #[command(after_help = "\
+With a host goes what is known about it. A fact is named by its host and its own name.
+
+Examples:
+  ringway place remove vm web-1 web-2
+  ringway place remove host node-07
+  ringway place remove fact node-07/temperature")]
+    Remove {
+        /// What they are.
+        kind: Removable,
+        /// Their names.
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Say what was measured of a host; what is left out is worked out from what runs there.
+    #[command(after_help = "\
+Examples:
+  ringway place load node-07 --cpu 85
+  ringway place load node-07 --cpu 20 --free 61440 --swap-free 4096
+  ringway place remove load node-07")]
+    Load {
+        /// The host.
+        host: String,
+        /// CPU usage in percent of all its CPUs.
+        #[arg(long, value_name = "PERCENT", value_parser = whole::<u32>)]
+        cpu: Option<u32>,
+        /// Free memory in MB.
+        #[arg(long, value_name = "MB", value_parser = whole::<u64>)]
+        free: Option<u64>,
+        /// Free swap in MB.
+        #[arg(long, value_name = "MB", value_parser = whole::<u64>)]
+        swap_free: Option<u64>,
+    },
+    /// Take hosts out of use: nothing new comes, and rounds of balancing move away what runs there.
+    #[command(after_help = "\
+A host is in maintenance when it is empty; `ringway place hosts` says whether it is.
+
+Examples:
+  ringway place maintenance node-07
+  ringway place activate node-07")]
+    Maintenance {
+        /// The hosts.
+        #[arg(required = true, value_name = "HOST")]
+        hosts: Vec<String>,
+    },
+    /// Take hosts into use, after maintenance or when they answer again.
+    #[command(after_help = "\
+Examples:
+  ringway place activate node-07")]
+    Activate {
+        /// The hosts.
+        #[arg(required = true, value_name = "HOST")]
+        hosts: Vec<String>,
+    },
+    /// Keep a host out of every placement, let it in again, or say which are kept out.
+    #[command(after_help = "\
+What runs there stays.
+
+Examples:
+  ringway place blacklist node-07 --reason \"smells of smoke\"
+  ringway place blacklist node-07 --for 3600
+  ringway place blacklist node-07 --remove
+  ringway place blacklist")]
+    Blacklist {
+        /// The host.
+        host: Option<String>,
+        /// Why.
+        #[arg(long, default_value = "by hand", requires = "host")]
+        reason: String,
+        /// Seconds after which it is let in again.
+        #[arg(long = "for", value_name = "SECONDS", requires = "host", value_parser = whole::<u64>)]
+        ttl: Option<u64>,
+        /// Let it in again.
+        #[arg(long, requires = "host", conflicts_with_all = ["reason", "ttl"])]
+        remove: bool,
+    },
+    /// Show a policy: its filters, weights, balancer and properties.
+    #[command(after_help = "\
+Examples:
+  ringway place policy packing
+  ringway place policy night --json")]
+    Policy {
+        /// The policy.
+        name: String,
+    },
+    /// Say what changed: objects, reservations, decisions.
+    #[command(after_help = "\
+Examples:
+  ringway place events
+  ringway place events --follow
+  ringway place events --after 1204 --count 500 --json")]
+    Events {
+        /// Those after this revision, oldest first, instead of the newest.
+        #[arg(long, value_name = "REVISION", value_parser = whole::<u64>)]
+        after: Option<u64>,
+        /// How many.
+        #[arg(long, default_value_t = 50, value_parser = whole::<usize>)]
+        count: usize,
+        /// Go on with what changes from now on.
+        #[arg(long)]
+        follow: bool,
+    },
+    /// Check, back up or restore the file that placement is kept in.
+    Store {
+        /// The store's file, if it is not that of the fabric: `placement.redb` in a run directory.
+        #[arg(long, global = true, value_name = "FILE")]
+        store: Option<PathBuf>,
+        /// What to do.
+        #[command(subcommand)]
+        command: StoreCommand,
+    },
     /// List policies, or the units they choose from.
     #[command(after_help = "\
 Examples:
@@ -220,6 +342,78 @@ Examples:
   ringway place simulate --trace openb_pod_list_default.csv --format openb --hosts 1000 --policy none
   ringway place simulate --hosts 100 --policy power_saving --csv run.csv --svg run.svg")]
     Simulate(Simulate),
+}
+
+/// What to do with the store.
+#[derive(Subcommand)]
+pub enum StoreCommand {
+    /// Read the store, every byte of it if no fabric has it open, and say what it holds or what is wrong with it.
+    #[command(after_help = "\
+Examples:
+  ringway place store check
+  ringway place store check --store /run/ringway/lab/placement.redb")]
+    Check,
+    /// Write all that the store holds to a file; the fabric may be up or down.
+    #[command(after_help = "\
+Examples:
+  ringway place store backup placement.backup
+  ringway --fabric lab place store backup /var/backups/lab.placement")]
+    Backup {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Have the store hold what a backup has, or what can be read of its damaged files.
+    #[command(after_help = "\
+The fabric that has the store open is to be down. What was there stays beside it under another name.
+
+Examples:
+  ringway place store restore placement.backup
+  ringway place store restore --salvage")]
+    Restore {
+        /// The backup.
+        #[arg(required_unless_present = "salvage")]
+        file: Option<PathBuf>,
+        /// Keep what can still be read of the damaged files.
+        #[arg(long, conflicts_with = "file")]
+        salvage: bool,
+    },
+}
+
+/// What can be taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Removable {
+    /// A host.
+    Host,
+    /// A VM or function.
+    Vm,
+    /// An affinity group.
+    Group,
+    /// A policy.
+    Policy,
+    /// A cluster.
+    Cluster,
+    /// What was measured of a host.
+    Load,
+    /// A host's blacklist entry.
+    Blacklist,
+    /// A figure about a host, HOST/FIGURE.
+    Fact,
+}
+
+impl Removable {
+    /// What the API calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Removable::Host => "host",
+            Removable::Vm => "vm",
+            Removable::Group => "group",
+            Removable::Policy => "policy",
+            Removable::Cluster => "cluster",
+            Removable::Load => "load",
+            Removable::Blacklist => "blacklist",
+            Removable::Fact => "fact",
+        }
+    }
 }
 
 /// What to simulate.

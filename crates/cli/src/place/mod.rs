@@ -1,8 +1,10 @@
 //! `ringway place`.
 
 pub mod arguments;
+mod operate;
 mod simulate;
 mod source;
+mod store;
 mod tell;
 
 use crate::arguments::Target;
@@ -18,6 +20,9 @@ use std::path::PathBuf;
 pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> {
     if let PlaceCommand::Simulate(options) = &arguments.command {
         return simulate::simulate(options, arguments.inventory.as_deref(), &arguments.plugins, json);
+    }
+    if let PlaceCommand::Store { store, command } = arguments.command {
+        return store::store(target, store, command, json);
     }
     let mut source =
         Source::of(target, arguments.inventory.as_deref(), &arguments.plugins, &arguments.command)?;
@@ -79,7 +84,7 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
             let push = FactPush { host, name, value, ttl: ttl.map(|seconds| seconds.saturating_mul(1000)) };
             source.facts(vec![push]).map(drop)
         }
-        PlaceCommand::Simulate(_) => Ok(()),
+        command => operate::operate(&mut source, command, json),
     }
 }
 
@@ -106,7 +111,7 @@ fn request(source: &mut Source, vms: Vms) -> Result<PlaceRequest, Fail> {
         request.vms = vms.vms;
         return Ok(request);
     }
-    let known: Vec<String> = source.vms()?.into_iter().map(|vm| vm.name).collect();
+    let known: Vec<String> = source.vms()?.into_iter().map(|view| view.vm.name).collect();
     for name in vms.vms {
         if known.contains(&name) {
             return Err(Fail::Failed(format!("VM {name} is known; leave --cpus and --memory out")));

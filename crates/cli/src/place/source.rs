@@ -1,19 +1,18 @@
 //! Where placement is: in a running fabric, or here, on an inventory file.
 
-use super::arguments::PlaceCommand;
+use super::arguments::{PlaceCommand, Removable};
 use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::input;
 use crate::text;
 use ringway_control::place::{
-    BalanceRequest, Clock, DecisionView, ExplainView, FactPush, Failed, PlaceRequest, PluginsView,
-    RevisionView, Service, UnitView, WhyNotRequest,
+    BalanceRequest, Clock, DecisionView, EventsView, ExplainView, FactPush, Failed, PlaceRequest,
+    PluginsView, RevisionView, Service, StatusView, UnitView, VmView, WhyNotRequest,
 };
 use ringway_control::place_plugins::{Folder, Options};
 use ringway_place::engine::{BalanceStep, HostRow, Object, WhyNot};
 use ringway_place::inventory::{self, Beside};
-use ringway_place::object::Vm;
 use ringway_place::policy::Policy;
 use ringway_place::unit::{ExternalKind, ExternalUnit};
 use std::path::{Path, PathBuf};
@@ -41,17 +40,17 @@ pub fn options(folders: &[PathBuf]) -> Options {
 }
 
 /// Attack: a name that is more than a name in a path.
-fn named(name: &str) -> Result<(), Fail> {
+fn named(kind: &str, name: &str) -> Result<(), Fail> {
     match !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
         true => Ok(()),
-        false => Err(Fail::Unknown(format!("there is no VM \"{}\"", name.escape_debug()))),
+        false => Err(Fail::Unknown(format!("there is no {kind} \"{}\"", name.escape_debug()))),
     }
 }
 
 fn here(failed: Failed) -> Fail {
     match failed {
         Failed::Unknown(what) => Fail::Unknown(what),
-        Failed::Wrong(what) | Failed::Conflict(what) => Fail::Failed(what),
+        Failed::Wrong(what) | Failed::Conflict(what) | Failed::Full(what) => Fail::Failed(what),
     }
 }
 
@@ -92,7 +91,9 @@ impl Source {
         }
         match Client::connect(target) {
             Ok(client) => Ok(Source::Fabric(client)),
-            Err(_) if matches!(command, PlaceCommand::Policies { .. }) => Ok(Source::Here(empty()?)),
+            Err(_) if matches!(command, PlaceCommand::Policies { .. } | PlaceCommand::Policy { .. }) => {
+                Ok(Source::Here(empty()?))
+            }
             Err(fail) => Err(fail),
         }
     }
@@ -121,7 +122,7 @@ impl Source {
 
     /// Confirms or releases a VM.
     pub fn vm(&mut self, vm: &str, what: &str) -> Result<(), Fail> {
-        named(vm)?;
+        named("VM", vm)?;
         let done = |service: &Service| match what {
             "confirm" => service.confirm(vm),
             _ => service.release(vm),
@@ -131,7 +132,7 @@ impl Source {
 
     /// Places and starts a guest.
     pub fn start(&mut self, guest: &str) -> Result<DecisionView, Fail> {
-        named(guest)?;
+        named("VM", guest)?;
         match self {
             Source::Here(_) => Err(Fail::Failed("an inventory has no guests; leave --inventory out".into())),
             Source::Fabric(client) => client.ask(&format!("/v1/place/guests/{guest}/start"), &()),
@@ -154,8 +155,50 @@ impl Source {
         either!(self, |service| service.hosts(), |client| client.get("/v1/place/hosts"))
     }
 
-    pub fn vms(&mut self) -> Result<Vec<Vm>, Fail> {
-        either!(self, |service| service.vms(), |client| client.get("/v1/place/vms"))
+    pub fn vms(&mut self) -> Result<Vec<VmView>, Fail> {
+        either!(self, |service| service.vm_views(), |client| client.get("/v1/place/vms"))
+    }
+
+    /// Takes an object out; a fact is named by its host and its own name.
+    pub fn remove(&mut self, kind: Removable, name: &str) -> Result<(), Fail> {
+        if kind == Removable::Fact {
+            let what = || Fail::Failed(format!("{}: a fact is named HOST/FIGURE", name.escape_debug()));
+            let (host, fact) = name.split_once('/').ok_or_else(what)?;
+            named("host", host).and_then(|()| named("fact", fact))?;
+            let path = format!("/v1/place/facts/{host}/{fact}");
+            return either!(self, |service| service.remove_fact(host, fact), |client| client.delete(&path));
+        }
+        let kind = kind.name();
+        named(kind, name)?;
+        let path = format!("/v1/place/objects/{kind}/{name}");
+        either!(self, |service| service.remove(kind, name), |client| client.delete(&path))
+    }
+
+    /// Takes a host out of use.
+    pub fn maintain(&mut self, host: &str) -> Result<StatusView, Fail> {
+        named("host", host)?;
+        let path = format!("/v1/place/hosts/{host}/maintenance");
+        either!(self, |service| service.maintain(host), |client| client.ask(&path, &()))
+    }
+
+    /// Takes a host into use.
+    pub fn activate(&mut self, host: &str) -> Result<StatusView, Fail> {
+        named("host", host)?;
+        let path = format!("/v1/place/hosts/{host}/activate");
+        either!(self, |service| service.activate(host), |client| client.ask(&path, &()))
+    }
+
+    pub fn policy(&mut self, name: &str) -> Result<Policy, Fail> {
+        named("policy", name)?;
+        let path = format!("/v1/place/policies/{name}");
+        either!(self, |service| service.policy(name), |client| client.get(&path))
+    }
+
+    /// What changed after a revision, or of late.
+    pub fn events(&mut self, after: Option<u64>, count: usize) -> Result<EventsView, Fail> {
+        let after_it = after.map_or(String::new(), |after| format!("&after={after}"));
+        let path = format!("/v1/place/events?count={count}{after_it}");
+        either!(self, |service| service.events(after, count), |client| client.get(&path))
     }
 
     pub fn policies(&mut self) -> Result<Vec<Policy>, Fail> {

@@ -3,10 +3,12 @@
 use crate::fail::Fail;
 use crate::text::{self, BAD, GOOD, Table, cell};
 use anstream::println;
-use ringway_control::place::{DecisionView, ExplainView, PluginsView, UnitView};
+use ringway_control::place::{DecisionView, ExplainView, PluginsView, UnitView, VmView};
 use ringway_place::decide::{Choice, HostTrace, Trace};
-use ringway_place::engine::{BalanceStep, HostRow, MigrationState, WhyNot};
+use ringway_place::engine::{BalanceStep, Changed, HostRow, MigrationState, WhyNot};
+use ringway_place::object::HostStatus;
 use ringway_place::policy::Policy;
+use std::collections::BTreeMap;
 
 fn choice(choice: &Choice) {
     let vms = choice.vms.join(", ");
@@ -281,4 +283,143 @@ pub fn units(units: &[UnitView], json: bool) {
         ]);
     }
     table.print();
+}
+
+/// What a host is, in words.
+pub fn status(status: HostStatus) -> &'static str {
+    match status {
+        HostStatus::Up => "up",
+        HostStatus::PreparingForMaintenance => "preparing for maintenance",
+        HostStatus::Maintenance => "in maintenance",
+        HostStatus::Down => "down",
+        HostStatus::NonResponsive => "not responding",
+    }
+}
+
+pub fn vms(vms: &[VmView], json: bool) {
+    if json {
+        return text::json(&vms);
+    }
+    let heads = ["VM", "CLUSTER", "STATUS", "HOST", "RESERVED", ">CPUS", ">MEMORY", "POLICY"];
+    let mut table = Table::new(&heads);
+    for VmView { vm, reserved } in vms {
+        let or_none = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".into());
+        let host = vm.host.clone().filter(|_| vm.runs());
+        table.row(vec![
+            cell(&vm.name),
+            cell(&vm.cluster),
+            text::state(&format!("{:?}", vm.status).to_lowercase()),
+            cell(or_none(&host)),
+            cell(or_none(reserved)),
+            cell(u64::from(vm.sockets) * u64::from(vm.cores) * u64::from(vm.threads)),
+            cell(format!("{} MB", vm.memory_mb)),
+            cell(or_none(&vm.policy)),
+        ]);
+    }
+    table.print();
+}
+
+pub fn blacklist(hosts: &[HostRow], json: bool) {
+    let barred: Vec<&HostRow> = hosts.iter().filter(|host| !host.blacklisted.is_empty()).collect();
+    if json {
+        return text::json(&barred);
+    }
+    let mut table = Table::new(&["HOST", "CLUSTER", "REASON"]);
+    for host in barred {
+        table.row(vec![cell(&host.name), cell(&host.cluster), cell(&host.blacklisted)]);
+    }
+    table.print();
+}
+
+pub fn policy(policy: &Policy, units: &[UnitView], json: bool) {
+    if json {
+        return text::json(policy);
+    }
+    let lower = |it: &dyn std::fmt::Debug| format!("{it:?}").to_lowercase();
+    println!("policy {}", policy.name);
+    println!("selector {}, optimise {}", lower(&policy.selector), lower(&policy.optimise));
+    println!("balancer {}", if policy.balancer.is_empty() { "None" } else { &policy.balancer });
+    let what = |kinds: &[&str], name: &str| {
+        let unit = units.iter().find(|unit| kinds.contains(&unit.kind.as_str()) && unit.name == name);
+        let said = unit.map_or("a unit from outside that is out of reach", |unit| &unit.description);
+        said.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let required = |required: bool| if required { "required" } else { "" };
+    let mut filters = Table::new(&["FILTER", "TURN", "REQUIRED", "WHAT IT DOES"]);
+    for unit in units.iter().filter(|unit| unit.kind == "mandatory") {
+        filters.row(vec![cell(&unit.name), cell("always"), cell(""), cell(&unit.description)]);
+    }
+    for filter in policy.ordered() {
+        filters.row(vec![
+            cell(&filter.name),
+            cell(lower(&filter.position)),
+            cell(required(filter.required)),
+            cell(what(&["filter"], &filter.name)),
+        ]);
+    }
+    println!();
+    filters.print();
+    let mut weights = Table::new(&["WEIGHT", ">FACTOR", "REQUIRED", "WHAT IT DOES"]);
+    for weight in &policy.weights {
+        weights.row(vec![
+            cell(&weight.name),
+            cell(weight.factor),
+            cell(required(weight.required)),
+            cell(what(&["weight"], &weight.name)),
+        ]);
+    }
+    println!();
+    weights.print();
+    println!();
+    properties(policy, units);
+}
+
+/// The properties that a policy's units read: its own values, or what holds without.
+fn properties(policy: &Policy, units: &[UnitView]) {
+    let is_used = |unit: &&UnitView| {
+        let filter = || policy.filters.iter().any(|filter| filter.name == unit.name);
+        let weight = || policy.weights.iter().any(|weight| weight.name == unit.name);
+        match unit.kind.as_str() {
+            "filter" => filter(),
+            "weight" => weight(),
+            "balancer" => policy.balancer == unit.name,
+            _ => true,
+        }
+    };
+    let read = units.iter().filter(is_used).flat_map(|unit| &unit.properties);
+    let mut known: BTreeMap<&str, (&str, &str)> =
+        read.map(|it| (it.name.as_str(), (it.default.as_str(), it.description.as_str()))).collect();
+    for (name, value) in &policy.properties {
+        let description = known.get(name.as_str()).map_or("", |(_, description)| description);
+        known.insert(name, (value, description));
+    }
+    let mut table = Table::new(&["PROPERTY", "VALUE", "FROM", "WHAT IT IS"]);
+    for (name, (value, description)) in known {
+        let from = if policy.properties.contains_key(name) { "policy" } else { "default" };
+        table.row(vec![cell(name), cell(value), cell(from), cell(description)]);
+    }
+    table.print();
+}
+
+pub fn events(events: &[Changed], heads: bool) {
+    let mut table = Table::new(&[">REVISION", "TIME", "KIND", "NAME", "NOW"]);
+    for event in events {
+        table.row(vec![
+            cell(event.revision),
+            cell(event.at.map_or("-".into(), time)),
+            cell(&event.kind),
+            cell(&event.name),
+            cell(if event.gone { "gone" } else { &event.what }),
+        ]);
+    }
+    match heads {
+        true => table.print(),
+        false => table.print_rows(),
+    }
+}
+
+/// A time of day in UTC.
+fn time(at: u64) -> String {
+    let seconds = at / 1000;
+    format!("{:02}:{:02}:{:02}Z", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
 }

@@ -182,7 +182,7 @@ fn lookups(fabric: &Fabric, notes: &Notes) {
 }
 
 /// What lies in a run directory besides ports' sockets.
-const OURS: [&str; 5] = ["api.sock", "lock", "guests", "functions", "placement.redb"];
+const OURS: [&str; 6] = ["api.sock", "lock", "guests", "functions", "placement.redb", "placement.redb.log"];
 
 fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
     let run = host.run_of(fabric);

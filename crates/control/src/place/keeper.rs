@@ -60,6 +60,14 @@ impl Service {
         Ok(())
     }
 
+    /// Has hosts that were being emptied, and are empty, in maintenance.
+    pub(super) fn end_emptying(&self) -> Result<(), Failed> {
+        for host in self.engine.end_emptying()? {
+            tracing::info!(host, "it is empty and in maintenance");
+        }
+        Ok(())
+    }
+
     fn is_due(&self, cluster: &str, interval: u64, now: u64) -> bool {
         let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
         if interval == 0 {

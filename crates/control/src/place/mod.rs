@@ -8,6 +8,7 @@ mod fabric;
 mod keeper;
 mod measure;
 mod opened;
+mod operators;
 mod pods;
 mod routes;
 mod service;

@@ -6,8 +6,11 @@ use super::{DecisionView, Failed, Link, Service, this_host};
 use crate::file::Placement;
 use ringway_place::engine::Object;
 use ringway_place::model::VmSlot;
-use std::path::PathBuf;
+use ringway_place::store::{Embedded, StoreError};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 /// Placement, opened or not.
 #[derive(Clone)]
@@ -19,7 +22,20 @@ pub struct Place {
     refused: Arc<Mutex<Vec<String>>>,
     link: Option<Arc<Link>>,
     service: Arc<Mutex<Option<Service>>>,
+    /// Why the store could not be opened, and the files that it was read from.
+    damaged: Arc<Mutex<Option<(Stamp, Failed)>>>,
     measure: Arc<Mutex<Measure>>,
+}
+
+/// What tells files that were changed from those of before.
+type Stamp = [Option<(u64, u64, Option<SystemTime>)>; 2];
+
+/// What can't be written for want of room keeps nobody from reading.
+fn unless_full(done: Result<(), Failed>) -> Result<(), Failed> {
+    match done {
+        Err(Failed::Full(_)) => Ok(()),
+        done => done,
+    }
 }
 
 impl Place {
@@ -31,6 +47,7 @@ impl Place {
             refused: Arc::default(),
             link: Some(Arc::new(link)),
             service: Arc::default(),
+            damaged: Arc::default(),
             measure: Arc::default(),
         }
     }
@@ -43,6 +60,7 @@ impl Place {
             refused: Arc::default(),
             link: None,
             service: Arc::new(Mutex::new(Some(service))),
+            damaged: Arc::default(),
             measure: Arc::default(),
         }
     }
@@ -54,7 +72,7 @@ impl Place {
     /// Placement if it is open, or if there is something to open.
     fn kept(&self) -> Result<Option<Service>, Failed> {
         let open = self.service.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        let there = open || self.path.as_ref().is_some_and(|path| path.exists());
+        let there = open || self.path.as_ref().is_some_and(|path| Embedded::is_there(path));
         there.then(|| self.service()).transpose()
     }
 
@@ -64,7 +82,7 @@ impl Place {
         let service = match (&*opened, &self.path) {
             (Some(service), _) => service.clone(),
             (None, Some(path)) => {
-                let service = Service::open(path).map_err(|error| Failed::Conflict(error.to_string()))?;
+                let service = self.open(path)?;
                 let host = this_host();
                 let known = service.engine.view(|model| model.host(&host.name).is_some())?;
                 let file = self.file();
@@ -81,10 +99,32 @@ impl Place {
         drop(opened);
         if self.path.is_some() {
             let mut measure = self.measure.lock().unwrap_or_else(PoisonError::into_inner);
-            measure.take(&service, self.link.as_deref())?;
+            unless_full(measure.take(&service, self.link.as_deref()))?;
         }
-        service.engine.expire(service.clock.now())?;
+        unless_full(service.engine.expire(service.clock.now()).map_err(Failed::from))?;
         Ok(service)
+    }
+
+    /// Opens the store. One that was refused is not read again before its files are others.
+    fn open(&self, path: &Path) -> Result<Service, Failed> {
+        let stamp = || {
+            [path.to_path_buf(), path.with_extension("redb.log")].map(|file| {
+                let known = std::fs::metadata(file).ok()?;
+                Some((known.ino(), known.len(), known.modified().ok()))
+            })
+        };
+        let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, refused)) = damaged.as_ref().filter(|(files, _)| *files == stamp()) {
+            return Err(refused.clone());
+        }
+        *damaged = None;
+        Service::open(path).map_err(|error| {
+            let refused = Failed::from(error.clone());
+            if matches!(error, StoreError::Damaged(_)) {
+                *damaged = Some((stamp(), refused.clone()));
+            }
+            refused
+        })
     }
 
     /// Places a guest of the fabric here and starts it.
@@ -136,7 +176,9 @@ impl Place {
                     self.follow_file(&service, &self.file())?;
                 }
                 service.engine.tidy()?;
-                service.balance_due()
+                service.stamp();
+                service.balance_due()?;
+                service.end_emptying()
             }
             None => Ok(()),
         }

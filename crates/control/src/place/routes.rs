@@ -2,8 +2,8 @@
 
 use super::extender::{bind, filter, prioritize};
 use super::{
-    BalanceRequest, DecisionView, ExplainView, FactPush, Failed, Place, PlaceRequest, PluginsView,
-    RevisionView, Service, UnitView, WhyNotRequest,
+    BackupRequest, BalanceRequest, DecisionView, EventsView, ExplainView, FactPush, Failed, Place,
+    PlaceRequest, PluginsView, RevisionView, Service, StatusView, StoreView, UnitView, VmView, WhyNotRequest,
 };
 use crate::api::Trouble;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -13,7 +13,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
 use ringway_place::engine::{BalanceStep, HostRow, Object, WhyNot};
-use ringway_place::object::Vm;
 use ringway_place::policy::Policy;
 use serde::Deserialize;
 use utoipa::{IntoParams, OpenApi};
@@ -25,8 +24,14 @@ pub(super) const LARGEST: usize = 64 << 20;
 #[openapi(paths(
     hosts,
     vms,
+    maintain,
+    activate,
     policies,
+    policy,
     units,
+    events,
+    store,
+    backup,
     objects,
     remove,
     remove_fact,
@@ -60,7 +65,13 @@ pub fn router(place: Place) -> Router {
         .route("/v1/place", post(decide))
         .route("/v1/place/hosts", get(hosts))
         .route("/v1/place/vms", get(vms))
+        .route("/v1/place/hosts/{name}/maintenance", post(maintain))
+        .route("/v1/place/hosts/{name}/activate", post(activate))
         .route("/v1/place/policies", get(policies))
+        .route("/v1/place/policies/{name}", get(policy))
+        .route("/v1/place/events", get(events))
+        .route("/v1/place/store", get(store))
+        .route("/v1/place/store/backup", post(backup))
         .route("/v1/place/units", get(units))
         .route("/v1/place/plugins", put(plugins).get(attached))
         .route("/v1/place/objects", post(objects))
@@ -113,6 +124,7 @@ impl IntoResponse for Failed {
             Failed::Unknown(_) => StatusCode::NOT_FOUND,
             Failed::Wrong(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Failed::Conflict(_) => StatusCode::CONFLICT,
+            Failed::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
         };
         (status, Json(Trouble { error: self.to_string(), problems: Vec::new() })).into_response()
     }
@@ -139,16 +151,80 @@ async fn hosts(State(place): State<Place>) -> Result<Json<Vec<HostRow>>, Failed>
     work(place, Service::hosts).await
 }
 
-/// Every VM.
-#[utoipa::path(get, path = "/v1/place/vms", responses((status = 200, body = Vec<Vm>)))]
-async fn vms(State(place): State<Place>) -> Result<Json<Vec<Vm>>, Failed> {
-    work(place, Service::vms).await
+/// Every VM, with what is reserved for it.
+#[utoipa::path(get, path = "/v1/place/vms", responses((status = 200, body = Vec<VmView>)))]
+async fn vms(State(place): State<Place>) -> Result<Json<Vec<VmView>>, Failed> {
+    work(place, Service::vm_views).await
+}
+
+/// Takes a host out of use: nothing new comes, rounds of balancing move away what runs there, and it is in maintenance
+/// when it is empty.
+#[utoipa::path(post, path = "/v1/place/hosts/{name}/maintenance",
+    params(("name" = String, Path, description = "The host")),
+    responses((status = 200, body = StatusView), (status = 404, body = Trouble)))]
+async fn maintain(State(place): State<Place>, Path(name): Path<String>) -> Result<Json<StatusView>, Failed> {
+    work(place, move |service| service.maintain(&name)).await
+}
+
+/// Takes a host into use.
+#[utoipa::path(post, path = "/v1/place/hosts/{name}/activate",
+    params(("name" = String, Path, description = "The host")),
+    responses((status = 200, body = StatusView), (status = 404, body = Trouble)))]
+async fn activate(State(place): State<Place>, Path(name): Path<String>) -> Result<Json<StatusView>, Failed> {
+    work(place, move |service| service.activate(&name)).await
 }
 
 /// Every policy.
 #[utoipa::path(get, path = "/v1/place/policies", responses((status = 200, body = Vec<Policy>)))]
 async fn policies(State(place): State<Place>) -> Result<Json<Vec<Policy>>, Failed> {
     work(place, Service::policies).await
+}
+
+/// A policy.
+#[utoipa::path(get, path = "/v1/place/policies/{name}",
+    params(("name" = String, Path, description = "The policy")),
+    responses((status = 200, body = Policy), (status = 404, body = Trouble)))]
+async fn policy(State(place): State<Place>, Path(name): Path<String>) -> Result<Json<Policy>, Failed> {
+    work(place, move |service| service.policy(&name)).await
+}
+
+/// Which changes.
+#[derive(Deserialize, IntoParams)]
+struct Which {
+    /// Those after this revision; the newest if left out.
+    after: Option<u64>,
+    /// At most so many, and what else their last revision has; 100 if left out.
+    count: Option<usize>,
+}
+
+/// What changed: objects that were put in, changed or taken out, reservations, decisions; oldest first. Whoever
+/// follows asks again with the revision of the answer.
+#[utoipa::path(get, path = "/v1/place/events", params(Which),
+    responses((status = 200, body = EventsView),
+        (status = 409, body = Trouble, description = "What was so long ago is no longer known")))]
+async fn events(
+    State(place): State<Place>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<EventsView>, Failed> {
+    let Query(which) = which.map_err(|rejection| Failed::Wrong(rejection.body_text()))?;
+    work(place, move |service| service.events(which.after, which.count.unwrap_or(100))).await
+}
+
+/// The store: where it is, what it holds, whether there is room.
+#[utoipa::path(get, path = "/v1/place/store",
+    responses((status = 200, body = StoreView),
+        (status = 409, body = Trouble, description = "It can't be used, and why")))]
+async fn store(State(place): State<Place>) -> Result<Json<StoreView>, Failed> {
+    work(place, Service::store).await
+}
+
+/// Writes all that the store holds to a file of the fabric's host, in place of whatever is there.
+#[utoipa::path(post, path = "/v1/place/store/backup", request_body = BackupRequest,
+    responses((status = 200, body = StoreView), (status = 409, body = Trouble),
+        (status = 507, body = Trouble, description = "There is no room for it")))]
+async fn backup(State(place): State<Place>, request: Body<BackupRequest>) -> Result<Json<StoreView>, Failed> {
+    let request = body(request)?;
+    work(place, move |service| service.backup(request.path.as_ref())).await
 }
 
 /// Every unit that policies choose from.
@@ -181,7 +257,8 @@ async fn attached(State(place): State<Place>) -> Result<Json<PluginsView>, Faile
 
 /// Puts objects in, all or none: clusters, policies, hosts, loads, facts, blacklist entries, VMs, groups.
 #[utoipa::path(post, path = "/v1/place/objects", request_body = Vec<Object>,
-    responses((status = 200, body = RevisionView), (status = 422, body = Trouble)))]
+    responses((status = 200, body = RevisionView), (status = 422, body = Trouble),
+        (status = 507, body = Trouble, description = "The disk is full")))]
 async fn objects(State(place): State<Place>, new: Body<Vec<Object>>) -> Result<Json<RevisionView>, Failed> {
     let new = body(new)?;
     work(place, |service| service.put(new)).await
@@ -193,7 +270,8 @@ async fn objects(State(place): State<Place>, new: Body<Vec<Object>>) -> Result<J
             description = "`host`, `vm`, `group`, `policy`, `cluster`, `load` or `blacklist`"),
         ("name" = String, Path, description = "Its name")),
     responses((status = 204), (status = 404, body = Trouble, description = "There is none"),
-        (status = 409, body = Trouble, description = "It is in use")))]
+        (status = 409, body = Trouble, description = "It is in use"),
+        (status = 507, body = Trouble, description = "The disk is full")))]
 async fn remove(
     State(place): State<Place>,
     Path((kind, name)): Path<(String, String)>,
@@ -216,7 +294,8 @@ async fn remove_fact(
 
 /// Puts figures about hosts in. The next decision sees them.
 #[utoipa::path(post, path = "/v1/place/facts", request_body = Vec<FactPush>,
-    responses((status = 200, body = RevisionView), (status = 422, body = Trouble)))]
+    responses((status = 200, body = RevisionView), (status = 422, body = Trouble),
+        (status = 507, body = Trouble, description = "The disk is full")))]
 async fn facts(State(place): State<Place>, facts: Body<Vec<FactPush>>) -> Result<Json<RevisionView>, Failed> {
     let facts = body(facts)?;
     work(place, |service| service.facts(facts)).await
@@ -225,7 +304,8 @@ async fn facts(State(place): State<Place>, facts: Body<Vec<FactPush>>) -> Result
 /// Decides where VMs go, and reserves what they take there.
 #[utoipa::path(post, path = "/v1/place", request_body = PlaceRequest,
     responses((status = 200, body = DecisionView), (status = 404, body = Trouble),
-        (status = 422, body = Trouble)))]
+        (status = 409, body = Trouble, description = "A VM of `new` runs"), (status = 422, body = Trouble),
+        (status = 507, body = Trouble, description = "The disk is full")))]
 async fn decide(
     State(place): State<Place>,
     request: Body<PlaceRequest>,
@@ -237,7 +317,7 @@ async fn decide(
 /// Decides where VMs would go, with everything about it, and reserves nothing.
 #[utoipa::path(post, path = "/v1/place/try", request_body = PlaceRequest,
     responses((status = 200, body = ExplainView), (status = 404, body = Trouble),
-        (status = 422, body = Trouble)))]
+        (status = 409, body = Trouble, description = "A VM of `new` runs"), (status = 422, body = Trouble)))]
 async fn attempt(
     State(place): State<Place>,
     request: Body<PlaceRequest>,
@@ -328,4 +408,24 @@ async fn balance(
 #[utoipa::path(get, path = "/v1/place/balance", responses((status = 200, body = Vec<BalanceStep>)))]
 async fn rounds(State(place): State<Place>) -> Result<Json<Vec<BalanceStep>>, Failed> {
     work(place, |service| Ok(service.last_rounds())).await
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_path_and_method_is_described() {
+        let described = serde_json::to_value(super::description()).unwrap();
+        let mut count = 0;
+        for line in include_str!("routes.rs").lines().filter_map(|line| line.trim().strip_prefix(".route(\""))
+        {
+            let (path, handlers) = line.split_once('"').unwrap();
+            for method in ["get", "post", "put", "delete"] {
+                if handlers.contains(&format!("{method}(")) {
+                    assert!(described["paths"][path][method].is_object(), "{method} {path}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 25, "only {count} were looked at");
+    }
 }

@@ -1,6 +1,7 @@
 //! What the paths of the API do, and commands without a fabric too.
 
 use super::keeper::Rounds;
+use super::operators::Stamps;
 use super::pods::Pods;
 use super::{
     BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, PluginsView, RevisionView,
@@ -14,7 +15,7 @@ use ringway_place::object::{Fact, Vm};
 use ringway_place::policy::Policy;
 use ringway_place::store::{Embedded, Memory, StoreError};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Attack: a request of a million VMs, a preview of a million rounds.
@@ -29,12 +30,21 @@ pub enum Failed {
     Wrong(String),
     /// It can't be done now.
     Conflict(String),
+    /// There is no room on the disk.
+    Full(String),
 }
 
 impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (Failed::Unknown(what) | Failed::Wrong(what) | Failed::Conflict(what)) = self;
+        let (Failed::Unknown(what) | Failed::Wrong(what) | Failed::Conflict(what) | Failed::Full(what)) =
+            self;
         f.write_str(what)
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Failed {
+        EngineError::Store(error).into()
     }
 }
 
@@ -47,6 +57,7 @@ impl From<EngineError> for Failed {
             | EngineError::NoObject(_)
             | EngineError::Decide(_) => Failed::Unknown(what),
             EngineError::Wrong(_) | EngineError::Policy(_) => Failed::Wrong(what),
+            EngineError::Store(StoreError::Full(_)) => Failed::Full(what),
             EngineError::Store(_) | EngineError::InUse(_) => Failed::Conflict(what),
         }
     }
@@ -62,6 +73,9 @@ pub struct Service {
     pub(super) rounds: Arc<Mutex<Rounds>>,
     pub(super) pods: Arc<Pods>,
     sources: Arc<Mutex<Sources>>,
+    /// The store, if it is on files, and where.
+    files: Option<(Arc<Embedded>, PathBuf)>,
+    pub(super) stamps: Arc<Mutex<Stamps>>,
 }
 
 /// Where units from outside come from.
@@ -82,7 +96,12 @@ impl Service {
     pub fn open(path: &Path) -> Result<Service, StoreError> {
         let clock = Clock::default();
         let store = Arc::new(Embedded::open(path, clock.now())?);
-        let service = Service::on(Engine::open(store), clock)?;
+        if let Some(record) = store.cut() {
+            let path = path.display();
+            tracing::warn!(%path, record, "the store's last write was cut short by a crash, and is left out");
+        }
+        let mut service = Service::on(Engine::open(store.clone()), clock)?;
+        service.files = Some((store, path.into()));
         let settled = service.engine.settle(clock.now());
         match settled.map_err(|error| StoreError::File(error.to_string()))? {
             0 => {}
@@ -102,11 +121,20 @@ impl Service {
                 let attached = engine.noted(ATTACHED).ok().flatten().unwrap_or_default();
                 let sources = Arc::new(Mutex::new(Sources { attached, ..Sources::default() }));
                 let (engine, rounds, pods) = (Arc::new(engine), Arc::default(), Arc::default());
-                Ok(Service { engine, clock, rounds, pods, sources })
+                let service =
+                    Service { engine, clock, rounds, pods, sources, files: None, stamps: Arc::default() };
+                service.stamp();
+                Ok(service)
             }
             Err(EngineError::Store(error)) => Err(error),
             Err(other) => Err(StoreError::File(other.to_string())),
         }
+    }
+
+    /// The store's files.
+    pub(super) fn files(&self) -> Result<&(Arc<Embedded>, PathBuf), Failed> {
+        let what = "placement is in memory alone: there is no store";
+        self.files.as_ref().ok_or_else(|| Failed::Conflict(what.into()))
     }
 
     /// All hosts.
@@ -214,9 +242,22 @@ impl Service {
         if let Some(host) = self.engine.view(unknown)? {
             return Err(EngineError::Decide(DecideError::NoHost(host)).into());
         }
-        let mut seen = BTreeSet::new();
-        if let Some(name) = request.vms.iter().find(|name| !seen.insert(name.as_str())) {
-            return Err(Failed::Wrong(format!("VM {name} is named twice; once will do")));
+        for names in [request.vms.iter().collect::<Vec<_>>(), request.new.iter().map(|vm| &vm.name).collect()]
+        {
+            let mut seen = BTreeSet::new();
+            if let Some(name) = names.into_iter().find(|name| !seen.insert(name.as_str())) {
+                return Err(Failed::Wrong(format!("VM {name} is named twice; once will do")));
+            }
+        }
+        // Described anew it would be one that does not run, and what it takes of its host would be forgotten.
+        let running = |model: &Model| {
+            let known = request.new.iter().filter_map(|vm| model.vm(&vm.name));
+            let mut running = known.filter(|slot| slot.vm.runs());
+            running.next().map(|slot| (slot.vm.name.clone(), slot.vm.host.clone().unwrap_or_default()))
+        };
+        if let Some((vm, host)) = self.engine.view(running)? {
+            let what = format!("VM {vm} runs on host {host} and can't be described as a new one");
+            return Err(Failed::Conflict(format!("{what}; name it in `vms` to have it placed elsewhere")));
         }
         match request.vms.len() + request.new.len() {
             0 => Err(Failed::Wrong(
@@ -231,16 +272,22 @@ impl Service {
     pub fn place(&self, request: PlaceRequest) -> Result<DecisionView, Failed> {
         self.check(&request)?;
         let ask = request.ask(self.clock.now());
-        let names = request.new.iter().map(|vm| vm.name.clone());
-        let fresh: Vec<String> =
-            self.engine.view(|model| names.filter(|name| model.vm(name).is_none()).collect())?;
+        let known = |vm: &Vm, model: &Model| model.vm(&vm.name).map(|slot| (*slot.vm).clone());
+        let before: Vec<(String, Option<Vm>)> = self
+            .engine
+            .view(|model| request.new.iter().map(|vm| (vm.name.clone(), known(vm, model))).collect())?;
         if !request.new.is_empty() {
             self.put(request.new.into_iter().map(|vm| Object::Vm(Box::new(vm))).collect())?;
         }
         let decision = self.engine.place(ask);
         if decision.is_err() {
-            // What can't even be judged leaves nothing.
-            fresh.iter().for_each(|vm| drop(self.engine.remove("vm", vm)));
+            // What can't even be judged leaves all as it was.
+            for (name, known) in before {
+                let _ = match known {
+                    Some(vm) => self.engine.put(vec![Object::Vm(Box::new(vm))]).map(drop),
+                    None => self.engine.remove("vm", &name),
+                };
+            }
         }
         Ok(decision?.into())
     }

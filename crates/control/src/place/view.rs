@@ -1,9 +1,10 @@
 //! What the API says about placement: shapes of its JSON. Times are in milliseconds since 1970.
 
 use ringway_place::decide::{Ask, Choice, Trace};
-use ringway_place::engine::{Decision, Explained};
+use ringway_place::engine::{Changed, Decision, Explained};
 use ringway_place::filters::{MANDATORY, SELECTABLE};
-use ringway_place::object::Vm;
+use ringway_place::object::{HostStatus, Vm};
+use ringway_place::store::Summary;
 use ringway_place::unit::{ExternalKind, ExternalUnit, Parameter, describe};
 use ringway_place::{balancers, weights};
 use serde::{Deserialize, Serialize};
@@ -148,6 +149,51 @@ pub struct PluginsView {
     pub attached: Vec<String>,
     /// What is wrong there: files that don't load, hosts that don't start.
     pub problems: Vec<String>,
+}
+
+/// A VM, and what is reserved for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VmView {
+    /// The VM.
+    #[serde(flatten)]
+    pub vm: Vm,
+    /// The host that is reserved for it, until it runs there or its time is over.
+    pub reserved: Option<String>,
+}
+
+/// Whether a host may run anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StatusView {
+    /// The status.
+    pub status: HostStatus,
+}
+
+/// What changed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EventsView {
+    /// The revision to ask for next.
+    pub revision: u64,
+    /// Changes, oldest first.
+    pub events: Vec<Changed>,
+}
+
+/// The store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoreView {
+    /// Its file; the log is beside it.
+    pub path: String,
+    /// Why nothing can be written now; nothing if it can.
+    pub full: Option<String>,
+    /// What it holds.
+    pub holds: Summary,
+}
+
+/// Where a backup is to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BackupRequest {
+    /// An absolute path.
+    pub path: String,
 }
 
 /// A revision of the store.

@@ -7,6 +7,7 @@
 mod advice;
 mod balance;
 mod described;
+mod events;
 mod external;
 mod history;
 mod mirror;
@@ -17,10 +18,12 @@ mod refer;
 mod removing;
 mod repair;
 mod settle;
+mod status;
 mod views;
 
 pub use balance::{BalanceStep, Migration, MigrationState};
 pub use described::Described;
+pub use events::Changed;
 pub use history::{Decision, Explained, HISTORY, WhyNot};
 pub use mirror::Gone;
 pub use objects::{Object, build};
@@ -264,6 +267,11 @@ impl Engine {
         let revision = inner.change(&*self.store, &[Change::NoPending(vm.into())])?;
         drop(inner);
         Ok(self.store.durable(revision)?)
+    }
+
+    /// The store's revision.
+    pub fn revision(&self) -> Result<Revision, EngineError> {
+        Ok(self.current()?.seen)
     }
 
     /// Ends leases whose time has come.

@@ -125,6 +125,16 @@ impl State {
         Ok((revision, notes))
     }
 
+    /// All of it as changes of nothing.
+    pub(super) fn notes(&self) -> Vec<(Revision, Vec<Note>)> {
+        let versions = self.keys.iter().flat_map(|(key, versions)| {
+            versions.iter().map(|version| Note::Version(key.clone(), version.clone()))
+        });
+        let leases = self.leases.iter().map(|(id, lease)| Note::Lease(*id, Some(*lease)));
+        let notes = versions.chain(leases).chain([Note::Compact(self.oldest)]).collect();
+        vec![(self.revision, notes)]
+    }
+
     /// Forgets what was before a revision; the versions that are gone.
     pub(super) fn compact(&mut self, before: Revision) -> Vec<Note> {
         let before = before.min(self.revision);
@@ -161,6 +171,11 @@ impl Memory {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing in here panics half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something of what it holds.
+    pub(super) fn with<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.state())
     }
 
     /// Does something and tells `note`, in order, what it changed.
@@ -264,6 +279,10 @@ impl Store for Memory {
         }
         let first = state.events.partition_point(|event| event.revision <= after);
         Ok(state.events.range(first..).cloned().collect())
+    }
+
+    fn oldest(&self) -> Revision {
+        self.state().oldest
     }
 
     fn lease(&self, ttl: u64, now: u64) -> Result<LeaseId, StoreError> {

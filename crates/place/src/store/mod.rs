@@ -7,7 +7,7 @@ mod embedded;
 mod memory;
 
 pub use codec::{decode, encode};
-pub use embedded::Embedded;
+pub use embedded::{Embedded, Summary, backup, check, restore, salvage};
 pub use memory::Memory;
 
 use std::sync::Arc;
@@ -88,6 +88,15 @@ pub enum StoreError {
     /// The file can't be used.
     #[error("the store: {0}")]
     File(String),
+    /// Files that may not hold everything that was acknowledged.
+    #[error("the store: {0}")]
+    Damaged(String),
+    /// There is no room on the disk.
+    #[error(
+        "the store's disk is full ({0}): nothing is changed until there is room; \
+        what was asked last may count then"
+    )]
+    Full(String),
 }
 
 /// Keys and values with revisions.
@@ -101,6 +110,9 @@ pub trait Store: Send + Sync {
 
     /// What changed after a revision, in order.
     fn watch(&self, after: Revision) -> Result<Vec<Event>, StoreError>;
+
+    /// What is before this revision is no longer known.
+    fn oldest(&self) -> Revision;
 
     /// A lease that ends `ttl` milliseconds after `now`, unless it is kept alive.
     fn lease(&self, ttl: u64, now: u64) -> Result<LeaseId, StoreError>;

@@ -2,7 +2,10 @@
 
 use crate::store::memory::{Lease, Note, State, Version};
 use crate::store::{LeaseId, Revision};
-use redb::{Database, Durability, Error, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Database, Durability, Error, ReadableDatabase, ReadableTable, TableDefinition, TableError,
+    WriteTransaction,
+};
 use std::collections::BTreeMap;
 
 /// A key's versions: 1, the lease and the value; or 0 alone for none.
@@ -17,50 +20,49 @@ const AT_ONCE: usize = 256;
 /// What changed, by revision.
 pub(super) type Batch = Vec<(Revision, Vec<Note>)>;
 
-/// The database's identity and the newest record of the log that it has.
-pub(super) fn logged(database: &Database) -> Result<(u64, u64), Error> {
+/// The database's identity and the newest record of the log that it has; none if it is not a store's.
+pub(super) fn figures(database: &Database) -> Result<Option<(u64, u64)>, Error> {
+    let transaction = database.begin_read()?;
+    let Some(meta) = existing(transaction.open_table(META))? else { return Ok(None) };
+    let figure = |name: &str| -> Result<_, Error> { Ok(meta.get(name)?.map(|figure| figure.value())) };
+    let (identity, logged) = (figure("identity")?, figure("logged")?);
+    Ok(identity.map(|identity| (identity, logged.unwrap_or(0))))
+}
+
+/// Makes an empty database a store's.
+pub(super) fn begin(database: &Database, identity: u64) -> Result<(), Error> {
     let transaction = database.begin_write()?;
-    let figures = {
-        let mut meta = transaction.open_table(META)?;
-        let figure = |name: &str| -> Result<_, Error> { Ok(meta.get(name)?.map(|figure| figure.value())) };
-        let (identity, number) = (figure("identity")?, figure("logged")?.unwrap_or(0));
-        let identity = match identity {
-            Some(identity) => identity,
-            None => {
-                // The standard library's own random numbers suffice to tell two files apart.
-                use std::hash::BuildHasher;
-                let identity = std::hash::RandomState::new().hash_one(number);
-                meta.insert("identity", identity)?;
-                identity
-            }
-        };
-        (identity, number)
-    };
-    transaction.commit()?;
-    Ok(figures)
+    transaction.open_table(META)?.insert("identity", identity)?;
+    Ok(transaction.commit()?)
+}
+
+/// A table; none if nothing was ever put in.
+fn existing<T>(opened: Result<T, TableError>) -> Result<Option<T>, Error> {
+    match opened {
+        Ok(table) => Ok(Some(table)),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// Everything, as far as the database has it.
 pub(super) fn load(database: &Database, now: u64) -> Result<State, Error> {
     let mut state = State::default();
     let transaction = database.begin_read()?;
-    // A new file has no tables.
-    let Ok(versions) = transaction.open_table(VERSIONS) else { return Ok(state) };
     let mut all: Vec<(String, Version)> = Vec::new();
-    for entry in versions.iter()? {
-        let (key, bytes) = entry?;
-        let ((key, revision), bytes) = (key.value(), bytes.value());
-        let version = match bytes {
-            [1, lease @ ..] if lease.len() >= 8 => {
-                let (lease, value) = lease.split_at(8);
-                let lease = u64::from_le_bytes(lease.try_into().unwrap_or_default());
-                Version { revision, value: Some(value.into()), lease: (lease > 0).then_some(lease) }
-            }
-            _ => Version { revision, value: None, lease: None },
-        };
-        all.push((key.to_string(), version));
+    if let Some(versions) = existing(transaction.open_table(VERSIONS))? {
+        for entry in versions.iter()? {
+            let (key, bytes) = entry?;
+            let ((key, revision), bytes) = (key.value(), bytes.value());
+            let (value, lease) = match bytes {
+                [1, rest @ ..] => rest.split_first_chunk().map(|(lease, value)| (value, lease)).unzip(),
+                _ => (None, None),
+            };
+            let lease = lease.map(|lease| u64::from_le_bytes(*lease)).filter(|lease| *lease > 0);
+            all.push((key.to_string(), Version { revision, value: value.map(Into::into), lease }));
+        }
     }
-    if let Ok(leases) = transaction.open_table(LEASES) {
+    if let Some(leases) = existing(transaction.open_table(LEASES))? {
         for entry in leases.iter()? {
             let (id, lease) = entry?;
             let (deadline, ttl) = lease.value();
@@ -71,11 +73,10 @@ pub(super) fn load(database: &Database, now: u64) -> Result<State, Error> {
     for (key, version) in all {
         state.push(&key, version);
     }
-    if let Ok(meta) = transaction.open_table(META) {
-        let figure = |name: &str| meta.get(name).ok().flatten().map_or(0, |figure| figure.value());
-        state.revision = state.revision.max(figure("revision"));
-        let oldest = figure("oldest");
-        state.compact(oldest);
+    if let Some(meta) = existing(transaction.open_table(META))? {
+        let figure = |name: &str| -> Result<_, Error> { Ok(meta.get(name)?.map_or(0, |it| it.value())) };
+        state.revision = state.revision.max(figure("revision")?);
+        state.compact(figure("oldest")?);
     }
     Ok(state)
 }

@@ -1,9 +1,11 @@
-//! What changed, written ahead of the database: records one after the other in a file of fixed size, so that to sync
-//! one writes its own pages and nothing else. The file has two halves; while one is filled, the database takes over
-//! what the other one has.
+//! The write-ahead log: a file of fixed size, so that syncing a record writes the record's own blocks and no metadata.
+//! Behind a header the file has two halves; while one half is filled, the database takes over the records of the other.
+//!
+//! A record fills whole sectors, each with a checksum. A write that a crash cuts short leaves each of its sectors
+//! as it was or as it was to be. A sector that is neither is damage, and is never taken for a write that was cut short.
 
 use super::database::Batch;
-use super::note;
+use super::{Damage, note};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -11,13 +13,18 @@ use std::path::Path;
 
 /// Bytes of a half.
 pub(super) const HALF: usize = 4 << 20;
-/// Before each record: the checksum of what follows, its length, its log's identity, its number.
-const HEADER: usize = 4 + 4 + 8 + 8;
+/// What a disk writes whole or not at all.
+const SECTOR: usize = 512;
+/// Checksum, record number, index within the record, sectors of the record, bytes used.
+const HEAD: usize = 4 + 8 + 2 + 2 + 2;
+const ROOM: usize = SECTOR - HEAD;
+/// How the header's payload begins.
+const MAGIC: &[u8] = b"ringway placement log 2\n";
 
 /// A log that is written.
 pub(super) struct Log {
     file: File,
-    /// Whose it is: a database's, so that nobody reads another one's.
+    /// The database it belongs to.
     identity: u64,
     /// Number of the newest record.
     number: u64,
@@ -28,18 +35,97 @@ pub(super) struct Log {
     record: Vec<u8>,
 }
 
+/// What a log's file holds.
+pub(super) struct Contents {
+    pub identity: u64,
+    /// Bytes of a half.
+    size: usize,
+    /// Complete records, by number.
+    records: Vec<(u64, Vec<u8>)>,
+    /// Number of the newest complete record, or the one the log began after.
+    pub newest: u64,
+    /// The half of the newest record.
+    half: usize,
+    /// Where the sectors are of a record that was not written to its end.
+    pub torn: Vec<usize>,
+    /// Damage that leaves the records above readable.
+    pub damage: Option<Damage>,
+}
+
+struct Sector<'b> {
+    number: u64,
+    index: u16,
+    count: u16,
+    payload: &'b [u8],
+}
+
+fn checksum(identity: u64, bytes: &[u8]) -> [u8; 4] {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&identity.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize().to_le_bytes()
+}
+
+/// Adds a sector.
+fn write_sector(into: &mut Vec<u8>, identity: u64, sector: &Sector<'_>) {
+    let begin = into.len();
+    into.extend([0; 4]);
+    into.extend(sector.number.to_le_bytes());
+    into.extend(sector.index.to_le_bytes());
+    into.extend(sector.count.to_le_bytes());
+    into.extend((sector.payload.len() as u16).to_le_bytes());
+    into.extend(sector.payload);
+    into.resize(begin + SECTOR, 0);
+    let checksum = checksum(identity, &into[begin + 4..]);
+    into[begin..begin + 4].copy_from_slice(&checksum);
+}
+
+/// A sector; none if it is damaged.
+fn read_sector(bytes: &[u8], identity: u64) -> Option<Sector<'_>> {
+    let (sum, rest) = bytes.split_first_chunk::<4>()?;
+    if *sum != checksum(identity, rest) {
+        return None;
+    }
+    let (number, rest) = rest.split_first_chunk()?;
+    let (index, rest) = rest.split_first_chunk()?;
+    let (count, rest) = rest.split_first_chunk()?;
+    let (used, rest) = rest.split_first_chunk()?;
+    Some(Sector {
+        number: u64::from_le_bytes(*number),
+        index: u16::from_le_bytes(*index),
+        count: u16::from_le_bytes(*count),
+        payload: rest.get(..u16::from_le_bytes(*used).into())?,
+    })
+}
+
+/// Bytes that a record takes on the disk.
+fn taken(length: usize) -> usize {
+    length.div_ceil(ROOM).max(1) * SECTOR
+}
+
+/// Makes a log at `path` for records after `base`, in place of whatever is there.
+pub(super) fn create(path: &Path, identity: u64, base: u64, size: usize) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(SECTOR + 2 * size);
+    let payload = [MAGIC, &identity.to_le_bytes(), &(size as u64).to_le_bytes()].concat();
+    write_sector(&mut bytes, identity, &Sector { number: base, index: 0, count: 0, payload: &payload });
+    // Written, not only reserved: then a record changes no metadata, and to sync it needs no journal.
+    bytes.resize(SECTOR + 2 * size, 0);
+    super::files::replace(path, |file| file.write_all_at(&bytes, 0))
+}
+
 impl Log {
-    /// The file at `path`, made or emptied, for records after `number`.
-    pub(super) fn create(path: &Path, identity: u64, number: u64, size: usize) -> io::Result<Log> {
-        let file = super::private(path)?;
-        file.set_len(0)?;
-        // Written, not only reserved: then a record changes no metadata, and to sync it needs no journal.
-        file.write_all_at(&vec![0; 2 * size], 0)?;
-        file.sync_all()?;
-        // Its name is to survive too.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok(Log { file, identity, number, size, half: 0, used: 0, record: Vec::new() })
+    /// Goes on writing to a log of which the database has all records.
+    pub(super) fn resume(file: File, contents: &Contents) -> io::Result<Log> {
+        // Sectors of the same number must not be mixed with those of the next record.
+        for at in &contents.torn {
+            file.write_all_at(&[0; SECTOR], *at as u64)?;
+        }
+        if !contents.torn.is_empty() {
+            file.sync_data()?;
+        }
+        let Contents { identity, size, newest: number, .. } = *contents;
+        // The newest record stays until there is a newer one.
+        Ok(Log { file, identity, number, size, half: 1 - contents.half, used: 0, record: Vec::new() })
     }
 
     /// Number of the newest record.
@@ -49,33 +135,29 @@ impl Log {
 
     /// Whether a record of so many bytes fits into this half.
     pub(super) fn fits(&self, length: usize) -> bool {
-        self.used + HEADER + length <= self.size
+        self.used + taken(length) <= self.size
     }
 
     /// Whether it fits into an empty one.
     pub(super) fn can_have(&self, length: usize) -> bool {
-        HEADER + length <= self.size
+        taken(length) <= self.size
     }
 
-    /// Writes a record; it survives a crash when this returns.
+    /// Writes a record; it survives a crash when this returns. After an error the same may be tried again.
     pub(super) fn append(&mut self, body: &[u8]) -> io::Result<()> {
-        self.number += 1;
+        let number = self.number + 1;
         self.record.clear();
-        self.record.extend([0; 4]);
-        self.record.extend((body.len() as u32).to_le_bytes());
-        self.record.extend(self.identity.to_le_bytes());
-        self.record.extend(self.number.to_le_bytes());
-        self.record.extend(body);
-        let checksum = crc32fast::hash(&self.record[4..]);
-        self.record[..4].copy_from_slice(&checksum.to_le_bytes());
-        self.file.write_all_at(&self.record, (self.half * self.size + self.used) as u64)?;
+        let count = (taken(body.len()) / SECTOR) as u16;
+        for index in 0..count {
+            let begin = usize::from(index) * ROOM;
+            let payload = &body[begin..body.len().min(begin + ROOM)];
+            write_sector(&mut self.record, self.identity, &Sector { number, index, count, payload });
+        }
+        self.file.write_all_at(&self.record, (SECTOR + self.half * self.size + self.used) as u64)?;
+        self.file.sync_data()?;
+        self.number = number;
         self.used += self.record.len();
-        self.file.sync_data()
-    }
-
-    /// Counts a record that went to the database instead.
-    pub(super) fn skip(&mut self) {
-        self.number += 1;
+        Ok(())
     }
 
     /// Goes on at the begin of the other half, whose records the database has.
@@ -85,55 +167,87 @@ impl Log {
     }
 }
 
-/// What the log at `path` has after record `number`, in order, and the number of the last. A record that a crash cut,
-/// and whatever is behind it, was never acknowledged.
-pub(super) fn read(path: &Path, identity: u64, number: u64) -> io::Result<(u64, Batch)> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let mut halves: Vec<Vec<Record<'_>>> =
-        bytes.chunks((bytes.len() / 2).max(1)).map(|half| records(half, identity)).collect();
-    halves.sort_by_key(|half| half.first().map(|record| record.number));
-    let mut last = number;
-    let mut batches = Vec::new();
-    for record in halves.into_iter().flatten() {
-        if Some(record.number) == last.checked_add(1) {
-            let Some(batch) = note::read(record.body) else { break };
-            batches.extend(batch);
-            last = record.number;
-        }
+/// Reads a log's file.
+pub(super) fn read(bytes: &[u8]) -> Result<Contents, Damage> {
+    let (identity, base, size) = header(bytes).ok_or(Damage::LogHeader)?;
+    if bytes.len() != SECTOR + 2 * size {
+        return Err(Damage::LogLength(bytes.len(), SECTOR + 2 * size));
     }
-    Ok((last, batches))
+    let mut damage = None;
+    let sectors: Vec<Option<Sector<'_>>> = bytes[SECTOR..]
+        .chunks(SECTOR)
+        .enumerate()
+        .map(|(at, bytes)| {
+            if bytes.iter().all(|byte| *byte == 0) {
+                return None;
+            }
+            let sector = read_sector(bytes, identity);
+            if sector.is_none() {
+                damage.get_or_insert(Damage::LogSector((at + 1) * SECTOR));
+            }
+            sector
+        })
+        .collect();
+    let mut halves: Vec<_> = sectors.chunks(size / SECTOR).map(records).enumerate().collect();
+    halves.sort_by_key(|(_, records)| records.last().map(|(number, _)| *number));
+    let half = halves.last().map_or(0, |(half, _)| *half);
+    let records: Vec<_> = halves.into_iter().flat_map(|(_, records)| records).collect();
+    let newest = records.last().map_or(base, |(number, _)| *number);
+    let after = |sector: &Option<Sector<'_>>| sector.as_ref().map_or(0, |sector| sector.number);
+    if sectors.iter().map(after).any(|number| number > newest + 1) {
+        damage.get_or_insert(Damage::LogGap(newest + 1));
+    }
+    let torn = sectors.iter().enumerate().filter(|(_, sector)| after(sector) == newest + 1);
+    let torn = torn.map(|(at, _)| (at + 1) * SECTOR).collect();
+    Ok(Contents { identity, size, records, newest, half, torn, damage })
 }
 
-struct Record<'b> {
-    number: u64,
-    body: &'b [u8],
+/// Whose log it is, the record it began after, the bytes of a half.
+fn header(bytes: &[u8]) -> Option<(u64, u64, usize)> {
+    let bytes = bytes.get(..SECTOR)?;
+    let (identity, rest) = bytes[HEAD..].strip_prefix(MAGIC)?.split_first_chunk()?;
+    let identity = u64::from_le_bytes(*identity);
+    let size = u64::from_le_bytes(*rest.first_chunk()?) as usize;
+    let base = read_sector(bytes, identity)?.number;
+    // Attack: a header that somebody wrote, with numbers that overflow.
+    let sound = (SECTOR..=1 << 30).contains(&size) && size % SECTOR == 0 && base < u64::MAX - 1;
+    sound.then_some((identity, base, size))
 }
 
-/// Records of a half from its begin, as long as their numbers follow each other: those behind are of an earlier use.
-fn records(mut half: &[u8], identity: u64) -> Vec<Record<'_>> {
-    let mut records: Vec<Record<'_>> = Vec::new();
-    while let Some(record) = first(&mut half, identity) {
-        if records.last().is_some_and(|before| before.number.checked_add(1) != Some(record.number)) {
+/// Records of a half from its begin, as long as they are complete and follow each other: those behind are of an earlier
+/// use.
+fn records(half: &[Option<Sector<'_>>]) -> Vec<(u64, Vec<u8>)> {
+    let mut records: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut rest = half;
+    while let Some(Some(first)) = rest.first() {
+        let number = first.number;
+        let Some((sectors, behind)) = rest.split_at_checked(first.count.max(1).into()) else { break };
+        let same = |(index, sector): (usize, &Option<Sector<'_>>)| {
+            sector.as_ref().is_some_and(|it| {
+                (it.number, it.count, usize::from(it.index)) == (number, first.count, index)
+            })
+        };
+        let follows = records.last().is_none_or(|(before, _)| before.checked_add(1) == Some(number));
+        if !follows || number == u64::MAX || !sectors.iter().enumerate().all(same) {
             break;
         }
-        records.push(record);
+        records.push((number, sectors.iter().flatten().flat_map(|sector| sector.payload).copied().collect()));
+        rest = behind;
     }
     records
 }
 
-fn first<'b>(bytes: &mut &'b [u8], identity: u64) -> Option<Record<'b>> {
-    let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
-    let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| header[at + index]));
-    let length = (number(0) >> 32) as usize;
-    let body = rest.get(..length)?;
-    let checksum = crc32fast::hash(&bytes[4..HEADER + length]);
-    if checksum != number(0) as u32 || number(8) != identity {
-        return None;
+impl Contents {
+    /// What the log has after record `logged`, in order, as far as there is no gap, and the number of the last record.
+    pub(super) fn after(&self, logged: u64) -> (u64, Batch) {
+        let (mut last, mut batch) = (logged, Batch::new());
+        for (number, body) in &self.records {
+            if Some(*number) == last.checked_add(1) {
+                let Some(changes) = note::read(body) else { break };
+                batch.extend(changes);
+                last = *number;
+            }
+        }
+        (last, batch)
     }
-    *bytes = &rest[length..];
-    Some(Record { number: number(16), body })
 }

@@ -1,73 +1,205 @@
-//! A store in a file of this machine: everything is answered from memory. What changes goes to a log at once, many
+//! A store in files of this machine: everything is answered from memory. What changes goes to a log at once, many
 //! transactions in one record, and from there to redb's database.
 
+mod backup;
 mod database;
+mod files;
 mod log;
 mod note;
+#[cfg(test)]
+mod tests;
 mod writer;
+
+pub use backup::{Summary, backup, check, restore, salvage};
 
 use super::memory::{Memory, Note};
 use super::{Compare, Entry, Event, LeaseId, Op, Revision, Store, StoreError};
+use files::{Files, io_error};
 use log::Log;
-use redb::{Database, DatabaseError};
-use std::fs::{File, OpenOptions, Permissions};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::panic::catch_unwind;
-use std::path::{Path, PathBuf};
+use redb::Database;
+use std::io;
+use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 use writer::Noted;
 
-/// How long a file that somebody else has open is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// What is wrong with a store's files.
+#[derive(Debug, thiserror::Error)]
+enum Damage {
+    #[error("its log is missing")]
+    NoLog,
+    #[error("it is missing or empty, and its log is there")]
+    NoDatabase,
+    #[error("it is damaged: {0}")]
+    Database(String),
+    #[error("its log is damaged at its begin")]
+    LogHeader,
+    #[error("its log has {0} bytes instead of {1}")]
+    LogLength(usize, usize),
+    #[error("its log is damaged at byte {0}")]
+    LogSector(usize),
+    #[error("its log lacks record {0}, and has later ones")]
+    LogGap(u64),
+    #[error("its log belongs to another store")]
+    OtherLog,
+    #[error("it has record {0}, and its log ends at {1}: the log is an older one")]
+    OldLog(u64, u64),
+    #[error("it has records up to {0}, and its log does not go on from there to {1}: it is an older one")]
+    OldDatabase(u64, u64),
+}
 
-/// How far the file is.
+/// What to do about a store that can't be used.
+fn refused(path: &Path, damage: &Damage) -> StoreError {
+    StoreError::Damaged(format!(
+        "{0}: {damage}; its files are left as they are. `ringway place store restore BACKUP` brings a backup \
+        back, `ringway place store restore --salvage` keeps what can still be read; with {0} and {0}.log \
+        moved away, placement begins anew",
+        path.display()
+    ))
+}
+
+/// Whether an error says that there is no room, which may change.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// An error of the database with its file.
+fn database_error(path: &Path, error: impl Into<redb::Error>) -> StoreError {
+    match error.into() {
+        redb::Error::Io(error) => io_error(path)(error),
+        other => StoreError::File(format!("{}: {other}", path.display())),
+    }
+}
+
+#[derive(Default)]
+struct Reached {
+    /// Everything up to this revision would survive a crash.
+    written: Revision,
+    /// Why nothing can be written now.
+    full: Option<String>,
+    /// Why nothing will be written any more.
+    failed: Option<String>,
+    closing: bool,
+}
+
+/// How far the files are.
 #[derive(Default)]
 struct Progress {
-    written: Mutex<(Revision, Option<String>)>,
+    reached: Mutex<Reached>,
     more: Condvar,
 }
 
-/// A store in a file.
+impl Progress {
+    fn lock(&self) -> MutexGuard<'_, Reached> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Reached)) {
+        change(&mut self.lock());
+        self.more.notify_all();
+    }
+
+    fn written(&self, revision: Revision) {
+        self.change(|reached| {
+            reached.written = reached.written.max(revision);
+            reached.full = None;
+        });
+    }
+
+    fn full(&self, what: String) {
+        self.change(|reached| reached.full = Some(what));
+    }
+
+    fn failed(&self, what: String) {
+        self.change(|reached| reached.failed = Some(what));
+    }
+
+    fn is_closing(&self) -> bool {
+        self.lock().closing
+    }
+}
+
+impl Reached {
+    /// Refuses while nothing can be written.
+    fn check(&self) -> Result<(), StoreError> {
+        match (&self.failed, &self.full) {
+            (Some(what), _) => Err(StoreError::File(what.clone())),
+            (None, Some(what)) => Err(StoreError::Full(what.clone())),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// A store in files.
 pub struct Embedded {
     memory: Memory,
     sender: Option<Sender<Noted>>,
     progress: Arc<Progress>,
     writer: Option<JoinHandle<()>>,
-}
-
-fn file(error: impl std::fmt::Display) -> StoreError {
-    StoreError::File(error.to_string())
+    cut: Option<u64>,
 }
 
 impl Embedded {
-    /// Opens the file at `path`, or makes one. `now` is the time; a lease is never taken to last longer than it was
-    /// given for, whatever the clock did meanwhile. While it is open a log is beside it, which has what the file
-    /// itself does not have yet.
+    /// Opens the store at `path`, or makes one. `now` is the time; a lease is never taken to last longer than it was
+    /// given for, whatever the clock did meanwhile. Beside it is a log, which has what the file itself does not have
+    /// yet. Files that may not hold all that was acknowledged are refused, and left as they are.
     pub fn open(path: &Path, now: u64) -> Result<Embedded, StoreError> {
-        let beside = beside(path);
-        // Attack: a file that somebody damaged. The database panics on some of them.
-        let opened = catch_unwind(|| {
-            let database = create(path)?;
-            let log = recover(&database, &beside, log::HALF)?;
-            let state = database::load(&database, now).map_err(file)?;
-            Ok((database, log, state))
-        });
-        let opened = opened.unwrap_or_else(|_| Err(StoreError::File("it is damaged".into())));
-        let (database, log, state) = opened.map_err(|error| unusable(path, error))?;
-        let progress = Arc::new(Progress::default());
-        if let Ok(mut written) = progress.written.lock() {
-            written.0 = state.revision;
+        Embedded::with_log(path, now, log::HALF)
+    }
+
+    /// The same with another size of a new log's halves.
+    fn with_log(path: &Path, now: u64, half: usize) -> Result<Embedded, StoreError> {
+        let mut lock = files::lock(path)?;
+        let mut found = Files::read(path)?.examine(now).map_err(|damage| refused(path, &damage))?;
+        if found.is_none() {
+            files::make(path, half, None)?;
+            lock = files::lock(path)?;
+            found = Files::read(path)?.examine(now).map_err(|damage| refused(path, &damage))?;
         }
+        let gone = || StoreError::File(format!("{}: somebody else removed it", path.display()));
+        let (found, lock) = found.zip(lock).ok_or_else(gone)?;
+        let copy = path.to_path_buf();
+        let open: writer::Open = Box::new(move || Ok(Database::open(&copy)?));
+        let failed = |error| database_error(path, error);
+        files::private(path, false).map_err(io_error(path))?;
+        let database = open().map_err(failed)?;
+        if !found.ahead.is_empty() {
+            database::commit(&database, found.log.newest, found.ahead).map_err(failed)?;
+        }
+        let beside = files::log_of(path);
+        let in_log = io_error(&beside);
+        let log = Log::resume(lock.try_clone().map_err(&in_log)?, &found.log).map_err(in_log)?;
+        let progress = Arc::new(Progress::default());
+        progress.written(found.state.revision);
         let (sender, receiver) = channel();
         let shared = progress.clone();
-        let writer = std::thread::Builder::new()
-            .name("place-store".into())
-            .spawn(move || writer::run(&database, log, &beside, &receiver, &shared))
-            .map_err(file)?;
-        Ok(Embedded { memory: Memory::of(state), sender: Some(sender), progress, writer: Some(writer) })
+        let write = move || {
+            writer::run(&open, database, log, &receiver, &shared);
+            // The log stays locked until the database is closed.
+            drop(lock);
+        };
+        let writer = std::thread::Builder::new().name("place-store".into()).spawn(write);
+        let writer = Some(writer.map_err(io_error(path))?);
+        let cut = (!found.log.torn.is_empty()).then_some(found.log.newest + 1);
+        Ok(Embedded { memory: Memory::of(found.state), sender: Some(sender), progress, writer, cut })
+    }
+
+    /// Whether there is a store at `path`, or a part of one.
+    pub fn is_there(path: &Path) -> bool {
+        path.exists() || files::log_of(path).exists()
+    }
+
+    /// The log's record that a crash had cut short when the store was opened; it was never acknowledged, and is left
+    /// out.
+    pub fn cut(&self) -> Option<u64> {
+        self.cut
+    }
+
+    /// Why nothing can be written now, if there is no room.
+    pub fn full(&self) -> Option<String> {
+        self.progress.lock().full.clone()
     }
 
     /// Hands what changed to the writer. Called while memory is locked, so in order.
@@ -79,63 +211,17 @@ impl Embedded {
             }
         }
     }
-}
 
-/// What to do about a file that can't be used.
-fn unusable(path: &Path, error: StoreError) -> StoreError {
-    let what = match error {
-        StoreError::File(what) => what,
-        other => other.to_string(),
-    };
-    let fix = "if it is damaged, bring it back from a copy, or move it away with its log, and placement \
-        begins anew";
-    StoreError::File(format!("{}: {what}; {fix}", path.display()))
-}
-
-/// A file that only its owner reads: names and what runs where are nobody else's business.
-fn private(path: &Path) -> std::io::Result<File> {
-    let file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    // It may be of a time when others could.
-    file.set_permissions(Permissions::from_mode(0o600))?;
-    Ok(file)
-}
-
-/// The database in a file; who had it before may still be about to let it go.
-fn create(path: &Path) -> Result<Database, StoreError> {
-    private(path).map_err(file)?;
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match Database::create(path) {
-            Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < end => {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            created => return created.map_err(file),
-        }
+    /// Refuses while nothing can be written, so that nothing is seen that nobody could rely on.
+    fn ready(&self) -> Result<(), StoreError> {
+        self.progress.lock().check()
     }
-}
-
-/// Where the log is.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".log");
-    name.into()
-}
-
-/// Brings to the database what a log from before a crash has ahead of it, and begins a new one with halves of so many
-/// bytes.
-fn recover(database: &Database, path: &Path, half: usize) -> Result<Log, StoreError> {
-    let (identity, logged) = database::logged(database).map_err(file)?;
-    let (number, ahead) = log::read(path, identity, logged).map_err(file)?;
-    if number > logged {
-        database::commit(database, number, ahead).map_err(file)?;
-    }
-    Log::create(path, identity, number, half).map_err(file)
 }
 
 impl Drop for Embedded {
     fn drop(&mut self) {
         self.sender = None;
+        self.progress.change(|reached| reached.closing = true);
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
@@ -148,6 +234,7 @@ impl Store for Embedded {
     }
 
     fn transact(&self, compares: &[Compare], ops: Vec<Op>) -> Result<Revision, StoreError> {
+        self.ready()?;
         self.memory.transact_noted(compares, ops, self.note())
     }
 
@@ -155,105 +242,37 @@ impl Store for Embedded {
         self.memory.watch(after)
     }
 
+    fn oldest(&self) -> Revision {
+        self.memory.oldest()
+    }
+
     fn lease(&self, ttl: u64, now: u64) -> Result<LeaseId, StoreError> {
+        self.ready()?;
         Ok(self.memory.lease_noted(ttl, now, self.note()))
     }
 
     fn keep_alive(&self, lease: LeaseId, now: u64) -> Result<(), StoreError> {
+        self.ready()?;
         self.memory.keep_noted(lease, now, self.note())
     }
 
     fn expire(&self, now: u64) -> Result<(), StoreError> {
+        self.ready()?;
         self.memory.expire_noted(now, self.note())
     }
 
     fn compact(&self, before: Revision) -> Result<(), StoreError> {
+        self.ready()?;
         self.memory.compact_noted(before, self.note());
         Ok(())
     }
 
     fn durable(&self, revision: Revision) -> Result<(), StoreError> {
-        let mut written = self.progress.written.lock().unwrap_or_else(PoisonError::into_inner);
-        while written.0 < revision {
-            if let Some(error) = &written.1 {
-                return Err(StoreError::File(error.clone()));
-            }
-            written = self.progress.more.wait(written).unwrap_or_else(PoisonError::into_inner);
+        let mut reached = self.progress.lock();
+        while reached.written < revision {
+            reached.check()?;
+            reached = self.progress.more.wait(reached).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn put(key: &str, value: &str, lease: Option<LeaseId>) -> Op {
-        Op::Put { key: key.into(), value: value.as_bytes().into(), lease }
-    }
-
-    fn keys(store: &dyn Store, at: Option<Revision>) -> Vec<String> {
-        let (_, entries) = store.range("", at).unwrap();
-        entries.into_iter().map(|e| format!("{}={}", e.key, String::from_utf8_lossy(&e.value))).collect()
-    }
-
-    #[test]
-    fn both_stores_keep_compare_lease_and_forget() {
-        let path = std::env::temp_dir().join(format!("rw-place-{}.redb", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let embedded = Embedded::open(&path, 0).unwrap();
-        for store in [&Memory::default() as &dyn Store, &embedded] {
-            let first = store.transact(&[], vec![put("a", "1", None), put("b", "1", None)]).unwrap();
-            let lease = store.lease(100, 1000).unwrap();
-            store
-                .transact(&[Compare { key: "a".into(), modified: first }], vec![put("a", "2", Some(lease))])
-                .unwrap();
-            let late = Compare { key: "a".into(), modified: first };
-            assert_eq!(
-                store.transact(&[late], vec![put("a", "3", None)]),
-                Err(StoreError::Conflict("a".into()))
-            );
-            assert_eq!(keys(store, Some(first)), ["a=1", "b=1"]);
-            assert_eq!(keys(store, None), ["a=2", "b=1"]);
-            store.expire(1099).unwrap();
-            store.keep_alive(lease, 1050).unwrap();
-            store.expire(1149).unwrap();
-            assert_eq!(keys(store, None), ["a=2", "b=1"]);
-            assert_eq!(store.watch(first).unwrap().len(), 1);
-            store.expire(1150).unwrap();
-            assert_eq!(keys(store, None), ["b=1"]);
-            assert!(store.watch(first).unwrap().last().unwrap().value.is_none());
-            assert_eq!(store.keep_alive(lease, 0), Err(StoreError::NoLease(lease)));
-            let now = store.range("", None).unwrap().0;
-            store.compact(now).unwrap();
-            assert!(matches!(store.range("", Some(first)), Err(StoreError::Compacted { .. })));
-            assert!(matches!(store.watch(first), Err(StoreError::Compacted { .. })));
-            store.durable(now).unwrap();
-        }
-        drop(embedded);
-        let again = Embedded::open(&path, 0).unwrap();
-        assert_eq!(keys(&again, None), ["b=1"]);
-        std::fs::remove_file(&path).unwrap();
-    }
-
-    #[test]
-    fn what_is_durable_survives_and_leases_go_on() {
-        let path = std::env::temp_dir().join(format!("rw-place-lease-{}.redb", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let store = Embedded::open(&path, 5_000).unwrap();
-        let lease = store.lease(100, 5_000).unwrap();
-        let first = store.transact(&[], vec![put("p", "1", Some(lease)), put("q", "1", None)]).unwrap();
-        let last = store.transact(&[], vec![put("q", "2", None)]).unwrap();
-        store.durable(last).unwrap();
-        drop(store);
-        // The clock went back meanwhile: the lease lasts no longer for that.
-        let store = Embedded::open(&path, 1_000).unwrap();
-        assert_eq!(keys(&store, Some(first)), ["p=1", "q=1"]);
-        assert_eq!(keys(&store, None), ["p=1", "q=2"]);
-        store.expire(1_100).unwrap();
-        assert_eq!(keys(&store, None), ["q=2"]);
-        assert_eq!(store.transact(&[], vec![put("r", "1", None)]).unwrap(), last + 2);
-        drop(store);
-        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -1,0 +1,103 @@
+//! Commands of operators: what there is, what goes, hosts out of use and back, what changed.
+
+use super::arguments::PlaceCommand;
+use super::source::Source;
+use super::tell;
+use crate::fail::Fail;
+use crate::text;
+use anstream::println;
+use ringway_control::place::{Clock, StatusView};
+use ringway_place::engine::Object;
+use ringway_place::object::{Blacklist, Load};
+use std::time::Duration;
+
+/// How often it is asked what changed.
+const FOLLOW: Duration = Duration::from_secs(1);
+
+/// Does what needs no VMs to place.
+pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result<(), Fail> {
+    match command {
+        PlaceCommand::Vms { host } => {
+            let mut vms = source.vms()?;
+            if let Some(host) = host {
+                vms.retain(|it| it.reserved.as_ref() == Some(&host) || it.vm.host.as_ref() == Some(&host));
+            }
+            tell::vms(&vms, json);
+            Ok(())
+        }
+        PlaceCommand::Remove { kind, names } => names.iter().try_for_each(|name| source.remove(kind, name)),
+        PlaceCommand::Load { host, cpu, free, swap_free } => {
+            if cpu.is_none() && free.is_none() && swap_free.is_none() {
+                let what = "nothing was measured; give --cpu, --free or --swap-free";
+                return Err(Fail::Failed(what.into()));
+            }
+            let load =
+                Load { host, cpu_percent: cpu, free_mb: free, swap_free_mb: swap_free, ..Load::default() };
+            source.put(vec![Object::Load(load)]).map(drop)
+        }
+        PlaceCommand::Maintenance { hosts } => {
+            hosts.iter().try_for_each(|host| status(host, source.maintain(host)?, json))
+        }
+        PlaceCommand::Activate { hosts } => {
+            hosts.iter().try_for_each(|host| status(host, source.activate(host)?, json))
+        }
+        PlaceCommand::Blacklist { host: None, .. } => {
+            tell::blacklist(&source.hosts()?, json);
+            Ok(())
+        }
+        PlaceCommand::Blacklist { host: Some(host), remove: true, .. } => {
+            source.remove(super::arguments::Removable::Blacklist, &host)
+        }
+        PlaceCommand::Blacklist { host: Some(host), reason, ttl, .. } => {
+            let until = ttl.map(|ttl| Clock::default().now().saturating_add(ttl.saturating_mul(1000)));
+            source.put(vec![Object::Blacklist(Blacklist { host, reason, until })]).map(drop)
+        }
+        PlaceCommand::Policy { name } => {
+            let policy = source.policy(&name)?;
+            tell::policy(&policy, &source.units()?, json);
+            Ok(())
+        }
+        PlaceCommand::Events { after, count, follow } => events(source, after, count, follow, json),
+        // The others are done already.
+        _ => Ok(()),
+    }
+}
+
+fn status(host: &str, now: StatusView, json: bool) -> Result<(), Fail> {
+    if json {
+        text::json(&now);
+    } else {
+        println!("{host} is {}", tell::status(now.status));
+    }
+    Ok(())
+}
+
+fn events(
+    source: &mut Source,
+    after: Option<u64>,
+    count: usize,
+    follow: bool,
+    json: bool,
+) -> Result<(), Fail> {
+    let mut after = after;
+    let mut heads = true;
+    loop {
+        let told = source.events(after, count)?;
+        if follow && json {
+            told.events.iter().for_each(text::json);
+        } else if json {
+            text::json(&told);
+        } else if heads || !told.events.is_empty() {
+            tell::events(&told.events, heads);
+        }
+        if !follow {
+            return Ok(());
+        }
+        heads = false;
+        // What is more than was asked for is there already.
+        if told.events.len() < count {
+            std::thread::sleep(FOLLOW);
+        }
+        after = Some(told.revision);
+    }
+}

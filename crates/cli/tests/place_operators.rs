@@ -1,0 +1,161 @@
+//! What operators do with placement in a running fabric: objects and hosts, what changed, the store and its backups.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod lab;
+
+use lab::Lab;
+use serde_json::json;
+
+const HOSTS: &str = "[cluster.default]\ninterval = 0\n[policy.night]\nbase = \"packing\"\n\
+    properties = { VCpuAllocationRatio = 4 }\n\
+    [host.a]\ncores = 4\nthreads = 4\nmemory-mb = 8192\n[host.b]\ncores = 4\nthreads = 4\nmemory-mb = 8192\n\
+    [vm.v]\nhost = \"a\"\nstatus = \"up\"\n[vm.w]\nmemory-mb = 1024\n";
+
+fn up(name: &str) -> Lab {
+    let lab = Lab::new(name, "");
+    std::fs::write(lab.folder.join("hosts.toml"), HOSTS).unwrap();
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    lab.ok(&["place", "put", "hosts.toml"]);
+    lab
+}
+
+/// The words of a table's row that begins with a name.
+fn row(table: &str, name: &str) -> Vec<String> {
+    let line = table.lines().find(|line| line.split_whitespace().next() == Some(name));
+    line.unwrap_or_else(|| panic!("no {name} in {table}")).split_whitespace().map(str::to_string).collect()
+}
+
+#[test]
+fn objects_come_change_and_go() {
+    let lab = up("operators");
+    lab.ok(&["place", "run", "w", "--only", "b"]);
+    let vms = lab.ok(&["place", "vms"]);
+    assert_eq!(row(&vms, "v"), ["v", "default", "up", "a", "-", "1", "512", "MB", "-"]);
+    assert_eq!(row(&vms, "w"), ["w", "default", "down", "-", "b", "1", "1024", "MB", "-"]);
+    let on_b = lab.json(&["place", "vms", "--host", "b"]);
+    assert_eq!((on_b[0]["name"].as_str(), on_b[0]["reserved"].as_str()), (Some("w"), Some("b")));
+    assert_eq!(on_b.as_array().unwrap().len(), 1);
+
+    lab.ok(&["place", "load", "b", "--cpu", "85", "--free", "4000"]);
+    let host = |name: &str| {
+        let hosts = lab.json(&["place", "hosts"]);
+        hosts.as_array().unwrap().iter().find(|host| host["name"] == name).unwrap().clone()
+    };
+    assert!(host("b")["load"].as_f64().unwrap() >= 85.0, "{}", host("b"));
+    lab.ok(&["place", "remove", "load", "b"]);
+    assert!(host("b")["load"].as_f64().unwrap() < 85.0);
+    assert!(lab.fails(&["place", "load", "b"]).1.contains("nothing was measured"));
+
+    lab.ok(&["place", "blacklist", "b", "--reason", "smoke", "--for", "3600"]);
+    assert_eq!(row(&lab.ok(&["place", "blacklist"]), "b"), ["b", "default", "smoke"]);
+    assert!(lab.ok(&["place", "why-not", "w", "b"]).contains("Blacklist"));
+    lab.ok(&["place", "blacklist", "b", "--remove"]);
+    assert_eq!(lab.ok(&["place", "blacklist"]).lines().count(), 1);
+
+    lab.ok(&["place", "fact", "b", "heat", "71"]);
+    lab.ok(&["place", "remove", "fact", "b/heat"]);
+    assert_eq!(host("b")["facts"], json!({}));
+    assert_eq!(lab.fails(&["place", "remove", "fact", "b/heat"]).0, 5);
+    assert!(lab.fails(&["place", "remove", "host", "a"]).1.contains("host a has VM v"));
+    lab.ok(&["place", "release", "w"]);
+    lab.ok(&["place", "remove", "vm", "w"]);
+    assert_eq!(lab.fails(&["place", "remove", "vm", "w"]), (5, "error: there is no VM w\n".into()));
+
+    let said = lab.ok(&["place", "policy", "night"]);
+    assert_eq!(row(&said, "Packing")[..2], ["Packing", "10"]);
+    assert_eq!(row(&said, "VCpuAllocationRatio")[1..3], ["4", "policy"]);
+    assert_eq!(row(&said, "PortUtilization")[1..3], ["100", "default"]);
+    assert!(row(&said, "Status").contains(&"always".into()) && row(&said, "VCpuCapacity").len() > 3);
+    assert_eq!(lab.json(&["place", "policy", "night"])["balancer"], "None");
+    assert_eq!(lab.fails(&["place", "policy", "nigth"]).0, 5);
+}
+
+#[test]
+fn hosts_go_out_of_use_and_back_and_events_say_so() {
+    let lab = up("maintenance");
+    let revision = lab.json(&["place", "events", "--count", "1"])["revision"].as_u64().unwrap().to_string();
+    assert_eq!(
+        lab.ok(&["place", "maintenance", "a", "b"]),
+        "a is preparing for maintenance\nb is in maintenance\n"
+    );
+    lab.ok(&["place", "activate", "b"]);
+    lab.ok(&["place", "balance"]);
+    // The fabric looks each second.
+    let status = || lab.json(&["place", "hosts"]).as_array().unwrap()[0]["status"].clone();
+    lab::until("host a is in maintenance", || status() == "maintenance");
+    assert_eq!(lab.ok(&["place", "activate", "a"]), "a is up\n");
+    let events = lab.json(&["place", "events", "--after", &revision, "--count", "1000"]);
+    let told: Vec<String> = events["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| ["a", "b", "v"].contains(&event["name"].as_str().unwrap()) && event["kind"] != "load")
+        .map(|it| {
+            let what = if it["gone"] == true { "gone" } else { it["what"].as_str().unwrap() };
+            format!("{} {} {what}", it["kind"].as_str().unwrap(), it["name"].as_str().unwrap())
+        })
+        .collect();
+    let reserved = told.iter().find(|line| line.starts_with("pending v b by decision")).unwrap();
+    assert_eq!(
+        told,
+        [
+            "host a PreparingForMaintenance",
+            "host b Maintenance",
+            "host b Up",
+            reserved,
+            "vm v Up on b",
+            "pending v gone",
+            "host a Maintenance",
+            "host a Up",
+        ]
+    );
+    assert!(events["events"][0]["at"].as_u64().is_some());
+    let table = lab.ok(&["place", "events"]);
+    assert!(table.starts_with("REVISION  TIME") && table.contains("Maintenance"), "{table}");
+}
+
+/// A process that is killed, then a bit that flips: nothing is served, nothing is written, and there are ways out.
+#[test]
+fn a_damaged_store_is_refused_and_comes_back() {
+    let lab = up("store");
+    let folder = lab.folder.join("run/lab");
+    let files =
+        || ["placement.redb", "placement.redb.log"].map(|name| std::fs::read(folder.join(name)).unwrap());
+    let said = lab.ok(&["place", "store", "backup", "copy"]);
+    assert!(said.contains("3 hosts, 2 VMs, 0 reservations"), "{said}");
+    assert!(lab.fails(&["place", "store", "restore", "copy"]).1.contains("in use"));
+    lab.ok(&["place", "run", "w"]);
+    let pid = std::fs::read_to_string(folder.join("lock")).unwrap();
+    let killed = std::process::Command::new("kill").args(["-9", pid.trim()]).status().unwrap();
+    assert!(killed.success());
+    lab::until("the fabric is gone", || !std::path::Path::new(&format!("/proc/{}/fd", pid.trim())).exists());
+    let [_, mut log] = files();
+    let at = log.iter().rposition(|byte| *byte != 0).unwrap();
+    log[at] ^= 1;
+    std::fs::write(folder.join("placement.redb.log"), &log).unwrap();
+    let damaged = files();
+
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    for words in [vec!["place", "hosts"], vec!["place", "put", "hosts.toml"], vec!["place", "store", "check"]]
+    {
+        let (code, said) = lab.fails(&words);
+        assert!(code == 1 && said.contains("damaged") && said.contains("place store restore"), "{said}");
+    }
+    lab.ok(&["down"]);
+    assert_eq!(lab.fails(&["place", "store", "check"]).0, 1);
+    assert!(files() == damaged, "refused files are left as they are");
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    assert_eq!(lab.fails(&["place", "vms"]).0, 1);
+
+    // What was written before is there; the fabric looks again.
+    let said = lab.ok(&["place", "store", "restore", "--salvage"]);
+    assert!(said.contains("3 hosts, 2 VMs") && said.contains("placement.redb.log.before-1"), "{said}");
+    assert_eq!(lab.json(&["place", "vms"]).as_array().unwrap().len(), 2);
+    lab.ok(&["place", "remove", "vm", "w"]);
+    lab.ok(&["down"]);
+    lab.ok(&["place", "store", "restore", "copy"]);
+    let check = lab.json(&["place", "store", "check"]);
+    assert_eq!(check["holds"]["objects"]["vm"], 2, "{check}");
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    assert_eq!(lab.json(&["place", "vms"]).as_array().unwrap().len(), 2);
+}

@@ -1,0 +1,54 @@
+//! Hosts that operators take out of use and back.
+
+use super::{Engine, EngineError};
+use crate::decide::DecideError;
+use crate::model::{Change, HostSlot};
+use crate::object::{Host, HostStatus};
+
+impl Engine {
+    /// Takes a host out of use: nothing new comes, what runs there is moved away by rounds of balancing. A host on
+    /// which nothing is, nor on its way, is in maintenance at once. What it is then.
+    pub fn maintain(&self, host: &str) -> Result<HostStatus, EngineError> {
+        self.switch(host, |slot| match slot.guests().next() {
+            None => HostStatus::Maintenance,
+            Some(_) => HostStatus::PreparingForMaintenance,
+        })
+    }
+
+    /// Takes a host into use.
+    pub fn activate(&self, host: &str) -> Result<HostStatus, EngineError> {
+        self.switch(host, |_| HostStatus::Up)
+    }
+
+    /// Has hosts that were being emptied, and are empty, in maintenance. Which.
+    pub fn end_emptying(&self) -> Result<Vec<String>, EngineError> {
+        let is_done = |slot: &&HostSlot| {
+            slot.host.status == HostStatus::PreparingForMaintenance && slot.guests().next().is_none()
+        };
+        let done: Vec<String> = self.view(|model| {
+            let hosts = model.clusters().iter().flat_map(|state| &state.hosts).flatten();
+            hosts.filter(is_done).map(|slot| slot.host.name.clone()).collect()
+        })?;
+        done.iter().try_for_each(|host| self.maintain(host).map(drop))?;
+        Ok(done)
+    }
+
+    fn switch(
+        &self,
+        host: &str,
+        status: impl FnOnce(&HostSlot) -> HostStatus,
+    ) -> Result<HostStatus, EngineError> {
+        let mut inner = self.current()?;
+        let slot = inner.model.host(host).and_then(|id| inner.model.slot(id));
+        let slot = slot.ok_or_else(|| DecideError::NoHost(host.into()))?;
+        let status = status(slot);
+        let changed = Host { status, ..(*slot.host).clone() };
+        if changed == *slot.host {
+            return Ok(status);
+        }
+        let revision = inner.change(&*self.store, &[Change::Host(changed)])?;
+        drop(inner);
+        self.store.durable(revision)?;
+        Ok(status)
+    }
+}
