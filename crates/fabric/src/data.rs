@@ -115,6 +115,11 @@ impl Data {
             Request::RemovePort { name } => self.fabric.remove_port(&name)?,
             Request::Attach { port } => self.fabric.attach(&port, descriptors)?,
             Request::Detach { port } => self.fabric.detach(&port)?,
+            Request::Watch { worker, thread } => {
+                let files = descriptors.try_into();
+                let files = files.map_err(|_| FabricError::Limit("two files belong to a thread"))?;
+                self.fabric.watch(&worker, thread, files)?;
+            }
             Request::State => return Ok(Reply::State(self.fabric.state())),
             Request::Table { switch } => return Ok(Reply::Table(self.fabric.table(&switch)?)),
             Request::Stop => {}

@@ -4,23 +4,27 @@ use crate::bell::{Line, QUEUES};
 use crate::forward::Source;
 use crate::log_limit::LogLimit;
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
+use crate::watchdog::Watchdog;
 use crate::worker::{Command, Handle, Policy, Worker};
 use crate::world::{Port, RxSlot, Steer, Switch, Target, World};
-use ringway_frame::{CountersPage, CountersRef};
-use ringway_host::{Clock, EventFd, HostError};
+use ringway_frame::{CountersPage, CountersRef, add};
+use ringway_host::{Budget, Clock, EventFd, HostError, ThreadFiles};
 use ringway_mem::Published;
-use ringway_port::{Context, Doorbell, KINDS, Kind, Peer};
+use ringway_port::{Context, Doorbell, Gone, KINDS, Kind, Peer};
 use ringway_spec::{self as spec, MacAddress, To};
 use ringway_switch::{FlowHash, Hash, Learning, Lookup, Mac, PortId, Static, Table};
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Ports a fabric can have.
 pub const PORTS: usize = 4096;
 /// Addresses one port of a learning switch may have.
 const QUOTA: u32 = 4096;
+
+/// Why a peer that held a worker is let go.
+const HELD: &str = "its memory held a worker for too long: it was taken away, or is slow";
 
 /// Why a change was refused. Nothing has changed then.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +53,8 @@ struct Crew {
     spec: spec::Worker,
     handle: Handle,
     bits: Vec<bool>,
+    /// Its thread as last reported.
+    thread: i32,
 }
 
 /// Where one of a port's queues is served.
@@ -67,6 +73,9 @@ struct Record {
     rx: Vec<Arc<RxSlot>>,
     steer: Option<Arc<Steer>>,
     peer: Box<dyn Peer>,
+    /// What the peer may cost; only if it shares memory.
+    budget: Option<Arc<Budget>>,
+    faults: CountersRef,
     /// Its state as last reported.
     reported: (ringway_port::State, String),
     log: LogLimit,
@@ -90,6 +99,9 @@ pub struct Fabric {
     seed: u64,
     clock: Clock,
     bell: Arc<EventFd>,
+    watchdog: Watchdog,
+    /// Ports whose peers cost too much.
+    spent: Arc<Mutex<Vec<PortId>>>,
     /// Kinds of port from outside the project.
     more: &'static [Kind],
 }
@@ -106,16 +118,19 @@ impl Fabric {
         let hash = FlowHash::new(seed.rotate_left(17));
         let mut crew = Vec::new();
         let bell = Arc::new(EventFd::new()?);
+        let watchdog = Watchdog::start()?;
         for spec in workers {
             let handle = engage(spec, &published, hash, &bell)?;
-            crew.push(Crew { spec: spec.clone(), handle, bits: Vec::new() });
+            watchdog.watch(&spec.name, &handle.gauges);
+            crew.push(Crew { spec: spec.clone(), handle, bits: Vec::new(), thread: 0 });
         }
         if crew.is_empty() {
             return Err(FabricError::Limit("a fabric needs a worker"));
         }
         let (ports, switches) = (BTreeMap::new(), BTreeMap::new());
         let clock = Clock::new();
-        Ok(Fabric { published, crew, ports, switches, page, hash, seed, clock, bell, more })
+        let spent = Arc::default();
+        Ok(Fabric { published, crew, ports, switches, page, hash, seed, clock, bell, watchdog, spent, more })
     }
 
     /// Adds a switch without ports.
@@ -175,23 +190,35 @@ impl Fabric {
             }
         };
         let steer = (counters.len() > 1).then(|| Arc::new(Steer::default()));
+        let budget = peer.shares_memory().then(|| self.budget(id));
+        let faults = counters.first().cloned().unwrap_or_else(CountersRef::private);
         let (mut rx, mut sources) = (Vec::new(), Vec::new());
         for ((number, queue), counters) in (0..).zip(queues).zip(counters) {
-            rx.push(Arc::new(RxSlot::new(queue.rx, counters.clone())));
+            rx.push(Arc::new(RxSlot::new(queue.rx, id, counters.clone(), budget.clone())));
             sources.push(Source::new(queue.tx, id, number, counters));
         }
         let told: Vec<(usize, usize)> = seats.iter().map(|seat| (seat.worker, seat.bit)).collect();
         let reported = peer.state();
-        let name = spec.name.clone();
-        self.ports.insert(
-            name,
-            Record { id, spec, counters: first, seats, rx, steer, peer, reported, log: LogLimit::of_port() },
-        );
+        let (name, log) = (spec.name.clone(), LogLimit::of_port());
+        self.watchdog.name(id, Some(&name));
+        let record =
+            Record { id, spec, counters: first, seats, rx, steer, peer, budget, faults, reported, log };
+        self.ports.insert(name, record);
         self.publish();
         for ((worker, bit), source) in told.into_iter().zip(sources) {
             self.crew[worker].handle.tell(Command::Add { bit, source });
         }
         Ok(())
+    }
+
+    /// What the peer of port `id` may cost.
+    fn budget(&self, id: PortId) -> Arc<Budget> {
+        let (spent, bell) = (self.spent.clone(), self.bell.clone());
+        Arc::new(Budget::new(move || {
+            // Held for a push, or taking all, by either side.
+            spent.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+            bell.signal();
+        }))
     }
 
     fn counters(&self, first: usize, queues: usize) -> Result<Vec<CountersRef>, FabricError> {
@@ -251,6 +278,7 @@ impl Fabric {
             drop(self.crew[seat.worker].handle.take_back(seat.bit));
         }
         self.leave(&record.seats);
+        self.watchdog.name(record.id, None);
         for switch in self.switches.values() {
             if let Some(learning) = &switch.learning {
                 learning.forget(record.id);
@@ -263,6 +291,9 @@ impl Fabric {
     pub fn attach(&mut self, name: &str, descriptors: Vec<OwnedFd>) -> Result<(), FabricError> {
         let record = self.record(name)?;
         record.peer.detach();
+        if let Some(budget) = &record.budget {
+            budget.renew();
+        }
         let attached = record.peer.attach(descriptors);
         attached.map_err(|error| FabricError::Port(name.into(), error.to_string()))
     }
@@ -298,8 +329,50 @@ impl Fabric {
     pub fn check(&mut self) -> Vec<Event> {
         self.bell.clear();
         let mut events = self.replace_workers();
+        events.extend(self.new_workers());
+        events.extend(self.evict());
         let changed = self.ports.iter_mut().filter_map(|(name, record)| look_at(name, record, &self.crew));
         events.extend(changed);
+        events
+    }
+
+    /// Workers whose threads run since this was last called.
+    fn new_workers(&mut self) -> Vec<Event> {
+        let new = self.crew.iter_mut().filter_map(|crew| {
+            let thread = crew.handle.gauges.thread.load(Relaxed);
+            let is_new = std::mem::replace(&mut crew.thread, thread) != thread;
+            is_new.then(|| Event::Worker { worker: crew.spec.name.clone(), thread })
+        });
+        new.collect()
+    }
+
+    /// What a worker's thread does is to be read from these files.
+    pub fn watch(&mut self, name: &str, thread: i32, files: [OwnedFd; 2]) -> Result<(), FabricError> {
+        let crew = self.crew.iter().find(|crew| crew.spec.name == name && crew.thread == thread);
+        let crew = crew.ok_or_else(|| FabricError::Unknown("worker", name.into()))?;
+        let copies = [files[0].try_clone(), files[1].try_clone()];
+        if let [Ok(stat), Ok(schedstat)] = copies {
+            self.watchdog.see(name, ThreadFiles::new([stat, schedstat]));
+        }
+        crew.handle.tell(Command::Watch(ThreadFiles::new(files)));
+        Ok(())
+    }
+
+    /// Lets peers go that cost too much.
+    fn evict(&mut self) -> Vec<Event> {
+        let spent = std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
+        let now = self.clock.now();
+        let mut events = Vec::new();
+        for id in spent {
+            let Some((name, record)) = self.ports.iter_mut().find(|(_, record)| record.id == id) else {
+                continue;
+            };
+            record.peer.detach();
+            add(&record.faults.faults, 1);
+            record.reported = record.peer.state();
+            let rest = record.budget.as_ref().map_or(0, |budget| budget.rest(now));
+            events.push(Event::Detached { port: name.clone(), reason: HELD.into(), fault: true, rest });
+        }
         events
     }
 
@@ -329,6 +402,7 @@ impl Fabric {
             // It is there: it was found just now.
             let _ = self.remove_port(&spec.name);
         }
+        self.watchdog.watch(&self.crew[worker].spec.name, &handle.gauges);
         self.crew[worker].handle = handle;
         let mut events = Vec::new();
         for (spec, counters) in specs {
@@ -337,7 +411,7 @@ impl Fabric {
                 tracing::error!(port, %error, "the port can't begin anew");
             }
             let reason = "its worker failed; see the log".to_string();
-            events.push(Event::Detached { port, reason, fault: false });
+            events.push(Event::Detached { port, reason, fault: false, rest: 0 });
         }
         events
     }
@@ -366,6 +440,7 @@ impl Fabric {
                 queues: record.rx.len() as u32,
                 hold: record.spec.hold.unwrap_or_else(|| worker_hold(record, &self.crew)),
                 steer: record.steer.clone(),
+                budget: record.budget.clone(),
             }));
             world.rx.extend(record.rx.iter().cloned());
         }
@@ -401,6 +476,7 @@ impl Fabric {
 
     /// What runs.
     pub fn state(&self) -> State {
+        let now = self.clock.now();
         let workers = self.crew.iter().map(|crew| WorkerState {
             name: crew.spec.name.clone(),
             queues: crew.handle.gauges.queues.load(Relaxed) as usize,
@@ -408,6 +484,7 @@ impl Fabric {
             turns: crew.handle.gauges.turns.load(Relaxed),
             sleeps: crew.handle.gauges.sleeps.load(Relaxed),
             busy: crew.handle.gauges.busy.load(Relaxed),
+            held: self.watchdog.held(&crew.handle.gauges, now),
             helped: crew.handle.gauges.helped.load(Relaxed),
         });
         let ports = self.ports.iter().map(|(name, record)| port_state(name, record, &self.crew));
@@ -492,7 +569,8 @@ fn look_at(name: &str, record: &mut Record, crew: &[Crew]) -> Option<Event> {
     }
     if let Err(gone) = checked {
         record.reported = record.peer.state();
-        return Some(Event::Detached { port: name.into(), reason: gone.reason, fault: gone.fault });
+        let Gone { reason, fault, rest } = gone;
+        return Some(Event::Detached { port: name.into(), reason, fault, rest });
     }
     if let Some(steer) = &record.steer {
         steer.limit(record.peer.receiving());

@@ -1,11 +1,14 @@
 //! One burst from its source to its destinations: take, look up, sort, reserve, copy, release, publish.
 
 mod flood;
+mod own;
 #[cfg(test)]
 mod tests;
 
-use crate::world::{Port, RxSlot, Target, World};
+use crate::meter::{Access, Meter};
+use crate::world::{Port, RxSlot, Switch, Target, World, is_closed};
 use arrayvec::ArrayVec;
+use own::Own;
 use ringway_frame::{BURST, Burst, Caps, CountersRef, Needs, Reason, RxQueue, Storage, TxQueue, add};
 use ringway_mem::Turn;
 use ringway_port::offload::{Completed, Completer, Outcome, Whole};
@@ -67,6 +70,8 @@ pub enum Served {
     Moved(usize),
     /// Its first frame waits for a full destination.
     Waiting,
+    /// Its peer cost too much, and is to go.
+    Closed,
 }
 
 /// What a worker needs for forwarding, kept from burst to burst.
@@ -80,6 +85,10 @@ pub struct Forwarder {
     pub due: Vec<(u64, Arc<RxSlot>)>,
     /// Of those, how many hold it back until the turn ends, at least.
     combining: usize,
+    /// Whose memory is accessed.
+    pub meter: Meter,
+    /// Frames in memory of ours, while accesses are timed.
+    own: Own,
 }
 
 /// What is true of all frames of a burst.
@@ -133,6 +142,9 @@ impl<'w> Open<'w> {
         };
         if slot.given_up.load(Relaxed) {
             slot.given_up.store(false, Relaxed);
+        }
+        if is_closed(&slot.budget) {
+            return Ok(None);
         }
         let Some(caps) = queue.caps(turn) else { return Ok(None) };
         Ok(Some((Open { queue, slot, list, fits: 0 }, caps)))
@@ -261,7 +273,7 @@ impl Cut {
 
 impl Forwarder {
     /// A forwarder that spreads flows over queues by `hash`.
-    pub fn new(hash: FlowHash) -> Forwarder {
+    pub fn new(hash: FlowHash, meter: Meter) -> Forwarder {
         Forwarder {
             storage: Storage::default(),
             verdicts: [NOWHERE; BURST],
@@ -270,38 +282,33 @@ impl Forwarder {
             hash,
             due: Vec::new(),
             combining: 0,
+            meter,
+            own: Own::default(),
         }
     }
 
     /// Takes one burst from `source` and delivers it.
     pub fn serve(&mut self, turn: &Turn<'_>, world: &World, source: &mut Source) -> Served {
-        let Forwarder { storage, verdicts, sorter, completer, hash, due, combining } = self;
+        let Forwarder { storage, verdicts, sorter, completer, hash, due, combining, meter, own } = self;
+        let port = world.port(source.port);
+        if port.is_some_and(|port| is_closed(&port.budget)) {
+            return Served::Closed;
+        }
+        meter.at(Access::of(source.port));
         let mut burst = Burst::begin(storage);
         source.tx.take(turn, &mut burst);
+        let burst = if meter.is_close() { own.copy(&burst) } else { burst };
         let count = burst.len();
         if count == 0 {
             (source.waiting, source.flooded, source.missed.frames) = (None, 0, 0);
             return Served::Idle;
         }
-        let Some(port) = world.port(source.port) else {
+        let Some(port) = port else {
             source.tx.release(turn, count);
             source.counters.drop_tx(Reason::NoPort, count);
             return Served::Moved(count);
         };
-        let flood = match &port.target {
-            Target::Switch(switch) => {
-                switch.lookup.lookup(&burst, source.port, turn.now, verdicts);
-                Some(&**switch)
-            }
-            Target::Patch(peer) => {
-                verdicts[..count].fill(*peer);
-                None
-            }
-            Target::Nowhere => {
-                verdicts[..count].fill(NOWHERE);
-                None
-            }
-        };
+        let flood = look_up(&port.target, &burst, source.port, turn.now, verdicts);
         let (survey, bytes) = Survey::of(&burst, verdicts);
         if let Some(steer) = &port.steer {
             (0..count).for_each(|frame| steer.note(hash.of(burst.head(frame)), source.queue));
@@ -317,6 +324,7 @@ impl Forwarder {
             hash: *hash,
             due,
             combining,
+            meter,
         };
         let mut done = 0;
         while done < count {
@@ -345,9 +353,13 @@ impl Forwarder {
     /// next of them is due.
     pub fn publish_due(&mut self, turn: &Turn<'_>) -> Option<u64> {
         let combining = std::mem::take(&mut self.combining) > 0;
+        let meter = &self.meter;
         self.due.retain_mut(|(when, slot)| {
             if *when > turn.now && !combining {
                 return true;
+            }
+            if is_closed(&slot.budget) {
+                return false;
             }
             // A destination that another worker has is being published by it.
             let mut queue = match slot.queue.try_lock() {
@@ -355,6 +367,7 @@ impl Forwarder {
                 Err(TryLockError::WouldBlock) => return true,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
+            meter.at(Access::of(slot.port));
             if queue.combines() {
                 queue.turn_ends(turn);
             } else {
@@ -370,6 +383,26 @@ impl Forwarder {
         });
         self.due.iter().map(|(when, _)| *when).min()
     }
+}
+
+/// Where each frame of a burst goes, and the switch that it may be flooded on.
+#[inline]
+fn look_up<'w>(
+    target: &'w Target,
+    burst: &Burst<'_>,
+    from: PortId,
+    now: u64,
+    verdicts: &mut Verdicts,
+) -> Option<&'w Switch> {
+    match target {
+        Target::Switch(switch) => {
+            switch.lookup.lookup(burst, from, now, verdicts);
+            return Some(switch);
+        }
+        Target::Patch(peer) => verdicts[..burst.len()].fill(*peer),
+        Target::Nowhere => verdicts[..burst.len()].fill(NOWHERE),
+    }
+    None
 }
 
 fn bytes_of(burst: &Burst<'_>, from: usize, to: usize) -> u64 {
@@ -388,6 +421,7 @@ struct Delivery<'d, 'b, 't> {
     hash: FlowHash,
     due: &'d mut Vec<(u64, Arc<RxSlot>)>,
     combining: &'d mut usize,
+    meter: &'d Meter,
 }
 
 impl<'d> Delivery<'d, '_, '_> {
@@ -446,23 +480,44 @@ impl<'d> Delivery<'d, '_, '_> {
         (self.source.flooded, self.source.missed.frames) = (0, 0);
         for to in &mut open {
             let frames = before(lists[to.list].frames(), cut.at);
+            self.copies_to(to.slot);
             to.put(turn, burst, &frames[..frames.len().min(to.fits)]);
         }
         if let Some(mut unsuited) = unsuited {
+            self.copies_to(unsuited.to.slot);
             unsuited.put(turn, before(lists[unsuited.to.list].frames(), cut.at).len());
             let mut to = unsuited.to;
             to.fits = unsuited.whole.inputs;
             self.count_drops(lists, &open, Some(&to), start, &cut);
-            self.source.tx.release(turn, cut.at - start);
-            to.publish(turn, self.due, self.combining);
+            self.release(cut.at - start);
+            self.publish(&mut to);
         } else {
             self.count_drops(lists, &open, None, start, &cut);
-            self.source.tx.release(turn, cut.at - start);
+            self.release(cut.at - start);
         }
         for to in &mut open {
-            to.publish(turn, self.due, self.combining);
+            self.publish(to);
         }
         cut.at
+    }
+
+    /// Frames are copied next, from the source's memory unless that was done before.
+    #[inline]
+    fn copies_to(&self, slot: &RxSlot) {
+        let is_own = self.meter.is_close();
+        self.meter.at(if is_own { Access::of(slot.port) } else { Access::copy(self.source.port, slot.port) });
+    }
+
+    #[inline]
+    fn release(&mut self, frames: usize) {
+        self.meter.at(Access::of(self.source.port));
+        self.source.tx.release(self.turn, frames);
+    }
+
+    #[inline]
+    fn publish(&mut self, to: &mut Open<'_>) {
+        self.meter.at(Access::of(to.slot.port));
+        to.publish(self.turn, self.due, self.combining);
     }
 
     /// Opens a list's destination; `None` if it isn't there, or another worker has it, which lowers the cut as long as
@@ -470,6 +525,7 @@ impl<'d> Delivery<'d, '_, '_> {
     #[inline]
     fn open(&self, number: usize, list: &List, cut: &mut Cut) -> Option<(Open<'d>, Caps)> {
         let slot = self.world.rx.get(list.destination as usize)?;
+        self.meter.at(Access::of(slot.port));
         match Open::new(slot, number, self.turn) {
             Ok(found) => found,
             Err(Busy) if slot.given_up.load(Relaxed) => {

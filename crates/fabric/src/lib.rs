@@ -6,9 +6,11 @@ mod fabric;
 mod forward;
 mod link;
 mod log_limit;
+mod meter;
 mod page;
 mod patience;
 pub mod proto;
+mod watchdog;
 mod worker;
 mod world;
 

@@ -58,6 +58,13 @@ pub enum Request {
         /// The port's name.
         port: String,
     },
+    /// Carries what [`ringway_host::open_thread_files`] opens for a worker's thread, in answer to [`Event::Worker`].
+    Watch {
+        /// The worker's name.
+        worker: String,
+        /// Its thread.
+        thread: i32,
+    },
     /// Asks for [`Reply::State`].
     State,
     /// Asks for [`Reply::Table`].
@@ -108,8 +115,18 @@ pub enum Event {
         port: String,
         /// Why, for people.
         reason: String,
-        /// Whether the peer broke its protocol.
+        /// Whether the peer broke its protocol, or cost too much.
         fault: bool,
+        /// Nanoseconds for which no other peer is to come.
+        #[serde(default)]
+        rest: u64,
+    },
+    /// A worker runs.
+    Worker {
+        /// Its name.
+        worker: String,
+        /// Its thread, by the kernel's number.
+        thread: i32,
     },
     /// A port's state changed.
     Changed(PortState),
@@ -155,6 +172,9 @@ pub struct WorkerState {
     /// Nanoseconds of turns in which frames moved.
     #[serde(default)]
     pub busy: u64,
+    /// By whose memory it is held now, and for how long; empty if by nobody's.
+    #[serde(default)]
+    pub held: String,
     /// Whether threads of their own signal peers' eventfds, since the system refuses `io_setup`.
     #[serde(default)]
     pub helped: bool,

@@ -3,13 +3,14 @@
 use crate::bell::Bell;
 use crate::forward::{Forwarder, Served, Source};
 
-use crate::world::World;
+use crate::meter::{Access, Meter};
+use crate::world::{World, is_closed};
 use ringway_frame::add;
-use ringway_host::{Clock, EventFd, HostError, losses};
+use ringway_host::{Clock, EventFd, HostError, ThreadFiles, losses};
 use ringway_mem::{Published, Reader};
 use ringway_spec::Poll;
 use ringway_switch::FlowHash;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,6 +30,8 @@ pub enum Command {
         /// Where it goes.
         to: SyncSender<Option<Source>>,
     },
+    /// Read from these files what the thread does with its time.
+    Watch(ThreadFiles),
     /// End.
     Stop,
 }
@@ -55,6 +58,16 @@ pub struct Gauges {
     pub active: AtomicU64,
     /// Queues it has.
     pub queues: AtomicU64,
+    /// The kernel's number of its thread; 0 until that runs.
+    pub thread: AtomicI32,
+    /// Whose memory it is at.
+    pub access: AtomicU64,
+    /// Where the watchdog saw it blocked, in which turn, and since when; 0: it is not, or no longer.
+    pub stuck_access: AtomicU64,
+    /// See there.
+    pub stuck_turn: AtomicU64,
+    /// See there.
+    pub held_since: AtomicU64,
     /// Whether threads of their own signal what it shares with peers, since the system refuses `io_setup`.
     pub helped: AtomicBool,
 }
@@ -147,6 +160,8 @@ pub struct Worker {
     queues: usize,
     /// When to look for kicks of armed queues next, while others are active.
     next_look: u64,
+    /// When the last turn began, or the worker woke.
+    began: u64,
     /// When the last turn began, if frames moved in it.
     moved: Option<u64>,
     /// Mappings that had been lost when the last turn ended.
@@ -176,7 +191,7 @@ impl Worker {
         let commands = Arc::new(Mutex::new(Some(Vec::new())));
         let reader = Reader::register().ok_or(HostError::TooManyReaders)?;
         let handle = Handle { bell: bell.clone(), gauges: gauges.clone(), commands: commands.clone() };
-        let (clock, forwarder) = (Clock::new(), Forwarder::new(hash));
+        let (clock, forwarder) = (Clock::new(), Forwarder::new(hash, Meter::new(gauges.clone())));
         let (slots, active, timed) = (Vec::new(), Vec::new(), Vec::new());
         let worker = Worker {
             policy,
@@ -192,6 +207,7 @@ impl Worker {
             timed,
             queues: 0,
             next_look: 0,
+            began: clock.now(),
             moved: None,
             losses: losses(),
             alarm,
@@ -201,6 +217,8 @@ impl Worker {
 
     /// Takes turns until it is told to stop.
     pub fn run(mut self) {
+        self.gauges.thread.store(ringway_host::thread_number(), Relaxed);
+        self.alarm.signal();
         if let Err(error) = ringway_host::prepare_signals() {
             self.gauges.helped.store(true, Relaxed);
             tracing::warn!(
@@ -238,6 +256,7 @@ impl Worker {
                     let slot = self.slots.get_mut(bit).and_then(Option::take);
                     let _ = to.try_send(slot.map(|slot| slot.source));
                 }
+                Command::Watch(files) => self.forwarder.meter.watch(files),
                 Command::Stop => return false,
             }
         }
@@ -259,6 +278,9 @@ impl Worker {
         let Worker { reader, clock, world, forwarder, slots, active, policy, gauges, timed, losses, .. } =
             self;
         let now = clock.now();
+        forwarder.meter.turn_ended(self.began, now);
+        forwarder.meter.turn_begins(now);
+        self.began = now;
         timed.retain(|&(when, bit)| when > now || activate(slots, active, bit, LONG_AGO));
         let turn = reader.turn(now);
         let world = world.read(&turn);
@@ -266,6 +288,7 @@ impl Worker {
         if let Some(began) = self.moved.take() {
             add(&gauges.busy, now.saturating_sub(began));
         }
+        charge(&forwarder.meter, world, now);
         let mut moved = false;
         let mut next = 0;
         while let Some(&bit) = active.get(next) {
@@ -273,12 +296,22 @@ impl Worker {
                 active.swap_remove(next);
                 continue;
             };
-            if slot.last == 0 {
+            if slot.last == 0 && !world.port(slot.source.port).is_some_and(|port| is_closed(&port.budget)) {
+                forwarder.meter.at(Access::of(slot.source.port));
                 // Only now active: it is polled, so its peer need not kick.
                 slot.source.tx.disarm(&turn);
                 (slot.last, slot.armed) = (now, false);
             }
-            match forwarder.serve(&turn, world, &mut slot.source) {
+            let served = forwarder.serve(&turn, world, &mut slot.source);
+            charge(&forwarder.meter, world, now);
+            forwarder.meter.at(Access::of(slot.source.port));
+            match served {
+                Served::Closed => {
+                    // Whoever is attached next has it looked at.
+                    (slot.active, slot.armed) = (false, true);
+                    active.swap_remove(next);
+                    continue;
+                }
                 Served::Moved(_) => {
                     if std::mem::take(&mut slot.armed) {
                         slot.source.tx.disarm(&turn);
@@ -305,22 +338,47 @@ impl Worker {
         if !moved {
             std::hint::spin_loop();
         }
-        let lost = ringway_host::losses();
-        if std::mem::replace(losses, lost) != lost {
-            // A peer's memory is gone: its port is to go as well.
-            self.alarm.signal();
-        }
+        tell_losses(losses, &self.alarm);
         let next_due = if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) };
+        forwarder.meter.at(Access::NONE);
         Turned { now, moved, next_due }
     }
 
     fn sleep(&mut self, next_due: Option<u64>) {
-        let Worker { reader, clock, gauges, bell, slots, active, timed, .. } = self;
+        let Worker { reader, clock, gauges, bell, slots, active, timed, forwarder, .. } = self;
         let until = timed.iter().map(|&(when, _)| when).chain(next_due).min();
-        let timeout = until.map(|due| due.saturating_sub(clock.now()));
+        let now = clock.now();
+        let timeout = until.map(|due| due.saturating_sub(now));
         reader.rest();
         add(&gauges.sleeps, 1);
+        forwarder.meter.turn_ended(self.began, now);
+        forwarder.meter.refresh(now);
+        let before = clock.now();
         bell.sleep(timeout, |bit| ring(slots, active, bit));
+        self.began = clock.now();
+        forwarder.meter.slept(self.began.saturating_sub(before));
+    }
+}
+
+/// Says so when a peer's memory is gone: its port is to go as well.
+#[inline]
+fn tell_losses(losses: &mut u64, alarm: &EventFd) {
+    let lost = ringway_host::losses();
+    if std::mem::replace(losses, lost) != lost {
+        alarm.signal();
+    }
+}
+
+/// Charges peers for what held the worker.
+#[inline]
+fn charge(meter: &Meter, world: &World, now: u64) {
+    if !meter.is_held() {
+        return;
+    }
+    for (port, time) in meter.take_held() {
+        if let Some(budget) = world.port(port).and_then(|port| port.budget.as_ref()) {
+            budget.charge(now, time);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::patience::Patience;
 use ringway_frame::{CountersRef, RxQueue};
+use ringway_host::Budget;
 use ringway_switch::{Lookup, PortId};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -35,6 +36,14 @@ pub struct Port {
     pub hold: u64,
     /// Which of its queues a flow last came from; only with several.
     pub steer: Option<Arc<Steer>>,
+    /// What its peer may cost; only if it shares memory.
+    pub budget: Option<Arc<Budget>>,
+}
+
+/// Whether a port's peer cost more than it may: its memory is not touched then.
+#[inline]
+pub fn is_closed(budget: &Option<Arc<Budget>>) -> bool {
+    budget.as_ref().is_some_and(|budget| budget.is_spent())
 }
 
 /// Where a port's frames go.
@@ -60,8 +69,12 @@ pub struct Switch {
 pub struct RxSlot {
     /// The queue.
     pub queue: Mutex<Box<dyn RxQueue>>,
+    /// Its port.
+    pub port: PortId,
     /// Its counters.
     pub counters: CountersRef,
+    /// What its port's peer may cost; only if it shares memory.
+    pub budget: Option<Arc<Budget>>,
     /// Whether senders wait while it is full.
     pub patience: Patience,
     /// Whether senders no longer wait for the worker that has the queue now.
@@ -69,10 +82,15 @@ pub struct RxSlot {
 }
 
 impl RxSlot {
-    /// A slot for `queue`.
-    pub fn new(queue: Box<dyn RxQueue>, counters: CountersRef) -> RxSlot {
+    /// A slot for `queue` of a port.
+    pub fn new(
+        queue: Box<dyn RxQueue>,
+        port: PortId,
+        counters: CountersRef,
+        budget: Option<Arc<Budget>>,
+    ) -> RxSlot {
         let (patience, given_up) = (Patience::default(), AtomicBool::new(false));
-        RxSlot { queue: Mutex::new(queue), counters, patience, given_up }
+        RxSlot { queue: Mutex::new(queue), port, counters, budget, patience, given_up }
     }
 }
 

@@ -20,6 +20,7 @@ mod sandbox;
 mod signal;
 mod socket;
 mod socket_file;
+mod stall;
 mod tap;
 mod thread;
 mod tun;
@@ -48,6 +49,7 @@ pub use sandbox::{Confinement, confine_data, confine_function, withhold_descript
 pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once};
 pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};
+pub use stall::{ThreadFiles, ThreadTimes, open_thread_files, thread_number};
 pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};
 pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
 pub use tun::{TunSettings, open_tun};

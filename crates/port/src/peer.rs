@@ -65,6 +65,11 @@ pub trait Peer: Send {
         None
     }
 
+    /// Whether the peer shares memory, so that accesses last as long as it likes.
+    fn shares_memory(&self) -> bool {
+        false
+    }
+
     /// Its state, and what was negotiated, for people.
     fn state(&self) -> (State, String);
 
@@ -101,8 +106,10 @@ impl State {
 pub struct Gone {
     /// For people.
     pub reason: String,
-    /// It broke its protocol.
+    /// It broke its protocol, or cost too much.
     pub fault: bool,
+    /// Nanoseconds for which no other peer is to come.
+    pub rest: u64,
 }
 
 /// Why a port can't be made, or its peer can't be attached.

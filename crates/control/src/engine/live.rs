@@ -1,6 +1,6 @@
 //! Ports while they live: made known to `data`, given their peers, taken away.
 
-use super::{Engine, EngineError};
+use super::{Engine, EngineError, Message};
 use crate::data::DataError;
 use crate::kinds;
 use crate::open::{Opener, PeerEvent, What};
@@ -9,6 +9,7 @@ use ringway_fabric::LogLimit;
 use ringway_fabric::proto::{Event, PortState, Request};
 use ringway_spec::Port;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// What is known of a running port besides what the file says.
 pub struct Live {
@@ -30,6 +31,8 @@ pub struct Live {
     pub reason: String,
     /// Programs on a pipe.
     pub programs: usize,
+    /// Its last peer cost too much, and the next is to come after a while.
+    resting: bool,
     /// What is logged about it.
     log: LogLimit,
 }
@@ -45,6 +48,7 @@ impl Live {
     /// Its peer is gone.
     fn gone(&mut self, reason: &str) {
         self.reason = reason.into();
+        self.resting = false;
         self.kept.clear();
         if let Some(opener) = &self.opener {
             opener.gone(self.serial);
@@ -70,6 +74,7 @@ impl Engine {
             state: None,
             reason: String::new(),
             programs: 0,
+            resting: false,
             log: LogLimit::of_port(),
         };
         if queues > 0 {
@@ -140,6 +145,7 @@ impl Engine {
                 live.reason = reason;
             }
             What::Programs(count) => live.programs = count,
+            What::Left { .. } if live.resting => {}
             What::Left { serial, reason } if serial == live.serial => {
                 if live.log.allows(&name) {
                     tracing::info!(port = name, reason);
@@ -190,7 +196,8 @@ impl Engine {
                 }
                 live.state = Some(state);
             }
-            Event::Detached { port, reason, fault } => {
+            Event::Worker { worker, thread } => self.watch(worker, thread).await,
+            Event::Detached { port, reason, fault, rest } => {
                 // Of a port that was removed just now nothing is left to detach.
                 let Some(live) = self.live.get_mut(&port) else { return };
                 match live.log.allows(&port) {
@@ -202,8 +209,51 @@ impl Engine {
                 if let Err(error) = self.call(&port, Request::Detach { port: port.clone() }).await {
                     tracing::warn!(%error, "detaching port {port}");
                 }
-                self.lost(&port, &reason);
+                if rest > 0 {
+                    self.rest(&port, &reason, Duration::from_nanos(rest));
+                } else {
+                    self.lost(&port, &reason);
+                }
             }
+        }
+    }
+
+    /// A port's peer is gone, and the next is to come after `time`.
+    ///
+    /// Attack: a peer that is let go for what it costs, and comes again at once.
+    fn rest(&mut self, name: &str, reason: &str, time: Duration) {
+        let Some(live) = self.live.get_mut(name) else { return };
+        live.reason = format!("{reason}; the next may come {} s later", time.as_millis().div_ceil(1000));
+        live.kept.clear();
+        live.resting = true;
+        let (inbox, port, epoch) = (self.inbox.clone(), name.to_string(), live.epoch);
+        tokio::spawn(async move {
+            tokio::time::sleep(time).await;
+            // Once nobody listens, the fabric is going down.
+            let _ = inbox.send(Message::Rested { port, epoch });
+        });
+    }
+
+    /// A port rested for as long as it was to.
+    pub(super) fn rested(&mut self, port: &str, epoch: u64) {
+        if let Some(live) = self.live.get_mut(port).filter(|live| live.epoch == epoch && live.resting) {
+            let reason = live.reason.clone();
+            live.gone(&reason);
+        }
+    }
+
+    /// Opens for `data` what it reads about a worker's thread.
+    async fn watch(&mut self, worker: String, thread: i32) {
+        let Some(pid) = self.data.as_ref().map(|data| data.pid) else { return };
+        let watched = match ringway_host::open_thread_files(pid, thread) {
+            Ok(files) => {
+                let request = Request::Watch { worker: worker.clone(), thread };
+                self.hand(&worker, request, files.into()).await.map(drop).map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = watched {
+            tracing::warn!(worker, error, "a peer that holds this worker by its memory can't be told");
         }
     }
 }

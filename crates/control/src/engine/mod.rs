@@ -39,6 +39,13 @@ pub enum Message {
     StartData,
     /// News of a port's peer.
     Peer(PeerEvent),
+    /// A port whose peer was let go for what it cost rested long enough.
+    Rested {
+        /// The port.
+        port: String,
+        /// Which of that name.
+        epoch: u64,
+    },
     /// News of a guest.
     Guest(GuestEvent),
     /// News of a function.
@@ -158,6 +165,7 @@ impl Engine {
                 Message::DataEnded { generation, status } => self.data_ended(generation, &status),
                 Message::StartData => self.restart_data().await,
                 Message::Peer(event) => self.peer(event).await,
+                Message::Rested { port, epoch } => self.rested(&port, epoch),
                 Message::Guest(event) => self.guests.started(event),
                 Message::Function(event) => self.functions.heard(event),
             }

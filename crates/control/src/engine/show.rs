@@ -31,7 +31,11 @@ impl Engine {
             turns: worker.turns,
             sleeps: worker.sleeps,
             busy: worker.busy,
-            note: if worker.helped { HELPED.into() } else { String::new() },
+            note: match (worker.held, worker.helped) {
+                (held, _) if !held.is_empty() => held,
+                (_, true) => HELPED.into(),
+                (_, false) => String::new(),
+            },
         };
         FabricView {
             name: self.fabric.name.clone(),

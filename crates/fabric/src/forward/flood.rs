@@ -1,6 +1,7 @@
 //! Delivering frames to every port of a switch but their own.
 
 use super::{Busy, Delivery, Missed, Open, Unsuited};
+use crate::meter::Access;
 use crate::world::Switch;
 use arrayvec::ArrayVec;
 use ringway_frame::{BURST, Caps, Reason};
@@ -54,6 +55,7 @@ impl<'d> Delivery<'d, '_, '_> {
             let Some(port) = self.world.port(member) else { continue };
             let Some(slot) = self.world.rx.get(port.first as usize) else { continue };
             reached += 1;
+            self.meter.at(Access::of(slot.port));
             match Open::new(slot, 0, self.turn) {
                 Ok(Some((to, caps))) => open.push(self.flood_one(to, caps, &frames, completer)),
                 Ok(None) => self.count_away(slot, frames.len()),
@@ -71,10 +73,10 @@ impl<'d> Delivery<'d, '_, '_> {
             if reached == 0 && first == 0 {
                 self.source.counters.drop_tx(Reason::NoPort, frames.len());
             }
-            self.source.tx.release(self.turn, frames.len());
+            self.release(frames.len());
         }
         for to in &mut open {
-            to.publish(self.turn, self.due, self.combining);
+            self.publish(to);
         }
         if is_done { portion.end } else { start }
     }
@@ -102,12 +104,14 @@ impl<'d> Delivery<'d, '_, '_> {
     fn flood_one(&self, mut to: Open<'d>, caps: Caps, frames: &[u16], completer: &mut Completer) -> Open<'d> {
         let delivered = if self.survey.suits(&caps) {
             to.reserve(self.turn, self.burst, frames);
+            self.copies_to(to.slot);
             to.put(self.turn, self.burst, &frames[..to.fits]);
             to.fits
         } else {
             let completed = completer.complete(self.burst, frames, caps);
             let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
             unsuited.reserve(self.turn);
+            self.copies_to(unsuited.to.slot);
             unsuited.put(self.turn, frames.len());
             to = unsuited.to;
             unsuited.whole.inputs

@@ -137,14 +137,16 @@ impl Bench {
         for (id, peer) in (0..ports).zip(&peers) {
             peer.0.lock().unwrap().room = usize::MAX;
             let counters = CountersRef::private();
-            world.rx.push(Arc::new(RxSlot::new(Box::new(peer.clone()), counters.clone())));
+            world.rx.push(Arc::new(RxSlot::new(Box::new(peer.clone()), id, counters.clone(), None)));
             let steer: Option<Arc<Steer>> = None;
-            let port = Port { target: target(id), first: u32::from(id), queues: 1, hold: HOLD, steer };
+            let port =
+                Port { target: target(id), first: u32::from(id), queues: 1, hold: HOLD, steer, budget: None };
             world.ports.push(Some(Arc::new(port)));
             sources.push(Source::new(Box::new(peer.clone()), id, 0, counters));
         }
         let reader = Reader::register().expect("tests take few slots");
-        Bench { peers, world, sources, forwarder: Forwarder::new(FlowHash::new(1)), reader, now: 1 }
+        let meter = Meter::new(Default::default());
+        Bench { peers, world, sources, forwarder: Forwarder::new(FlowHash::new(1), meter), reader, now: 1 }
     }
 
     fn send(&self, port: usize, frames: &[&'static [u8]]) {

@@ -48,6 +48,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_nanosleep,
     libc::SYS_clock_nanosleep,
     libc::SYS_clock_gettime,
+    libc::SYS_getrusage,
     libc::SYS_gettimeofday,
     libc::SYS_restart_syscall,
     libc::SYS_sched_yield,

@@ -4,7 +4,7 @@ use super::{Config, Fault, RingPort};
 use crate::peer::{Alarm, Context, Gone, Kind, Peer, PeerError, State, exactly};
 use crate::{Doorbell, Queue, Silent};
 use ringway_frame::CountersRef;
-use ringway_host::Mapping;
+use ringway_host::{Clock, Mapping};
 use ringway_ring::RingMemory;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ struct Program {
 fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> {
     let alarm = Alarm::new(context.check);
     let raised = alarm.clone();
-    let broken = move |fault: Fault| raised.raise(Gone { reason: fault.to_string(), fault: true });
+    let broken = move |fault: Fault| raised.raise(Gone { reason: fault.to_string(), fault: true, rest: 0 });
     let policy = context.policy();
     let silent: Arc<dyn Doorbell> = Arc::new(Silent);
     let config = Config {
@@ -53,7 +53,11 @@ impl Peer for Program {
     fn check(&mut self) -> Result<(), Gone> {
         let Some(gone) = self.alarm.take() else { return Ok(()) };
         self.detach();
-        Err(gone)
+        Err(Gone { rest: self.port.rest(Clock::new().now()), ..gone })
+    }
+
+    fn shares_memory(&self) -> bool {
+        true
     }
 
     fn state(&self) -> (State, String) {

@@ -18,8 +18,9 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
     let settings: Settings = context.port.kind.settings()?;
     let alarm = Alarm::new(context.check);
     let raised = alarm.clone();
-    let lost: Lost =
-        Arc::new(move || raised.raise(Gone { reason: "the interface is gone".into(), fault: false }));
+    let lost: Lost = Arc::new(move || {
+        raised.raise(Gone { reason: "the interface is gone".into(), fault: false, rest: 0 })
+    });
     let config = Config { mtu: settings.mtu, offloads: settings.offloads };
     let (port, queues) = TapPort::new(config, context.doorbells, context.counters, &lost)?;
     Ok((Box::new(Stack { port, alarm }), queues))

@@ -3,6 +3,7 @@
 use super::{Backend, Config, Settings, Without};
 use crate::Queue;
 use crate::peer::{Context, Gone, Kind, Peer, PeerError, State, exactly};
+use ringway_host::Clock;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A guest, by virtio-net over vhost-user.
@@ -41,11 +42,19 @@ impl Peer for Backend {
         if self.fd().is_none() {
             return Ok(());
         }
-        self.readable().map_err(|error| Gone { reason: error.to_string(), fault: error.is_fault() })
+        self.readable().map_err(|error| Gone {
+            reason: error.to_string(),
+            fault: error.is_fault(),
+            rest: Backend::rest(self, Clock::new().now()),
+        })
     }
 
     fn refused(&mut self) -> Option<String> {
         Backend::refused(self).map(|refused| refused.to_string())
+    }
+
+    fn shares_memory(&self) -> bool {
+        true
     }
 
     fn state(&self) -> (State, String) {

@@ -1,0 +1,31 @@
+//! A burst in memory of ours.
+
+use ringway_frame::{BURST, BURST_BYTES, Burst, LARGEST, Storage};
+use ringway_mem::Span;
+
+/// Where frames are copied before they are looked at, so that delivering them touches no memory of their source.
+#[derive(Default)]
+pub struct Own {
+    storage: Storage,
+    bytes: Vec<u8>,
+}
+
+impl Own {
+    /// The same frames.
+    #[cold]
+    pub fn copy<'o>(&'o mut self, burst: &Burst<'_>) -> Burst<'o> {
+        let Own { storage, bytes } = self;
+        bytes.resize(BURST_BYTES + LARGEST as usize, 0);
+        let (mut copy, mut rest) = (Burst::begin(storage), &mut bytes[..]);
+        for index in 0..burst.len().min(BURST) {
+            let meta = burst.meta(index);
+            let Some((frame, behind)) = rest.split_at_mut_checked(meta.len as usize) else { break };
+            burst.read(index, 0, frame);
+            if copy.push(meta.offload, Span::of(frame)).is_err() {
+                break;
+            }
+            rest = behind;
+        }
+        copy
+    }
+}

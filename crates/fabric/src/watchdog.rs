@@ -1,0 +1,147 @@
+//! A thread that looks whether the workers go on, and says whose memory one is held by.
+
+use crate::meter::Access;
+use crate::worker::Gauges;
+use ringway_host::{Clock, EventFd, HostError, ThreadFiles, wait_readable};
+use ringway_switch::PortId;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Nanoseconds between two looks.
+const TICK: u64 = 100_000_000;
+
+/// A worker that is watched.
+struct Watched {
+    name: String,
+    gauges: Arc<Gauges>,
+    files: Option<ThreadFiles>,
+    /// Its turn and access at the last look.
+    last: (u64, Access),
+    /// Since when it is at that.
+    since: u64,
+    is_told: bool,
+}
+
+#[derive(Default)]
+struct State {
+    workers: Vec<Watched>,
+    /// Names of ports.
+    ports: BTreeMap<PortId, String>,
+}
+
+/// The watchdog of a fabric's workers. Ends when it is dropped.
+pub struct Watchdog {
+    state: Arc<Mutex<State>>,
+    end: Arc<EventFd>,
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watchdog {
+    /// Starts it; it watches nobody yet.
+    pub fn start() -> Result<Watchdog, HostError> {
+        let (state, end) = (Arc::new(Mutex::new(State::default())), Arc::new(EventFd::new()?));
+        let (watched, ended, clock) = (state.clone(), end.clone(), Clock::new());
+        let run = move || {
+            // An error is as good as the end.
+            while wait_readable(&[ended.as_fd()], Some(TICK)).is_ok_and(|ready| !ready.contains(&true)) {
+                locked(&watched).look(clock.now());
+            }
+        };
+        ringway_host::spawn("watchdog", None, run)?;
+        Ok(Watchdog { state, end })
+    }
+
+    /// Watches a worker; one of that name is no longer watched.
+    pub fn watch(&self, name: &str, gauges: &Arc<Gauges>) {
+        let mut state = locked(&self.state);
+        state.workers.retain(|worker| worker.name != name);
+        let (name, gauges) = (name.to_string(), gauges.clone());
+        let last = (0, Access::NONE);
+        state.workers.push(Watched { name, gauges, files: None, last, since: 0, is_told: false });
+    }
+
+    /// Has the watchdog see what a worker's thread does.
+    pub fn see(&self, name: &str, files: ThreadFiles) {
+        let mut state = locked(&self.state);
+        if let Some(worker) = state.workers.iter_mut().find(|worker| worker.name == name) {
+            worker.files = Some(files);
+        }
+    }
+
+    /// Port `id` has this name, or is gone.
+    pub fn name(&self, id: PortId, name: Option<&str>) {
+        let mut state = locked(&self.state);
+        match name {
+            Some(name) => _ = state.ports.insert(id, name.into()),
+            None => _ = state.ports.remove(&id),
+        }
+    }
+
+    /// By whose memory a worker is held now, and for how long: for people. Empty if by nobody's.
+    pub fn held(&self, gauges: &Gauges, now: u64) -> String {
+        match gauges.held_since.load(Relaxed) {
+            0 => String::new(),
+            since => {
+                let who = locked(&self.state).who(Access(gauges.stuck_access.load(Relaxed)));
+                format!("held by {who} for {}", seconds(now.saturating_sub(since)))
+            }
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.end.signal();
+    }
+}
+
+fn seconds(nanoseconds: u64) -> String {
+    format!("{}.{} s", nanoseconds / 1_000_000_000, nanoseconds / 100_000_000 % 10)
+}
+
+impl State {
+    fn who(&self, access: Access) -> String {
+        let name = |id: PortId| self.ports.get(&id).map_or("a port that is gone", |name| name);
+        match (access.port(), access.source()) {
+            (Some(to), Some(from)) => format!("a copy from port {} to port {}", name(from), name(to)),
+            (Some(port), None) => format!("the memory of port {}", name(port)),
+            (None, _) => "nobody".into(),
+        }
+    }
+
+    fn look(&mut self, now: u64) {
+        let mut workers = std::mem::take(&mut self.workers);
+        workers.iter_mut().for_each(|worker| worker.look(now, |access| self.who(access)));
+        self.workers = workers;
+    }
+}
+
+impl Watched {
+    fn look(&mut self, now: u64, who: impl Fn(Access) -> String) {
+        let gauges = &self.gauges;
+        let seen = (gauges.turns.load(Relaxed), Access(gauges.access.load(Relaxed)));
+        if seen != self.last || seen.1 == Access::NONE {
+            if std::mem::take(&mut self.is_told) {
+                let (who, time) = (who(self.last.1), seconds(now.saturating_sub(self.since)));
+                gauges.held_since.store(0, Relaxed);
+                tracing::warn!(worker = self.name, "goes on; it was held by {who} for {time}");
+            }
+            (self.last, self.since) = (seen, now);
+            return;
+        }
+        // One that waits for a processor is held by nobody.
+        let is_blocked = self.files.as_ref().and_then(ThreadFiles::is_blocked).unwrap_or(false);
+        if is_blocked && !self.is_told {
+            gauges.stuck_access.store(seen.1.0, Relaxed);
+            gauges.stuck_turn.store(seen.0, Relaxed);
+            gauges.held_since.store(self.since.max(1), Relaxed);
+            self.is_told = true;
+            tracing::warn!(worker = self.name, "held by {}", who(seen.1));
+        }
+    }
+}

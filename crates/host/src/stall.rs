@@ -1,0 +1,136 @@
+//! What a thread does with its time: it runs, waits for a processor, or is blocked.
+
+use crate::error::{HostError, Named};
+use crate::thread::thread_cpu;
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::OwnedFd;
+
+/// Bytes of such a file at most, as far as they are of interest.
+const LENGTH: usize = 256;
+
+/// The kernel's files about one thread, which a confined process reads by descriptors that others opened.
+#[derive(Debug)]
+pub struct ThreadFiles {
+    stat: OwnedFd,
+    schedstat: OwnedFd,
+}
+
+/// Opens the files about a thread of another process: `stat`, `schedstat`.
+pub fn open_thread_files(process: u32, thread: i32) -> Result<[OwnedFd; 2], HostError> {
+    let open = |name: &str| {
+        let path = format!("/proc/{process}/task/{thread}/{name}");
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .named("opening a thread's files")
+    };
+    Ok([open("stat")?, open("schedstat")?])
+}
+
+/// The kernel's number of the calling thread.
+pub fn thread_number() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+impl ThreadFiles {
+    /// Those of [`open_thread_files`].
+    pub fn new([stat, schedstat]: [OwnedFd; 2]) -> ThreadFiles {
+        ThreadFiles { stat, schedstat }
+    }
+
+    fn read<T>(file: &OwnedFd, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let mut bytes = [0; LENGTH];
+        let count = rustix::io::pread(file, &mut bytes, 0).ok()?;
+        parse(std::str::from_utf8(bytes.get(..count)?).ok()?)
+    }
+
+    /// Whether the thread is blocked: it neither runs nor waits for a processor. `None` where that can't be told.
+    pub fn is_blocked(&self) -> Option<bool> {
+        Self::read(&self.stat, |text| Some(!text.rsplit_once(") ")?.1.starts_with('R')))
+    }
+
+    /// Nanoseconds that the thread waited for a processor; of one that runs. `None` where that can't be told.
+    fn waited(&self) -> Option<u64> {
+        Self::read(&self.schedstat, |text| text.split_whitespace().nth(1)?.parse().ok())
+    }
+
+    /// What the calling thread, whose files these are, did with its time up to `at`.
+    pub fn times(&self, at: u64) -> Option<ThreadTimes> {
+        Some(ThreadTimes {
+            at,
+            ran: thread_cpu(),
+            waited: self.waited()?,
+            waits: waits(),
+            slept: 0,
+            sleeps: 0,
+        })
+    }
+}
+
+/// How often the calling thread was blocked.
+fn waits() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call writes one `rusage`, of which all zeros is one already.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_nvcsw.unsigned_abs()
+}
+
+/// What a thread did with its time, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// Up to when.
+    pub at: u64,
+    /// It ran for so long.
+    pub ran: u64,
+    /// It waited for a processor for so long.
+    pub waited: u64,
+    /// It was blocked so often.
+    pub waits: u64,
+    /// It slept, since it had nothing to do, for so long and so often. Its owner knows that.
+    pub slept: u64,
+    /// How often.
+    pub sleeps: u64,
+}
+
+impl ThreadTimes {
+    /// Nanoseconds since `before` in which it was blocked against its will.
+    ///
+    /// In a virtual machine, time that the host took may look like that; so it must have been blocked more often than
+    /// it slept.
+    pub fn blocked_since(&self, before: &ThreadTimes) -> u64 {
+        let passed = |of: fn(&ThreadTimes) -> u64| of(self).saturating_sub(of(before));
+        if passed(|times| times.waits) <= passed(|times| times.sleeps) {
+            return 0;
+        }
+        let known = passed(|times| times.ran) + passed(|times| times.waited) + passed(|times| times.slept);
+        passed(|times| times.at).saturating_sub(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Clock;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn being_blocked_is_told_from_running_and_from_waiting_for_a_processor() {
+        let files = open_thread_files(std::process::id(), thread_number()).unwrap();
+        let (files, clock) = (ThreadFiles::new(files), Clock::new());
+        assert_eq!(files.is_blocked(), Some(false));
+        let times = || files.times(clock.now()).unwrap();
+        let before = times();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(100) {
+            std::hint::spin_loop();
+        }
+        let ran = times();
+        assert_eq!(ran.blocked_since(&before), 0, "{before:?} {ran:?}");
+        std::thread::sleep(Duration::from_millis(100));
+        let slept = times();
+        assert!(slept.blocked_since(&ran) > 0, "{ran:?} {slept:?}");
+        let known = ThreadTimes { slept: 100_000_000, sleeps: 1, ..slept };
+        assert_eq!(known.blocked_since(&ran), 0, "{ran:?} {slept:?}");
+    }
+}
