@@ -6,7 +6,7 @@ use ringway_fabric::proto::Event;
 use ringway_frame::{Counters, CountersPage};
 use ringway_host::wait_readable;
 use ringway_port::vhost_user::open::{Access, Listener};
-use ringway_port::vhost_user::{KIND, Settings};
+use ringway_port::vhost_user::{KIND, MEMORY, Settings};
 use ringway_spec::{Kind, Lookup, Poll, Port, Switch, To, Worker};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -167,7 +167,7 @@ impl Rig {
 
 /// A vhost-user port.
 pub fn vhost_user() -> Kind {
-    let settings = Settings { server: true, mac: None, mtu: None, without: Vec::new() };
+    let settings = Settings { server: true, mac: None, mtu: None, without: Vec::new(), memory: MEMORY };
     Kind::new(KIND.name, &settings)
 }
 

@@ -87,13 +87,17 @@ pub struct Counters {
     pub iotlb_faults: AtomicU64,
     /// Addresses of frames that left here that the guest's IOMMU was known to grant.
     pub iotlb_rx_hits: AtomicU64,
+    /// Bytes in memory of the files behind a guest's memory. This one also shrinks.
+    pub memory_resident: AtomicU64,
+    /// Bytes by which such files grew while the port used them.
+    pub memory_grown: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; 9],
+    pub spare: [AtomicU64; 7],
 }
 
 const _: () = assert!(Reason::ALL.len() == 13);
 // No padding: every byte is a word of a counter.
-const _: () = assert!(size_of::<Counters>() == (8 + 13 + 13 + 5 + 9) * 8);
+const _: () = assert!(size_of::<Counters>() == (8 + 13 + 13 + 7 + 7) * 8);
 
 /// Adds to a counter that this thread alone writes: no locked instruction.
 #[inline]

@@ -41,27 +41,40 @@ fn add(to: &AtomicU64, count: u64, most: u64) -> bool {
 ///
 /// Attack: peers with as many regions as they may have, or whose files are nearly all holes, take every place and every
 /// address there is. Each port is sure of a small share, and only what it needs beyond that comes from a common pool.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Account(Arc<Port>);
 
-#[derive(Debug, Default)]
+impl Default for Account {
+    fn default() -> Account {
+        Account::limited(MOST_BYTES)
+    }
+}
+
+#[derive(Debug)]
 struct Port {
     own: Amount,
-    /// Bytes that came from the pool.
+    /// Bytes that came from the pool, and how many may.
     pooled: AtomicU64,
+    most: u64,
 }
 
 impl Account {
+    /// An account that takes no more than so many bytes of the pool.
+    pub fn limited(most: u64) -> Account {
+        let (own, pooled) = (Amount::default(), AtomicU64::new(0));
+        Account(Arc::new(Port { own, pooled, most: most.min(MOST_BYTES) }))
+    }
+
     /// Counts a mapping of so many bytes until it is dropped.
     pub(crate) fn take(&self, bytes: u64) -> Result<Share, HostError> {
         let mut share = Share { account: self.clone(), mapping: From::Nobody, bytes: (From::Nobody, bytes) };
-        let Port { own, pooled } = &*self.0;
+        let Port { own, pooled, most } = &*self.0;
         share.mapping = From::take(&own.mappings, OWN_MAPPINGS, &POOL.mappings, POOL_MAPPINGS, 1)
             .ok_or(HostError::TooManyMappings)?;
         let taken = From::take(&own.bytes, OWN_BYTES, &POOL.bytes, POOL_BYTES, bytes);
         share.bytes.0 = taken.ok_or(HostError::TooMuchMapped { len: bytes })?;
         // Attack: files of holes that are mapped together, so that nothing is left for others meanwhile.
-        if matches!(share.bytes.0, From::Pool) && pooled.fetch_add(bytes, Relaxed) + bytes > MOST_BYTES {
+        if matches!(share.bytes.0, From::Pool) && pooled.fetch_add(bytes, Relaxed) + bytes > *most {
             return Err(HostError::TooMuchMapped { len: bytes });
         }
         Ok(share)
@@ -110,7 +123,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let Port { own, pooled } = &*self.account.0;
+        let Port { own, pooled, .. } = &*self.account.0;
         self.mapping.give_back(&own.mappings, &POOL.mappings, 1);
         let (from, bytes) = self.bytes;
         from.give_back(&own.bytes, &POOL.bytes, bytes);
@@ -147,5 +160,9 @@ mod tests {
         drop(modest.take(OWN_BYTES).unwrap());
         drop(shares);
         drop(modest.take(1 << 40).unwrap());
+        let limited = Account::limited(4 << 30);
+        let _own = limited.take(OWN_BYTES).unwrap();
+        let _pooled = limited.take(4 << 30).unwrap();
+        assert!(matches!(limited.take(1), Err(HostError::TooMuchMapped { .. })));
     }
 }

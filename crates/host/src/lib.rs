@@ -37,7 +37,8 @@ pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
 pub use grace::{grace, graces, reclaim, reclaim_all};
 pub use memory::{
-    Keep, Mapping, PageChoice, Pages, is_lost, map_region, map_region_for, memfd, memfd_in, memfd_of, stitch,
+    FileId, Keep, Mapping, PageChoice, Pages, is_lost, map_region, map_region_for, memfd, memfd_in, memfd_of,
+    resident, stitch,
 };
 pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,

@@ -449,6 +449,17 @@ pub fn stitch(account: &Account, parts: &[(&Region, u64, u64)]) -> Result<Region
     Ok(Arc::new(Mapping::stitched(account, &mapped)?).region_at(0, 0))
 }
 
+/// A file, as long as it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId(u64, u64);
+
+/// Which file it is, and how many bytes of it are in memory.
+pub fn resident(file: impl AsFd) -> Result<(FileId, u64), HostError> {
+    let stat = rustix::fs::fstat(file).named("fstat of shared memory")?;
+    // Blocks are of 512 bytes, whatever the file's system (stat(2)).
+    Ok((FileId(stat.st_dev, stat.st_ino), (stat.st_blocks as u64).saturating_mul(512)))
+}
+
 /// Whether the file behind a region that was mapped here shrank under it.
 pub fn is_lost(region: &Region) -> bool {
     region.keeper().downcast_ref::<Mapping>().is_some_and(Mapping::is_lost)

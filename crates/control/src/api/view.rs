@@ -146,6 +146,12 @@ pub struct Counts {
     /// Accesses that the guest's IOMMU refused.
     #[serde(default)]
     pub iotlb_faults: u64,
+    /// Bytes in memory of the files that the front-end shares, as far as it shares them; now, not in all.
+    #[serde(default)]
+    pub memory_resident: u64,
+    /// Bytes by which such files grew while the port used them.
+    #[serde(default)]
+    pub memory_grown: u64,
 }
 
 impl Counts {
@@ -168,6 +174,8 @@ impl Counts {
         self.iotlb_misses += other.iotlb_misses;
         self.iotlb_invalidations += other.iotlb_invalidations;
         self.iotlb_faults += other.iotlb_faults;
+        self.memory_resident += other.memory_resident;
+        self.memory_grown += other.memory_grown;
         for (reason, count) in &other.tx_drops {
             *self.tx_drops.entry(reason.clone()).or_default() += count;
         }

@@ -4,7 +4,7 @@ use super::desired::Fabric;
 use super::{Host, Patch, SOCKET_PATH};
 use crate::kinds;
 use ringway_port::vhost_user::Settings;
-use ringway_spec::file::{Notes, either, nearest};
+use ringway_spec::file::{Notes, either, nearest, units};
 use ringway_spec::{Guest, GuestKind, Lookup, Port, To};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
@@ -25,6 +25,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, notes: &Notes) 
     lookups(fabric, notes);
     sockets(fabric, host, notes);
     unique(fabric, host, notes);
+    memory(fabric, notes);
     owners(fabric, host, notes);
 }
 
@@ -212,6 +213,21 @@ fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
         if let Some(other) = taken.insert(path, &port.name) {
             let what = format!("port {other} has the socket {} too", socket.path.display());
             notes.wrong(&at, what, "give each a socket of its own");
+        }
+    }
+}
+
+/// A guest's ports let it share all of its memory.
+fn memory(fabric: &Fabric, notes: &Notes) {
+    for guest in &fabric.guests {
+        for port in guest.ports.iter().filter_map(|port| fabric.port(port)) {
+            let Ok(settings) = port.kind.settings::<Settings>() else { continue };
+            if guest.memory > settings.memory {
+                let [has, may] = [guest.memory, settings.memory].map(units::show_size);
+                let what = format!("the guest has {has}, its port {} may share {may}", port.name);
+                let fix = format!("give the port `memory = \"{has}\"`");
+                notes.wrong(&notes.of(&format!("guest.{}.memory", guest.name)), what, fix);
+            }
         }
     }
 }

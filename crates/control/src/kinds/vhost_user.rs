@@ -4,7 +4,7 @@ use super::{Described, PortKind};
 use crate::file::{socket, station};
 use crate::open::{self, Desk, OpenError};
 use ringway_host::PageChoice;
-use ringway_port::vhost_user::{KIND, PAIRS, Settings, Without};
+use ringway_port::vhost_user::{KIND, MEMORY, PAIRS, Settings, Without};
 use ringway_spec::file::{Notes, Section, either, nearest};
 use ringway_spec::{Kind, MacAddress, Port};
 use tokio::task::JoinHandle;
@@ -17,7 +17,7 @@ impl PortKind for VhostUser {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["socket", "role", "queues", "mac", "mtu", "without", "notify", "owner", "group", "mode"]
+        &["socket", "role", "queues", "mac", "mtu", "without", "memory", "notify", "owner", "group", "mode"]
     }
 
     fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Described {
@@ -29,6 +29,7 @@ impl PortKind for VhostUser {
             mac: station(section, "mac"),
             mtu: section.number("mtu", 68..=65_535).map(|mtu| mtu as u16),
             without: without(section, notes),
+            memory: section.size("memory", 1 << 20..=8 << 40).unwrap_or(MEMORY),
         };
         Described { kind: Kind::new(self.name(), &settings), socket, queues }
     }

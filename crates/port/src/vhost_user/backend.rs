@@ -58,6 +58,9 @@ pub enum BackendError {
          woken by"
     )]
     Slow,
+    /// Files of holes, one after the other.
+    #[error("the files behind the guest's memory grew by more than twice the port's `memory`")]
+    Grown,
     /// The file behind the guest's memory, or its log, shrank.
     #[error(
         "the guest's memory, or the log of what is written there, was taken away: its file became shorter"
@@ -213,6 +216,9 @@ impl Backend {
         if self.device.is_lost() {
             return Err(BackendError::Lost);
         }
+        if self.device.has_grown(clock.now(), &self.counters) {
+            return Err(BackendError::Grown);
+        }
         if self.device.budget.is_spent() {
             return Err(BackendError::Slow);
         }
@@ -229,6 +235,7 @@ impl Backend {
             connection.session.end(&mut self.device);
         }
         self.device.clear();
+        self.device.has_grown(0, &self.counters);
     }
 
     /// The last request that was refused since the last call of this, for the log.

@@ -8,11 +8,12 @@ use super::log::Log;
 use super::rarp::Rarp;
 use super::rx::VringRx;
 use super::tx::VringTx;
+use super::usage::Usage;
 use super::vring::{Vring, VringError, VringState};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
-use ringway_host::{Account, Budget, Epoll, EventFd, FdKind, HostError, Keep, Signal};
+use ringway_host::{Account, Budget, Epoll, EventFd, FdKind, FileId, HostError, Keep, Signal};
 use ringway_mem::iotlb::Lookaside;
 use ringway_mem::{Memory, Published, Region, Retired};
 use ringway_vhost_user::feature::virtio;
@@ -24,6 +25,8 @@ use std::sync::Arc;
 
 /// A packed ring's descriptor flag (virtio 1.3, 2.8.1).
 const DESC_F_USED: u16 = 1 << 15;
+/// How often a port may have mapped what it may share: now, and until what it let go of is unmapped.
+const FORMER: u64 = 8;
 /// What the session's thread waits for.
 const SOCKET: u64 = 0;
 const KICK: u64 = 1;
@@ -52,14 +55,16 @@ struct Slot {
 }
 
 /// A region and what is mapped for it.
-struct Mapped {
-    said: MemoryRegion,
+pub(super) struct Mapped {
+    pub said: MemoryRegion,
     region: Region,
+    /// The file behind it, if that is known.
+    pub file: Option<FileId>,
 }
 
 impl Mapped {
     fn again(&self) -> Mapped {
-        Mapped { said: self.said, region: self.region.clone() }
+        Mapped { said: self.said, region: self.region.clone(), file: self.file }
     }
 }
 
@@ -71,6 +76,7 @@ pub(super) struct Guest {
     table: Vec<Mapped>,
     /// What is mapped for it.
     account: Account,
+    usage: Usage,
     /// Former descriptions of rings, while several are replaced together.
     held: Option<Vec<Retired<Option<Vring>>>>,
     memory: Arc<Memory>,
@@ -139,7 +145,8 @@ impl Guest {
             doorbells,
             features: 0,
             table: Vec::new(),
-            account: Account::default(),
+            account: Account::limited(config.memory.saturating_mul(FORMER)),
+            usage: Usage::default(),
             held: None,
             memory,
             slots,
@@ -188,6 +195,7 @@ impl Guest {
     pub(super) fn clear(&mut self) {
         self.features = 0;
         self.table.clear();
+        self.usage.end();
         self.memory = Arc::new(Memory::default());
         self.channel = None;
         (self.mtu, self.rarp, self.config_change_pending) = (None, None, false);
@@ -326,6 +334,21 @@ impl Guest {
         if self.iommu.is_some() { Keep::File } else { Keep::No }
     }
 
+    /// Maps a region; nothing of it is used if the file isn't what it should be.
+    fn map(&mut self, SharedRegion { region: said, fd }: SharedRegion) -> Result<Mapped, Refused> {
+        let at = (said.guest, said.user);
+        let region =
+            ringway_host::map_region_for(&self.account, &fd, (said.offset, said.size), at, self.keep());
+        let region = region.map_err(|error| Refused(format!("region at {:#x}: {error}", said.guest)))?;
+        Ok(Mapped { said, region, file: self.usage.share(fd) })
+    }
+
+    /// Whether the files behind the guest's memory grew by more than they can where it shares what it may: once, and
+    /// once more for what it let go of. Attack: one file of holes after the other, all of which it keeps.
+    pub(super) fn has_grown(&mut self, now: u64, counters: &Counters) -> bool {
+        self.usage.measure(now, counters) > self.config.memory.saturating_mul(2)
+    }
+
     /// Sends a request of ours, which may be lost: the front-end's channel may be full.
     pub(super) fn tell(&mut self, packet: &Packet) {
         let Some(channel) = &self.channel else { return };
@@ -415,6 +438,12 @@ impl Guest {
 
     /// `grows`: what was there stays.
     fn set_table(&mut self, table: Vec<Mapped>, grows: bool) -> Result<(), Refused> {
+        let shared = table.iter().fold(0_u64, |sum, mapped| sum.saturating_add(mapped.said.size));
+        if shared > self.config.memory {
+            self.usage.keep(&self.table);
+            let [shared, most] = [shared, self.config.memory].map(|bytes| bytes.div_ceil(1 << 20));
+            return Err(Refused(format!("{shared} MB are shared; the port's `memory` is {most} MB")));
+        }
         let regions = table.iter().map(|mapped| mapped.region.clone()).collect();
         let memory = Memory::new(regions).map_err(|error| Refused(error.to_string()))?;
         self.memory = Arc::new(memory);
@@ -427,6 +456,7 @@ impl Guest {
         self.ahead = true;
         // The former memory goes when the last ring that was published with it is reclaimed.
         let former = std::mem::replace(&mut self.table, table);
+        self.usage.keep(&self.table);
         self.publish_each(0..self.slots.len());
         drop(former);
         Ok(())
@@ -486,18 +516,6 @@ fn check_kick(ring: &Ring) -> Result<(), Refused> {
     }
 }
 
-/// Maps a region; nothing of it is used if the file isn't what it should be.
-fn map(
-    account: &Account,
-    SharedRegion { region: said, fd }: SharedRegion,
-    keep: Keep,
-) -> Result<Mapped, Refused> {
-    let at = (said.guest, said.user);
-    let region = ringway_host::map_region_for(account, &fd, (said.offset, said.size), at, keep);
-    let region = region.map_err(|error| Refused(format!("region at {:#x}: {error}", said.guest)))?;
-    Ok(Mapped { said, region })
-}
-
 impl Device for Guest {
     fn set_features(&mut self, features: u64) -> Result<(), Refused> {
         let before = self.control_ring();
@@ -517,14 +535,13 @@ impl Device for Guest {
     }
 
     fn set_memory(&mut self, table: Vec<SharedRegion>) -> Result<(), Refused> {
-        let keep = self.keep();
-        let table = table.into_iter().map(|region| map(&self.account, region, keep));
+        let table = table.into_iter().map(|region| self.map(region));
         let table = table.collect::<Result<_, _>>()?;
         self.set_table(table, false)
     }
 
     fn add_region(&mut self, region: SharedRegion) -> Result<(), Refused> {
-        let new = map(&self.account, region, self.keep())?;
+        let new = self.map(region)?;
         // QEMU before 8.0 tells each region once a queue pair, and takes it back as often.
         let said = new.said;
         let present = self.table.iter().filter(|mapped| mapped.said != said).map(Mapped::again);

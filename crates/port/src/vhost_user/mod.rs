@@ -27,6 +27,7 @@ mod test;
 #[cfg(test)]
 mod traffic;
 mod tx;
+mod usage;
 mod vring;
 
 pub use backend::{Backend, BackendError};
@@ -55,7 +56,12 @@ pub struct Settings {
     pub mtu: Option<u16>,
     /// Features not to offer: names of [`Without`].
     pub without: Vec<String>,
+    /// Bytes of memory that a front-end may share.
+    pub memory: u64,
 }
+
+/// [`Settings::memory`] where nothing is said.
+pub const MEMORY: u64 = 8 << 30;
 
 /// What a guest is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +76,14 @@ pub struct Config {
     pub without: Without,
     /// How the guest is notified.
     pub policy: Policy,
+    /// Bytes of memory that a front-end may share.
+    pub memory: u64,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { mac: None, mtu: None, queues: 1, without: Without::default(), policy: Policy::default() }
+        let (without, policy) = (Without::default(), Policy::default());
+        Config { mac: None, mtu: None, queues: 1, without, policy, memory: MEMORY }
     }
 }
 

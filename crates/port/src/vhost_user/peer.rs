@@ -19,6 +19,7 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
         without: without
             .map_err(|name| PeerError::kind(format!("there is no feature `{name}` to leave out")))?,
         policy: context.policy(),
+        memory: settings.memory,
     };
     let (backend, queues) = super::new(config, context.doorbells, context.counters.to_vec());
     Ok((Box::new(backend), queues))

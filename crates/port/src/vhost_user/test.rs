@@ -194,6 +194,59 @@ fn memory_that_can_not_be_is_refused_and_the_former_stays() {
     front.stop(1).unwrap();
 }
 
+/// A port whose front-ends may share one [`SIZE`].
+fn small_port() -> (Backend, Vec<Queue>, CountersRef) {
+    let counters = CountersRef::private();
+    let config = Config { memory: SIZE, ..Config::default() };
+    let (backend, queues) = new(config, vec![Arc::new(Silent)], vec![counters.clone()]);
+    (backend, queues, counters)
+}
+
+#[test]
+fn a_front_end_shares_no_more_than_its_port_s_memory() {
+    let (mut backend, _queues, _) = small_port();
+    let file = shared_file(2 * SIZE);
+    let mut front = agree(&mut backend);
+    front.set_memory(vec![shared(&file, 0, SIZE / 2, 0)]).unwrap();
+    assert!(front.set_memory(vec![shared(&file, 0, SIZE + 4096, 0)]).is_err());
+    let why = front.transport().backend.refused().unwrap().to_string();
+    assert!(why.contains("the port's `memory` is 1 MB"), "{why}");
+    front.set(Request::AddMemReg(shared(&file, SIZE / 2, SIZE / 2, SIZE / 2))).unwrap();
+    assert!(front.set(Request::AddMemReg(shared(&file, SIZE, 4096, SIZE))).is_err());
+}
+
+#[test]
+fn what_files_grow_by_is_counted_and_bounded() {
+    let (mut backend, _queues, counters) = small_port();
+    let read = || [&counters.memory_resident, &counters.memory_grown].map(|c| c.load(Ordering::Relaxed));
+    let mut front = agree(&mut backend);
+    let files = [(); 3].map(|()| shared_file(SIZE));
+    let mut ends = Vec::new();
+    for file in &files {
+        front
+            .set_memory(vec![shared(file, 0, SIZE / 2, 0), shared(file, SIZE / 2, SIZE / 2, SIZE / 2)])
+            .unwrap();
+        file.as_fd()
+            .try_clone_to_owned()
+            .map(File::from)
+            .unwrap()
+            .write_all(&vec![1; SIZE as usize])
+            .unwrap();
+        // The same file again is no other file, and looks at it.
+        front.set_memory(vec![shared(file, 0, SIZE / 2, 0)]).ok();
+        ends.push(front.transport().take_end());
+    }
+    assert!(matches!(ends[..], [None, None, Some(BackendError::Grown)]), "{ends:?}");
+    drop(front);
+    assert_eq!(read(), [0, 3 * SIZE]);
+    // What the next one does is counted to it; what was there before it shared a file doesn't count.
+    let mut front = agree(&mut backend);
+    front.set_memory(vec![shared(&files[0], 0, SIZE / 2, 0)]).unwrap();
+    front.set_memory(vec![shared(&files[0], 0, SIZE / 2, 0)]).unwrap();
+    assert!(front.transport().take_end().is_none());
+    assert_eq!(read(), [SIZE / 2, 3 * SIZE]);
+}
+
 #[test]
 fn rings_outside_memory_never_start() {
     let file = shared_file(SIZE);
