@@ -14,7 +14,7 @@ mod port;
 
 pub use burst::{BURST, BURST_BYTES, Bounds, Burst, FrameReader, Full, HEAD, Meta, Storage};
 pub use counters::{Counters, CountersPage, CountersRef, Reason, add};
-pub use offload::{Gso, HEADERS, Headers, LARGEST, Needs, Offload, OffloadError, Part, SEGMENTS};
+pub use offload::{Gso, HEADERS, Headers, LARGEST, Needs, Offload, OffloadError, Part};
 pub use port::{Caps, Lost, RxQueue, TxQueue};
 /// Asks for a value's first and last cache line ahead of its use.
 pub use ringway_mem::prefetch_value as prefetch;

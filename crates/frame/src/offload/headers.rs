@@ -11,7 +11,7 @@ use ringway_wire::{Sum, ipv4, ipv6, tcp, udp, vlan};
 pub const HEADERS: usize = 256;
 /// Segments that one frame may become. Attack: 64 KB with a segment size of 1 would be 65,000 frames of work
 /// for one. TCP's smallest usual segments, 536 bytes, need 123.
-pub const SEGMENTS: usize = 256;
+const SEGMENTS: usize = 256;
 
 const BAD: Reason = Reason::BadOffload;
 
@@ -213,12 +213,28 @@ impl Headers {
     }
 
     /// Longest payload that the network layer's length fields allow.
-    pub fn most(&self) -> usize {
+    fn most(&self) -> usize {
         let counted = match self.ipv4 {
             Some(_) => self.l3,
             None => self.l3 + ipv6::HEADER_LEN,
         };
         usize::from(u16::MAX).saturating_sub(self.len - counted)
+    }
+
+    /// The segments of `payload` bytes behind these headers, each of `size` bytes but the last.
+    ///
+    /// # Errors
+    /// [`Reason::BadOffload`] if no such segments can be sent.
+    pub fn parts(&self, payload: usize, size: usize) -> Result<impl Iterator<Item = Part> + use<>, Reason> {
+        // Attack: segments of a byte or two make of one frame tens of thousands; see `SEGMENTS`.
+        if size == 0 || payload.div_ceil(size) > SEGMENTS || size.min(payload) > self.most() {
+            return Err(BAD);
+        }
+        Ok((0..payload.div_ceil(size).max(1)).map(move |number| {
+            let offset = number * size;
+            let len = size.min(payload - offset);
+            Part { number, last: offset + len == payload, offset, len }
+        }))
     }
 
     /// Writes the headers of one segment, all but the upper layer's checksum; gives that of the pseudo header
@@ -281,4 +297,45 @@ fn segment_flags(flags: Flags, part: &Part) -> Flags {
 /// Headers that end past `bytes` are either longer than we take, or than the frame.
 fn too_long_or_bad(bytes: &[u8], total: usize) -> Reason {
     if total > bytes.len() { Reason::NoOffload } else { BAD }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Headers of a UDP datagram in IPv4 without options.
+    fn headers() -> Headers {
+        Headers {
+            bytes: [0; HEADERS],
+            len: 42,
+            l3: 14,
+            l4: 34,
+            ipv4: Some((Sum::new(), 0)),
+            upper: Upper::Udp,
+            pseudo: Sum::new(),
+            header: Sum::new(),
+        }
+    }
+
+    #[test]
+    fn parts_cover_the_payload_once_in_order() {
+        for (payload, size) in [(0, 1), (1, 1), (99, 100), (100, 100), (101, 100), (SEGMENTS * 7, 7)] {
+            let parts: Vec<Part> = headers().parts(payload, size).unwrap().collect();
+            let mut end = 0;
+            for (number, part) in parts.iter().enumerate() {
+                assert_eq!((part.number, part.offset), (number, end));
+                assert_eq!(part.last, number + 1 == parts.len());
+                end += part.len;
+            }
+            assert_eq!((end, parts.len()), (payload, payload.div_ceil(size).max(1)));
+        }
+    }
+
+    #[test]
+    fn too_many_and_too_long_parts_are_refused() {
+        for (payload, size) in [(10, 0), (SEGMENTS * 7 + 1, 7), (65_508, 65_508)] {
+            assert!(headers().parts(payload, size).is_err(), "{payload} by {size}");
+        }
+        assert!(headers().parts(65_507, 65_507).is_ok());
+    }
 }

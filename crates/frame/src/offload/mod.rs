@@ -2,7 +2,7 @@
 
 mod headers;
 
-pub use headers::{HEADERS, Headers, Part, SEGMENTS};
+pub use headers::{HEADERS, Headers, Part};
 
 /// Largest frame there is: 64 KB of IP, an Ethernet header and two VLAN tags.
 pub const LARGEST: u32 = 65_535 + 14 + 8;

@@ -1,6 +1,6 @@
 //! Offload metadata of packets: noted, read, and acted on in software.
 use super::{Packet, Pool, UNSET};
-use crate::{Gso, HEADERS, Headers, Needs, Offload, OffloadError, Part, Reason, SEGMENTS};
+use crate::{Gso, HEADERS, Headers, Needs, Offload, OffloadError, Part, Reason};
 use ringway_wire::Sum;
 
 /// Bytes before the data that segments have from their packet: what was taken off and may be brought back.
@@ -114,15 +114,9 @@ impl Pool {
         let headers = whole.headers(bytes, gso)?;
         let size = usize::from(whole.0.offload.gso_size);
         let payload = bytes.get(headers.len()..).ok_or(Reason::BadOffload)?;
-        // Attack: segments of a byte or two make of one packet tens of thousands; see `SEGMENTS`.
-        if size == 0 || payload.len().div_ceil(size) > SEGMENTS || size.min(payload.len()) > headers.most() {
-            return Err(Reason::BadOffload);
-        }
-        for number in 0..payload.len().div_ceil(size).max(1) {
-            let offset = number * size;
-            let len = size.min(payload.len() - offset);
-            let part = Part { number, last: offset + len == payload.len(), offset, len };
-            let segment = self.one_segment(whole, &headers, &part, &payload[offset..offset + len]);
+        for part in headers.parts(payload.len(), size)? {
+            let payload = &payload[part.offset..part.offset + part.len];
+            let segment = self.one_segment(whole, &headers, &part, payload);
             next(segment.ok_or(Reason::NoOffload)?);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::pieces::Pieces;
 use super::{Stop, Work};
-use ringway_frame::{Gso, HEADERS, Headers, Offload, Part, Reason, SEGMENTS};
+use ringway_frame::{Gso, HEADERS, Headers, Offload, Reason};
 use ringway_mem::Span;
 
 /// Cuts `frame` into segments.
@@ -14,15 +14,8 @@ pub(super) fn segment(work: &mut Work<'_, '_>, frame: usize, gso: Gso) -> Result
     let headers = Headers::parse(&first[..read], total, offload, gso)?;
     let payload = total - headers.len();
     let size = usize::from(offload.gso_size);
-    // Attack: segments of a byte or two make of one frame tens of thousands; see `SEGMENTS`.
-    if size == 0 || payload.div_ceil(size) > SEGMENTS {
-        return Err(Stop::Drop(Reason::BadOffload));
-    }
-    let longest = size.min(payload);
-    if longest > headers.most() {
-        return Err(Stop::Drop(Reason::BadOffload));
-    }
-    if headers.len() + longest > work.caps.largest as usize {
+    let parts = headers.parts(payload, size)?;
+    if headers.len() + size.min(payload) > work.caps.largest as usize {
         return Err(Stop::Drop(Reason::Long));
     }
     let leaves_checksum = work.leaves_checksum();
@@ -32,13 +25,10 @@ pub(super) fn segment(work: &mut Work<'_, '_>, frame: usize, gso: Gso) -> Result
         Offload::default()
     };
     let mut behind = Pieces::behind(work.from, frame, headers.len());
-    for number in 0..payload.div_ceil(size).max(1) {
-        let offset = number * size;
-        let len = size.min(payload - offset);
-        let part = Part { number, last: offset + len == payload, offset, len };
+    for part in parts {
         let out = work.headers.next().ok_or(Stop::Full)?;
         let (pseudo, mut sum) = headers.emit(&part, out);
-        let count = behind.cut(len, &mut work.pieces[1..])?;
+        let count = behind.cut(part.len, &mut work.pieces[1..])?;
         let field = if leaves_checksum {
             pseudo.value()
         } else {
