@@ -210,13 +210,8 @@ fn with_units(text: &str, slice: usize, rounds: usize) -> Result<Slices, Failure
 
 fn asked(folder: &Path, path: &Path, slice: usize, rounds: usize) -> Result<Slices, Failure> {
     let engine = lab(Arc::new(Embedded::open(path, 1)?), 5_000, 5, slice)?;
-    let package = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../python")).to_path_buf();
     let folders = vec![Folder::new(folder)];
-    engine.attach(Box::new(Plugins::start(Options {
-        package: Some(package),
-        folders,
-        ..Options::default()
-    })));
+    engine.attach(Box::new(Plugins::start(Options { folders, ..Options::default() })));
     let none = built_in().into_iter().find(|policy| policy.name == "none").ok_or("no policy none")?;
     let mut policy = Policy { name: "plugin".into(), ..none };
     policy.filters.push(FilterUse { name: "Few".into(), ..FilterUse::default() });

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from typing import IO, Any, Mapping
+
+from ringway.placement.wire import Wrong, decode
+
+PROGRAM = os.environ.get("RINGWAY", "ringway")
+"""The program that confines plugin hosts and starts them; found along `PATH` if it is only a name."""
 
 
 class PluginError(Exception):
@@ -27,12 +31,13 @@ class PluginHost:
     def __init__(
         self, folder: str, arguments: Sequence[str] = (), stderr: int | IO[Any] | None = None
     ) -> None:
-        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        environment = {**os.environ, "PYTHONPATH": package}
-        command = [sys.executable, "-P", "-m", "ringway.plugin_host", folder, *arguments]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment
-        )
+        command = [PROGRAM, "plugin-host", folder, *arguments]
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+            )
+        except FileNotFoundError:
+            raise PluginError("exit", f"there is no program {PROGRAM}; RINGWAY says where it is") from None
         self._lock = threading.Lock()
         self._id = 0
         self.events: list[dict[str, Any]] = []
@@ -111,5 +116,8 @@ class PluginHost:
         pipe = self._process.stdout
         assert pipe is not None
         line = pipe.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {}
-        return answer
+        try:
+            return decode(line) if line else {}
+        except Wrong as wrong:
+            # Attack: a plugin that writes its answer itself.
+            return {"id": self._id, "error": {"kind": "result", "text": f"the answer {wrong}"}}

@@ -63,11 +63,11 @@ def azure(file: Path, out: TextIO) -> int:
     return count
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ringway.traces", description=__doc__)
     parser.add_argument("file", type=Path, help="Azure's packing trace of 2020, an SQLite file")
     try:
-        azure(parser.parse_args().file, sys.stdout)
+        azure(parser.parse_args(arguments).file, sys.stdout)
     except WrongTrace as wrong:
         print(wrong, file=sys.stderr)
         return 1

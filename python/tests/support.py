@@ -71,6 +71,13 @@ class HostCase(unittest.TestCase):
     def setUp(self) -> None:
         self.host.snapshot(1, HOSTS, VMS)
 
+    def renew(self) -> None:
+        """Has a changed file let everybody start anew, whatever they did before."""
+        generation = self.host.call("discover")["generation"]
+        put(self.folder, "good.py", self.files["good.py"] + f"# {time.monotonic_ns()}\n")
+        if not until(lambda: self.host.call("discover")["generation"] > generation):
+            self.fail("a changed file is not seen")
+
     def ask(self, op: str, unit: str, **fields: Any) -> dict[str, Any]:
         """A verdict about the VM that is to be placed."""
         if op != "balance" and "vm_id" not in fields:

@@ -163,6 +163,13 @@ Examples:
   ringway place why-not web-1 node-07
   ringway place --inventory examples/placement/inventory.toml try db-1   hosts and VMs of a file")]
     Place(Box<Place>),
+    /// Run a folder's placement plugins, and speak the plugin host's protocol on standard input and output.
+    #[command(after_help = "\
+`python/PROTOCOL.md` has the protocol. Fabrics start plugin hosts by themselves.
+
+Examples:
+  echo '{\"id\": 1, \"op\": \"discover\"}' | ringway plugin-host examples/plugins")]
+    PluginHost(PluginHost),
     /// Look at this host: huge pages, limits, kernel features, cores, and what to do about each.
     #[command(after_help = "\
 The exit code is 1 if Ringway can't work here at all.
@@ -195,6 +202,23 @@ Examples:
     /// A function's process, with the link to its control process as standard input.
     #[command(hide = true)]
     RunFunction,
+}
+
+/// A folder of plugins, and what they may.
+#[derive(Args)]
+pub struct PluginHost {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Memory of the plugins together, in MiB.
+    #[arg(long, default_value_t = 1024, value_name = "MIB",
+        value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
+    pub memory: u32,
+    /// Let plugins connect to others.
+    #[arg(long)]
+    pub network: bool,
+    /// Run plugins, too, where the kernel has no landlock or no seccomp to confine them by.
+    #[arg(long)]
+    pub unconfined: bool,
 }
 
 /// How to bring a fabric up.

@@ -24,10 +24,11 @@ mod target;
 mod text;
 mod up;
 
-use arguments::{Arguments, Command, GuestCommand, SwitchCommand};
+use arguments::{Arguments, Command, GuestCommand, PluginHost, SwitchCommand};
 use clap::{CommandFactory, Parser};
 use fail::Fail;
 use ringway_control::kinds::PortKind;
+use ringway_control::place_plugins::{Folder, Options, become_host};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -91,6 +92,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Function { command } => function::function(&target, json, command),
         Command::Click { arguments } => click::run(&arguments),
         Command::Place(arguments) => place::place(&target, json, *arguments),
+        Command::PluginHost(asked) => plugin_host(asked),
         Command::Doctor => doctor::doctor(json),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -104,4 +106,11 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Data { log } => run_data::run(log),
         Command::RunFunction => run_function::run(),
     }
+}
+
+/// Becomes the plugin host of a folder.
+fn plugin_host(asked: PluginHost) -> Result<(), Fail> {
+    let PluginHost { folder, memory, network, unconfined } = asked;
+    let folder = Folder { memory_mb: memory, network, unconfined, ..Folder::new(folder) };
+    Err(Fail::Failed(become_host(&Options::default(), &folder)))
 }

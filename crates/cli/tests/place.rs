@@ -93,6 +93,32 @@ fn a_folder_of_plugins_that_is_not_there_is_said() {
     assert!(output.stdout.is_empty());
 }
 
+/// Plugins run with a Python that has no package of ours, and where no Python is they are refused.
+#[test]
+fn plugins_need_a_python_and_nothing_else() {
+    let lab = Lab::new("python");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let rules = root.join("examples/placement/rules.toml").display().to_string();
+    let plugins = root.join("examples/plugins").display().to_string();
+    let on = ["place", "--inventory", rules.as_str(), "--plugins", plugins.as_str()];
+    let run = |words: &[&str], path: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command.args(on).args(words).current_dir(&lab.0).env_clear().env("PATH", path).output().unwrap()
+    };
+    let path = std::env::var("PATH").unwrap();
+    let output = run(&["why-not", "new", "node-0", "--policy", "few"], &path);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("MaxVms: has 2 VMs, at most 2"), "{output:?}");
+    let empty = lab.0.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    for words in [&["policies"][..], &["simulate", "--cluster", "default", "--vms", "1"]] {
+        let output = run(words, empty.to_str().unwrap());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{output:?}");
+        assert!(said.contains("examples/plugins: python3: No such file"), "{said}");
+    }
+}
+
 /// What `place simulate` is told of an inventory and plugins counts.
 #[test]
 fn a_simulation_meets_an_inventory_and_its_plugins() {
@@ -100,10 +126,9 @@ fn a_simulation_meets_an_inventory_and_its_plugins() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let rules = root.join("examples/placement/rules.toml").display().to_string();
     let plugins = root.join("examples/plugins").display().to_string();
-    let python = root.join("python");
     let run = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
-        let output = command.args(words).current_dir(&lab.0).env("RINGWAY_PYTHON", &python).output().unwrap();
+        let output = command.args(words).current_dir(&lab.0).output().unwrap();
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         (json, output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };

@@ -50,8 +50,8 @@ impl Lab {
         let mut command = Command::new("sh");
         command.args(["-c", line]).current_dir(&self.0).env("RINGWAY_RUN", self.0.join("run"));
         command.env("PATH", format!("{}:{}", programs.display(), std::env::var("PATH").unwrap()));
-        // As if the package were installed.
-        command.env("PYTHONPATH", root().join("python")).env("RINGWAY_PYTHON", root().join("python"));
+        // As if the package were installed, which the scheduler proxy needs.
+        command.env("PYTHONPATH", root().join("python"));
         command.env_remove("RINGWAY_LOG");
         command
     }

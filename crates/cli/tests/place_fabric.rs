@@ -8,7 +8,7 @@ use ringway_place::store::Embedded;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -21,11 +21,14 @@ impl Lab {
         std::fs::write(self.0.join(name), text).unwrap();
     }
 
-    fn run(&self, words: &[&str]) -> Output {
-        let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
         command.args(words).current_dir(&self.0).env("RINGWAY_RUN", self.0.join("run"));
-        command.env("RINGWAY_PYTHON", python).output().unwrap()
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
     }
 
     fn ok(&self, words: &[&str]) -> String {
@@ -256,6 +259,22 @@ fn plugins_that_were_attached_stay_and_what_does_not_load_is_said() {
     let why = String::from_utf8_lossy(&nobody.stderr).into_owned();
     assert!(nobody.status.code() == Some(5) && why.contains("looked at no host nosuch"), "{why}");
     assert!(lab.ok(&["place", "why-not", "v", "a"]).contains("requires a unit that failed: Fewer"));
+}
+
+/// A folder that no plugin host serves, since there is no Python, is not attached; the command says so by its status.
+#[test]
+fn a_folder_that_can_not_be_served_is_not_attached() {
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-unserved-{}", std::process::id())));
+    std::fs::create_dir_all(lab.0.join("more")).unwrap();
+    lab.write("more/few.py", FEW);
+    lab.write("lab.toml", LOAD);
+    let up = lab.command(&["up", "lab.toml", "--detach"]).env("PATH", &lab.0).output().unwrap();
+    assert!(up.status.success(), "{up:?}");
+    let refused = lab.run(&["place", "plugins", "more"]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0), "{why}");
+    assert!(why.contains("more: python3: No such file") && why.contains("before stay"), "{why}");
+    assert_eq!(lab.json(&["place", "plugins"])["attached"], json!([]));
 }
 
 /// What is measured here stays, and what the file has.

@@ -86,6 +86,11 @@ fn a_file_says_what_it_means() {
         port = "a"
         address = "10.0.0.1/24"
         memory = "64MB"
+        [plugins.p]
+        folder = "plugins"
+        [plugins.q]
+        folder = "others"
+        unconfined = true
     "#;
     let fabric = read("f", text, &host()).unwrap();
     assert_eq!(fabric.name, "lab");
@@ -102,6 +107,8 @@ fn a_file_says_what_it_means() {
     assert_eq!(fabric.port("b").unwrap().to, Some(To::Patch("c".into())));
     assert_eq!(fabric.port("c").unwrap().to, Some(To::Patch("b".into())));
     assert_eq!(fabric.guests[0].memory, 64 << 20);
+    let unconfined = fabric.placement.plugins.folders.iter().map(|folder| folder.unconfined);
+    assert_eq!(unconfined.collect::<Vec<_>>(), [false, true]);
     let fabric = fabric.resolve(Path::new("/tmp/run"), Path::new("/etc"));
     let a = &fabric.ports[0];
     assert_eq!(a.socket.as_ref().unwrap().path, Path::new("/tmp/run/a.sock"));

@@ -7,7 +7,7 @@ use ringway_control::place_plugins::{Folder, Options};
 use ringway_place::engine::Object;
 use ringway_place::object::{Host, Vm};
 use ringway_place::policy::{FilterUse, Policy, WeightUse};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Files of one folder; each but `good.py` has a filter that its class is named after the harm it does.
@@ -75,10 +75,9 @@ impl Lab {
             return [1 if host.id == 'h2' else 9 for host in hosts]\n";
         std::fs::write(folder.join("others/other.py"), other).unwrap();
         let service = Service::open(&folder.join("placement.redb")).unwrap();
-        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
         let bad = Folder { limit_ms, memory_mb: 256, ..Folder::new(folder.join("bad")) };
         let folders = vec![bad, Folder { limit_ms: 30_000, ..Folder::new(folder.join("others")) }];
-        service.attach(Options { package: Some(package), folders, ..Options::default() }).unwrap();
+        service.attach(Options { folders, ..Options::default() }).unwrap();
         let host = |name: &str| {
             let host = Host { name: name.into(), memory_mb: 8192, ..Host::default() };
             Object::Host(Box::new(host))

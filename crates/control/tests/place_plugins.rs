@@ -12,10 +12,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-fn root() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
 /// A folder of plugins that goes with the test.
 struct Plugin(PathBuf);
 
@@ -43,7 +39,7 @@ impl Drop for Plugin {
 }
 
 fn plugins(folders: Vec<Folder>, services: Vec<Service>) -> Plugins {
-    Plugins::start(Options { package: Some(root().join("python")), folders, services, ..Options::default() })
+    Plugins::start(Options { folders, services, ..Options::default() })
 }
 
 fn host(name: &str, vms: &[&str]) -> HostView {
@@ -226,6 +222,17 @@ fn files_are_taken_over_when_they_change() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(filter(&mut plugins, "More", &["a"], &[]), Ok(Vec::new()));
+    // So are those of a folder that was put in its place.
+    let other = Plugin::new("reload-other", &[("other.py", &UNITS.replace("Few", "Other"))]);
+    let away = other.0.with_extension("away");
+    std::fs::rename(&folder.0, &away).expect("the folder goes");
+    std::fs::rename(&other.0, &folder.0).expect("another comes");
+    while !plugins.units().iter().any(|unit| unit.name == "Other") {
+        assert!(std::time::Instant::now() < until, "the new folder is not seen");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(filter(&mut plugins, "Other", &["a", "b", "c"], &[]), Ok(names(&["c"])));
+    std::fs::remove_dir_all(away).expect("the folder goes for good");
 }
 
 #[test]

@@ -85,7 +85,7 @@ pub enum HostError {
         error: Errno,
     },
     /// A part of the sandbox can't be had.
-    #[error("the data process can't be confined: {0}")]
+    #[error("the process can't be confined: {0}")]
     Sandbox(String),
 }
 

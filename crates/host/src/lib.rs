@@ -46,7 +46,7 @@ pub use packet_socket::{
 pub use poll::{Wish, poll};
 pub use preload::{ShortState, extended_state};
 pub use raw_socket::open_raw;
-pub use sandbox::{Confinement, confine_data, confine_function, withhold_descriptors};
+pub use sandbox::{Confinement, PluginFences, confine_data, confine_function, pass_on, withhold_descriptors};
 pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once};
 pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};

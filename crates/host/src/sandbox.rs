@@ -9,9 +9,14 @@
 mod calls;
 mod files;
 mod identity;
+mod plugin_calls;
+mod plugins;
+
+pub use plugins::{PluginFences, pass_on};
 
 use crate::error::{HostError, Named};
 use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::CapabilitySet;
 
 /// What could be given up. Without seccomp there is no confinement, and so no such value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +64,7 @@ pub fn confine_function(user: u32, memory: u64) -> Result<Confinement, HostError
 }
 
 fn confine(user: u32, more: &[i64]) -> Result<Confinement, HostError> {
-    let is_namespaced = identity::drop_privileges(user)?;
+    let is_namespaced = identity::drop_privileges(user, CapabilitySet::empty())?;
     rustix::thread::set_no_new_privs(true)
         .map_err(|error| HostError::Call { call: "no_new_privs", error })?;
     let landlock = files::forbid();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, Callable, Mapping
 
@@ -15,6 +16,24 @@ class Wrong(ValueError):
     """What was said is not what the protocol says; the message names the place."""
 
 
+_LARGEST = 1 << 63
+"""Attack: a number of so many digits that it is no float, or takes long to be written."""
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """The JSON object that a line of a plugin's process, or of whoever stands for it, is."""
+    try:
+        return mapped(json.loads(line, parse_int=_bounded, parse_constant=_bounded))
+    except (ValueError, RecursionError):
+        raise Wrong("is no JSON object") from None
+
+
+def _bounded(digits: str) -> int:
+    if len(digits) > 20:
+        raise Wrong("a number is too long")
+    return int(digits)
+
+
 def text(value: object) -> str:
     if not isinstance(value, str):
         raise Wrong("must be text")
@@ -26,7 +45,9 @@ def whole(value: object) -> int:
 
 
 def number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Wrong("must be a finite number")
+    if not -_LARGEST < value < _LARGEST if isinstance(value, int) else not math.isfinite(value):
         raise Wrong("must be a finite number")
     return value
 

@@ -3,19 +3,20 @@ die."""
 
 from __future__ import annotations
 
-import json
+import os
 import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping
 
 from ringway.placement.inventory import Inventory
-from ringway.placement.wire import Wrong, listed, mapped, text, texts, whole
+from ringway.placement.wire import Wrong, decode, listed, mapped, text, whole
 
-from . import loader, sandbox, worker
-from .failure import Failure, cut
+from . import loader, worker
+from .failure import LONGEST_TEXT, Failure, cut
 from .loader import KINDS
 from .process import Ended, Late, Process
 from .runner import limit_of
+from .sandbox import Limits
 from .worker import LOAD_SECONDS
 
 GRACE = 0.25
@@ -23,6 +24,13 @@ GRACE = 0.25
 STRIKES = 3
 LONGEST_REST = 60.0
 _SEND = 5.0
+_NEXT = b"{}\n"
+"""Tells a worker to load the next file."""
+MOST_UNITS = 1024
+"""Attack: units without end."""
+LONGEST_LOADED = 4 << 20
+"""Attack: a line so long that reading it takes the supervisor's memory and time."""
+_LONGEST_NAME = 200
 
 
 @dataclass
@@ -39,21 +47,27 @@ class Folder:
     """The units of one folder."""
 
     path: str
-    limits: sandbox.Limits
+    limits: Limits
     inventory: Inventory
     log: Callable[[str], None]
+    asker: int
+    """The descriptor that answers go to."""
     generation: int = 0
     units: dict[str, dict[str, Any]] = field(default_factory=dict)
     """As `discover` describes them, by name."""
     problems: list[dict[str, Any]] = field(default_factory=list)
     _sources: dict[str, bytes] = field(default_factory=dict)
     _seen: object = None
+    _identity: tuple[int, int] | None = None
     _worker: Process | None = None
     _records: dict[str, _Record] = field(default_factory=dict)
 
     def refresh(self) -> bool:
         """Looks whether files changed and takes over what loads; whether anything changed. A file that no
         longer loads goes on as it was before."""
+        if self._is_another():
+            # Landlock knows the one that was there at the start.
+            raise RuntimeError(f"{self.path} is another folder now; its units are loaded by another start")
         seen = loader.fingerprint(self.path)
         if seen == self._seen:
             return False
@@ -75,6 +89,16 @@ class Folder:
         for problem in self.problems:
             self.log(f"{problem['file']}:{problem['line']}: {problem['text']}")
         return True
+
+    def _is_another(self) -> bool:
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return False
+        identity = status.st_dev, status.st_ino
+        if self._identity is None:
+            self._identity = identity
+        return self._identity != identity
 
     def _start(
         self, sources: dict[str, bytes], before: Mapping[str, bytes]
@@ -106,37 +130,53 @@ class Folder:
                 process.close()
 
     def _load(self, sources: Mapping[str, bytes]) -> tuple[Process | None, list[Any], list[Any]]:
-        process = Process(
+        process = self._fork(
             lambda channel, out: worker.serve(channel, out, self.path, self.limits, sources, self.inventory)
         )
         file = ""
         try:
-            while True:
-                answer = decode(process.receive(time.monotonic() + LOAD_SECONDS + GRACE))
-                if "loading" in answer:
-                    file = str(answer["loading"])
-                elif "loaded" in answer:
-                    units = [_described(entry) for entry in listed(answer["loaded"])]
-                    return process, units, [_problem(entry) for entry in listed(answer.get("problems"))]
-        except (Wrong, KeyError):
+            for one in sources:
+                if self._loaded(process) != {"loading": one}:
+                    raise Wrong
+                file = one
+                process.send(_NEXT, time.monotonic() + _SEND)
+            answer = self._loaded(process)
+            units = [_described(entry) for entry in _some(answer.get("loaded"))]
+            problems = [_problem(entry) for entry in _some(answer.get("problems"))]
+            process.rest()
+            return process, units, problems
+        except Wrong:
             why = "makes its process say what can't be understood when it is loaded"
-        except Late:
-            why = f"takes longer than {LOAD_SECONDS:g} s to load"
+        except Late as late:
+            why = str(late) or f"takes longer than {LOAD_SECONDS:g} s to load"
         except Ended as ended:
             why = f"ends its process when it is loaded: {ended}"
             output = process.output()
             why += f" ({cut(output, 300)})" if output else ""
+        except BaseException:
+            process.close()
+            raise
         process.close()
         if not file:
             raise RuntimeError(f"a worker doesn't start: {why}")
         return None, [], [{"file": file, "line": 0, "text": why, "fatal": True}]
+
+    def _loaded(self, process: Process) -> dict[str, Any]:
+        """What a worker says while it loads. It is a plugin's process, and not believed."""
+        line = process.receive(time.monotonic() + LOAD_SECONDS + GRACE, LOAD_SECONDS + GRACE)
+        if len(line) > LONGEST_LOADED:
+            raise Wrong
+        return decode(line)
+
+    def _fork(self, main: Callable[[int, int], object]) -> Process:
+        return Process(main, self.asker)
 
     def tell(self, line: bytes) -> None:
         """Passes a change of the inventory on to the worker. The inventory itself has changed already."""
         if self._worker is None:
             return
         try:
-            self._worker.send(line, time.monotonic() + _SEND)
+            self._worker.tell(line, time.monotonic() + _SEND)
         except (Late, Ended):
             self._replace("it didn't take the inventory")
 
@@ -213,7 +253,9 @@ class Folder:
         deadline = time.monotonic() + seconds + GRACE
         try:
             process.send(line, deadline)
-            return process.receive(deadline)
+            answer = process.receive(deadline, seconds + GRACE)
+            process.rest()
+            return answer
         except (Late, Ended) as error:
             failure = _failure(error, seconds, process)
             self._replace(f"{request['unit']}: {failure.text}")
@@ -223,14 +265,15 @@ class Folder:
         file = unit["file"]
         if file not in self._sources:
             raise Failure("load", f"{file[:80]} is not in the folder")
-        process = Process(
+        process = self._fork(
             lambda channel, out: worker.once(
                 channel, out, self.path, self.limits, self._sources, self.inventory, file, request
             )
         )
         seconds = limit_of(request) / 1000
+        most = LOAD_SECONDS + seconds + GRACE
         try:
-            return process.receive(time.monotonic() + LOAD_SECONDS + seconds + GRACE)
+            return process.receive(time.monotonic() + most, most)
         except (Late, Ended) as error:
             raise _failure(error, seconds, process) from None
         finally:
@@ -247,9 +290,8 @@ def _failure(error: Exception, seconds: float, process: Process) -> Failure:
     if isinstance(error, Ended):
         failure = Failure("exit", str(error))
     else:
-        failure = Failure(
-            "time", f"it took longer than {seconds:g} s and did not let itself be interrupted"
-        )
+        hung = f"it took longer than {seconds:g} s and did not let itself be interrupted"
+        failure = Failure("time", str(error) or hung)
     failure.said = process.output()
     return failure
 
@@ -260,33 +302,35 @@ def _kind(answer: bytes) -> str:
     return "" if at < 0 else answer[at + 17 : answer.find(b'"', at + 17)].decode("ascii", "replace")
 
 
+def _some(entries: object) -> list[Any]:
+    # Attack: a plugin that writes to its worker's channel while it is loaded.
+    return listed(entries)[:MOST_UNITS]
+
+
 def _described(entry: object) -> dict[str, Any]:
     """A unit as a worker describes it."""
-    # Attack: a plugin that writes to its worker's channel while it is loaded.
     unit = mapped(entry)
-    kinds = [kind for kind in KINDS if kind in listed(unit["kinds"])]
+    kinds = [kind for kind in KINDS if kind in listed(unit.get("kinds"))]
+    described = mapped(unit.get("description"))
     return {
-        "name": text(unit["name"])[:200],
+        "name": _short(unit, "name"),
         "kinds": kinds,
-        "description": texts(unit["description"]),
-        "properties": text(unit["properties"]),
-        "style": text(unit["style"]),
-        "file": text(unit["file"]),
-        "line": whole(unit["line"]),
+        "description": {kind: _short(described, kind, LONGEST_TEXT) for kind in kinds},
+        "properties": _short(unit, "properties", LONGEST_TEXT),
+        "style": _short(unit, "style"),
+        "file": _short(unit, "file"),
+        "line": whole(unit.get("line")),
     }
 
 
 def _problem(entry: object) -> dict[str, Any]:
     problem = mapped(entry)
-    return {"file": text(problem["file"]), "line": whole(problem["line"]), "text": text(problem["text"])}
+    return {
+        "file": _short(problem, "file"),
+        "line": whole(problem.get("line")),
+        "text": _short(problem, "text", LONGEST_TEXT),
+    }
 
 
-def decode(line: bytes) -> dict[str, Any]:
-    """A worker's line. It is a plugin's process: whatever it says is looked at as such."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise Ended("it said what is no JSON object")
-    return value
+def _short(entry: Mapping[str, Any], name: str, most: int = _LONGEST_NAME) -> str:
+    return cut(text(entry.get(name)), most)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import inspect
 import os
+import stat
 import sys
 from dataclasses import dataclass
 from types import ModuleType
@@ -28,25 +30,48 @@ def read_folder(folder: str) -> tuple[dict[str, bytes], dict[str, str]]:
     those below it may be imported, but aren't searched for units."""
     sources: dict[str, bytes] = {}
     wrong: dict[str, str] = {}
-    names = sorted(name for name in os.listdir(folder) if name.endswith(".py") and not name.startswith("."))
-    for name in names[MOST_FILES:]:
-        wrong[name] = f"is not looked at: more than {MOST_FILES} files"
-    for name in names[:MOST_FILES]:
-        try:
-            # Not a pipe that never ends, nor a device.
-            descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(descriptor, "rb") as file:
-                source = file.read(LARGEST_FILE + 1)
-        except OSError as error:
-            wrong[name] = f"can't be read: {error.strerror}"
-            continue
-        if len(source or b"") > LARGEST_FILE:
-            wrong[name] = f"is larger than {LARGEST_FILE} bytes"
-        elif not name[:-3].isidentifier():
-            wrong[name] = "is no module: its name is not letters, digits and _"
-        else:
-            sources[name] = source or b""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        owner = os.fstat(opened).st_uid
+        names = [name for name in os.listdir(opened) if name.endswith(".py") and name[0] != "."]
+        names.sort()
+        for name in names[MOST_FILES:]:
+            wrong[name] = f"is not looked at: more than {MOST_FILES} files"
+        for name in names[:MOST_FILES]:
+            try:
+                sources[name] = _read(opened, name, owner)
+            except OSError as error:
+                wrong[name] = f"can't be read: {error.strerror}"
+            except ValueError as error:
+                wrong[name] = str(error)
+    finally:
+        os.close(opened)
     return sources, wrong
+
+
+def _read(folder: int, name: str, owner: int) -> bytes:
+    """A file of a folder."""
+    if not name[:-3].isidentifier():
+        raise ValueError("is no module: its name is not letters, digits and _")
+    # Attack: a link to a file that its maker can't read, which a hard link shows by its owner; a pipe that never
+    # ends.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError("is a link, which is not followed") from None
+        raise
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("is no regular file")
+        if status.st_uid != owner:
+            raise ValueError(f"belongs to user {status.st_uid}, and its folder to user {owner}")
+        source = file.read(LARGEST_FILE + 1)
+    if len(source) > LARGEST_FILE:
+        raise ValueError(f"is larger than {LARGEST_FILE} bytes")
+    return source
 
 
 def fingerprint(folder: str) -> tuple[tuple[str, int, int, int], ...]:
@@ -56,7 +81,7 @@ def fingerprint(folder: str) -> tuple[tuple[str, int, int, int], ...]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.endswith(".py"):
-                    status = entry.stat()
+                    status = entry.stat(follow_symlinks=False)
                     found.append((entry.name, status.st_mtime_ns, status.st_size, status.st_ino))
     except OSError:
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
@@ -13,10 +14,16 @@ from collections.abc import Callable
 from .lines import LineReader, TooLong, read_some, write_all
 
 MOST_OUTPUT = 4096
+ACKNOWLEDGED = b"{}"
+"""What a worker says when it has taken a change of the inventory."""
+_MOST_OWED = 64
+_LOOK = 0.05
+"""Seconds between looks at the CPU time of a worker that is waited for."""
+_libc = ctypes.CDLL(None)
 
 
 class Late(Exception):
-    """The worker didn't answer in time."""
+    """The worker didn't answer in time, or used more CPU time; the text says which, if it isn't the first."""
 
 
 class Ended(Exception):
@@ -24,9 +31,12 @@ class Ended(Exception):
 
 
 class Process:
-    """A forked worker. `main` gets the channel's and the output's descriptor, and must not return."""
+    """A forked worker. `main` gets the channel's and the output's descriptor, and must not return.
 
-    def __init__(self, main: Callable[[int, int], object]) -> None:
+    It runs only while it has something to do: until it has loaded, answers, or takes what it was told. Else
+    it is stopped, so that no thread and no timer of a plugin goes on after an answer."""
+
+    def __init__(self, main: Callable[[int, int], object], asker: int) -> None:
         ours, theirs = socket.socketpair()
         out_ours, out_theirs = os.pipe2(os.O_CLOEXEC)
         # Room for a whole answer about thousands of hosts, so that it takes one wake-up.
@@ -42,24 +52,40 @@ class Process:
         self._reader = LineReader(ours.fileno())
         self._out = out_ours
         self._output = b""
+        self._asker = asker
         self._ended: str | None = None
+        self._stopped = False
+        self._owed = 0
+        self._owed_until = 0.0
+        clock = ctypes.c_int()
+        _libc.clock_getcpuclockid(self.pid, ctypes.byref(clock))
+        self._clock = clock.value
 
     def send(self, line: bytes, deadline: float) -> None:
         """Writes a line to the worker."""
+        self._run(True)
         if not write_all(self._channel.fileno(), line, deadline):
             raise Ended(self.end()) if self.has_ended() else Late
 
-    def receive(self, deadline: float) -> bytes:
-        """The next line of the worker."""
+    def tell(self, line: bytes, deadline: float) -> None:
+        """Writes a line that is only acknowledged."""
+        # Acknowledgements that nobody reads would fill the channel.
+        if self._owed >= _MOST_OWED and not self.idle():
+            raise Ended(self.end())
+        self.send(line, deadline)
+        self._owed += 1
+        self._owed_until = deadline
+
+    def receive(self, deadline: float, cpu: float) -> bytes:
+        """The next line of the worker, for which it may use so many seconds of CPU time."""
         poll = select.poll()
         poll.register(self._channel.fileno(), select.POLLIN)
         poll.register(self._out, select.POLLIN)
+        # Nothing is waited for there but the end.
+        poll.register(self._asker, 0)
+        most = self._used() + cpu
         while True:
-            try:
-                line = self._reader.take()
-            except TooLong as error:
-                self.kill()
-                raise Ended(f"it answered with {error}") from None
+            line = self._take()
             if line is not None:
                 return line
             if self._reader.ended:
@@ -67,25 +93,63 @@ class Process:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Late
-            for descriptor, _ in poll.poll(left * 1000):
+            # Attack: threads, each of which takes a core for itself.
+            if self._used() > most:
+                raise Late(f"it used more than {cpu:g} s of CPU time")
+            for descriptor, _ in poll.poll(min(left, _LOOK) * 1000):
+                if descriptor == self._asker:
+                    # Attack: whoever asked is gone, and a worker spins until its time is over.
+                    raise BrokenPipeError
                 if descriptor == self._out:
                     if self.drain():
                         poll.unregister(self._out)
                 else:
                     self._reader.fill()
 
+    def _take(self) -> bytes | None:
+        """A line that has come and is no acknowledgement."""
+        try:
+            while True:
+                line = self._reader.take()
+                if line != ACKNOWLEDGED or self._owed == 0:
+                    return line
+                self._owed -= 1
+        except TooLong as error:
+            self.kill()
+            raise Ended(f"it answered with {error}") from None
+
+    def _used(self) -> float:
+        """Seconds of CPU time that the worker has used."""
+        try:
+            return time.clock_gettime(self._clock)
+        except OSError:
+            return 0.0
+
+    def _run(self, running: bool) -> None:
+        if self._stopped == running and self._ended is None:
+            os.kill(self.pid, signal.SIGCONT if running else signal.SIGSTOP)
+            self._stopped = not running
+
+    def rest(self) -> None:
+        """Stops the worker until it is sent something, unless it has yet to take what it was told."""
+        if self._owed == 0:
+            self._run(False)
+
     def descriptors(self) -> list[int]:
         """What becomes readable when the worker writes or ends."""
         return [self._channel.fileno(), self._out]
 
     def idle(self) -> bool:
-        """Looks at the worker between requests; whether it is as it should be: there, and silent."""
+        """Looks at the worker between requests; whether it is as it should be: there, and silent but for what
+        it has yet to acknowledge."""
         self.drain()
         self._reader.fill()
         try:
-            return self._reader.take() is None and not self._reader.ended
-        except TooLong:
+            well = self._take() is None and not self._reader.ended
+        except Ended:
             return False
+        self.rest()
+        return well and (self._owed == 0 or time.monotonic() < self._owed_until)
 
     def drain(self) -> bool:
         """Reads what was written to its stdout and stderr past Python; whether that is over."""

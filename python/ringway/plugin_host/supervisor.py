@@ -12,10 +12,10 @@ from typing import Any
 from ringway.placement.inventory import Inventory, WrongRevision
 from ringway.placement.wire import Wrong
 
-from . import sandbox
 from .failure import Failure
 from .folder import Folder
 from .lines import LineReader, TooLong, encode, write_all
+from .sandbox import Limits
 
 PROTOCOL = 1
 LOOK = 0.5
@@ -26,31 +26,32 @@ _LARGEST_ID = 1 << 53
 class Supervisor:
     """Serves one folder over two descriptors, which may be the same."""
 
-    def __init__(self, folder: str, limits: sandbox.Limits, input: int, output: int) -> None:
+    def __init__(self, folder: str, limits: Limits, input: int, output: int) -> None:
         self._inventory = Inventory()
-        self._folder = Folder(folder, limits, self._inventory, log)
+        self._folder = Folder(folder, limits, self._inventory, log, output)
         self._limits = limits
         self._reader = LineReader(input)
         self._output = output
         self._looked = 0.0
 
     def run(self) -> None:
-        """Serves until the input ends."""
-        self._folder.refresh()
-        self._looked = time.monotonic()
-        self._say(self._hello())
+        """Serves until the input ends, or nobody reads any more."""
         try:
+            self._folder.refresh()
+            self._looked = time.monotonic()
+            self._say(self._hello())
             while self._wait():
                 self._serve_lines()
+        except BrokenPipeError:
+            pass
         finally:
             self._folder.close()
 
     def _hello(self) -> dict[str, Any]:
-        there = sandbox.available(self._folder.path)
         fences = {
-            "seccomp": there.seccomp,
-            "landlock": there.landlock,
-            "unprivileged": there.unprivileged,
+            "seccomp": bool(self._limits.filters),
+            "landlock": self._limits.ruleset is not None,
+            "user": os.geteuid(),
             "network": self._limits.network,
             "memory": self._limits.memory,
         }
@@ -83,6 +84,7 @@ class Supervisor:
         if now - self._looked < LOOK:
             return
         self._looked = now
+        self._folder.look()
         if self._folder.refresh():
             self._say({"event": "units", "generation": self._folder.generation})
 
@@ -149,9 +151,7 @@ class Supervisor:
 
     def _write(self, data: bytes) -> None:
         if not write_all(self._output, data):
-            # Nobody reads any more.
-            self._folder.close()
-            os._exit(0)
+            raise BrokenPipeError
 
 
 def _id(request: dict[str, Any]) -> int:

@@ -11,12 +11,14 @@ from typing import Any, Mapping, NoReturn
 
 from ringway.placement.inventory import Inventory
 
-from . import loader, ovirtsdk, sandbox
+from . import loader, ovirtsdk
 from .capture import Capture
 from .clock import TimeIsUp, limited
 from .failure import LONGEST_TEXT, cut, of_exception, place
 from .lines import LineReader, encode, write_all
+from .process import ACKNOWLEDGED
 from .runner import Runner
+from .sandbox import Limits, confine
 
 LOAD_SECONDS = 5.0
 """How long a file may take to load."""
@@ -26,7 +28,7 @@ def serve(
     channel: int,
     out: int,
     folder: str,
-    limits: sandbox.Limits,
+    limits: Limits,
     sources: Mapping[str, bytes],
     kept: Inventory,
 ) -> NoReturn:
@@ -34,8 +36,11 @@ def serve(
     _begin(channel, out, folder, limits, sources)
     units: dict[str, loader.Loaded] = {}
     problems: list[dict[str, Any]] = []
+    reader = LineReader(channel)
     for file in sources:
+        # The supervisor knows by it whose fault it is if this process dies or hangs.
         write_all(channel, encode({"loading": file}))
+        _next(reader)
         found, problem = _load(file, folder)
         if problem is not None:
             problems.append(problem)
@@ -48,17 +53,17 @@ def serve(
     described = [unit.described() for unit in units.values()]
     write_all(channel, encode({"loaded": described, "problems": problems}))
     runner = Runner(folder, kept, units)
-    reader = LineReader(channel)
     while True:
-        line = _next(reader)
-        request = json.loads(line)
+        request = json.loads(_next(reader))
         match request["op"]:
             case "snapshot":
                 if kept.snapshot(request):
                     # Thousands of objects that stay: not to be looked through again and again for garbage.
                     gc.freeze()
+                write_all(channel, ACKNOWLEDGED + b"\n")
             case "delta":
                 kept.delta(request)
+                write_all(channel, ACKNOWLEDGED + b"\n")
             case _:
                 write_all(channel, encode(runner.answer(request)))
 
@@ -67,7 +72,7 @@ def once(
     channel: int,
     out: int,
     folder: str,
-    limits: sandbox.Limits,
+    limits: Limits,
     sources: Mapping[str, bytes],
     kept: Inventory,
     file: str,
@@ -86,7 +91,7 @@ def once(
 
 
 def _begin(
-    channel: int, out: int, folder: str, limits: sandbox.Limits, sources: Mapping[str, bytes]
+    channel: int, out: int, folder: str, limits: Limits, sources: Mapping[str, bytes]
 ) -> None:
     # What was there before the fork is never collected; so its pages stay shared.
     gc.freeze()
@@ -97,7 +102,7 @@ def _begin(
     os.dup2(nothing, 0)
     os.dup2(out, 1)
     os.dup2(out, 2)
-    sandbox.confine(folder, limits, {channel})
+    confine(folder, limits, {channel})
     loader.install(folder, sources)
     ovirtsdk.install()
 

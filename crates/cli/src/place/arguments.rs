@@ -13,6 +13,9 @@ pub struct Place {
     /// Folders of Python plugins, with `--inventory` or for `simulate`.
     #[arg(long, global = true, value_name = "DIR")]
     pub plugins: Vec<PathBuf>,
+    /// Run plugins, too, where the kernel has no landlock or no seccomp to confine them by.
+    #[arg(long, global = true)]
+    pub unconfined: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: PlaceCommand,

@@ -12,20 +12,21 @@ use crate::fail::Fail;
 use crate::text;
 use arguments::{Place, PlaceCommand, Vms};
 use ringway_control::place::{BalanceRequest, FactPush, PlaceRequest, WhyNotRequest};
+use ringway_control::place_plugins::Options;
 use ringway_place::object::Vm;
 use source::Source;
-use std::path::PathBuf;
 
 /// Does it.
 pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> {
+    let plugins = source::options(&arguments.plugins, arguments.unconfined);
+    let inventory = arguments.inventory.as_deref();
     if let PlaceCommand::Simulate(options) = &arguments.command {
-        return simulate::simulate(options, arguments.inventory.as_deref(), &arguments.plugins, json);
+        return simulate::simulate(options, inventory, plugins, json);
     }
     if let PlaceCommand::Store { store, command } = arguments.command {
         return store::store(target, store, command, json);
     }
-    let mut source =
-        Source::of(target, arguments.inventory.as_deref(), &arguments.plugins, &arguments.command)?;
+    let mut source = Source::of(target, inventory, plugins, &arguments.command)?;
     match arguments.command {
         PlaceCommand::Run(vms) => {
             let request = request(&mut source, vms)?;
@@ -79,7 +80,9 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
             }
             Ok(())
         }
-        PlaceCommand::Plugins { folders, none } => plugins(&mut source, &folders, none, json),
+        PlaceCommand::Plugins { folders, none } => {
+            attach(&mut source, source::options(&folders, arguments.unconfined), none, json)
+        }
         PlaceCommand::Fact { host, name, value, ttl } => {
             let push = FactPush { host, name, value, ttl: ttl.map(|seconds| seconds.saturating_mul(1000)) };
             source.facts(vec![push]).map(drop)
@@ -89,12 +92,12 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
 }
 
 /// Attaches folders, or says which are.
-fn plugins(source: &mut Source, folders: &[PathBuf], none: bool, json: bool) -> Result<(), Fail> {
-    if folders.is_empty() && !none {
+fn attach(source: &mut Source, plugins: Options, none: bool, json: bool) -> Result<(), Fail> {
+    if plugins.is_empty() && !none {
         tell::attached(&source.attached()?, json);
         return Ok(());
     }
-    tell::units(&source.plugins(source::options(folders))?, json);
+    tell::units(&source.plugins(plugins)?, json);
     source.warn()
 }
 

@@ -6,7 +6,7 @@ use crate::fail::Fail;
 use crate::input;
 use crate::text::{self, Table, cell};
 use ringway_control::place::Clock;
-use ringway_control::place_plugins::{Found, Options, Plugins, find};
+use ringway_control::place_plugins::{Found, Options, Plugins, find, python};
 use ringway_place::engine::Object;
 use ringway_place::inventory::Beside;
 use ringway_place::object::Host;
@@ -19,8 +19,7 @@ use ringway_place::unit::{External, ExternalUnit};
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 /// Bytes of a trace, or a list of nodes, at most.
 const TRACE: usize = 2 << 30;
@@ -38,17 +37,11 @@ fn trace_text(options: &Simulate) -> Result<String, Fail> {
     if options.format != Format::Azure || !file.is_file() || !is_sqlite() {
         return input::text(file, TRACE, "a trace");
     }
-    let mut python = Command::new("python3");
-    python.args(["-m", "ringway.traces", "--"]).arg(file);
-    if let Some(package) = std::env::var_os("RINGWAY_PYTHON") {
-        python.env("PYTHONPATH", package);
-    }
-    let output = python.output().map_err(|error| Fail::Failed(format!("python3: {error}")))?;
+    let mut command = python("ringway.traces").map_err(Fail::Failed)?;
+    let output = command.arg("--").arg(file).output();
+    let output = output.map_err(|error| Fail::Failed(format!("python3, which reads SQLite: {error}")))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let hint = "Python's package ringway reads SQLite: `pip install` the folder python/, or name it in \
-            RINGWAY_PYTHON";
-        return Err(Fail::Failed(format!("{}\n{hint}", said.trim())));
+        return Err(Fail::Failed(String::from_utf8_lossy(&output.stderr).trim().into()));
     }
     String::from_utf8(output.stdout).map_err(Fail::because)
 }
@@ -63,13 +56,18 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(options: &Simulate, inventory: Option<&Path>, plugins: &[PathBuf]) -> Result<Scene, Fail> {
-        let plugins = source::options(plugins);
+    fn new(options: &Simulate, inventory: Option<&Path>, plugins: Options) -> Result<Scene, Fail> {
         if let Some(path) = plugins.lacks() {
             return Err(Fail::Failed(format!("{}: no such folder", path.display())));
         }
         let found = if plugins.is_empty() { Found::default() } else { find(&plugins) };
-        found.problems.iter().for_each(|it| text::warn(&format!("{}: {}", it.source, it.what)));
+        for problem in &found.problems {
+            let what = format!("{}: {}", problem.source, problem.what);
+            if problem.is_out {
+                return Err(Fail::Failed(what));
+            }
+            text::warn(&what);
+        }
         let mut scene = Scene { hosts: Vec::new(), beside: Vec::new(), plugins, units: found.units };
         let Some(file) = inventory else {
             if options.cluster.is_some() {
@@ -128,7 +126,7 @@ fn of_cluster(objects: &[Object], cluster: Option<&str>, file: &Path) -> Result<
 pub fn simulate(
     options: &Simulate,
     inventory: Option<&Path>,
-    plugins: &[PathBuf],
+    plugins: Options,
     json: bool,
 ) -> Result<(), Fail> {
     let arrivals = arrivals(options)?;

@@ -33,10 +33,12 @@ pub fn read(file: &Path, beside: &Beside) -> Result<Vec<Object>, Fail> {
 }
 
 /// Plugins of these folders, with the limits that hold when none is given.
-pub fn options(folders: &[PathBuf]) -> Options {
-    let absolute =
-        |folder: &PathBuf| Folder::new(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
-    Options { folders: folders.iter().map(absolute).collect(), ..Options::default() }
+pub fn options(folders: &[PathBuf], unconfined: bool) -> Options {
+    let folder = |folder: &PathBuf| {
+        let path = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+        Folder { unconfined, ..Folder::new(path) }
+    };
+    Options { folders: folders.iter().map(folder).collect(), ..Options::default() }
 }
 
 /// Attack: a name that is more than a name in a path.
@@ -69,14 +71,14 @@ impl Source {
     pub fn of(
         target: &Target,
         file: Option<&Path>,
-        plugins: &[PathBuf],
+        plugins: Options,
         command: &PlaceCommand,
     ) -> Result<Source, Fail> {
         let empty = || Service::in_memory().map_err(Fail::because);
         if let Some(file) = file {
             let service = empty()?;
             if !plugins.is_empty() {
-                service.attach(options(plugins)).map_err(here)?;
+                service.attach(plugins).map_err(here)?;
             }
             let mut source = Source::Here(service);
             source.warn()?;

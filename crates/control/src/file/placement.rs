@@ -75,6 +75,7 @@ fn source(mut section: Section<'_>, plugins: &mut Options, home: &Path) -> Optio
     let limit_ms = limit.and_then(|limit| u32::try_from(limit / 1_000_000).ok());
     let memory = section.size("memory", 16 << 20..=LARGEST);
     let network = section.boolean("network");
+    let unconfined = section.boolean("unconfined");
     let source = match (&folder, &url) {
         (Some(folder), None) => {
             // Plugin hosts run elsewhere.
@@ -85,6 +86,7 @@ fn source(mut section: Section<'_>, plugins: &mut Options, home: &Path) -> Optio
                 limit_ms: limit_ms.unwrap_or(folder.limit_ms),
                 memory_mb: memory_mb.unwrap_or(folder.memory_mb),
                 network: network.unwrap_or(false),
+                unconfined: unconfined.unwrap_or(false),
                 ..folder
             };
             let name = folder.path.display().to_string();
@@ -95,7 +97,7 @@ fn source(mut section: Section<'_>, plugins: &mut Options, home: &Path) -> Optio
             if !is_url(url) {
                 section.wrong("url", format!("\"{}\" can't be asked", url.escape_debug()), URL);
             }
-            for key in ["memory", "network"].into_iter().filter(|key| section.has(key)) {
+            for key in ["memory", "network", "unconfined"].into_iter().filter(|key| section.has(key)) {
                 section.wrong(key, format!("a service has no `{key}`"), "only a folder has it");
             }
             let service = Service::new(url.clone());

@@ -42,7 +42,7 @@ pub enum Said {
 }
 
 /// The user that a function becomes: one of those that no system gives to anybody (systemd's UIDS-GIDS, "DynamicUser").
-fn user(fabric: &str, name: &str) -> u32 {
+pub(crate) fn user(fabric: &str, name: &str) -> u32 {
     const FIRST: u32 = 61_184;
     const COUNT: u32 = 4336;
     // FNV-1a: the same each time, so that files of a function's user are the function's.

@@ -161,18 +161,26 @@ impl Service {
     }
 
     /// Attaches units from outside beside those of the fabric's file, instead of those attached before; the store
-    /// keeps which. With a folder that isn't there nothing changes.
+    /// keeps which. With a folder that isn't there, or that no plugin host serves, nothing changes.
     pub fn attach(&self, options: Options) -> Result<(), Failed> {
         if let Some(path) = options.lacks() {
             let path = path.display();
             return Err(Failed::Wrong(format!("{path}: no such folder; plugins attached before stay")));
         }
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plugins = Plugins::start(sources.file.and(&options));
+        if let Some(problem) =
+            plugins.problems().iter().find(|problem| problem.is_out && options.has(&problem.source))
+        {
+            let what = format!("{}: {}", problem.source, problem.what);
+            return Err(Failed::Conflict(format!("{what}; plugins attached before stay")));
+        }
         if sources.attached != options {
             self.engine.note(ATTACHED, &options)?;
         }
         sources.attached = options;
-        self.start(&mut sources);
+        sources.started = true;
+        self.engine.attach(Box::new(plugins));
         Ok(())
     }
 

@@ -12,10 +12,12 @@ mod link;
 mod options;
 mod picture;
 mod process;
+mod python;
 mod service;
 mod source;
 
 pub use options::{Folder, Options, Service};
+pub use python::{become_host, module as python};
 pub use service::is_url;
 
 use link::Request;
@@ -234,7 +236,7 @@ impl Asked<'_> {
             let mut why = String::new();
             if left > 0 && !accepted.reasons.is_empty() {
                 let said = accepted.reasons.get(&slot.to_string());
-                why = said.map(|why| one_line(why)).unwrap_or_default();
+                why = said.map(|why| one_line(why, REASON)).unwrap_or_default();
                 left = left.saturating_sub(why.len());
             }
             rejected.hosts.insert(place as u32, why);
@@ -335,7 +337,7 @@ impl External for Plugins {
         let action = answer.unwrap_or_else(|| Err(error(unit, "it gave no answer")))?;
         let wrong = |what: &str| error(unit, &format!("result: {what}"));
         let on = action.action.as_deref() == Some("wake");
-        let reason = one_line(&action.reason);
+        let reason = one_line(&action.reason, REASON);
         match (action.action.as_deref(), action.vm) {
             (None, _) => Ok(None),
             (Some("migrate"), Some(vm)) if self.picture.has_vm(&vm) => {
@@ -357,10 +359,10 @@ impl External for Plugins {
     }
 }
 
-/// Attack: a reason of a plugin that clears the screen of who reads it, or fills it.
-fn one_line(text: &str) -> String {
+/// Attack: a text of a plugin that clears the screen of who reads it, or fills it.
+fn one_line(text: &str, most: usize) -> String {
     let is_plain = |letter: &char| !letter.is_control() || letter.is_whitespace();
-    let text: String = text.chars().take(REASON).filter(is_plain).collect();
+    let text: String = text.chars().take(most).filter(is_plain).collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

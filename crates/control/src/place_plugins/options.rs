@@ -10,9 +10,6 @@ use std::time::Duration;
 pub struct Options {
     /// The Python that runs plugin hosts, 3.11 or newer.
     pub python: PathBuf,
-    /// The folder that has the Python package `ringway`, if it is not installed; else what the environment's
-    /// `RINGWAY_PYTHON` says.
-    pub package: Option<PathBuf>,
     /// Folders of Python plugins.
     pub folders: Vec<Folder>,
     /// Services in any language.
@@ -21,7 +18,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { python: "python3".into(), package: None, folders: Vec::new(), services: Vec::new() }
+        Options { python: "python3".into(), folders: Vec::new(), services: Vec::new() }
     }
 }
 
@@ -39,6 +36,11 @@ impl Options {
         all.folders.splice(0..0, self.folders.iter().cloned());
         all.services.splice(0..0, self.services.iter().cloned());
         all
+    }
+
+    /// Whether a folder of this name is among them. Services may come later.
+    pub fn has(&self, folder: &str) -> bool {
+        self.folders.iter().any(|known| known.path.display().to_string() == folder)
     }
 
     /// The first of the folders that isn't there.
@@ -62,12 +64,21 @@ pub struct Folder {
     /// Whether they may connect to others.
     #[serde(default)]
     pub network: bool,
+    /// Whether they run, too, where the kernel has no landlock or no seccomp to confine them by.
+    #[serde(default)]
+    pub unconfined: bool,
 }
 
 impl Folder {
     /// A folder with the limits that hold when none is given.
     pub fn new(path: impl Into<PathBuf>) -> Folder {
-        Folder { path: path.into(), limit_ms: limit(), memory_mb: memory(), network: false }
+        Folder {
+            path: path.into(),
+            limit_ms: limit(),
+            memory_mb: memory(),
+            network: false,
+            unconfined: false,
+        }
     }
 }
 

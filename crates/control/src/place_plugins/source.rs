@@ -1,6 +1,7 @@
 //! A source of units: a folder or a service, with what is known of it and when it may be tried again.
 
 use super::link::{Link, LinkError, Request};
+use super::one_line;
 use super::options::{Folder, Options, Service, bounded};
 use super::picture::Picture;
 use super::process::Process;
@@ -8,7 +9,7 @@ use super::service::Http;
 use ringway_place::unit::{ExternalKind, ExternalUnit};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How long a source that failed is left alone, at first and at most.
@@ -16,8 +17,10 @@ const FIRST_REST: Duration = Duration::from_millis(200);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 /// How long a source may take for what is no verdict.
 const KEEPING: Duration = Duration::from_secs(5);
-/// Attack: units without end.
+/// Attack: units without end, and texts.
 const MOST_UNITS: usize = 1024;
+const LONGEST_NAME: usize = 200;
+const LONGEST_TEXT: usize = 2000;
 
 /// Where it is.
 enum Place {
@@ -70,7 +73,7 @@ struct Discovered {
 #[derive(Deserialize)]
 struct Unit {
     name: String,
-    kinds: Vec<ExternalKind>,
+    kinds: BTreeSet<ExternalKind>,
     #[serde(default)]
     description: BTreeMap<ExternalKind, String>,
     #[serde(default)]
@@ -165,7 +168,10 @@ impl Source {
             None => return Err("no answer".into()),
         };
         self.is_stateless = found.stateless;
-        let named = |wrong: Wrong| format!("{}:{}: {}", wrong.file, wrong.line, wrong.text);
+        let named = |wrong: Wrong| {
+            let (file, text) = (one_line(&wrong.file, LONGEST_NAME), one_line(&wrong.text, LONGEST_TEXT));
+            format!("{file}:{}: {text}", wrong.line)
+        };
         let problems: Vec<String> = found.problems.into_iter().take(MOST_UNITS).map(named).collect();
         if problems != self.problems {
             let source = self.name();
@@ -175,11 +181,12 @@ impl Source {
         self.units.clear();
         for unit in found.units.into_iter().take(MOST_UNITS) {
             for kind in unit.kinds {
+                let description = unit.description.get(&kind).map(String::as_str).unwrap_or_default();
                 self.units.push(ExternalUnit {
-                    name: unit.name.clone(),
+                    name: one_line(&unit.name, LONGEST_NAME),
                     kind,
-                    description: unit.description.get(&kind).cloned().unwrap_or_default(),
-                    properties: unit.properties.clone(),
+                    description: one_line(description, LONGEST_TEXT),
+                    properties: plain(&unit.properties).take(LONGEST_TEXT).collect(),
                 });
             }
         }
@@ -238,7 +245,7 @@ impl Source {
         let answer: Answer<T> =
             serde_json::from_slice(line).map_err(|error| format!("an answer that can't be read: {error}"))?;
         if let Some(said) = &answer.said {
-            tracing::debug!(source = self.name(), "a unit said: {said}");
+            tracing::debug!(source = self.name(), "a unit said: {}", one_line(said, LONGEST_TEXT));
         }
         match answer {
             Answer { error: Some(error), .. } => Err(error.to_string()),
@@ -260,9 +267,69 @@ impl Source {
     }
 }
 
+/// What can be shown of a text in which spaces count.
+fn plain(text: &str) -> impl Iterator<Item = char> {
+    text.chars().filter(|letter| !letter.is_control())
+}
+
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let place = if self.place.is_empty() { String::new() } else { format!(" ({})", self.place) };
-        write!(f, "{}: {}{place}", self.kind, self.text)
+        let [kind, place] = [&self.kind, &self.place].map(|text| one_line(text, LONGEST_NAME));
+        let place = if place.is_empty() { place } else { format!(" ({place})") };
+        write!(f, "{kind}: {}{place}", one_line(&self.text, LONGEST_TEXT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers as it was told.
+    struct Told(&'static str);
+
+    impl Link for Told {
+        fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>> {
+            requests.iter().map(|_| Ok(self.0.replace('@', &r"x\u001b\n".repeat(100_000)).into())).collect()
+        }
+
+        fn changed(&mut self) -> bool {
+            true
+        }
+
+        fn ended(&self) -> bool {
+            false
+        }
+    }
+
+    fn told(answer: &'static str) -> Source {
+        Source { link: Some(Box::new(Told(answer))), ..Source::folder(Folder::new("/plugins")) }
+    }
+
+    #[test]
+    fn texts_of_plugins_are_short_lines() {
+        let mut source = told(
+            r#"{"ok": {"units": [{"name": "@", "kinds": ["filter", "filter"], "properties": "@",
+                "description": {"filter": "@"}}], "problems": [{"file": "@", "line": 1, "text": "@"}]}}"#,
+        );
+        source.discover().expect("units");
+        let unit = &source.units[0];
+        let texts = [&unit.name, &unit.description, &unit.properties, &source.problems[0]];
+        assert_eq!((source.units.len(), source.problems.len()), (1, 1));
+        assert!(texts.iter().all(|text| text.len() < 3000 && !text.contains(char::is_control)), "{texts:?}");
+        let mut source = told(r#"{"error": {"kind": "@", "text": "@", "where": "@"}}"#);
+        let request = || Request { op: "filter", body: b"{}".to_vec(), within: KEEPING };
+        let error = source.ask::<serde_json::Value>(vec![request()]).remove(0).expect_err("an error");
+        assert!(error.len() < 3000 && !error.contains(char::is_control), "{error}");
+    }
+
+    #[test]
+    fn an_answer_that_can_not_be_is_the_unit_s_failure() {
+        for answer in [r#"{"id":1,"ok":"#, r#"{"id":1,"ok":[1e999]}"#, "\u{0}", r#"{"ok":{},"ok":{}}"#] {
+            let mut source = told(answer);
+            let request = Request { op: "score", body: b"{}".to_vec(), within: KEEPING };
+            let answers = source.ask::<Vec<f64>>(vec![request]);
+            assert!(answers[0].as_ref().is_err_and(|error| error.len() < 200), "{answer}: {answers:?}");
+            assert!(source.link.is_some(), "{answer}");
+        }
     }
 }

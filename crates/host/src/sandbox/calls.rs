@@ -90,16 +90,20 @@ const OLD: &[libc::c_long] = &[];
 
 const ARCH: TargetArch = if cfg!(target_arch = "aarch64") { TargetArch::aarch64 } else { TargetArch::x86_64 };
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// One condition on one argument.
-fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<Vec<SeccompRule>, BackendError> {
+pub(super) fn when(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<Vec<SeccompRule>, BackendError> {
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
     Ok(vec![SeccompRule::new(vec![condition])?])
 }
 
 /// One argument is one of several values.
-fn one_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, BackendError> {
+pub(super) fn one_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, BackendError> {
     let rules = values.iter().map(|&value| when(argument, SeccompCmpOp::Eq, value as u32 as u64));
     Ok(rules.collect::<Result<Vec<_>, _>>()?.concat())
 }
@@ -134,19 +138,31 @@ fn rules(more: &[libc::c_long]) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
+pub(super) fn refuse(errno: libc::c_int) -> SeccompAction {
+    SeccompAction::Errno(errno as u32)
+}
+
+/// A filter: `matched` for calls that the rules name, `other` for all others.
+pub(super) fn program(
+    rules: Result<Rules, BackendError>,
+    other: SeccompAction,
+    matched: SeccompAction,
+) -> Result<BpfProgram, HostError> {
+    let filter = rules.and_then(|rules| SeccompFilter::new(rules, other, matched, ARCH));
+    filter.and_then(BpfProgram::try_from).map_err(|error| HostError::Sandbox(error.to_string()))
+}
+
+/// The flags of `clone3` lie in memory, where no filter can look. Told that there is none, the C library takes
+/// `clone`.
+pub(super) fn older() -> Result<BpfProgram, HostError> {
+    let rules = Rules::from([(libc::SYS_clone3, Vec::new())]);
+    program(Ok(rules), SeccompAction::Allow, refuse(libc::ENOSYS))
+}
+
 /// Applies the filters, which allow `more` too, to every thread of this process.
 pub(super) fn forbid(more: &[libc::c_long]) -> Result<(), HostError> {
-    let failed = |error: BackendError| HostError::Sandbox(error.to_string());
-    let refuse = |errno: libc::c_int| SeccompAction::Errno(errno as u32);
-    let allowed = rules(more).map_err(failed)?;
-    let allowed = SeccompFilter::new(allowed, refuse(libc::EPERM), SeccompAction::Allow, ARCH);
-    // The flags of `clone3` lie in memory, where no filter can look. Told that there is none, the C library
-    // takes `clone`.
-    let older = Rules::from([(libc::SYS_clone3, Vec::new())]);
-    let older = SeccompFilter::new(older, SeccompAction::Allow, refuse(libc::ENOSYS), ARCH);
     // The stricter filter last: it forbids further ones.
-    for filter in [older, allowed] {
-        let program: BpfProgram = filter.and_then(BpfProgram::try_from).map_err(failed)?;
+    for program in [older()?, program(rules(more), refuse(libc::EPERM), SeccompAction::Allow)?] {
         seccompiler::apply_filter_all_threads(&program).map_err(|error| {
             HostError::Sandbox(format!("{error}; the kernel needs CONFIG_SECCOMP_FILTER"))
         })?;

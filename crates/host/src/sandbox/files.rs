@@ -1,16 +1,37 @@
-//! Landlock: no file, no TCP port, no signal to others.
+//! Landlock: which files a process reads, if any; no TCP port, no signal to others.
 
-use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetError, RulesetStatus, Scope};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope, path_beneath_rules,
+};
+use std::path::Path;
 
 /// Forbids what the kernel can forbid; whether it could anything. A second fence behind seccomp: not having
 /// it is no error.
 pub(super) fn forbid() -> bool {
-    let ruleset = || -> Result<RulesetStatus, RulesetError> {
-        let ruleset = Ruleset::default()
-            .handle_access(AccessFs::from_all(ABI::V5))?
-            .handle_access(AccessNet::from_all(ABI::V5))?
-            .scope(Scope::from_all(ABI::V6))?;
-        Ok(ruleset.create()?.restrict_self()?.ruleset)
-    };
-    ruleset().is_ok_and(|status| status != RulesetStatus::NotEnforced)
+    let status = ruleset(AccessNet::from_all(ABI::V5)).and_then(RulesetCreated::restrict_self);
+    status.is_ok_and(|status| status.ruleset != RulesetStatus::NotEnforced)
+}
+
+fn ruleset(network: BitFlags<AccessNet>) -> Result<RulesetCreated, RulesetError> {
+    Ruleset::default()
+        .handle_access(AccessFs::from_all(ABI::V5))?
+        .handle_access(network)?
+        .scope(Scope::from_all(ABI::V6))?
+        .create()
+}
+
+/// The rules of a process that reads `paths` and what is below them; as the `host` of such processes it also starts
+/// programs there, and reads /proc. With `network` it may connect, but not serve. They forbid nothing if the kernel has
+/// no landlock.
+pub(super) fn readable(paths: &[&Path], host: bool, network: bool) -> Result<RulesetCreated, RulesetError> {
+    let ports = if network { AccessNet::BindTcp.into() } else { AccessNet::from_all(ABI::V5) };
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let start = if host { read | AccessFs::Execute } else { read };
+    let figures: &[&str] = if host { &["/proc"] } else { &[] };
+    let null = AccessFs::ReadFile | AccessFs::WriteFile;
+    ruleset(ports)?
+        .add_rules(path_beneath_rules(paths, start))?
+        .add_rules(path_beneath_rules(figures, read))?
+        .add_rules(path_beneath_rules(["/dev/null"], null))
 }

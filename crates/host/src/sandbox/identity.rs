@@ -1,15 +1,18 @@
 //! Users, groups and capabilities.
 
 use crate::error::{HostError, Named};
-use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set};
 
 /// User and group of nobody.
 pub(super) const NOBODY: libc::uid_t = 65_534;
 
-/// Gives up every capability, and root for `user`; whether this is still root, of a user namespace.
-pub(super) fn drop_privileges(user: libc::uid_t) -> Result<bool, HostError> {
+/// Gives up every capability but `kept`, and root for `user`; whether this is still root, of a user namespace. A
+/// program that this process becomes has `kept`, too.
+pub(super) fn drop_privileges(user: libc::uid_t, kept: CapabilitySet) -> Result<bool, HostError> {
     let is_root = rustix::process::geteuid().is_root();
-    for capability in 0..64 {
+    let kept = capabilities(None).named("looking at capabilities")?.permitted & kept;
+    rustix::thread::set_keep_capabilities(!kept.is_empty()).named("keeping capabilities")?;
+    for capability in (0..64).filter(|capability| kept.bits() & 1 << capability == 0) {
         // SAFETY: the call takes numbers only. What isn't there, or isn't ours, needs no dropping.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
     }
@@ -28,12 +31,11 @@ pub(super) fn drop_privileges(user: libc::uid_t) -> Result<bool, HostError> {
             return Err(std::io::Error::last_os_error()).named("giving up root");
         }
     }
-    let none = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
-        inheritable: CapabilitySet::empty(),
-    };
-    rustix::thread::set_capabilities(None, none).named("dropping capabilities")?;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
+    rustix::thread::set_capabilities(None, sets).named("dropping capabilities")?;
+    for capability in kept.iter() {
+        configure_capability_in_ambient_set(capability, true).named("keeping a capability")?;
+    }
     Ok(rustix::process::geteuid().is_root())
 }
 
