@@ -31,7 +31,8 @@ pub fn program() -> PathBuf {
 
 /// A vhost-user port on the switch `main`, with its socket `NAME.sock` and more keys.
 pub fn port(name: &str, more: &str) -> String {
-    listed(name, &format!("socket = \"{name}.sock\"\n{more}"))
+    // A guest of the test runs as a user of its own, which the fabric knows nothing of.
+    listed(name, &format!("socket = \"{name}.sock\"\nmode = \"0666\"\n{more}"))
 }
 
 /// A vhost-user port that connects to the front-end that listens on `socket`.

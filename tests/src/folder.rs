@@ -1,4 +1,5 @@
 //! A folder of one test.
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,6 +13,8 @@ impl Folder {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("rw-{name}-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&path)?;
+        // Guests that share it run as users of their own.
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777))?;
         Ok(Folder(path))
     }
 

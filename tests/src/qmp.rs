@@ -10,9 +10,10 @@ use std::time::Duration;
 /// For QEMU to listen, and to answer.
 pub const BOUND: Duration = Duration::from_secs(30);
 
-/// Has a guest's QEMU take commands at `socket`.
+/// Has a guest's QEMU take commands at `socket`, whose folder and all that is in it the program shares.
 pub fn managed(spec: &mut Spec, socket: &Path) {
     spec.words.extend(["-qmp".into(), format!("unix:{},server=on,wait=off", socket.display())]);
+    spec.shared.extend(socket.parent().map(Path::to_path_buf));
 }
 
 /// A QEMU that takes commands.

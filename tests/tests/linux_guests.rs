@@ -1,7 +1,8 @@
 //! Linux guests on the ports of a switch: User-Mode Linux and QEMU, and what they do to their ports.
 // A test that can't go on ends.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_control::guest::{Guest, Kind, Spec};
+use ringway_control::guest::{Guest, Kind, Spec, USERS};
+use ringway_host::jail::can_change_user;
 use ringway_tests::bridge::Bridge;
 use ringway_tests::fabric::{self, BOOT, Fabric, connecting_port, port};
 use ringway_tests::folder::Folder;
@@ -11,6 +12,7 @@ use ringway_tests::qmp::{Manager, managed};
 use ringway_tests::talk::{BOUND, ran, reaches, talk};
 use ringway_tests::traffic::iperf;
 use ringway_tests::{eventually, rounds};
+use std::os::unix::fs::MetadataExt;
 
 fn two_ports() -> String {
     format!("[switch.main]\n{}{}", port("left", ""), port("right", ""))
@@ -57,6 +59,53 @@ fn user_mode_linux() {
     let left = fabric.guest(Kind::Uml, "left", 1, &[]);
     let right = fabric.guest(Kind::Uml, "right", 2, &[]);
     talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
+}
+
+/// Root of a guest that runs as a program of this host reaches for the host's files.
+#[test]
+fn user_mode_linux_reaches_nothing_of_its_host() {
+    if !uml_is_here() {
+        return;
+    }
+    let folder = Folder::new("reach").unwrap();
+    let precious = folder.path().join("precious");
+    std::fs::write(&precious, "what is the host's").unwrap();
+    let mut spec = Spec::new("reach", Kind::Uml, Vec::new());
+    spec.drivers.push("hostfs".into());
+    let guest = fabric::start(spec, &folder.path().join("guest"));
+    ran(&guest, "mkdir /h && mount -t hostfs none /h && test -e /h/dev/null");
+    let fails = |command: String| {
+        let output = guest.run(&command, BOUND).unwrap();
+        assert_ne!(output.status, 0, "{command}: {}", output.text);
+    };
+    let at = folder.path().display();
+    fails(format!("cat /h{at}/precious"));
+    fails(format!("echo x >/h{at}/precious"));
+    fails(format!("echo x >/h{at}/new"));
+    for file in ["etc/passwd", "etc/shadow", "root", "proc/1/environ", "usr/bin/ls", "sys/kernel"] {
+        fails(format!("ls -d /h/{file}"));
+    }
+    for place in ["new", "dev/new", "lib/new", "tmp/new"] {
+        fails(format!("echo x >/h/{place}"));
+    }
+    fails("mkdir /g && mount -t hostfs none /g -o /etc && cat /g/passwd".into());
+    let user = std::fs::metadata(format!("/proc/{}", guest.process())).unwrap().uid();
+    assert!(!can_change_user() || USERS.contains(&user), "it runs as {user}");
+    drop(guest);
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "what is the host's");
+    assert!(!folder.path().join("new").exists());
+}
+
+/// What a guest is given is where it was on the host, though the guest has a `/tmp` of its own.
+#[test]
+fn a_program_from_below_the_temporary_folder_is_found() {
+    let folder = Folder::new("carried").unwrap();
+    let program = folder.path().join("busybox");
+    std::fs::copy(ringway_control::guest::image::program("busybox").unwrap(), &program).unwrap();
+    let mut spec = Spec::new("carried", fabric::second(), Vec::new());
+    spec.carried.push(program.clone());
+    let guest = fabric::start(spec, &folder.path().join("guest"));
+    assert_eq!(ran(&guest, &format!("{} echo found", program.display())), "found");
 }
 
 #[test]
@@ -144,7 +193,9 @@ fn qemu_outlives_the_back_end() {
     let folder = Folder::new("again").unwrap();
     let text = two_ports();
     let fabric = Fabric::up(folder.path(), "again", &text).unwrap();
-    let qemu = fabric.guest(Kind::Qemu, "left", 1, &[]);
+    // The second fabric's socket has the name of the first one's, and is another.
+    let shares = |spec: &mut Spec| spec.shared.push(folder.path().into());
+    let qemu = fabric.guest_with(Kind::Qemu, "left", 1, shares);
     let other = fabric.guest(fabric::second(), "right", 2, &[]);
     assert!(reaches(&qemu, "10.99.0.2"), "no ping to the other guest");
     // User-Mode Linux does not connect again, so the other guest is started again after the crash.

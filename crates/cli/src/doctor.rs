@@ -5,6 +5,7 @@ use crate::text::{self, Table, cell};
 use anstream::println;
 use anstyle::Style;
 use ringway_control::guest::kvm_known;
+use ringway_host::jail::{Fence, MemoryGroup, can_change_user, fence};
 use ringway_host::{Access, Facts};
 use serde::Serialize;
 
@@ -81,6 +82,8 @@ fn look(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![cores(facts), isolation(facts), huge_pages(facts), descriptors(facts)];
     findings.extend(kernel(facts));
     findings.extend(devices(facts, kvm_known()));
+    let bounded = MemoryGroup::new(64 << 20).map(drop).map_err(|error| error.to_string());
+    findings.extend(guests(fence(), can_change_user(), &bounded));
     findings
 }
 
@@ -202,6 +205,41 @@ fn devices(facts: &Facts, kvm: Option<bool>) -> Vec<Finding> {
     ]
 }
 
+/// What guests are confined with.
+fn guests(fence: Fence, own_user: bool, bounded: &Result<(), String>) -> [Finding; 2] {
+    let found = match (fence, own_user) {
+        (Fence::Namespaces, true) => "a user and namespaces of its own for each",
+        (Fence::Namespaces, false) => "namespaces of its own for each",
+        (Fence::Landlock, true) => "a user of its own for each, and landlock",
+        (Fence::Landlock, false) => "landlock",
+        (Fence::None, _) => "nothing",
+    };
+    let memory = match bounded {
+        Ok(()) => "each guest has a control group".to_string(),
+        Err(error) => format!("no control group can be made: {error}"),
+    };
+    [
+        finding(
+            "guests' confinement",
+            fence == Fence::Namespaces,
+            Grade::Fair,
+            found,
+            "a guest that takes over what runs it reaches more of this host; User-Mode Linux guests do not start \
+             without namespaces, unless as users of their own; run as root, or allow user namespaces (sysctls \
+             user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+             kernel.apparmor_restrict_unprivileged_userns)",
+        ),
+        finding(
+            "guests' memory",
+            bounded.is_ok(),
+            Grade::Fair,
+            memory,
+            "NOTHING BOUNDS what a guest takes of this host's memory; run where control groups with the memory \
+             controller can be made: as root, or by `systemd-run --user`",
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,6 +257,11 @@ mod tests {
         }
         let bad: Vec<&str> = findings.iter().filter(|f| f.grade == Grade::Bad).map(|f| f.what).collect();
         assert_eq!(bad, ["seccomp"]);
+        let [fenced, bounded] = guests(Fence::Landlock, true, &Err("read-only".into()));
+        assert!(fenced.found.contains("landlock") && !fenced.advice.is_empty());
+        assert!(bounded.found.contains("read-only") && bounded.advice.contains("NOTHING BOUNDS"));
+        let [fenced, bounded] = guests(Fence::Namespaces, false, &Ok(()));
+        assert_eq!((fenced.grade, bounded.grade), (Grade::Good, Grade::Good));
         let kvm = findings.iter().find(|finding| finding.what == "/dev/kvm").unwrap();
         assert_eq!((kvm.grade, kvm.found.as_str()), (Grade::Fair, "no permission"));
     }

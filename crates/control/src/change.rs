@@ -58,9 +58,9 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
     }
 }
 
-/// What leads from one fabric to the other. What is the same in both is not touched: a port that is
-/// different goes and comes anew, as do all ports of a switch that is different, and guests and functions go and come
-/// with their ports. A function that has another configuration and nothing else stays.
+/// What leads from one fabric to the other. What is the same in both is not touched: a port that is different, or
+/// another guest's, goes and comes anew, as do all ports of a switch that is different, and guests and functions go and
+/// come with their ports. A function that has another configuration and nothing else stays.
 pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     let kept_switches: HashSet<&str> = from
         .switches
@@ -73,7 +73,7 @@ pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
             Some(To::Switch(switch)) => kept_switches.contains(&**switch),
             Some(To::Patch(_)) | None => true,
         };
-        on && to.ports.contains(port)
+        on && to.ports.contains(port) && user(from, &port.name) == user(to, &port.name)
     };
     let kept_ports: HashSet<&str> = from.ports.iter().filter(keeps).map(|port| &*port.name).collect();
     let kept_guests: HashSet<&str> = from
@@ -114,6 +114,12 @@ pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     let functions = to.functions.iter().filter(|f| new(&f.name, &kept_functions));
     changes.extend(functions.cloned().map(Change::AddFunction));
     changes
+}
+
+/// The guest that a port is of, and the user that this is to run as: the socket is that user's.
+fn user<'a>(fabric: &'a Fabric, port: &str) -> Option<(&'a str, Option<&'a str>)> {
+    let guest = fabric.guests.iter().find(|guest| guest.ports.iter().any(|own| own == port))?;
+    Some((&guest.name, guest.user.as_deref()))
 }
 
 /// A fabric after a change.
@@ -165,6 +171,14 @@ mod tests {
         let changed = TWO.replace("socket='a'", "socket='c'");
         let expected = ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest g"];
         assert_eq!(words(TWO, &changed), expected);
+    }
+
+    #[test]
+    fn a_port_that_another_guest_gets_comes_anew() {
+        let renamed = words(TWO, &TWO.replace("[guest.g]", "[guest.h]"));
+        assert_eq!(renamed, ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest h"]);
+        let user = words(TWO, &format!("{TWO}user='someone'\n"));
+        assert_eq!(user, ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest g"]);
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
-use crate::file::Fabric;
-use crate::guest::{Attachment, Guest, Interface, Kind as Runner, Spec};
+use crate::file::{Fabric, number};
+use crate::guest::{Attachment, Guest, Interface, Kind as Runner, Lease, Spec};
 use crate::pages;
 use ringway_host::HugePages as Free;
+use ringway_host::jail::can_change_user;
 use ringway_port::vhost_user::Settings;
-use ringway_spec::{Guest as Desired, GuestKind, HugePages};
+use ringway_spec::{Guest as Desired, GuestKind, HugePages, Port};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +37,9 @@ pub enum GuestError {
     /// It doesn't run.
     #[error("guest {0} does not run; start it with `ringway guest start {0}`")]
     NotRunning(String),
+    /// It can't run as the user that it is to be.
+    #[error("guest {0}: it can't run as user {1}: {2}")]
+    User(String, String, String),
 }
 
 /// A guest's life.
@@ -74,6 +79,8 @@ impl std::fmt::Debug for GuestEvent {
 /// All guests of a fabric.
 pub struct Guests {
     records: BTreeMap<String, Record>,
+    /// The users of guests, and what the file says of them.
+    users: BTreeMap<String, (Option<String>, Arc<Lease>)>,
     inbox: Inbox,
     turn: u64,
 }
@@ -81,13 +88,13 @@ pub struct Guests {
 impl Guests {
     /// None yet.
     pub fn new(inbox: Inbox) -> Guests {
-        Guests { records: BTreeMap::new(), inbox, turn: 0 }
+        Guests { records: BTreeMap::new(), users: BTreeMap::new(), inbox, turn: 0 }
     }
 
     /// Adds a guest, whose ports `fabric` has, and starts it if it is to start.
-    pub fn add(&mut self, guest: &Desired, fabric: &Fabric, folder: PathBuf) {
+    pub fn add(&mut self, guest: &Desired, fabric: &Fabric, folder: PathBuf) -> Result<(), GuestError> {
         let record = Record {
-            spec: spec(guest, fabric),
+            spec: Spec { user: self.user(guest)?, ..spec(guest, fabric) },
             pages: fabric.huge_pages,
             folder,
             ports: guest.ports.clone(),
@@ -100,6 +107,52 @@ impl Guests {
             // It was added just now.
             let _ = self.start(&guest.name);
         }
+        Ok(())
+    }
+
+    /// A port as it is to be opened: the socket of a guest's is its user's.
+    pub fn own(&mut self, port: &Port, fabric: &Fabric) -> Result<Port, GuestError> {
+        let mut port = port.clone();
+        let guest = fabric.guests.iter().find(|guest| guest.ports.contains(&port.name));
+        if let (Some(guest), Some(socket)) = (guest, &mut port.socket)
+            && let Some(lease) = self.user(guest)?
+        {
+            socket.owner = Some(lease.user().to_string());
+        }
+        Ok(port)
+    }
+
+    /// The user of a guest; `None`: ours, since this process can't change users.
+    fn user(&mut self, guest: &Desired) -> Result<Option<Arc<Lease>>, GuestError> {
+        if let Some((_, lease)) = self.users.get(&guest.name).filter(|(wanted, _)| *wanted == guest.user) {
+            return Ok(Some(lease.clone()));
+        }
+        let name = guest.user.clone().unwrap_or_else(|| "of its own".into());
+        let failed = |why: String| GuestError::User(guest.name.clone(), name.clone(), why);
+        let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let wanted = guest.user.as_ref().map(|user| number(user, &known).ok_or("there is none of that name"));
+        let wanted = wanted.transpose().map_err(|why| failed(why.into()))?;
+        let ours = rustix::process::geteuid().as_raw();
+        match wanted {
+            Some(0) => return Err(failed("a guest can't run as root".into())),
+            Some(user) if user != ours && !can_change_user() => {
+                return Err(failed("only root can have it run as somebody else".into()));
+            }
+            _ if !can_change_user() => return Ok(None),
+            _ => {}
+        }
+        let lease = wanted.map_or_else(Lease::any, Lease::of).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => failed("another guest or program does".into()),
+            _ => failed(error.to_string()),
+        })?;
+        let lease = Arc::new(lease);
+        self.users.insert(guest.name.clone(), (guest.user.clone(), lease.clone()));
+        Ok(Some(lease))
+    }
+
+    /// Users of guests that are not of this fabric are free for others.
+    pub fn forget_users(&mut self, fabric: &Fabric) {
+        self.users.retain(|name, _| fabric.guest(name).is_some());
     }
 
     /// Starts a guest. It boots while others go on.

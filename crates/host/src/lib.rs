@@ -11,6 +11,7 @@ mod facts;
 mod fault;
 mod file;
 mod grace;
+pub mod jail;
 mod memory;
 mod packet_socket;
 mod poll;
@@ -44,7 +45,7 @@ pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
 };
 pub use poll::{Wish, poll};
-pub use preload::{ShortState, extended_state};
+pub use preload::{extended_state, ptrace_library};
 pub use raw_socket::open_raw;
 pub use sandbox::{Confinement, PluginFences, confine_data, confine_function, pass_on, withhold_descriptors};
 pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once};

@@ -29,6 +29,8 @@ pub struct Guest {
     pub append: Vec<String>,
     /// Addresses of its devices, in the order of its ports.
     pub addresses: Vec<IpNet>,
+    /// Name or number of the user that the program that runs it is; one that nobody else has if none.
+    pub user: Option<String>,
     /// Whether it starts with the fabric.
     pub start: bool,
 }

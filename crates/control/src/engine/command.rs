@@ -155,9 +155,7 @@ impl Engine {
 fn guest_failure(error: GuestError) -> Failure {
     match error {
         GuestError::Unknown(_) => Failure::Unknown(trouble(error)),
-        GuestError::Already(..) | GuestError::Starting(_) | GuestError::NotRunning(_) => {
-            Failure::Conflict(trouble(error))
-        }
+        _ => Failure::Conflict(trouble(error)),
     }
 }
 

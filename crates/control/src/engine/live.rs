@@ -58,7 +58,8 @@ impl Live {
 }
 
 impl Engine {
-    pub(super) async fn add_port(&mut self, port: &Port) -> Result<(), EngineError> {
+    /// Makes a port, and opens it as `owned`: with the owner that its socket is to have.
+    pub(super) async fn add_port(&mut self, port: &Port, owned: &Port) -> Result<(), EngineError> {
         let unknown = || EngineError::Kind(port.name.clone(), port.kind.name().into());
         let kind = kinds::find(port.kind.name(), self.host.kinds).ok_or_else(unknown)?;
         let queues = if kind.is_in_data() { port.queues } else { 0 };
@@ -84,7 +85,7 @@ impl Engine {
                 return Err(error);
             }
         }
-        match Opener::start(port, kind, self.epoch, &self.inbox, pages::choice(self.fabric.huge_pages)) {
+        match Opener::start(owned, kind, self.epoch, &self.inbox, pages::choice(self.fabric.huge_pages)) {
             Ok(opener) => live.opener = opener,
             Err(error) => {
                 if queues > 0 {

@@ -11,7 +11,7 @@ use crate::control::Program;
 use crate::data::{Data, DataError, Page, PageError};
 use crate::file::{Fabric, Host};
 use crate::functions::{FunctionError, FunctionEvent, Functions};
-use crate::guests::{GuestEvent, Guests};
+use crate::guests::{GuestError, GuestEvent, Guests};
 use crate::open::{OpenError, PeerEvent};
 use crate::place::Place;
 use crate::run_dir::RunDir;
@@ -75,6 +75,9 @@ pub enum EngineError {
     /// A port is of a kind that this program lacks.
     #[error("port {0}: there is no kind \"{1}\"")]
     Kind(String, String),
+    /// A guest can't be had so.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
     /// It can't change while the fabric is up.
     #[error("{0} can't change while the fabric is up; use `ringway down` and `ringway up`")]
     Fixed(&'static str),
@@ -208,9 +211,11 @@ impl Engine {
                 }
             }
             self.sort_as(&before);
+            self.guests.forget_users(&before);
             return Err(error);
         }
         self.sort_as(target);
+        self.guests.forget_users(target);
         Ok(changes.iter().map(ToString::to_string).collect())
     }
 
@@ -235,8 +240,11 @@ impl Engine {
             Change::AddSwitch(switch) => {
                 self.call(&switch.name, Request::AddSwitch(switch.clone())).await.map(drop)?;
             }
-            Change::AddPort(port) => self.add_port(port).await?,
-            Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name)),
+            Change::AddPort(port) => {
+                let owned = self.guests.own(port, target)?;
+                self.add_port(port, &owned).await?;
+            }
+            Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name))?,
             Change::RemoveFunction(name) => drop(self.functions.remove(name)),
             Change::AddFunction(function) => {
                 self.functions.add(function, target, &self.run.functions())?;

@@ -27,6 +27,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, notes: &Notes) 
     unique(fabric, host, notes);
     memory(fabric, notes);
     owners(fabric, host, notes);
+    users(fabric, notes);
 }
 
 /// Notes that `name` is no `what`.
@@ -265,6 +266,31 @@ struct Owner<'a> {
     ports: &'a [String],
     /// The kind that its ports are of.
     kind: &'static str,
+}
+
+/// No two guests are one user, none is root, and the sockets of a guest's ports are its user's.
+fn users(fabric: &Fabric, notes: &Notes) {
+    let mut used = HashMap::new();
+    for guest in &fabric.guests {
+        let name = &guest.name;
+        for port in guest.ports.iter().filter_map(|port| fabric.port(port)) {
+            let owner = port.socket.as_ref().and_then(|socket| socket.owner.as_ref());
+            if owner.is_some() && owner != guest.user.as_ref() {
+                let at = notes.of(&format!("port.{}.owner", port.name));
+                let fix = format!("leave `owner` out; `user` in [guest.{name}] says who that is");
+                notes.wrong(&at, format!("the socket belongs to the user of guest {name}"), fix);
+            }
+        }
+        let Some(user) = &guest.user else { continue };
+        let at = notes.of(&format!("guest.{name}.user"));
+        if matches!(&**user, "root" | "0") {
+            notes.wrong(&at, "a guest can't run as root", "leave `user` out: it has one of its own then");
+        }
+        if let Some(other) = used.insert(user, name) {
+            let wrong = format!("guest {other} runs as {user} already");
+            notes.wrong(&at, wrong, "give each guest a user of its own, or leave `user` out");
+        }
+    }
 }
 
 /// Guests and functions have ports of the right kind to themselves.

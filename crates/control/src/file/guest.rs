@@ -45,6 +45,7 @@ pub fn guest(mut section: Section<'_>) -> Option<Guest> {
         init,
         append: section.strings("append", "[\"quiet\"]").unwrap_or_default(),
         addresses,
+        user: section.string("user", "vm1"),
         start: section.boolean("start").unwrap_or(true),
     };
     if guest.kind == GuestKind::Uml && guest.cpus > 1 {

@@ -2,8 +2,8 @@
 
 use super::Outside;
 use super::desired::Fabric;
+use ringway_spec::Guest;
 use ringway_spec::file::Notes;
-use ringway_spec::{Guest, Socket};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -15,13 +15,15 @@ pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, notes: 
     for port in &fabric.ports {
         let Some(socket) = &port.socket else { continue };
         let place = format!("port.{}", port.name);
-        names.check(socket, &place, notes);
+        names.user(&socket.owner, &format!("{place}.owner"), notes);
+        names.group(&socket.group, &format!("{place}.group"), notes);
         if let Some(run) = &run {
             in_the_way(&run.join(&socket.path), &format!("{place}.socket"), outside, notes);
         }
     }
     for guest in &fabric.guests {
         files(guest, outside, notes);
+        names.user(&guest.user, &format!("guest.{}.user", guest.name), notes);
     }
 }
 
@@ -48,19 +50,27 @@ impl Names {
         Names { users: read("/etc/passwd"), groups: read("/etc/group") }
     }
 
-    fn check(&self, socket: &Socket, place: &str, notes: &Notes) {
-        let both = [
-            ("owner", "user", "passwd", &socket.owner, &self.users),
-            ("group", "group", "group", &socket.group, &self.groups),
-        ];
-        for (key, what, file, name, known) in both {
-            let (Some(name), Some(known)) = (name, known) else { continue };
-            if number(name, known).is_none() {
-                let at = notes.of(&format!("{place}.{key}"));
-                let fix = format!("use a name that /etc/{file} has, or a number");
-                notes.wrong(&at, format!("there is no {what} \"{name}\""), fix);
-            }
-        }
+    fn user(&self, name: &Option<String>, place: &str, notes: &Notes) {
+        missing(["user", "passwd"], name, &self.users, place, notes);
+    }
+
+    fn group(&self, name: &Option<String>, place: &str, notes: &Notes) {
+        missing(["group", "group"], name, &self.groups, place, notes);
+    }
+}
+
+/// Notes a name that a file of the host, such as passwd(5), does not have.
+fn missing(
+    [what, file]: [&str; 2],
+    name: &Option<String>,
+    known: &Option<String>,
+    place: &str,
+    notes: &Notes,
+) {
+    let (Some(name), Some(known)) = (name, known) else { return };
+    if number(name, known).is_none() {
+        let fix = format!("use a name that /etc/{file} has, or a number");
+        notes.wrong(&notes.of(place), format!("there is no {what} \"{name}\""), fix);
     }
 }
 
@@ -134,6 +144,7 @@ port = "a"
 kernel = "no-kernel"
 modules = "taken"
 init = "."
+user = "kvm"
 "#;
 
     #[test]

@@ -182,6 +182,13 @@ pub fn program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(usual).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
+/// The libraries that the dynamic linker loads for a program, with itself.
+pub fn libraries(of: &Path) -> Vec<PathBuf> {
+    let listed = quiet(Command::new("ldd").arg(of)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&listed).into_owned();
+    text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
+}
+
 /// What an initial file system has beyond what each has.
 #[derive(Debug, Default)]
 pub struct More<'a> {
@@ -308,9 +315,7 @@ impl Archive {
     }
 
     fn libraries(&mut self, of: &Path) -> Result<(), Error> {
-        let listed = quiet(Command::new("ldd").arg(of)).unwrap_or_default();
-        for word in String::from_utf8_lossy(&listed).split_whitespace().filter(|word| word.starts_with('/')) {
-            let library = Path::new(word);
+        for library in &libraries(of) {
             self.at_its_path(library)?;
             // glibc loads it by itself to end a thread (pthread_cancel(3)), so ldd(1) doesn't list it.
             let unwinder = library.with_file_name("libgcc_s.so.1");

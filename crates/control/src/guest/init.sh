@@ -7,8 +7,10 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs dev /dev 2>/dev/null
 mkdir -p /dev/pts && mount -t devpts pts /dev/pts 2>/dev/null
-mount -t tmpfs tmp /tmp
-mount -t tmpfs run /run
+# What the host carried there stays to be seen.
+for folder in tmp run; do
+  [ -n "$(ls /$folder)" ] || mount -t tmpfs $folder /$folder
+done
 
 for word in $(cat /proc/cmdline); do
   case $word in

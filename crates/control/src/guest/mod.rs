@@ -3,22 +3,25 @@
 //! A guest's file system is made at its start out of programs of this host; nothing of the guest outlives it except its
 //! console's log. A guest ends with the process that started it.
 mod agent;
+mod confine;
 pub mod image;
 mod left_over;
 mod qemu;
 mod uml;
+mod user;
 
 pub use left_over::end_left_over;
 pub use qemu::kvm_known;
+pub use user::{Lease, USERS};
 
-use ringway_host::ShortState;
+use ringway_host::jail::{Jail, JailError, Jailed, Pipes, Program};
+use ringway_port::vhost_user::open::OpenError;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
+use std::io::{self, BufReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -111,6 +114,10 @@ pub struct Spec {
     pub drivers: Vec<String>,
     /// Programs and libraries of this host that it has too, at the same place, with what they are linked to.
     pub carried: Vec<PathBuf>,
+    /// The user that the program that runs it is; one of its own if none, where this process can change users.
+    pub user: Option<Arc<Lease>>,
+    /// Files and folders of this host that this program sees, and writes to as far as its user may.
+    pub shared: Vec<PathBuf>,
 }
 
 /// What stands between a QEMU guest's devices and its memory.
@@ -142,6 +149,8 @@ impl Spec {
             words: Vec::new(),
             drivers: Vec::new(),
             carried: Vec::new(),
+            user: None,
+            shared: Vec::new(),
         }
     }
 }
@@ -164,6 +173,39 @@ pub enum Error {
         program: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// The program did not start in its jail.
+    #[error("guest {name}: {program} did not start: {source}")]
+    Jail {
+        /// The guest.
+        name: String,
+        /// The program.
+        program: PathBuf,
+        /// What was refused.
+        source: JailError,
+    },
+    /// It has no user of its own.
+    #[error("guest {name}: no user to run as: {source}")]
+    User {
+        /// The guest.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Its program would have what its user has.
+    #[error(
+        "guest {0}: User-Mode Linux runs its guest's code as a program of this host, which can't be confined \
+         here; run Ringway as root, let its user make user namespaces (`ringway doctor` says more), or use \
+         kind = \"qemu\""
+    )]
+    Unconfined(String),
+    /// The socket on which it is to listen can't be made.
+    #[error("guest {name}: {source}")]
+    Socket {
+        /// The guest.
+        name: String,
+        /// Why.
+        source: OpenError,
     },
     /// User-Mode Linux only connects.
     #[error("guest {0}: User-Mode Linux cannot listen on a vhost-user socket; let the port listen")]
@@ -217,13 +259,29 @@ struct Launch {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
-    /// What is preloaded into it; until it has started.
-    _state: Option<ShortState>,
+    /// Files and folders of this host that it reads.
+    reads: Vec<PathBuf>,
+    /// Symbolic links that this host has, and where they lead.
+    links: Vec<(PathBuf, PathBuf)>,
+    /// Devices that it needs, whose groups it is in.
+    devices: Vec<PathBuf>,
+    /// A folder of its own.
+    scratch: PathBuf,
+    /// Where it finds the library that is preloaded into it.
+    preloaded: Option<PathBuf>,
+    /// A folder of this host that it writes to, where its sockets are, and the names under which ports find them.
+    sockets: Option<PathBuf>,
+    _names: Vec<confine::Named>,
     note: String,
 }
 
 /// The guest's kernel and initial file system, and what the kernel's command line tells its first process.
-fn image(spec: &Spec, folder: &Path, agent: &str) -> Result<(image::Kernel, PathBuf, Vec<String>), Error> {
+fn image(
+    spec: &Spec,
+    folder: &Path,
+    agent: &str,
+    user: Option<&Lease>,
+) -> Result<(image::Kernel, PathBuf, Vec<String>), Error> {
     let found = match (&spec.kernel, &spec.modules) {
         (Some(image), Some(modules)) => image::Kernel { image: image.clone(), modules: modules.clone() },
         (kernel, modules) => {
@@ -234,8 +292,9 @@ fn image(spec: &Spec, folder: &Path, agent: &str) -> Result<(image::Kernel, Path
             }
         }
     };
+    let found = image::Kernel { image: confine::readable(&found.image, folder, user)?, ..found };
     let initrd = match &spec.initrd {
-        Some(initrd) => initrd.clone(),
+        Some(initrd) => confine::readable(initrd, folder, user)?,
         None => {
             let path = folder.join("initramfs.cpio");
             let drivers = spec.drivers.iter().map(String::as_str);
@@ -245,6 +304,8 @@ fn image(spec: &Spec, folder: &Path, agent: &str) -> Result<(image::Kernel, Path
                 carried: &spec.carried,
             };
             image::write(&found, &more, &path)?;
+            let owned = user.map_or(Ok(()), |user| confine::own(&path, 0o400, user));
+            owned.map_err(|source| image::Error::File { path: path.clone(), source })?;
             path
         }
     };
@@ -286,37 +347,50 @@ pub struct Guest {
     note: String,
     console: PathBuf,
     process: Pid,
-    input: Mutex<ChildStdin>,
+    input: Mutex<PipeWriter>,
     shared: Arc<Shared>,
 }
 
 impl Guest {
     /// Starts a guest with its files in `folder`, which is made. It boots meanwhile; see [`Guest::ready`].
-    pub fn start(spec: Spec, folder: &Path) -> Result<Guest, Error> {
+    pub fn start(mut spec: Spec, folder: &Path) -> Result<Guest, Error> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if spec.name.is_empty() || spec.name.len() > 32 || !spec.name.chars().all(plain) {
             return Err(Error::Name(spec.name));
         }
+        confine::suffices(&spec)?;
+        confine::resolve(&mut spec);
+        let folder = &std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
         let at = |source| image::Error::File { path: folder.to_path_buf(), source };
         std::fs::create_dir_all(folder).map_err(at)?;
+        let user = confine::user(&spec)?;
         let launch = match spec.kind {
-            Kind::Uml => uml::launch(&spec, folder)?,
-            Kind::Qemu => qemu::launch(&spec, folder)?,
+            Kind::Uml => uml::launch(&spec, folder, user.as_deref())?,
+            Kind::Qemu => qemu::launch(&spec, folder, user.as_deref())?,
         };
         let console = folder.join("console.log");
         let log = File::create(&console).map_err(at)?;
         let shared = Arc::new(Shared::default());
         let (started, child) = channel();
-        let command = command(&launch);
+        let (program, note) = (launch.program.clone(), launch.note.clone());
+        let jail = confine::jail(&spec, &launch, user.as_deref());
         let watcher = Arc::clone(&shared);
-        let name = spec.name.clone();
-        std::thread::spawn(move || supervise(&name, command, log, &watcher, &started));
-        let start_error =
-            |source| Error::Start { name: spec.name.clone(), program: launch.program.clone(), source };
-        let gone = || start_error(io::Error::other("its thread is gone"));
-        let (process, input) = child.recv().map_err(|_| gone())?.map_err(start_error)?;
+        let started_spec = spec.clone();
+        std::thread::spawn(move || {
+            let spec = started_spec;
+            supervise(&spec, jail, &launch, log, &watcher, &started);
+            // Only now another guest may have them.
+            drop((launch, user));
+        });
+        let jail_error = |source| Error::Jail { name: spec.name.clone(), program: program.clone(), source };
+        let gone = || Error::Start {
+            name: spec.name.clone(),
+            program: program.clone(),
+            source: io::Error::other("its thread is gone"),
+        };
+        let (process, input) = child.recv().map_err(|_| gone())?.map_err(jail_error)?;
         left_over::note(folder, process);
-        Ok(Guest { spec, note: launch.note, console, process, input: Mutex::new(input), shared })
+        Ok(Guest { spec, note, console, process, input: Mutex::new(input), shared })
     }
 
     /// What was asked for.
@@ -478,46 +552,37 @@ impl Drop for Guest {
     }
 }
 
-/// The program in a process group of its own, ended by the kernel when the thread that starts it is gone.
-fn command(launch: &Launch) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(&launch.program).args(&launch.arguments);
-    command.envs(launch.environment.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    command
-}
-
 /// Starts the program, reads what it says, and waits for its end: one thread, as long as the guest lives.
 fn supervise(
-    name: &str,
-    mut command: Command,
+    spec: &Spec,
+    jail: Jail<'static>,
+    launch: &Launch,
     log: File,
     shared: &Arc<Shared>,
-    started: &Sender<io::Result<(Pid, ChildStdin)>>,
+    started: &Sender<Result<(Pid, PipeWriter), JailError>>,
 ) {
-    let mut child = match command.spawn() {
-        Ok(child) => child,
+    let memory = confine::memory(spec);
+    let jail = Jail { memory: memory.as_ref(), ..jail };
+    let program =
+        Program { path: &launch.program, arguments: &launch.arguments, environment: &launch.environment };
+    let (child, Pipes { input, output, errors }) = match jail.start(&program) {
+        Ok(started) => started,
         Err(error) => {
             // The caller waits for this answer.
             let _ = started.send(Err(error));
             return;
         }
     };
-    let (Some(input), Some(output), Some(errors)) =
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
-        return;
-    };
     // The caller waits for this answer.
-    let _ = started.send(Ok((Pid::from_child(&child), input)));
+    let _ = started.send(Ok((child.process(), input)));
     let log = Arc::new(Mutex::new(Log { file: log, left: LARGEST_LOG }));
     let (listener, keeper) = (Arc::clone(shared), Arc::clone(&log));
     let readers = [
         std::thread::spawn(move || listen(BufReader::new(output), &listener, &keeper)),
         std::thread::spawn(move || record(errors, &log)),
     ];
-    let status = end(&mut child, shared);
-    tracing::info!(guest = name, %status, "its process ended");
+    let status = end(&child, shared);
+    tracing::info!(guest = spec.name, %status, "its process ended");
     for reader in readers {
         // Its panic was reported already.
         let _ = reader.join();
@@ -525,13 +590,13 @@ fn supervise(
 }
 
 /// Waits for the program, then ends what it left behind in its group.
-fn end(child: &mut Child, shared: &Shared) -> ExitStatus {
-    let process = Pid::from_child(child);
+fn end(child: &Jailed, shared: &Shared) -> ExitStatus {
+    let process = child.process();
     // Waiting without reaping keeps the group's number ours; when that fails, `wait` below says so again.
     let _ = waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     // Helpers of User-Mode Linux that outlived it; mostly there are none.
     let _ = kill_process_group(process, Signal::KILL);
-    let status = child.wait().unwrap_or_default();
+    let status = child.wait();
     shared.lock().ended = Some(status);
     shared.changed.notify_all();
     status

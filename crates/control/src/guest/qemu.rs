@@ -1,5 +1,5 @@
 //! QEMU: a virtual machine, with KVM where it really runs a guest, else with its translator (TCG).
-use super::{Attachment, Error, Interface, Iommu, Launch, Spec, image};
+use super::{Attachment, Error, Interface, Iommu, Launch, Lease, Spec, confine, image};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -20,11 +20,25 @@ const INTEL: [&str; 4] = [
 /// What the guest's driver has not set up yet is out of a device's reach.
 const VIRTIO: [&str; 2] = ["-device", "virtio-iommu-pci,boot-bypass=off"];
 
+/// What QEMU denies itself once it is set up: old and rare calls, more rights, other programs, the scheduler's
+/// settings.
+const SANDBOX: [&str; 2] =
+    ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"];
+/// The console's serial line: descriptor 3, which is standard error too. A pipe can't be truncated, but appended to.
+const CONSOLE: [&str; 6] = [
+    "-add-fd",
+    "fd=3,set=1",
+    "-chardev",
+    "file,id=console,path=/dev/fdset/1,append=on",
+    "-serial",
+    "chardev:console",
+];
+
 /// The command line. Standard input and output are the agent's serial line, standard error is the console.
-pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
+pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch, Error> {
     let program = spec.program.clone().or_else(|| image::program("qemu-system-x86_64"));
     let program = program.ok_or_else(|| image::Error::Missing("qemu-system-x86".into()))?;
-    let (kernel, initrd, mut words) = super::image(spec, folder, "ttyS1")?;
+    let (kernel, initrd, mut words) = super::image(spec, folder, "ttyS1", user)?;
     let kvm = kvm_works(&program, folder);
     let mut arguments = machine(kvm, spec.processors, spec.memory, spec.huge);
     if let Some(iommu) = spec.iommu {
@@ -39,20 +53,64 @@ pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
         // QEMU's usual processor is older than what programs of a host may be made for.
         arguments.extend(words_of(&["-cpu", "max,la57=off"]));
     }
-    arguments.extend(words_of(&["-serial", "file:/dev/stderr", "-chardev", "stdio,id=agent,signal=off"]));
-    arguments.extend(words_of(&["-serial", "chardev:agent"]));
+    arguments.extend(words_of(&CONSOLE));
+    arguments.extend(words_of(&["-chardev", "stdio,id=agent,signal=off", "-serial", "chardev:agent"]));
     arguments.extend(boot(&kernel, &initrd, &words.join(" ")));
-    let version = version(&program);
+    let (version, has_sandbox) = (version(&program, &[]), version(&program, &SANDBOX).is_some());
+    if has_sandbox {
+        arguments.extend(words_of(&SANDBOX));
+    } else {
+        tracing::warn!(guest = spec.name, "this QEMU has no -sandbox: its system calls are not filtered");
+    }
+    let version = version.unwrap_or(0);
+    let (mut sockets, mut names) = (None, Vec::new());
     for (index, interface) in spec.interfaces.iter().enumerate() {
         let mut interface = interface.clone();
         if spec.iommu.is_some() {
             interface.options.extend(words_of(&["iommu_platform=on", "ats=on"]));
         }
+        if let Attachment::VhostUser { socket, listen: true } = &mut interface.attachment {
+            let made = sockets.take().map_or_else(|| confine::sockets(folder, user), Ok)?;
+            let to = made.join(index.to_string());
+            let failed = |source| Error::Socket { name: spec.name.clone(), source };
+            names.push(confine::Named::new(socket, to.clone()).map_err(failed)?);
+            (*socket, sockets) = (to, Some(made));
+        }
         arguments.extend(network(&format!("net{index}"), &interface, version));
     }
     arguments.extend(spec.words.iter().cloned());
-    let note = format!("QEMU {version} with {}", if kvm { "KVM" } else { "TCG" });
-    Ok(Launch { program, arguments, environment: Vec::new(), _state: None, note })
+    let (mut reads, links) = system();
+    reads.extend(confine::with_libraries(&program));
+    // A QEMU that is not installed has its files beside itself.
+    reads.extend(program.canonicalize().ok().and_then(|program| Some(program.parent()?.to_path_buf())));
+    reads.extend([kernel.image, initrd]);
+    let scratch = confine::scratch();
+    Ok(Launch {
+        program,
+        arguments,
+        environment: vec![("TMPDIR".into(), scratch.display().to_string())],
+        reads,
+        links,
+        devices: if kvm { vec!["/dev/kvm".into()] } else { Vec::new() },
+        scratch,
+        preloaded: None,
+        sockets,
+        _names: names,
+        note: format!("QEMU {version} with {}", if kvm { "KVM" } else { "TCG" }),
+    })
+}
+
+/// Programs, libraries and QEMU's own files of this host, and the links to them.
+fn system() -> (Vec<PathBuf>, Vec<(PathBuf, PathBuf)>) {
+    let (mut reads, mut links) = (vec![PathBuf::from("/usr"), PathBuf::from("/etc/ld.so.cache")], Vec::new());
+    for folder in ["/bin", "/lib", "/lib64", "/etc/alternatives"].map(PathBuf::from) {
+        match std::fs::read_link(&folder) {
+            Ok(to) => links.push((folder, to)),
+            Err(_) => reads.push(folder),
+        }
+    }
+    reads.retain(|path| path.exists());
+    (reads, links)
 }
 
 /// Modules for what the virtual machine has beside network devices.
@@ -133,13 +191,11 @@ fn random_mac() -> Option<String> {
     Some(format!("52:54:00:{}:{}:{}", a?, b?, c?))
 }
 
-/// The major version of this QEMU; 0 when it does not say.
-fn version(program: &Path) -> u32 {
-    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let number =
-        text.split_once("version ").map(|(_, rest)| rest.split('.').next().unwrap_or_default().to_string());
-    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+/// The major version of this QEMU; `None` when it does not say, such as for an option that it does not know.
+fn version(program: &Path, options: &[&str]) -> Option<u32> {
+    let output = Command::new(program).args(options).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_once("version ")?.1.split('.').next()?.parse().ok()
 }
 
 /// Whether KVM runs a kernel: `/dev/kvm` may be usable, and yet run no guest. Tried once a start of the host.

@@ -1,6 +1,6 @@
 //! User-Mode Linux: a kernel that is an ordinary program, needs no virtualization and boots in a second.
-use super::{Attachment, Error, Launch, Spec};
-use ringway_host::{ShortState, extended_state};
+use super::{Attachment, Error, Launch, Lease, Spec, confine};
+use ringway_host::extended_state;
 use std::path::Path;
 
 /// Bytes of a process's extended state that its kernel writes back, up to AVX-512: `HOST_FP_SIZE` of Linux 6.1,
@@ -8,13 +8,14 @@ use std::path::Path;
 const STATE: usize = 2696;
 
 /// The command line. Standard input and output are the agent's serial line, standard error is the console.
-pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
-    let (kernel, initrd, words) = super::image(spec, folder, "ttyS0")?;
+pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch, Error> {
+    let (kernel, initrd, words) = super::image(spec, folder, "ttyS0", user)?;
+    let scratch = confine::scratch();
     let mut arguments: Vec<String> = vec![
         format!("mem={}M", spec.memory),
         format!("initrd={}", initrd.display()),
         format!("umid={}", spec.name),
-        format!("uml_dir={}", folder.display()),
+        format!("uml_dir={}", scratch.display()),
         "con=null".into(),
         "con0=null,fd:2".into(),
         "ssl=null".into(),
@@ -37,22 +38,23 @@ pub fn launch(spec: &Spec, folder: &Path) -> Result<Launch, Error> {
     }
     arguments.extend(words);
     // Its memory is a file: it must be one that can be mapped by others and is not on a disk.
-    let mut environment = vec![("TMPDIR".to_string(), "/dev/shm".to_string())];
-    let state =
-        (extended_state() > STATE).then(ShortState::new).transpose().map_err(|error| Error::Start {
-            name: spec.name.clone(),
-            program: kernel.image.clone(),
-            source: std::io::Error::other(error),
-        })?;
-    if let Some(state) = &state {
-        let others = std::env::var("LD_PRELOAD").map(|others| format!(":{others}")).unwrap_or_default();
-        environment.push(("LD_PRELOAD".into(), format!("{}{others}", state.path().display())));
-    }
+    let mut environment = vec![("TMPDIR".to_string(), scratch.display().to_string())];
+    let preloaded = (extended_state() > STATE).then(|| scratch.join("ptrace.so"));
+    environment.extend(preloaded.iter().map(|path| ("LD_PRELOAD".into(), path.display().to_string())));
+    let mut reads = confine::with_libraries(&kernel.image);
+    // What the processor can do.
+    reads.extend([initrd, "/proc/cpuinfo".into()]);
     Ok(Launch {
         program: kernel.image,
         arguments,
         environment,
-        _state: state,
+        reads,
+        links: Vec::new(),
+        devices: Vec::new(),
+        scratch,
+        preloaded,
+        sockets: None,
+        _names: Vec::new(),
         note: "User-Mode Linux".into(),
     })
 }

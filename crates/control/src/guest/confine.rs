@@ -1,0 +1,197 @@
+//! What the program that runs a guest is confined to.
+
+use super::user::Lease;
+use super::{Attachment, Error, Kind, Launch, Spec, image};
+use ringway_host::jail::{Fence, Jail, MemoryGroup, can_change_user, fence};
+use ringway_port::vhost_user::open::{Access, Listener, OpenError};
+use rustix::fs::Mode;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Processes and threads that run a guest at most. User-Mode Linux has one for each of its guest's processes.
+const PROCESSES: u64 = 8192;
+/// What a program that runs a guest may take beside the guest's memory: an eighth of that, for page tables and queues,
+/// and so much. QEMU's translator keeps up to 1 GB of what it translated.
+const BESIDE: [u64; 2] = [64 << 20, 1536 << 20];
+/// Bytes that User-Mode Linux's memory file may have beside the guest's memory; QEMU has no such file.
+const SCRATCH: u64 = 32 << 20;
+
+/// The user that a guest runs as: the one that it is to have, or one of its own; `None`: this process can't change
+/// users.
+pub fn user(spec: &Spec) -> Result<Option<Arc<Lease>>, Error> {
+    if spec.user.is_some() || !can_change_user() {
+        return Ok(spec.user.clone());
+    }
+    let lease = Lease::any().map_err(|source| Error::User { name: spec.name.clone(), source })?;
+    Ok(Some(Arc::new(lease)))
+}
+
+/// Whether a guest of this kind may run with what there is to confine it with.
+pub fn suffices(spec: &Spec) -> Result<(), Error> {
+    let (found, changes) = (fence(), can_change_user());
+    let needed = match spec.kind {
+        // With landlock alone a guest of our user would connect to our own sockets.
+        Kind::Uml if changes => Fence::Landlock,
+        Kind::Uml => Fence::Namespaces,
+        Kind::Qemu => Fence::None,
+    };
+    if found < needed {
+        return Err(Error::Unconfined(spec.name.clone()));
+    }
+    if found < Fence::Namespaces {
+        let guest = &spec.name;
+        tracing::warn!(
+            guest,
+            "no namespaces for it: {}",
+            if found == Fence::None {
+                "it sees all files of its user"
+            } else {
+                "landlock alone keeps it from files"
+            }
+        );
+    }
+    Ok(())
+}
+
+/// Has paths begin at the root: a guest's program starts there.
+pub fn resolve(spec: &mut Spec) {
+    let absolute = |path: &mut PathBuf| *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone());
+    for interface in &mut spec.interfaces {
+        if let Attachment::VhostUser { socket, .. } = &mut interface.attachment {
+            absolute(socket);
+        }
+    }
+    let files = [&mut spec.kernel, &mut spec.initrd, &mut spec.program].into_iter().flatten();
+    files.chain(&mut spec.shared).for_each(absolute);
+}
+
+/// A folder of its own for the program that runs a guest.
+pub fn scratch() -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    // In memory that others can map: User-Mode Linux's guest's lies there.
+    format!("/dev/shm/ringway-{}-{count}", std::process::id()).into()
+}
+
+/// The folder where a program makes the sockets on which it listens.
+pub fn sockets(folder: &Path, user: Option<&Lease>) -> Result<PathBuf, image::Error> {
+    let path = folder.join("sockets");
+    let failed = |source| image::Error::File { path: path.clone(), source };
+    // What an earlier start left there is another user's.
+    match std::fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    std::fs::create_dir(&path).map_err(failed)?;
+    user.map_or(Ok(()), |user| own(&path, 0o700, user)).map_err(failed)?;
+    Ok(path)
+}
+
+/// The name that a file gives a socket on which a guest's program listens; a link, which goes with this.
+pub struct Named {
+    path: PathBuf,
+    to: PathBuf,
+}
+
+impl Named {
+    /// Has the name lead to the socket. An earlier run's is replaced, and so is a socket that is dead.
+    pub fn new(path: &Path, to: PathBuf) -> Result<Named, OpenError> {
+        let named = Named { path: path.to_path_buf(), to };
+        named.remove();
+        // What else is there is found to be in the way.
+        drop(Listener::bind(path, Access::default())?);
+        let system = |error| OpenError::System { path: path.to_path_buf(), error };
+        std::os::unix::fs::symlink(&named.to, path).map_err(system)?;
+        Ok(named)
+    }
+
+    fn remove(&self) {
+        if std::fs::read_link(&self.path).is_ok_and(|to| to == self.to) {
+            // Whoever has the folder may have removed it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// The bound of what a guest's program may take.
+pub fn memory(spec: &Spec) -> Option<MemoryGroup> {
+    let guest = spec.memory << 20;
+    let beside = BESIDE[usize::from(spec.kind == Kind::Qemu)];
+    match MemoryGroup::new(guest + guest / 8 + beside) {
+        Ok(group) => Some(group),
+        Err(error) => {
+            let guest = &spec.name;
+            tracing::warn!(guest, %error, "NO BOUND OF MEMORY for it: it may take all that this host has");
+            None
+        }
+    }
+}
+
+/// The jail of a guest. Its memory's bound is added when it starts.
+pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static> {
+    let has_tap = spec.interfaces.iter().any(|one| matches!(one.attachment, Attachment::Tap { .. }));
+    let sockets = spec.interfaces.iter().filter_map(|one| match &one.attachment {
+        Attachment::VhostUser { socket, listen: false } => Some(socket.clone()),
+        _ => None,
+    });
+    let devices = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"].map(PathBuf::from);
+    let tun = has_tap.then(|| PathBuf::from("/dev/net/tun"));
+    let write =
+        devices.into_iter().chain(tun).chain(launch.devices.iter().cloned()).filter(|path| path.exists());
+    let group = |device: &PathBuf| device.metadata().ok().map(|seen| seen.gid());
+    let exe = PathBuf::from("/proc/self/exe");
+    Jail {
+        user: user.map(Lease::user),
+        groups: launch.devices.iter().filter_map(group).collect(),
+        read: launch.reads.clone(),
+        write: write.chain(launch.sockets.iter().chain(&spec.shared).cloned()).collect(),
+        sockets: sockets.collect(),
+        // Newer ones start themselves again, or look for their files beside themselves.
+        links: launch.links.iter().cloned().chain([(exe, launch.program.clone())]).collect(),
+        scratch: Some((
+            launch.scratch.clone(),
+            SCRATCH + if spec.kind == Kind::Uml { spec.memory << 20 } else { 0 },
+        )),
+        files: launch.preloaded.iter().map(|path| (path.clone(), ringway_host::ptrace_library())).collect(),
+        network: has_tap,
+        is_uml: spec.kind == Kind::Uml,
+        processes: Some(PROCESSES),
+        memory: None,
+    }
+}
+
+/// A program with the libraries that the dynamic linker loads for it.
+pub fn with_libraries(program: &Path) -> Vec<PathBuf> {
+    [program.to_path_buf()].into_iter().chain(image::libraries(program)).collect()
+}
+
+/// A file that the guest's user may read: the same, or a copy in `folder`, where nobody else writes.
+pub fn readable(path: &Path, folder: &Path, user: Option<&Lease>) -> Result<PathBuf, image::Error> {
+    let failed = |source| image::Error::File { path: path.to_path_buf(), source };
+    let seen = path.metadata().map_err(failed)?;
+    // What its owner may execute, such as User-Mode Linux, it is to execute.
+    let needed = 0o004 | if seen.mode() & 0o100 == 0 { 0 } else { 0o001 };
+    let Some(user) = user.filter(|_| seen.mode() & needed != needed && seen.is_file()) else {
+        return Ok(path.to_path_buf());
+    };
+    let copy = folder.join(path.file_name().unwrap_or_default());
+    std::fs::copy(path, &copy).and_then(|_| own(&copy, seen.mode() & 0o500, user)).map_err(failed)?;
+    Ok(copy)
+}
+
+/// Gives the guest's user a file that nobody else but us may read.
+pub fn own(path: &Path, mode: u32, user: &Lease) -> io::Result<()> {
+    let file = File::open(path)?;
+    rustix::fs::fchmod(&file, Mode::from_bits_truncate(mode))?;
+    std::os::unix::fs::fchown(&file, Some(user.user()), Some(user.user()))
+}

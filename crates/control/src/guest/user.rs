@@ -1,0 +1,112 @@
+//! Users that guests run as: each guest has its own, so that none can reach another's processes and files.
+
+use ringway_host::random;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+
+/// The users of guests that no other is named for: numbers that no distribution gives to anybody.
+pub const USERS: Range<u32> = 1_900_000_000..1_900_065_536;
+/// A file for each user that has a guest, locked by the process that started it.
+const LEASES: &str = "/run/ringway-guests";
+
+/// A user that no other guest of this host has while this lives.
+#[derive(Debug)]
+pub struct Lease {
+    user: u32,
+    _lock: File,
+}
+
+impl Lease {
+    /// One of [`USERS`].
+    pub fn any() -> io::Result<Lease> {
+        let mapped = std::fs::read_to_string("/proc/self/uid_map")?;
+        if !is_mapped(&mapped, USERS.start) || !is_mapped(&mapped, USERS.end - 1) {
+            return Err(io::Error::other(format!(
+                "this user namespace has no users {} to {}; name one of its own by `user` in [guest.NAME]",
+                USERS.start,
+                USERS.end - 1
+            )));
+        }
+        // Not the one that a guest had just now, whose files may be left.
+        let first = random().map_err(io::Error::other)? % u64::from(USERS.end - USERS.start);
+        let from = USERS.start + first as u32;
+        for user in (from..USERS.end).chain(USERS.start..from) {
+            match Lease::of(user) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                lease => return lease,
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// This one. [`io::ErrorKind::WouldBlock`]: another guest has it.
+    pub fn of(user: u32) -> io::Result<Lease> {
+        Lease::within(Path::new(LEASES), user)
+    }
+
+    fn within(folder: &Path, user: u32) -> io::Result<Lease> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let path = folder.join(user.to_string());
+        let lock = File::from(rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?);
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::WouldBlock.into()),
+            locked => locked?,
+        }
+        // What was started by a process that was killed may be ending.
+        if is_used(user) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(Lease { user, _lock: lock }) }
+    }
+
+    /// Its number, which is its group's too.
+    pub fn user(&self) -> u32 {
+        self.user
+    }
+}
+
+/// Whether a user is one of those that a user namespace has; `map` as in user_namespaces(7).
+fn is_mapped(map: &str, user: u32) -> bool {
+    map.lines().any(|line| {
+        let mut words = line.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
+        let (first, count) = (words.next().unwrap_or(0), words.nth(1).unwrap_or(0));
+        (first..first + count).contains(&u64::from(user))
+    })
+}
+
+/// Whether a process runs as this user.
+fn is_used(user: u32) -> bool {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
+        .any(|entry| entry.metadata().is_ok_and(|seen| seen.uid() == user))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_one_guest_at_a_time() {
+        let folder = std::env::temp_dir().join(format!("ringway-leases-{}", std::process::id()));
+        let user = USERS.start + 7;
+        let first = Lease::within(&folder, user).unwrap();
+        assert_eq!(Lease::within(&folder, user).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(Lease::within(&folder, user + 1).unwrap().user(), user + 1);
+        drop(first);
+        drop(Lease::within(&folder, user).unwrap());
+        let ours = rustix::process::geteuid().as_raw();
+        assert_eq!(Lease::within(&folder, ours).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_namespace_says_which_users_it_has() {
+        assert!(is_mapped("         0          0 4294967295\n", USERS.start));
+        assert!(!is_mapped("0 100000 65536\n", USERS.start) && is_mapped("0 100000 65536\n", 65_535));
+        assert!(is_mapped("0 1000 1\n1 100000 65536\n", 65_536) && !is_mapped("0 1000 1\n", 1));
+    }
+}

@@ -1,0 +1,316 @@
+//! Programs that run somebody else's code, such as guests: started with nothing of this host but what they are given.
+//!
+//! Attack: a guest's kernel is taken over, or is made for that. User-Mode Linux is an ordinary program, so that its
+//! guest's kernel makes any call that the program may make.
+
+mod calls;
+mod memory_group;
+mod plan;
+mod step;
+
+pub use memory_group::MemoryGroup;
+
+use crate::error::HostError;
+use plan::Plan;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions};
+use rustix::thread::CapabilitySet;
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{PipeReader, PipeWriter, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::OnceLock;
+
+/// What keeps a confined program from the host's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fence {
+    /// Nothing.
+    None,
+    /// Landlock: it opens no other files, yet it sees processes, and connects to UNIX sockets of its user.
+    Landlock,
+    /// Namespaces of its own: there are no other files, processes or networks.
+    Namespaces,
+}
+
+/// Why a program was not started confined.
+#[derive(Debug, thiserror::Error)]
+pub enum JailError {
+    /// A step towards its confinement was refused.
+    #[error("confining it failed at {step}: {error}")]
+    Step {
+        /// The step.
+        step: String,
+        /// What the system says.
+        error: Errno,
+    },
+    /// The program itself can't be executed.
+    #[error("{0}")]
+    Execute(Errno),
+    /// Something that it is to have can't be had.
+    #[error("{what}: {error}")]
+    Given {
+        /// What.
+        what: String,
+        /// What the system says.
+        error: Errno,
+    },
+    /// What this process needs for it can't be had.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// What a program is confined to.
+#[derive(Debug, Default)]
+pub struct Jail<'a> {
+    /// User and group that it runs as; ours if none.
+    pub user: Option<u32>,
+    /// Groups that it is in besides.
+    pub groups: Vec<u32>,
+    /// Files and folders of this host that it sees.
+    pub read: Vec<PathBuf>,
+    /// Files, folders, devices that it may write to as far as its user may.
+    pub write: Vec<PathBuf>,
+    /// Sockets that it may connect to as far as its user may; in folders that others may own.
+    pub sockets: Vec<PathBuf>,
+    /// Symbolic links, and where they lead. What is below one is to be seen there.
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// A folder of its own, which holds so many bytes and goes with it.
+    pub scratch: Option<(PathBuf, u64)>,
+    /// Files in that folder, and what is in them.
+    pub files: Vec<(PathBuf, &'a [u8])>,
+    /// Whether it has the host's network interfaces.
+    pub network: bool,
+    /// Whether it makes no other system calls than User-Mode Linux does.
+    pub is_uml: bool,
+    /// Processes that its user has at most.
+    pub processes: Option<u64>,
+    /// Bounds its memory.
+    pub memory: Option<&'a MemoryGroup>,
+}
+
+/// A program to start. Its descriptor 3 is its standard error once more, for programs that take none of the first three
+/// by its number.
+#[derive(Debug)]
+pub struct Program<'a> {
+    /// Where it is, in the jail.
+    pub path: &'a Path,
+    /// Its arguments, without its name.
+    pub arguments: &'a [String],
+    /// All of its environment.
+    pub environment: &'a [(String, String)],
+}
+
+/// A running program. It ends when the thread that started it does.
+#[derive(Debug)]
+pub struct Jailed {
+    pid: Pid,
+    /// A folder to remove when it has ended.
+    scratch: Option<PathBuf>,
+}
+
+/// Our ends of a program's standard input and outputs.
+#[derive(Debug)]
+pub struct Pipes {
+    /// What it reads.
+    pub input: PipeWriter,
+    /// What it writes to its standard output.
+    pub output: PipeReader,
+    /// What it writes to its standard error.
+    pub errors: PipeReader,
+}
+
+impl Jail<'_> {
+    /// Starts a program in it.
+    pub fn start(&self, program: &Program<'_>) -> Result<(Jailed, Pipes), JailError> {
+        let pipe = || std::io::pipe().map_err(|error| given("a pipe", &error));
+        let (input, output, errors) = (pipe()?, pipe()?, pipe()?);
+        let standard = [input.0.as_fd(), output.1.as_fd(), errors.1.as_fd(), errors.1.as_fd()];
+        let fence = fence();
+        let scratch =
+            self.scratch.as_ref().filter(|_| fence != Fence::Namespaces).map(|(path, _)| path.clone());
+        // From here on it is removed.
+        let made = Scratch(scratch);
+        if let Some(path) = &made.0 {
+            self.make_scratch(path)?;
+        }
+        let plan = Plan::new(self, fence, &standard)?;
+        let pid = clone(&plan, Some(program))?;
+        let pipes = Pipes { input: input.1, output: output.0, errors: errors.0 };
+        Ok((Jailed { pid, scratch: made.keep() }, pipes))
+    }
+
+    /// Where nothing can be mounted: its folder is one of the host's.
+    fn make_scratch(&self, path: &Path) -> Result<(), JailError> {
+        let failed = |error: std::io::Error| given(path.display(), &error);
+        // Attack: a folder of somebody else's that is there already.
+        std::fs::DirBuilder::new().create(path).map_err(failed)?;
+        let folder = File::open(path).map_err(failed)?;
+        for (file, content) in &self.files {
+            std::fs::write(file, content).map_err(failed)?;
+        }
+        let named = |error| JailError::Given { what: path.display().to_string(), error };
+        rustix::fs::fchmod(&folder, Mode::RWXU).map_err(named)?;
+        let (user, group) =
+            (self.user.map(rustix::fs::Uid::from_raw), self.user.map(rustix::fs::Gid::from_raw));
+        rustix::fs::fchown(&folder, user, group).map_err(named)
+    }
+}
+
+fn given(what: impl ToString, error: &std::io::Error) -> JailError {
+    JailError::Given { what: what.to_string(), error: Errno::from_io_error(error).unwrap_or(Errno::IO) }
+}
+
+/// A folder that is removed.
+struct Scratch(Option<PathBuf>);
+
+impl Scratch {
+    fn keep(mut self) -> Option<PathBuf> {
+        self.0.take()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // Mostly it is gone.
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+}
+
+impl Jailed {
+    /// Its process, which leads a process group.
+    pub fn process(&self) -> Pid {
+        self.pid
+    }
+
+    /// Waits for its end.
+    pub fn wait(&self) -> ExitStatus {
+        loop {
+            match rustix::process::waitpid(Some(self.pid), WaitOptions::empty()) {
+                Err(Errno::INTR) => {}
+                Ok(Some((_, status))) => return ExitStatus::from_raw(status.as_raw()),
+                _ => return ExitStatus::default(),
+            }
+        }
+    }
+}
+
+impl Drop for Jailed {
+    fn drop(&mut self) {
+        drop(Scratch(self.scratch.take()));
+    }
+}
+
+/// What there is to confine programs with: tried out once.
+pub fn fence() -> Fence {
+    static FENCE: OnceLock<Fence> = OnceLock::new();
+    *FENCE.get_or_init(|| {
+        let works = |fence| {
+            let plan = Plan::new(&Jail::default(), fence, &[]).ok()?;
+            let child = Jailed { pid: clone(&plan, None).ok()?, scratch: None };
+            child.wait().success().then_some(fence)
+        };
+        // Who may change users needs no namespace of users, which would have ours only.
+        let namespaces =
+            if plan::can_mount() || !can_change_user() { works(Fence::Namespaces) } else { None };
+        namespaces.or_else(|| works(Fence::Landlock)).unwrap_or(Fence::None)
+    })
+}
+
+/// Whether programs can run as another user than ours.
+pub fn can_change_user() -> bool {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::CHOWN;
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+/// Makes the process and has it confine itself; without a program it ends then. Waits until the program runs.
+fn clone(plan: &Plan, program: Option<&Program<'_>>) -> Result<Pid, JailError> {
+    let strings = |texts: Vec<&OsStr>| -> Vec<CString> {
+        // A NUL ends a string for the kernel, whatever follows.
+        let until = |text: &OsStr| {
+            text.as_encoded_bytes().split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+        };
+        texts.into_iter().filter_map(|text| CString::new(until(text)).ok()).collect()
+    };
+    let words = program.map_or_else(Vec::new, |program| {
+        let arguments = program.arguments.iter().map(OsStr::new);
+        strings([program.path.as_os_str()].into_iter().chain(arguments).collect())
+    });
+    let variables: Vec<String> = program.map_or_else(Vec::new, |program| {
+        program.environment.iter().map(|(name, value)| format!("{name}={value}")).collect()
+    });
+    let variables = strings(variables.iter().map(OsStr::new).collect());
+    let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (words, variables) = (&words, &variables);
+    let (argv, envp) = (pointers(words), pointers(variables));
+    let (mut told, tell) = std::io::pipe().map_err(|error| given("a pipe", &error))?;
+    // Its number must be none of those that the program has. The first is closed, or its end would never be seen.
+    let tell = {
+        let first = tell;
+        above(first.as_fd(), plan.descriptors).map_err(|error| given("a pipe", &error.into()))?
+    };
+    let flags = plan.flags | libc::SIGCHLD;
+    // SAFETY: without CLONE_VM the child has a copy of this process's memory, and of its threads this one only. It
+    // neither allocates nor returns from here.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags as libc::c_long, 0, 0, 0, 0) };
+    if pid == 0 {
+        child(plan, &argv, &envp, tell.as_fd());
+    }
+    let error = std::io::Error::last_os_error();
+    drop(tell);
+    let Some(pid) = libc::pid_t::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Err(given("a process in namespaces of its own", &error));
+    };
+    let mut said = [0; 8];
+    if told.read_exact(&mut said).is_err() {
+        return Ok(pid);
+    }
+    // It ends right after it said so.
+    Jailed { pid, scratch: None }.wait();
+    let [number, code] = [[said[0], said[1], said[2], said[3]], [said[4], said[5], said[6], said[7]]];
+    let error = Errno::from_raw_os_error(i32::from_ne_bytes(code));
+    Err(match plan.steps.get(u32::from_ne_bytes(number) as usize) {
+        Some(step) => JailError::Step { step: step.to_string(), error },
+        None => JailError::Execute(error),
+    })
+}
+
+/// The same descriptor with a number of at least `least`.
+fn above(descriptor: BorrowedFd<'_>, least: usize) -> Result<OwnedFd, Errno> {
+    rustix::io::fcntl_dupfd_cloexec(descriptor, i32::try_from(least).unwrap_or(i32::MAX))
+}
+
+/// The child: confines itself and becomes the program. What it can't do it says on `tell`.
+fn child(plan: &Plan, argv: &[*const libc::c_char], envp: &[*const libc::c_char], tell: BorrowedFd<'_>) -> ! {
+    let mut failed = None;
+    for (number, step) in (0_u32..).zip(&plan.steps) {
+        if let Err(error) = step.run() {
+            failed = Some((number, error));
+            break;
+        }
+    }
+    let path = argv.first().copied().unwrap_or(std::ptr::null());
+    if failed.is_none() && path.is_null() {
+        // SAFETY: the call ends this process, which is the child.
+        unsafe { libc::_exit(0) };
+    }
+    let (number, error) = failed.unwrap_or_else(|| {
+        // SAFETY: path and lists of strings live in the child's copy of its parent's memory, and the lists end in null.
+        unsafe { libc::execve(path, argv.as_ptr(), envp.as_ptr()) };
+        // SAFETY: it is this thread's.
+        (u32::MAX, Errno::from_raw_os_error(unsafe { *libc::__errno_location() }))
+    });
+    let [a, b, c, d] = number.to_ne_bytes();
+    let [e, f, g, h] = error.raw_os_error().to_ne_bytes();
+    // Without a parent nobody needs to know.
+    let _ = rustix::io::write(tell, &[a, b, c, d, e, f, g, h]);
+    // SAFETY: as above.
+    unsafe { libc::_exit(127) }
+}

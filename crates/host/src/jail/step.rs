@@ -1,0 +1,307 @@
+//! What the child does between `clone` and `execve`. It shares the memory of a process with threads as it was at some
+//! moment: a lock may be held there for ever. So nothing here allocates, and calls are the kernel's own, since the C
+//! library's speak for all threads.
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
+use seccompiler::BpfProgram;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// Where the host's file system is while another one is put together.
+pub(super) const OLD: &str = "/old";
+
+/// One thing to do.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Becomes the leader of a process group.
+    Group,
+    /// Moves into a control group, whose `cgroup.procs` this is.
+    Join(OwnedFd),
+    /// Makes what is below `/proc/self` writable to us, though the program that starts this was not.
+    Dumpable,
+    /// Writes into a file that is there.
+    Put(CString, Vec<u8>),
+    /// Makes a file with this content and these permissions.
+    Make(CString, Vec<u8>, u32),
+    /// Makes a folder, unless there is one.
+    Folder(CString),
+    /// Makes a symbolic link to the second.
+    Link(CString, CString),
+    /// No mount reaches the host's.
+    Private,
+    /// Mounts a tmpfs with these options.
+    Memory(CString, CString),
+    /// What is mounted there becomes the root, and the host's is at [`OLD`] in it.
+    Pivot(CString),
+    /// Shows something of the host's here.
+    Show(Show),
+    /// Nothing of the host is left to be seen, nor can the root be written to.
+    Seal,
+    /// Limits a resource.
+    Limit(Resource, u64),
+    /// Applies a ruleset of landlock.
+    Landlock(OwnedFd),
+    /// Gives up the right to ever have a capability.
+    Bound,
+    /// Becomes this user and group, and is in these groups besides.
+    User(u32, Vec<Gid>),
+    /// Gives up every capability.
+    Drop,
+    /// Ends when the thread that starts it does.
+    Leash,
+    /// Undoes what Rust's runtime did to signals, and has files of its own closed to others.
+    Defaults,
+    /// Has these descriptors, at numbers from 0 on, and no others.
+    Descriptors(Vec<OwnedFd>),
+    /// No program it starts has more rights.
+    NoNewPrivileges,
+    /// Refuses system calls.
+    Filter(BpfProgram),
+}
+
+/// Something of the host's that is to be seen.
+#[derive(Debug)]
+pub(super) struct Show {
+    /// Its name below [`OLD`].
+    pub from: CString,
+    /// Where it is to be seen.
+    pub to: CString,
+    /// Whether it may be written to.
+    pub write: bool,
+    /// Whether it is a device.
+    pub device: bool,
+    /// Whether it must be a socket, in a folder that somebody else may own.
+    pub socket: bool,
+    /// A descriptor's number that it may use, and its name below [`OLD`].
+    pub slot: (RawFd, CString),
+}
+
+impl Step {
+    pub fn run(&self) -> Result<(), Errno> {
+        use Step::*;
+        match self {
+            Group => rustix::process::setpgid(None, None),
+            Join(group) => rustix::io::write(group, b"0").map(drop),
+            Dumpable => rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable),
+            Put(path, content) => put(path, content, OFlags::WRONLY, 0),
+            Make(path, content, mode) => put(path, content, OFlags::WRONLY | OFlags::CREATE, *mode),
+            Folder(path) => match rustix::fs::mkdirat(CWD, &**path, Mode::from_bits_truncate(0o755)) {
+                Err(Errno::EXIST) => Ok(()),
+                made => made,
+            },
+            Link(path, to) => rustix::fs::symlinkat(&**to, CWD, &**path),
+            Private => mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE, None),
+            Memory(path, options) => {
+                mount(Some(c"none"), path, Some(c"tmpfs"), libc::MS_NOSUID | libc::MS_NODEV, Some(options))
+            }
+            Pivot(root) => pivot(root),
+            Show(show) => show.run(),
+            Seal => seal(),
+            Limit(resource, most) => {
+                rustix::process::setrlimit(*resource, Rlimit { current: Some(*most), maximum: Some(*most) })
+            }
+            Landlock(ruleset) => landlock(ruleset.as_fd()),
+            Bound => bound(),
+            User(user, groups) => become_user(*user, groups),
+            Drop => rustix::thread::set_capabilities(None, NONE),
+            Leash => rustix::process::set_parent_process_death_signal(Some(Signal::KILL)),
+            Defaults => defaults(),
+            Descriptors(descriptors) => take(descriptors),
+            NoNewPrivileges => rustix::thread::set_no_new_privs(true),
+            Filter(program) => seccompiler::apply_filter(program).map_err(|_| Errno::INVAL),
+        }
+    }
+}
+
+const NONE: CapabilitySets = CapabilitySets {
+    effective: CapabilitySet::empty(),
+    permitted: CapabilitySet::empty(),
+    inheritable: CapabilitySet::empty(),
+};
+
+fn put(path: &CStr, content: &[u8], flags: OFlags, mode: u32) -> Result<(), Errno> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::from_bits_truncate(mode))?;
+    let mut rest = content;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn checked(result: libc::c_long) -> Result<(), Errno> {
+    if result == 0 {
+        return Ok(());
+    }
+    // SAFETY: it is this thread's, whose copy the child has.
+    Err(Errno::from_raw_os_error(unsafe { *libc::__errno_location() }))
+}
+
+fn mount(
+    from: Option<&CStr>,
+    to: &CStr,
+    kind: Option<&CStr>,
+    flags: libc::c_ulong,
+    options: Option<&CStr>,
+) -> Result<(), Errno> {
+    let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: each pointer is null or leads to a string that lives until the call is over.
+    let result =
+        unsafe { libc::mount(pointer(from), to.as_ptr(), pointer(kind), flags, pointer(options).cast()) };
+    checked(result.into())
+}
+
+fn pivot(root: &CStr) -> Result<(), Errno> {
+    rustix::process::umask(Mode::WGRP | Mode::WOTH);
+    rustix::process::chdir(root)?;
+    rustix::fs::mkdirat(CWD, c"old", Mode::RWXU)?;
+    rustix::process::pivot_root(c".", c"old")?;
+    rustix::process::chdir(c"/")
+}
+
+impl Show {
+    fn run(&self) -> Result<(), Errno> {
+        let nofollow = if self.socket { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let flags = OFlags::PATH | OFlags::CLOEXEC | nofollow;
+        let found = rustix::fs::openat(CWD, &*self.from, flags, Mode::empty())?;
+        // Attack: another file where the socket was, to be shown to a guest.
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
+        if self.socket && kind != FileType::Socket {
+            return Err(Errno::NOTSOCK);
+        }
+        let (number, name) = &self.slot;
+        dup(found.as_fd(), *number)?;
+        // Without what is mounted below it a user namespace may not have it.
+        mount(Some(name), &self.to, None, libc::MS_BIND | libc::MS_REC, None)?;
+        let mut wanted = libc::MS_NOSUID;
+        if !self.write {
+            wanted |= libc::MS_RDONLY;
+        }
+        if !self.device {
+            wanted |= libc::MS_NODEV;
+        }
+        // A user namespace may add restrictions only.
+        let has = rustix::fs::statvfs(&*self.to)?.f_flag;
+        let pairs = [
+            (StatVfsMountFlags::RDONLY, libc::MS_RDONLY),
+            (StatVfsMountFlags::NODEV, libc::MS_NODEV),
+            (StatVfsMountFlags::NOEXEC, libc::MS_NOEXEC),
+            (StatVfsMountFlags::NOATIME, libc::MS_NOATIME),
+            (StatVfsMountFlags::NODIRATIME, libc::MS_NODIRATIME),
+            (StatVfsMountFlags::RELATIME, libc::MS_RELATIME),
+        ];
+        if !has.intersects(StatVfsMountFlags::NOATIME | StatVfsMountFlags::RELATIME) {
+            wanted |= libc::MS_STRICTATIME;
+        }
+        let kept = pairs.iter().filter(|(flag, _)| has.contains(*flag)).fold(0, |all, (_, flag)| all | flag);
+        mount(None, &self.to, None, libc::MS_REMOUNT | libc::MS_BIND | kept | wanted, None)
+    }
+}
+
+fn seal() -> Result<(), Errno> {
+    // SAFETY: the string is a constant.
+    checked(unsafe { libc::umount2(c"/old".as_ptr(), libc::MNT_DETACH) }.into())?;
+    rustix::fs::unlinkat(CWD, c"/old", AtFlags::REMOVEDIR)?;
+    let flags = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV;
+    mount(None, c"/", None, flags, None)
+}
+
+fn landlock(ruleset: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: the call takes numbers only.
+    checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
+}
+
+fn bound() -> Result<(), Errno> {
+    for capability in 0..64 {
+        // SAFETY: the call takes numbers only. What isn't there, or isn't ours, needs no dropping.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+    }
+    // A kernel without such a set gives nothing by it.
+    let _ = rustix::thread::clear_ambient_capability_set();
+    Ok(())
+}
+
+fn become_user(user: u32, groups: &[Gid]) -> Result<(), Errno> {
+    rustix::thread::set_thread_groups(groups)?;
+    let (group, user) = (Gid::from_raw(user), Uid::from_raw(user));
+    rustix::thread::set_thread_res_gid(group, group, group)?;
+    rustix::thread::set_thread_res_uid(user, user, user)
+}
+
+fn defaults() -> Result<(), Errno> {
+    // SAFETY: a set of signals is numbers, all of whose values are valid; the calls read and write it only.
+    unsafe {
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    Ok(())
+}
+
+fn take(descriptors: &[OwnedFd]) -> Result<(), Errno> {
+    for (number, descriptor) in (0..).zip(descriptors) {
+        dup(descriptor.as_fd(), number)?;
+    }
+    let first = descriptors.len() as libc::c_uint;
+    // SAFETY: the call takes numbers only, and closes nothing before `execve`.
+    let closed = checked(unsafe {
+        libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    });
+    if closed.is_ok() {
+        return Ok(());
+    }
+    // Linux before 5.11. What isn't open needs no closing.
+    for number in first.cast_signed()..MOST_DESCRIPTORS {
+        // SAFETY: the call takes numbers only.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
+/// Numbers that are looked at on kernels that can't close all at once.
+const MOST_DESCRIPTORS: RawFd = 65_536;
+
+/// Gives a descriptor another number, at which a program that is started has it.
+fn dup(descriptor: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
+    // SAFETY: whatever has that number in this process is given up, which is meant: the numbers from 0 on are those of
+    // the program, and the slot is a place-holder.
+    let result = unsafe { libc::dup2(descriptor.as_raw_fd(), number) };
+    checked(if result == -1 { -1 } else { 0 })
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (what, path) = match self {
+            Step::Group => ("setpgid", None),
+            Step::Join(_) => ("joining a control group", None),
+            Step::Dumpable => ("PR_SET_DUMPABLE", None),
+            Step::Put(path, _) => ("writing", Some(path)),
+            Step::Make(path, ..) => ("making the file", Some(path)),
+            Step::Folder(path) => ("making the folder", Some(path)),
+            Step::Link(path, _) => ("making the link", Some(path)),
+            Step::Private => ("making mounts private", None),
+            Step::Memory(path, _) => ("mounting a tmpfs at", Some(path)),
+            Step::Pivot(_) => ("pivot_root", None),
+            Step::Show(show) => ("mounting what is shown at", Some(&show.to)),
+            Step::Seal => ("unmounting the host's root", None),
+            Step::Limit(..) => ("setrlimit", None),
+            Step::Landlock(_) => ("landlock_restrict_self", None),
+            Step::Bound => ("PR_CAPBSET_DROP", None),
+            Step::User(..) => ("setresuid", None),
+            Step::Drop => ("capset", None),
+            Step::Leash => ("PR_SET_PDEATHSIG", None),
+            Step::Defaults => ("sigprocmask", None),
+            Step::Descriptors(_) => ("giving it its descriptors", None),
+            Step::NoNewPrivileges => ("no_new_privs", None),
+            Step::Filter(_) => ("seccomp", None),
+        };
+        f.write_str(what)?;
+        path.map_or(Ok(()), |path| write!(f, " {}", path.to_string_lossy()))
+    }
+}

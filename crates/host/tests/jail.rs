@@ -1,0 +1,204 @@
+//! What a program in a jail sees and can do, looked at by a shell in it.
+// A test that can't go on ends.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use ringway_host::jail::{Fence, Jail, MemoryGroup, Pipes, Program, can_change_user, fence};
+use ringway_host::{SocketFile, SocketRights};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+/// A statically linked shell with the usual programs; none is tried where it is not installed.
+const SHELL: &str = "/bin/busybox";
+/// A user that nobody else is.
+const USER: u32 = 1_900_123_456;
+
+/// A folder of one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ringway-jail-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left harms nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `false`, and said: there is nothing to confine with here, or no shell.
+fn can_be_tried() -> bool {
+    let can = fence() == Fence::Namespaces && Path::new(SHELL).is_file();
+    if !can {
+        eprintln!("no namespaces or no {SHELL} here: not tried");
+    }
+    can
+}
+
+fn jail() -> Jail<'static> {
+    let user = can_change_user().then_some(USER);
+    let scratch = Some((PathBuf::from("/dev/shm/own"), 1 << 20));
+    Jail { user, read: vec![SHELL.into()], write: vec!["/dev/null".into()], scratch, ..Jail::default() }
+}
+
+/// What a script prints in a jail, and how it ends.
+fn run(jail: &Jail<'_>, script: &str) -> (String, ExitStatus) {
+    let arguments = ["sh".to_string(), "-c".to_string(), script.to_string()];
+    let environment = [("MARK".to_string(), "here".to_string())];
+    let path = Path::new(SHELL);
+    let program = Program { path, arguments: &arguments, environment: &environment };
+    let (jailed, Pipes { input, mut output, mut errors }) = jail.start(&program).unwrap();
+    drop(input);
+    let (mut said, mut wrong) = (String::new(), String::new());
+    output.read_to_string(&mut said).unwrap();
+    errors.read_to_string(&mut wrong).unwrap();
+    (said + &wrong, jailed.wait())
+}
+
+fn says(jail: &Jail<'_>, script: &str) -> String {
+    let (said, status) = run(jail, script);
+    assert!(status.success(), "{script}: {status}: {said}");
+    said.trim().to_string()
+}
+
+#[test]
+fn nothing_of_the_host_is_seen_but_what_is_shown() {
+    if !can_be_tried() {
+        return;
+    }
+    let jail = jail();
+    let mut seen: Vec<String> = says(&jail, "cd /; busybox find .").lines().map(String::from).collect();
+    seen.sort();
+    let expected = [".", "./bin", "./bin/busybox", "./dev", "./dev/null", "./dev/shm", "./dev/shm/own"];
+    assert_eq!(seen, expected);
+    assert_eq!(says(&jail, "echo $MARK; busybox env | busybox grep -c CARGO; true"), "here\n0");
+    let writes =
+        "for f in /a /bin/busybox /dev/x; do (echo 1 >$f) 2>/dev/null && echo wrote $f; done; echo over";
+    assert_eq!(says(&jail, writes), "over");
+    assert_eq!(says(&jail, "echo kept >/dev/shm/own/f && busybox cat /dev/shm/own/f"), "kept");
+    let full = "busybox dd if=/dev/zero of=/dev/shm/own/f bs=4096 count=1000; echo $?";
+    assert!(says(&Jail { read: vec![SHELL.into(), "/dev/zero".into()], ..jail }, full).contains("No space"));
+}
+
+#[test]
+fn a_program_has_its_own_user_and_no_rights_nor_others_descriptors() {
+    if !can_be_tried() {
+        return;
+    }
+    let mut jail = jail();
+    // The host's own `/proc`, so that the kernel is asked.
+    jail.read.push("/proc".into());
+    let kept = std::fs::File::open("/etc/passwd").unwrap();
+    let open = rustix::io::fcntl_dupfd_cloexec(&kept, 50).unwrap();
+    rustix::io::fcntl_setfd(&open, rustix::io::FdFlags::empty()).unwrap();
+    // In a process namespace of its own `/proc/self` is nobody; by name and start it is found all the same.
+    let found = "busybox grep -l 'jail-mark' /proc/[0-9]*/cmdline 2>/dev/null";
+    let number = format!("n=$({found} | busybox cut -d/ -f3 | busybox head -n 1)");
+    let script = format!("{number}; busybox cat /proc/$n/status; busybox ls /proc/$n/fd; : jail-mark");
+    let said = says(&jail, &script);
+    let field = |name: &str| {
+        let line = said.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    if let Some(user) = jail.user {
+        assert_eq!(field("Uid:"), format!("{user} {user} {user} {user}"));
+        assert_eq!(field("Gid:"), format!("{user} {user} {user} {user}"));
+        assert_eq!(field("Groups:"), "");
+    }
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(field(set), "0000000000000000", "{set}");
+    }
+    assert_eq!(field("NoNewPrivs:"), "1");
+    assert!(!said.lines().any(|line| line == "50"), "{said}");
+    assert_eq!(says(&jail, "echo $$"), "1", "it has processes of its own");
+    let kill = format!("busybox kill -0 {} 2>/dev/null || echo none", std::process::id());
+    assert_eq!(says(&jail, &kill), "none");
+}
+
+#[test]
+fn it_connects_to_the_sockets_that_it_was_given_and_to_no_link() {
+    if !can_be_tried() {
+        return;
+    }
+    let folder = Folder::new("sockets");
+    let (mut jail, socket) = (jail(), folder.0.join("a.sock"));
+    let rights = SocketRights { owner: jail.user, group: jail.user, mode: 0o600 };
+    let listener = SocketFile::bind(&socket, rights).unwrap();
+    jail.sockets = vec![socket.clone()];
+    let other = folder.0.join("b.sock");
+    let _other = SocketFile::bind(&other, rights).unwrap();
+    let look = format!("[ -S {} ] && echo there; busybox ls {}", socket.display(), folder.0.display());
+    assert_eq!(says(&jail, &look), "there\na.sock");
+    drop(listener);
+    std::os::unix::fs::symlink("/etc/passwd", &socket).unwrap();
+    let path = Path::new(SHELL);
+    let program = Program { path, arguments: &[], environment: &[] };
+    let refused = jail.start(&program).unwrap_err().to_string();
+    assert!(refused.contains("a.sock"), "{refused}");
+}
+
+#[test]
+fn it_makes_no_calls_but_those_of_user_mode_linux() {
+    if !can_be_tried() {
+        return;
+    }
+    let filtered = Jail { is_uml: true, ..jail() };
+    for script in
+        ["busybox unshare -U true", "busybox chroot / true", "busybox nc 127.0.0.1 1", "busybox nice true"]
+    {
+        let (said, status) = run(&filtered, script);
+        assert!(!status.success(), "{script}: {said}");
+        assert!(said.contains("not implemented") || script.contains("true"), "{script}: {said}");
+    }
+    let usual = "busybox true && echo a >/dev/shm/own/f && busybox cat /dev/shm/own/f | busybox tr a b";
+    assert_eq!(says(&filtered, usual), "b");
+}
+
+#[test]
+fn its_memory_is_bounded() {
+    if !can_be_tried() {
+        return;
+    }
+    let group = match MemoryGroup::new(32 << 20) {
+        Ok(group) => group,
+        Err(error) => return eprintln!("no control groups here ({error}): not tried"),
+    };
+    let scratch = Some((PathBuf::from("/dev/shm/own"), 256 << 20));
+    let read = vec![SHELL.into(), "/dev/zero".into()];
+    let jail = Jail { memory: Some(&group), scratch, read, ..jail() };
+    let fill =
+        |count| format!("busybox dd if=/dev/zero of=/dev/shm/own/f bs=1048576 count={count} 2>/dev/null");
+    assert!(run(&jail, &fill(8)).1.success());
+    assert!(!run(&jail, &format!("{}; busybox test $? = 0", fill(128))).1.success(), "more than its bound");
+}
+
+#[test]
+fn it_ends_with_all_that_it_started_and_talks_by_its_pipes() {
+    if !can_be_tried() {
+        return;
+    }
+    let arguments = [
+        "sh".to_string(),
+        "-c".into(),
+        "busybox sleep 1000 & read a; echo got $a; echo that >&3; exec busybox sleep 1000".into(),
+    ];
+    let path = Path::new(SHELL);
+    let program = Program { path, arguments: &arguments, environment: &[] };
+    let (jailed, Pipes { mut input, mut output, mut errors }) = jail().start(&program).unwrap();
+    input.write_all(b"this\n").unwrap();
+    let mut said = [0; 9];
+    output.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"got this\n");
+    let mut wrong = [0; 5];
+    errors.read_exact(&mut wrong).unwrap();
+    assert_eq!(&wrong, b"that\n");
+    rustix::process::kill_process(jailed.process(), rustix::process::Signal::KILL).unwrap();
+    assert!(!jailed.wait().success());
+    // Whatever it started had them too, and is gone.
+    assert_eq!(output.read(&mut [0; 9]).unwrap(), 0);
+}
