@@ -14,6 +14,7 @@ step "unit and property tests" \
   cargo test --release --workspace --exclude ringway-tests --no-fail-fast -- --skip "$slow"
 step "elements, exhaustively" \
   env "PROPTEST_CASES=$((PROPTEST_CASES / 20 + 1))" cargo test --release -p ringway-elements "$slow"
+# KUBERNETES=folder has it try Kubernetes too, with the kube-apiserver and kube-scheduler that are there.
 step "real peers" cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
 step "Miri" ./scripts/miri.sh
 step "dependencies" make deny

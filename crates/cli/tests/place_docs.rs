@@ -136,7 +136,7 @@ fn every_command_of_the_pages_works() {
         assert!(!moves || printed.contains("mail would move from old"), "{line}: {printed}");
     }
     let shows = |what: &str| assert!(commands.iter().any(|line| line.contains(what)), "no page shows {what}");
-    ["/v1/place/try", "/v1/place/objects/", "/extender/filter", "/extender/prioritize", "/extender/bind"]
+    ["/v1/place/try", "/v1/place/objects/", "/extender/filter", "/extender/prioritize"]
         .iter()
         .for_each(|what| shows(what));
     let uses =

@@ -8,12 +8,15 @@ use ringway_spec::Port;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
+/// A port of some kind, without a peer yet: what is behind it, and its queues.
+pub type Opened = Result<(Box<dyn Peer>, Vec<Queue>), PeerError>;
+
 /// A kind of port on the side of the data path; [`crate::KINDS`] has a row for each.
 pub struct Kind {
     /// Its name in the file.
     pub name: &'static str,
     /// Makes a port of this kind, without a peer yet, and its queues: one for each of the context's counters.
-    pub open: fn(Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError>,
+    pub open: fn(Context<'_>) -> Opened,
 }
 
 /// What a new port is connected to.

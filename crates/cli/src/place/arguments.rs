@@ -345,6 +345,41 @@ Examples:
   ringway place simulate --trace openb_pod_list_default.csv --format openb --hosts 1000 --policy none
   ringway place simulate --hosts 100 --policy power_saving --csv run.csv --svg run.svg")]
     Simulate(Simulate),
+    /// Place the pods of a Kubernetes cluster: serve kube-scheduler's extender, follow nodes and pods, bind.
+    #[command(after_help = "\
+It needs no fabric. Its store is in the run directory `kubernetes`, or in that of --fabric NAME; other
+commands of `ringway place` find it there where no fabric is up. With --inventory it has what is in that file,
+and forgets everything afterwards. docs/placement.md has what kube-scheduler has to be told.
+
+Examples:
+  ringway place kubernetes --kubeconfig /etc/kubernetes/scheduler.conf --policy packing
+  ringway place kubernetes --kubeconfig lab.conf --listen 127.0.0.1:10264
+  ringway place --inventory policies.toml kubernetes --kubeconfig lab.conf")]
+    Kubernetes(Kubernetes),
+}
+
+/// Which Kubernetes cluster, and how.
+#[derive(Args)]
+pub struct Kubernetes {
+    /// The way to the API server, and who we are there.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: PathBuf,
+    /// A context of the kubeconfig instead of its current one.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// The cluster that nodes are of.
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    pub cluster: String,
+    /// The cluster's policy; the one it has if left out.
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+    /// Serve the extender, `/metrics` and `/healthz` over HTTP on this address. It asks nobody who they are,
+    /// and writes bindings: leave it on a loopback address.
+    #[arg(long, default_value = "127.0.0.1:10263", value_name = "ADDRESS:PORT")]
+    pub listen: std::net::SocketAddr,
+    /// How logs are written.
+    #[arg(long, value_enum, default_value_t, value_name = "FORM")]
+    pub log: crate::arguments::Log,
 }
 
 /// What to do with the store.

@@ -2,6 +2,7 @@
 
 pub mod arguments;
 mod operate;
+mod kubernetes;
 mod simulate;
 mod source;
 mod store;
@@ -25,6 +26,9 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
     }
     if let PlaceCommand::Store { store, command } = arguments.command {
         return store::store(target, store, command, json);
+    }
+    if let PlaceCommand::Kubernetes(options) = arguments.command {
+        return kubernetes::serve(target, inventory, plugins, options);
     }
     let mut source = Source::of(target, inventory, plugins, &arguments.command)?;
     match arguments.command {
@@ -87,6 +91,7 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
             let push = FactPush { host, name, value, ttl: ttl.map(|seconds| seconds.saturating_mul(1000)) };
             source.facts(vec![push]).map(drop)
         }
+        PlaceCommand::Simulate(_) | PlaceCommand::Kubernetes(_) => Ok(()),
         command => operate::operate(&mut source, command, json),
     }
 }

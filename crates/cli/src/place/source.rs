@@ -74,30 +74,41 @@ impl Source {
         plugins: Options,
         command: &PlaceCommand,
     ) -> Result<Source, Fail> {
-        let empty = || Service::in_memory().map_err(Fail::because);
         if let Some(file) = file {
-            let service = empty()?;
-            if !plugins.is_empty() {
-                service.attach(plugins).map_err(here)?;
-            }
-            let mut source = Source::Here(service);
-            source.warn()?;
-            let objects = read(file, &source.beside()?)?;
-            source.put(objects)?;
-            return Ok(source);
+            return Source::of_file(file, plugins).map(Source::Here);
         }
         if !plugins.is_empty() {
             let how =
                 "add --inventory FILE, or attach them to the running fabric: `ringway place plugins DIR`";
             return Err(Fail::Failed(format!("--plugins has no inventory to work on; {how}")));
         }
-        match Client::connect(target) {
+        match (Client::connect(target), super::kubernetes::found(target)) {
+            (Err(Fail::NotUp(_)), Some(socket)) => Client::to(socket).map(Source::Fabric),
+            (connected, _) => Source::connected(connected, command),
+        }
+    }
+
+    fn connected(client: Result<Client, Fail>, command: &PlaceCommand) -> Result<Source, Fail> {
+        match client {
             Ok(client) => Ok(Source::Fabric(client)),
             Err(_) if matches!(command, PlaceCommand::Policies { .. } | PlaceCommand::Policy { .. }) => {
-                Ok(Source::Here(empty()?))
+                Service::in_memory().map(Source::Here).map_err(Fail::because)
             }
             Err(fail) => Err(fail),
         }
+    }
+
+    /// Placement on a file, which forgets everything.
+    pub fn of_file(file: &Path, plugins: Options) -> Result<Service, Fail> {
+        let service = Service::in_memory().map_err(Fail::because)?;
+        if !plugins.is_empty() {
+            service.attach(plugins).map_err(here)?;
+        }
+        let mut source = Source::Here(service.clone());
+        source.warn()?;
+        let objects = read(file, &source.beside()?)?;
+        source.put(objects)?;
+        Ok(service)
     }
 
     pub fn place(&mut self, request: PlaceRequest) -> Result<DecisionView, Fail> {

@@ -2,16 +2,21 @@
 //! only, so it has
 //! to be configured with `nodeCacheCapable: true`.
 
+use super::kubernetes::{Kubernetes, Pod, is_of_pod, name_of, vm, vm_name};
+use super::metrics::Verb;
 use super::pods::KEPT;
 use super::routes::{body, work};
 use super::{Failed, Place, PlaceRequest, Service};
 use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
-use ringway_place::decide::Trace;
-use ringway_place::object::{Kind, Vm, VmStatus};
+use ringway_place::decide::{Ask, Choice, Trace};
+use ringway_place::engine::{EngineError, Gone, Object};
+use ringway_place::object::Vm;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
 use utoipa::ToSchema;
 
 /// The highest priority of a node.
@@ -23,7 +28,7 @@ const HIGHEST: f64 = 10.0;
 pub struct ExtenderArgs {
     /// The pod, as Kubernetes has it.
     #[schema(value_type = Object)]
-    pub pod: serde_json::Value,
+    pub pod: Pod,
     /// Names of nodes.
     pub node_names: Option<Vec<String>>,
 }
@@ -78,144 +83,108 @@ pub struct BindingResult {
     pub error: String,
 }
 
-/// A quantity of Kubernetes in its unit: `500m`, `2`, `1Gi`, `1500M`, `2e3`.
-fn quantity(value: &serde_json::Value) -> Option<f64> {
-    let text = match value {
-        serde_json::Value::String(text) => text.clone(),
-        serde_json::Value::Number(number) => number.to_string(),
-        _ => return None,
-    };
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number: f64 = text[..end].parse().ok()?;
-    if let Some(exponent) =
-        text[end..].strip_prefix(['e', 'E']).filter(|rest| !rest.is_empty() && *rest != "i")
-    {
-        let exponent: i32 = exponent.parse().ok()?;
-        return Some(number * 10f64.powi(exponent.clamp(-400, 400)));
-    }
-    let factor = match &text[end..] {
-        "n" => 1e-9,
-        "u" => 1e-6,
-        "m" => 1e-3,
-        "" => 1.0,
-        "k" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "T" => 1e12,
-        "P" => 1e15,
-        "E" => 1e18,
-        "Ki" => 1024.0,
-        "Mi" => 1_048_576.0,
-        "Gi" => 1_073_741_824.0,
-        "Ti" => 1_099_511_627_776.0,
-        "Pi" => 1_125_899_906_842_624.0,
-        "Ei" => 1_152_921_504_606_846_976.0,
-        _ => return None,
-    };
-    Some(number * factor)
-}
-
-/// The name of a pod's VM.
-fn vm_name(namespace: &str, name: &str) -> String {
-    let namespace = if namespace.is_empty() { "default" } else { namespace };
-    format!("{namespace}.{name}")
-}
-
-/// A pod as a VM: what its containers request, together; where they request nothing, as much as the VM of its name
-/// that `known` finds, or the least. Annotations `ringway/policy` and `ringway/chain` are its policy and its chain.
-fn vm(pod: &serde_json::Value, known: impl FnOnce(&str) -> Result<Option<Vm>, Failed>) -> Result<Vm, Failed> {
-    let text = |pointer: &str| pod.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default();
-    let name = text("/metadata/name");
-    if name.is_empty() {
-        return Err(Failed::Wrong("`Pod.metadata.name` is missing".into()));
-    }
-    let (mut cpus, mut bytes) = (0.0, 0.0);
-    let containers = pod.pointer("/spec/containers").and_then(|value| value.as_array());
-    for container in containers.into_iter().flatten() {
-        let request = |what: &str| {
-            let requests = container.pointer("/resources/requests");
-            match requests.and_then(|requests| requests.get(what)) {
-                Some(value) => quantity(value).ok_or_else(|| {
-                    Failed::Wrong(format!("`{value}` is not a quantity of {what} known here"))
-                }),
-                None => Ok(0.0),
-            }
-        };
-        cpus += request("cpu")?;
-        bytes += request("memory")?;
-    }
-    let annotation = |key: &str| {
-        let annotations = pod.pointer("/metadata/annotations");
-        annotations.and_then(|all| all.get(key)).and_then(|value| value.as_str()).map(str::to_string)
-    };
-    let name = vm_name(text("/metadata/namespace"), name);
-    let least = || Vm { kind: Kind::Function, memory_mb: 1, ..Vm::default() };
-    // Somebody may have put more in about it than a pod says.
-    let mut vm = known(&name)?.unwrap_or_else(least);
-    (vm.status, vm.host) = (VmStatus::Down, None);
-    if cpus > 0.0 {
-        (vm.sockets, vm.cores, vm.threads) = (1, (cpus.ceil() as u32).max(1), 1);
-    }
-    if bytes > 0.0 {
-        vm.memory_mb = ((bytes / 1_048_576.0).ceil() as u64).max(1);
-    }
-    vm.policy = annotation("ringway/policy").or(vm.policy);
-    vm.chain = annotation("ringway/chain").or(vm.chain);
-    Ok(Vm { name, ..vm })
-}
-
 /// What comes of judging nodes for a pod.
 #[derive(Default)]
 struct Judged {
     trace: Trace,
     /// Nodes of the pod's cluster.
     nodes: BTreeSet<String>,
-    /// Nodes of other clusters, each with its own.
-    elsewhere: BTreeMap<String, String>,
+    /// Nodes that no policy was asked about, and why.
+    others: BTreeMap<String, String>,
     /// Nodes that are not known.
     missing: BTreeSet<String>,
 }
 
-/// The VM of a name, if there is one.
-fn vm_of(service: &Service, name: &str) -> Result<Option<Vm>, Failed> {
-    Ok(service.engine.view(|model| model.vm(name).map(|slot| (*slot.vm).clone()))?)
+/// What a question is for: which nodes can have a pod, or which is the best.
+#[derive(Clone, Copy, PartialEq)]
+enum Purpose {
+    Filter,
+    Prioritize,
+}
+
+fn names(args: &ExtenderArgs) -> Result<BTreeSet<String>, Failed> {
+    // Attack: a node a million times. Each is there once.
+    let names = args.node_names.iter().flatten().cloned().collect();
+    let missing = || Failed::Wrong("`NodeNames` is missing; set nodeCacheCapable: true".into());
+    args.node_names.as_ref().map(|_| names).ok_or_else(missing)
 }
 
 /// Judges nodes for a pod, and remembers it. Its cluster is the first node's.
 ///
-/// Attack: a node a million times. Each is there once.
-fn judge(service: &Service, args: ExtenderArgs) -> Result<Judged, Failed> {
-    let nodes: BTreeSet<String> = args
-        .node_names
-        .ok_or_else(|| Failed::Wrong("`NodeNames` is missing; set nodeCacheCapable: true".into()))?
-        .into_iter()
-        .collect();
-    let known = service.engine.view(|model| {
+/// The decision is stored when it is made: which nodes are good, or that none is. The latter once, not each time that
+/// kube-scheduler tries again.
+fn judge(service: &Service, args: &ExtenderArgs, purpose: Purpose) -> Result<Judged, Failed> {
+    let kubernetes = service.kubernetes.get();
+    kubernetes.map_or(Ok(()), |kubernetes| kubernetes.check_synced())?;
+    let (nodes, pod) = (names(args)?, &args.pod);
+    let name = name_of(&pod.metadata);
+    let (known, own) = service.engine.view(|model| {
         let cluster = |name: &String| {
             let id = model.host(name)?;
             Some(model.state(id.cluster).cluster.name.clone())
         };
-        nodes.iter().map(|node| (node.clone(), cluster(node))).collect::<Vec<_>>()
+        let known: Vec<_> = nodes.iter().map(|node| (node.clone(), cluster(node))).collect();
+        (known, model.vm(&name).map(|slot| slot.vm.clone()))
     })?;
-    let mut vm = vm(&args.pod, |name| vm_of(service, name))?;
     let mut judged = Judged::default();
     let first = known.iter().find_map(|(_, cluster)| cluster.clone());
     for (node, cluster) in known {
-        match cluster {
-            None => drop(judged.missing.insert(node)),
-            cluster if cluster == first => drop(judged.nodes.insert(node)),
-            Some(cluster) => drop(judged.elsewhere.insert(node, cluster)),
+        let intolerable = kubernetes.and_then(|kubernetes| kubernetes.intolerable(&node, pod));
+        match (cluster, intolerable) {
+            (None, _) => drop(judged.missing.insert(node)),
+            (_, Some(why)) => drop(judged.others.insert(node, why)),
+            (cluster, None) if cluster == first => drop(judged.nodes.insert(node)),
+            (Some(cluster), None) => {
+                let why = format!("it is of cluster {cluster}, others that were named are not");
+                drop(judged.others.insert(node, why));
+            }
         }
     }
-    let Some(cluster) = first else { return Ok(judged) };
-    vm.cluster = cluster;
-    // The pod's own reservation from an earlier cycle must not be in its way.
-    let (new, only) = (vec![vm.clone()], judged.nodes.clone());
-    let explained = service.attempt(PlaceRequest { new, only, seed: Some(0), ..PlaceRequest::default() })?;
-    judged.trace = explained.traces.into_iter().next().unwrap_or_default();
-    let uid = args.pod.pointer("/metadata/uid").and_then(|uid| uid.as_str()).unwrap_or_default();
-    service.pods.see(vm, uid, service.clock.now());
+    let cluster = first.unwrap_or_default();
+    let vm = Vm { cluster, ..vm(pod, "default", own.as_deref()).map_err(Failed::Wrong)? };
+    if judged.nodes.is_empty() {
+        return Ok(judged);
+    }
+    judged.trace = advice(service, &vm, &judged.nodes, &pod.metadata.uid, purpose)?;
     Ok(judged)
+}
+
+/// What a policy makes of nodes for a pod, which is remembered.
+fn advice(
+    service: &Service,
+    vm: &Vm,
+    nodes: &BTreeSet<String>,
+    uid: &str,
+    purpose: Purpose,
+) -> Result<Trace, Failed> {
+    let now = service.clock.now();
+    // The pod's own reservation from an earlier cycle must not be in its way.
+    let ask = PlaceRequest { new: vec![vm.clone()], seed: Some(0), ..PlaceRequest::default() }.ask(now);
+    let ask = Ask { only: nodes.clone(), ..ask };
+    service.pods.see(vm.clone(), uid, now);
+    let mut traces = match purpose {
+        Purpose::Prioritize => service.engine.advise(&ask, vec![vm.clone()])?.1,
+        Purpose::Filter => {
+            let (choices, traces) = service.engine.attempt(&ask, vec![vm.clone()])?;
+            let why = choices.iter().find(|choice| choice.host.is_none()).map(Choice::why);
+            if why.is_some_and(|why| service.pods.is_news(&vm.name, why)) {
+                service.engine.advise(&ask, vec![vm.clone()])?;
+            }
+            traces
+        }
+    };
+    Ok(traces.pop().unwrap_or_default())
+}
+
+/// Waits a moment for nodes that kube-scheduler has heard of before us.
+async fn await_nodes(place: &Place, args: &Result<Json<ExtenderArgs>, JsonRejection>) {
+    let opened = place.open_service();
+    let kubernetes = opened.as_ref().and_then(|service| service.kubernetes.get());
+    if let (Some(kubernetes), Ok(names)) =
+        (kubernetes, args.as_deref().map_err(drop).and_then(|it| names(it).map_err(drop)))
+    {
+        kubernetes.await_nodes(&names).await;
+    }
 }
 
 /// Filters nodes for kube-scheduler.
@@ -225,8 +194,10 @@ pub async fn filter(
     State(place): State<Place>,
     args: Result<Json<ExtenderArgs>, JsonRejection>,
 ) -> Json<ExtenderFilterResult> {
+    let (began, metrics) = (Instant::now(), place.metrics.clone());
+    await_nodes(&place, &args).await;
     let filtered = |service: &Service| {
-        let Judged { trace, nodes, elsewhere, missing } = judge(service, body(args)?)?;
+        let Judged { trace, nodes, others, missing } = judge(service, &body(args)?, Purpose::Filter)?;
         let mut result =
             ExtenderFilterResult { node_names: Some(Vec::new()), ..ExtenderFilterResult::default() };
         for host in trace.hosts.into_iter().filter(|host| nodes.contains(&host.host)) {
@@ -238,22 +209,17 @@ pub async fn filter(
                 }
             }
         }
-        for (node, cluster) in elsewhere {
-            result
-                .failed_nodes
-                .insert(node, format!("it is of cluster {cluster}, others that were named are not"));
-        }
+        result.failed_nodes.extend(others);
         for node in missing {
             result.failed_and_unresolvable_nodes.insert(node, "Ringway does not know this node".into());
         }
         Ok(result)
     };
-    match work(place, filtered).await {
-        Ok(result) => result,
-        Err(failed) => {
-            Json(ExtenderFilterResult { error: failed.to_string(), ..ExtenderFilterResult::default() })
-        }
-    }
+    let result = work(place, filtered).await;
+    metrics.answered(Verb::Filter, began, result.is_err());
+    result.unwrap_or_else(|failed| {
+        Json(ExtenderFilterResult { error: failed.to_string(), ..ExtenderFilterResult::default() })
+    })
 }
 
 /// Gives nodes priorities for kube-scheduler.
@@ -263,8 +229,9 @@ pub async fn prioritize(
     State(place): State<Place>,
     args: Result<Json<ExtenderArgs>, JsonRejection>,
 ) -> Result<Json<Vec<HostPriority>>, Failed> {
-    work(place, |service| {
-        let Judged { trace, nodes, elsewhere, missing } = judge(service, body(args)?)?;
+    let (began, metrics) = (Instant::now(), place.metrics.clone());
+    let prioritized = |service: &Service| {
+        let Judged { trace, nodes, others, missing } = judge(service, &body(args)?, Purpose::Prioritize)?;
         let scores: BTreeMap<&str, f64> =
             trace.hosts.iter().filter_map(|host| Some((host.host.as_str(), host.score?))).collect();
         let least = scores.values().copied().fold(f64::MAX, f64::min);
@@ -274,52 +241,102 @@ pub async fn prioritize(
             Some(score) => ((score - least) / (most - least) * HIGHEST).round(),
             None => 0.0,
         };
-        let all = nodes.iter().chain(elsewhere.keys()).chain(&missing);
+        let all = nodes.iter().chain(others.keys()).chain(&missing);
         Ok(all.map(|node| HostPriority { host: node.clone(), score: priority(node) as i64 }).collect())
-    })
-    .await
+    };
+    let result = work(place, prioritized).await;
+    metrics.answered(Verb::Prioritize, began, result.is_err());
+    result
 }
 
-/// Reserves a node for a pod: for what `filter` or `prioritize` was last told that it requests, or for the VM
-/// `NAMESPACE.NAME` that was put in.
+/// Binds a pod to a node, here and in Kubernetes: for what `filter` or `prioritize` was last told that it requests, or
+/// for the VM `NAMESPACE.NAME` that was put in. Refused where Kubernetes is not followed.
 #[utoipa::path(post, path = "/v1/place/extender/bind", request_body = ExtenderBindingArgs,
     responses((status = 200, body = BindingResult)))]
 pub async fn bind(
     State(place): State<Place>,
     args: Result<Json<ExtenderBindingArgs>, JsonRejection>,
 ) -> Json<BindingResult> {
-    let bound = |service: &Service| {
+    let (began, metrics) = (Instant::now(), place.metrics.clone());
+    let bound = async {
         let args = body(args)?;
-        let name = vm_name(&args.pod_namespace, &args.pod_name);
-        let seen = service.pods.seen(&name, &args.pod_uid, service.clock.now());
-        let known = vm_of(service, &name)?.is_some();
-        if service.engine.view(|model| model.host(&args.node).is_none())? {
-            let node = args.node.escape_debug();
-            return Err(Failed::Unknown(format!("there is no node {node}; put it in as a host first")));
+        let asked = args.clone();
+        let Json((kubernetes, fresh)) = work(place.clone(), move |service| reserve(service, &asked)).await?;
+        let ExtenderBindingArgs { pod_name, pod_namespace, pod_uid, node } = &args;
+        let namespace = if pod_namespace.is_empty() { "default" } else { pod_namespace };
+        let done = kubernetes.bind(namespace, pod_name, pod_uid, node).await;
+        let Err((error, is_certain)) = done else { return Ok(()) };
+        if is_certain {
+            let name = vm_name(namespace, pod_name);
+            let Json(()) = work(place, move |service| give_back(service, &name, fresh)).await?;
         }
-        let request = match seen {
-            Some(vm) => PlaceRequest { new: vec![vm], ..PlaceRequest::default() },
-            None if known => PlaceRequest { vms: vec![name.clone()], ..PlaceRequest::default() },
-            None => return Err(Failed::Unknown(nobody(&name))),
-        };
-        let only = BTreeSet::from([args.node]);
-        let decision = service.place(PlaceRequest { only, stay: true, ..request })?;
-        if decision.placed {
-            return Ok(BindingResult::default());
-        }
-        if !known {
-            service.remove("vm", &name)?;
-        }
-        Ok(BindingResult { error: decision.choices.last().map(|choice| choice.why()).unwrap_or_default() })
+        Err(Failed::Conflict(format!("the API server: {error}")))
     };
-    match work(place, bound).await {
-        Ok(result) => result,
-        Err(failed) => Json(BindingResult { error: failed.to_string() }),
+    let result: Result<(), Failed> = bound.await;
+    metrics.answered(Verb::Bind, began, result.is_err());
+    Json(BindingResult { error: result.err().map(|failed| failed.to_string()).unwrap_or_default() })
+}
+
+/// Reserves a node for a pod. It is not waited for until that would survive a crash: the binding in Kubernetes does.
+/// Returns also whether the VM is there for that alone.
+fn reserve(service: &Service, args: &ExtenderBindingArgs) -> Result<(Arc<Kubernetes>, bool), Failed> {
+    let nobody = || {
+        let what = "nothing here writes bindings to Kubernetes: run `ringway place kubernetes --kubeconfig \
+            FILE` as the extender, or leave bindVerb out, so that kube-scheduler does";
+        Failed::Conflict(what.into())
+    };
+    let kubernetes = service.kubernetes.get().ok_or_else(nobody)?;
+    kubernetes.check_synced()?;
+    let (name, now) = (vm_name(&args.pod_namespace, &args.pod_name), service.clock.now());
+    let (own, has_node) = service
+        .engine
+        .view(|model| (model.vm(&name).map(|slot| slot.vm.clone()), model.host(&args.node).is_some()))?;
+    if !has_node {
+        let node = args.node.escape_debug();
+        return Err(Failed::Unknown(format!("there is no node {node}")));
+    }
+    // Attack: a pod that runs, bound again: its account would be lost.
+    if let Some(running) = own.as_ref().filter(|vm| vm.runs()) {
+        let node = running.host.as_deref().unwrap_or_default();
+        return Err(Failed::Conflict(format!("pod {} runs on {node} already", name.escape_debug())));
+    }
+    let own = own.filter(|vm| !is_of_pod(vm));
+    let (vm, fresh) = (service.pods.seen(&name, &args.pod_uid, now), own.is_none());
+    if vm.is_none() && fresh {
+        return Err(Failed::Unknown(unspoken_of(&name)));
+    }
+    if let Some(vm) = vm {
+        service.engine.mirror(vec![Object::Vm(Box::new(vm))], &[])?;
+    }
+    let only = BTreeSet::from([args.node.clone()]);
+    let request = PlaceRequest { vms: vec![name.clone()], only, stay: true, ..PlaceRequest::default() };
+    let (decision, _) = service.engine.begin(request.ask(now))?;
+    if decision.placed() {
+        return Ok((kubernetes.clone(), fresh));
+    }
+    give_back(service, &name, fresh)?;
+    Err(Failed::Conflict(decision.choices.last().map(Choice::why).unwrap_or_default()))
+}
+
+/// Gives back what was reserved for a pod that is not bound.
+fn give_back(service: &Service, name: &str, fresh: bool) -> Result<(), Failed> {
+    // Somebody else may have bound it meanwhile.
+    if service.engine.view(|model| model.vm(name).is_some_and(|slot| slot.vm.runs()))? {
+        return Ok(());
+    }
+    if fresh {
+        service.engine.mirror(Vec::new(), &[Gone::Vm(name.into())])?;
+        return Ok(());
+    }
+    match service.engine.release(name) {
+        // Its lease may have ended, or nothing was reserved.
+        Ok(()) | Err(EngineError::NoPending(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// What to do about a pod of which nobody said what it takes.
-fn nobody(name: &str) -> String {
+fn unspoken_of(name: &str) -> String {
     let minutes = KEPT / 60_000;
     format!(
         "nobody said within {minutes} minutes what pod {} takes: let kube-scheduler ask `filter` or \
@@ -354,67 +371,42 @@ mod tests {
         serde_json::from_value(json!({ "Pod": pod, "NodeNames": ["n1", "n2", "n3", "gone"] })).unwrap()
     }
 
-    #[test]
-    fn a_pod_is_what_its_containers_request() {
-        let vm = vm(&args().pod, |_| Ok(None)).unwrap();
-        assert_eq!((vm.name.as_str(), vm.cores, vm.memory_mb), ("shop.web", 3, 3479));
-        let read = |text: &str| quantity(&json!(text));
-        assert_eq!((read("5e3"), read("2E"), read("1Pi")), (Some(5000.0), Some(2e18), Some(2f64.powi(50))));
-        for wrong in ["", "-1", "1x", "1ee3", "e3", "1e99999999999", "Gi", "NaN", "1..2"] {
-            assert_eq!(read(wrong), None, "{wrong}");
-        }
-    }
-
     async fn bind_to(place: &Place, pod: &str, node: &str) -> BindingResult {
         let binding = json!({ "PodName": pod, "PodNamespace": "shop", "PodUID": "u", "Node": node });
         bind(State(place.clone()), Ok(Json(serde_json::from_value(binding).unwrap()))).await.0
     }
 
-    /// What is reserved is what the pod wants, under the policy that it wants.
+    /// Without an API server nobody is told that a pod is bound.
     #[tokio::test]
-    async fn what_is_bound_is_what_was_asked_about() {
+    async fn nothing_is_bound_where_kubernetes_is_not_followed() {
         let service = service();
         let place = Place::on(service.clone());
+        assert_eq!(filter(State(place.clone()), Ok(Json(args()))).await.0.error, "");
         let error = bind_to(&place, "web", "n2").await.error;
-        assert!(error.contains("what pod shop.web takes: let kube-scheduler ask `filter`"), "{error}");
+        assert!(error.contains("run `ringway place kubernetes --kubeconfig FILE`"), "{error}");
         assert!(service.vms().unwrap().is_empty());
-        let mut asked = args();
-        asked.pod["metadata"]["annotations"] =
-            json!({ "ringway/policy": "packing", "ringway/chain": "edge" });
-        asked.pod["metadata"]["uid"] = json!("u");
-        assert_eq!(filter(State(place.clone()), Ok(Json(asked))).await.0.error, "");
-        let error = bind_to(&place, "web", "gone").await.error;
-        assert_eq!(error, "there is no node gone; put it in as a host first");
-        let error = bind_to(&place, "web", "n1").await.error;
-        assert!(error.contains("Memory removed 1"), "{error}");
-        assert!(service.vms().unwrap().is_empty(), "what is refused leaves nothing");
-        assert_eq!(bind_to(&place, "web", "n3").await.error, "");
-        let vm = service.vms().unwrap().remove(0);
-        assert_eq!((vm.cores, vm.memory_mb, vm.policy.as_deref()), (3, 3479, Some("packing")));
-        assert_eq!(service.decisions(1).unwrap()[0].choices[0].policy, "packing");
-        let row = service.hosts().unwrap().remove(2);
-        assert_eq!((row.pending, row.vcpus), (1, 3.0));
+        assert!(service.hosts().unwrap().iter().all(|row| row.pending == 0));
     }
 
+    /// The decision is stored when it is made, and not again when nothing is new about it.
     #[tokio::test]
-    async fn a_vm_that_was_put_in_is_bound_as_it_is() {
+    async fn decisions_are_stored_when_they_are_made() {
         let service = service();
         let place = Place::on(service.clone());
-        let own = Vm { name: "shop.web".into(), cores: 8, memory_mb: 6000, ha: true, ..Vm::default() };
-        service.put(vec![Object::Vm(Box::new(own.clone()))]).unwrap();
-        let error = bind_to(&place, "web", "n1").await.error;
-        assert!(error.contains("removed 1"), "{error}");
-        assert_eq!(service.vms().unwrap()[0], own);
-        assert_eq!(bind_to(&place, "web", "n3").await.error, "");
-        assert_eq!(service.hosts().unwrap()[2].vcpus, 8.0);
-        // What the pod says holds over it, and what it doesn't say stays.
-        let pod = json!({ "metadata": { "name": "web", "namespace": "shop" }, "spec": { "containers": [
-            { "resources": { "requests": { "memory": "1Gi" } } } ] } });
-        let asked = ExtenderArgs { pod, node_names: Some(vec!["n2".into()]) };
-        let Ok(Json(scores)) = prioritize(State(place.clone()), Ok(Json(asked))).await else { panic!() };
-        assert_eq!(scores[0].score, 10);
-        assert_eq!(bind_to(&place, "web", "n2").await.error, "");
-        assert_eq!(service.vms().unwrap(), [Vm { memory_mb: 1024, ..own }]);
+        let large = ExtenderArgs { node_names: Some(vec!["n1".into()]), ..args() };
+        for _ in 0..3 {
+            let reply = filter(State(place.clone()), Ok(Json(large.clone()))).await.0;
+            assert!(reply.failed_nodes["n1"].starts_with("Memory: "), "{reply:?}");
+        }
+        let stored = service.decisions(9).unwrap();
+        assert_eq!(stored.len(), 1);
+        assert!(!stored[0].placed && stored[0].choices[0].vms == ["shop.web"]);
+        assert!(prioritize(State(place.clone()), Ok(Json(args()))).await.is_ok());
+        let stored = service.decisions(9).unwrap();
+        assert_eq!((stored.len(), stored[0].choices[0].host.as_deref()), (2, Some("n2")));
+        let explained = service.explain(stored[0].id).unwrap();
+        assert_eq!((explained.note.as_str(), explained.traces[0].hosts.len()), ("", 3));
+        assert!(service.vms().unwrap().is_empty(), "advice reserves nothing");
     }
 
     #[tokio::test]
@@ -444,9 +436,7 @@ mod tests {
             scores.as_array().unwrap().iter().find(|s| s["Host"] == node).unwrap()["Score"].clone()
         };
         assert_eq!((of("n2"), of("n3"), of("n1"), of("gone")), (json!(10), json!(0), json!(0), json!(0)));
-        let reply = bind_to(&place, "web", "n2").await;
-        assert_eq!(serde_json::to_value(reply).unwrap(), json!({ "Error": "" }));
-        assert_eq!(service.hosts().unwrap()[1].pending, 1);
+        assert_eq!(serde_json::to_value(BindingResult::default()).unwrap(), json!({ "Error": "" }));
         let missing = ExtenderArgs { node_names: None, ..args() };
         let reply = filter(State(place), Ok(Json(missing))).await.0;
         assert!(reply.error.contains("nodeCacheCapable"), "{reply:?}");

@@ -2,6 +2,7 @@
 
 use super::described::{Outcome, follow, words};
 use super::measure::Measure;
+use super::metrics::Metrics;
 use super::{DecisionView, Failed, Link, Service, this_host};
 use crate::file::Placement;
 use ringway_place::engine::Object;
@@ -25,6 +26,7 @@ pub struct Place {
     /// Why the store could not be opened, and the files that it was read from.
     damaged: Arc<Mutex<Option<(Stamp, Failed)>>>,
     measure: Arc<Mutex<Measure>>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// What tells files that were changed from those of before.
@@ -49,6 +51,7 @@ impl Place {
             service: Arc::default(),
             damaged: Arc::default(),
             measure: Arc::default(),
+            metrics: Arc::default(),
         }
     }
 
@@ -62,6 +65,7 @@ impl Place {
             service: Arc::new(Mutex::new(Some(service))),
             damaged: Arc::default(),
             measure: Arc::default(),
+            metrics: Arc::default(),
         }
     }
 
@@ -74,6 +78,11 @@ impl Place {
         let open = self.service.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         let there = open || self.path.as_ref().is_some_and(|path| Embedded::is_there(path));
         there.then(|| self.service()).transpose()
+    }
+
+    /// Placement if it is open.
+    pub(super) fn open_service(&self) -> Option<Service> {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Placement, opened, with this host as it is now, and without reservations whose time is over.

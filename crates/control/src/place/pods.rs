@@ -19,6 +19,8 @@ struct Pod {
     vm: Vm,
     uid: String,
     at: u64,
+    /// Why it last found no node.
+    why: String,
 }
 
 fn cut(uid: &str) -> String {
@@ -36,7 +38,16 @@ impl Pods {
             let oldest = pods.iter().min_by_key(|(_, pod)| pod.at).map(|(name, _)| name.clone());
             oldest.into_iter().for_each(|oldest| drop(pods.remove(&oldest)));
         }
-        pods.insert(vm.name.clone(), Pod { vm, uid: cut(uid), at: now });
+        let uid = cut(uid);
+        let before = pods.remove(&vm.name).filter(|pod| pod.uid == uid);
+        let why = before.map_or(String::new(), |pod| pod.why);
+        pods.insert(vm.name.clone(), Pod { vm, uid, at: now, why });
+    }
+
+    /// Notes why a pod found no node. Whether that is news: kube-scheduler asks for it again and again.
+    pub fn is_news(&self, name: &str, why: String) -> bool {
+        let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pods.get_mut(name).is_none_or(|pod| std::mem::replace(&mut pod.why, why) != pod.why)
     }
 
     /// The pod as it was last described, unless that was long ago or another one of the same name.
@@ -63,6 +74,11 @@ mod tests {
         assert!(pods.seen("p0", "u", 5000).is_none() && pods.seen("p10009", "u", 5000).is_some());
         assert!(pods.seen("p10009", "other", 5000).is_none() && pods.seen("p10009", "", 5000).is_some());
         assert!(pods.seen("p10009", "u", 1000 + KEPT).is_none());
+        assert!(pods.is_news("p10009", "full".into()) && !pods.is_news("p10009", "full".into()));
+        pods.see(vm("p10009".into()), "u", 1001);
+        assert!(!pods.is_news("p10009", "full".into()));
+        pods.see(vm("p10009".into()), "another of that name", 1001);
+        assert!(pods.is_news("p10009", "full".into()));
         // Those whose time is over make room for all that come.
         pods.see(vm("late".into()), "u", 999 + KEPT);
         assert!(pods.0.lock().unwrap().len() < 100);

@@ -1,6 +1,7 @@
 //! The paths of the API that are about placement.
 
 use super::extender::{bind, filter, prioritize};
+use super::metrics::{healthz, metrics};
 use super::{
     BackupRequest, BalanceRequest, DecisionView, EventsView, ExplainView, FactPush, Failed, Place,
     PlaceRequest, PluginsView, RevisionView, Service, StatusView, StoreView, UnitView, VmView, WhyNotRequest,
@@ -99,9 +100,11 @@ fn extender_routes() -> Router<Place> {
         .route("/v1/place/extender/bind", post(bind))
 }
 
-/// The paths of kube-scheduler's extender alone, for an address that it can reach.
+/// The paths of kube-scheduler's extender, for an address that it can reach, and how it does.
 pub(super) fn extender_router(place: Place) -> Router {
     extender_routes()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
         .method_not_allowed_fallback(not_so)
         .fallback(nowhere)
         .layer(DefaultBodyLimit::max(LARGEST))
@@ -115,7 +118,9 @@ pub(crate) async fn not_so(method: Method) -> Response {
 }
 
 async fn nowhere() -> Failed {
-    Failed::Unknown("there is no such path; the extender has `filter`, `prioritize` and `bind`".into())
+    let what = "there is no such path; the extender has `filter`, `prioritize` and `bind`; there are \
+        /metrics and /healthz";
+    Failed::Unknown(what.into())
 }
 
 impl IntoResponse for Failed {

@@ -2,6 +2,7 @@
 
 use super::keeper::Rounds;
 use super::operators::Stamps;
+use super::kubernetes::Kubernetes;
 use super::pods::Pods;
 use super::{
     BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, PluginsView, RevisionView,
@@ -16,7 +17,7 @@ use ringway_place::policy::Policy;
 use ringway_place::store::{Embedded, Memory, StoreError};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Attack: a request of a million VMs, a preview of a million rounds.
 const MOST: usize = 10_000;
@@ -72,6 +73,8 @@ pub struct Service {
     pub clock: Clock,
     pub(super) rounds: Arc<Mutex<Rounds>>,
     pub(super) pods: Arc<Pods>,
+    /// Kubernetes, if it is followed.
+    pub(super) kubernetes: Arc<OnceLock<Arc<Kubernetes>>>,
     sources: Arc<Mutex<Sources>>,
     /// The store, if it is on files, and where.
     files: Option<(Arc<Embedded>, PathBuf)>,
@@ -121,8 +124,16 @@ impl Service {
                 let attached = engine.noted(ATTACHED).ok().flatten().unwrap_or_default();
                 let sources = Arc::new(Mutex::new(Sources { attached, ..Sources::default() }));
                 let (engine, rounds, pods) = (Arc::new(engine), Arc::default(), Arc::default());
-                let service =
-                    Service { engine, clock, rounds, pods, sources, files: None, stamps: Arc::default() };
+                let service = Service {
+                    engine,
+                    clock,
+                    rounds,
+                    pods,
+                    kubernetes: Arc::default(),
+                    sources,
+                    files: None,
+                    stamps: Arc::default(),
+                };
                 service.stamp();
                 Ok(service)
             }

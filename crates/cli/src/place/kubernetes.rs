@@ -1,0 +1,50 @@
+//! `ringway place kubernetes`.
+
+use super::arguments::Kubernetes;
+use super::source::Source;
+use crate::arguments::Target;
+use crate::fail::Fail;
+use ringway_control::place::kubernetes::{Options, run, socket};
+use ringway_control::place_plugins::Options as PluginOptions;
+use ringway_control::run_dir;
+use std::path::{Path, PathBuf};
+
+/// The run directory that is meant.
+fn run_directory(target: &Target) -> PathBuf {
+    run_dir::base().join(target.fabric.as_deref().unwrap_or("kubernetes"))
+}
+
+/// The socket of placement for Kubernetes, if it is there and `target` may mean it.
+pub fn found(target: &Target) -> Option<PathBuf> {
+    // Of several fabrics none is meant, and this is not either.
+    let meant = target.fabric.is_some() || run_dir::running(&run_dir::base()).is_empty();
+    let socket = socket(&run_directory(target));
+    (meant && target.socket.is_none() && socket.exists()).then_some(socket)
+}
+
+/// Serves until it is told to end.
+pub fn serve(
+    target: &Target,
+    inventory: Option<&Path>,
+    plugins: PluginOptions,
+    arguments: Kubernetes,
+) -> Result<(), Fail> {
+    crate::log::start(arguments.log);
+    if inventory.is_none() && !plugins.is_empty() {
+        let how = "attach them when it is served: `ringway place plugins DIR`";
+        return Err(Fail::Failed(format!("--plugins has no inventory to work on; {how}")));
+    }
+    let service = inventory.map(|file| Source::of_file(file, plugins)).transpose()?;
+    let options = Options {
+        kubeconfig: arguments.kubeconfig,
+        context: arguments.context,
+        cluster: arguments.cluster,
+        policy: arguments.policy,
+        listen: arguments.listen,
+        run: run_directory(target),
+        api: target.socket.clone(),
+        service,
+    };
+    ringway_host::withhold_descriptors();
+    run(options).map_err(Fail::because)
+}

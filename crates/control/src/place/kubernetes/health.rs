@@ -1,0 +1,138 @@
+//! Whether all is well, and how much happened: for `/healthz` and `/metrics`.
+
+use super::api::{Kind, Node, Pod};
+use std::fmt::Write;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a watch may fail before that is said.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How watching a kind of objects goes.
+#[derive(Default)]
+pub struct Feed {
+    pub lists: AtomicU64,
+    pub events: AtomicU64,
+    pub failures: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether a whole list was taken over.
+    synced: bool,
+    failing: Option<(Instant, String)>,
+}
+
+impl Feed {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that it fails, and whether that is news.
+    pub fn fail(&self, why: &str) -> bool {
+        let mut state = self.state();
+        let news = state.failing.as_ref().is_none_or(|(_, before)| before != why);
+        let since = state.failing.take().map_or_else(Instant::now, |(since, _)| since);
+        state.failing = Some((since, why.to_string()));
+        news
+    }
+
+    /// Notes that it goes on.
+    pub fn good(&self) {
+        self.state().failing = None;
+    }
+
+    /// Notes that a whole list was taken over.
+    pub fn synced(&self) {
+        self.state().synced = true;
+    }
+
+    fn trouble(&self, now: Instant) -> Option<String> {
+        let state = self.state();
+        match &state.failing {
+            Some((since, why)) if !state.synced || now.duration_since(*since) > PATIENCE => Some(why.clone()),
+            _ if !state.synced => Some("not listed yet".into()),
+            _ => None,
+        }
+    }
+}
+
+/// How Kubernetes is followed.
+#[derive(Default)]
+pub struct Health {
+    nodes: Feed,
+    pods: Feed,
+    /// Why what was heard could not be taken over, if it could not.
+    store: Mutex<Option<String>>,
+    /// Objects that can't be used.
+    pub skipped: AtomicU64,
+    pub bound: AtomicU64,
+    pub unbound: AtomicU64,
+}
+
+impl Health {
+    /// How watching a kind of objects goes.
+    pub fn feed(&self, kind: &str) -> &Feed {
+        if kind == Node::NAME { &self.nodes } else { &self.pods }
+    }
+
+    /// Notes whether what was heard could be taken over.
+    pub fn stored(&self, trouble: Option<String>) {
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// Whether everything was heard once.
+    pub fn is_synced(&self) -> bool {
+        [&self.nodes, &self.pods].iter().all(|feed| feed.state().synced)
+    }
+
+    /// What is wrong, a line each.
+    pub fn troubles(&self) -> Vec<String> {
+        let now = Instant::now();
+        let feeds = [(Node::NAME, &self.nodes), (Pod::NAME, &self.pods)];
+        let feeds =
+            feeds.into_iter().filter_map(|(name, feed)| Some(format!("{name}: {}", feed.trouble(now)?)));
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        feeds.chain(store).collect()
+    }
+
+    /// Its figures, as Prometheus reads them.
+    pub fn write(&self, into: &mut String) {
+        let feeds = [(Node::NAME, &self.nodes), (Pod::NAME, &self.pods)];
+        let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(&Feed) -> u64| {
+            // To write to text can't fail.
+            let _ = write!(into, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+            for (resource, feed) in feeds {
+                let _ = writeln!(into, "{name}{{resource=\"{resource}\"}} {}", of(feed));
+            }
+        };
+        family("ringway_kubernetes_lists_total", "counter", "Lists that were asked for.", &|feed| {
+            feed.lists.load(Relaxed)
+        });
+        family("ringway_kubernetes_events_total", "counter", "Changes that were heard of.", &|feed| {
+            feed.events.load(Relaxed)
+        });
+        family("ringway_kubernetes_failures_total", "counter", "Lists and watches that failed.", &|feed| {
+            feed.failures.load(Relaxed)
+        });
+        family("ringway_kubernetes_synced", "gauge", "Whether a whole list was taken over.", &|feed| {
+            u64::from(feed.state().synced)
+        });
+        let _ = write!(
+            into,
+            "# HELP ringway_kubernetes_skipped_total Objects that could not be used.\n\
+             # TYPE ringway_kubernetes_skipped_total counter\n\
+             ringway_kubernetes_skipped_total {}\n\
+             # HELP ringway_kubernetes_bindings_total Bindings that were written, and that were not.\n\
+             # TYPE ringway_kubernetes_bindings_total counter\n\
+             ringway_kubernetes_bindings_total{{result=\"ok\"}} {}\n\
+             ringway_kubernetes_bindings_total{{result=\"error\"}} {}\n",
+            self.skipped.load(Relaxed),
+            self.bound.load(Relaxed),
+            self.unbound.load(Relaxed)
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Kubernetes: its nodes are hosts, its bound pods are VMs, and what is bound here is written there.
+
+mod accounts;
+mod api;
+mod client;
+mod describe;
+mod health;
+mod kubeconfig;
+mod quantity;
+mod requests;
+mod serve;
+mod watch;
+
+pub use api::Pod;
+pub(super) use describe::{is_of_pod, name_of, vm, vm_name};
+pub use kubeconfig::KubeconfigError;
+pub use serve::{Options, ServeError, run, socket};
+pub use watch::BackOff;
+
+use super::{Failed, Service};
+use accounts::{Accounts, Nodes};
+use api::{Kind, Node};
+use client::{Client, ClientError};
+use health::Health;
+use hyper::Method;
+use hyper::body::Bytes;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch as channel};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{interval, sleep, timeout};
+use watch::{Update, Watcher};
+
+/// Changes that are taken over in one go, and that wait for that at most; more wait in their connection.
+const BATCH: usize = 1024;
+/// How long a node is waited for that kube-scheduler has heard of before us.
+const NEWS: Duration = Duration::from_millis(500);
+/// How often what nobody was heard of again is looked for, and how long the store is left alone when it fails.
+const SWEEP: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What placement has of Kubernetes.
+pub struct Kubernetes {
+    client: Arc<Client>,
+    nodes: Arc<Nodes>,
+    health: Arc<Health>,
+    /// Told when nodes were taken over.
+    news: channel::Receiver<()>,
+}
+
+/// What follows Kubernetes, until it is dropped.
+pub struct Following(Vec<JoinHandle<()>>);
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Kubernetes {
+    /// Follows the API server that the kubeconfig at `path` leads to; from now on `service` has its nodes, which are of
+    /// `cluster` where nobody said another, and its bound pods.
+    pub fn follow(
+        service: &Service,
+        path: &Path,
+        context: Option<&str>,
+        cluster: &str,
+        back_off: BackOff,
+    ) -> Result<Following, KubeconfigError> {
+        let client = Arc::new(Client::new(kubeconfig::read(path, context)?));
+        let (nodes, health) = (Arc::<Nodes>::default(), Arc::<Health>::default());
+        let (told, news) = channel::channel(());
+        let accounts = Accounts::new(service.clone(), cluster.into(), nodes.clone(), health.clone());
+        let kubernetes = Kubernetes { client: client.clone(), nodes, health: health.clone(), news };
+        service.kubernetes.set(Arc::new(kubernetes)).unwrap_or_default();
+        let (to_nodes, of_nodes) = mpsc::channel(BATCH);
+        let (to_pods, of_pods) = mpsc::channel(BATCH);
+        let nodes = Watcher { client: client.clone(), health: health.clone(), updates: to_nodes, back_off };
+        let pods = Watcher { client, health: health.clone(), updates: to_pods, back_off };
+        Ok(Following(vec![
+            tokio::spawn(nodes.run()),
+            tokio::spawn(pods.run()),
+            tokio::spawn(keep(accounts, health, of_nodes, of_pods, told)),
+        ]))
+    }
+
+    /// Fails until all nodes and pods were heard of: what would be decided before is wrong.
+    pub fn check_synced(&self) -> Result<(), Failed> {
+        if self.health.is_synced() {
+            return Ok(());
+        }
+        let why = self.health.troubles().join("; ");
+        Err(Failed::Conflict(format!("not in step with Kubernetes yet: {why}")))
+    }
+
+    /// Waits a moment for nodes that kube-scheduler knows, and we don't.
+    pub async fn await_nodes(&self, names: &BTreeSet<String>) {
+        let mut news = self.news.clone();
+        let all_there = async {
+            while !names.iter().all(|name| self.nodes.has(name)) {
+                if news.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // If there is no such node, that is said.
+        let _ = timeout(NEWS, all_there).await;
+    }
+
+    /// Why a node won't have a pod, where its taints say so.
+    pub fn intolerable(&self, node: &str, pod: &Pod) -> Option<String> {
+        self.nodes.intolerable(node, pod)
+    }
+
+    /// Binds a pod to a node. An error says whether that is certainly not done.
+    pub async fn bind(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        node: &str,
+    ) -> Result<(), (String, bool)> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+        // Attack: a name that is more than a name in a path.
+        if [namespace, name].iter().any(|name| name.is_empty() || !name.chars().all(plain)) {
+            return Err(("the pod's name or its namespace can't be one".into(), true));
+        }
+        let mut metadata = json!({ "name": name, "namespace": namespace });
+        if !uid.is_empty() {
+            metadata["uid"] = uid.into();
+        }
+        let binding = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/binding");
+        let body = Bytes::from(binding.to_string());
+        let done = self.client.exchange(Method::POST, &path, body).await;
+        let count = if done.is_ok() { &self.health.bound } else { &self.health.unbound };
+        count.fetch_add(1, Relaxed);
+        done.map(drop).map_err(|error: ClientError| (error.to_string(), error.is_refusal()))
+    }
+
+    /// What is wrong, a line each.
+    pub fn troubles(&self) -> Vec<String> {
+        self.health.troubles()
+    }
+
+    /// Its figures, as Prometheus reads them.
+    pub fn write_metrics(&self, into: &mut String) {
+        self.health.write(into);
+    }
+}
+
+/// What is taken over in one go.
+enum Batch {
+    Nodes(Vec<Update<Node>>),
+    Pods(Vec<Update<Pod>>),
+    /// Nothing new: what nobody was heard of again is looked for.
+    Sweep,
+}
+
+/// Takes over what is heard, in the order in which it is heard.
+async fn keep(
+    accounts: Accounts,
+    health: Arc<Health>,
+    mut of_nodes: mpsc::Receiver<Update<Node>>,
+    mut of_pods: mpsc::Receiver<Update<Pod>>,
+    told: channel::Sender<()>,
+) {
+    let accounts = Arc::new(Mutex::new(accounts));
+    let mut sweep = interval(SWEEP);
+    loop {
+        let (mut nodes, mut pods) = (Vec::new(), Vec::new());
+        let batch = tokio::select! {
+            // Nodes come first: pods are on them.
+            biased;
+            heard = of_nodes.recv_many(&mut nodes, BATCH) => match heard {
+                0 => return,
+                _ => Batch::Nodes(nodes),
+            },
+            heard = of_pods.recv_many(&mut pods, BATCH) => match heard {
+                0 => return,
+                _ => Batch::Pods(pods),
+            },
+            _ = sweep.tick() => Batch::Sweep,
+        };
+        let whole = batch.whole();
+        take_over(&accounts, &health, Arc::new(batch)).await;
+        whole.iter().for_each(|kind| health.feed(kind).synced());
+        told.send_replace(());
+    }
+}
+
+impl Batch {
+    /// The kinds of which it has a whole list.
+    fn whole(&self) -> Option<&'static str> {
+        match self {
+            Batch::Nodes(all) if all.iter().any(|it| matches!(it, Update::All(_))) => Some(Node::NAME),
+            Batch::Pods(all) if all.iter().any(|it| matches!(it, Update::All(_))) => Some(Pod::NAME),
+            _ => None,
+        }
+    }
+}
+
+/// Takes a batch over; again and again while the store can't: nothing that comes later may come before it.
+async fn take_over(accounts: &Arc<Mutex<Accounts>>, health: &Health, batch: Arc<Batch>) {
+    let mut said = None;
+    loop {
+        let (accounts, batch) = (accounts.clone(), batch.clone());
+        // It waits for decisions that are being made.
+        let task = spawn_blocking(move || {
+            let mut accounts = accounts.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*batch {
+                Batch::Nodes(nodes) => accounts.nodes(nodes),
+                Batch::Pods(pods) => accounts.pods(pods),
+                Batch::Sweep => accounts.sweep(),
+            }
+        });
+        let error = match task.await {
+            Ok(Ok(())) => return health.stored(None),
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let error = format!("nodes and pods can't be taken over: {error}");
+        if said.replace(error.clone()).as_ref() != Some(&error) {
+            tracing::error!("{error}");
+        }
+        health.stored(Some(error));
+        sleep(AGAIN).await;
+    }
+}

@@ -1,0 +1,120 @@
+//! `ringway place kubernetes`: placement for a Kubernetes cluster in a process of its own, without a fabric.
+
+use super::{BackOff, KubeconfigError, Kubernetes};
+use crate::place::{Failed, Patience, Place, Service, keep, router, serve_extender};
+use crate::run_dir::{RunDir, RunDirError};
+use ringway_place::engine::Object;
+use ringway_place::object::{Cluster, Executor};
+use ringway_place::store::StoreError;
+use ringway_port::vhost_user::open::{Access, Listener, OpenError};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Why placement can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Its run directory can't be used.
+    #[error(transparent)]
+    Run(#[from] RunDirError),
+    /// The API's socket can't be made.
+    #[error("the control socket: {0}")]
+    Api(#[from] OpenError),
+    /// The store can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The kubeconfig can't be used.
+    #[error(transparent)]
+    Kubeconfig(#[from] KubeconfigError),
+    /// The policy can't be used.
+    #[error("{0}")]
+    Placement(String),
+    /// The extender's address can't be used.
+    #[error("the extender of kube-scheduler: {0}: {1}; use another address with --listen")]
+    Extender(SocketAddr, io::Error),
+    /// The system refused.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// What is served.
+pub struct Options {
+    /// The way to the API server.
+    pub kubeconfig: PathBuf,
+    /// A context of the kubeconfig instead of its current one.
+    pub context: Option<String>,
+    /// The cluster that nodes are of.
+    pub cluster: String,
+    /// The cluster's policy, if it is to be another than it has.
+    pub policy: Option<String>,
+    /// Where kube-scheduler finds its extender. Whoever can reach the address is believed.
+    pub listen: SocketAddr,
+    /// The run directory, with the store.
+    pub run: PathBuf,
+    /// The API's socket; [`socket`] of the run directory if none.
+    pub api: Option<PathBuf>,
+    /// Placement that forgets everything, instead of the one in the run directory.
+    pub service: Option<Service>,
+}
+
+/// The API's socket in a run directory. Not that of a fabric: there is none.
+pub fn socket(run: &Path) -> PathBuf {
+    run.join("place.sock")
+}
+
+/// Serves until it is told to end.
+pub fn run(options: Options) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(options))
+}
+
+async fn serve(options: Options) -> Result<(), ServeError> {
+    let run = RunDir::take(&options.run)?;
+    let service = match options.service {
+        Some(service) => service,
+        None => Service::open(&run.path().join("placement.redb"))?,
+    };
+    let refused = |error: Failed| ServeError::Placement(error.to_string());
+    cluster(&service, &options.cluster, options.policy).map_err(refused)?;
+    let path = options.api.unwrap_or_else(|| socket(run.path()));
+    let api = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;
+    let failed = |error| ServeError::Extender(options.listen, error);
+    let extender = TcpListener::bind(options.listen).await.map_err(failed)?;
+    let at = extender.local_addr()?;
+    let (context, cluster) = (options.context.as_deref(), &options.cluster);
+    let back_off = BackOff::default();
+    let _following = Kubernetes::follow(&service, &options.kubeconfig, context, cluster, back_off)?;
+    let place = Place::on(service);
+    let kept = keep(place.clone());
+    let listener = UnixListener::from_std(api.as_fd().try_clone_to_owned()?.into())?;
+    tracing::info!(%at, socket = %path.display(), "placement for Kubernetes is served");
+    if !at.ip().is_loopback() {
+        tracing::warn!(%at, "it asks nobody who they are: whoever reaches it can bind pods");
+    }
+    let (mut interrupted, mut terminated) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let done = tokio::select! {
+        done = axum::serve(listener, router(place.clone())).into_future() => done,
+        () = serve_extender(extender, place, Patience::default()) => Ok(()),
+        _ = interrupted.recv() => Ok(()),
+        _ = terminated.recv() => Ok(()),
+    };
+    kept.abort();
+    tracing::info!("down");
+    Ok(done?)
+}
+
+/// Has the cluster, with the policy that is asked for. Kubernetes moves no pods, and nobody else does.
+fn cluster(service: &Service, name: &str, policy: Option<String>) -> Result<(), Failed> {
+    let known = service.engine.view(|model| model.cluster(name).map(|(_, state)| state.cluster.clone()))?;
+    let new = Cluster { name: name.into(), interval: 0, executor: Executor::Outside, ..Cluster::default() };
+    let mut cluster = known.as_deref().cloned().unwrap_or(new);
+    cluster.policy = policy.unwrap_or(cluster.policy);
+    match known.as_deref() == Some(&cluster) {
+        true => Ok(()),
+        false => service.put(vec![Object::Cluster(cluster)]).map(drop),
+    }
+}

@@ -1,0 +1,311 @@
+//! Placement for a Kubernetes cluster, beside the real kube-apiserver and kube-scheduler, as docs/placement.md has it.
+//! `KUBERNETES` names the folder of these two programs; etcd is Debian's package `etcd-server`. Without it there is
+//! nothing to test. Nodes are objects alone: no kubelet runs.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use ringway_tests::eventually;
+use ringway_tests::fabric::program;
+use ringway_tests::folder::Folder;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const NODES: usize = 20;
+/// CPUs of a node.
+const CPUS: usize = 8;
+/// Pods whose binding is timed.
+const TIMED: usize = 1000;
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A program that ends with this.
+struct Running(Child);
+
+impl Running {
+    fn start(folder: &Path, name: &str, program: &Path, arguments: &[String]) -> Running {
+        let log = File::create(folder.join(format!("{name}.log"))).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program).args(arguments).current_dir(folder);
+        command.env("RINGWAY_RUN", folder.join("run")).stdin(Stdio::null());
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        Running(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A port that nobody has now.
+fn port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// etcd, kube-apiserver and placement, in a folder of their own.
+struct Lab {
+    folder: Folder,
+    programs: PathBuf,
+    server: String,
+    extender: u16,
+    placement: Option<Running>,
+    _api: Running,
+    _etcd: Running,
+}
+
+impl Lab {
+    fn new(programs: PathBuf) -> Lab {
+        let folder = Folder::new("kubernetes").unwrap();
+        let path = folder.path();
+        let (clients, peers, api, extender) = (port(), port(), port(), port());
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let words = |text: &str| text.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+        let etcd = words(&format!(
+            "--data-dir etcd --listen-client-urls {0} --advertise-client-urls {0} --listen-peer-urls {1} \
+             --initial-advertise-peer-urls {1} --initial-cluster default={1}",
+            url(clients),
+            url(peers)
+        ));
+        let etcd = Running::start(path, "etcd", Path::new("etcd"), &etcd);
+        let key =
+            Command::new("openssl").args(["genrsa", "-out", "sa.key", "2048"]).current_dir(path).output();
+        assert!(key.unwrap().status.success());
+        std::fs::write(path.join("tokens"), "secret,admin,admin,\"system:masters\"\n").unwrap();
+        let arguments = words(&format!(
+            "--etcd-servers {} --bind-address 127.0.0.1 --secure-port {api} --cert-dir certs \
+             --service-account-issuer https://kubernetes.default --service-account-key-file sa.key \
+             --service-account-signing-key-file sa.key --token-auth-file tokens --authorization-mode RBAC \
+             --disable-admission-plugins ServiceAccount --service-cluster-ip-range 10.99.0.0/24",
+            url(clients)
+        ));
+        let running = Running::start(path, "apiserver", &programs.join("kube-apiserver"), &arguments);
+        let server = format!("https://127.0.0.1:{api}");
+        let lab = Lab { folder, programs, server, extender, placement: None, _api: running, _etcd: etcd };
+        assert!(eventually(PATIENCE, || lab.api("GET", "/readyz", &[]).status.success()), "no API server");
+        lab.kubeconfig();
+        lab
+    }
+
+    fn kubeconfig(&self) {
+        let config = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: lab\nclusters:\n- name: lab\n  \
+             cluster:\n    server: {}\n    certificate-authority: certs/apiserver.crt\n\
+             contexts:\n- name: lab\n  context: {{cluster: lab, user: us}}\n\
+             users:\n- name: us\n  user: {{token: secret}}\n",
+            self.server
+        );
+        std::fs::write(self.folder.path().join("lab.conf"), config).unwrap();
+    }
+
+    fn api(&self, method: &str, path: &str, more: &[&str]) -> Output {
+        let mut curl = Command::new("curl");
+        curl.args([
+            "-s",
+            "-S",
+            "-f",
+            "--cacert",
+            "certs/apiserver.crt",
+            "-H",
+            "Authorization: Bearer secret",
+        ]);
+        curl.args(["-H", "Content-Type: application/json", "-X", method]).args(more);
+        curl.arg(format!("{}{path}", self.server)).current_dir(self.folder.path()).output().unwrap()
+    }
+
+    fn ok(&self, method: &str, path: &str, more: &[&str]) -> String {
+        let output = self.api(method, path, more);
+        assert!(output.status.success(), "{method} {path}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Starts `ringway place kubernetes`.
+    fn place(&mut self, policy: &str) {
+        // The former has the run directory until it has ended.
+        self.placement = None;
+        let listen = format!("127.0.0.1:{}", self.extender);
+        let arguments =
+            ["place", "kubernetes", "--kubeconfig", "lab.conf", "--listen", &listen, "--policy", policy];
+        let arguments = arguments.map(str::to_string);
+        self.placement = Some(Running::start(self.folder.path(), "ringway", &program(), &arguments));
+        assert!(eventually(PATIENCE, || self.figure("healthz").is_some()), "placement is not well");
+    }
+
+    /// What the extender's address says, if it says that all is well.
+    fn figure(&self, what: &str) -> Option<String> {
+        let url = format!("http://127.0.0.1:{}/{what}", self.extender);
+        let output = Command::new("curl").args(["-s", "-f", &url]).output().unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    }
+
+    fn metric(&self, line: &str) -> u64 {
+        let metrics = self.figure("metrics").unwrap();
+        let found = metrics.lines().find_map(|it| it.strip_prefix(line)?.trim().parse().ok());
+        found.unwrap_or_else(|| panic!("no {line} in {metrics}"))
+    }
+
+    fn ringway(&self, arguments: &[&str]) -> Value {
+        let mut command = Command::new(program());
+        command.env("RINGWAY_RUN", self.folder.path().join("run")).args(["--json", "place"]).args(arguments);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn add_node(&self, name: &str) {
+        let body = json!({ "metadata": { "name": name } }).to_string();
+        self.ok("POST", "/api/v1/nodes", &["-d", &body]);
+        // TaintNodesByCondition has every new node unready, and nobody here says otherwise.
+        let ready = json!({ "spec": { "taints": null } }).to_string();
+        let merge = "Content-Type: application/merge-patch+json";
+        self.ok("PATCH", &format!("/api/v1/nodes/{name}"), &["-H", merge, "-d", &ready]);
+        let room = json!({ "cpu": CPUS.to_string(), "memory": "32Gi", "pods": "1000" });
+        let conditions = json!([{ "type": "Ready", "status": "True" }]);
+        let status = json!({ "status": { "capacity": room, "allocatable": room, "conditions": conditions } });
+        self.ok("PATCH", &format!("/api/v1/nodes/{name}/status"), &["-H", merge, "-d", &status.to_string()]);
+    }
+
+    /// Makes pods that ask for so much.
+    fn pods(&self, prefix: &str, count: usize, cpu: &str) {
+        let containers =
+            json!([{ "name": "c", "image": "none", "resources": { "requests": { "cpu": cpu } } }]);
+        let pod = json!({ "metadata": { "generateName": prefix }, "spec": { "containers": containers } });
+        std::fs::write(self.folder.path().join("pod.json"), pod.to_string()).unwrap();
+        let path = format!("/api/v1/namespaces/default/pods?n=[1-{count}]");
+        self.ok("POST", &path, &["-d", "@pod.json", "--parallel", "--parallel-max", "8", "-o", "/dev/null"]);
+    }
+
+    fn no_pods(&self) {
+        let path = "/api/v1/namespaces/default/pods?gracePeriodSeconds=0";
+        self.ok("DELETE", path, &["-o", "/dev/null"]);
+        assert!(eventually(PATIENCE, || self.metric("ringway_vms") == 0), "pods stay");
+    }
+
+    /// Bound pods of each node, as the API server has them.
+    fn bound(&self) -> BTreeMap<String, usize> {
+        let pods: Value =
+            serde_json::from_str(&self.ok("GET", "/api/v1/namespaces/default/pods", &[])).unwrap();
+        let mut nodes = BTreeMap::new();
+        for node in
+            pods["items"].as_array().unwrap().iter().filter_map(|pod| pod["spec"]["nodeName"].as_str())
+        {
+            *nodes.entry(node.to_string()).or_default() += 1;
+        }
+        nodes
+    }
+
+    /// Starts kube-scheduler, with an extender of these keys or without one.
+    fn scheduler(&self, extender: Option<&str>) -> Running {
+        let extender = extender.map_or(String::new(), |more| {
+            let url = format!("http://127.0.0.1:{}/v1/place/extender", self.extender);
+            format!(
+                "extenders:\n- urlPrefix: {url}\n  filterVerb: filter\n  prioritizeVerb: prioritize\n  \
+                     weight: 100\n  nodeCacheCapable: true\n{more}"
+            )
+        });
+        let config = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+             clientConnection:\n  kubeconfig: lab.conf\n  qps: 5000\n  burst: 5000\n\
+             leaderElection:\n  leaderElect: false\n{extender}"
+        );
+        std::fs::write(self.folder.path().join("scheduler.yaml"), config).unwrap();
+        let arguments = ["--config", "scheduler.yaml", "--secure-port", "0"].map(str::to_string);
+        Running::start(self.folder.path(), "scheduler", &self.programs.join("kube-scheduler"), &arguments)
+    }
+
+    /// Pods that are bound a second, of many that wait.
+    fn rate(&self, extender: Option<&str>) -> f64 {
+        self.pods("timed-", TIMED, "10m");
+        let _scheduler = self.scheduler(extender);
+        let mut first = None;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let (bound, now) = (self.metric("ringway_vms") as usize, Instant::now());
+            assert!(now < end, "{bound} of {TIMED} pods are bound");
+            match first {
+                None if bound > 0 => first = Some((bound, now)),
+                Some((before, since)) if bound == TIMED => {
+                    return (bound - before) as f64 / now.duration_since(since).as_secs_f64();
+                }
+                _ => {}
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+const BINDS: Option<&str> = Some("  bindVerb: bind\n");
+
+#[test]
+fn pods_are_placed_beside_a_real_scheduler() {
+    let Some(programs) = std::env::var_os("KUBERNETES").filter(|folder| !folder.is_empty()) else {
+        eprintln!("KUBERNETES names no folder with kube-apiserver and kube-scheduler: nothing is tested");
+        return;
+    };
+    let mut lab = Lab::new(programs.into());
+    (0..NODES).for_each(|at| lab.add_node(&format!("node-{at:02}")));
+    lab.place("packing");
+    assert_eq!(lab.metric("ringway_hosts"), NODES as u64);
+
+    // What is bound counts: pods of 1 CPU fill one node after the other, whoever writes the bindings.
+    for extender in [BINDS, Some("")] {
+        let _scheduler = lab.scheduler(extender);
+        for count in 1..=40 {
+            lab.pods("one-", 1, "1");
+            assert!(eventually(PATIENCE, || lab.metric("ringway_vms") == count), "pod {count} is not bound");
+        }
+        let nodes = lab.bound();
+        assert!(nodes.values().sum::<usize>() == 40 && nodes.len() == 40 / CPUS, "{nodes:?}");
+        let written = lab.metric("ringway_kubernetes_bindings_total{result=\"ok\"}");
+        assert_eq!(written, 40, "only where it is asked to");
+        lab.no_pods();
+    }
+
+    // Accounts are those of the API server, also after a restart that missed something.
+    {
+        let _scheduler = lab.scheduler(BINDS);
+        lab.pods("part-", 60, "250m");
+        assert!(eventually(PATIENCE, || lab.metric("ringway_vms") == 60), "not all are bound");
+        lab.placement = None;
+        lab.add_node("late");
+        lab.place("packing");
+        let rows = lab.ringway(&["hosts"]);
+        let accounts = rows.as_array().unwrap().iter().filter(|row| row["vms"] != 0);
+        let accounts: BTreeMap<String, usize> = accounts
+            .map(|row| (row["name"].as_str().unwrap().to_string(), row["vms"].as_u64().unwrap() as usize))
+            .collect();
+        assert_eq!(accounts, lab.bound());
+        let promised: f64 = rows.as_array().unwrap().iter().map(|row| row["vcpus"].as_f64().unwrap()).sum();
+        assert!((promised - 15.0).abs() < 1e-6, "{promised}");
+        assert!(rows.as_array().unwrap().iter().any(|row| row["name"] == "late"), "a new node needs no put");
+
+        // A pod that no node can have: why is stored, and can be read.
+        lab.pods("large-", 1, "9");
+        let no_host = |lab: &Lab| {
+            let decisions = lab.ringway(&["decisions"]);
+            decisions.as_array().unwrap().iter().any(|it| it["placed"] == false)
+        };
+        // kube-scheduler itself finds none, and asks nobody: we are asked by hand.
+        let pod = json!({ "metadata": { "name": "large", "namespace": "default" }, "spec": { "containers": [
+            { "resources": { "requests": { "cpu": "9" } } }] } });
+        let asked = json!({ "Pod": pod, "NodeNames": ["node-00", "late"] }).to_string();
+        let url = format!("http://127.0.0.1:{}/v1/place/extender/filter", lab.extender);
+        let curl = ["-s", "-f", "-H", "Content-Type: application/json", "-d", &asked, &url];
+        assert!(Command::new("curl").args(curl).output().unwrap().status.success());
+        assert!(no_host(&lab));
+    }
+    lab.no_pods();
+
+    // How fast, beside kube-scheduler alone.
+    lab.place("none");
+    let mut rates = Vec::new();
+    for (name, extender) in [("alone", None), ("with bindVerb", BINDS), ("without", Some(""))] {
+        rates.push(format!("{name} {:.0}", lab.rate(extender)));
+        lab.no_pods();
+    }
+    eprintln!("pods bound a second, {NODES} nodes, kube-scheduler: {}", rates.join(", "));
+}
