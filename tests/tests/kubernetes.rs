@@ -1,7 +1,7 @@
 //! Placement for a Kubernetes cluster, beside the real kube-apiserver and kube-scheduler, as docs/placement.md has it.
 //! `KUBERNETES` names the folder of these two programs; etcd is Debian's package `etcd-server`. Without it there is
 //! nothing to test. Nodes are objects alone: no kubelet runs.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use ringway_tests::eventually;
 use ringway_tests::fabric::program;

@@ -224,9 +224,9 @@ fn guests(fence: Fence, own_user: bool, bounded: &Result<(), String>) -> [Findin
             fence == Fence::Namespaces,
             Grade::Fair,
             found,
-            "a guest that takes over what runs it reaches more of this host; User-Mode Linux guests do not start \
-             without namespaces, unless as users of their own; run as root, or allow user namespaces (sysctls \
-             user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+            "a guest that takes over what runs it reaches more of this host; User-Mode Linux guests do not \
+             start without namespaces, unless as users of their own; run as root, or allow user \
+             namespaces (sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone, \
              kernel.apparmor_restrict_unprivileged_userns)",
         ),
         finding(
@@ -234,8 +234,8 @@ fn guests(fence: Fence, own_user: bool, bounded: &Result<(), String>) -> [Findin
             bounded.is_ok(),
             Grade::Fair,
             memory,
-            "NOTHING BOUNDS what a guest takes of this host's memory; run where control groups with the memory \
-             controller can be made: as root, or by `systemd-run --user`",
+            "NOTHING BOUNDS what a guest takes of this host's memory; run where control groups with the \
+             memory controller can be made: as root, or by `systemd-run --user`",
         ),
     ]
 }

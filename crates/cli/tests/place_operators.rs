@@ -1,5 +1,5 @@
 //! What operators do with placement in a running fabric: objects and hosts, what changed, the store and its backups.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod lab;
 

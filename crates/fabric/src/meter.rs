@@ -37,7 +37,7 @@ impl Access {
     /// Frames are copied from one peer's memory into another's.
     #[inline]
     pub fn copy(from: PortId, to: PortId) -> Access {
-        Access(u64::from(to) + 1 | (u64::from(from) + 1) << 32)
+        Access((u64::from(to) + 1) | ((u64::from(from) + 1) << 32))
     }
 
     /// Whose memory is written, or accessed at all.

@@ -108,7 +108,13 @@ fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
     let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
     let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
     let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
-    let guest = vhost_user::Settings { server: true, mac: None, mtu: None, without: Vec::new(), memory: None };
+    let guest = vhost_user::Settings {
+        server: true,
+        mac: None,
+        mtu: None,
+        without: Vec::new(),
+        memory: vhost_user::MEMORY,
+    };
     let ports = [
         ("load", Kind::new("source", &load), "others"),
         ("sink", Kind::new("null", &()), "others"),

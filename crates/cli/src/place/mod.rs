@@ -1,8 +1,8 @@
 //! `ringway place`.
 
 pub mod arguments;
-mod operate;
 mod kubernetes;
+mod operate;
 mod simulate;
 mod source;
 mod store;
@@ -31,14 +31,19 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
         return kubernetes::serve(target, inventory, plugins, options);
     }
     let mut source = Source::of(target, inventory, plugins, &arguments.command)?;
-    match arguments.command {
+    ask(&mut source, arguments.command, arguments.unconfined, json)
+}
+
+/// Commands that ask placement for something, wherever it runs.
+fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool) -> Result<(), Fail> {
+    match command {
         PlaceCommand::Run(vms) => {
-            let request = request(&mut source, vms)?;
+            let request = request(source, vms)?;
             let decision = source.place(request)?;
             tell::decision(&decision, json)
         }
         PlaceCommand::Try(vms) => {
-            let request = request(&mut source, vms)?;
+            let request = request(source, vms)?;
             let explained = source.attempt(request)?;
             tell::attempt(&explained, json)
         }
@@ -85,14 +90,14 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
             Ok(())
         }
         PlaceCommand::Plugins { folders, none } => {
-            attach(&mut source, source::options(&folders, arguments.unconfined), none, json)
+            attach(source, source::options(&folders, unconfined), none, json)
         }
         PlaceCommand::Fact { host, name, value, ttl } => {
             let push = FactPush { host, name, value, ttl: ttl.map(|seconds| seconds.saturating_mul(1000)) };
             source.facts(vec![push]).map(drop)
         }
         PlaceCommand::Simulate(_) | PlaceCommand::Kubernetes(_) => Ok(()),
-        command => operate::operate(&mut source, command, json),
+        command => operate::operate(source, command, json),
     }
 }
 

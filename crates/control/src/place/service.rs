@@ -1,8 +1,8 @@
 //! What the paths of the API do, and commands without a fabric too.
 
 use super::keeper::Rounds;
-use super::operators::Stamps;
 use super::kubernetes::Kubernetes;
+use super::operators::Stamps;
 use super::pods::Pods;
 use super::{
     BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, PluginsView, RevisionView,

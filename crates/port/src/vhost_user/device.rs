@@ -4,7 +4,7 @@ mod granted;
 
 use super::control::{Control, Settings};
 use super::iommu::{Bell, Board, Iommu};
-use super::log::Log;
+use super::log::{self, Log};
 use super::rarp::Rarp;
 use super::rx::VringRx;
 use super::tx::VringTx;
@@ -25,8 +25,10 @@ use std::sync::Arc;
 
 /// A packed ring's descriptor flag (virtio 1.3, 2.8.1).
 const DESC_F_USED: u16 = 1 << 15;
-/// How often a port may have mapped what it may share: now, and until what it let go of is unmapped.
-const FORMER: u64 = 8;
+/// How often a port may have mapped what it may share, and the longest log: now, and until what it let go of is
+/// unmapped.
+const MEMORIES: u64 = 8;
+const LOGS: u64 = 4;
 /// What the session's thread waits for.
 const SOCKET: u64 = 0;
 const KICK: u64 = 1;
@@ -145,7 +147,9 @@ impl Guest {
             doorbells,
             features: 0,
             table: Vec::new(),
-            account: Account::limited(config.memory.saturating_mul(FORMER)),
+            account: Account::limited(
+                config.memory.saturating_mul(MEMORIES).saturating_add(LOGS * log::MOST),
+            ),
             usage: Usage::default(),
             held: None,
             memory,

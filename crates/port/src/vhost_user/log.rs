@@ -15,7 +15,7 @@ use std::sync::Arc;
 const RING_LOGGED: u32 = 1;
 
 /// Bytes of a log at most: a bit for each page of 52 bits of guest-physical addresses, which no processor's exceed.
-const MOST: u64 = 1 << (52 - 12 - 3);
+pub(super) const MOST: u64 = 1 << (52 - 12 - 3);
 
 /// What a front-end said of its log.
 #[derive(Debug, Default)]

@@ -210,7 +210,7 @@ fn header(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     let size = u64::from_le_bytes(*rest.first_chunk()?) as usize;
     let base = read_sector(bytes, identity)?.number;
     // Attack: a header that somebody wrote, with numbers that overflow.
-    let sound = (SECTOR..=1 << 30).contains(&size) && size % SECTOR == 0 && base < u64::MAX - 1;
+    let sound = (SECTOR..=1 << 30).contains(&size) && size.is_multiple_of(SECTOR) && base < u64::MAX - 1;
     sound.then_some((identity, base, size))
 }
 
