@@ -245,7 +245,9 @@ fn a_flood_of_front_ends_that_come_and_go_leaves_nothing() {
 fn shared(pid: u64) -> BTreeSet<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let fields = maps.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let shared = fields.filter(|fields| fields[1].ends_with('s') && fields[4] != "0");
+    // The kernel's rings of asynchronous I/O are a process's own, though they are shared mappings.
+    let is_aio = |fields: &[&str]| fields.get(5) == Some(&"/[aio]");
+    let shared = fields.filter(|fields| fields[1].ends_with('s') && fields[4] != "0" && !is_aio(fields));
     shared.map(|fields| format!("{} {}", fields[3], fields[4])).collect()
 }
 

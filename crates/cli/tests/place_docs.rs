@@ -127,7 +127,17 @@ fn every_command_of_the_pages_works() {
         let here = line.replace("/run/ringway/", "run/").replace("127.0.0.1:10263", &lab.extender());
         let printed = lab.ok(&here);
         // These say nothing when all is well.
-        let silent = [" confirm ", " release ", " fact ", " DELETE ", "/confirm"];
+        let silent = [
+            " confirm ",
+            " release ",
+            " fact ",
+            " DELETE ",
+            "/confirm",
+            "--reason",
+            "--remove",
+            " load ",
+            " remove ",
+        ];
         let is_silent = silent.iter().any(|word| line.contains(word));
         assert_eq!(printed.is_empty(), is_silent, "{line}: {printed}");
         let refused = printed.contains("\"Error\":") && !printed.contains("\"Error\":\"\"");

@@ -88,7 +88,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let link = place::Link::new(inbox.clone());
     let place = place::Place::at(file_of_places, fabric.placement.clone(), link);
     let file = options.file.display().to_string();
-    let (host, program) = (options.host, options.program);
+    let (host, program, folder) = (options.host, options.program, run.made().map(PathBuf::from));
     let mut engine = Engine::start(&fabric, file, host, run, program, inbox.clone(), place.clone()).await?;
     if let Err(error) = engine.move_to(&fabric).await {
         engine.down().await;
@@ -117,6 +117,8 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     drop(listener);
     // The answer to whoever asked for the end is still on its way; a client that lingers is cut off.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
+    // The API's socket was in it until now. Others may have put something there: then it stays.
+    let _ = folder.map(std::fs::remove_dir);
     tracing::info!("down");
     Ok(())
 }

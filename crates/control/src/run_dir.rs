@@ -172,6 +172,11 @@ impl RunDir {
         }
     }
 
+    /// Where it is, if it was made for this fabric.
+    pub fn made(&self) -> Option<&Path> {
+        self.made.then_some(&*self.path)
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -274,6 +274,10 @@ Examples:
         follow: bool,
     },
     /// Check, back up or restore the file that placement is kept in.
+    #[command(after_help = "\
+Examples:
+  ringway place store check
+  ringway place store backup placement.backup")]
     Store {
         /// The store's file, if it is not that of the fabric: `placement.redb` in a run directory.
         #[arg(long, global = true, value_name = "FILE")]

@@ -98,6 +98,7 @@ fn placed(service: &Service, into: &mut String) -> Result<(), Failed> {
 }
 
 /// Figures for Prometheus.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String)))]
 pub async fn metrics(State(place): State<Place>) -> Response {
     let mut text = String::new();
     place.metrics.write(&mut text);
@@ -112,6 +113,7 @@ pub async fn metrics(State(place): State<Place>) -> Response {
 }
 
 /// Whether all is well: what is wrong, a line each, if anything is.
+#[utoipa::path(get, path = "/healthz", responses((status = 200, body = String), (status = 503, body = String)))]
 pub async fn healthz(State(place): State<Place>) -> Response {
     let task = tokio::task::spawn_blocking(move || match place.service() {
         Ok(service) => service.kubernetes.get().map_or(Vec::new(), |kubernetes| kubernetes.troubles()),

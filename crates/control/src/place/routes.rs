@@ -51,7 +51,9 @@ pub(super) const LARGEST: usize = 64 << 20;
     rounds,
     super::extender::filter,
     super::extender::prioritize,
-    super::extender::bind
+    super::extender::bind,
+    super::metrics::metrics,
+    super::metrics::healthz
 ))]
 struct Description;
 
