@@ -2,6 +2,7 @@
 use crate::qmp::{BOUND, Manager};
 use ringway_control::guest::Spec;
 use serde_json::json;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// Has it wait for a guest that comes by way of `socket`, instead of booting.
@@ -13,6 +14,9 @@ impl Manager {
     /// Begins to move the guest to who listens on `socket`: memory goes over, and what changed again and again, until
     /// [`Manager::let_go`].
     pub fn begin(&mut self, socket: &Path) -> Result<(), String> {
+        // The two processes of the guest are different users.
+        let mode = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(socket, mode).map_err(|error| format!("{}: {error}", socket.display()))?;
         self.pace(30_000_000, 1)?;
         self.ask("migrate", json!({ "uri": format!("unix:{}", socket.display()) })).map(drop)
     }

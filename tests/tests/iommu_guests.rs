@@ -19,7 +19,7 @@ const FRAMES: u64 = 20_000;
 /// Pages of the memory of a driver in user space.
 const PAGES: u64 = vfio::MEMORY as u64 * 256;
 /// Each side of the guest is patched to a program, whose frames wait as long as QEMU takes to answer: how soon the host
-/// lets it run is not what is tested.
+/// lets it run is not what is tested. Guests run as users that the fabric does not know.
 const PATCHES: &str = r#"
 [port.a]
 kind = "ring"
@@ -28,6 +28,7 @@ hold = "5s"
 [port.left]
 kind = "vhost-user"
 socket = "left.sock"
+mode = "0666"
 [port.b]
 kind = "ring"
 socket = "b.sock"
@@ -35,6 +36,7 @@ hold = "5s"
 [port.right]
 kind = "vhost-user"
 socket = "right.sock"
+mode = "0666"
 [patch.one]
 ports = ["a", "left"]
 [patch.other]
