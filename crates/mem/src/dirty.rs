@@ -1,5 +1,4 @@
-//! The log of pages that were written (vhost-user protocol, "Migration"), and a way from a peer's addresses to ours
-//! that fills it.
+//! The log of written pages (vhost-user protocol, "Migration"), and an address translation that fills it.
 
 use crate::memory::{Memory, Region};
 use crate::span::{Span, SpanMut};
@@ -9,32 +8,33 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 /// Bytes of a page of the log.
 pub const LOG_PAGE: u64 = 4096;
-/// Pages that one byte of the log stands for.
+/// Pages per byte of the log.
 const PER_BYTE: u64 = 8;
 
-/// A bit for each page of a guest's memory, by guest-physical address, in memory that its front-end shares and clears.
+/// A bit for each page of a guest's memory, by guest-physical address, in memory that the front-end shares
+/// and clears.
 #[derive(Debug)]
 pub struct DirtyLog {
     bits: Region,
 }
 
 impl DirtyLog {
-    /// The log that lies in `bits`, whose first byte stands for the first eight pages.
+    /// The log in `bits`, whose first byte covers the first eight pages.
     pub fn new(bits: Region) -> DirtyLog {
         DirtyLog { bits }
     }
 
-    /// Where it lies.
+    /// The log's memory.
     pub fn region(&self) -> &Region {
         &self.bits
     }
 
-    /// `len` bytes from guest-physical `guest` on have been written. The front-end, once it sees that, sees what was
-    /// written, too.
+    /// Marks `len` bytes at guest-physical `guest` as written. A front-end that sees the bit also sees the
+    /// bytes.
     pub fn mark(&self, guest: u64, len: u64) {
         let Some(more) = len.checked_sub(1) else { return };
-        // Attack: a log that is shorter than the memory, or a ring that says to lie behind its end. Which pages have no
-        // bit is known before one is counted, so that the end can't wrap.
+        // Attack: a log shorter than the memory, or a ring whose address is behind the log's end. The bounds
+        // are checked before the loop, so the end can't wrap.
         let Some(last_byte) = self.bits.len.checked_sub(1) else { return };
         let end = last_byte.saturating_mul(PER_BYTE).saturating_add(PER_BYTE - 1);
         let (first, last) = (guest / LOG_PAGE, guest.saturating_add(more) / LOG_PAGE);
@@ -55,18 +55,18 @@ impl DirtyLog {
         // SAFETY: `byte` lies within the region, which stays mapped writable while `self` lives, and is touched by
         // atomics and by other processes only.
         let at = unsafe { AtomicU8::from_ptr(self.bits.base().add(byte as usize).as_ptr()) };
-        // Always, even where the bits are set: the front-end may clear them between a look and what was written
-        // becoming visible.
+        // Set unconditionally, even if the bits are set: the front-end may clear them between a check and the
+        // moment when the written bytes become visible.
         at.fetch_or(bits, Ordering::SeqCst);
     }
 }
 
-/// What was handed out to be written and not been marked yet: first addresses and lengths, guest-physical.
+/// Ranges handed out for writing and not marked yet: guest-physical addresses and lengths.
 #[derive(Debug, Default)]
 pub struct Trail(Vec<(u64, u64)>);
 
-/// A translation whose writes are logged: all that was asked for to be written is marked when this is dropped, and
-/// so after it was.
+/// A translation that logs writes: when it is dropped, every range handed out for writing is marked, after
+/// the writes.
 #[derive(Debug)]
 pub struct Logged<'t, 'l, T> {
     inner: &'l mut T,
@@ -76,7 +76,7 @@ pub struct Logged<'t, 'l, T> {
 }
 
 impl<'t, 'l, T: Translate<'t>> Logged<'t, 'l, T> {
-    /// The same way as `inner`, which leads to `memory`. `trail` is the caller's to keep, for its room.
+    /// Wraps `inner`, which translates to `memory`. The caller keeps `trail` to reuse its allocation.
     pub fn new(
         inner: &'l mut T,
         memory: &'t Memory,
@@ -88,7 +88,7 @@ impl<'t, 'l, T: Translate<'t>> Logged<'t, 'l, T> {
     }
 
     fn note(&mut self, span: SpanMut<'t>) -> SpanMut<'t> {
-        // It was looked up there, and no span leaves its region.
+        // The span was looked up in `memory`, and no span leaves its region.
         if let Some(guest) = self.memory.guest_of(span.pointer()) {
             let len = span.len() as u64;
             match self.trail.0.last_mut() {
@@ -134,31 +134,32 @@ impl<'t, T: Translate<'t>> Translate<'t> for Logged<'t, '_, T> {
     }
 }
 
-/// Bytes of a guest's memory, by their guest-physical address.
+/// A range of a guest's memory, by guest-physical address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where they begin.
+    /// Guest-physical address of the first byte.
     pub guest: u64,
-    /// How many there are.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// Where bytes that lie together for us, such as a ring's part, lie in the guest's memory, in order.
+/// The guest-physical ranges, in order, of bytes that are contiguous in our address space, such as a ring's
+/// part.
 #[derive(Clone, Debug, Default)]
 pub struct Extents(Vec<Extent>);
 
 impl Extents {
-    /// These, one behind the other.
+    /// Joins the ranges in this order.
     pub fn new(extents: Vec<Extent>) -> Extents {
         Extents(extents)
     }
 
-    /// Whether they are all in one, which begins at `guest`.
+    /// Whether there is a single range, at `guest`.
     pub fn begin_at(&self, guest: u64) -> bool {
         matches!(self.0[..], [extent] if extent.guest == guest)
     }
 
-    /// `len` of these bytes, from the `offset`th on, have been written.
+    /// Marks `len` of these bytes from `offset` on as written.
     pub fn mark(&self, log: &DirtyLog, offset: usize, len: usize) {
         let (mut skip, mut left) = (offset as u64, len as u64);
         for extent in &self.0 {
@@ -166,14 +167,14 @@ impl Extents {
                 return;
             }
             let here = extent.len.saturating_sub(skip).min(left);
-            // None of them passes the end of the address space: regions don't.
+            // Regions don't pass the end of the address space, so neither do their parts.
             log.mark(extent.guest.saturating_add(skip), here);
             skip = skip.saturating_sub(extent.len);
             left -= here;
         }
     }
 
-    /// All of them have been written, as far as is known.
+    /// Marks all of them as written, conservatively.
     pub fn mark_all(&self, log: &DirtyLog) {
         self.0.iter().for_each(|extent| log.mark(extent.guest, extent.len));
     }

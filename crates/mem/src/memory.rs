@@ -1,4 +1,4 @@
-//! A guest's memory: the regions it shared, and the way from its addresses to ours.
+//! A guest's memory: the regions that it shared, and the translation of its addresses to ours.
 
 use crate::span::{Span, SpanMut};
 use alloc::sync::Arc;
@@ -7,11 +7,11 @@ use core::any::Any;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-/// The most regions one guest may have; more would make a lookup as slow as the guest likes. vhost-user front-ends
-/// need at most 509 (QEMU's memory slots).
+/// Largest number of regions of one guest. Attack: with more, lookups would become as slow as the guest
+/// likes. vhost-user front-ends need at most 509 (QEMU's memory slots).
 pub const REGIONS: usize = 509;
-/// The most bytes of all regions of one guest: 8 TB. Attack: a file that is nearly all holes can be as long as the
-/// address space, and a guest that shares it leaves no room there for anybody else.
+/// Largest total size of one guest's regions: 8 TB. Attack: a sparse file can be as long as the address
+/// space, and sharing it would leave no addresses for other guests.
 const BYTES: u64 = 8 << 40;
 
 /// One shared range of a guest's memory.
@@ -54,7 +54,7 @@ impl Region {
         Region { guest, user, len, host, keep }
     }
 
-    /// Our address of its first byte. What is done with it is the caller's to bound.
+    /// Our address of its first byte. The caller must bound the accesses.
     pub fn base(&self) -> NonNull<u8> {
         self.host
     }
@@ -65,7 +65,7 @@ impl Region {
     }
 }
 
-/// Why a set of regions can't be a guest's memory.
+/// Why a set of regions is not valid as guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryError {
     /// More than [`REGIONS`].
@@ -94,7 +94,7 @@ impl core::fmt::Display for MemoryError {
 
 impl core::error::Error for MemoryError {}
 
-/// The region that served last, to try first.
+/// The region used last, tried first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint(usize);
 
@@ -102,7 +102,7 @@ pub struct Hint(usize);
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     regions: Vec<Region>,
-    /// Their numbers, in the order of where they are ours.
+    /// Indices of the regions, ordered by our address.
     by_host: Vec<u16>,
 }
 
@@ -116,7 +116,7 @@ impl Memory {
             if region.len == 0 {
                 return Err(MemoryError::Empty);
             }
-            // Attack: an end that wraps to a small number would pass every later bounds check.
+            // Attack: an end that wraps to a small number would pass all later bounds checks.
             if region.guest.checked_add(region.len).is_none() || region.user.checked_add(region.len).is_none()
             {
                 return Err(MemoryError::Wraps);
@@ -133,18 +133,18 @@ impl Memory {
         if regions.windows(2).any(|pair| pair[0].guest + pair[0].len > pair[1].guest) {
             return Err(MemoryError::Overlap);
         }
-        // There are fewer than 2^16.
+        // There are fewer than 2^16 regions.
         let mut by_host: Vec<u16> = (0..regions.len() as u16).collect();
         by_host.sort_by_key(|&index| regions[usize::from(index)].host);
         Ok(Memory { regions, by_host })
     }
 
-    /// The regions, by guest-physical address.
+    /// The regions, ordered by guest-physical address.
     pub fn regions(&self) -> &[Region] {
         &self.regions
     }
 
-    /// `len` bytes at guest-physical `guest`, if one region holds them all.
+    /// `len` bytes at guest-physical `guest`, if one region contains them all.
     #[inline]
     pub fn span(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<Span<'_>> {
         Some(self.span_mut(guest, len, hint)?.as_span())
@@ -165,8 +165,8 @@ impl Memory {
         Some(span)
     }
 
-    /// Up to `len` bytes at guest-physical `guest`: as many as its region holds, at least one; `None` where there is
-    /// no region, or `len` is 0.
+    /// Up to `len` bytes at guest-physical `guest`: as many as its region has, at least one; `None` if no
+    /// region contains `guest`, or `len` is 0.
     #[cold]
     pub(crate) fn prefix(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
         let index = self.regions.partition_point(|region| region.guest <= guest).checked_sub(1)?;
@@ -178,7 +178,7 @@ impl Memory {
         if len == 0 { None } else { within(region, offset, len) }
     }
 
-    /// The region of the hint, if there is one.
+    /// The region of the hint, if any.
     #[inline]
     pub(crate) fn window(&self, hint: Hint) -> Window<'_> {
         let region = self.regions.get(hint.0);
@@ -186,56 +186,57 @@ impl Memory {
         region.map_or(Window::NONE, |region| unsafe { Window::new(region.guest, region.len, region.host) })
     }
 
-    /// The guest-physical address of what is ours at `host`.
+    /// The guest-physical address of our address `host`.
     pub(crate) fn guest_of(&self, host: NonNull<u8>) -> Option<u64> {
         let region = |index: &u16| self.regions.get(usize::from(*index));
         let before = |index: &u16| region(index).is_some_and(|region| region.host <= host);
-        // Attack: as many regions as there may be, each looked at for every range that is written.
+        // Attack: the largest number of regions; a linear search would look at each for every written range.
         let found = self.by_host.partition_point(before).checked_sub(1)?;
         let region = region(self.by_host.get(found)?)?;
         let offset = (host.addr().get() - region.host.addr().get()) as u64;
         (offset < region.len).then(|| region.guest + offset)
     }
 
-    /// The same as [`Memory::user_span`], kept together with the memory.
+    /// As [`Memory::user_span`], together with a reference to the memory.
     pub fn keep_user(self: &Arc<Memory>, user: u64, len: u32) -> Option<Kept> {
         let span = self.user_span(user, len)?;
         Some(Kept { pointer: span.pointer(), len, memory: self.clone() })
     }
 
-    /// The region that holds all of `len` bytes at the front-end's own address `user`, and where in it they begin.
+    /// The region that contains all `len` bytes at the front-end's own address `user`, and their offset.
     pub(crate) fn locate_user(&self, user: u64, len: u64) -> Option<(u16, u64)> {
         self.regions.iter().enumerate().find_map(|(index, region)| {
             let offset = user.checked_sub(region.user)?;
-            // There are fewer than 2^16.
+            // There are fewer than 2^16 regions.
             (offset < region.len && region.len - offset >= len).then_some((index as u16, offset))
         })
     }
 
-    /// Our address of byte `offset` of a region, if `len` bytes are there.
+    /// Our address of byte `offset` of a region, if `len` bytes follow.
     pub(crate) fn base_at(&self, region: u16, offset: u64, len: u64) -> Option<NonNull<u8>> {
         let region = self.regions.get(usize::from(region))?;
         if offset >= region.len || region.len - offset < len {
             return None;
         }
-        // SAFETY: `offset` lies within the region.
+        // SAFETY: `offset` is within the region.
         Some(unsafe { region.host.add(offset as usize) })
     }
 
-    /// `len` bytes of a region from `offset` on, kept together with the memory.
+    /// `len` bytes of a region at `offset`, together with a reference to the memory.
     pub(crate) fn keep_at(self: &Arc<Memory>, region: u16, offset: u64, len: u32) -> Option<Kept> {
         let pointer = self.base_at(region, offset, len.into())?;
         Some(Kept { pointer, len, memory: self.clone() })
     }
 
-    /// `len` bytes at the front-end's own address `user`, if one region holds them all. Rings are named this way.
+    /// `len` bytes at the front-end's own address `user`, if one region contains them all. Ring addresses are
+    /// given this way.
     pub fn user_span(&self, user: u64, len: u32) -> Option<SpanMut<'_>> {
         self.regions.iter().find_map(|region| within(region, user.checked_sub(region.user)?, len))
     }
 }
 
-/// A range of a peer's addresses that lies in one piece, held where no store to a guest's memory can be taken for
-/// one to it.
+/// A contiguous range of a peer's addresses, held in locals, so that the compiler need not assume that stores to
+/// guest memory change it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window<'t> {
     guest: u64,
@@ -245,33 +246,33 @@ pub(crate) struct Window<'t> {
 }
 
 impl<'t> Window<'t> {
-    /// No range.
+    /// An empty range.
     pub const NONE: Window<'t> = Window { guest: 0, len: 0, host: NonNull::dangling(), _lives: PhantomData };
 
-    /// `len` bytes at the peer's address `guest`, which are ours at `host`.
+    /// `len` bytes at the peer's address `guest`, mapped at our address `host`.
     ///
     /// # Safety
-    /// As for [`SpanMut::new`], for all of them.
+    /// As for [`SpanMut::new`], for all these bytes.
     #[inline]
     pub(crate) unsafe fn new(guest: u64, len: u64, host: NonNull<u8>) -> Window<'t> {
         Window { guest, len, host, _lives: PhantomData }
     }
 
-    /// All of `len` bytes at `guest`, if they are there and not none.
+    /// All `len` bytes at `guest`, if they are within the window and `len` is not 0.
     #[inline]
     pub fn whole(&self, guest: u64, len: u32) -> Option<SpanMut<'t>> {
         let offset = guest.wrapping_sub(self.guest);
-        // Attack: `offset + len` could wrap, so the room behind `offset` is compared instead. A length of 0 becomes
-        // one that no room is enough for.
+        // Attack: `offset + len` could wrap, so `len` is compared with the bytes behind `offset`. A length of
+        // 0 wraps to a value that never fits.
         if offset >= self.len || u64::from(len).wrapping_sub(1) >= self.len - offset {
             return None;
         }
-        // SAFETY: `offset` and `len` lie within what `new` was promised for `'t`.
+        // SAFETY: `offset` and `len` are within the range promised to `new` for `'t`.
         Some(unsafe { SpanMut::new(self.host.add(offset as usize), len) })
     }
 }
 
-/// Bytes of a guest's memory, and that memory with them.
+/// A range of a guest's memory, with a reference to that memory.
 #[derive(Clone, Debug)]
 pub struct Kept {
     pointer: NonNull<u8>,
@@ -288,16 +289,17 @@ impl Kept {
     /// The bytes.
     #[inline]
     pub fn span(&self) -> SpanMut<'_> {
-        // SAFETY: they lie within a region of `memory`, which is never changed and lives as long as `self`.
+        // SAFETY: the bytes are within a region of `memory`, which is never changed and lives as long as
+        // `self`.
         unsafe { SpanMut::new(self.pointer, self.len) }
     }
 
-    /// The guest-physical address of the first.
+    /// The guest-physical address of the first byte.
     pub fn guest(&self) -> Option<u64> {
         self.memory.guest_of(self.pointer)
     }
 
-    /// The memory they lie in.
+    /// The memory that contains the bytes.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
@@ -305,15 +307,16 @@ impl Kept {
 
 #[inline]
 fn within(region: &Region, offset: u64, len: u32) -> Option<SpanMut<'_>> {
-    // Attack: `offset + len` could wrap, so the room behind `offset` is compared instead.
+    // Attack: `offset + len` could wrap, so `len` is compared with the bytes behind `offset`.
     if offset >= region.len || region.len - offset < u64::from(len) {
         return None;
     }
-    // SAFETY: `offset` and `len` lie within the region, which stays mapped while `keep`, and so `&self`, lives.
+    // SAFETY: `offset` and `len` are within the region, which stays mapped while `keep`, and so `&self`,
+    // lives.
     Some(unsafe { SpanMut::new(region.host.add(offset as usize), len) })
 }
 
-/// A region of our own bytes, for tests.
+/// A region of this process's own memory, for tests.
 #[cfg(test)]
 pub(crate) fn own_region(guest: u64, user: u64, len: usize) -> Region {
     struct Keep(Vec<core::cell::UnsafeCell<u8>>);

@@ -1,4 +1,4 @@
-//! Values whose cell was dropped while turns may still read them.
+//! Values of dropped cells that turns may still read.
 
 use alloc::boxed::Box;
 use core::any::Any;
@@ -11,12 +11,12 @@ struct Node {
 
 static FIRST: AtomicPtr<Node> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Keeps a value until somebody who waits for turns frees it.
+/// Keeps a value until a thread that waits for turns frees it.
 pub(crate) fn leave(value: Box<dyn Any + Send>) {
     let node = Box::into_raw(Box::new(Node { next: core::ptr::null_mut(), _value: value }));
     let mut first = FIRST.load(Ordering::Relaxed);
     loop {
-        // SAFETY: from `Box::into_raw`, and nobody else has it before it is in the list.
+        // SAFETY: the node came from `Box::into_raw`, and no other thread has it before it is in the list.
         unsafe { (*node).next = first };
         match FIRST.compare_exchange_weak(first, node, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return,
@@ -25,12 +25,12 @@ pub(crate) fn leave(value: Box<dyn Any + Send>) {
     }
 }
 
-/// Values of cells that were dropped, taken out of everyone's sight; leaked unless freed.
+/// Values of dropped cells, removed from the shared list; leaked unless freed.
 #[derive(Debug)]
 pub struct Orphans(*mut Node);
 
 impl Orphans {
-    /// All there are now.
+    /// Takes all current values.
     pub fn take() -> Orphans {
         Orphans(FIRST.swap(core::ptr::null_mut(), Ordering::AcqRel))
     }
@@ -38,7 +38,8 @@ impl Orphans {
     /// Frees them.
     ///
     /// # Safety
-    /// Since they were taken, every thread has run a full barrier, and a [`crate::Snapshot`] taken after it has passed.
+    /// Since they were taken, every thread has run a full barrier, and a [`crate::Snapshot`] taken after that
+    /// has passed.
     pub unsafe fn free(self) {
         let mut next = self.0;
         while !next.is_null() {

@@ -1,10 +1,11 @@
-//! Bounded views of memory that somebody else may write at any time, and the ways to copy through them.
+//! Bounded views of memory that another process may write at any time, and the primitives that copy through
+//! them.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, compiler_fence};
 
-/// Bytes that may be read, and may change under the reader.
+/// Readable bytes that may change at any time.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'t> {
     pointer: NonNull<u8>,
@@ -12,7 +13,7 @@ pub struct Span<'t> {
     _lives: PhantomData<&'t u8>,
 }
 
-/// Bytes that may be read and written, and may change under whoever does so.
+/// Readable and writable bytes that may change at any time.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanMut<'t> {
     pointer: NonNull<u8>,
@@ -20,7 +21,7 @@ pub struct SpanMut<'t> {
     _lives: PhantomData<&'t u8>,
 }
 
-// SAFETY: a span is an address and a length; what it allows is the same on every thread.
+// SAFETY: a span is an address and a length; the permitted accesses are the same on every thread.
 unsafe impl Send for Span<'_> {}
 // SAFETY: as above.
 unsafe impl Send for SpanMut<'_> {}
@@ -29,13 +30,13 @@ impl<'t> Span<'t> {
     /// A view of raw memory.
     ///
     /// # Safety
-    /// `len` bytes at `pointer` stay mapped readable for `'t`, and no Rust reference to them is used meanwhile for
-    /// writing.
+    /// `len` bytes at `pointer` stay mapped readable for `'t`, and no Rust reference is used to write them
+    /// meanwhile.
     pub const unsafe fn new(pointer: NonNull<u8>, len: u32) -> Span<'t> {
         Span { pointer, len, _lives: PhantomData }
     }
 
-    /// A view of our own bytes; of more than 4 GB only the first 4 GB.
+    /// A view of our own bytes, truncated to 4 GB.
     pub fn of(bytes: &'t [u8]) -> Span<'t> {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         Span { pointer: NonNull::from(bytes).cast(), len, _lives: PhantomData }
@@ -64,16 +65,16 @@ impl<'t> Span<'t> {
         self.pointer.addr().get()
     }
 
-    /// The first `at` bytes, and the rest; all and nothing where there are fewer.
+    /// Splits after `at` bytes, or at the end if there are fewer.
     #[inline]
     pub fn split(self, at: usize) -> (Span<'t>, Span<'t>) {
         let at = at.min(self.len());
-        // SAFETY: `at` is at most the length, so both parts lie within this span or end where it ends.
+        // SAFETY: `at` is at most the length, so both parts are within this span.
         let rest = unsafe { self.pointer.add(at) };
         (Span { len: at as u32, ..self }, Span { pointer: rest, len: self.len - at as u32, ..self })
     }
 
-    /// The first `N` bytes, read once; `None` where there are fewer.
+    /// Reads the first `N` bytes, once; `None` if there are fewer.
     #[inline]
     pub fn read_array<const N: usize>(self) -> Option<[u8; N]> {
         if self.len() < N {
@@ -82,12 +83,12 @@ impl<'t> Span<'t> {
         let mut out = [0; N];
         // SAFETY: the span holds at least `N` bytes, and `out` is ours alone.
         unsafe { core::ptr::copy_nonoverlapping(self.pointer.as_ptr(), out.as_mut_ptr(), N) };
-        // Attack: without the fence the compiler may read the peer's bytes again instead of the copy.
+        // Attack: without the fence the compiler could read the peer's bytes again instead of using the copy.
         compiler_fence(Ordering::SeqCst);
         Some(out)
     }
 
-    /// Copies from the start into `out`; returns how many bytes there were.
+    /// Copies from the start into `out`; returns the number of bytes.
     #[inline]
     pub fn read(self, out: &mut [u8]) -> usize {
         let count = out.len().min(self.len());
@@ -98,7 +99,7 @@ impl<'t> Span<'t> {
         count
     }
 
-    /// Copies the first 64 bytes, when there are as many, with loads of a fixed size.
+    /// Copies the first 64 bytes, if there are as many, with loads of fixed size.
     #[inline]
     pub fn read_64(self, out: &mut [u8; 64]) -> bool {
         if self.len < 64 {
@@ -109,13 +110,13 @@ impl<'t> Span<'t> {
         true
     }
 
-    /// Asks for the first cache line ahead of its use.
+    /// Prefetches the first cache line.
     #[inline]
     pub fn prefetch(self) {
         prefetch(self.pointer);
     }
 
-    /// Asks for it in order to write it, by a span that is still to come.
+    /// Prefetches the first cache line for writing, for a span created later.
     #[inline]
     pub fn prefetch_write(self) {
         prefetch_write(self.pointer);
@@ -131,7 +132,7 @@ impl<'t> SpanMut<'t> {
         SpanMut { pointer, len, _lives: PhantomData }
     }
 
-    /// A view of our own bytes; of more than 4 GB only the first 4 GB.
+    /// A view of our own bytes, truncated to 4 GB.
     pub fn of(bytes: &'t mut [u8]) -> SpanMut<'t> {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         SpanMut { pointer: NonNull::from(bytes).cast(), len, _lives: PhantomData }
@@ -142,7 +143,7 @@ impl<'t> SpanMut<'t> {
         self.pointer
     }
 
-    /// Writes `bytes` from `offset` on, when there is room for all of them.
+    /// Writes `bytes` at `offset`, if all of them fit.
     #[inline]
     pub fn write_at<const N: usize>(self, offset: usize, bytes: [u8; N]) -> bool {
         if self.len() < N || offset > self.len() - N {
@@ -153,7 +154,7 @@ impl<'t> SpanMut<'t> {
         true
     }
 
-    /// Asks for the first cache line in order to write it, so that its owner gives it up before the store waits.
+    /// Prefetches the first cache line for writing, so that its owner gives it up before the store needs it.
     #[inline]
     pub fn prefetch_write(self) {
         prefetch_write(self.pointer);
@@ -177,25 +178,25 @@ impl<'t> SpanMut<'t> {
         self.len == 0
     }
 
-    /// The first `at` bytes, and the rest; all and nothing where there are fewer.
+    /// Splits after `at` bytes, or at the end if there are fewer.
     #[inline]
     pub fn split(self, at: usize) -> (SpanMut<'t>, SpanMut<'t>) {
         let at = at.min(self.len());
-        // SAFETY: `at` is at most the length, so both parts lie within this span or end where it ends.
+        // SAFETY: `at` is at most the length, so both parts are within this span.
         let rest = unsafe { self.pointer.add(at) };
         (SpanMut { len: at as u32, ..self }, SpanMut { pointer: rest, len: self.len - at as u32, ..self })
     }
 
-    /// Copies `bytes` to the start; returns how many fitted.
+    /// Copies `bytes` to the start; returns the number copied.
     #[inline]
     pub fn write(self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.len());
-        // SAFETY: both hold `count` bytes, and `bytes` is memory of ours that no span for writing may cover.
+        // SAFETY: both have `count` bytes, and `bytes` is our own memory, which no span for writing covers.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer.as_ptr(), count) };
         count
     }
 
-    /// Copies 64 bytes to the start, when there is room for as many, with stores of a fixed size.
+    /// Copies 64 bytes to the start, if they fit, with stores of fixed size.
     #[inline]
     pub fn write_64(self, bytes: &[u8; 64]) -> bool {
         if self.len < 64 {
@@ -206,14 +207,14 @@ impl<'t> SpanMut<'t> {
         true
     }
 
-    /// Asks for the first cache line ahead of its use.
+    /// Prefetches the first cache line.
     #[inline]
     pub fn prefetch(self) {
         prefetch(self.pointer);
     }
 }
 
-/// Copies as many bytes as both have; returns how many. A guest may lay source over destination.
+/// Copies the smaller of both lengths and returns it. A guest may make source and destination overlap.
 #[inline]
 pub fn copy(from: Span<'_>, to: SpanMut<'_>) -> usize {
     let count = from.len().min(to.len());
@@ -222,7 +223,7 @@ pub fn copy(from: Span<'_>, to: SpanMut<'_>) -> usize {
     count
 }
 
-// Miri knows no such instructions.
+// Miri does not support these instructions.
 #[inline]
 pub(crate) fn prefetch_write(pointer: NonNull<u8>) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -247,7 +248,7 @@ pub(crate) fn prefetch(pointer: NonNull<u8>) {
     let _ = pointer;
 }
 
-/// Asks for a value's first and last cache line ahead of its use.
+/// Prefetches a value's first and last cache line.
 #[inline]
 pub fn prefetch_value<T>(value: &T) {
     let first = NonNull::from(value).cast::<u8>();

@@ -1,4 +1,4 @@
-//! From the addresses a peer uses to ours.
+//! Translation of a peer's addresses to ours.
 
 use crate::memory::{Hint, Memory, Window};
 use crate::span::{Span, SpanMut};
@@ -6,17 +6,17 @@ use crate::span::{Span, SpanMut};
 /// Why an address can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It names nothing that the peer may have us touch.
+    /// It is not in memory that the peer granted.
     Outside,
-    /// It is not known yet whether it does; ask again later.
+    /// Its translation is not known yet; retry later.
     Miss,
 }
 
-/// Places for [`Translate::keep`].
+/// Number of places for [`Translate::keep`].
 pub const KEPT: usize = 512;
 
-/// A way from a peer's addresses to ours. What comes back begins at the address and may be shorter than asked for,
-/// but has at least one byte: what lies behind it is to be asked for with a further call.
+/// Translation of a peer's addresses to ours. A result begins at the address and has at least one byte, but
+/// may be shorter than requested; the rest is translated by a further call.
 pub trait Translate<'t> {
     /// Bytes to read.
     fn read(&mut self, address: u64, len: u32) -> Result<Span<'t>, Fault>;
@@ -24,8 +24,8 @@ pub trait Translate<'t> {
     /// Bytes to write.
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault>;
 
-    /// Bytes to read of many ranges, one after the other, as [`Translate::read`] has them, up to the first fault; asks
-    /// for the first two cache lines of each. Returns how many were found.
+    /// Translates many ranges for reading, as [`Translate::read`] does, up to the first fault; prefetches the
+    /// first two cache lines of each. Returns the number translated.
     #[inline(always)]
     fn read_all(
         &mut self,
@@ -45,25 +45,24 @@ pub trait Translate<'t> {
         (count, Ok(()))
     }
 
-    /// As [`Translate::write`], for bytes that will be asked for again by [`Translate::write_kept`]; `place` is below
-    /// [`KEPT`]. Nothing is written before.
+    /// As [`Translate::write`], for bytes that are translated again by [`Translate::write_kept`]; `place` is
+    /// below [`KEPT`]. The bytes must not be written before that.
     #[inline]
     fn keep(&mut self, _place: usize, address: u64, len: u32) -> Result<Span<'t>, Fault> {
         Ok(self.write(address, len)?.as_span())
     }
 
-    /// As [`Translate::write`], quicker for what was kept at `place`.
+    /// As [`Translate::write`], faster for bytes kept at `place`.
     #[inline]
     fn write_kept(&mut self, _place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
         self.write(address, len)
     }
 
-    /// These bytes will be read or written next: what is not known of them is to be asked for, together with what
-    /// was found missing before.
+    /// Announces an access to these bytes: unknown translations are requested, together with the misses
+    /// recorded so far.
     fn want(&mut self, _address: u64, _len: u32, _write: bool) {}
 
-    /// Whether what is known of these bytes is enough to read or write all of them, so that none is found missing when
-    /// it is too late to wait.
+    /// Whether all these bytes can be translated now, for callers that can't wait later.
     fn knows(&mut self, _address: u64, _len: u32, _write: bool) -> Result<(), Fault> {
         Ok(())
     }
@@ -79,7 +78,7 @@ pub struct Direct<'t, 'h> {
 }
 
 impl<'t, 'h> Direct<'t, 'h> {
-    /// Addresses of `memory`. `hint` is the caller's to keep from burst to burst.
+    /// Addresses of `memory`. The caller keeps `hint` from burst to burst.
     #[inline]
     pub fn new(memory: &'t Memory, hint: &'h mut Hint) -> Direct<'t, 'h> {
         let window = memory.window(*hint);

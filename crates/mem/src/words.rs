@@ -1,4 +1,4 @@
-//! Numbers in a peer's memory, as both sides of a ring share them.
+//! Integers in a peer's memory, accessed as both sides of a ring do.
 
 use crate::span::{SpanMut, prefetch, prefetch_write};
 use core::marker::PhantomData;
@@ -6,12 +6,12 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 mod sealed {
-    /// A number with an atomic of its size.
+    /// An integer with an atomic type of its size.
     pub trait Number: Copy + Default {
         /// Loads the little-endian number at `at`.
         ///
         /// # Safety
-        /// `at` is aligned, and mapped readable; it is written by atomics or by other processes only.
+        /// `at` is aligned, and mapped readable; it is written only through atomics or by other processes.
         unsafe fn load(at: *mut Self, order: super::Ordering) -> Self;
 
         /// Stores it as a little-endian number.
@@ -29,7 +29,7 @@ macro_rules! number {
         impl Number for $plain {
             #[inline]
             unsafe fn load(at: *mut Self, order: Ordering) -> Self {
-                // SAFETY: the caller's promise; an atomic may be written by others at any time.
+                // SAFETY: the caller's promise; others may write an atomic at any time.
                 <$plain>::from_le(unsafe { <$atomic>::from_ptr(at) }.load(order))
             }
 
@@ -48,8 +48,8 @@ number! {
     u64, AtomicU64;
 }
 
-/// Aligned little-endian numbers in a peer's memory. Each load reads once: what was read stays what it was. Past the
-/// end, loads give zero and stores do nothing.
+/// Aligned little-endian integers in a peer's memory. Each load reads once. Past the end, loads return zero
+/// and stores do nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'t, W> {
     first: NonNull<W>,
@@ -63,7 +63,7 @@ unsafe impl<W> Send for Words<'_, W> {}
 unsafe impl<W> Sync for Words<'_, W> {}
 
 impl<'t, W: Number> Words<'t, W> {
-    /// The bytes of `span` as numbers; `None` where they are not aligned for them.
+    /// The bytes of `span` as integers; `None` if they are misaligned.
     #[inline]
     pub fn new(span: SpanMut<'t>) -> Option<Words<'t, W>> {
         let first = span.pointer().cast::<W>();
@@ -105,31 +105,31 @@ impl<'t, W: Number> Words<'t, W> {
         }
     }
 
-    /// Loads a number, in no order with anything else.
+    /// Loads an integer, relaxed.
     #[inline]
     pub fn load(self, index: usize) -> W {
         self.load_as(index, Ordering::Relaxed)
     }
 
-    /// Loads a number; what its writer stored before it can be seen afterwards.
+    /// Loads an integer, acquire: its writer's earlier stores are visible afterwards.
     #[inline]
     pub fn load_acquire(self, index: usize) -> W {
         self.load_as(index, Ordering::Acquire)
     }
 
-    /// Stores a number, in no order with anything else.
+    /// Stores an integer, relaxed.
     #[inline]
     pub fn store(self, index: usize, value: W) {
         self.store_as(index, value, Ordering::Relaxed);
     }
 
-    /// Stores a number after everything stored before.
+    /// Stores an integer, release.
     #[inline]
     pub fn store_release(self, index: usize, value: W) {
         self.store_as(index, value, Ordering::Release);
     }
 
-    /// Asks for a number's cache line, to be read soon.
+    /// Prefetches an integer's cache line.
     #[inline]
     pub fn prefetch(self, index: usize) {
         if let Some(at) = self.at(index) {
@@ -137,7 +137,7 @@ impl<'t, W: Number> Words<'t, W> {
         }
     }
 
-    /// Asks for a number's cache line, to be written soon.
+    /// Prefetches an integer's cache line for writing.
     #[inline]
     pub fn prefetch_write(self, index: usize) {
         if let Some(at) = self.at(index) {
@@ -146,8 +146,8 @@ impl<'t, W: Number> Words<'t, W> {
     }
 }
 
-/// Pairs of little-endian numbers in a peer's memory, as descriptors are. Past the end, loads give zeros and stores do
-/// nothing.
+/// Pairs of little-endian integers in a peer's memory, such as descriptors. Past the end, loads return zeros
+/// and stores do nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Pairs<'t> {
     first: NonNull<[u64; 2]>,
@@ -161,7 +161,7 @@ unsafe impl Send for Pairs<'_> {}
 unsafe impl Sync for Pairs<'_> {}
 
 impl<'t> Pairs<'t> {
-    /// The first `count` pairs of `span`, or as many as it has; `None` where they are not aligned for them.
+    /// The first `count` pairs of `span`, or as many as it has; `None` if they are misaligned.
     #[inline]
     pub fn new(span: SpanMut<'t>, count: u16) -> Option<Pairs<'t>> {
         let first = span.pointer().cast::<[u64; 2]>();
@@ -183,7 +183,7 @@ impl<'t> Pairs<'t> {
         self.count == 0
     }
 
-    /// Up to `count` of them from the `from`th on.
+    /// Up to `count` pairs from index `from` on.
     #[inline]
     pub fn window(self, from: usize, count: usize) -> Pairs<'t> {
         let from = from.min(self.len());
@@ -212,31 +212,31 @@ impl<'t> Pairs<'t> {
         }
     }
 
-    /// Loads a pair's first number, in no order with anything else.
+    /// Loads a pair's first integer, relaxed.
     #[inline]
     pub fn first(self, index: usize) -> u64 {
         self.load(index, 0, Ordering::Relaxed)
     }
 
-    /// Loads a pair's second number; what its writer stored before it can be seen afterwards.
+    /// Loads a pair's second integer, acquire.
     #[inline]
     pub fn second(self, index: usize) -> u64 {
         self.load(index, 1, Ordering::Acquire)
     }
 
-    /// Stores a pair's first number, in no order with anything else.
+    /// Stores a pair's first integer, relaxed.
     #[inline]
     pub fn set_first(self, index: usize, value: u64) {
         self.store(index, 0, value, Ordering::Relaxed);
     }
 
-    /// Stores a pair's second number, in no order with anything else.
+    /// Stores a pair's second integer, relaxed.
     #[inline]
     pub fn set_second(self, index: usize, value: u64) {
         self.store(index, 1, value, Ordering::Relaxed);
     }
 
-    /// Stores a pair's second number after everything stored before.
+    /// Stores a pair's second integer, release.
     #[inline]
     pub fn release_second(self, index: usize, value: u64) {
         self.store(index, 1, value, Ordering::Release);

@@ -1,7 +1,7 @@
 //! Ringway's own shared ring: two rings of slots and a set of buffers in one sealed memory file.
 //!
-//! The model is netmap's: slots name buffers, `head` and `cur` belong to the program, `tail` to Ringway. Here every
-//! ring has a producer and a consumer, each with a cache line of its own that it alone writes:
+//! The model is netmap's: slots name buffers; the program owns `head` and `cur`, Ringway owns `tail`. Each
+//! ring has a producer and a consumer, each with its own cache line that only it writes:
 //!
 //! | | TX ring | RX ring |
 //! |---|---|---|
@@ -9,16 +9,16 @@
 //! | consumer's index | `tail` less the number of slots, by Ringway | `head`, by the program |
 //! | `wake_at` of the program's line | `cur` | `cur` |
 //!
-//! Indices run freely through 32 bits, so no slot has to stay empty. In a pipe the second program has Ringway's place:
-//! one's TX ring is the other's RX ring.
+//! Indices are free-running 32-bit counters, so no slot has to stay empty. In a pipe the second program takes
+//! Ringway's place: each program's TX ring is the other's RX ring.
 //!
-//! All numbers are little-endian. Both sides hold the other for hostile: each reads an index or a slot once, into its
-//! own memory, checks it there and uses what it checked; what it wrote itself it never reads back.
+//! All numbers are little-endian. Each side treats the other as hostile: it reads an index or a slot once,
+//! into its own memory, checks it there and uses the checked value; it never reads back what it wrote itself.
 //!
 //! | offset | content |
 //! |---|---|
 //! | 0 | [`Header`] |
-//! | 512 | `closed`: not zero when this memory serves no longer |
+//! | 512 | `closed`: non-zero when this memory is no longer in use |
 //! | 1024 + 256 n | ring n: the producer's line, 128 bytes on the consumer's (`index`, `wake`, `wake_at`: u32 each) |
 //! | 4096 | slots of ring 0, then of ring 1, 16 bytes each ([`Slot`]) |
 //! | the next page | buffers, `stride` bytes apart |
@@ -39,17 +39,17 @@ pub use memory::{RX, RingMemory, TX};
 pub use producer::Producer;
 pub use slot::{MOREFRAG, Slot};
 
-/// Fewest slots a ring may have.
+/// Smallest number of slots of a ring.
 pub const SLOTS_MIN: u32 = 64;
-/// Most slots a ring may have.
+/// Largest number of slots of a ring.
 pub const SLOTS_MAX: u32 = 4096;
-/// Slots a frame may take, as in netmap.
+/// Largest number of slots of a frame, as in netmap.
 pub const FRAGMENTS: usize = 64;
 
-/// The other side broke the ring's rules; the ring is of no use any more.
+/// The other side violated the ring's rules; the ring is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Its index is not within the ring's slots from ours.
+    /// Its index differs from ours by more than the ring's slots.
     Index,
     /// A slot names a buffer that doesn't exist.
     Buffer,

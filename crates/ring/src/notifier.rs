@@ -1,43 +1,43 @@
-//! When not to notify.
+//! The notification policy.
 //!
-//! Every device keeps its own ring; what it does about notifications is decided here. Five habits, each of which can
-//! be left out by itself ([`Policy`]): one notification a burst (*batch*), none while the other side is about to look
-//! anyway (*combine*), not more than one in a window (*moderate*), none that the other side's flag declines
-//! (*suppress*), and asking for the other side's only when going to sleep (*poll*).
+//! Every device has its own ring layout; this module decides about notifications. Five policies, each of
+//! which can be disabled ([`Policy`]): one notification a burst (*batch*), none while the other side is about
+//! to look anyway (*combine*), at most one in a window (*moderate*), none that the other side's flag declines
+//! (*suppress*), and enabling the other side's notifications only before going to sleep (*poll*).
 
 use core::sync::atomic::{Ordering, fence};
 
-/// One side of a ring, as far as notifications go.
+/// One side of a ring, for notifications.
 pub trait View {
-    /// Whether the other side has made something available that we have not taken yet.
+    /// Whether the other side has made something available that was not taken yet.
     fn pending(&mut self) -> bool;
 
-    /// Stores the flag by which the other side knows whether to notify us.
+    /// Stores the flag that tells the other side whether to notify us.
     fn set_flag(&mut self, wanted: bool);
 
-    /// Notifies the other side of everything published so far; if `ask`, only when its flag says so. Returns whether
-    /// it was notified. What was published and a full barrier come before.
+    /// Notifies the other side of everything published so far; if `ask`, only if its flag asks for it.
+    /// Returns whether it was notified. The caller has published and executed a full barrier before.
     fn notify(&mut self, ask: bool) -> bool;
 }
 
-/// Which habits are in use.
+/// The enabled policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Publish and notify once a burst, not once a frame.
     pub batch: bool,
-    /// The longest that a notification is held back because an answer is due, in nanoseconds; 0: never. The bound
-    /// matters where the answer never comes.
+    /// The longest delay of a notification because an answer is due, in nanoseconds; 0: none. The limit
+    /// matters if the answer never comes.
     pub combine: u64,
-    /// The window that has one notification at most, in nanoseconds; 0: none.
+    /// The window with at most one notification, in nanoseconds; 0: none.
     pub moderate: u64,
-    /// Heed the other side's flag.
+    /// Obey the other side's flag.
     pub suppress: bool,
-    /// Turn the other side's notifications off while awake.
+    /// Disable the other side's notifications while awake.
     pub poll: bool,
 }
 
 impl Default for Policy {
-    /// What costs nobody any latency.
+    /// The policies that add no latency.
     fn default() -> Policy {
         Policy { batch: true, combine: 0, moderate: 0, suppress: true, poll: true }
     }
@@ -52,18 +52,18 @@ impl Policy {
 #[derive(Clone, Copy, Debug)]
 pub struct Notifier {
     policy: Policy,
-    /// Something is published that the other side was not told of.
+    /// Something was published without notifying the other side.
     held: bool,
-    /// Before this time nothing is sent.
+    /// No notification is sent before this time.
     quiet_until: u64,
-    /// Until when an answer is due that tells the other side without a notification.
+    /// Time until which an answer is due, which notifies the other side implicitly.
     answer_until: u64,
-    /// Whether the other side was last told to notify us.
+    /// The last value of the flag that tells the other side whether to notify us.
     asked: Option<bool>,
 }
 
 impl Notifier {
-    /// Nothing held, nothing sent; what the other side's flag says is unknown.
+    /// Nothing held back, nothing sent; the state of the flag is unknown.
     pub fn new(policy: Policy) -> Notifier {
         Notifier { policy, held: false, quiet_until: 0, answer_until: 0, asked: None }
     }
@@ -79,21 +79,22 @@ impl Notifier {
         self.policy.batch
     }
 
-    /// Something was published. Returns whether the other side was notified.
+    /// Call after publishing. Returns whether the other side was notified.
     #[inline]
     pub fn published(&mut self, now: u64, view: &mut impl View) -> bool {
         self.held = true;
         self.due(now, view)
     }
 
-    /// Sends what is held back, if its time has come. Returns whether the other side was notified.
+    /// Sends a held notification that is due. Returns whether the other side was notified.
     #[inline]
     pub fn due(&mut self, now: u64, view: &mut impl View) -> bool {
         if !self.held || now < self.quiet_until || now < self.answer_until {
             return false;
         }
         self.held = false;
-        // What was published must be seen before the flag is read: the other side stores its flag, then looks again.
+        // Publishing must be visible before the flag is read: the other side stores its flag, then looks
+        // again.
         fence(Ordering::SeqCst);
         let sent = view.notify(self.policy.suppress);
         if sent {
@@ -102,8 +103,8 @@ impl Notifier {
         sent
     }
 
-    /// The other side will look at the ring soon, since an answer to it is due; until that came
-    /// ([`Notifier::answered`]) notifications wait, though not longer than the policy's bound.
+    /// An answer to the other side is due, after which it will look at the ring; until [`Notifier::answered`]
+    /// notifications are held back, up to the policy's limit.
     #[inline]
     pub fn expect_answer(&mut self, now: u64) {
         if self.policy.combine > 0 && self.answer_until <= now {
@@ -111,31 +112,33 @@ impl Notifier {
         }
     }
 
-    /// The answer came. Returns whether the other side was notified of what was held meanwhile.
+    /// The answer was sent. Returns whether the other side was notified of held publications.
     #[inline]
     pub fn answered(&mut self, now: u64, view: &mut impl View) -> bool {
         self.answer_until = 0;
         self.due(now, view)
     }
 
-    /// Whether something is held back until an answer comes.
+    /// Whether a notification is held back until an answer is sent.
     #[inline]
     pub fn waits_for_answer(&self) -> bool {
         self.held && self.answer_until > 0
     }
 
-    /// When [`Notifier::due`] is to be called for what is held back.
+    /// When to call [`Notifier::due`] for a held notification.
     #[inline]
     pub fn next_due(&self) -> Option<u64> {
         self.held.then(|| self.quiet_until.max(self.answer_until))
     }
 
-    /// Before sleep: asks for notifications. `false`: there is something to do already, and they are off again.
+    /// Before sleep: enables notifications. `false`: something is already available, and they are disabled
+    /// again.
     pub fn arm(&mut self, view: &mut impl View) -> bool {
-        // Set even if it was set before: a ring that asks by index wants the newest.
+        // Set even if already set: with event indices the newest index is needed.
         view.set_flag(true);
         self.asked = Some(true);
-        // The other side publishes, then reads the flag; we set the flag, then look: one of us sees the other.
+        // The other side publishes, then reads the flag; we set the flag, then look: at least one of us sees
+        // the other's store.
         fence(Ordering::SeqCst);
         if !view.pending() {
             return true;
@@ -144,7 +147,7 @@ impl Notifier {
         false
     }
 
-    /// After sleep: notifications are not needed.
+    /// After sleep: disables notifications.
     #[inline]
     pub fn disarm(&mut self, view: &mut impl View) {
         let wanted = !self.policy.poll;

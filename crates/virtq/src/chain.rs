@@ -1,18 +1,18 @@
-//! Chains of descriptors, and tables of them.
+//! Descriptor chains and indirect tables.
 
 use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
 use crate::error::QueueError;
 use ringway_mem::{Span, Translate};
 
-/// Descriptors of a chain that are looked at; what lies behind them counts as missing room or as a frame in too many
-/// pieces. 64 KB in 4 KB pages, both ends ragged, and a header take 19.
+/// Descriptors that are examined per chain; further ones count as missing room, or as a frame with too many
+/// pieces. 64 KB in 4 KB pages, unaligned at both ends, and a header take 19.
 pub const CHAIN: usize = 128;
 
-/// Bytes of a chain that are looked up: more than the largest frame and its header have. Attack: buffers of gigabytes,
-/// granted in single pages; each would be looked up for every burst.
+/// Bytes of a chain whose addresses are looked up: more than the largest frame with its header. Attack:
+/// buffers of gigabytes, mapped in single pages; each would be looked up for every burst.
 pub(crate) const REACH: u32 = 1 << 17;
 
-/// As much of these pieces, in order, as [`REACH`] goes.
+/// The leading part of these pieces, up to [`REACH`] bytes.
 pub(crate) fn reached(pieces: &[Piece]) -> impl Iterator<Item = Piece> {
     let mut left = REACH;
     pieces.iter().map_while(move |&Piece { address, len }| {
@@ -22,29 +22,29 @@ pub(crate) fn reached(pieces: &[Piece]) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// One buffer: its name, and how many places of a packed ring it takes.
+/// A buffer: its id, and the number of slots that it takes in a packed ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
     pub(crate) id: u16,
     pub(crate) slots: u16,
 }
 
-/// A range of the peer's addresses, as a descriptor names it.
+/// A range of the peer's addresses, from a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub address: u64,
     pub len: u32,
 }
 
-/// Where the descriptors of a chain are put: as many as there is room for.
+/// Collects a chain's descriptors, as far as they fit.
 pub(crate) struct Sink<'a> {
     pieces: &'a mut [Piece],
     pub count: usize,
-    /// Bytes of all that were put.
+    /// Total length of the collected pieces.
     pub bytes: u64,
-    /// Whether some found no room.
+    /// Whether some pieces did not fit.
     pub cut: bool,
-    /// Of a chain with both, how many come before the first to be written.
+    /// In a chain with both kinds, the number of device-readable pieces.
     pub readable: usize,
     write: bool,
     both: bool,
@@ -55,23 +55,23 @@ impl<'a> Sink<'a> {
         Sink { pieces, count: 0, bytes: 0, cut: false, readable: 0, write: false, both: false }
     }
 
-    /// The same for chains of buffers to be read, with buffers to be written behind them (virtio 1.3, 2.6.4.2).
+    /// As `of`, for chains of device-readable buffers followed by device-writable ones (virtio 1.3, 2.6.4.2).
     pub fn of_both(pieces: &'a mut [Piece]) -> Sink<'a> {
         Sink { both: true, ..Sink::new(pieces) }
     }
 
-    /// A new chain, of buffers to be written if `write`.
+    /// Begins a new chain, of device-writable buffers if `write`.
     pub fn begin(&mut self, write: bool) {
         (self.count, self.bytes, self.cut) = (0, 0, false);
         self.write = write;
     }
 
-    /// Checks one descriptor and keeps it. `true`: the chain goes on.
+    /// Checks and stores one descriptor. `true`: the chain continues.
     fn add(&mut self, descriptor: &Descriptor) -> Result<bool, QueueError> {
         if (descriptor.flags & WRITE != 0) != self.write {
             self.turn()?;
         }
-        // Attack: a bad address with a length that makes any range look right (CVE-2020-10725).
+        // Attack: an invalid address with length 0, which any range contains (CVE-2020-10725).
         if descriptor.len == 0 {
             return Err(QueueError::Zero);
         }
@@ -86,13 +86,13 @@ impl<'a> Sink<'a> {
         Ok(descriptor.flags & NEXT != 0)
     }
 
-    /// Whether nothing that is still to come would be kept. Attack: a chain of 32,768 descriptors, named by every
-    /// entry of a ring, keeps a worker busy for many milliseconds a turn.
+    /// Whether no further piece would be kept. Attack: a chain of 32,768 descriptors, referenced by every
+    /// ring entry, would take a worker many milliseconds a turn.
     pub fn is_over(&self) -> bool {
         self.cut
     }
 
-    /// The first buffer to be written, where those may follow.
+    /// Handles the first device-writable buffer, where one may follow.
     #[cold]
     fn turn(&mut self) -> Result<(), QueueError> {
         if !self.both || self.write {
@@ -102,22 +102,23 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Descriptors to be read, and descriptors to be written behind them.
+    /// The device-readable pieces and the device-writable ones.
     pub fn halves(&self) -> (&[Piece], &[Piece]) {
         let readable = if self.write { self.readable } else { self.count };
         self.pieces[..self.count].split_at(readable.min(self.count))
     }
 }
 
-/// What follows a descriptor of the ring itself.
+/// What follows a descriptor of the ring.
 pub(crate) enum Follow {
-    /// The next one of the chain.
+    /// The next descriptor of the chain.
     Next,
-    /// Nothing.
+    /// The end of the chain.
     End,
 }
 
-/// Takes a descriptor of the ring into the sink, with the table it may name. `first`: it begins its chain.
+/// Adds a descriptor of the ring to the sink, with the indirect table that it may refer to. `first`: it
+/// begins its chain.
 pub(crate) fn follow<'t, T: Translate<'t>>(
     descriptor: &Descriptor,
     first: bool,
@@ -128,11 +129,12 @@ pub(crate) fn follow<'t, T: Translate<'t>>(
     if descriptor.flags & INDIRECT == 0 {
         return Ok(if sink.add(descriptor)? { Follow::Next } else { Follow::End });
     }
-    // A table stands alone: Linux and this device never mix the two, and packed rings forbid it (virtio 1.3, 2.8.8).
+    // An indirect descriptor must be alone: Linux and this device never mix it with others, and packed rings
+    // forbid it (virtio 1.3, 2.8.8).
     if !rules.indirect || !first || descriptor.flags & NEXT != 0 {
         return Err(QueueError::Indirect);
     }
-    // Attack: a table that is longer than the ring keeps a worker busy with one frame.
+    // Attack: a table longer than the ring would keep a worker busy with one frame.
     if descriptor.len == 0
         || !descriptor.len.is_multiple_of(SIZE)
         || descriptor.len / SIZE > u32::from(rules.size)
@@ -148,7 +150,7 @@ pub(crate) fn follow<'t, T: Translate<'t>>(
     Ok(Follow::End)
 }
 
-/// What tables are allowed.
+/// Which tables are permitted.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
     pub indirect: bool,
@@ -160,12 +162,12 @@ pub(crate) struct Rules {
 struct Table<'t> {
     address: u64,
     count: u32,
-    /// The part that was translated last.
+    /// The part translated last.
     part: Span<'t>,
 }
 
 impl<'t> Table<'t> {
-    /// A packed ring's table: all of its descriptors, in order; `NEXT` means nothing (virtio 1.3, 2.8.7).
+    /// A packed ring's table: all its descriptors in order; `NEXT` is ignored (virtio 1.3, 2.8.7).
     fn in_order<T: Translate<'t>>(
         mut self,
         translate: &mut T,
@@ -203,7 +205,7 @@ impl<'t> Table<'t> {
                 return Err(QueueError::Descriptor);
             }
         }
-        // Attack: a loop would never end; no chain has more descriptors than its table.
+        // Attack: a chain with a loop; a chain can't have more descriptors than its table.
         Err(QueueError::Chain)
     }
 
@@ -218,7 +220,7 @@ impl<'t> Table<'t> {
     }
 }
 
-/// Attack: tables within tables multiply the work.
+/// Attack: nested tables multiply the work.
 fn nested(descriptor: &Descriptor) -> Result<(), QueueError> {
     if descriptor.flags & INDIRECT != 0 { Err(QueueError::Indirect) } else { Ok(()) }
 }

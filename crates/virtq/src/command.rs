@@ -1,5 +1,5 @@
-//! The device's side of a queue of commands: each chain has bytes to be read, and room for the answer behind
-//! them.
+//! The device side of a command queue: each chain has readable bytes with the command, followed by writable
+//! bytes for the reply.
 
 use crate::chain::{CHAIN, Chain, Piece, Sink};
 use crate::error::QueueError;
@@ -11,24 +11,23 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_mem::Translate;
 
-/// Bytes of an answer at most: one, in every command that the network device has.
+/// Largest reply in bytes; all commands of the network device have a reply of one byte.
 const ANSWER: usize = 8;
 
-/// A device's state of a queue of commands.
+/// Device state of a command queue.
 #[derive(Debug)]
 pub struct CommandDevice {
     at: Cursor,
     used: Used,
     signalled: Cursor,
     taken: Option<Chain>,
-    /// Where the answer to the command that was taken goes.
+    /// The writable bytes for the reply to the current command.
     room: Vec<Piece>,
     pieces: Box<[Piece; CHAIN]>,
 }
 
 impl CommandDevice {
-    /// A device that goes on at `at`, the first chain it has not used; `used` is where the next used one is
-    /// written.
+    /// A device that starts at `at`, the first unused chain; the next used entry is written at `used`.
     pub fn new(at: Cursor, used: Cursor) -> CommandDevice {
         CommandDevice {
             at,
@@ -40,14 +39,14 @@ impl CommandDevice {
         }
     }
 
-    /// The first chain that was not answered, and where the next used one is written.
+    /// The first unanswered chain, and the position of the next used entry.
     pub fn position(&self) -> (Cursor, Cursor) {
         (self.at, self.used.place())
     }
 
-    /// Copies the next command into `command`, and as much of it as there is room. Returns its whole length,
-    /// or `None` where none is available. [`CommandDevice::answer`] follows; until then the same command is
-    /// found again.
+    /// Copies the next command into `command`, truncated to its length. Returns the command's full length, or
+    /// `None` if there is no command. Must be followed by [`CommandDevice::answer`]; until then the same
+    /// command is returned again.
     pub fn take<'t, T: Translate<'t>>(
         &mut self,
         ring: &Ring<'t>,
@@ -58,7 +57,7 @@ impl CommandDevice {
         let mut sink = Sink::of_both(&mut self.pieces[..]);
         let chain = with!(*ring, ring => ring.chain(&mut at, false, translate, &mut sink))?;
         let Some(chain) = chain else { return Ok(None) };
-        // Attack: a command of countless descriptors; no driver needs so many.
+        // Attack: a command with a huge number of descriptors; no driver needs so many.
         if sink.cut {
             return Err(QueueError::Chain);
         }
@@ -72,14 +71,13 @@ impl CommandDevice {
             left = rest;
         }
         self.room.clear();
-        // None of them has no bytes.
+        // Zero-length descriptors were refused.
         self.room.extend(writable.iter().take(ANSWER));
         self.taken = Some(chain);
         Ok(Some(len))
     }
 
-    /// Answers the command that was taken, with as much of `answer` as the driver left room for, and shows
-    /// that to the driver.
+    /// Answers the current command with `answer`, truncated to the driver's room, and publishes it.
     pub fn answer<'t, T: Translate<'t>>(
         &mut self,
         ring: &Ring<'t>,

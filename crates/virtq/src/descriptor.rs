@@ -1,12 +1,12 @@
-//! Descriptors, as both formats have them.
+//! Descriptors of both formats.
 
 use ringway_mem::{Pairs, Span};
 
-/// The chain goes on.
+/// The chain continues.
 pub const NEXT: u16 = 1;
-/// The buffer is the device's to write.
+/// The buffer is device-writable.
 pub const WRITE: u16 = 2;
-/// The buffer is a table of descriptors.
+/// The buffer is an indirect table.
 pub const INDIRECT: u16 = 4;
 
 /// Bytes of a descriptor.
@@ -18,7 +18,7 @@ pub(crate) struct Descriptor {
     pub address: u64,
     pub len: u32,
     pub flags: u16,
-    /// Split: where the chain goes on. Packed: the buffer's id.
+    /// Split: index of the next descriptor. Packed: the buffer id.
     pub other: u16,
 }
 
@@ -49,7 +49,7 @@ impl Descriptor {
         u64::from(self.len) | u64::from(self.other) << 32 | u64::from(self.flags) << 48
     }
 
-    /// Descriptor `index` of an indirect table, whatever its alignment.
+    /// Descriptor `index` of an indirect table of any alignment.
     pub fn in_table(table: Span<'_>, format: fn(u64, u64) -> Descriptor) -> Option<Descriptor> {
         let bytes = table.read_array::<16>()?;
         let (address, rest) = bytes.split_at(8);

@@ -1,4 +1,4 @@
-//! The driver's side of a ring, of either format.
+//! The driver side of a ring, of either format.
 
 use crate::error::{LayoutError, QueueError};
 use crate::layout::{Areas, Layout};
@@ -7,27 +7,27 @@ use crate::split::SplitDriver;
 use alloc::boxed::Box;
 use ringway_mem::SpanMut;
 
-/// One descriptor's buffer.
+/// A buffer of one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// Its address as the device knows it.
+    /// Its address in the device's address space.
     pub address: u64,
-    /// Its bytes.
+    /// Its length in bytes.
     pub len: u32,
-    /// Whether the device writes it.
+    /// Whether it is device-writable.
     pub write: bool,
 }
 
-/// Memory for an indirect table of 16 bytes a buffer.
+/// Memory for an indirect table, 16 bytes a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Indirect<'t> {
-    /// Its address as the device knows it.
+    /// Its address in the device's address space.
     pub address: u64,
     /// The memory itself.
     pub table: SpanMut<'t>,
 }
 
-/// A driver's state of a ring.
+/// Driver state of a ring.
 #[derive(Debug)]
 pub enum Driver<'t> {
     /// Of a split ring.
@@ -55,46 +55,46 @@ impl<'t> Driver<'t> {
         }
     }
 
-    /// The same with `VIRTIO_F_IN_ORDER`: one used buffer may stand for all before it.
+    /// As `new`, with `VIRTIO_F_IN_ORDER`: a used buffer may stand for all before it.
     #[must_use]
     pub fn in_order(mut self) -> Driver<'t> {
         each!(&mut self, driver => driver.order = Some(Order::default()));
         self
     }
 
-    /// Makes a buffer ready, as a chain of `buffers`, or as an indirect table if there is memory for one. Returns its
-    /// id, or `None` when there are too few free descriptors. The device sees it after [`Driver::publish`].
+    /// Adds a chain of `buffers`, as an indirect table if memory is given. Returns its id, or `None` if there
+    /// are too few free descriptors. The device sees it after [`Driver::publish`].
     #[inline]
     pub fn add(&mut self, buffers: &[Buffer], indirect: Option<Indirect<'_>>) -> Option<u16> {
         each!(self, driver => driver.add(buffers, indirect))
     }
 
-    /// Makes buffers of one descriptor each ready, as many as there are free descriptors for; returns how many. `added`
-    /// is told of each, by its number in the run, which id it has.
+    /// Adds buffers of one descriptor each, as many as there are free descriptors; returns their number.
+    /// Calls `added` with each buffer's index and id.
     #[inline]
     pub fn add_run(&mut self, buffers: impl Iterator<Item = Buffer>, added: impl FnMut(usize, u16)) -> usize {
         each!(self, driver => driver.add_run(buffers, added))
     }
 
-    /// Shows what was added to the device.
+    /// Publishes the added buffers to the device.
     #[inline]
     pub fn publish(&mut self) {
         each!(self, driver => driver.publish())
     }
 
-    /// Whether the device wants a kick for what was published since it was last asked this.
+    /// Whether the device wants a kick for the buffers published since the last call.
     pub fn wants_kick(&mut self) -> bool {
         each!(self, driver => driver.wants_kick())
     }
 
-    /// The next used buffer: its id, and how many bytes the device wrote; 0 where a later one stands for it.
+    /// The next used buffer: its id, and the bytes written by the device; 0 if a later one stands for it.
     #[inline]
     pub fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
         each!(self, driver => driver.take_used())
     }
 
-    /// The next used buffers, `most` at most; returns how many. `used` is told the id of each, and how many bytes the
-    /// device wrote, as by [`Driver::take_used`].
+    /// The next used buffers, up to `most`; returns their number. Calls `used` with each buffer's id and
+    /// length, as returned by [`Driver::take_used`].
     #[inline]
     pub fn take_used_run(&mut self, most: usize, used: impl FnMut(u16, u32)) -> Result<usize, QueueError> {
         each!(self, driver => driver.take_used_run(most, used))
@@ -110,22 +110,22 @@ impl<'t> Driver<'t> {
         each!(self, driver => driver.set_flag(wanted))
     }
 
-    /// Descriptors that are free.
+    /// Number of free descriptors.
     pub fn free(&self) -> usize {
         each!(self, driver => driver.free())
     }
 }
 
-/// What a driver of buffers that are used in order knows.
+/// Driver state for buffers that are used in order.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// The last of those that were used together, and how many bytes were written into it, until it is taken.
+    /// The last of several buffers used together and its length, until it is taken.
     pub last: Option<(u16, u32)>,
 }
 
 impl Order {
-    /// The oldest buffer under way is the next one used; `found`: what the ring says is used, where nothing is left of
-    /// what it said before.
+    /// The next used buffer is the oldest one in flight; `found` reads the ring when the previous entry is
+    /// exhausted.
     #[inline]
     pub fn next(
         &mut self,
@@ -145,7 +145,7 @@ impl Order {
     }
 }
 
-/// Free ids, first in, first out, so that they stay in order as long as the device keeps it.
+/// Free ids in a FIFO, so that they stay in order as long as the device uses buffers in order.
 #[derive(Debug)]
 pub(crate) struct Free {
     ids: Box<[u16]>,
@@ -186,7 +186,7 @@ impl Free {
         }
     }
 
-    /// The id that was taken first of those not given back, where they come back in order.
+    /// The oldest id in flight, if ids come back in order.
     #[inline]
     pub fn oldest(&self) -> Option<u16> {
         let at = self.head + self.count;

@@ -1,15 +1,15 @@
-//! What can be wrong with a ring.
+//! Errors of rings.
 
 use ringway_mem::Fault;
 
-/// Why a ring can't be used where it was said to be.
+/// Why a ring can't be used at the given addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// No descriptors, more than 32,768, or for a split ring not a power of two.
     Size,
     /// An area is shorter than the ring's size needs.
     Short,
-    /// An area is not aligned as it must be (virtio 1.3, 2.7 and 2.8.10.1).
+    /// An area is misaligned (virtio 1.3, 2.7 and 2.8.10.1).
     Alignment,
 }
 
@@ -25,35 +25,36 @@ impl core::fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
-/// How the other side broke a ring's rules. All but [`QueueError::Miss`] leave it useless until it is set
-/// up anew.
+/// How the other side violated the ring's rules. All except [`QueueError::Miss`] make the ring unusable until
+/// it is set up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum QueueError {
     /// The available or used index moved by more than the ring's size.
     Index = 1,
-    /// A descriptor's number is not below the ring's size, or is not in use.
+    /// A descriptor index is not below the ring's size, or not in use.
     Descriptor,
     /// A chain has more descriptors than the ring or its table, or loops.
     Chain,
     /// A chain was made available without its end.
     Unfinished,
-    /// An indirect table though that was not agreed, within another, beside a chain, or of a wrong size.
+    /// An indirect table that was not negotiated, is nested, is combined with a chain, or has an invalid
+    /// size.
     Indirect,
-    /// A buffer of no bytes.
+    /// A zero-length buffer.
     Zero,
-    /// A buffer to be written where one to be read must be, or the other way round.
+    /// A device-writable buffer instead of a readable one, or the other way round.
     Direction,
     /// An address that the driver has not granted.
     Address,
-    /// An address whose translation is not known yet; the chain is to be looked at again later.
+    /// The address has no known translation yet; retry the chain later.
     Miss,
-    /// The ring itself lies where it can't be used.
+    /// The ring's memory can't be used.
     Place,
 }
 
 impl QueueError {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [QueueError; 10] = [
         QueueError::Index,
         QueueError::Descriptor,
@@ -67,12 +68,12 @@ impl QueueError {
         QueueError::Place,
     ];
 
-    /// The kind of this number, `kind as u8`.
+    /// The kind with this number, as in `kind as u8`.
     pub fn from_number(number: u8) -> Option<QueueError> {
         QueueError::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
-    /// Whether it is a breach of the rules.
+    /// Whether it is a protocol violation.
     pub fn is_breach(self) -> bool {
         self != QueueError::Miss
     }

@@ -1,4 +1,4 @@
-//! Sizes of a ring's parts.
+//! Sizes of a ring's areas.
 
 use crate::error::LayoutError;
 use crate::format::{Cursor, Format, Used};
@@ -7,15 +7,15 @@ use crate::packed::PackedRing;
 use crate::split::SplitRing;
 use ringway_mem::SpanMut;
 
-/// Most descriptors a ring has (virtio 1.3, 2.7 and 2.8).
+/// Largest number of descriptors of a ring (virtio 1.3, 2.7 and 2.8).
 pub const LARGEST: u16 = 32_768;
 
-/// What was agreed about a ring.
+/// Negotiated parameters of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// `VIRTIO_F_RING_PACKED`.
     pub packed: bool,
-    /// Descriptors.
+    /// Number of descriptors.
     pub size: u16,
     /// `VIRTIO_F_EVENT_IDX`.
     pub event_idx: bool,
@@ -23,7 +23,7 @@ pub struct Layout {
     pub indirect: bool,
 }
 
-/// Bytes that a ring's areas take.
+/// Sizes of a ring's areas in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lengths {
     /// The descriptor area.
@@ -44,13 +44,13 @@ impl Layout {
         if self.packed {
             return Ok(Lengths { descriptors: 16 * size, driver: 4, device: 4 });
         }
-        // The event indices are there only where they are agreed on.
+        // The event indices exist only if negotiated.
         let event = if self.event_idx { 2 } else { 0 };
         Ok(Lengths { descriptors: 16 * size, driver: 4 + 2 * size + event, device: 4 + 8 * size + event })
     }
 }
 
-/// Where a ring's parts lie, in the words of virtio 1.3, 2.6.
+/// Memory of a ring's areas, named as in virtio 1.3, 2.6.
 #[derive(Clone, Copy, Debug)]
 pub struct Areas<'t> {
     /// The descriptor area.
@@ -62,7 +62,7 @@ pub struct Areas<'t> {
 }
 
 impl Areas<'_> {
-    /// Whether a ring of this layout fits, aligned as virtio 1.3, 2.7 and 2.8.10.1 have it.
+    /// Whether a ring of this layout fits, aligned as required by virtio 1.3, 2.7 and 2.8.10.1.
     #[inline]
     pub(crate) fn check(&self, layout: &Layout) -> Result<(), LayoutError> {
         let lengths = layout.lengths()?;
@@ -89,7 +89,7 @@ pub enum Ring<'t> {
     Split(SplitRing<'t>),
     /// A packed ring.
     Packed(PackedRing<'t>),
-    /// Either, while what its device writes is logged.
+    /// Either, with the device's writes logged.
     Logged(LoggedRing<'t>),
 }
 
@@ -104,8 +104,9 @@ impl<'t> Ring<'t> {
         }
     }
 
-    /// Shows the driver all that its device used before `used`, where the device that may have held some of it back is
-    /// gone. Nothing is ever held back on a packed ring, of which only its device knows what is not visible yet.
+    /// Publishes all entries that the device used before `used`, when the device, which may have held some of
+    /// them back, is gone. On a packed ring nothing is held back, since only its device knows the unpublished
+    /// entries.
     pub fn settle(&self, used: Cursor) {
         match self {
             Ring::Split(ring) => ring.publish(&mut Used::new(used)),
@@ -114,7 +115,7 @@ impl<'t> Ring<'t> {
         }
     }
 
-    /// The used index in a split ring's memory, where a device that is new to it goes on.
+    /// A split ring's used index in memory, where a new device continues.
     pub fn used_index(&self) -> Option<u16> {
         match self {
             Ring::Split(ring) => Some(ring.used_index()),

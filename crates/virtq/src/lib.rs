@@ -1,9 +1,10 @@
 //! Virtqueues, split and packed (virtio 1.3, 2.6 to 2.8), device and driver side.
 //!
-//! The device's side works in bursts: [`TxDevice`] shows chains without taking them off the ring and releases them in
-//! order afterwards; [`RxDevice`] reserves buffers, fills them and publishes once. Neither trusts a byte of the ring:
-//! indices and descriptors are read once into locals, checked there, and every address goes through
-//! [`ringway_mem::Translate`]. [`Driver`] is the other end, for tests and for making load.
+//! The device side works in bursts: [`TxDevice`] shows chains without taking them off the ring and releases
+//! them in order afterwards; [`RxDevice`] reserves buffers, fills them and publishes once. The ring's
+//! contents are not trusted: indices and descriptors are read once into locals and checked there, and every
+//! address goes through [`ringway_mem::Translate`]. [`Driver`] is the driver side, for tests and load
+//! generators. Read `format.rs` first, then `tx.rs` and `rx.rs`.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! A ring whose device logs what it writes into it (vhost-user protocol, "Migration").
+//! A ring whose device's writes to it are logged (vhost-user protocol, "Migration").
 
 use crate::chain::{Chain, Sink};
 use crate::error::QueueError;
@@ -9,26 +9,27 @@ use crate::split::SplitRing;
 use alloc::sync::Arc;
 use ringway_mem::{DirtyLog, Extents, Translate};
 
-/// Bytes of a descriptor, of a used ring's entry, and of that ring's flags or index.
+/// Sizes in bytes of a descriptor, of a used ring's entry, and of that ring's flags or index.
 const DESCRIPTOR: usize = 16;
 const ENTRY: usize = 8;
 const WORD: usize = 2;
 
-/// Where a ring's writes are logged. Only the device's own count: the driver's are the guest's.
+/// Logs the device's writes to a ring. The driver's writes are logged by the monitor.
 #[derive(Debug)]
 pub struct Tracker {
     /// The log.
     pub log: Arc<DirtyLog>,
-    /// Where the descriptor area lies in the guest's memory, if the ring is packed: nobody writes it otherwise.
+    /// Guest-physical ranges of the descriptor area of a packed ring; the device doesn't write that of a
+    /// split ring.
     pub descriptors: Extents,
-    /// Where the device area lies.
+    /// Guest-physical ranges of the device area.
     pub device: Extents,
-    /// Where it is said to lie for the log, if elsewhere: the protocol's `log_guest_addr`.
+    /// Address of the device area for the log, if different: the protocol's `log_guest_addr`.
     pub said: Option<u64>,
 }
 
 impl Tracker {
-    /// All that the device writes of the ring has been written, as far as is known.
+    /// Marks everything that the device may have written to the ring.
     pub fn mark_all(&self) {
         self.descriptors.mark_all(&self.log);
         self.device.mark_all(&self.log);
@@ -41,8 +42,8 @@ impl Tracker {
         }
     }
 
-    /// `count` places of a ring of `size`, `bytes` each, from `index` on and round; the first lies `skip` bytes behind
-    /// the area's begin.
+    /// Marks `count` slots, `bytes` each, of a ring of `size` from `index` on, with wrap-around; the first
+    /// slot is `skip` bytes behind the area's start.
     fn places(&self, (index, count, size): (u16, usize, u16), mark: impl Fn(usize, usize)) {
         let (index, size) = (usize::from(index), usize::from(size));
         let count = count.min(size);
@@ -53,7 +54,7 @@ impl Tracker {
         }
     }
 
-    /// Entries of a split ring's used ring.
+    /// Marks entries of a split ring's used ring.
     fn entries(&self, ring: &SplitRing<'_>, index: u16, count: usize) {
         let index = index & ring.size.wrapping_sub(1);
         self.places((index, count, ring.size), |at, count| {
@@ -61,7 +62,7 @@ impl Tracker {
         });
     }
 
-    /// Descriptors of a packed ring.
+    /// Marks descriptors of a packed ring.
     fn used(&self, ring: &PackedRing<'_>, index: u16, count: usize) {
         self.places((index, count, Format::size(ring)), |at, count| {
             self.descriptors.mark(&self.log, DESCRIPTOR * at, DESCRIPTOR * count);
@@ -69,14 +70,14 @@ impl Tracker {
     }
 }
 
-/// Does it where nothing else does.
+/// Keeps rarely used code out of line.
 #[cold]
 #[inline(never)]
 pub(crate) fn apart<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// A ring of either format, each of whose writes is marked after it.
+/// A ring of either format; each write is marked after it is done.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedRing<'t> {
     ring: Plain<'t>,
@@ -99,7 +100,7 @@ macro_rules! plain {
 }
 
 impl<'t> Ring<'t> {
-    /// The same ring, its writes logged by `tracker`.
+    /// The same ring, with writes logged by `tracker`.
     #[cold]
     #[must_use]
     pub fn logged(self, tracker: &'t Tracker) -> Ring<'t> {
@@ -113,7 +114,7 @@ impl<'t> Ring<'t> {
 }
 
 impl<'t> LoggedRing<'t> {
-    /// The ring, where it is a split one.
+    /// The ring, if it is a split one.
     pub(crate) fn split(&self) -> Option<&SplitRing<'t>> {
         match &self.ring {
             Plain::Split(ring) => Some(ring),
@@ -158,7 +159,7 @@ impl<'t> Format<'t> for LoggedRing<'t> {
         plain!(self, ring => ring.write_used(used, chain, len));
         match &self.ring {
             Plain::Split(ring) => self.tracker.entries(ring, before.at.index, 1),
-            // The first is held back until all are published.
+            // The first descriptor is held back until all are published.
             Plain::Packed(ring) if !before.is_published() => self.tracker.used(ring, before.at.index, 1),
             Plain::Packed(_) => {}
         }

@@ -1,4 +1,4 @@
-//! Looking up the addresses of buffers before the buffers are used.
+//! Address lookups of buffers ahead of their use.
 
 use crate::chain::{CHAIN, Chain, Piece, Sink, reached};
 use crate::error::QueueError;
@@ -7,14 +7,13 @@ use crate::layout::Ring;
 use crate::tx::with;
 use ringway_mem::Translate;
 
-/// Descriptors after which no further chain is looked at. Attack: chains without number of as many descriptors as they
-/// may have.
+/// Number of descriptors after which no further chain is examined. Attack: many chains of the maximum length.
 const LOOKED: usize = 256;
 
-/// Looks up, by `translate`, the addresses of up to `most` chains that are available from `at` on; `write`: for
-/// writing. Of each chain no more than a frame's bytes are looked up, and fewer chains if they have many descriptors.
-/// Returns the place behind the last chain that was looked up. Nothing is taken off the ring; a chain that breaks the
-/// ring's rules is skipped, and refused when it is taken.
+/// Looks up the addresses of up to `most` available chains from `at` on; `write`: for writing. At most a
+/// frame's bytes are looked up per chain, and fewer chains if they have many descriptors. Returns the
+/// position behind the last examined chain. Nothing is taken off the ring; an invalid chain is skipped here,
+/// and refused when it is taken.
 pub fn prefetch_translations<'t, T: Translate<'t>>(
     ring: &Ring<'t>,
     at: Cursor,
@@ -46,7 +45,8 @@ fn prefetch_in<'t, F: Format<'t>, T: Translate<'t>>(
                 looked += count;
                 reached(&pieces[..count]).for_each(|piece| translate.want(piece.address, piece.len, write));
             }
-            // A table, which is alone in its descriptor; what it holds is wanted when it is known itself.
+            // An indirect table, which is the chain's only descriptor; its contents are looked up when the
+            // table's own translation is known.
             Err(QueueError::Miss) => ring.pass(&mut at, Chain { id: 0, slots: 1 }),
             Ok(None) | Err(_) => break,
         }
@@ -54,18 +54,18 @@ fn prefetch_in<'t, F: Format<'t>, T: Translate<'t>>(
     at
 }
 
-/// Whether something is available from `at` on.
+/// Whether a buffer is available at `at`.
 pub fn is_available(ring: &Ring<'_>, at: Cursor) -> bool {
     with!(ring, ring => ring.pending(at))
 }
 
-/// Asks the driver to kick for what it makes available from `at` on. [`is_available`] is to be asked after a full
-/// barrier that follows.
+/// Asks the driver to kick for buffers from `at` on. The caller must execute a full barrier and then call
+/// [`is_available`].
 pub fn ask_kick(ring: &Ring<'_>, at: Cursor) {
     with!(ring, ring => ring.set_flag(at, true));
 }
 
-/// Tells the driver that nobody waits for what it makes available from `at` on.
+/// Tells the driver that no kick is needed for buffers from `at` on.
 pub fn decline_kick(ring: &Ring<'_>, at: Cursor) {
     with!(ring, ring => ring.set_flag(at, false));
 }

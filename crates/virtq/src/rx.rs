@@ -1,4 +1,4 @@
-//! The device's side of a queue that the driver receives on.
+//! The device side of a receive queue.
 
 use crate::chain::{CHAIN, Chain, Piece, REACH, Sink, reached};
 use crate::error::QueueError;
@@ -10,45 +10,45 @@ use crate::tx::{BATCH, with};
 use alloc::boxed::Box;
 use ringway_mem::{KEPT, SpanMut, Translate};
 
-/// Frames that can be reserved together: the segments that one frame of 64 KB may become.
+/// Largest number of frames reserved together: the segments of one frame of 64 KB.
 pub const FRAMES: usize = 256;
-/// Buffers that can be reserved together: 256 KB in buffers of 1.5 KB, and some.
+/// Largest number of buffers reserved together: more than 256 KB in buffers of 1.5 KB.
 const BUFFERS: usize = KEPT;
-/// Descriptors of chains that can be reserved together.
+/// Largest number of descriptors of chains reserved together.
 const PIECES: usize = 1024;
 
-/// What writes frames into the buffers that were reserved for them.
+/// Writes frames into reserved buffers.
 pub trait Fill {
-    /// Frame `frame`, counted from the first reserved, goes into `to`, which holds it exactly.
+    /// Writes frame `frame`, counted from the first reserved, to `to`, which has exactly its length.
     fn whole(&mut self, frame: usize, to: SpanMut<'_>);
 
-    /// Frame `frame` goes into several ranges, which lie in `buffers` buffers.
+    /// Begins frame `frame`, which is written to several ranges in `buffers` buffers.
     fn begin(&mut self, frame: usize, buffers: u16);
 
-    /// The next range of the frame that was begun; it is to be filled.
+    /// Writes the next part of the current frame, filling `to`.
     fn part(&mut self, to: SpanMut<'_>);
 
-    /// Frame `frame` is too long for the buffers that the driver offers, and is lost.
+    /// Frame `frame` is too long for the driver's buffers and is dropped.
     fn lost(&mut self, frame: usize);
 }
 
-/// The header in front of received frames, as negotiated.
+/// The header of received frames, as negotiated.
 #[derive(Clone, Copy, Debug)]
 pub struct RxHeader {
-    /// Whether a frame may lie in several buffers (`VIRTIO_NET_F_MRG_RXBUF`).
+    /// Whether a frame may span several buffers (`VIRTIO_NET_F_MRG_RXBUF`).
     pub mergeable: bool,
-    /// Bytes of the header that each frame has in front.
+    /// Size of the header before each frame in bytes.
     pub header: u32,
 }
 
-/// A buffer made available by the driver.
+/// An available buffer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Buffer {
-    /// Where it lies, if in one descriptor.
+    /// Its address, if it has one descriptor.
     address: u64,
     room: u32,
     chain: Chain,
-    /// Its descriptors among the pieces, if there are several.
+    /// Index of its first descriptor in the pieces, if it has several.
     first: u16,
     pieces: u16,
 }
@@ -56,30 +56,30 @@ struct Buffer {
 /// The buffers of one frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reserved {
-    /// Header included; 0: the frame is too long.
+    /// Length with the header; 0: the frame is too long.
     len: u32,
     first: u16,
     buffers: u16,
 }
 
-/// How far buffers were looked for.
+/// State of the search for buffers.
 struct Search {
-    /// The first that was not looked at.
+    /// Position of the first unexamined buffer.
     at: Cursor,
-    /// The first of those known that no frame has.
+    /// Index of the first known buffer that is not assigned.
     next: usize,
-    /// Frames that have none yet.
+    /// Number of frames without buffers.
     left: usize,
 }
 
-/// A device's state of a receive queue.
+/// Device state of a receive queue.
 #[derive(Debug)]
 pub struct RxDevice {
-    /// The first buffer that nothing was put into.
+    /// Position of the first unfilled buffer.
     at: Cursor,
     used: Used,
     signalled: Cursor,
-    /// Frames reserved, and how many of them were put.
+    /// Number of reserved frames, and of those already written.
     frames: usize,
     put: usize,
     buffers: usize,
@@ -91,8 +91,8 @@ pub struct RxDevice {
 }
 
 impl RxDevice {
-    /// A device that goes on at `at`, the first buffer it has not used; `used` is where the next used one is written.
-    /// They differ only on a split ring.
+    /// A device that starts at `at`, the first unused buffer; the next used entry is written at `used`. The
+    /// two differ only on a split ring.
     pub fn new(at: Cursor, used: Cursor) -> RxDevice {
         RxDevice {
             at,
@@ -109,15 +109,15 @@ impl RxDevice {
         }
     }
 
-    /// The first buffer that nothing was put into, and where the next used one is written.
+    /// Positions of the first unfilled buffer and of the next used entry.
     #[inline]
     pub fn position(&self) -> (Cursor, Cursor) {
         (self.at, self.used.at)
     }
 
-    /// Reserves buffers for frames of these lengths (without header), at most [`FRAMES`]. Returns for how many of them,
-    /// from the first, there are some; a frame that no buffers can hold counts among them. What an earlier call
-    /// reserved and was not put is given up.
+    /// Reserves buffers for frames of these lengths (without header), at most [`FRAMES`]. Returns the number
+    /// of leading frames with buffers, counting frames that are too long for any buffers. Earlier
+    /// reservations that were not written are dropped.
     #[inline]
     pub fn reserve<'t, T: Translate<'t>>(
         &mut self,
@@ -158,8 +158,8 @@ impl RxDevice {
         }
     }
 
-    /// Reserves a buffer at hand each, as long as the next frame fits into the next buffer. Returns what the frame
-    /// needs that doesn't.
+    /// Reserves one known buffer per frame, as long as the next frame fits into the next buffer. Returns the
+    /// bytes needed by the first frame that doesn't fit.
     #[inline(always)]
     fn reserve_run(
         &mut self,
@@ -182,7 +182,8 @@ impl RxDevice {
         need
     }
 
-    /// Reserves for a frame of `need` bytes what is not at hand in one buffer. `false`: there is not enough.
+    /// Reserves buffers for a frame of `need` bytes that doesn't fit into one known buffer. `false`: there
+    /// are not enough.
     fn reserve_several<'t, F: Format<'t>, T: Translate<'t>>(
         &mut self,
         ring: F,
@@ -197,7 +198,8 @@ impl RxDevice {
         while room < need {
             let wanted = search.left;
             if search.next == self.buffers && !self.fetch(ring, &mut search.at, translate, wanted)? {
-                // Attack: buffers of a byte each. A frame that all we can keep don't hold is not waited for.
+                // Attack: buffers of one byte each. A frame that doesn't fit into the largest reservation is
+                // not waited for.
                 if self.frames > 0 || !self.is_exhausted() {
                     return Ok(false);
                 }
@@ -220,12 +222,12 @@ impl RxDevice {
         Ok(true)
     }
 
-    /// Whether no further buffer could be kept.
+    /// Whether no further buffer can be stored.
     fn is_exhausted(&self) -> bool {
         self.buffers == BUFFERS || self.pieces + CHAIN > PIECES
     }
 
-    /// Finds more buffers, about as many as `wanted`. `false`: there are none, or no more can be kept.
+    /// Reads about `wanted` more buffers. `false`: there are none, or no more can be stored.
     fn fetch<'t, F: Format<'t>, T: Translate<'t>>(
         &mut self,
         ring: F,
@@ -283,8 +285,8 @@ impl RxDevice {
         Ok(true)
     }
 
-    /// Puts the next `count` of the reserved frames. Returns how many were put, those lost included; fewer only with
-    /// an error. The driver sees them after [`RxDevice::publish`].
+    /// Writes the next `count` reserved frames. Returns the number written, dropped ones included; less than
+    /// `count` only on an error. The driver sees them after [`RxDevice::publish`].
     #[inline]
     pub fn put<'t, T: Translate<'t>>(
         &mut self,
@@ -325,7 +327,7 @@ impl RxDevice {
         Ok(())
     }
 
-    /// Fills the first of `frames` that lie in one range each. Returns how many did.
+    /// Writes the leading frames of `frames` that have one range each. Returns their number.
     #[inline(always)]
     fn fill_run<'t, T: Translate<'t>>(
         &self,
@@ -353,7 +355,7 @@ impl RxDevice {
         (run, Ok(()))
     }
 
-    /// Puts a frame that lies in several ranges, or that is too long.
+    /// Writes a frame that has several ranges, or drops one that is too long.
     #[inline(never)]
     fn put_parts<'t, F: Format<'t>, T: Translate<'t>>(
         &mut self,
@@ -382,7 +384,7 @@ impl RxDevice {
                 parts(translate, Piece { address: piece.address, len: count }, fill)?;
             }
         }
-        // Only now, since an address behind may have turned out not to be granted.
+        // Only after translating everything, since a later address may not be granted.
         let mut left = len;
         for buffer in &self.buffer[range] {
             let count = buffer.room.min(left);
@@ -393,7 +395,7 @@ impl RxDevice {
         Ok(())
     }
 
-    /// Makes what was put visible to the driver. Returns whether there was something.
+    /// Publishes the written frames. Returns whether there were any.
     #[inline]
     pub fn publish(&mut self, ring: &Ring<'_>) -> bool {
         let some = !self.used.is_published();
@@ -421,7 +423,7 @@ impl Signals for RxDevice {
     }
 }
 
-/// Fills the ranges that a piece consists of once translated.
+/// Translates a piece and fills the resulting ranges.
 fn parts<'t, T: Translate<'t>>(
     translate: &mut T,
     piece: Piece,

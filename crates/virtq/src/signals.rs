@@ -1,16 +1,16 @@
-//! Notifications, as a device's side of a queue has them.
+//! Notifications on the device side of a queue.
 
 use crate::layout::Ring;
 
-/// What both kinds of queue have for [`ringway_ring::Notifier`].
+/// The part of both queue types that [`ringway_ring::Notifier`] uses.
 pub trait Signals {
-    /// Whether the driver wants an interrupt for what was published since this was last asked. A full barrier comes
-    /// before.
+    /// Whether the driver wants an interrupt for entries published since the last call. The caller has
+    /// executed a full barrier.
     fn wants_interrupt(&mut self, ring: &Ring<'_>) -> bool;
 
-    /// Whether something is available that was not taken.
+    /// Whether buffers are available that were not taken.
     fn pending(&self, ring: &Ring<'_>) -> bool;
 
-    /// Tells the driver whether to kick for what it makes available from now on.
+    /// Tells the driver whether to kick for buffers that it makes available from now on.
     fn set_flag(&mut self, ring: &Ring<'_>, wanted: bool);
 }

@@ -1,4 +1,4 @@
-//! The device's side of a queue that the driver transmits on.
+//! The device side of a transmit queue.
 
 use crate::chain::{CHAIN, Chain, Piece, Sink};
 use crate::error::QueueError;
@@ -8,28 +8,28 @@ use crate::prefetch::prefetch_translations;
 use crate::signals::Signals;
 use ringway_mem::{Span, Translate};
 
-/// Chains looked at together.
+/// Chains examined together.
 pub const BATCH: usize = 64;
-/// Parts that a chain may have once its addresses are translated.
+/// Largest number of translated parts of a chain.
 const PARTS: usize = 2 * CHAIN;
 
-/// What becomes of a chain that was looked at.
+/// Result of examining a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It counts as one of those to release.
+    /// The frame is taken; the chain counts among those to release.
     Take,
-    /// It is of no use, and is released with those before or behind it.
+    /// The chain is unusable; it is released together with its neighbours.
     Skip,
-    /// Not now; it and those behind it will be found again.
+    /// Stop here; this chain and those behind it are shown again later.
     Stop,
 }
 
-/// What looks at chains.
+/// Examines chains.
 pub trait Look<'t> {
-    /// A chain of one range.
+    /// A chain with one range.
     fn whole(&mut self, frame: Span<'t>) -> Verdict;
 
-    /// A chain as the ranges it consists of, in order; as none where it has too many.
+    /// A chain with several ranges, in order; empty if it has too many.
     fn parts(&mut self, parts: &[Span<'t>]) -> Verdict;
 }
 
@@ -45,7 +45,7 @@ impl<'t, F: FnMut(&[Span<'t>]) -> Verdict> Look<'t> for F {
     }
 }
 
-/// A device's state of a transmit queue.
+/// Device state of a transmit queue.
 #[derive(Debug)]
 pub struct TxDevice {
     at: Cursor,
@@ -58,19 +58,19 @@ pub struct TxDevice {
     pieces: [Piece; CHAIN],
 }
 
-/// The chains that were looked at.
+/// The examined chains.
 #[derive(Debug)]
 struct Taken {
     chains: [Chain; BATCH],
     count: usize,
-    /// Which of them were skipped.
+    /// Bitmap of skipped chains.
     skipped: u64,
-    /// Whether each has one descriptor.
+    /// Whether each chain has one descriptor.
     plain: bool,
 }
 
 impl Taken {
-    /// `false`: the chain was not wanted, and none behind it.
+    /// `false`: the chain and those behind it were not taken.
     #[inline(always)]
     fn note(&mut self, chain: Chain, verdict: Verdict) -> bool {
         if verdict == Verdict::Stop {
@@ -90,7 +90,7 @@ macro_rules! with {
         match $ring {
             Ring::Split($name) => $body,
             Ring::Packed($name) => $body,
-            // Out of the way of the others, which come to the same code as if there were none.
+            // Out of line, so that rings without a log compile to the same code as if logging did not exist.
             Ring::Logged($name) => $crate::logged::apart(|| $body),
         }
     };
@@ -98,8 +98,8 @@ macro_rules! with {
 pub(crate) use with;
 
 impl TxDevice {
-    /// A device that goes on at `at`, the first chain it has not used; `used` is where the next used one is written.
-    /// They differ only on a split ring.
+    /// A device that starts at `at`, the first unused chain; the next used entry is written at `used`. The
+    /// two differ only on a split ring.
     pub fn new(at: Cursor, used: Cursor) -> TxDevice {
         TxDevice {
             at,
@@ -113,22 +113,22 @@ impl TxDevice {
         }
     }
 
-    /// The same with `VIRTIO_F_IN_ORDER`, where the last chain given back at one time stands for all of them
-    /// (virtio 1.3, 2.7.9 and 2.8.8).
+    /// As `new`, with `VIRTIO_F_IN_ORDER`: the last of several chains released together stands for all of
+    /// them (virtio 1.3, 2.7.9 and 2.8.8).
     #[must_use]
     pub fn in_order(self, in_order: bool) -> TxDevice {
         TxDevice { in_order, ..self }
     }
 
-    /// The first chain that was not released, and where the next used one is written.
+    /// Positions of the first unreleased chain and of the next used entry.
     #[inline]
     pub fn position(&self) -> (Cursor, Cursor) {
         (self.at, self.used.at)
     }
 
-    /// Looks at up to `max` chains (at most [`BATCH`]) from the first that was not released on, and shows each to
-    /// `look`. None of them is taken off the ring. After an error the chains before the broken one have been shown. A
-    /// chain of too many ranges is skipped.
+    /// Shows up to `max` chains (at most [`BATCH`]), from the first unreleased one on, to `look`. Chains stay
+    /// on the ring. On an error, the chains before the invalid one have been shown. A chain with too many
+    /// ranges is skipped.
     pub fn peek<'t, T: Translate<'t>>(
         &mut self,
         ring: &Ring<'t>,
@@ -138,7 +138,7 @@ impl TxDevice {
     ) -> Result<(), QueueError> {
         let result = with!(*ring, ring => self.peek_in(ring, translate, max, &mut look));
         if result == Err(QueueError::Miss) {
-            // So that all that is missing for a burst is asked for at once.
+            // Request all missing translations of a burst at once.
             prefetch_translations(ring, self.at, false, max.min(BATCH), translate);
         }
         result
@@ -181,7 +181,7 @@ impl TxDevice {
         Ok(())
     }
 
-    /// Shows the first `count` of `heads`. `false`: no more is wanted.
+    /// Shows the first `count` of `heads`. `false`: `look` stopped.
     #[inline(always)]
     fn show<'t, T: Translate<'t>>(
         &mut self,
@@ -207,7 +207,7 @@ impl TxDevice {
         result.map(|()| true).map_err(QueueError::from)
     }
 
-    /// Shows a chain of the first `count` of `pieces`.
+    /// Shows a chain with the first `count` of `pieces`.
     #[inline(never)]
     fn show_pieces<'t, T: Translate<'t>>(
         &mut self,
@@ -236,15 +236,16 @@ impl TxDevice {
             }
         }
         if !fits {
-            // Attack: a frame in countless parts costs more than it is worth.
+            // Attack: a frame in a huge number of parts costs too much.
             look.parts(&[]);
             return Ok(Verdict::Skip);
         }
         Ok(look.parts(&parts[..filled]))
     }
 
-    /// Gives the next `frames` taken chains back to the driver, with those skipped before, between and right behind
-    /// them. Returns how many were given back, skipped ones included; [`TxDevice::publish`] shows them to the driver.
+    /// Releases the next `frames` taken chains, and the skipped ones before, between and directly behind
+    /// them. Returns the number released, with skipped ones; [`TxDevice::publish`] makes them visible to the
+    /// driver.
     #[inline]
     pub fn release(&mut self, ring: &Ring<'_>, frames: usize) -> usize {
         with!(*ring, ring => self.release_in(ring, frames))
@@ -285,7 +286,7 @@ impl TxDevice {
         self.released - first
     }
 
-    /// Makes what was given back visible to the driver. Returns whether there was something.
+    /// Publishes the released chains. Returns whether there were any.
     #[inline]
     pub fn publish(&mut self, ring: &Ring<'_>) -> bool {
         let some = self.holds();
@@ -295,14 +296,14 @@ impl TxDevice {
         some
     }
 
-    /// Whether something was given back that the driver can't see yet.
+    /// Whether there are released chains that are not published.
     #[inline]
     pub fn holds(&self) -> bool {
         !self.used.is_published()
     }
 
-    /// Whether the driver loses nothing when chains given back are shown to it later: it polls, and `count` are few of
-    /// its ring. Only where [`Ring::settle`] can show them in the device's place.
+    /// Whether publishing may be delayed without harm to the driver: it polls, and `count` is small compared
+    /// to its ring. Only if [`Ring::settle`] can publish in the device's place.
     #[inline]
     pub fn may_hold(&self, ring: &Ring<'_>, count: usize) -> bool {
         match ring {
@@ -312,12 +313,13 @@ impl TxDevice {
     }
 }
 
-/// Writes chains as used by their last.
+/// Writes one used entry for several chains, with the id of the last.
 #[inline]
 fn write_used_batch<'t, F: Format<'t>>(ring: F, used: &mut Used, chains: &[Chain]) {
     let mut batch = Chain::default();
     for chain in chains {
-        // Attack: a ring filled again while it is read gives more chains than it has descriptors; no batch goes round.
+        // Attack: a ring that is refilled while it is read yields more chains than it has descriptors; a
+        // batch never wraps.
         let slots = batch.slots.saturating_add(chain.slots);
         if slots > ring.size() {
             ring.write_used(used, batch, 0);

@@ -1,4 +1,4 @@
-//! Queues of commands: what a driver asks arrives, what it is answered too; and what no driver would ask.
+//! Command queues: commands and replies are transferred unchanged; invalid commands are refused.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail the test.
 
@@ -23,7 +23,7 @@ fn buffer(address: u64, len: u32, write: bool) -> Buffer {
     Buffer { address, len, write }
 }
 
-/// What the device makes of one chain.
+/// Processes one chain as the device.
 fn ask(
     packed: bool,
     indirect: bool,
@@ -38,7 +38,7 @@ fn ask(
     let ring = guest.ring(&layout, RING);
     let mut device = CommandDevice::new(start(&layout), start(&layout));
     let (mut hint, mut command) = (Hint::default(), [0xee; 4]);
-    // Taking alone changes nothing.
+    // Taking without answering changes nothing.
     device.take(&ring, &mut guest.direct(&mut hint), &mut command)?;
     let len = device.take(&ring, &mut guest.direct(&mut hint), &mut command)?;
     assert!(driver.take_used().unwrap().is_none());
@@ -60,7 +60,7 @@ fn a_command_in_parts_arrives_and_is_answered() {
     every_kind(|packed, indirect| {
         let guest = Guest::new();
         guest.write(READ, &[4, 0]);
-        // Its data lies across two regions of memory.
+        // Its data spans two memory regions.
         guest.write(HALF - 1, &[2, 9]);
         let parts = [buffer(READ, 2, false), buffer(HALF - 1, 2, false), buffer(WRITE, 1, true)];
         assert_eq!(ask(packed, indirect, &parts, &guest), Ok((Some(4), [4, 0, 2, 9])));
@@ -123,7 +123,7 @@ fn a_next_outside_the_ring_or_back_to_its_chain_is_a_breach() {
         (descriptor[8], descriptor[12]) = (1, 1);
         descriptor[14..].copy_from_slice(&u16::to_le_bytes(next));
         guest.write(RING, &descriptor);
-        // One chain, which begins at descriptor 0, is available.
+        // One chain, beginning at descriptor 0, is available.
         guest.write(RING + 16 * 64 + 2, &1_u16.to_le_bytes());
         let mut device = CommandDevice::new(start(&split), start(&split));
         let ring = guest.ring(&split, RING);

@@ -1,4 +1,5 @@
-//! Rings that no driver makes: an error or nothing, never a panic, and not a byte outside what was shared.
+//! Rings with invalid contents: the device returns an error or nothing, never panics, and accesses no byte
+//! outside shared memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +33,8 @@ fn store(guest: &Guest, at: u64, packed: bool, (address, len, flags, other): Raw
     guest.write(at, &bytes);
 }
 
-/// Makes descriptors 0, 1, ... of a fresh ring available; a split ring's driver offers the first of them as `head`.
+/// Makes descriptors 0, 1, ... of a new ring available; on a split ring the driver offers the first of them
+/// as `head`.
 fn offer(guest: &Guest, packed: bool, chain: &[Raw], head: u16, index: u16) {
     for (number, raw) in chain.iter().enumerate() {
         let (address, len, flags, other) = *raw;
@@ -117,7 +119,7 @@ fn a_breach_is_named_in_either_format() {
     }
 }
 
-/// Counts what is read of tables and buffers, a descriptor's length at a time.
+/// Counts reads of tables and buffers, limited to a descriptor's length each.
 struct Piecemeal<'t, 'h>(Direct<'t, 'h>, usize);
 
 impl<'t> Translate<'t> for Piecemeal<'t, '_> {
@@ -158,7 +160,7 @@ fn what_lies_behind_a_chain_s_most_descriptors_is_not_read() {
     }
 }
 
-/// Memory in pages that lie anywhere, of which nothing is known to be readable; counts pages that are asked about.
+/// Scattered pages, of which none is known to be readable; counts lookups.
 struct Pages<'t, 'h>(Direct<'t, 'h>, usize);
 
 impl<'t> Translate<'t> for Pages<'t, '_> {
@@ -228,7 +230,7 @@ fn what_is_looked_at_ahead_is_no_more_than_can_be_asked_for() {
     for packed in [false, true] {
         let layout = Layout { size: 128, ..layout(packed) };
         let guest = Guest::new();
-        // Each entry names one table of as many descriptors as the ring has.
+        // Each entry refers to a table with as many descriptors as the ring.
         for number in 0..128 {
             let raw = (DATA, 1, if number < 127 { WRITE | NEXT } else { WRITE }, number + 1);
             store(&guest, TABLE + 16 * u64::from(number), packed, raw);
@@ -244,7 +246,7 @@ fn what_is_looked_at_ahead_is_no_more_than_can_be_asked_for() {
     }
 }
 
-/// The same, where all can be read.
+/// The same, with everything readable.
 struct Readable<'t, 'h>(Pages<'t, 'h>);
 
 impl<'t> Translate<'t> for Readable<'t, '_> {
@@ -261,7 +263,7 @@ impl<'t> Translate<'t> for Readable<'t, '_> {
     }
 }
 
-/// Memory of which nothing is granted; keeps what is wanted of it.
+/// Memory without any mapping; records requested ranges.
 struct Nothing(Vec<(u64, bool)>);
 
 impl<'t> Translate<'t> for Nothing {
@@ -283,7 +285,7 @@ fn a_miss_has_the_rest_of_its_burst_wanted_and_nothing_behind_it() {
     const RING: u16 = 256;
     let place = |number: u16| DATA + 0x1000 * u64::from(number);
     for packed in [false, true] {
-        // A burst; less than one; and one whose 20th buffer, or 128th, breaks the rules.
+        // A full burst; a smaller one; and bursts whose 20th or 128th buffer is invalid.
         for (max, zero, expected) in
             [(64, RING, 64), (10, RING, 10), (1000, RING, 64), (64, 20, 20), (64, 128, 64)]
         {
@@ -309,7 +311,8 @@ fn a_miss_has_the_rest_of_its_burst_wanted_and_nothing_behind_it() {
                     let found = device.reserve(&ring, &mut nothing, rx_header, lens.into_iter());
                     assert_eq!(found, (0, Err(QueueError::Miss)));
                     assert_eq!(device.position(), (at, at), "nothing is taken off the ring");
-                    // More frames are likely to follow: as many buffers are asked for as a burst may take.
+                    // More frames are likely to follow: translations for a full burst of buffers are
+                    // requested.
                     usize::from(zero).min(64)
                 } else {
                     let mut device = TxDevice::new(at, at);
@@ -368,7 +371,7 @@ fn indices_that_jump_and_numbers_outside_the_ring_are_named() {
     assert_eq!(peek(&guest, &layout(true)), (0, Err(QueueError::Unfinished)));
 }
 
-/// Has every descriptor of a packed ring made available for its next round when the last of them was looked up.
+/// Makes every descriptor of a packed ring available for its next round while the last of them is looked up.
 struct Again<'t, 'h> {
     direct: Direct<'t, 'h>,
     guest: &'t Guest,
@@ -400,7 +403,7 @@ impl<'t> Translate<'t> for Again<'t, '_> {
 
 #[test]
 fn a_ring_that_is_filled_again_while_it_is_read_has_its_place_within_it() {
-    // No driver has more buffers out than the ring has descriptors.
+    // A driver can't have more buffers in flight than the ring has descriptors.
     for frames in 1..30u16 {
         let (guest, layout) = (Guest::new(), Layout { size: 4, ..layout(true) });
         let chain: Vec<Raw> = (0..4).map(|number| (DATA, 100, WRITE, number)).collect();
@@ -495,7 +498,7 @@ fn rings_of_impossible_sizes_or_places_are_refused() {
     }
 }
 
-/// Everything a device does with a ring, over whatever bytes stand there.
+/// All operations of a device, on a ring with arbitrary contents.
 fn use_ring(guest: &Guest, ring: Ring<'_>, (at, used): (Cursor, Cursor), mergeable: bool, lens: &[u32]) {
     let mut hint = Hint::default();
     let mut tx = TxDevice::new(at, used).in_order(mergeable);
@@ -529,10 +532,10 @@ fn use_ring(guest: &Guest, ring: Ring<'_>, (at, used): (Cursor, Cursor), mergeab
     }
 }
 
-/// A log in the last page that the guest shares, of parts of the ring that are said to lie anywhere.
+/// A log in the last shared page, for ring areas at arbitrary addresses.
 fn tracker(guest: &Guest, [descriptors, device, said]: [u64; 3]) -> Tracker {
     let half = guest.memory.regions()[1].clone();
-    // SAFETY: the region's last page, whose keeper it shares, and touched by the log and by spans only.
+    // SAFETY: the region's last page, whose keeper it shares, accessed only by the log and through spans.
     let bits = unsafe {
         let host = half.base().add(half.len as usize - 4096);
         Region::new(0, 0, 4096, host, half.keeper().clone())
@@ -545,7 +548,7 @@ fn tracker(guest: &Guest, [descriptors, device, said]: [u64; 3]) -> Tracker {
     Tracker { log: Arc::new(DirtyLog::new(bits)), descriptors, device, said: Some(said) }
 }
 
-/// Pages that such a log has a bit for, just not, and not at all.
+/// Pages covered by the log, just outside it, and far outside.
 fn places() -> impl Strategy<Value = [u64; 3]> {
     let end = 4096 * 8 * 4096u64;
     let place = prop_oneof![0..end, end - 8192..end + 8192, Just(u64::MAX - 100), any::<u64>()];

@@ -1,4 +1,4 @@
-//! Rings whose device logs what it writes: each page of the ring that changed is marked, and no other.
+//! Rings with a log: each changed page of the ring is marked, and no other.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,17 +13,17 @@ use ringway_virtq::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Where buffers lie, and where the log lies; both far from the ring.
+/// Addresses of buffers and of the log, both far from the ring.
 const DATA: u64 = BASE + 0x8_0000;
 const LOG: u64 = BASE + 0xf_0000;
 /// Pages from 0 to the end of what is shared.
 const PAGES: u64 = 0x200;
 
-/// The log, as its front-end has it.
+/// The log, as the front-end has it.
 fn log(guest: &Guest) -> Arc<DirtyLog> {
     let half = guest.memory.regions()[1].clone();
     let skip = LOG - half.guest;
-    // SAFETY: within the region, whose keeper it shares, and touched by the log and by spans only.
+    // SAFETY: within the region, whose keeper it shares, accessed only by the log and through spans.
     let region = unsafe {
         let host = half.base().add(skip as usize);
         ringway_mem::Region::new(0, 0, PAGES / 8, host, half.keeper().clone())
@@ -37,7 +37,7 @@ fn marked(guest: &Guest) -> BTreeSet<u64> {
     (0..PAGES).filter(|page| bytes[*page as usize / 8] >> (page % 8) & 1 == 1).collect()
 }
 
-/// The ring's pages; nobody else writes them.
+/// The ring's pages; no other thread writes them.
 fn pages(guest: &Guest) -> Vec<Vec<u8>> {
     let mut bytes = vec![0; 0x8000];
     guest.span(BASE, bytes.len()).as_span().read(&mut bytes);
@@ -53,7 +53,7 @@ impl Fill for Nothing {
     fn lost(&mut self, _frame: usize) {}
 }
 
-/// Where the parts of a ring of this layout lie, from `BASE` on.
+/// A tracker for the areas of a ring of this layout at `BASE`.
 fn tracker(log: &Arc<DirtyLog>, guest: &Guest, layout: &Layout) -> Tracker {
     let areas = guest.areas(layout, BASE);
     let begin = guest.span(BASE, 1).as_span().address();
@@ -65,7 +65,7 @@ fn tracker(log: &Arc<DirtyLog>, guest: &Guest, layout: &Layout) -> Tracker {
     Tracker { log: log.clone(), descriptors, device: extents(areas.device), said: None }
 }
 
-/// What a device does at one time: buffers used, and whether it then asks for kicks.
+/// One step of a device: buffers used, and whether it then enables kicks.
 type Step = (u16, bool);
 
 fn check(layout: &Layout, receives: bool, in_order: bool, steps: &[Step]) -> Result<(), TestCaseError> {
@@ -118,7 +118,7 @@ fn check(layout: &Layout, receives: bool, in_order: bool, steps: &[Step]) -> Res
                 index,
                 marked
             );
-            // The device area's first page has flags and index, which may be what they were.
+            // The device area's first page contains flags and index, which may be unchanged.
             let areas = guest.areas(layout, BASE);
             let first = areas.device.as_span().address() - guest.span(BASE, 1).as_span().address();
             let last = first + areas.device.len() - 1;

@@ -1,4 +1,4 @@
-//! Driver against device: what goes in comes out, in either format, however it is cut up.
+//! Driver against device: frames are transferred unchanged in either format, for any split into descriptors.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use ringway_virtq::{
 };
 use std::collections::VecDeque;
 
-/// Where buffers and tables begin, behind the ring.
+/// Address of buffers and tables, behind the ring.
 const BUFFERS: u64 = BASE + 0x1_0000;
 
 fn layouts() -> impl Strategy<Value = Layout> {
@@ -35,7 +35,7 @@ fn layouts() -> impl Strategy<Value = Layout> {
     ]
 }
 
-/// Hands out memory in order, round and round; what is in flight is far less than a round.
+/// Allocates memory in order, cyclically; far less than a round is in flight.
 struct Heap(u64);
 
 impl Heap {
@@ -50,7 +50,7 @@ impl Heap {
     }
 }
 
-/// A driver and a device of a ring of transmitted chains.
+/// Driver and device of a transmit ring.
 fn sides<'g>(guest: &'g Guest, layout: &Layout, in_order: bool) -> (Driver<'g>, TxDevice) {
     let driver = Driver::new(layout, guest.areas(layout, BASE)).unwrap();
     let device = TxDevice::new(start(layout), start(layout)).in_order(in_order);
@@ -67,7 +67,7 @@ fn bytes_of(parts: &[Span<'_>]) -> Vec<u8> {
     bytes
 }
 
-/// Memory for a table; none lies across both regions.
+/// Memory for a table; a table doesn't span two regions.
 fn table<'g>(guest: &'g Guest, heap: &mut Heap, size: usize) -> Indirect<'g> {
     let half = BASE + (LEN / 2) as u64;
     let mut address = heap.take(size);
@@ -81,7 +81,7 @@ fn table<'g>(guest: &'g Guest, heap: &mut Heap, size: usize) -> Indirect<'g> {
 enum Step {
     /// A chain of these lengths, with an indirect table or without.
     Send(Vec<usize>, bool),
-    /// Look at so many chains, skip some, release so many of the rest.
+    /// Examine so many chains, skip some, release so many of the rest.
     Serve { max: usize, skip: usize, release: usize },
 }
 
@@ -95,7 +95,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..400)
 }
 
-/// A device that asks only now and then what the driver wants, as one that holds interrupts back does.
+/// A device that checks the driver's flag only now and then, like one that holds interrupts back.
 #[test]
 fn an_interrupt_is_wanted_however_often_the_ring_went_round_meanwhile() {
     for (packed, rounds) in
@@ -113,7 +113,7 @@ fn an_interrupt_is_wanted_however_often_the_ring_went_round_meanwhile() {
             }
             driver.publish();
             if round == rounds {
-                // It waits for the first of this round.
+                // It waits for the first buffer of this round.
                 driver.set_flag(true);
             }
             device.peek(&ring, &mut guest.direct(&mut hint), 4, |_: &[Span<'_>]| Verdict::Take).unwrap();
@@ -126,7 +126,7 @@ fn an_interrupt_is_wanted_however_often_the_ring_went_round_meanwhile() {
     }
 }
 
-/// A batch of buffers is used with one write, which names the last of them.
+/// One used entry completes a batch of buffers, with the id of the last.
 fn one_write_stands_for_all(packed: bool) {
     let layout = Layout { packed, size: 8, event_idx: false, indirect: false };
     let guest = Guest::new();
@@ -140,7 +140,7 @@ fn one_write_stands_for_all(packed: bool) {
     device.release(&ring, 5);
     device.publish(&ring);
     let areas = guest.areas(&layout, BASE);
-    // Ids of used buffers; in a packed ring, flags of descriptors instead from the second on.
+    // Ids of used buffers; in a packed ring, from the second entry on, flags of descriptors instead.
     let (area, first, next) =
         if packed { (areas.descriptors, 12, 16 + 14) } else { (areas.device, 4, 4 + 8) };
     let word = |at| area.as_span().split(at).1.read_array().map(u16::from_le_bytes);
@@ -162,7 +162,7 @@ fn buffers_used_in_order_are_told_together() {
     one_write_stands_for_all(true);
 }
 
-/// Runs of buffers go round rings of any size and come back whole, in order, with what names them.
+/// Runs of buffers in rings of any size are returned completely, in order, with their ids.
 #[test]
 fn runs_come_back_as_they_were_added() {
     let rings = [(true, 5), (true, 8), (false, 8)];
@@ -270,7 +270,7 @@ proptest! {
                     }
                     prop_assert_eq!(driver.take_used(), Ok(None));
                     prop_assert_eq!(device.pending(&ring), !under_way.is_empty());
-                    // A device that is new to the ring goes on where this one was.
+                    // A new device continues where this one stopped.
                     let (at, used) = device.position();
                     device = TxDevice::new(at, used).in_order(in_order);
                 }
@@ -280,7 +280,7 @@ proptest! {
     }
 }
 
-/// Writes each frame's number all over it, behind a header that holds how many buffers it lies in.
+/// Fills each frame with its number, behind a header with its number of buffers.
 struct Numbers<'a> {
     first: u8,
     lens: &'a [u32],
@@ -323,9 +323,9 @@ impl Fill for Numbers<'_> {
 
 #[derive(Clone, Debug)]
 enum Act {
-    /// A buffer of these descriptors.
+    /// Posts a buffer of these descriptors.
     Post(Vec<usize>, bool),
-    /// Reserve for these frames, put so many.
+    /// Reserves buffers for these frames, writes so many.
     Deliver(Vec<u32>, usize),
 }
 
@@ -339,10 +339,10 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..300)
 }
 
-/// Buffers of a ring, in the order they were posted.
+/// Posted buffers, in order.
 type Posted = VecDeque<(u16, Vec<Buffer>)>;
 
-/// Takes one used buffer off the driver's ring; what was written to it.
+/// Takes one used buffer off the driver's ring and returns its contents.
 fn collect_buffer(guest: &Guest, driver: &mut Driver<'_>, posted: &mut Posted) -> Vec<u8> {
     let (id, len) = driver.take_used().unwrap().expect("a buffer was used");
     let (expected, chain) = posted.pop_front().unwrap();
@@ -358,7 +358,7 @@ fn collect_buffer(guest: &Guest, driver: &mut Driver<'_>, posted: &mut Posted) -
     bytes
 }
 
-/// The same for one frame, header included.
+/// The same for one frame with its header.
 fn collect(guest: &Guest, driver: &mut Driver<'_>, posted: &mut Posted) -> Vec<u8> {
     let mut bytes = collect_buffer(guest, driver, posted);
     for _ in 1..u16::from_le_bytes([bytes[0], bytes[1]]) {
@@ -413,7 +413,7 @@ fn post(
 ) {
     let chain: Vec<Buffer> = lens
         .iter()
-        // At least the header fits into the first descriptor.
+        // The first descriptor has room for at least the header.
         .map(|&len| Buffer { address: heap.take(len + HEADER), len: (len + HEADER) as u32, write: true })
         .collect();
     if chain.len() > usize::from(layout.size) {
@@ -469,7 +469,7 @@ fn deliver(
     if rx_header.mergeable {
         assert!(fill.lost.is_empty());
     }
-    // What did not fit is what the posted buffers have no room for.
+    // Frames that did not fit have no room in the posted buffers.
     if fits < lens.len() && rx_header.mergeable && done == fits {
         let room: u32 = posted.iter().flat_map(|(_, chain)| chain).map(|buffer| buffer.len).sum();
         assert!(room < lens[fits] + HEADER as u32);

@@ -1,4 +1,4 @@
-//! Changing what is granted.
+//! Updates of the IOTLB.
 
 use super::map::{Entry, Map};
 use super::{Access, Iotlb};
@@ -15,7 +15,7 @@ pub enum UpdateError {
     Empty,
     /// It passes the end of an address space.
     Wraps,
-    /// It doesn't lie within one region of the memory that was shared.
+    /// It is not within one region of the shared memory.
     Outside,
 }
 
@@ -31,19 +31,19 @@ impl core::fmt::Display for UpdateError {
 
 impl core::error::Error for UpdateError {}
 
-/// What an update did.
+/// The effect of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It said what was known.
+    /// The range was already mapped in the same way.
     None,
-    /// More is granted.
+    /// A range was added.
     Granted,
-    /// Something that was granted leads elsewhere now, or is granted otherwise: what held before is over
-    /// only after a turn of every worker.
+    /// A mapped range changed its target or permission: the previous mapping ends only after a turn of every
+    /// worker.
     Altered,
 }
 
-/// The one that changes an [`Iotlb`].
+/// The single writer of an [`Iotlb`].
 #[derive(Debug)]
 pub struct Editor {
     shared: Arc<Iotlb>,
@@ -54,7 +54,7 @@ pub struct Editor {
 }
 
 impl Editor {
-    /// An empty IOTLB that leads to `memory`, of at most so many entries.
+    /// An empty IOTLB for `memory`, of at most `most` entries.
     pub fn new(memory: Arc<Memory>, most: usize) -> Editor {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let map = Arc::new(Map::default());
@@ -69,8 +69,8 @@ impl Editor {
         Editor { shared, map, most: most.max(1), random, retired: Vec::new() }
     }
 
-    /// The same grants in other memory, as far as their addresses of the front-end's lie in it. They are as
-    /// many.
+    /// The same mappings in new memory, as far as the front-end's addresses are within it. The entry limit
+    /// stays the same.
     pub fn moved(&self, memory: Arc<Memory>) -> Editor {
         let mut moved = Editor::new(memory, self.most);
         let mut map = Map::default();
@@ -86,18 +86,18 @@ impl Editor {
         moved
     }
 
-    /// What workers look up.
+    /// The IOTLB that workers look up.
     pub fn shared(&self) -> &Arc<Iotlb> {
         &self.shared
     }
 
-    /// What is granted now.
+    /// The current mappings.
     pub fn map(&self) -> &Map {
         &self.map
     }
 
-    /// Grants `size` bytes at `iova`, which lie at the front-end's own address `user`. What was granted
-    /// there before is over.
+    /// Maps `size` bytes at `iova` to the front-end's own address `user`, in place of earlier mappings of the
+    /// range.
     pub fn update(&mut self, iova: u64, size: u64, user: u64, access: Access) -> Result<Change, UpdateError> {
         let last = size.checked_sub(1).ok_or(UpdateError::Empty)?;
         let last = iova.checked_add(last).ok_or(UpdateError::Wraps)?;
@@ -124,9 +124,9 @@ impl Editor {
         Ok(if altered { Change::Altered } else { Change::Granted })
     }
 
-    /// Takes `size` bytes at `iova` back; all there are where `size` is 0, which is what is left of 2^64
-    /// bytes. What is behind the end of the addresses counts for nothing. It is over after a turn of every
-    /// worker, also where nothing was known: it may have been evicted in a turn that is still under way.
+    /// Unmaps `size` bytes at `iova`, cut off at the end of the address space; a `size` of 0 stands for 2^64,
+    /// all addresses. Takes effect after a turn of every worker, even if no mapping was known: a turn in
+    /// progress may still use an evicted one.
     pub fn invalidate(&mut self, iova: u64, size: u64) {
         let (first, last) = match size.checked_sub(1) {
             Some(more) => (iova, iova.saturating_add(more)),
@@ -135,16 +135,16 @@ impl Editor {
         if self.map.overlapping(first, last).next().is_some() {
             self.publish(self.map.replaced(first, last, None));
         }
-        // Attack: holes that make two entries of one, again and again.
+        // Attack: unmapping holes, each of which splits one entry into two.
         while self.map.len() > self.most {
             self.evict(None);
         }
         self.shared.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Takes one entry away, but not that of `keep`. Attack: whichever rule says which goes, a guest can
-    /// bring about that it is always one that is needed next; so chance does. Queues forget it too: an
-    /// update that puts something else in its place would not be seen to alter anything.
+    /// Evicts a random entry other than that of `keep`. Attack: with any deterministic rule, a guest can make
+    /// the next needed entry the evicted one. The epoch is advanced so that queues drop the entry too: a
+    /// later update of the range would not be recognized as a change.
     fn evict(&mut self, keep: Option<u64>) {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -166,8 +166,8 @@ impl Editor {
         self.retired.push(self.shared.map.replace(self.map.clone()));
     }
 
-    /// `len` bytes at `iova` for as long as the caller likes, if all of them are granted and lie together.
-    /// Whoever asks sees to it that they are not used after they were taken back.
+    /// Translates `len` bytes at `iova` to one contiguous range, without a time limit. The caller must not
+    /// use the range after it is unmapped.
     pub fn keep(&self, iova: u64, len: u32, access: Access) -> Option<Kept> {
         let last = iova.checked_add(u64::from(len).checked_sub(1)?)?;
         let first = self.map.get(iova)?;
@@ -190,8 +190,8 @@ impl Editor {
         None
     }
 
-    /// Where `len` bytes at `iova` lie, in order, if all of them are granted: parts of regions, each as its
-    /// region, where it begins there, and how long it is.
+    /// The parts of regions that `len` bytes at `iova` map to, in order: region, offset in the region,
+    /// length. `None` if any byte is not mapped.
     pub fn parts(&self, iova: u64, len: u32, access: Access) -> Option<Vec<(&Region, u64, u64)>> {
         let last = iova.checked_add(u64::from(len).checked_sub(1)?)?;
         let mut next = Some(iova);
@@ -212,8 +212,8 @@ impl Editor {
         None
     }
 
-    /// The parts of `len` bytes at `iova` that are not granted, as their first addresses. A part ends where
-    /// the next page of 4 KB begins, which is as much as one answer brings at least.
+    /// Calls `each` with the start of each unmapped part of `len` bytes at `iova`. A part ends at the next 4
+    /// KB boundary, since a reply covers at least a page.
     pub fn missing(&self, iova: u64, len: u32, access: Access, mut each: impl FnMut(u64)) {
         let mut at = iova;
         let end = iova.saturating_add(u64::from(len));
@@ -234,17 +234,17 @@ impl Editor {
         }
     }
 
-    /// Whether `access` to `iova` is granted; `None` where nothing is known of it.
+    /// Whether `access` to `iova` is granted; `None` if `iova` is not mapped.
     pub fn grants(&self, iova: u64, access: Access) -> Option<bool> {
         self.map.get(iova).map(|entry| entry.access.covers(access))
     }
 
-    /// Has queues that lack something look again, as if more were granted.
+    /// Makes queues with outstanding misses look again, as after a new mapping.
     pub fn stir(&self) {
         self.shared.version.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Former maps, to be reclaimed.
+    /// Replaced maps, to be reclaimed.
     pub fn retired(&mut self) -> &mut Vec<Retired<Map>> {
         &mut self.retired
     }

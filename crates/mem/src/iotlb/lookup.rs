@@ -1,4 +1,4 @@
-//! Looking addresses up.
+//! Address lookups.
 
 use super::map::Entry;
 use super::{Access, Iotlb, Map};
@@ -10,24 +10,24 @@ use alloc::boxed::Box;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
-/// Pages that a queue remembers: as many as a ring of 1024 buffers of a page each.
+/// Pages in a queue's cache: enough for a ring of 1024 buffers of a page each.
 const PAGES: usize = 1024;
-/// Larger blocks that it remembers.
+/// Larger blocks in the cache.
 const BLOCKS: usize = 64;
 const PAGE: u64 = 4096;
-/// A block that lies in one range takes one place instead of 512.
+/// Size of a block; a block within one range takes one cache entry instead of 512.
 const BLOCK: u64 = 2 << 20;
-/// Misses that one burst can note.
+/// Largest number of misses recorded for a burst.
 pub const MISSED: usize = 256;
 
-/// A page or a block that lies in one range.
+/// Cache entry: a page or block within one range.
 #[derive(Clone, Copy, Debug)]
 struct Hit {
-    /// Its address; below that, in bits 2 to 11, the generation that it is of, and in bits 0 and 1 what is
-    /// granted: nothing where nothing is remembered.
+    /// The address; below it the generation, in bits 2 to 11, and the permission, in bits 0 and 1. No
+    /// permission means that the entry is empty.
     tag: u64,
     host: NonNull<u8>,
-    /// Bytes from its begin to the end of the range, if they are that few.
+    /// Bytes from the unit's start to the end of the range, saturated.
     room: u32,
 }
 
@@ -35,11 +35,12 @@ struct Hit {
 unsafe impl Send for Hit {}
 
 const NOTHING: Hit = Hit { tag: 0, host: NonNull::dangling(), room: 0 };
-/// Generations that a tag tells apart.
+/// Number of generations that a tag can hold.
 const GENERATIONS: u64 = 1 << 10;
 
 impl Hit {
-    /// The unit of `size` bytes that holds `iova`, if the range `entry` at `host` holds all of it.
+    /// The entry for the `size`-byte unit that contains `iova`, if range `entry` at `host` covers the whole
+    /// unit.
     fn of(entry: &Entry, host: NonNull<u8>, iova: u64, size: u64, generation: u64) -> Option<Hit> {
         let first = iova & !(size - 1);
         if first < entry.first || (first | (size - 1)) > entry.last {
@@ -52,7 +53,7 @@ impl Hit {
     }
 }
 
-/// A range that served last.
+/// The range used last.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     first: u64,
@@ -66,10 +67,10 @@ unsafe impl Send for Last {}
 impl Last {
     const NONE: Last = Last { first: 0, len: 0, host: NonNull::dangling() };
 
-    /// The same for one burst.
+    /// The same as a window, for one burst.
     ///
     /// # Safety
-    /// It lies in the memory that is borrowed for `'t`.
+    /// The range is in the memory that is borrowed for `'t`.
     #[inline]
     unsafe fn window<'t>(self) -> Window<'t> {
         // SAFETY: the caller's promise; no other range is ever put here.
@@ -77,40 +78,41 @@ impl Last {
     }
 }
 
-/// An address whose translation is to be asked for.
+/// An IOTLB miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missed {
     /// The address.
     pub iova: u64,
-    /// What it is wanted for.
+    /// The access needed.
     pub access: Access,
 }
 
-/// What one queue remembers of an IOTLB, from burst to burst.
+/// A queue's cache of an IOTLB, kept from burst to burst.
 #[derive(Debug)]
 pub struct Lookaside {
-    /// The IOTLB that it remembers.
+    /// The IOTLB that the entries are from.
     id: u64,
     epoch: u64,
     turn: u64,
     version: u64,
     generation: u64,
-    /// What served last for reading, and for writing: nearly every frame of a guest with large pages is there.
+    /// The ranges used last for reading and for writing: a guest with large pages nearly always hits them.
     last: [Last; 2],
     known: Box<Known>,
-    /// Whether any block is.
+    /// Whether any block entry is used.
     has_blocks: bool,
-    /// What [`Translate::keep`] found that was not in the range that served last, each by its address.
+    /// Ranges that [`Translate::keep`] found outside the range used last, indexed by place.
     kept: Box<[Last; KEPT]>,
-    /// No place from here on was used since all were last cleared.
+    /// Entries of `kept` from here on are unused since the last clearing.
     kept_end: usize,
     missed: Box<[Missed; MISSED]>,
     misses: usize,
-    /// Look-ups that found a grant since they were last counted; what was kept, and is asked for again, counts once.
+    /// Successful lookups since the counter was last read; a kept address counts once, not again when it is
+    /// used.
     pub hits: u64,
 }
 
-/// Each at the one place that its address says.
+/// A direct-mapped table.
 #[derive(Debug)]
 struct Known {
     blocks: [Hit; BLOCKS],
@@ -125,7 +127,7 @@ impl Known {
         &mut self.blocks[(iova / BLOCK) as usize % BLOCKS]
     }
 
-    /// Neighbours have places of their own, also where every other page is a gap.
+    /// Adjacent units map to different entries, even if only every other page is used.
     #[inline]
     fn place(iova: u64) -> usize {
         let page = (iova / PAGE) as usize;
@@ -159,25 +161,27 @@ impl Default for Lookaside {
 }
 
 impl Lookaside {
-    /// What was looked up in vain since [`Lookaside::forget_missed`].
+    /// Misses since [`Lookaside::forget_missed`].
     pub fn missed(&self) -> &[Missed] {
         &self.missed[..self.misses]
     }
 
-    /// Begins a new list of what is looked up in vain.
+    /// Clears the list of misses.
     pub fn forget_missed(&mut self) {
         self.misses = 0;
     }
 
-    /// The version of the IOTLB when it was last looked up: what missed then misses until there is another.
+    /// Version of the IOTLB at the last lookup: a miss at this version stays a miss until the version
+    /// changes.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Goes on with `iotlb` as it is now.
+    /// Switches to `iotlb` in its current state.
     #[inline]
     fn renew(&mut self, iotlb: &Iotlb, turn: u64) {
-        // What held when the turn began holds until it ends: who takes it back waits for that.
+        // A mapping that was valid at the start of the turn stays valid until its end: whoever unmaps waits
+        // for that.
         if turn != 0 && turn == self.turn && self.id == iotlb.id {
             return;
         }
@@ -188,7 +192,7 @@ impl Lookaside {
         }
     }
 
-    /// What is remembered holds no more, and may lead into memory that is gone.
+    /// Drops all entries: they are no longer valid, and may point into freed memory.
     #[cold]
     fn forget(&mut self, id: u64, epoch: u64) {
         (self.id, self.epoch) = (id, epoch);
@@ -206,7 +210,7 @@ impl Lookaside {
     #[cold]
     fn note(&mut self, iova: u64, access: Access) {
         let missed = Missed { iova, access };
-        // Attack: a buffer of 4 GB of which nothing is granted. What finds no room is noted when it is met
+        // Attack: a buffer of 4 GB that is not mapped. Misses beyond the limit are recorded when they occur
         // again.
         if let Some(place) = self.missed.get_mut(self.misses) {
             *place = missed;
@@ -215,7 +219,7 @@ impl Lookaside {
     }
 }
 
-/// A way from IOVAs to our addresses, for one burst.
+/// Translation from IOVAs to our addresses, for one burst.
 #[derive(Debug)]
 pub struct Lookup<'t, 'q> {
     iotlb: &'t Iotlb,
@@ -223,24 +227,24 @@ pub struct Lookup<'t, 'q> {
     source: Source<'t>,
 }
 
-/// Where a burst finds what its queue doesn't remember.
+/// Source of mappings that are not in the queue's cache.
 #[derive(Clone, Copy, Debug)]
 enum Source<'t> {
-    /// In what is published; not looked at yet.
+    /// The published map, not read yet.
     Turn(&'t Turn<'t>),
-    /// Here.
+    /// The map.
     Map(&'t Map),
 }
 
 impl<'t, 'q> Lookup<'t, 'q> {
-    /// For a worker in its turn. `aside` is the queue's to keep.
+    /// For a worker in its turn. The queue keeps `aside`.
     #[inline]
     pub fn new(iotlb: &'t Iotlb, turn: &'t Turn<'_>, aside: &'q mut Lookaside) -> Lookup<'t, 'q> {
         aside.renew(iotlb, turn.number());
         Lookup { iotlb, aside, source: Source::Turn(turn) }
     }
 
-    /// For the thread that changes the IOTLB, which can't do so meanwhile.
+    /// For the thread that owns the editor, which excludes concurrent updates.
     pub fn of(editor: &'t super::Editor, aside: &'q mut Lookaside) -> Lookup<'t, 'q> {
         let iotlb = editor.shared();
         aside.renew(iotlb, 0);
@@ -248,12 +252,13 @@ impl<'t, 'q> Lookup<'t, 'q> {
         Lookup { iotlb, aside, source: Source::Map(editor.map()) }
     }
 
-    /// One map for all of the burst.
+    /// The same map for the whole burst.
     fn map(&mut self) -> &'t Map {
         let map = match self.source {
             Source::Map(map) => return map,
             Source::Turn(turn) => {
-                // The version comes first: what is granted in between is then not waited for.
+                // Read the version before the map: a mapping added in between then counts as newer than the
+                // version.
                 self.aside.version = self.iotlb.version.load(Ordering::Acquire);
                 self.iotlb.map.read(turn)
             }
@@ -262,15 +267,15 @@ impl<'t, 'q> Lookup<'t, 'q> {
         map
     }
 
-    /// The range that served last, for reading or writing.
+    /// The range used last, for reading or writing.
     #[inline(always)]
     fn last(&self, need: Access) -> Window<'t> {
-        // SAFETY: what the queue remembers are ranges of this IOTLB's memory (`renew` forgets those of others), which
-        // is never changed, and stays for as long as the borrow of the IOTLB.
+        // SAFETY: the cached ranges belong to this IOTLB's memory (`renew` drops those of others), which is
+        // never changed, and outlives the borrow of the IOTLB.
         unsafe { self.aside.last[side(need)].window() }
     }
 
-    /// All of these bytes, to write, if the range that served last holds them.
+    /// All these bytes, for writing, if the range used last contains them.
     #[inline(always)]
     fn at_once(&mut self, address: u64, len: u32) -> Option<SpanMut<'t>> {
         let found = self.last(Access::WRITE).whole(address, len)?;
@@ -278,13 +283,13 @@ impl<'t, 'q> Lookup<'t, 'q> {
         Some(found)
     }
 
-    /// What a unit is remembered by that grants `need`.
+    /// The tag of a unit that permits `need`.
     #[inline(always)]
     fn key(&self, need: Access) -> u64 {
         (self.aside.generation << 2) | u64::from(need.bits())
     }
 
-    /// All of these bytes, if their page is remembered.
+    /// All these bytes, if their page is cached.
     #[inline(always)]
     fn in_page(&self, iova: u64, len: u32, key: u64) -> Option<SpanMut<'t>> {
         let hit = self.aside.known.page(iova);
@@ -356,13 +361,12 @@ fn side(need: Access) -> usize {
     usize::from(need == Access::WRITE)
 }
 
-/// Where in `hit`, a unit of `size` bytes, `iova` lies, if it is there and `len` bytes follow, granted as
-/// `key` has it.
+/// The offset of `iova` in `hit`, a unit of `size` bytes, if the tag matches `key` and `len` bytes follow.
 #[inline(always)]
 fn hold(hit: &Hit, size: u64, iova: u64, len: u32, key: u64) -> Option<u64> {
     let offset = iova & (size - 1);
     let is_it = (hit.tag ^ ((iova - offset) | key)) & !(!key & 3) == 0;
-    // No bytes count as very many.
+    // A length of 0 wraps to a value that never fits.
     (is_it && offset + u64::from(len.wrapping_sub(1)) < u64::from(hit.room)).then_some(offset)
 }
 
@@ -395,7 +399,7 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
 
     #[inline]
     fn write_kept(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        // Counted when it was kept.
+        // The lookup was counted by `keep`.
         if let Some(span) = self.last(Access::WRITE).whole(address, len) {
             return Ok(span);
         }
@@ -414,7 +418,7 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
         ranges: impl Iterator<Item = (u64, u32)>,
         spans: &mut [Span<'t>],
     ) -> (usize, Result<(), Fault>) {
-        // In registers, as long as one range serves.
+        // Kept in registers while one range serves.
         let (mut window, mut hits) = (self.last(Access::READ), 0);
         let key = self.key(Access::READ);
         let (mut count, mut result) = (0, Ok(()));

@@ -1,33 +1,34 @@
-//! The ranges, in order.
+//! The mapped ranges, in order.
 
 use super::Access;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Entries that a chunk has at most. A change copies one chunk or two, a look-up halves one.
+/// Largest number of entries in a chunk. An update copies one or two chunks, a lookup does a binary search in
+/// one.
 const CHUNK: usize = 128;
 
 /// A range of addresses that lies in one region without a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub first: u64,
-    /// Its last address, not the one behind it: there may be none.
+    /// The last address, inclusive: the address behind it may not exist.
     pub last: u64,
-    /// Where `first` lies in its region.
+    /// Offset of `first` in its region.
     pub offset: u64,
     pub region: u16,
     pub access: Access,
 }
 
 impl Entry {
-    /// The part that lies in `first..=last`, which it overlaps.
+    /// The part within `first..=last`, which must overlap.
     fn part(&self, first: u64, last: u64) -> Entry {
         let (first, last) = (self.first.max(first), self.last.min(last));
         Entry { first, last, offset: self.offset + (first - self.first), ..*self }
     }
 
-    /// Whether `next` goes on where this ends, in both address spaces. Attack: two ranges of a guest's choice that
-    /// touch in one of them only, or that differ in what is granted, must stay two.
+    /// Whether `next` directly follows in both address spaces, with the same permission. Attack: ranges that
+    /// are adjacent in only one of the address spaces, or that differ in permission, must not be merged.
     fn continues(&self, next: &Entry) -> bool {
         self.last.checked_add(1) == Some(next.first)
             && self.region == next.region
@@ -35,7 +36,7 @@ impl Entry {
             && self.offset + (self.last - self.first) + 1 == next.offset
     }
 
-    /// Whether both lead to the same place and grant the same, where `part` lies within this.
+    /// Whether both have the same target and permission, where `part` is within this range.
     pub fn says(&self, part: &Entry) -> bool {
         self.first <= part.first
             && part.last <= self.last
@@ -45,12 +46,12 @@ impl Entry {
     }
 }
 
-/// Entries in the order of their addresses, none overlapping; never changed, only replaced.
+/// Entries ordered by address, not overlapping; immutable, replaced as a whole.
 #[derive(Debug, Default)]
 pub struct Map {
     /// The first address of each chunk.
     firsts: Vec<u64>,
-    /// None is empty.
+    /// No chunk is empty.
     chunks: Vec<Arc<[Entry]>>,
     count: usize,
 }
@@ -61,12 +62,12 @@ impl Map {
         self.count
     }
 
-    /// Whether nothing is granted.
+    /// Whether no range is mapped.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The entry that holds `iova`.
+    /// The entry that contains `iova`.
     #[inline]
     pub(super) fn get(&self, iova: u64) -> Option<&Entry> {
         let chunk = self.chunks.get(self.firsts.partition_point(|&first| first <= iova).checked_sub(1)?)?;
@@ -93,9 +94,10 @@ impl Map {
         None
     }
 
-    /// The same map, in which `first..=last` holds `with` or nothing.
+    /// A copy of the map in which `first..=last` is mapped by `with`, or unmapped.
     pub(super) fn replaced(&self, first: u64, last: u64, with: Option<Entry>) -> Map {
-        // From the chunk of the last entry that begins before `first`, to that of the entry behind `last`.
+        // From the chunk of the last entry that begins before `first` to the chunk of the entry behind
+        // `last`.
         let mut from = self.firsts.partition_point(|&at| at < first).saturating_sub(1);
         let mut to = self.firsts.partition_point(|&at| at <= last.saturating_add(1));
         let mut entries = Vec::with_capacity(CHUNK + 2);
@@ -110,7 +112,7 @@ impl Map {
             }
         }
         with.into_iter().for_each(|with| push(&mut entries, with));
-        // Chunks that have become small join a neighbour, so that there are never many of them.
+        // Small chunks are merged with a neighbour, to bound the number of chunks.
         if entries.len() < CHUNK / 4 {
             if let Some(before) = from.checked_sub(1).map(|before| &self.chunks[before])
                 && before.len() + entries.len() <= CHUNK
@@ -127,11 +129,11 @@ impl Map {
         self.spliced(from, to, &entries)
     }
 
-    /// The same map with these entries in place of the chunks `from..to`.
+    /// A copy of the map with these entries instead of the chunks `from..to`.
     fn spliced(&self, from: usize, to: usize, entries: &[Entry]) -> Map {
         let before: usize = self.chunks[from..to].iter().map(|chunk| chunk.len()).sum();
         let count = self.count - before + entries.len();
-        // Halves rather than a full chunk and a rest.
+        // Even parts instead of full chunks and a remainder.
         let size = entries.len().div_ceil(entries.len().div_ceil(CHUNK).max(1)).max(1);
         let firsts = entries.chunks(size).filter_map(|chunk| Some(chunk.first()?.first));
         let chunks = entries.chunks(size).map(Arc::from);
@@ -144,20 +146,20 @@ impl Map {
         map
     }
 
-    /// Every entry, in order.
+    /// All entries, in order.
     #[cfg(test)]
     pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    /// Entries of the fullest chunk, and how many chunks there are.
+    /// Size of the largest chunk, and the number of chunks.
     #[cfg(test)]
     pub(super) fn shape(&self) -> (usize, usize) {
         (self.chunks.iter().map(|chunk| chunk.len()).max().unwrap_or(0), self.chunks.len())
     }
 }
 
-/// Puts an entry behind the others, or makes it a part of the last.
+/// Appends an entry, or merges it with the last.
 fn push(entries: &mut Vec<Entry>, entry: Entry) {
     match entries.last_mut() {
         Some(last) if last.continues(&entry) => last.last = entry.last,

@@ -1,9 +1,10 @@
-//! The device IOTLB: which of a device's addresses (IOVAs) a peer has granted, and where they lie in the memory
+//! The device IOTLB: the device addresses (IOVAs) that a guest has mapped, and their targets in the memory
 //! that it shared.
 //!
-//! One thread, the [`Editor`]'s, changes it; workers look it up by [`Lookup`] without a lock. A change makes a new
-//! [`Map`] and publishes it, so that every look-up sees a whole one. What was taken back may still be in use by turns
-//! under way: whoever acknowledges that waits for one turn of every worker first (`host::grace`).
+//! One thread, the owner of the [`Editor`], updates it; workers look it up by [`Lookup`] without a lock. An
+//! update builds a new [`Map`] and publishes it, so every lookup sees a consistent map. Turns in progress may
+//! still use an unmapped range: before an unmapping is acknowledged, the caller waits for one turn of every
+//! worker (`host::grace`).
 
 mod editor;
 mod lookup;
@@ -20,10 +21,10 @@ use crate::turn::Published;
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;
 
-/// Entries that one guest may have, if nothing else is said.
+/// Default limit of entries of one guest.
 pub const ENTRIES: usize = 65_536;
 
-/// What may be done with a range (vhost-user protocol, "An IOTLB message", permissions).
+/// Permission of a range (vhost-user protocol, "An IOTLB message", permissions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access(u8);
 
@@ -32,10 +33,10 @@ impl Access {
     pub const READ: Access = Access(1);
     /// The device may write.
     pub const WRITE: Access = Access(2);
-    /// Both.
+    /// Reading and writing.
     pub const BOTH: Access = Access(3);
 
-    /// From the protocol's number; `None` where that grants nothing.
+    /// From the protocol's number; `None` if it grants no access.
     pub fn from_bits(bits: u8) -> Option<Access> {
         (1..=3).contains(&bits).then_some(Access(bits))
     }
@@ -45,35 +46,35 @@ impl Access {
         self.0
     }
 
-    /// Whether all of `need` is granted.
+    /// Whether all of `need` is permitted.
     #[inline]
     pub fn covers(self, need: Access) -> bool {
         self.0 & need.0 == need.0
     }
 }
 
-/// An IOTLB as workers see it, and the memory that it leads to. Alone in its lines of the cache, since a worker looks
-/// here every turn.
+/// An IOTLB as workers see it, with the memory that it maps to. Aligned to its own cache lines, since workers
+/// read it every turn.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Iotlb {
-    /// No two have the same; 0 is nobody's.
+    /// Unique number; 0 is none.
     id: u64,
     memory: Arc<Memory>,
     map: Published<Map>,
-    /// Counts what was taken back: what a queue remembers of an earlier epoch is worth nothing.
+    /// Counts unmappings: cache entries of an earlier epoch are invalid.
     epoch: AtomicU64,
-    /// Counts grants: what missed at this version misses still.
+    /// Counts mappings: a miss at this version is still a miss.
     version: AtomicU64,
 }
 
 impl Iotlb {
-    /// The memory that it leads to.
+    /// The memory that it maps to.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// Counts grants: what missed at this version misses still.
+    /// Counts mappings: a miss at this version is still a miss.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version.load(core::sync::atomic::Ordering::SeqCst)

@@ -1,4 +1,4 @@
-//! Against a table with a row for every address, and against vm-memory's.
+//! Tests of the IOTLB against a table with one row per address, and against vm-memory's.
 
 use super::{Access, Change, Editor, Lookaside, Lookup, UpdateError};
 use crate::memory::{Memory, Region};
@@ -11,12 +11,12 @@ use proptest::prelude::*;
 use std::sync::OnceLock;
 
 struct Bytes(Box<[UnsafeCell<u8>]>);
-// SAFETY: touched through spans only.
+// SAFETY: accessed through spans only.
 unsafe impl Send for Bytes {}
 // SAFETY: as above.
 unsafe impl Sync for Bytes {}
 
-/// Regions of these lengths, whose user addresses touch; their memory doesn't, or does where `joined`.
+/// Regions of these lengths with adjacent user addresses; their memory is adjacent only if `joined`.
 fn memory(lens: &[usize], joined: bool) -> Arc<Memory> {
     let whole =
         Arc::new(Bytes((0..2 * lens.iter().sum::<usize>()).map(|at| UnsafeCell::new(at as u8)).collect()));
@@ -32,10 +32,10 @@ fn memory(lens: &[usize], joined: bool) -> Arc<Memory> {
 }
 
 const USER: u64 = 0x7000;
-/// Steps of a property test; few under Miri, which is some hundred times slower.
+/// Steps of a property test; few under Miri, which is about a hundred times slower.
 const STEPS: usize = if cfg!(miri) { 8 } else { 60 };
 const SPACE: u64 = 96;
-/// The two ends of the addresses, where sums wrap.
+/// Both ends of the address space, where sums wrap.
 const BASES: [u64; 2] = [0, u64::MAX - SPACE + 1];
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (iova.clone(), 0u64..24, user, 1u8..4)
             .prop_map(|(iova, size, user, access)| {
-                // Behind the first space there are no rows; behind the second there are no addresses.
+                // The model has no rows behind the first space; behind the second there are no addresses.
                 let size = if iova < SPACE { size.min(SPACE - iova) } else { size };
                 Step::Update { iova, size, user: USER + user, access }
             }),
@@ -59,7 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Where an address leads, and what is granted.
+/// Target and permission of an address.
 type Row = Option<(u64, u8)>;
 
 struct Model(Vec<Row>);
@@ -79,7 +79,7 @@ impl Model {
     }
 }
 
-/// Applies a step to both; whether it was refused.
+/// Applies a step to both; returns whether it was refused.
 fn apply(editor: &mut Editor, model: &mut Model, step: Step) -> bool {
     match step {
         Step::Update { iova, size, user, access } => {
@@ -116,7 +116,7 @@ fn apply(editor: &mut Editor, model: &mut Model, step: Step) -> bool {
     false
 }
 
-/// What a reader finds at an address, as an offset into the memory behind `user`.
+/// What a reader finds at an address, as an offset into the memory at `user`.
 fn found(
     editor: &Editor,
     aside: &mut Lookaside,
@@ -153,7 +153,7 @@ fn agree(editor: &Editor, aside: &mut Lookaside, model: &Model) {
     }
 }
 
-/// Entries that touch can't be one.
+/// Checks that no two adjacent entries could be merged.
 fn is_merged(editor: &Editor) {
     let entries: Vec<_> = editor.map().entries().collect();
     for pair in entries.windows(2) {
@@ -212,7 +212,8 @@ proptest! {
         steps in proptest::collection::vec((step(), 0..SPACE, 0u32..9, any::<bool>()), 1..STEPS),
         is_large in any::<bool>(),
     ) {
-        // Halves of pages, or eighths of blocks, so that some are whole and some are not.
+        // Units of half a page, or an eighth of a block, so that some units are fully mapped and some are
+        // not.
         let is_large = is_large && !cfg!(miri);
         let unit: u64 = if is_large { 1 << 18 } else { 2048 };
         static MEMORIES: [OnceLock<Arc<Memory>>; 2] = [OnceLock::new(), OnceLock::new()];
@@ -235,7 +236,7 @@ proptest! {
                 let (iova, len) = (at * unit + u64::from(len), len * 1500);
                 let known = found(&editor, &mut aside, iova, len, write);
                 prop_assert_eq!(known, found(&editor, &mut Lookaside::default(), iova, len, write));
-                // What was kept by whoever looked there last, perhaps for another address, and is now.
+                // The result of `keep` by an earlier lookup, perhaps for another address, and by this one.
                 let place = (at % 8) as usize;
                 let mut lookup = Lookup::of(&editor, &mut aside);
                 for again in [lookup.write_kept(place, iova, len), {
@@ -323,7 +324,7 @@ proptest! {
     }
 }
 
-/// With few entries what is known may have been forgotten, so nothing is said of what changed.
+/// With few entries a mapping may have been evicted, so the reported change is not checked.
 fn apply_bounded(editor: &mut Editor, model: &mut Model, step: Step) -> bool {
     match step {
         Step::Update { iova, size, user, access } => {
@@ -344,7 +345,7 @@ fn many_entries_stay_in_order_and_in_chunks() {
     let pages = if cfg!(miri) { 300 } else { 3000u64 };
     let memory = memory(&[1 << 14], false);
     let mut editor = Editor::new(memory, 1 << 16);
-    // Every other byte, so that none merge, in an order that jumps about.
+    // Every other byte, so that no entries merge, in a shuffled order.
     for step in 0..pages {
         let at = step * 1237 % pages;
         assert_eq!(editor.update(2 * at, 1, USER + at, Access::BOTH), Ok(Change::Granted));
@@ -379,7 +380,7 @@ fn what_is_taken_back_is_found_no_more_though_a_queue_remembers_it() {
     assert_eq!(found(&editor, &mut aside, 8, 8, false), Ok((USER + 8, 2)));
     assert_eq!(found(&editor, &mut aside, 10, 1, false), Err(Fault::Miss));
     assert_eq!(found(&editor, &mut aside, 11, 1, false), Ok((USER + 11, 1)));
-    // Another IOTLB, perhaps of other memory.
+    // Another IOTLB, possibly of other memory.
     let other = Editor::new(memory, 4);
     assert_eq!(found(&other, &mut aside, 11, 1, false), Err(Fault::Miss));
 }
@@ -389,7 +390,7 @@ fn what_chance_has_let_go_of_no_queue_remembers() {
     let mut editor = Editor::new(memory(&[128], false), 4);
     let mut aside = Lookaside::default();
     for (round, user) in (0..20u64).zip([USER, USER + 64].into_iter().cycle()) {
-        // Nothing is known of it, so that this is seen to alter nothing.
+        // The range is unknown, so the update reports no alteration.
         assert_eq!(editor.update(0, 16, user, Access::BOTH), Ok(Change::Granted));
         assert_eq!(found(&editor, &mut aside, 0, 8, true), Ok((user, 8)), "round {round}");
         let mut others = (1..).map(|number| 100 * (1000 * round + number));
@@ -423,7 +424,7 @@ fn many_are_found_as_each_alone_would_be_up_to_the_first_that_is_not() {
         assert_eq!(lens, [4, 16, 2, 16, 1, 1, 0, 0]);
     }
     assert!(aside.missed().is_empty());
-    // What may only be written, what is not granted, and what was taken back.
+    // Write-only ranges, unmapped ranges, and ranges that were unmapped again.
     let mut all = |editor: &Editor, ranges: [(u64, u32); 3]| {
         aside.forget_missed();
         let found = Lookup::of(editor, &mut aside).read_all(ranges.into_iter(), &mut [Span::empty(); 3]);
@@ -451,7 +452,7 @@ fn a_turn_keeps_what_it_found_and_the_next_one_does_not() {
     assert_eq!(Lookup::new(&iotlb, &turn, &mut aside).read(100, 8).err(), Some(Fault::Miss));
     drop(reader);
     for map in editor.retired().drain(..) {
-        // SAFETY: there is no reader any more.
+        // SAFETY: there are no readers any more.
         drop(unsafe { map.into_inner() });
     }
 }

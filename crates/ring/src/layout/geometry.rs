@@ -1,4 +1,4 @@
-//! Sizes and places of everything in a ring's memory.
+//! Sizes and offsets of the parts of a ring's memory.
 
 use super::slot::Slot;
 use super::{SLOTS_MAX, SLOTS_MIN};
@@ -7,22 +7,22 @@ use super::{SLOTS_MAX, SLOTS_MIN};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"Ringway\0");
 /// Version of the layout. A reader refuses any other.
 pub const VERSION: u32 = 1;
-/// Feature bits this version knows; a reader refuses others. Bits 0 to 4: what the program does itself with frames it
-/// receives: checksum, TSO over IPv4, over IPv6, ECN, USO.
+/// Feature bits of this version; a reader refuses others. Bits 0 to 4 are offloads that the program handles
+/// for received frames: checksum, TSO over IPv4, over IPv6, ECN, USO.
 pub const FEATURES: u32 = 0x1f;
 
 /// Smallest and largest buffer.
 const SLOT_SIZE: core::ops::RangeInclusive<u32> = 64..=32_768;
 /// Buffer numbers have 16 bits.
 const BUFFERS_MAX: u32 = 65_536;
-/// Attack: a program could ask for rings that take all of the host's memory.
+/// Attack: a program could request rings that take all of the host's memory.
 const BYTES_MAX: u64 = 512 << 20;
 const LINE: u32 = 64;
 pub(super) const PAGE: u64 = 4096;
 pub(super) const CLOSED: usize = 512;
 pub(super) const CELLS: usize = 1024;
 
-/// What a ring's memory joins.
+/// The two ends of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A program and Ringway.
@@ -31,12 +31,12 @@ pub enum Kind {
     Pipe,
 }
 
-/// Why a ring can't be laid out so, or why memory is not a ring.
+/// Why a requested ring is invalid, or why memory is not a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// The number of slots is no power of two between 64 and 4096.
+    /// The number of slots is not a power of two between 64 and 4096.
     Slots(u32),
-    /// The buffer size is no multiple of 64 between 64 and 32,768 bytes.
+    /// The buffer size is not a multiple of 64 between 64 and 32,768 bytes.
     SlotSize(u32),
     /// Fewer buffers than slots, or more than 65,536.
     Buffers(u32),
@@ -48,7 +48,7 @@ pub enum LayoutError {
     Version(u32),
     /// Unknown feature bits.
     Features(u32),
-    /// The memory is smaller than its header says, or the header's places don't fit its sizes.
+    /// The memory is smaller than its header says, or the header's offsets don't match its sizes.
     Size,
     /// The memory is not aligned to a page.
     Alignment,
@@ -88,39 +88,39 @@ impl core::fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
-/// The header's words, in order, from the first byte of the memory on.
+/// The header's fields, in order, from the first byte of the memory on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// [`MAGIC`].
     pub magic: u64,
     /// [`VERSION`].
     pub version: u32,
-    /// Of [`FEATURES`].
+    /// A subset of [`FEATURES`].
     pub features: u32,
     /// 0: a port's ring, 1: a pipe.
     pub kind: u32,
     /// Slots of ring 0 (TX) and of ring 1 (RX), each a power of two.
     pub slots: [u32; 2],
-    /// Bytes of a buffer that may be used.
+    /// Usable bytes of a buffer.
     pub slot_size: u32,
     /// Bytes from one buffer to the next.
     pub stride: u32,
     /// Number of buffers.
     pub buffers: u32,
-    /// Largest frame in bytes that the program receives and that isn't to be segmented any more; 0: any.
+    /// Largest unsegmented frame in bytes that the program receives; 0: any.
     pub largest: u32,
     /// Zero.
     pub reserved: u32,
-    /// Where the slots of each ring begin, in bytes.
+    /// Offset of each ring's slots in bytes.
     pub slots_at: [u64; 2],
-    /// Where the buffers begin, in bytes.
+    /// Offset of the buffers in bytes.
     pub buffers_at: u64,
-    /// Bytes in all.
+    /// Total size in bytes.
     pub bytes: u64,
 }
 
 impl Header {
-    /// Eight-byte words of a header in memory.
+    /// Number of eight-byte words of a header in memory.
     pub const WORDS: usize = 10;
 
     pub(super) fn from_words(words: [u64; Header::WORDS]) -> Header {
@@ -160,18 +160,18 @@ impl Header {
     }
 }
 
-/// What a ring was asked to be. Everything else follows from it.
+/// The parameters of a ring. The header is derived from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Whom it joins.
+    /// The kind of ring.
     pub kind: Kind,
     /// Slots of the TX ring and of the RX ring.
     pub slots: [u32; 2],
     /// Bytes of a buffer.
     pub slot_size: u32,
-    /// Buffers beyond one a slot, for a program that holds frames back.
+    /// Buffers in addition to one per slot, for a program that holds frames back.
     pub extra: u32,
-    /// Of [`FEATURES`].
+    /// A subset of [`FEATURES`].
     pub features: u32,
     /// Largest frame in bytes that the program receives; 0: any.
     pub largest: u32,
@@ -184,7 +184,7 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// The header that says so.
+    /// The header with these parameters.
     pub fn header(&self) -> Result<Header, LayoutError> {
         for slots in self.slots {
             if !slots.is_power_of_two() || !(SLOTS_MIN..=SLOTS_MAX).contains(&slots) {
@@ -201,7 +201,7 @@ impl Geometry {
         if buffers > BUFFERS_MAX {
             return Err(LayoutError::Buffers(buffers));
         }
-        // An odd number of lines, so that the first lines of many buffers don't share few sets of a cache.
+        // An odd number of cache lines, so that the first lines of buffers spread over all cache sets.
         let stride = ((self.slot_size / LINE) | 1) * LINE;
         let first = PAGE;
         let second = first + u64::from(self.slots[0]) * Slot::SIZE as u64;
@@ -227,7 +227,8 @@ impl Geometry {
         })
     }
 
-    /// What a header read from `bytes` bytes of memory says, if it is one that [`Geometry::header`] makes.
+    /// The parameters of a header read from memory of `bytes` bytes, if [`Geometry::header`] would make this
+    /// header.
     pub fn check(header: Header, bytes: u64) -> Result<Geometry, LayoutError> {
         if header.magic != MAGIC {
             return Err(LayoutError::Magic);
@@ -235,8 +236,8 @@ impl Geometry {
         if header.version != VERSION {
             return Err(LayoutError::Version(header.version));
         }
-        // Attack: any number may stand here. Those the others follow from are checked by themselves, and the others
-        // must be what follows.
+        // Attack: the header may contain any numbers. The parameters are checked individually, and the
+        // derived fields must equal the computed ones.
         let kind = if header.kind == 0 { Kind::Port } else { Kind::Pipe };
         let least = header.slots[0].saturating_add(header.slots[1]);
         let extra = header.buffers.checked_sub(least).ok_or(LayoutError::Buffers(header.buffers))?;

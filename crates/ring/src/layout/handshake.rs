@@ -1,27 +1,29 @@
-//! What a program and Ringway say to each other on the port's UNIX stream socket, before the ring is all they need.
+//! Messages between a program and Ringway on the port's UNIX stream socket, exchanged before the ring is
+//! used.
 //!
-//! The program sends one [`Hello`]; Ringway answers with one [`Welcome`]. On a pipe, a further [`Welcome`] follows
-//! whenever the other end was replaced. Both have a fixed size and little-endian numbers. A welcome that is no refusal
-//! comes with three descriptors: the memory, the eventfd that the program writes and the eventfd that it reads.
+//! The program sends one [`Hello`]; Ringway replies with one [`Welcome`]. On a pipe, a further [`Welcome`]
+//! follows whenever the other end was replaced. Both have a fixed size and little-endian numbers. A welcome
+//! that grants a ring comes with three descriptors: the memory, the eventfd that the program writes and the
+//! eventfd that it reads.
 
 use super::geometry::{Geometry, Kind, MAGIC, VERSION};
 
-/// What a program asks for. A number of 0 leaves the choice to Ringway.
+/// A program's request. A number of 0 leaves the choice to Ringway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// Slots of the TX ring and of the RX ring.
     pub slots: [u32; 2],
     /// Bytes of a buffer.
     pub slot_size: u32,
-    /// Buffers beyond one a slot.
+    /// Buffers in addition to one per slot.
     pub extra: u32,
-    /// What the program does itself with frames it receives, of [`super::FEATURES`].
+    /// Offloads that the program handles for received frames, a subset of [`super::FEATURES`].
     pub features: u32,
     /// Largest frame in bytes that it receives; 0: any.
     pub largest: u32,
 }
 
-/// A message that can't be understood.
+/// An invalid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeError {
     /// It doesn't begin with the magic number.
@@ -72,7 +74,7 @@ impl Hello {
         })
     }
 
-    /// The ring that is asked for, with `otherwise` for what is left open.
+    /// The requested ring, with unset values taken from `otherwise`.
     pub fn geometry(&self, kind: Kind, otherwise: &Geometry) -> Geometry {
         let or = |asked: u32, otherwise: u32| if asked == 0 { otherwise } else { asked };
         Geometry {
@@ -86,7 +88,7 @@ impl Hello {
     }
 }
 
-/// Ringway's answer.
+/// Ringway's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     end: u32,
@@ -94,13 +96,13 @@ pub struct Welcome {
     text: [u8; Welcome::TEXT],
 }
 
-/// `end` of a refusal.
+/// Value of `end` in a refusal.
 const REFUSED: u32 = u32::MAX;
 
 impl Welcome {
     /// Bytes of the message.
     pub const SIZE: usize = 20 + Welcome::TEXT;
-    /// Bytes of a refusal's text at most.
+    /// Largest length of a refusal's text in bytes.
     pub const TEXT: usize = 236;
     /// Descriptors that come with a ring.
     pub const DESCRIPTORS: usize = 3;
@@ -110,7 +112,7 @@ impl Welcome {
         Welcome { end: end & 1, text_len: 0, text: [0; Welcome::TEXT] }
     }
 
-    /// No ring, and why, for people. What is longer than the message has room for is cut off.
+    /// A refusal with its reason, for people; a longer text is truncated.
     pub fn refused(why: &str) -> Welcome {
         let mut len = why.len().min(Welcome::TEXT);
         while !why.is_char_boundary(len) {
@@ -121,7 +123,7 @@ impl Welcome {
         Welcome { end: REFUSED, text_len: len as u32, text }
     }
 
-    /// Which end of the ring the program has; an error with the text of a refusal.
+    /// The program's end of the ring, or the text of the refusal.
     pub fn end(&self) -> Result<u32, &str> {
         if self.end != REFUSED {
             return Ok(self.end & 1);

@@ -1,4 +1,4 @@
-//! The only door to a ring's memory.
+//! Access to a ring's memory.
 
 use super::geometry::{CELLS, CLOSED, Geometry, Header, Kind, LayoutError, PAGE};
 use super::slot::Slot;
@@ -13,7 +13,7 @@ pub const RX: usize = 1;
 
 const CELL: usize = 128;
 
-/// Who writes a line of indices.
+/// The writer of a line of indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Producer,
@@ -28,7 +28,7 @@ pub(super) enum Word {
     WakeAt,
 }
 
-/// A ring's memory, mapped, with the sizes checked when it was mapped.
+/// A ring's mapped memory, with sizes checked when it was mapped.
 #[derive(Debug)]
 pub struct RingMemory {
     region: Region,
@@ -39,14 +39,14 @@ pub struct RingMemory {
     buffers: NonNull<u8>,
 }
 
-// SAFETY: the pointers are addresses within `region`, which may be used from any thread; all that lies there is read
-// and written as atomics or through spans.
+// SAFETY: the pointers are addresses within `region`, which may be used from any thread; its contents are
+// accessed only as atomics or through spans.
 unsafe impl Send for RingMemory {}
 // SAFETY: as above.
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
-    /// Lays a new ring out in zeroed memory.
+    /// Initializes a new ring in zeroed memory.
     pub fn create(region: Region, geometry: &Geometry) -> Result<RingMemory, LayoutError> {
         let header = geometry.header()?;
         let memory = RingMemory::within(region, header, geometry.kind)?;
@@ -61,7 +61,7 @@ impl RingMemory {
         Ok(memory)
     }
 
-    /// Finds the ring in memory that somebody else laid out, and may still write.
+    /// Attaches to a ring in memory that the other side initialized, and may still write.
     pub fn attach(region: Region) -> Result<RingMemory, LayoutError> {
         if region.len < PAGE {
             return Err(LayoutError::Size);
@@ -78,7 +78,7 @@ impl RingMemory {
         RingMemory::within(region, header, geometry.kind)
     }
 
-    /// `header` was made by [`Geometry::header`], or equals what it makes.
+    /// `header` was made by [`Geometry::header`], or equals its result.
     fn within(region: Region, header: Header, kind: Kind) -> Result<RingMemory, LayoutError> {
         let base = region.base();
         if header.bytes > region.len {
@@ -94,12 +94,12 @@ impl RingMemory {
         Ok(RingMemory { region, header, kind, base, slots, buffers })
     }
 
-    /// The header as it was read or made.
+    /// The header as read or made.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Whom the ring joins.
+    /// The kind of ring.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -109,19 +109,19 @@ impl RingMemory {
         &self.region
     }
 
-    /// Slots of a ring.
+    /// Number of slots of a ring.
     #[inline]
     pub fn slots(&self, ring: usize) -> u32 {
         self.header.slots[ring & 1]
     }
 
-    /// Bytes a buffer holds.
+    /// Size of a buffer in bytes.
     #[inline]
     pub fn slot_size(&self) -> u32 {
         self.header.slot_size
     }
 
-    /// The first `len` bytes of a buffer, if there is such a buffer and it has as many.
+    /// The first `len` bytes of a buffer, if the buffer exists and has as many.
     #[inline]
     pub fn buffer(&self, buf_idx: u16, len: u32) -> Option<SpanMut<'_>> {
         // Attack: both numbers come from memory that the other side writes.
@@ -153,13 +153,13 @@ impl RingMemory {
         high.store(new_high.to_le(), Ordering::Relaxed);
     }
 
-    /// Asks for the line of slot `index`, to be written soon.
+    /// Prefetches the line of slot `index` for writing.
     #[inline]
     pub fn prefetch_slot(&self, ring: usize, index: u32) {
         prefetch_write(self.slot_at(ring, index));
     }
 
-    /// Asks for the first line of a buffer, to be read soon.
+    /// Prefetches the first line of a buffer.
     #[inline]
     pub fn prefetch_frame(&self, buf_idx: u16) {
         if let Some(buffer) = self.buffer(buf_idx, 0) {
@@ -167,7 +167,7 @@ impl RingMemory {
         }
     }
 
-    /// Asks for the first line of a buffer, to be written soon.
+    /// Prefetches the first line of a buffer for writing.
     #[inline]
     pub fn prefetch_buffer(&self, buf_idx: u16) {
         if u32::from(buf_idx) < self.header.buffers {
@@ -176,13 +176,13 @@ impl RingMemory {
         }
     }
 
-    /// Whether this memory serves no longer: the other side is gone, or Ringway took the ring back.
+    /// Whether this memory is no longer in use: the other side is gone, or Ringway took the ring back.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.closed().load(Ordering::Acquire) != 0
     }
 
-    /// Says that this memory serves no longer.
+    /// Marks this memory as no longer in use.
     pub fn close(&self) {
         self.closed().store(1, Ordering::SeqCst);
     }
@@ -222,7 +222,7 @@ impl RingMemory {
     }
 }
 
-/// Asks for a line in order to write it, so that its owner gives it up now and not when the store waits for it.
+/// Prefetches a line for writing, so that its owner gives it up before the store needs it.
 #[inline]
 fn prefetch_write(pointer: NonNull<u8>) {
     #[cfg(target_arch = "x86_64")]

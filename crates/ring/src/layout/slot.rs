@@ -1,17 +1,17 @@
 //! A slot: one buffer of a frame.
 
-/// `flags`: the frame goes on in the next slot (netmap's `NS_MOREFRAG`).
+/// `flags`: the frame continues in the next slot (netmap's `NS_MOREFRAG`).
 pub const MOREFRAG: u16 = 0x20;
 
-/// One slot, 16 bytes in memory: `buf_idx`, `len`, `flags` (u16 each), then the first ten bytes of `virtio_net_hdr`
-/// (virtio 1.3, 5.1.6) as offload metadata, which counts in a frame's first slot.
+/// One slot, 16 bytes in memory: `buf_idx`, `len`, `flags` (u16 each), then the first ten bytes of
+/// `virtio_net_hdr` (virtio 1.3, 5.1.6) as offload metadata, valid in a frame's first slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Index of the buffer.
     pub buf_idx: u16,
-    /// Bytes used of the buffer.
+    /// Bytes used in the buffer.
     pub len: u16,
-    /// [`MOREFRAG`] or nothing; other bits are for later versions and ignored.
+    /// [`MOREFRAG`] or 0; other bits are reserved and ignored.
     pub flags: u16,
     /// Offload metadata in its wire form.
     pub offload: [u8; 10],
@@ -21,7 +21,7 @@ impl Slot {
     /// Bytes of a slot in memory.
     pub const SIZE: usize = 16;
 
-    /// Whether the frame goes on in the next slot.
+    /// Whether the frame continues in the next slot.
     #[inline]
     pub fn has_more(self) -> bool {
         self.flags & MOREFRAG != 0

@@ -1,4 +1,4 @@
-//! Two sides of a ring against a queue, and against a hostile other side.
+//! Tests of both sides of a ring against a queue, and against a hostile other side.
 
 use super::memory::{Side, Word};
 use super::*;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 struct Pages(NonNull<u8>, Layout);
 
-// SAFETY: the pages are touched through spans and atomics only.
+// SAFETY: the pages are accessed through spans and atomics only.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -27,9 +27,9 @@ impl Drop for Pages {
 
 fn region(bytes: u64) -> Region {
     let layout = Layout::from_size_align(bytes as usize, 4096).unwrap();
-    // SAFETY: no caller asks for no bytes.
+    // SAFETY: no caller asks for zero bytes.
     let pointer = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
-    // SAFETY: the allocation has so many bytes and lives in the keeper.
+    // SAFETY: the allocation has this size and lives in the keeper.
     unsafe { Region::new(0, 0, bytes, pointer, Arc::new(Pages(pointer, layout))) }
 }
 

@@ -1,4 +1,4 @@
-//! A packed ring as its device sees it.
+//! The device side of a packed ring.
 
 use super::ring::{AVAIL, DESC, DISABLE, ENABLE, FLAGS, PLACE, PackedRing, USED};
 use crate::chain::{Chain, Follow, Rules, Sink, follow};
@@ -8,11 +8,11 @@ use crate::format::{Cursor, End, Format, Head, Used};
 use ringway_mem::Translate;
 
 impl PackedRing<'_> {
-    /// The descriptor at a place, if it is available.
+    /// The descriptor at a position, if it is available.
     #[inline]
     fn descriptor(&self, at: Cursor) -> Option<Descriptor> {
         let place = usize::from(at.index);
-        // The flags come first: what the driver wrote before them can be seen once they say so.
+        // Read the flags first: once they say available, the driver's earlier writes are visible.
         let rest = self.descriptors.second(place);
         let flags = (rest >> 48) as u16;
         if flags & (AVAIL | USED) != PackedRing::available(at.wrap) {
@@ -28,8 +28,8 @@ impl PackedRing<'_> {
         Descriptor { address: 0, len, flags, other: id }.packed_rest()
     }
 
-    /// Reads descriptors of a buffer each, from `at` on and without going round; stops at whatever is none. Returns how
-    /// many there were.
+    /// Reads descriptors of one buffer each from `at` on, without wrapping; stops at any other. Returns their
+    /// number.
     #[inline]
     fn gather_run(&self, at: Cursor, write: bool, out: &mut [Head]) -> usize {
         let want = PackedRing::available(at.wrap) | if write { WRITE } else { 0 };
@@ -54,7 +54,7 @@ impl PackedRing<'_> {
         if (found.flags & WRITE != 0) != write {
             return End::Error(QueueError::Direction);
         }
-        // One that was made available just now is found with the next ones.
+        // A descriptor that was just made available is read by the next call.
         if found.len == 0 { End::Error(QueueError::Zero) } else { End::Empty }
     }
 }
@@ -85,7 +85,7 @@ impl<'t> Format<'t> for PackedRing<'t> {
         let rules = Rules { indirect: self.indirect, size: self.size, packed: true };
         sink.begin(write);
         let mut place = *at;
-        // Attack: a chain that runs round the ring ends where it began.
+        // Attack: a chain longer than the ring.
         for seen in 0..self.size {
             let Some(found) = self.descriptor(place) else {
                 // The driver makes a chain's first descriptor available last.
@@ -113,7 +113,7 @@ impl<'t> Format<'t> for PackedRing<'t> {
 
     #[inline]
     fn pass_run(&self, at: &mut Cursor, mut count: usize) {
-        // Attack: a ring filled again while it is read gives more buffers than it has descriptors.
+        // Attack: a ring that is refilled while it is read yields more buffers than it has descriptors.
         while count > 0 {
             let run = self.run(*at, count);
             self.advance(at, run as u16);
@@ -130,7 +130,7 @@ impl<'t> Format<'t> for PackedRing<'t> {
     fn write_used(&self, used: &mut Used, chain: Chain, len: u32) {
         let rest = PackedRing::used_rest(used.at.wrap, chain.id, len);
         if used.is_published() {
-            // The driver looks at the first one first: storing it last shows all of them at once.
+            // The driver reads the first entry first: storing it last publishes all of them at once.
             used.first = rest;
         } else {
             self.descriptors.set_second(usize::from(used.at.index), rest);

@@ -1,4 +1,4 @@
-//! A packed ring as its driver sees it.
+//! The driver side of a packed ring.
 
 use super::ring::{AVAIL, DESC, DISABLE, ENABLE, FLAGS, PLACE, PackedRing, USED};
 use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
@@ -9,17 +9,17 @@ use crate::layout::{Areas, Layout};
 use alloc::boxed::Box;
 use core::sync::atomic::{Ordering, fence};
 
-/// A driver's state of a packed ring.
+/// Driver state of a packed ring.
 #[derive(Debug)]
 pub struct PackedDriver<'t> {
     ring: PackedRing<'t>,
     free: Free,
-    /// Places that the buffer of this id takes; 0 where none has it.
+    /// Number of slots of the buffer with this id; 0 if unused.
     slots: Box<[u16]>,
     room: usize,
     available: Cursor,
     published: Cursor,
-    /// What is still to be stored at `published`.
+    /// The word to store at `published`.
     first: u64,
     kicked: Cursor,
     used: Cursor,
@@ -135,7 +135,7 @@ impl<'t> PackedDriver<'t> {
 
     #[inline(always)]
     pub(crate) fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
-        // Nothing is under way.
+        // No buffer is in flight.
         if self.room == usize::from(self.ring.size) {
             return Ok(None);
         }
@@ -196,7 +196,7 @@ impl<'t> PackedDriver<'t> {
     }
 }
 
-/// The used descriptor's second word, if the one at `at` is used.
+/// The used descriptor's second word, if the descriptor at `at` is used.
 #[inline]
 fn next_used(ring: &PackedRing<'_>, at: Cursor) -> Option<u64> {
     let rest = ring.descriptors.second(usize::from(at.index));

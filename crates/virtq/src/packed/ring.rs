@@ -1,4 +1,4 @@
-//! Where the parts of a packed ring lie.
+//! Memory of a packed ring.
 
 use crate::error::LayoutError;
 use crate::format::Cursor;
@@ -44,10 +44,10 @@ impl<'t> PackedRing<'t> {
         Ok(PackedRing { descriptors, driver, device, size, event_idx, indirect })
     }
 
-    /// The place `slots` further on.
+    /// The position `slots` further on.
     #[inline]
     pub(super) fn advance(&self, at: &mut Cursor, slots: u16) {
-        // Neither is above 32,768.
+        // Both are at most 32,768.
         let index = u32::from(at.index) + u32::from(slots);
         let size = u32::from(self.size);
         if index >= size {
@@ -58,20 +58,21 @@ impl<'t> PackedRing<'t> {
         }
     }
 
-    /// How many of `count` places there are from `at` on before the ring goes round, at least one.
+    /// Number of the `count` slots from `at` on before the ring wraps, at least one.
     #[inline]
     pub(super) fn run(&self, at: Cursor, count: usize) -> usize {
         count.min(usize::from(self.size.saturating_sub(at.index))).max(1)
     }
 
-    /// How many places `to` is beyond `from`, one round at most.
+    /// Distance in slots from `from` to `to`, at most one round.
     #[inline]
     pub(super) fn distance(&self, from: Cursor, to: Cursor) -> u32 {
         let round = if from.wrap == to.wrap { 0 } else { u32::from(self.size) };
         (u32::from(to.index) + round).wrapping_sub(u32::from(from.index))
     }
 
-    /// Whether going from `old` to `new` passes the place that an event names. Places are one round apart at most.
+    /// Whether going from `old` to `new` passes the position of an event. The positions are at most one round
+    /// apart.
     pub(super) fn passes(&self, event: u16, old: Cursor, new: Cursor) -> bool {
         let wrap = event & 0x8000 != 0;
         let size = u32::from(self.size);
@@ -89,13 +90,13 @@ impl<'t> PackedRing<'t> {
         event.wrapping_sub(1) < old
     }
 
-    /// The flags of a descriptor that is available where the wrap counter is `wrap`.
+    /// The flags of an available descriptor where the wrap counter is `wrap`.
     #[inline]
     pub(super) fn available(wrap: bool) -> u16 {
         if wrap { AVAIL } else { USED }
     }
 
-    /// The flags of a used one.
+    /// The flags of a used descriptor.
     #[inline]
     pub(super) fn used(wrap: bool) -> u16 {
         if wrap { AVAIL | USED } else { 0 }

@@ -1,4 +1,4 @@
-//! A split ring as its device sees it.
+//! The device side of a split ring.
 
 use super::ring::{FLAGS, IDX, QUIET, SplitRing, passes};
 use crate::chain::{Chain, Follow, Rules, Sink, follow};
@@ -8,15 +8,15 @@ use crate::format::{Cursor, End, Format, Head, Used};
 use ringway_mem::Translate;
 
 impl SplitRing<'_> {
-    /// How many chains are available from `at` on.
+    /// Number of available chains from `at` on.
     #[inline]
     fn ready(&self, at: Cursor) -> Result<u16, QueueError> {
         let ready = self.available.load_acquire(IDX).wrapping_sub(at.index);
-        // Attack: an index far ahead would have old entries taken again.
+        // Attack: an index far ahead would make the device take old entries again.
         if ready > self.size { Err(QueueError::Index) } else { Ok(ready) }
     }
 
-    /// Whether the driver looks at the used ring without being told to.
+    /// Whether the driver polls the used ring.
     #[inline]
     pub(crate) fn is_polled(&self) -> bool {
         !self.event_idx && self.available.load(FLAGS) & QUIET != 0
@@ -76,14 +76,14 @@ impl<'t> Format<'t> for SplitRing<'t> {
             let found = self.descriptor(index);
             match follow(&found, seen == 0, rules, translate, sink)? {
                 Follow::Next if !sink.is_over() => index = found.other,
-                // A chain is named by its first descriptor, so the rest of a long one need not be looked at.
+                // A chain is identified by its first descriptor, so the rest of a long one is not needed.
                 Follow::Next | Follow::End => {
                     at.index = at.index.wrapping_add(1);
                     return Ok(Some(Chain { id, slots: 1 }));
                 }
             }
         }
-        // Attack: a loop would never end; no chain has more descriptors than the ring.
+        // Attack: a chain with a loop; a chain can't have more descriptors than the ring.
         Err(QueueError::Chain)
     }
 
@@ -139,7 +139,7 @@ impl<'t> Format<'t> for SplitRing<'t> {
         } else if wanted {
             self.used.store(self.avail_event(), at.index);
         }
-        // With event indices an event that was passed already asks for nothing.
+        // With event indices, an event index that was already passed disables kicks.
     }
 
     fn wants_interrupt(&self, signalled: Cursor, used: &Used) -> bool {

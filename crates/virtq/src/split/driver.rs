@@ -1,4 +1,4 @@
-//! A split ring as its driver sees it.
+//! The driver side of a split ring.
 
 use super::ring::{FLAGS, IDX, QUIET, SplitRing, passes};
 use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
@@ -8,14 +8,14 @@ use crate::layout::{Areas, Layout};
 use alloc::boxed::Box;
 use core::sync::atomic::{Ordering, fence};
 
-/// A driver's state of a split ring.
+/// Driver state of a split ring.
 #[derive(Debug)]
 pub struct SplitDriver<'t> {
     ring: SplitRing<'t>,
     free: Free,
-    /// Descriptors of the chain that begins here; 0 where none does.
+    /// Number of descriptors of the chain that begins here; 0 if none does.
     lengths: Box<[u16]>,
-    /// Where a chain goes on, as it was written.
+    /// The `next` field of each descriptor, as written.
     links: Box<[u16]>,
     available: u16,
     published: u16,
@@ -119,7 +119,7 @@ impl<'t> SplitDriver<'t> {
         self.take_one().map(Some)
     }
 
-    /// How many used buffers there are.
+    /// Number of used buffers.
     #[inline]
     fn ready(&self) -> Result<u16, QueueError> {
         let ready = self.ring.used.load_acquire(IDX).wrapping_sub(self.used);
@@ -140,7 +140,7 @@ impl<'t> SplitDriver<'t> {
         Ok(count)
     }
 
-    /// The next of the used buffers, of which there is one.
+    /// The next used buffer; there must be one.
     #[inline(always)]
     fn take_one(&mut self) -> Result<(u16, u32), QueueError> {
         let (id, len) = match &mut self.order {
@@ -179,7 +179,7 @@ impl<'t> SplitDriver<'t> {
         } else if wanted {
             self.ring.available.store(self.ring.used_event(), self.used);
         } else {
-            // Passed already, and not again for as long as possible.
+            // An index already passed, as far from being passed again as possible.
             self.ring.available.store(self.ring.used_event(), self.used.wrapping_sub(1));
         }
     }
@@ -189,7 +189,7 @@ impl<'t> SplitDriver<'t> {
     }
 }
 
-/// The id and the length in a used entry.
+/// The id and length of a used entry.
 #[inline(always)]
 fn entry(ring: &SplitRing<'_>, used: u16) -> Result<(u16, u32), QueueError> {
     let place = 8 * usize::from(used & ring.mask());

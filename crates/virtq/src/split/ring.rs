@@ -1,4 +1,4 @@
-//! Where the parts of a split ring lie.
+//! Memory of a split ring.
 
 use crate::descriptor::Descriptor;
 use crate::error::LayoutError;
@@ -17,7 +17,7 @@ const ENTRIES: usize = 2;
 pub struct SplitRing<'t> {
     pub(super) descriptors: Pairs<'t>,
     pub(super) available: Words<'t, u16>,
-    /// The used ring by 16-bit words, for its flags, index and event.
+    /// The used ring as 16-bit words, for its flags, index and event.
     pub(super) used: Words<'t, u16>,
     /// Its entries.
     pub(super) entries: SpanMut<'t>,
@@ -57,19 +57,19 @@ impl<'t> SplitRing<'t> {
         ENTRIES + usize::from(index & self.mask())
     }
 
-    /// Where the driver says at which used index it wants an interrupt.
+    /// The driver's `used_event`: the used index at which it wants an interrupt.
     #[inline]
     pub(super) fn used_event(&self) -> usize {
         ENTRIES + usize::from(self.size)
     }
 
-    /// Where the device says at which available index it wants a kick.
+    /// The device's `avail_event`: the available index at which it wants a kick.
     #[inline]
     pub(crate) fn avail_event(&self) -> usize {
         ENTRIES + 4 * usize::from(self.size)
     }
 
-    /// The used index in memory, where a device that is new to a ring goes on.
+    /// The used index in memory, where a new device continues.
     pub fn used_index(&self) -> u16 {
         self.used.load(IDX)
     }

@@ -1,4 +1,4 @@
-//! A guest's memory in this process, with a guard around every part that a device may touch.
+//! A guest's memory in this process, with guard bytes around every part that a device may access.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use ringway_mem::{Direct, Hint, Memory, Region, SpanMut};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub const BASE: u64 = 0x10_0000;
 /// Bytes that are shared.
 pub const LEN: usize = 1 << 20;
-/// Bytes before and behind them that are not.
+/// Unshared bytes before and behind them.
 pub const GUARD: usize = 4096;
 const FILL: u8 = 0xa5;
 
@@ -38,7 +38,7 @@ impl Guest {
         let inner = std::iter::repeat_with(|| page(0)).take(LEN / 4096);
         let pages = Arc::new(Pages(guard().chain(inner).chain(guard()).collect()));
         let begin = NonNull::new(pages.0.as_ptr().cast_mut().cast::<u8>()).unwrap();
-        // Two regions that touch, so that buffers may lie across both.
+        // Two adjacent regions, so that buffers may span both.
         let half = LEN / 2;
         let regions = [0, half].map(|offset| {
             let at = BASE + offset as u64;
@@ -67,16 +67,16 @@ impl Guest {
         out
     }
 
-    /// Whether the bytes around the shared ones are what they were.
+    /// Whether the bytes around the shared ones are unchanged.
     pub fn guards_hold(&self) -> bool {
         let edge = GUARD / 4096;
         let all = &self.pages.0;
-        // SAFETY: nobody writes the guards, or the test fails.
+        // SAFETY: no code writes the guards, or the test fails.
         let whole = |page: &Page| unsafe { *page.0.get() }.iter().all(|&byte| byte == FILL);
         all[..edge].iter().chain(&all[all.len() - edge..]).all(whole)
     }
 
-    /// The parts of a ring of this layout that begins at guest-physical `at`.
+    /// The areas of a ring of this layout at guest-physical `at`.
     pub fn areas(&self, layout: &Layout, at: u64) -> Areas<'_> {
         let lengths = layout.lengths().unwrap();
         let driver = at + u64::from(lengths.descriptors);
@@ -97,7 +97,7 @@ impl Guest {
     }
 }
 
-/// Where a device begins.
+/// A device's initial position.
 pub fn start(layout: &Layout) -> ringway_virtq::Cursor {
     ringway_virtq::Cursor { index: 0, wrap: layout.packed }
 }
