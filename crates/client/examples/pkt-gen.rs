@@ -22,13 +22,13 @@ struct Arguments {
     /// Source address; 02:00:00:00:00:02 for `pong`, 02:00:00:00:00:01 otherwise.
     #[arg(long, global = true, value_parser = address)]
     from: Option<[u8; 6]>,
-    /// Frames to send, receive or answer; 0: without end.
+    /// Frames to send, receive or answer; 0: unlimited.
     #[arg(long, global = true, default_value_t = 0)]
     count: u64,
     /// Slots of each ring; 0: the port's own choice.
     #[arg(long, global = true, default_value_t = 0)]
     slots: u32,
-    /// Microseconds to look at the memory before sleeping.
+    /// Microseconds of polling before sleeping.
     #[arg(long, global = true, default_value_t = 0)]
     spin: u64,
 }
@@ -39,9 +39,9 @@ enum What {
     Tx(At),
     /// Receives and counts.
     Rx(At),
-    /// Sends one frame, waits for it, sends the next.
+    /// Sends one frame, waits for its return, sends the next.
     Ping(At),
-    /// Sends every frame back to where it came from.
+    /// Sends every frame back.
     Pong(At),
 }
 

@@ -1,4 +1,4 @@
-//! Getting a ring over the port's UNIX socket.
+//! Requesting a ring over the port's UNIX socket.
 
 use crate::RingError;
 use crate::link::Link;
@@ -12,26 +12,26 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a program asks of its ring. 0 leaves the choice to Ringway.
+/// Parameters of the requested ring. 0 leaves the choice to Ringway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Slots to send and to receive by, powers of two from 64 to 4096.
+    /// Slots for sending and for receiving, powers of two from 64 to 4096.
     pub slots: [u32; 2],
     /// Bytes of a slot's buffer, a multiple of 64 up to 32,768. Longer frames take several slots.
     pub slot_size: u32,
-    /// Buffers beyond one a slot.
+    /// Buffers in addition to one per slot.
     pub extra: u32,
-    /// Whether this program takes frames with checksums to fill and segments to cut, as [`crate::Received::offload`]
-    /// says; otherwise that is done before.
+    /// Whether this program accepts frames with checksums to fill and segmentation to do, as described by
+    /// [`crate::Received::offload`]; otherwise Ringway does both first.
     pub offloads: bool,
-    /// Largest frame it takes in bytes, of those that need no segmentation.
+    /// Largest frame in bytes that it accepts without segmentation.
     pub largest: u32,
 }
 
-/// A ring as it was handed over.
+/// A received ring.
 pub(crate) struct Got {
     pub link: Arc<Link>,
-    /// Which rings are ours to fill and to empty.
+    /// Numbers of the rings that this side fills and empties.
     pub rings: [usize; 2],
 }
 

@@ -1,56 +1,57 @@
-//! What can go wrong on a ring.
+//! Errors of a ring.
 
 use ringway_host::HostError;
 use ringway_ring::{Broken, HandshakeError, LayoutError};
 use std::path::PathBuf;
 
-/// Why a ring can't be had or used.
+/// Why a ring can't be opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// Nobody listens there, or we may not connect.
+    /// No process listens there, or access is denied.
     #[error("{path}: {error}; is the fabric up, and does the port's `mode` let this user in?")]
     Connect {
         /// The port's socket.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// Ringway gives no ring; its reason.
+    /// Ringway refuses to give a ring, for this reason.
     #[error("no ring was given: {0}")]
     Refused(String),
-    /// The other side of the socket is something else.
+    /// The other side of the socket does not speak this protocol.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    /// No answer within the time.
+    /// No reply in time.
     #[error("no answer on the ring's socket in time")]
     TimedOut,
-    /// The answer came without the descriptors of a ring.
+    /// The reply has no ring descriptors.
     #[error("the answer came with {0} descriptors instead of 3")]
     Descriptors(usize),
-    /// The memory is no ring.
+    /// The memory is not a ring.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The other side can't be woken.
     #[error("the ring's eventfd is {0}")]
     Signal(#[from] ringway_host::SignalError),
-    /// The other side broke the ring's rules; connect again.
+    /// The other side violated the ring's rules; reconnect.
     #[error("{0}; connect again")]
     Broken(#[from] Broken),
-    /// The ring is taken back: the port or the pipe's other end is gone. Connect again, or wait for a pipe's new end.
+    /// The ring is closed: the port, or the pipe's other end, is gone. Reconnect, or wait for a pipe's new
+    /// end.
     #[error("the ring is closed: the other side is gone")]
     Closed,
-    /// The frame takes more slots than a frame, or the ring, may have.
+    /// The frame needs more slots than a frame, or the ring, can have.
     #[error("a frame of {len} bytes is longer than {most}, which this ring can carry; ask for larger slots")]
     TooLong {
-        /// Bytes of the frame.
+        /// Length of the frame in bytes.
         len: usize,
-        /// Bytes of the longest.
+        /// Largest possible length in bytes.
         most: usize,
     },
-    /// The system refused.
+    /// An error of the operating system.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The system refused.
+    /// An error of the operating system.
     #[error("the ring's descriptors failed: {0}")]
     System(#[from] std::io::Error),
 }

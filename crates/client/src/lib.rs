@@ -1,4 +1,5 @@
-//! A program's side of a ring: to a port of Ringway, or through a pipe to another program.
+//! The client side of a ring: connects a program to a port of Ringway, or through a pipe to another program.
+//! [`Ring`] is the main type; read `ring.rs` first.
 //!
 //! ```no_run
 //! use ringway_client::{Ring, Wait};
@@ -17,9 +18,10 @@
 //! # }
 //! ```
 //!
-//! The names are netmap's: a ring is made of slots, each slot names a buffer by `buf_idx`; `head` is what the program
-//! is done with, `tail` is as far as it may go, and `sync` makes both sides know. Frames are copied in and out, a
-//! burst is made visible by one `sync`; who wants no copy works on slots and buffers ([`Tx::slot`], [`Rx::slot`]).
+//! The names are netmap's: a ring consists of slots, each slot names a buffer by `buf_idx`; `head` is the
+//! program's position, `tail` the limit up to which it may advance, and `sync` exchanges both with the other
+//! side. Frames are copied in and out, and one `sync` publishes a burst; programs that avoid the copy use
+//! slots and buffers directly ([`Tx::slot`], [`Rx::slot`]).
 //!
 //! No Rust reference ever points into a buffer: the other side may write there at any time.
 

@@ -1,4 +1,4 @@
-//! What both directions of a ring share.
+//! The part of a ring that both directions share.
 
 use crate::RingError;
 use ringway_host::Signal;
@@ -30,7 +30,7 @@ impl Link {
         socket: &UnixStream,
     ) -> Result<Link, RingError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        // Edge-triggered, so that nobody needs to read the eventfd.
+        // Edge-triggered, so that the eventfd never has to be read.
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&epoll, &call, epoll::EventData::new_u64(CALL), edge)?;
         let news = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
@@ -57,7 +57,7 @@ impl Link {
             Err(rustix::io::Errno::INTR) => return Ok(true),
             Err(error) => return Err(error.into()),
         };
-        // Nothing comes on the socket but a pipe's new end, or its closing.
+        // The socket only becomes readable for a pipe's new end, or when it is closed.
         if events.iter().any(|event| event.data.u64() == SOCKET) {
             return Err(RingError::Closed);
         }

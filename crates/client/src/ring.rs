@@ -1,4 +1,4 @@
-//! A ring in both directions, and waiting on it.
+//! A ring with both directions, and waiting for it.
 
 use crate::connect::{Asked, ask, connect, get};
 use crate::link::Link;
@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What to wait for: so many slots in either direction. 0: don't.
+/// Number of slots to wait for in each direction. 0: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// Filled slots to receive.
     pub rx: u32,
-    /// Free slots to send by.
+    /// Free slots for sending.
     pub tx: u32,
 }
 
@@ -39,12 +39,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring to the port at `path`, of Ringway's choice. On a pipe this waits for the other end.
+    /// Connects to the port at `path`, with default parameters. On a pipe this waits for the other end.
     pub fn connect(path: &Path) -> Result<Ring, RingError> {
         Ring::connect_with(path, Asked::default(), None)
     }
 
-    /// The same for a ring as `asked`, waiting `timeout` at most for it.
+    /// As `connect`, with the parameters `asked`, waiting at most `timeout`.
     pub fn connect_with(path: &Path, asked: Asked, timeout: Option<Duration>) -> Result<Ring, RingError> {
         Ring::over(ask(connect(path)?, asked)?, timeout)
     }
@@ -61,12 +61,12 @@ impl Ring {
         Ok(Ring { spin, ..self.another().ring(timeout)? })
     }
 
-    /// Gives the ring up, for the pipe's new other end to bring another over the same socket.
+    /// Drops the ring, and prepares to receive another from the pipe's new other end over the same socket.
     pub fn another(self) -> Coming {
         Coming { socket: self.socket }
     }
 
-    /// Whether this is a pipe's end.
+    /// The kind of ring: to a port, or a pipe.
     pub fn kind(&self) -> Kind {
         self.link.memory.kind()
     }
@@ -76,18 +76,18 @@ impl Ring {
         self.link.memory.slot_size()
     }
 
-    /// How many buffers there are. Those from the number of all slots on are in no slot at first.
+    /// Number of buffers. Buffers beyond the total number of slots are initially in no slot.
     pub fn buffers(&self) -> u32 {
         self.link.memory.header().buffers
     }
 
-    /// How long [`Ring::wait`] looks at the memory before it sleeps. Sleeping costs several microseconds, looking costs
-    /// a core.
+    /// Sets how long [`Ring::wait`] polls the memory before it sleeps. Sleeping costs several microseconds,
+    /// polling costs a core.
     pub fn set_spin(&mut self, spin: Duration) {
         self.spin = spin;
     }
 
-    /// Both directions' `sync`; an error when the ring is closed.
+    /// `sync` of both directions; an error if the ring is closed.
     #[inline]
     pub fn sync(&mut self) -> Result<(), RingError> {
         self.tx.sync()?;
@@ -95,7 +95,7 @@ impl Ring {
         if self.link.memory.is_closed() { Err(RingError::Closed) } else { Ok(()) }
     }
 
-    /// Syncs, then waits until what `wait` says is there. `false` after `timeout`.
+    /// Syncs, then waits for `wait`. `false` after `timeout`.
     pub fn wait(&mut self, wait: Wait, timeout: Option<Duration>) -> Result<bool, RingError> {
         self.sync()?;
         if self.is_there(wait)? {
@@ -122,8 +122,9 @@ impl Ring {
         Ok(true)
     }
 
-    /// Asks the other side to notify us, through the descriptor of [`Ring::as_fd`], of what `wait` says. `false`: it
-    /// is there already. For programs that wait on several descriptors; [`Ring::wait`] does it by itself.
+    /// Asks the other side to notify us, through the descriptor of [`Ring::as_fd`], when `wait` is satisfied.
+    /// `false`: it is already. For programs that wait on several descriptors; [`Ring::wait`] does this
+    /// itself.
     pub fn arm(&mut self, wait: Wait) -> Result<bool, RingError> {
         let rx = wait.rx == 0 || self.rx.arm(wait.rx)?;
         let tx = wait.tx == 0 || self.tx.arm(wait.tx)?;
@@ -133,7 +134,7 @@ impl Ring {
         Ok(rx && tx)
     }
 
-    /// Takes back [`Ring::arm`], so that the other side need not notify us.
+    /// Cancels [`Ring::arm`].
     pub fn disarm(&mut self, wait: Wait) {
         if wait.rx != 0 {
             self.rx.disarm();
@@ -148,44 +149,44 @@ impl Ring {
         Ok(rx || wait.tx != 0 && self.tx.room(wait.tx)? >= wait.tx.min(self.tx.slots()))
     }
 
-    /// The socket the ring came over. It hangs up when the ring is taken back.
+    /// The socket that delivered the ring. It hangs up when the ring is closed.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// The eventfd that the other side writes after [`Ring::arm`]. It stays readable until it is read, so watch it
-/// edge-triggered or read it.
+/// The eventfd that the other side writes after [`Ring::arm`]. It stays readable until it is read, so watch
+/// it edge-triggered, or read it.
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.call.as_fd()
     }
 }
 
-/// A ring that was asked for and is still to come, for programs that wait on several descriptors.
+/// A requested ring that has not arrived, for programs that wait on several descriptors.
 #[derive(Debug)]
 pub struct Coming {
     socket: UnixStream,
 }
 
 impl Coming {
-    /// Asks the port at `path`.
+    /// Requests a ring from the port at `path`.
     pub fn connect(path: &Path, asked: Asked) -> Result<Coming, RingError> {
         Coming::over(connect(path)?, asked)
     }
 
-    /// Asks the port that `socket` is connected to.
+    /// Requests a ring from the port that `socket` is connected to.
     pub fn over(socket: UnixStream, asked: Asked) -> Result<Coming, RingError> {
         Ok(Coming { socket: ask(socket, asked)? })
     }
 
-    /// The ring, once the socket is readable; waits `timeout` at most.
+    /// The ring, once the socket is readable; waits at most `timeout`.
     pub fn ring(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
         Ring::over(self.socket, timeout)
     }
 }
 
-/// The socket that the ring comes over.
+/// The socket that will deliver the ring.
 impl AsFd for Coming {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -6,19 +6,19 @@ use ringway_mem::SpanMut;
 use ringway_ring::{Broken, Consumer, FRAGMENTS, Slot};
 use std::sync::Arc;
 
-/// A frame that was copied out.
+/// A received frame, copied to the program's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Bytes of the frame that were copied.
     pub len: usize,
-    /// Bytes it had.
+    /// Length of the frame in bytes.
     pub whole: usize,
-    /// The first ten bytes of `virtio_net_hdr` (virtio 1.3, 5.1.6): what its sender left undone, of what this program
-    /// said it does itself.
+    /// The first ten bytes of `virtio_net_hdr` (virtio 1.3, 5.1.6): the offloads left to this program, of
+    /// those that it accepted.
     pub offload: [u8; 10],
 }
 
-/// Where a program finds the frames it receives. Slots go back at [`Rx::sync`].
+/// The receive ring. Slots are returned by [`Rx::sync`].
 #[derive(Debug)]
 pub struct Rx {
     link: Arc<Link>,
@@ -31,14 +31,14 @@ impl Rx {
         Rx { link, consumer }
     }
 
-    /// Filled slots, of which there are `wanted` if as many are filled.
+    /// Number of filled slots, at least `wanted` if the ring has as many.
     #[inline]
     pub fn available(&mut self, wanted: u32) -> Result<u32, RingError> {
         Ok(self.consumer.available(&self.link.memory, wanted)?)
     }
 
-    /// Copies the next frame into `out` and passes on to the one after it; nothing if there is none. What `out` has no
-    /// room for is lost, as [`Received::whole`] shows.
+    /// Copies the next frame into `out` and advances; `None` if there is none. A frame longer than `out` is
+    /// truncated, as [`Received::whole`] shows.
     #[inline]
     pub fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, RingError> {
         let memory = &self.link.memory;
@@ -70,7 +70,7 @@ impl Rx {
             if !slot.has_more() {
                 break;
             }
-            // Attack: a frame without end. The other side shows whole frames only.
+            // Attack: an endless frame. The other side publishes only whole frames.
             if count >= available.min(FRAGMENTS as u32) {
                 return Err(Broken::Index.into());
             }
@@ -92,7 +92,7 @@ impl Rx {
         self.consumer.swap(&self.link.memory, ahead, buf_idx)
     }
 
-    /// The first `len` bytes of a buffer; nothing if there is no such buffer or it is shorter.
+    /// The first `len` bytes of a buffer; `None` if the buffer does not exist or is shorter.
     #[inline]
     pub fn buffer(&self, buf_idx: u16, len: u32) -> Option<SpanMut<'_>> {
         self.link.memory.buffer(buf_idx, len)
@@ -104,7 +104,7 @@ impl Rx {
         self.consumer.advance(slots);
     }
 
-    /// Gives the slots passed over back, and notifies the other side if it asked for that.
+    /// Releases the consumed slots, and notifies the other side if it asked for that.
     #[inline]
     pub fn sync(&mut self) -> Result<(), RingError> {
         if self.consumer.publish(&self.link.memory) {
@@ -118,7 +118,7 @@ impl Rx {
         self.consumer.slots()
     }
 
-    /// netmap's `head`: index of the next slot to empty. Indices run through 32 bits.
+    /// netmap's `head`: index of the next slot to empty, a free-running 32-bit counter.
     pub fn head(&self) -> u32 {
         self.consumer.next()
     }

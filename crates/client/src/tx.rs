@@ -6,7 +6,7 @@ use ringway_mem::SpanMut;
 use ringway_ring::{FRAGMENTS, MOREFRAG, Producer, Slot};
 use std::sync::Arc;
 
-/// Where a program puts the frames it sends. Nothing is seen of them before [`Tx::sync`].
+/// The transmit ring. The other side sees frames after [`Tx::sync`].
 #[derive(Debug)]
 pub struct Tx {
     link: Arc<Link>,
@@ -19,7 +19,7 @@ impl Tx {
         Tx { link, producer }
     }
 
-    /// Free slots, of which there are `wanted` if the ring has as many free.
+    /// Number of free slots, at least `wanted` if the ring has as many.
     #[inline]
     pub fn room(&mut self, wanted: u32) -> Result<u32, RingError> {
         Ok(self.producer.room(&self.link.memory, wanted)?)
@@ -31,8 +31,8 @@ impl Tx {
         self.push_with(frame, [0; 10])
     }
 
-    /// The same, with the first ten bytes of `virtio_net_hdr` (virtio 1.3, 5.1.6): a checksum or a segmentation that
-    /// is left to whoever needs it done.
+    /// As `push`, with the first ten bytes of `virtio_net_hdr` (virtio 1.3, 5.1.6): a checksum or a
+    /// segmentation that is left to the receiver.
     #[inline]
     pub fn push_with(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<bool, RingError> {
         let memory = &self.link.memory;
@@ -75,7 +75,7 @@ impl Tx {
         Ok(true)
     }
 
-    /// Copies as many of `frames` as there is room for and shows them to the other side; returns how many.
+    /// Copies as many of `frames` as fit and publishes them; returns their number.
     pub fn send(&mut self, frames: &[&[u8]]) -> Result<usize, RingError> {
         let mut sent = 0;
         for frame in frames {
@@ -88,32 +88,32 @@ impl Tx {
         Ok(sent)
     }
 
-    /// The slot `ahead` of the next one. It names the buffer that is there to be filled.
+    /// The slot `ahead` of the next one, which names the buffer to fill.
     #[inline]
     pub fn slot(&self, ahead: u32) -> Slot {
         self.producer.slot(&self.link.memory, ahead)
     }
 
-    /// Writes the slot `ahead` of the next one, `ahead` being less than [`Tx::room`]. Another buffer may be put there
-    /// for the one that was: no copy.
+    /// Writes the slot `ahead` of the next one, `ahead` being less than [`Tx::room`]. It may name a different
+    /// buffer than before, so that no copy is needed.
     #[inline]
     pub fn set_slot(&mut self, ahead: u32, slot: Slot) {
         self.producer.write(&self.link.memory, ahead, slot);
     }
 
-    /// The first `len` bytes of a buffer; nothing if there is no such buffer or it is shorter.
+    /// The first `len` bytes of a buffer; `None` if the buffer does not exist or is shorter.
     #[inline]
     pub fn buffer(&self, buf_idx: u16, len: u32) -> Option<SpanMut<'_>> {
         self.link.memory.buffer(buf_idx, len)
     }
 
-    /// Counts the next `slots` slots as filled.
+    /// Advances over the next `slots` slots.
     #[inline]
     pub fn advance(&mut self, slots: u32) {
         self.producer.advance(slots);
     }
 
-    /// Shows the other side all that was filled, and notifies it if it asked for that.
+    /// Publishes the filled slots, and notifies the other side if it asked for that.
     #[inline]
     pub fn sync(&mut self) -> Result<(), RingError> {
         if self.producer.publish(&self.link.memory) {
@@ -127,7 +127,7 @@ impl Tx {
         self.producer.slots()
     }
 
-    /// netmap's `head`: index of the next slot to fill. Indices run through 32 bits.
+    /// netmap's `head`: index of the next slot to fill, a free-running 32-bit counter.
     pub fn head(&self) -> u32 {
         self.producer.next()
     }

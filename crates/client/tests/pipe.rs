@@ -1,4 +1,4 @@
-//! Two programs on a pipe, as they come and go.
+//! Two programs on a pipe that connect and disconnect.
 
 #![allow(clippy::unwrap_used)]
 

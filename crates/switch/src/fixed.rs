@@ -1,20 +1,21 @@
-//! Addresses that are written in the file.
+//! A table of addresses from the file.
 
 use crate::{Entry, FLOOD, Lookup, Mac, NOWHERE, PortId, Table, Verdicts};
 use ringway_frame::Burst;
 
-/// Sizes of tables that are tried, as multiples of the addresses, and seeds for each.
+/// Table sizes to try, as multiples of the number of addresses; several seeds are tried for each.
 const SIZES: [u32; 4] = [2, 4, 8, 16];
 const SEEDS: u64 = 4;
 
-/// A bridge that learns nothing: known addresses go to their port, groups to all, others nowhere.
+/// A static bridge: frames to known addresses go to their port, to group addresses to all ports; others are
+/// dropped.
 #[derive(Debug)]
 pub struct Static {
     table: Table,
 }
 
 impl Static {
-    /// Takes the addresses over; gives those back that found no room, in a table of whatever size and seed.
+    /// Builds the table; returns the addresses that did not fit with any size and seed.
     pub fn new(entries: &[(Mac, PortId)], ports: usize, seed: u64) -> (Static, Vec<Mac>) {
         let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
         let mut best: Option<(Static, Vec<Mac>)> = None;

@@ -4,12 +4,13 @@ use crate::{Entry, Lookup, NOWHERE, PortId, Verdicts};
 use ringway_frame::{Burst, HEAD};
 use ringway_wire::flow::Flow;
 
-/// A hash of flows under a key that no peer knows.
+/// A flow hash with a secret key.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowHash(u64);
 
 impl FlowHash {
-    /// The hash under `key`, which is drawn at random: whoever knew it could send all flows to one queue.
+    /// The hash with `key`, which must be random. Attack: a peer that knows it could send all flows to one
+    /// queue.
     pub fn new(key: u64) -> FlowHash {
         FlowHash(key)
     }
@@ -21,8 +22,8 @@ impl FlowHash {
     }
 }
 
-/// A load balancer: frames from a member go to the uplink, all others to the member that their flow's hash names, so
-/// that a flow stays with its member while the set of members stays.
+/// A load balancer: frames from a member go to the uplink, all others to the member chosen by their flow's
+/// hash, so that a flow keeps its member while the set of members does not change.
 #[derive(Debug)]
 pub struct Hash {
     members: Vec<PortId>,
@@ -31,7 +32,7 @@ pub struct Hash {
 }
 
 impl Hash {
-    /// Spreads over `members`.
+    /// Distributes to `members`.
     pub fn new(members: Vec<PortId>, uplink: PortId, hash: FlowHash) -> Hash {
         Hash { members, uplink, hash }
     }
@@ -53,7 +54,7 @@ impl Lookup for Hash {
     }
 
     fn forget(&self, _port: PortId) {
-        // Its members were given to it; whoever changes them makes a new one.
+        // The set of members is fixed; a change creates a new lookup.
     }
 
     fn entries(&self, _now: u64) -> Vec<Entry> {
@@ -67,7 +68,7 @@ mod tests {
     use ringway_frame::{BURST, Offload, Storage};
     use ringway_mem::Span;
 
-    /// UDP over IPv4 from a host and port of its own each.
+    /// UDP over IPv4, with a distinct host and port per flow.
     fn frame(flow: u8, back: bool) -> [u8; 60] {
         let mut frame = [0; 60];
         frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]);

@@ -1,4 +1,4 @@
-//! Learns source addresses, floods what it doesn't know (IEEE 802.1Q, 8.7 and 8.8).
+//! Learns source addresses, floods frames to unknown addresses (IEEE 802.1Q, 8.7 and 8.8).
 
 use crate::{Entry, FLOOD, INVALID, Lookup, Mac, NOWHERE, PortId, Table, Verdicts};
 use ringway_frame::Burst;
@@ -9,9 +9,9 @@ pub struct Learning {
     table: Table,
 }
 
-/// Seconds of a clock in nanoseconds, as far as a table counts them.
+/// Converts a clock in nanoseconds to a table's seconds.
 pub(crate) fn second(now: u64) -> u32 {
-    // One below `FOREVER` at most: 136 years.
+    // At most one below `FOREVER`: 136 years.
     (now / 1_000_000_000).min(u64::from(u32::MAX - 1)) as u32
 }
 

@@ -1,8 +1,10 @@
-//! The switch: who gets a frame.
+//! The switch: finds the destination of each frame.
 //!
-//! As in VALE a burst is looked at twice: a [`Lookup`] names a port for each frame, then [`Sorter`] makes one list a
-//! destination, in the frames' order. As in mSwitch the lookup is pluggable: learning, static, hash; others implement
-//! the same small trait. A switch knows neither devices nor threads: lookups are shared by all workers, so they keep
+//! As in VALE a burst is processed in two passes: a [`Lookup`] finds a port for each frame, then [`Sorter`]
+//! makes one list per destination, in the order of the frames. As in mSwitch the lookup is pluggable:
+//! learning, static, hash, or another implementation of the trait. A switch does not depend on devices or
+//! threads: all workers share a lookup, so its learned state is atomic. Read this file first, then
+//! `learning.rs` and `table.rs`.
 //! what they learn in atomics.
 
 mod fixed;
@@ -36,14 +38,13 @@ pub type Verdicts = [PortId; BURST];
 
 /// How a switch finds a frame's port.
 pub trait Lookup: Send + Sync {
-    /// Looks at every frame of `burst`, which came in at `from`, and writes a verdict for each. `now` is in
-    /// nanoseconds.
+    /// Finds the destination of each frame of `burst`, which arrived at `from`. `now` is in nanoseconds.
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts);
 
-    /// The port is gone: nothing is to be sent there any more.
+    /// Removes a port: no frame is sent there any more.
     fn forget(&self, port: PortId);
 
-    /// The addresses it knows.
+    /// The known addresses.
     fn entries(&self, now: u64) -> Vec<Entry>;
 }
 
@@ -78,7 +79,7 @@ impl Mac {
         Mac(u64::from_le_bytes([a, b, c, d, e, f, g, h]) & Mac::MASK)
     }
 
-    /// Whether it names a group (multicast or broadcast).
+    /// Whether it is a group address (multicast or broadcast).
     #[inline]
     pub fn is_group(self) -> bool {
         self.0 & 1 != 0

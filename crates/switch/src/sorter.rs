@@ -9,15 +9,15 @@ const NONE: u8 = u8::MAX;
 /// Frames of a burst that are handled alike, from where the last run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// Each goes to one port at most, up to the given index.
+    /// Each frame goes to at most one port, up to the given index.
     Unicast(usize),
-    /// Each goes to all ports but its own, up to the given index.
+    /// Each frame goes to all ports but its own, up to the given index.
     Flood(usize),
 }
 
 impl Run {
-    /// The run that begins at `start`: a change between flooding and not flooding ends it, so that the order of frames
-    /// for one destination stays.
+    /// The run that begins at `start`. It ends where frames change between flooded and not flooded, so that
+    /// the order of frames per destination is kept.
     #[inline]
     pub fn at(verdicts: &Verdicts, start: usize, count: usize) -> Run {
         let rest = &verdicts[start.min(count)..count.min(BURST)];
@@ -30,7 +30,7 @@ impl Run {
 /// The frames for one destination.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// The destination: the number that `sort`'s caller gave it.
+    /// The destination's number, assigned by `sort`'s caller.
     pub destination: u32,
     count: usize,
     frames: [u16; BURST],
@@ -86,8 +86,8 @@ impl Sorter {
         self.used = 0;
     }
 
-    /// Makes the lists of frames `start..end`. `destination` turns a frame's index and port into a destination, a
-    /// number below `destinations`, or `None` for a frame that goes nowhere after all.
+    /// Sorts frames `start..end`. `destination` maps a frame's index and port to a destination number below
+    /// `destinations`, or `None` to drop the frame.
     #[inline]
     pub fn sort(
         &mut self,

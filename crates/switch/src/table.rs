@@ -1,4 +1,4 @@
-//! Addresses and the ports behind them, in buckets of one cache line.
+//! A hash table from addresses to ports, with buckets of one cache line.
 
 use crate::{Mac, PortId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -8,8 +8,8 @@ const WAYS: usize = 4;
 /// `seen` of an entry that never ages.
 const FOREVER: u32 = u32::MAX;
 
-/// Keys are an address in the low 48 bits and the port's number plus one above; zero is none. One word, so that a
-/// reader on another worker never sees one station's address with another's port.
+/// A key has the address in the low 48 bits and the port's number plus one above; zero is empty. It is one
+/// word, so that a reader on another worker never sees one station's address with another's port.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Bucket {
@@ -18,14 +18,14 @@ struct Bucket {
     seen: [AtomicU32; WAYS],
 }
 
-/// An address that a switch knows.
+/// A known address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The address.
     pub mac: Mac,
-    /// The port behind it.
+    /// Its port.
     pub port: PortId,
-    /// Seconds since it last sent; `None` if it never ages.
+    /// Seconds since its last frame; `None` if it never ages.
     pub age: Option<u32>,
 }
 
@@ -37,7 +37,7 @@ pub struct Table {
     seed: u64,
     ageing: u32,
     quota: u32,
-    /// How many addresses each port has; grows with the highest port number seen at construction.
+    /// Number of addresses of each port; sized for the highest port number at construction.
     held: Box<[AtomicU32]>,
 }
 
@@ -78,7 +78,7 @@ impl Table {
         seen == FOREVER || second.saturating_sub(seen) <= self.ageing
     }
 
-    /// The port behind `mac`, if it sent within the ageing time. `second` is the table's clock.
+    /// The port of `mac`, if it sent a frame within the ageing time. `second` is the table's clock.
     #[inline]
     pub fn find(&self, mac: Mac, second: u32) -> Option<PortId> {
         let bucket = self.bucket(mac);
@@ -91,7 +91,7 @@ impl Table {
         None
     }
 
-    /// Notes that `mac` sent from `port` in `second`. `false` if there is no place for it.
+    /// Records that `mac` sent from `port` in `second`. `false` if there is no room.
     #[inline]
     pub fn learn(&self, mac: Mac, port: PortId, second: u32) -> bool {
         let bucket = self.bucket(mac);
@@ -117,8 +117,8 @@ impl Table {
             let found = bucket.keys[way].load(Relaxed);
             let seen = bucket.seen[way].load(Relaxed);
             if found != 0 && (found ^ new) & Mac::MASK == 0 {
-                // The station moved; what was written in the file stays. Attack: a peer that sends from others'
-                // addresses would have as many as it likes.
+                // The station moved; configured addresses don't change. Attack: sending from other ports'
+                // addresses to exceed the quota.
                 return seen != FOREVER && !self.is_full(port) && self.place(bucket, way, found, new, second);
             }
             let free = found == 0 || !self.is_live(seen, second);
@@ -127,8 +127,8 @@ impl Table {
                 (place, is_free) = (Some((way, found)), free);
             }
         }
-        // Attack: a peer that sends from ever new addresses would push out everyone else's. It can fill its quota
-        // and then only replace its own.
+        // Attack: sending from ever new addresses to evict other ports' addresses. A peer can fill its quota
+        // and then only replace its own addresses.
         let Some((way, found)) = place else { return false };
         if self.is_full(port) && (found == 0 || port_of(found) != port) {
             return false;
@@ -148,7 +148,7 @@ impl Table {
         true
     }
 
-    /// Whether the port has as many addresses as it may have.
+    /// Whether the port has reached its quota of addresses.
     fn is_full(&self, port: PortId) -> bool {
         self.held_by(port).is_none_or(|held| held.load(Relaxed) >= self.quota)
     }
@@ -177,7 +177,7 @@ impl Table {
         }
     }
 
-    /// Forgets every address behind `port`.
+    /// Removes all addresses of `port`.
     pub fn forget(&self, port: PortId) {
         for bucket in &self.buckets {
             for slot in &bucket.keys {

@@ -1,4 +1,4 @@
-//! What a back-end asks of a front-end, on the channel that the front-end gave it.
+//! Requests of a back-end, on the channel that the front-end supplied.
 
 use crate::codec::{CodecError, Fields, Writer};
 use crate::header::{Header, Packet};
@@ -42,8 +42,8 @@ impl BackendRequest {
         }
     }
 
-    /// The message as it is sent. It never asks for an acknowledgement: the channel may be a pipe, which has
-    /// no way back.
+    /// Encodes the message. It never requests an acknowledgement: the channel may be a pipe, which has no
+    /// reverse direction.
     pub fn encode(&self) -> Packet {
         let (request, payload) = match self {
             BackendRequest::Iotlb(iotlb) => (IOTLB_MSG, iotlb.encode()),

@@ -1,11 +1,11 @@
-//! Reading and writing the fields of messages.
+//! Encoding and decoding of message fields.
 
 use crate::header::name;
 
-/// Why bytes and descriptors aren't a message. The text names the message and what is wrong with it.
+/// Why bytes and descriptors are not a valid message. The text names the message and the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// Another version of the protocol, or bits of the flags that nobody defined.
+    /// Another version of the protocol, or undefined flag bits.
     #[error("message {} has flags {flags:#x}; this end speaks version 1", name(*request))]
     Flags {
         /// Number of the message.
@@ -13,7 +13,7 @@ pub enum CodecError {
         /// Its flags.
         flags: u32,
     },
-    /// A payload longer than any message has.
+    /// A payload longer than that of any message.
     #[error("message {} claims {size} bytes; no message has that many", name(*request))]
     Oversize {
         /// Number of the message.
@@ -39,10 +39,10 @@ pub enum CodecError {
         /// How many it should have.
         want: usize,
     },
-    /// More descriptors than the receiver made room for; those were lost.
+    /// More descriptors than the receiver accepts; the surplus is lost.
     #[error("more descriptors came than any message carries")]
     DescriptorFlood,
-    /// A field that can't have this value.
+    /// A field with an invalid value.
     #[error("message {} has an impossible {field}", name(*request))]
     Field {
         /// Number of the message.
@@ -50,7 +50,7 @@ pub enum CodecError {
         /// Which field.
         field: &'static str,
     },
-    /// No such message.
+    /// An unknown message.
     #[error("message {request} is not known")]
     Unknown {
         /// Its number.
@@ -61,7 +61,7 @@ pub enum CodecError {
     Truncated,
 }
 
-/// A payload that is being read. Numbers are in the machine's own byte order, as the protocol has them.
+/// A payload being read. Numbers are in native byte order, as the protocol requires.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     request: u32,
@@ -114,13 +114,13 @@ impl<'a> Fields<'a> {
         Ok(first)
     }
 
-    /// Nothing but up to `padding` bytes may be left.
+    /// Checks that at most `padding` bytes are left.
     pub(crate) fn end(&self, padding: usize) -> Result<(), CodecError> {
         if self.rest.len() > padding { Err(self.wrong_size()) } else { Ok(()) }
     }
 }
 
-/// A payload that is being written.
+/// A payload being written.
 #[derive(Debug, Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 

@@ -30,7 +30,7 @@ pub mod virtio {
     pub const NET_CTRL_VQ: u64 = 1 << 17;
     /// The driver announces itself when asked.
     pub const NET_GUEST_ANNOUNCE: u64 = 1 << 21;
-    /// There are several queue pairs.
+    /// The device has several queue pairs.
     pub const NET_MQ: u64 = 1 << 22;
     /// The driver takes UDP over IPv4 unsegmented.
     pub const NET_GUEST_USO4: u64 = 1 << 54;
@@ -42,7 +42,7 @@ pub mod virtio {
     pub const ANY_LAYOUT: u64 = 1 << 27;
     /// Descriptors may point to tables of descriptors.
     pub const INDIRECT_DESC: u64 = 1 << 28;
-    /// Notifications are asked for by index.
+    /// Notifications are requested by index.
     pub const EVENT_IDX: u64 = 1 << 29;
     /// Not legacy.
     pub const VERSION_1: u64 = 1 << 32;
@@ -74,7 +74,7 @@ pub mod protocol {
     pub const BACKEND_REQ: u64 = 1 << 5;
     /// Rings of the other byte order.
     pub const CROSS_ENDIAN: u64 = 1 << 6;
-    /// The back-end answers for the configuration space.
+    /// The back-end provides the configuration space.
     pub const CONFIG: u64 = 1 << 9;
     /// The back-end's requests may carry descriptors.
     pub const BACKEND_SEND_FD: u64 = 1 << 10;

@@ -1,4 +1,4 @@
-//! The front-end's side of a connection, for tests and load generators.
+//! The front-end side of a connection, for tests and load generators.
 
 use crate::codec::CodecError;
 use crate::feature::{protocol, virtio};
@@ -10,12 +10,12 @@ use crate::request::Request;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// A way to the back-end, blocking.
+/// A blocking transport to the back-end.
 pub trait Transport {
     /// Sends all of a message.
     fn send(&mut self, packet: Packet) -> io::Result<()>;
-    /// Receives some bytes, at least one unless the back-end closed the connection, and what descriptors come
-    /// along.
+    /// Receives some bytes, at least one unless the back-end closed the connection, and the descriptors that
+    /// come with them.
     fn receive(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)>;
 }
 
@@ -28,16 +28,16 @@ pub enum FrontendError {
     /// The back-end closed the connection.
     #[error("the back-end closed the connection")]
     Closed,
-    /// The answer isn't a message.
+    /// The reply is not a valid message.
     #[error("the back-end's answer: {0}")]
     Codec(#[from] CodecError),
-    /// The answer doesn't fit the question.
+    /// The reply does not match the request.
     #[error("the back-end's answer to {} is for something else", name(*request))]
     Mismatch {
         /// Number of the question.
         request: u32,
     },
-    /// The back-end said no.
+    /// The back-end refused the request.
     #[error("the back-end refuses {} with {code}", name(*request))]
     Refused {
         /// Number of the request.
@@ -47,18 +47,18 @@ pub enum FrontendError {
     },
 }
 
-/// A ring to be set up.
+/// Parameters of a ring.
 #[derive(Debug)]
 pub struct Vring {
     /// Descriptors.
     pub size: u16,
-    /// Where its parts lie, and which ring it is.
+    /// Addresses of its areas, and its index.
     pub addresses: VringAddr,
-    /// Where to go on, as in the protocol's `SET_VRING_BASE`.
+    /// Its start position, as in the protocol's `SET_VRING_BASE`.
     pub base: u32,
-    /// Where we kick; `None`: the back-end polls.
+    /// Kick descriptor; `None`: the back-end polls.
     pub kick: Option<OwnedFd>,
-    /// Where we are interrupted; `None`: we poll.
+    /// Call descriptor; `None`: the front-end polls.
     pub call: Option<OwnedFd>,
 }
 
@@ -72,7 +72,7 @@ pub struct Frontend<T> {
 }
 
 impl<T: Transport> Frontend<T> {
-    /// Agrees with the back-end on those of `features` and `protocol` that it offers.
+    /// Negotiates those of `features` and `protocol` that the back-end offers.
     pub fn negotiate(transport: T, features: u64, protocol: u64) -> Result<Frontend<T>, FrontendError> {
         let mut front = Frontend { transport, inbox: Inbox::default(), features: 0, protocol: 0 };
         let mut offered = front.number(Request::GetFeatures)?;
@@ -80,7 +80,7 @@ impl<T: Transport> Frontend<T> {
             let agreed = front.number(Request::GetProtocolFeatures)? & protocol;
             front.protocol = agreed;
             front.set(Request::SetProtocolFeatures(agreed))?;
-            // Some are offered only to who agreed on what they need.
+            // Some features are offered only after their prerequisites are negotiated.
             offered = front.number(Request::GetFeatures)?;
         }
         front.set(Request::SetOwner)?;
@@ -89,17 +89,17 @@ impl<T: Transport> Frontend<T> {
         Ok(front)
     }
 
-    /// Features that were agreed.
+    /// The negotiated features.
     pub fn features(&self) -> u64 {
         self.features
     }
 
-    /// Protocol features that were agreed.
+    /// The negotiated protocol features.
     pub fn protocol(&self) -> u64 {
         self.protocol
     }
 
-    /// The way to the back-end.
+    /// The transport to the back-end.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }
@@ -128,7 +128,7 @@ impl<T: Transport> Frontend<T> {
         self.set(Request::SetVringEnable(VringState { index, num: enabled.into() }))
     }
 
-    /// Stops a ring; returns where it stood.
+    /// Stops a ring; returns its position.
     pub fn stop(&mut self, index: u32) -> Result<u32, FrontendError> {
         let request = Request::GetVringBase(VringState { index, num: 0 });
         let number = request.number();
@@ -148,7 +148,7 @@ impl<T: Transport> Frontend<T> {
         }
     }
 
-    /// Asks a question that a number answers.
+    /// Sends a request that is answered by a number.
     pub fn number(&mut self, request: Request) -> Result<u64, FrontendError> {
         let number = request.number();
         match self.ask(request)? {
@@ -157,7 +157,7 @@ impl<T: Transport> Frontend<T> {
         }
     }
 
-    /// Tells the back-end something; waits for its acknowledgement where that was agreed.
+    /// Sends a request; waits for its acknowledgement if that was negotiated.
     pub fn set(&mut self, request: Request) -> Result<(), FrontendError> {
         let number = request.number();
         let acknowledged = self.protocol & protocol::REPLY_ACK != 0;
@@ -173,7 +173,7 @@ impl<T: Transport> Frontend<T> {
         }
     }
 
-    /// Tells the back-end several things, and then waits for all acknowledgements.
+    /// Sends several requests, and then waits for all acknowledgements.
     pub fn set_all(&mut self, requests: Vec<Request>) -> Result<(), FrontendError> {
         let numbers: Vec<u32> = requests.iter().map(Request::number).collect();
         let acknowledged = self.protocol & protocol::REPLY_ACK != 0;

@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 
 /// Bytes of a header.
 pub const HEADER: usize = 12;
-/// Most bytes a payload has: a table of eight regions, or a header of twelve and a configuration of 256, and
-/// room for padding. Attack: the size field would otherwise have the receiver allocate 4 GB.
+/// Largest payload in bytes: a table of eight regions, or a header of twelve bytes with a configuration of
+/// 256, plus padding. Attack: without the limit, the size field would make the receiver allocate 4 GB.
 pub const PAYLOAD: usize = 512;
-/// Most descriptors a message carries: one for each region of a memory table.
+/// Largest number of descriptors of a message: one for each region of a memory table.
 pub const DESCRIPTORS: usize = 8;
 
 const VERSION: u32 = 1;
@@ -20,9 +20,9 @@ const NEED_REPLY: u32 = 1 << 3;
 pub struct Header {
     /// Number of the message.
     pub request: u32,
-    /// It answers a message of the same number.
+    /// The message is a reply to a message with the same number.
     pub reply: bool,
-    /// Its receiver shall acknowledge it.
+    /// The receiver must acknowledge it.
     pub need_reply: bool,
     /// Bytes of payload.
     pub size: u32,
@@ -33,12 +33,12 @@ pub struct Header {
 pub struct Packet {
     /// Header and payload.
     pub bytes: Vec<u8>,
-    /// Descriptors that go with the first byte.
+    /// Descriptors sent with the first byte.
     pub fds: Vec<OwnedFd>,
 }
 
 impl Header {
-    /// Reads a header; refuses other versions, undefined flags and sizes that no message has.
+    /// Decodes a header; refuses other versions, undefined flags and sizes beyond the limit.
     pub fn decode(bytes: &[u8; HEADER]) -> Result<Header, CodecError> {
         let mut fields = Fields::new(0, bytes);
         let (request, flags, size) = (fields.u32()?, fields.u32()?, fields.u32()?);

@@ -1,10 +1,10 @@
-//! Cutting a byte stream into messages.
+//! Splits a byte stream into messages.
 
 use crate::codec::CodecError;
 use crate::header::{DESCRIPTORS, HEADER, Header, PAYLOAD};
 use std::os::fd::OwnedFd;
 
-/// A whole message, not yet understood.
+/// A complete message, not decoded yet.
 #[derive(Debug)]
 pub struct Message {
     /// Its header.
@@ -15,8 +15,8 @@ pub struct Message {
     pub fds: Vec<OwnedFd>,
 }
 
-/// The message that is arriving. It asks for exactly the bytes that the message lacks, so that the
-/// descriptors received are those of this message and not of the next.
+/// The message being received. It requests exactly the missing bytes of the current message, so that received
+/// descriptors belong to this message and not to the next.
 #[derive(Debug)]
 pub struct Inbox {
     bytes: [u8; HEADER + PAYLOAD],
@@ -32,13 +32,13 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Where the next bytes go; never empty. Read at most so many.
+    /// The buffer for the next bytes, never empty. Read at most as many as it has.
     pub fn space(&mut self) -> &mut [u8] {
         let end = self.end();
         &mut self.bytes[self.filled..end]
     }
 
-    /// Whether a part of a message is there.
+    /// Whether part of a message was received.
     pub fn is_partial(&self) -> bool {
         self.filled > 0
     }
@@ -47,11 +47,11 @@ impl Inbox {
         HEADER + self.header.map_or(0, |header| header.size as usize)
     }
 
-    /// Takes note of `count` bytes read into [`Inbox::space`] and the descriptors that came along. After an
-    /// error the stream can't be understood any more.
+    /// Processes `count` bytes read into [`Inbox::space`] and the descriptors received with them. After an
+    /// error the stream is unusable.
     pub fn filled(&mut self, count: usize, fds: Vec<OwnedFd>) -> Result<Option<Message>, CodecError> {
         self.filled += count.min(self.end() - self.filled);
-        // Attack: descriptors in every piece of a message that never ends.
+        // Attack: descriptors with every piece of an endless message.
         if self.fds.len() + fds.len() > DESCRIPTORS {
             return Err(CodecError::DescriptorFlood);
         }
@@ -72,7 +72,7 @@ impl Inbox {
         }
     }
 
-    /// The stream ended.
+    /// Call at the end of the stream.
     pub fn ended(&self) -> Result<(), CodecError> {
         if self.is_partial() { Err(CodecError::Truncated) } else { Ok(()) }
     }

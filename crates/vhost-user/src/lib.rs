@@ -1,12 +1,12 @@
 //! vhost-user messages and session state, both ends, without sockets: bytes and descriptors in, bytes and
 //! descriptors out (vhost-user protocol, QEMU's `docs/interop/vhost-user.rst`).
 //!
-//! [`Session`] is the back-end's end: it reads messages, keeps what they say, and tells a [`Device`] what to
-//! do. [`Frontend`] is the other end, for tests and load generators. [`Inbox`] cuts the byte stream into
-//! messages.
+//! [`Session`] is the back-end: it decodes messages, keeps the session state, and calls a [`Device`].
+//! [`Frontend`] is the front-end, for tests and load generators. [`Inbox`] splits the byte stream into
+//! messages. Read `session.rs` first.
 //!
-//! The other end is not trusted. Sizes are bounded before anything is stored, descriptors are counted per
-//! message, and a descriptor that nobody asked for is closed by being dropped.
+//! The other end is not trusted. Sizes are limited before anything is stored, descriptors are counted per
+//! message, and unexpected descriptors are closed by being dropped.
 
 mod backend_request;
 mod codec;

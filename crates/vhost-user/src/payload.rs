@@ -3,9 +3,9 @@
 use crate::codec::{CodecError, Fields, Writer};
 use std::os::fd::OwnedFd;
 
-/// Regions a memory table has at most; with memory slots there may be more.
+/// Largest number of regions of a memory table; memory slots allow more.
 pub const BASELINE_REGIONS: usize = 8;
-/// Bytes of configuration space that one message moves at most.
+/// Largest number of configuration space bytes in a message.
 pub const CONFIG: usize = 256;
 
 /// A ring and a number: its size, its index, or whether it is enabled.
@@ -13,11 +13,11 @@ pub const CONFIG: usize = 256;
 pub struct VringState {
     /// Which ring.
     pub index: u32,
-    /// What the message is about.
+    /// The value.
     pub num: u32,
 }
 
-/// Where the parts of a ring lie, in the front-end's own addresses.
+/// Addresses of a ring's areas, in the front-end's own address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VringAddr {
     /// Which ring.
@@ -34,16 +34,16 @@ pub struct VringAddr {
     pub log: u64,
 }
 
-/// A ring and maybe a descriptor for it.
+/// A ring index with an optional descriptor.
 #[derive(Debug)]
 pub struct VringFd {
     /// Which ring.
     pub index: u32,
-    /// The descriptor; `None` means polling, or nobody to notify.
+    /// The descriptor; `None` means polling, or no notification.
     pub fd: Option<OwnedFd>,
 }
 
-/// One range of the guest's memory.
+/// A range of the guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRegion {
     /// Guest-physical address.
@@ -52,11 +52,11 @@ pub struct MemoryRegion {
     pub size: u64,
     /// The front-end's own address.
     pub user: u64,
-    /// Where the range begins in its file.
+    /// Offset of the range in its file.
     pub offset: u64,
 }
 
-/// A range of memory and the file that holds it.
+/// A range of memory and its file.
 #[derive(Debug)]
 pub struct SharedRegion {
     /// The range.
@@ -68,11 +68,11 @@ pub struct SharedRegion {
 /// A part of the device's configuration space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where it begins.
+    /// Its offset.
     pub offset: u32,
     /// 0: writable by the driver; 1: set by live migration.
     pub flags: u32,
-    /// Its bytes; none in an answer that means "no".
+    /// Its bytes; empty in a reply that reports a failure.
     pub bytes: Vec<u8>,
 }
 
@@ -81,27 +81,27 @@ pub struct Config {
 pub struct Inflight {
     /// Bytes.
     pub size: u64,
-    /// Where it begins in its file.
+    /// Its offset in the file.
     pub offset: u64,
-    /// Rings.
+    /// Number of rings.
     pub queues: u16,
-    /// Descriptors of each.
+    /// Descriptors of each ring.
     pub queue_size: u16,
 }
 
-/// Where the dirty log lies.
+/// The file range of the dirty log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
     /// Bytes.
     pub size: u64,
-    /// Where it begins in its file.
+    /// Its offset in the file.
     pub offset: u64,
 }
 
-/// A change of, or a question about, the translation of addresses.
+/// An IOTLB message: an update, an invalidation, a miss or a failed access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Iotlb {
-    /// First address as the device sees it.
+    /// First address in the device's address space.
     pub iova: u64,
     /// Bytes.
     pub size: u64,
@@ -156,7 +156,7 @@ impl VringFd {
             return Err(fields.wrong("ring index"));
         }
         let want = usize::from(word & VringFd::NO_FD == 0);
-        // Attack: a second descriptor, again and again, uses up all that the process may have.
+        // Attack: repeated surplus descriptors use up all that the process may have.
         if fds.len() != want {
             return Err(CodecError::Descriptors { request: fields.request(), got: fds.len(), want });
         }
@@ -184,7 +184,7 @@ impl MemoryRegion {
         writer.u64(self.guest).u64(self.size).u64(self.user).u64(self.offset)
     }
 
-    /// One region alone, as memory slots are configured: eight bytes of padding come first.
+    /// A single region, as sent for memory slots, with eight bytes of padding before it.
     pub(crate) fn decode_single(fields: &mut Fields<'_>) -> Result<MemoryRegion, CodecError> {
         fields.u64()?;
         let region = MemoryRegion::decode(fields)?;
@@ -196,7 +196,7 @@ impl MemoryRegion {
         self.encode(Writer::default().u64(0))
     }
 
-    /// A table. A table may be followed by unused entries: User-Mode Linux always sends two.
+    /// A table. Unused entries may follow: User-Mode Linux always sends two.
     pub(crate) fn decode_table(fields: &mut Fields<'_>) -> Result<Vec<MemoryRegion>, CodecError> {
         let count = fields.u32()? as usize;
         fields.u32()?;
@@ -212,7 +212,7 @@ impl MemoryRegion {
 impl Config {
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Config, CodecError> {
         let (offset, size, flags) = (fields.u32()?, fields.u32()? as usize, fields.u32()?);
-        // Attack: offset and size past the configuration space read what lies behind it.
+        // Attack: offset and size beyond the configuration space.
         if size > CONFIG || offset as usize + size > CONFIG {
             return Err(fields.wrong("range of the configuration space"));
         }
@@ -221,7 +221,7 @@ impl Config {
         Ok(Config { offset, flags, bytes })
     }
 
-    /// A question may leave out the bytes that the answer will have.
+    /// A request may omit the bytes that the reply contains.
     pub(crate) fn decode_question(fields: &mut Fields<'_>) -> Result<Config, CodecError> {
         let (offset, size, flags) = (fields.u32()?, fields.u32()? as usize, fields.u32()?);
         if size > CONFIG || offset as usize + size > CONFIG {
@@ -268,13 +268,13 @@ impl Log {
 }
 
 impl Iotlb {
-    /// A translation is asked for.
+    /// A translation is requested.
     pub const MISS: u8 = 1;
-    /// A translation is granted.
+    /// A translation is added.
     pub const UPDATE: u8 = 2;
-    /// Translations are taken back.
+    /// Translations are removed.
     pub const INVALIDATE: u8 = 3;
-    /// An access was not granted.
+    /// An access was forbidden.
     pub const ACCESS_FAIL: u8 = 4;
 
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Iotlb, CodecError> {
@@ -289,7 +289,7 @@ impl Iotlb {
         if !(Iotlb::MISS..=Iotlb::ACCESS_FAIL).contains(&iotlb.kind) {
             return Err(fields.wrong("kind of translation"));
         }
-        // QEMU leaves them unset where they mean nothing.
+        // QEMU leaves the permissions unset where they are ignored.
         if iotlb.kind != Iotlb::INVALIDATE && !(1..=3).contains(&iotlb.permissions) {
             return Err(fields.wrong("set of permissions"));
         }

@@ -1,4 +1,4 @@
-//! Answers.
+//! Replies of a back-end.
 
 use crate::codec::{CodecError, Fields, Writer};
 use crate::header::{Header, Packet};
@@ -6,14 +6,14 @@ use crate::payload::{Config, Inflight, VringState};
 use crate::request::number;
 use std::os::fd::OwnedFd;
 
-/// What an answer says.
+/// Content of a reply.
 #[derive(Debug)]
 pub enum Reply {
     /// A number: features, a count, a status, or an acknowledgement, where zero is success.
     Number(u64),
     /// A ring's index.
     Vring(VringState),
-    /// A part of the configuration space; no bytes mean that there is none.
+    /// A part of the configuration space; empty if there is none.
     Config(Config),
     /// Shared memory for in-flight descriptors.
     Inflight(Inflight, OwnedFd),

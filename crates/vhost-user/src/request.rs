@@ -1,4 +1,4 @@
-//! What a front-end asks of a back-end.
+//! Requests of a front-end.
 
 use crate::codec::{CodecError, Fields, Writer};
 use crate::header::{Header, Packet};
@@ -45,7 +45,7 @@ pub(crate) mod number {
     pub const GET_STATUS: u32 = 40;
 }
 
-/// A front-end's message. Each is described in the protocol under its own name.
+/// A front-end's message; the protocol describes each under the same name.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum Request {
@@ -54,7 +54,7 @@ pub enum Request {
     SetOwner,
     ResetOwner,
     SetMemTable(Vec<SharedRegion>),
-    /// With a descriptor when [`crate::feature::protocol::LOG_SHMFD`] was agreed.
+    /// With a descriptor if [`crate::feature::protocol::LOG_SHMFD`] was negotiated.
     SetLogBase(Log, Option<OwnedFd>),
     SetLogFd(OwnedFd),
     SetVringNum(VringState),
@@ -73,7 +73,7 @@ pub enum Request {
     SetBackendReqFd(OwnedFd),
     IotlbMsg(Iotlb),
     SetVringEndian(VringState),
-    /// The bytes are as many as are asked for; their values say nothing.
+    /// The length is that of the requested bytes; their values are ignored.
     GetConfig(Config),
     SetConfig(Config),
     GetInflightFd(Inflight),
@@ -88,7 +88,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Reads a message. Descriptors that it shouldn't carry are closed.
+    /// Decodes a message. Unexpected descriptors are closed.
     pub fn decode(request: u32, payload: &[u8], fds: Vec<OwnedFd>) -> Result<Request, CodecError> {
         let mut fields = Fields::new(request, payload);
         match request {
@@ -102,7 +102,7 @@ impl Request {
             | number::SET_INFLIGHT_FD
             | number::ADD_MEM_REG
             | number::REM_MEM_REG => Request::decode_with_fds(&mut fields, fds),
-            // Attack: descriptors on a message that has none, to use up all that the process may have.
+            // Attack: descriptors with a message that carries none, to use up all that the process may have.
             _ if !fds.is_empty() => Err(CodecError::Descriptors { request, got: fds.len(), want: 0 }),
             _ => Request::decode_plain(&mut fields),
         }
@@ -150,7 +150,7 @@ impl Request {
             number::SET_VRING_CALL => return Ok(Request::SetVringCall(VringFd::decode(fields, fds)?)),
             number::SET_VRING_ERR => return Ok(Request::SetVringErr(VringFd::decode(fields, fds)?)),
             number::SET_MEM_TABLE => return Request::decode_table(fields, fds),
-            // Some front-ends send the region's file once more; it is closed here.
+            // Some front-ends send the region's file again; it is closed here.
             number::REM_MEM_REG if fds.len() <= 1 => {
                 return Ok(Request::RemMemReg(MemoryRegion::decode_single(fields)?));
             }
@@ -182,7 +182,8 @@ impl Request {
 
     fn decode_table(fields: &mut Fields<'_>, fds: Vec<OwnedFd>) -> Result<Request, CodecError> {
         let regions = MemoryRegion::decode_table(fields)?;
-        // Attack: a descriptor more or less than regions pairs ranges with files of somebody else's choice.
+        // Attack: with a different number of descriptors than regions, ranges would be paired with the wrong
+        // files.
         if regions.len() != fds.len() {
             let (got, want) = (fds.len(), regions.len());
             return Err(CodecError::Descriptors { request: fields.request(), got, want });
@@ -231,7 +232,7 @@ impl Request {
         }
     }
 
-    /// Whether the message has an answer of its own, and so is never acknowledged beside it.
+    /// Whether the message has its own reply, and so is never acknowledged additionally.
     pub fn is_question(&self) -> bool {
         matches!(
             self,
@@ -247,7 +248,7 @@ impl Request {
         )
     }
 
-    /// The message as it is sent.
+    /// Encodes the message.
     pub fn encode(self, need_reply: bool) -> Packet {
         let request = self.number();
         let (payload, fds) = self.payload();

@@ -1,4 +1,4 @@
-//! The back-end's side of a connection.
+//! The back-end side of a connection.
 
 use crate::codec::CodecError;
 use crate::feature::{protocol, virtio};
@@ -11,82 +11,82 @@ use crate::ring::{Kick, LARGEST, Ring};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What a back-end offers. It must be the same when a front-end connects again.
+/// The features that a back-end offers. They must be the same when a front-end reconnects.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
     /// Feature bits of [`virtio`].
     pub features: u64,
     /// Protocol feature bits of [`protocol`].
     pub protocol: u64,
-    /// Rings; two a queue pair, and maybe one for control.
+    /// Number of rings: two a queue pair, and possibly one control queue.
     pub rings: u16,
-    /// What is told as number of queues: for network devices, pairs.
+    /// The reported number of queues; for network devices, of queue pairs.
     pub queues: u16,
-    /// Memory regions that can be added one by one.
+    /// Number of memory regions that can be added one by one.
     pub slots: u16,
 }
 
-/// A request that can't be met, and why.
+/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refused(pub String);
 
-/// What a session has done to the device. Calls that return have taken effect: no worker uses what was there
-/// before.
+/// The device that a session controls. When a call returns, it has taken effect: no worker uses the previous
+/// state.
 pub trait Device {
-    /// These features were agreed. Rings that run are told one by one afterwards.
+    /// Sets the negotiated features. Running rings are updated one by one afterwards.
     fn set_features(&mut self, features: u64) -> Result<(), Refused>;
-    /// The guest's whole memory is this.
+    /// Sets the guest's memory, replacing all regions.
     fn set_memory(&mut self, table: Vec<SharedRegion>) -> Result<(), Refused>;
-    /// One more region.
+    /// Adds a region.
     fn add_region(&mut self, region: SharedRegion) -> Result<(), Refused>;
-    /// One region less.
+    /// Removes a region.
     fn remove_region(&mut self, region: MemoryRegion) -> Result<(), Refused>;
-    /// A ring begins to run at its position.
+    /// Starts a ring at its position.
     fn start(&mut self, index: usize, ring: &Ring) -> Result<(), Refused>;
-    /// Something about a running ring changed; it goes on where it is.
+    /// Changes settings of a running ring, which keeps its position.
     fn update(&mut self, index: usize, ring: &Ring) -> Result<(), Refused>;
-    /// A ring stops. Returns its position, as in [`Ring::base`].
+    /// Stops a ring. Returns its position, as in [`Ring::base`].
     fn stop(&mut self, index: usize) -> u16;
-    /// Reads the configuration space; what lies behind its end reads as zero.
+    /// Reads the configuration space; bytes beyond its end are zero.
     fn read_config(&self, offset: u32, bytes: &mut [u8]);
-    /// The front-end's limit for frames.
+    /// Sets the front-end's MTU.
     fn set_mtu(&mut self, mtu: u16) -> Result<(), Refused>;
-    /// The front-end listens to requests of ours here.
+    /// Sets the channel for requests of the back-end.
     fn set_channel(&mut self, channel: OwnedFd);
-    /// What is written into the guest's memory is logged in this part of a file from now on, as far as features and
-    /// rings ask for it.
+    /// Enables logging of writes to guest memory, in this part of a file, as far as features and rings
+    /// request it.
     fn set_log(&mut self, log: Log, file: OwnedFd) -> Result<(), Refused>;
-    /// The front-end hears here that there is something new in the log.
+    /// Sets the descriptor that tells the front-end about new log entries.
     fn set_log_call(&mut self, call: OwnedFd) -> Result<(), Refused>;
-    /// The guest moved here: its address is to be made known.
+    /// The guest was migrated here: its address must be announced.
     fn announce(&mut self, address: [u8; 6]);
-    /// A translation of the device's addresses is granted ([`Iotlb::UPDATE`]) or taken back ([`Iotlb::INVALIDATE`]).
-    /// `true`: something was taken back, which takes effect only when every worker has ended its turn; whoever sends
-    /// the answer waits for that.
+    /// Adds ([`Iotlb::UPDATE`]) or removes ([`Iotlb::INVALIDATE`]) a translation. Returns `true` if something
+    /// was removed, which takes effect only when every worker has ended its turn: the caller must wait for
+    /// that before it sends the reply.
     fn translate(&mut self, change: Iotlb) -> Result<bool, Refused>;
-    /// Whether a ring broke, so that the driver must reset the device.
+    /// Whether a ring is broken, so that the driver must reset the device.
     fn needs_reset(&self) -> bool;
 }
 
-/// Why a session can't go on, or what it refused.
+/// Why a session can't continue, or which request it refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// The bytes aren't a message.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// An answer to nothing.
+    /// A reply without a request.
     #[error("message {} is an answer, but nothing was asked", name(*request))]
     Unasked {
         /// Its number.
         request: u32,
     },
-    /// Features that were never offered.
+    /// Features that were not offered.
     #[error("the front-end sets features {got:#x}, of which {offered:#x} are offered")]
     Features {
-        /// What it set.
+        /// The features that it set.
         got: u64,
-        /// What it may set.
+        /// The features offered.
         offered: u64,
     },
     /// A ring that doesn't exist.
@@ -99,40 +99,40 @@ pub enum SessionError {
         /// How many there are.
         rings: usize,
     },
-    /// A value that a ring can't have.
+    /// An invalid value for a ring.
     #[error("message {} gives ring {index} a {what}", name(*request))]
     Value {
         /// Number of the message.
         request: u32,
         /// The ring it names.
         index: usize,
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
-    /// A message that belongs to a protocol feature that was not agreed.
+    /// A message of a protocol feature that was not negotiated.
     #[error("message {} needs a feature that was not agreed", name(*request))]
     NotAgreed {
         /// Number of the message.
         request: u32,
     },
-    /// The device can't do it.
+    /// The device refused the request.
     #[error("message {}: {reason}", name(*request))]
     Refused {
         /// Number of the message.
         request: u32,
-        /// Why not.
+        /// The reason.
         reason: Refused,
     },
 }
 
-/// What came of a message.
+/// Result of a message.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// What to send.
+    /// The reply to send.
     pub answer: Option<Packet>,
-    /// What was refused, where the front-end asked to be told and so may go on.
+    /// A refused request, if the front-end asked for a reply and may therefore continue.
     pub refused: Option<SessionError>,
-    /// The answer, and those after it, may be sent only when every worker has ended the turn it is in.
+    /// Whether this reply, and later ones, must wait until every worker has ended its current turn.
     pub revoked: bool,
 }
 
@@ -144,32 +144,32 @@ pub struct Session {
     protocol: u64,
     status: u8,
     rings: Vec<Ring>,
-    /// The message in hand took translations back.
+    /// Whether the current message removed translations.
     revoked: bool,
 }
 
 const STATUS_NEEDS_RESET: u8 = 0x40;
-/// MTU that IPv4 asks of every link (RFC 791), and the largest a virtio device can tell.
+/// Smallest MTU of IPv4 links (RFC 791), and the largest that a virtio device can report.
 const MTU: core::ops::RangeInclusive<u64> = 68..=65_535;
 
 impl Session {
-    /// A connection on which nothing was said.
+    /// A new connection.
     pub fn new(offer: Offer) -> Session {
         let rings = vec![Ring::default(); usize::from(offer.rings)];
         Session { offer, features: 0, protocol: 0, status: 0, rings, revoked: false }
     }
 
-    /// Features that were agreed.
+    /// The negotiated features.
     pub fn features(&self) -> u64 {
         self.features
     }
 
-    /// Protocol features that were agreed.
+    /// The negotiated protocol features.
     pub fn protocol(&self) -> u64 {
         self.protocol
     }
 
-    /// Handles one message. After an error the connection is of no use; [`Session::end`] follows.
+    /// Handles one message. After an error the connection is unusable, and [`Session::end`] must be called.
     pub fn handle(&mut self, message: Message, device: &mut impl Device) -> Result<Outcome, SessionError> {
         let Message { header, payload, fds } = message;
         let request = header.request;
@@ -180,7 +180,8 @@ impl Session {
             .map_err(SessionError::from)
             .map(|message| (message.is_question(), message))
             .and_then(|(question, message)| Ok((question, self.dispatch(message, device)?)));
-        // Looked at afterwards, since the message that agrees on acknowledgements can ask for one itself.
+        // Evaluated after handling, since the message that negotiates acknowledgements can request one
+        // itself.
         let acknowledge = header.need_reply && self.protocol & protocol::REPLY_ACK != 0;
         let number = |value| Some(Reply::Number(value).encode(request));
         let revoked = std::mem::take(&mut self.revoked);
@@ -197,7 +198,7 @@ impl Session {
         }
     }
 
-    /// The connection is over: every ring stops.
+    /// Ends the connection: stops every ring.
     pub fn end(&mut self, device: &mut impl Device) {
         for index in 0..self.rings.len() {
             self.stop(index, device);
@@ -238,7 +239,8 @@ impl Session {
             Request::SetLogBase(log, file) => {
                 let file = file.ok_or(refused(Refused("the log has no descriptor".into())))?;
                 device.set_log(log, file).map_err(refused)?;
-                // Always answered: when the front-end has read that, nobody writes into the former log.
+                // Always answered: when the front-end has read the reply, no thread writes to the previous
+                // log.
                 return Ok(Some(Reply::Number(0)));
             }
             Request::SetLogFd(call) => device.set_log_call(call).map_err(refused)?,
@@ -256,16 +258,16 @@ impl Session {
         Ok(None)
     }
 
-    /// What is offered. An IOMMU needs a channel on which translations are asked for, and acknowledgements; and a
-    /// front-end that has neither, such as User-Mode Linux's, would have its guest's driver agree to one though nobody
-    /// translates.
+    /// The offered features. An IOMMU requires acknowledgements and a channel for IOTLB misses; if it were
+    /// offered to a front-end without them, such as User-Mode Linux's, the guest's driver would negotiate it
+    /// although no translations exist.
     fn offered(&self) -> u64 {
         let needs = protocol::BACKEND_REQ | protocol::REPLY_ACK;
         let agreed = self.protocol & needs == needs;
         self.offer.features & if agreed { u64::MAX } else { !virtio::ACCESS_PLATFORM }
     }
 
-    /// Refuses a message whose feature was not agreed.
+    /// Refuses a message whose feature was not negotiated.
     fn agreed(&self, message: &Request) -> Result<(), SessionError> {
         let (protocol, features) = match message {
             Request::GetQueueNum => (protocol::MQ, 0),
@@ -304,7 +306,7 @@ impl Session {
                 let size = Some(state.num).filter(|size| (1..=LARGEST).contains(size));
                 let what = "size that no ring has";
                 let size = size.ok_or(SessionError::Value { request, index, what })?;
-                // User-Mode Linux tears rings down without a word; this is where the next life of one begins.
+                // User-Mode Linux removes rings without a message; a new ring's life begins here.
                 self.stop(index, device);
                 self.rings[index].size = size as u16;
                 index
@@ -344,7 +346,7 @@ impl Session {
                 self.rings[index].enabled = state.num == 1;
                 index
             }
-            // `SET_OWNER` says nothing that the connection itself doesn't.
+            // `SET_OWNER` has no effect beyond the connection itself.
             _ => return Ok(()),
         };
         self.settle(request, index, device)
@@ -360,7 +362,7 @@ impl Session {
     fn base_from(&self, request: u32, index: usize, num: u32) -> Result<u16, SessionError> {
         if self.features & virtio::RING_PACKED != 0 {
             // The upper half is where the used index stood. Everything is used when a ring stops, and
-            // front-ends leave the half out, so the two are the same.
+            // front-ends omit that half, so the two are equivalent.
             return Ok((num & 0xffff) as u16);
         }
         let what = "index of more than 16 bits";
@@ -375,7 +377,7 @@ impl Session {
     ) -> Result<VringState, SessionError> {
         let index = self.index(request, state.index)?;
         self.stop(index, device);
-        // It starts again when it gets a kick descriptor again.
+        // It starts again when it gets a new kick descriptor.
         self.rings[index].kick = Kick::Unset;
         let base = u32::from(self.rings[index].position(self.features));
         let packed = self.features & virtio::RING_PACKED != 0;
@@ -394,8 +396,9 @@ impl Session {
         }
         let changes = features ^ self.features;
         if changes & (virtio::RING_PACKED | virtio::ACCESS_PLATFORM) != 0 {
-            // Attack: a ring that changes its layout while it runs, or what its addresses mean. Where the new ones lead
-            // nowhere it would go on by those before, though nothing of them can be taken back any more.
+            // Attack: changing the layout, or the meaning of addresses, of a running ring. If the new
+            // addresses were invalid, the ring would keep running at the previous ones, which can't be
+            // unmapped any more.
             self.end(device);
         }
         if changes & virtio::RING_PACKED != 0 {
@@ -403,7 +406,7 @@ impl Session {
         }
         device.set_features(features).map_err(|reason| SessionError::Refused { request, reason })?;
         self.features = features;
-        // Rings are enabled or not by whether protocol features were agreed, so each is looked at again.
+        // Negotiating protocol features changes whether rings are enabled, so each one is updated.
         (0..self.rings.len()).try_for_each(|index| self.settle(request, index, device))
     }
 
@@ -412,7 +415,7 @@ impl Session {
     }
 
     fn set_status(&mut self, status: u8, device: &mut impl Device) {
-        // Zero resets the device (virtio 1.3, 2.1). Positions stay, since the front-end may still ask for
+        // Zero resets the device (virtio 1.3, 2.1). Positions are kept, since the front-end may still request
         // them.
         if status == 0 && self.status != 0 {
             self.end(device);
@@ -420,7 +423,7 @@ impl Session {
         self.status = status;
     }
 
-    /// Back to the beginning, but for what belongs to the connection: memory, protocol features, call
+    /// Resets everything that doesn't belong to the connection, such as memory, protocol features and call
     /// descriptors.
     fn reset(&mut self, device: &mut impl Device) {
         self.end(device);
@@ -443,8 +446,8 @@ impl Session {
         }
     }
 
-    /// Brings the device up to what is now known of a ring: it starts once it has a size, addresses and a
-    /// kick.
+    /// Updates the device with the known state of a ring: it starts once it has a size, addresses and a kick
+    /// descriptor.
     fn settle(&mut self, request: u32, index: usize, device: &mut impl Device) -> Result<(), SessionError> {
         let ring = &mut self.rings[index];
         if !ring.is_ready() {
@@ -454,7 +457,7 @@ impl Session {
             return Err(SessionError::Value { request, index, what });
         }
         let mut view = ring.clone();
-        // Without protocol features there is no message that enables a ring.
+        // Without protocol features, no message enables a ring.
         view.enabled |= self.features & virtio::PROTOCOL_FEATURES == 0;
         let result = if ring.running { device.update(index, &view) } else { device.start(index, &view) };
         ring.running = ring.running || result.is_ok();

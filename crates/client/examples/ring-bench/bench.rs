@@ -1,24 +1,24 @@
-//! Slices, and what comes of them.
+//! Slices and their results.
 
 use std::time::Duration;
 
-/// How often and how long.
+/// Number and length of slices.
 pub struct Plan {
     /// Slices of a measurement.
     pub slices: usize,
-    /// Time of one.
+    /// Duration of a slice.
     pub slice: Duration,
 }
 
 /// Figures of all slices.
 pub struct Figures {
-    /// What is measured in.
+    /// Unit of the figures.
     pub unit: &'static str,
-    /// One a slice, ours.
+    /// One figure a slice, for Ringway.
     pub ours: Vec<f64>,
-    /// The peer's, if there is one.
+    /// One figure a slice, for the peer, if there is one.
     pub peer: Vec<f64>,
-    /// Whether more is better.
+    /// Whether larger is better.
     pub more: bool,
 }
 
@@ -42,7 +42,7 @@ fn summary(figures: &mut [f64], more: bool) -> (f64, f64) {
     (best.copied().unwrap_or_default(), figures.get(figures.len() / 2).copied().unwrap_or_default())
 }
 
-/// Keeps this thread on some cores.
+/// Pins this thread to some cores.
 pub fn pin(cores: &[usize]) {
     let mut set = rustix::thread::CpuSet::new();
     cores.iter().for_each(|&core| set.set(core));

@@ -63,8 +63,8 @@ pub fn polling(plan: &Plan) -> Result<Figures, Box<dyn Error>> {
     Ok(Figures { unit: "us", ours, peer: Vec::new(), more: false })
 }
 
-/// Everybody sleeps between frames: ping, worker and pong are three threads. The peer is a relaying process between two
-/// UNIX datagram sockets. In microseconds: that quantile of each slice.
+/// Every thread sleeps between frames: ping, worker and pong. The peer is a relay process between two UNIX
+/// datagram sockets. In microseconds: that quantile of each slice.
 pub fn sleeping(quantile: f64, plan: &Plan) -> Result<Figures, Box<dyn Error>> {
     let (mut one, mut two) = (port("a", 64)?, port("b", 64)?);
     let stop = AtomicBool::new(false);

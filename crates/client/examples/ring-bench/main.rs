@@ -1,4 +1,4 @@
-//! Measures rings and pipes on two cores: rates, latency, and what the number of slots does.
+//! Measures rings and pipes on two cores: rates, latency, and the effect of the number of slots.
 //!
 //! Prints one JSON object a line: `{"key": "ring.64", "best": 23.1, "median": 21.0, "unit": "Mpps", "peer": 0.0}`.
 
@@ -14,7 +14,7 @@ use clap::Parser;
 /// What to measure, and for how long.
 #[derive(Parser)]
 struct Arguments {
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     #[arg(default_value = "")]
     key: String,
     /// Slices of each measurement; the best and the median are printed.

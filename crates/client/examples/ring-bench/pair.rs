@@ -1,4 +1,4 @@
-//! Programs' rings and the queues behind them, made as `control` and `data` make them.
+//! Programs' rings and the queues at the other end, created as `control` and `data` do.
 
 use ringway_client::{Asked, Ring};
 use ringway_frame::CountersRef;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::thread::JoinHandle;
 
-/// Threads that stand for the relaying and the answering process.
+/// Threads in place of the relay and the answering process.
 pub struct UnixRelay {
     ping: UnixDatagram,
     threads: Vec<JoinHandle<()>>,
@@ -27,7 +27,7 @@ impl UnixRelay {
     }
 }
 
-/// Passes one datagram on; `false` after an empty one, which ends everybody.
+/// Forwards one datagram; `false` after an empty one, which ends both threads.
 fn pass(from: &UnixDatagram, to: &UnixDatagram) -> bool {
     let mut bytes = [0; 64];
     matches!(from.recv(&mut bytes), Ok(len) if to.send(&bytes[..len]).is_ok() && len > 0)

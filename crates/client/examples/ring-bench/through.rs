@@ -1,4 +1,4 @@
-//! From one program to another through a worker that moves every frame from one port to the other.
+//! From one program to another through a worker that moves frames between their ports.
 
 use crate::bench::{Figures, Plan, pin};
 use crate::pair::{Side, port};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const BURST: usize = 64;
 
-/// Moves what is there from `tx` to `rx`; returns how many frames.
+/// Moves available frames from `tx` to `rx`; returns their number.
 #[inline]
 pub fn relay(
     reader: &mut Reader,
@@ -151,7 +151,7 @@ fn untouched(sender: &mut Ring, receiver: &mut Ring, frame: &[u8]) -> Result<u64
     Ok(u64::from(filled))
 }
 
-/// Copies a second from the sender's slots to the receiver's.
+/// Copies per second from the sender's slots to the receiver's.
 fn copies(sender: &Ring, receiver: &Ring, size: usize, time: Duration) -> f64 {
     let started = Instant::now();
     let mut done = 0u64;
