@@ -1,10 +1,8 @@
 //! Expressions over a host's figures: `temperature < 70 && (fan > 1000 || idle)`.
 //!
-//! Numbers, names, `+ - * /`, `< <= > >= == !=`, `! && ||`, parentheses. True is 1, false is 0, and so is what
-//! is not 0.
-//! Names are facts from outside and the figures in [`FIGURES`]; a comparison with a fact that nobody knows, or
-//! that is
-//! stale, is false, and so is what is worked out from it.
+//! Numbers, names, `+ - * /`, `< <= > >= == !=`, `! && ||`, parentheses. True is 1, false is 0; every value
+//! other than 0 is true. Names are external facts and the figures in [`FIGURES`]; a comparison with an
+//! unknown or expired fact is false, and so is an expression computed from one.
 
 use crate::model::Row;
 use crate::unit::Context;
@@ -23,13 +21,13 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("ha_vms", "highly available VMs"),
 ];
 
-/// What is wrong with an expression.
+/// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: {what}")]
 pub struct ExpressionError {
     /// Where, in characters from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The error.
     pub what: String,
 }
 
@@ -64,7 +62,7 @@ enum Op {
     Divide,
 }
 
-/// Operators by how tightly they bind, loosest first. Longer ones stand before those they begin with.
+/// Operators by precedence, lowest first. Longer operators come before their own prefixes.
 const OPERATORS: &[&[(&str, Op)]] = &[
     &[("||", Op::Or)],
     &[("&&", Op::And)],
@@ -80,9 +78,9 @@ const OPERATORS: &[&[(&str, Op)]] = &[
     &[("*", Op::Multiply), ("/", Op::Divide)],
 ];
 
-/// Attack: parentheses without end.
+/// Attack: endless parentheses. Largest nesting depth.
 const DEPTH: usize = 64;
-/// Attack: chains of operators without end, each a level deep.
+/// Attack: endless chains of operators, each of which adds a level. Largest number of tokens.
 const LENGTH: usize = 1000;
 
 impl Expression {
@@ -100,17 +98,17 @@ impl Expression {
         }
     }
 
-    /// Its value for a host; none if it depends on a fact that nobody knows.
+    /// Its value for a host; none if it depends on an unknown fact.
     pub fn value(&self, context: &Context<'_>, row: Row) -> Option<f64> {
         value(&self.root, &|name| figure(context, name, row))
     }
 
-    /// Whether it is true of a host.
+    /// Whether it is true for a host.
     pub fn holds(&self, context: &Context<'_>, row: Row) -> bool {
         self.value(context, row).is_some_and(|value| value != 0.0)
     }
 
-    /// Names in it, with their values for a host.
+    /// The names in it, with their values for a host.
     pub fn explain(&self, context: &Context<'_>, row: Row) -> String {
         let mut names = Vec::new();
         collect(&self.root, &mut names);

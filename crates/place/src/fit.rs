@@ -1,23 +1,22 @@
-//! What of a host is left in parts: CPUs, NUMA nodes, ports. Worked out from who is there, in the order
-//! of names,
-//! so that it is the same every time.
+//! Remaining capacity of a host's CPUs, NUMA nodes and ports, computed from its VMs in the order of names, so
+//! that the result is reproducible.
 
 use crate::model::{CpuMap, HostSlot, Row, VmSlot, order};
 use crate::object::{Host, Pinning, PortNeed, Vm, VmNumaNode};
 use crate::unit::Context;
 
-/// What is left of a NUMA node.
+/// Remaining capacity of a NUMA node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeFree {
     /// Its number.
     pub index: u32,
-    /// CPUs that nobody has for itself.
+    /// CPUs that are not exclusive to a VM.
     pub cpus: i64,
     /// Memory in MB.
     pub memory: i64,
 }
 
-/// What is left of a port.
+/// Remaining capacity of a port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortFree<'m> {
     /// The port.
@@ -28,7 +27,7 @@ pub struct PortFree<'m> {
     pub pps: i64,
 }
 
-/// A host's CPUs with those of `vms` pinned as well, or why that can't be.
+/// A host's CPUs after pinning `vms` too, or why they don't fit.
 pub fn cpus<'v>(slot: &HostSlot, vms: impl Iterator<Item = &'v Vm>) -> Result<CpuMap, String> {
     let mut map = slot.cpus.clone().unwrap_or_else(|| CpuMap::new(&slot.host, std::iter::empty()));
     let (mut own, shared): (Vec<&Vm>, Vec<&Vm>) = vms.partition(|vm| vm.pinning.is_exclusive());
@@ -59,7 +58,7 @@ fn others<'m>(context: &Context<'m>, row: Row) -> Vec<&'m VmSlot> {
     others
 }
 
-/// What is left of a host's NUMA nodes.
+/// Remaining capacity of a host's NUMA nodes.
 pub fn numa_free(context: &Context<'_>, row: Row) -> Vec<NodeFree> {
     let Some(slot) = context.cluster.slot(row) else { return Vec::new() };
     let nodes = slot.host.numa.iter();
@@ -72,7 +71,7 @@ pub fn numa_free(context: &Context<'_>, row: Row) -> Vec<NodeFree> {
     free
 }
 
-/// Takes what a VM has of the nodes, where it fits, or else where most is left.
+/// Subtracts a VM's share from the nodes where it fits, or else from those with the most capacity.
 fn take_nodes(free: &mut [NodeFree], host: &Host, vm: &Vm) {
     if vm.numa_local {
         let (cpus, memory) = (i64::from(vm.vcpus()), vm.memory_mb as i64);
@@ -94,20 +93,20 @@ fn take_nodes(free: &mut [NodeFree], host: &Host, vm: &Vm) {
     }
 }
 
-/// Attack: pinnings that take for ever to find out. Steps of the search.
+/// Attack: NUMA pinnings that take exponential time to search. Largest number of search steps.
 const STEPS: u32 = 10_000;
 
 /// A NUMA node that a VM pins, with the VM.
 pub type PinnedNode<'v> = (&'v Vm, &'v VmNumaNode);
 
-/// The NUMA nodes that VMs pin. Others go where the host puts them.
+/// The NUMA nodes that VMs pin. The host places the others.
 pub fn pinned_nodes<'v>(vms: impl Iterator<Item = &'v Vm>) -> Vec<PinnedNode<'v>> {
     let nodes = vms.flat_map(|vm| vm.numa.iter().map(move |node| (vm, node)));
     nodes.filter(|(_, node)| !node.host_nodes.is_empty()).collect()
 }
 
-/// Which host node each VM node goes to, so that memory suffices; with `host`, also so that a VM node's pinned CPUs
-/// are in its host node. None if there is no such way, or none was found in a bounded time.
+/// Assigns each VM node to a host node so that memory suffices; with `host`, also so that a VM node's pinned
+/// CPUs are in its host node. None if there is no assignment, or none was found within the limit of steps.
 pub fn assign(free: &[NodeFree], nodes: &[PinnedNode<'_>], host: Option<&Host>) -> Option<Vec<usize>> {
     let known = |index: &u32| free.iter().any(|free| free.index == *index);
     if !nodes.iter().all(|(_, node)| node.host_nodes.iter().all(known)) {
@@ -154,9 +153,8 @@ impl Search<'_> {
     }
 }
 
-/// What is left of a host's ports once the group's needs are met, or why they can't be. Counted is what was
-/// promised, or
-/// what was measured if that is more. With `numa`, only ports of that node serve.
+/// Remaining capacity of a host's ports after the group's needs, or why they don't fit. Used capacity is the
+/// larger of the reserved and the measured one. With `numa`, only ports of that node are used.
 pub fn ports<'m>(context: &Context<'m>, row: Row, numa: Option<u32>) -> Result<Vec<PortFree<'m>>, String> {
     let Some(slot) = context.cluster.slot(row) else { return Ok(Vec::new()) };
     let part = context.number("PortUtilization", 100.0) as i64;
@@ -200,7 +198,7 @@ fn serves(free: &PortFree<'_>, need: &PortNeed) -> bool {
     need.network.is_empty() || free.port.network.is_empty() || free.port.network == need.network
 }
 
-/// The fullest port that still carries what is needed.
+/// The fullest port that still has the needed capacity.
 fn choose(free: &[PortFree<'_>], need: &PortNeed, numa: Option<u32>) -> Option<usize> {
     let near = |free: &PortFree<'_>| numa.is_none() || free.port.numa.is_none() || free.port.numa == numa;
     let enough = |free: &PortFree<'_>| free.mbps >= need.mbps as i64 && free.pps >= need.pps as i64;
@@ -218,7 +216,7 @@ fn take(free: &mut PortFree<'_>, need: &PortNeed) {
     free.pps -= need.pps as i64;
 }
 
-/// A NUMA node for each VM of the group that must be on one, with its port, or why there is none.
+/// A NUMA node, with its port, for each VM of the group that must be on a single one, or why there is none.
 pub fn locality(context: &Context<'_>, row: Row) -> Result<Vec<u32>, String> {
     let mut free = numa_free(context, row);
     let mut chosen = Vec::new();

@@ -1,4 +1,4 @@
-//! An inventory file: TOML in, objects or everything that is wrong with it out.
+//! Inventory files: converts TOML to objects, or reports all errors.
 //!
 //! `[cluster.NAME]`, `[host.NAME]` (with `count`, that many, numbered), `[vm.NAME]` (`count` too), `[group.NAME]`,
 //! `[policy.NAME]`, `[[load]]`, `[[fact]]`, `[[blacklist]]`; keys are those of the objects, with `-` or `_`.
@@ -15,13 +15,13 @@ use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-/// Bytes that a file has at most. Attack: one without end.
+/// Attack: an endless file. Largest size in bytes.
 pub const LARGEST: usize = 64 << 20;
-/// Attack: a count without end.
+/// Attack: a huge `count`. Largest number of objects.
 const COUNT: i64 = 1_000_000;
 const TABLES: [&str; 8] = ["cluster", "host", "vm", "group", "policy", "load", "fact", "blacklist"];
 
-/// What is there beside a file, and may be named in it.
+/// Existing objects that the file may refer to.
 #[derive(Clone, Debug, Default)]
 pub struct Beside {
     /// Units from outside.
@@ -34,8 +34,8 @@ pub struct Beside {
     pub now: Option<u64>,
 }
 
-/// Reads the text of the file known to people as `file`. Policies come first, then clusters, hosts, what is known of
-/// them, VMs, groups.
+/// Reads the text of a file named `file` in messages. Policies come first, then clusters, hosts,
+/// measurements, VMs, groups.
 pub fn read(file: &str, text: &str, beside: &Beside) -> Result<Vec<Object>, Problems> {
     let notes = Notes::default();
     let table = parse(text, LARGEST, &notes);
@@ -85,7 +85,7 @@ pub fn read(file: &str, text: &str, beside: &Beside) -> Result<Vec<Object>, Prob
     }
 }
 
-/// Reads the tables `[cluster.NAME]` of a file, in its order, beside others that somebody else reads.
+/// Reads only the tables `[cluster.NAME]` of a file, in order.
 pub fn read_clusters(
     top: &DeTable<'_>,
     external: &[ExternalUnit],
@@ -102,12 +102,12 @@ pub fn read_clusters(
 struct Reader<'t> {
     external: &'t [ExternalUnit],
     list: Vec<Problem>,
-    /// Each with the table it is from.
+    /// Each object with the number of its table.
     objects: Vec<(Object, Option<usize>)>,
     tables: Vec<Places>,
 }
 
-/// Where a table stands, and its keys.
+/// Positions of a table and its keys.
 struct Places {
     at: Range<usize>,
     keys: HashMap<String, Range<usize>>,
@@ -118,7 +118,7 @@ impl Reader<'_> {
         self.named::<Cluster>(top, "cluster", |it, name| (it.name = name, it.check()).1, Object::Cluster);
     }
 
-    /// Notes where a table stands; its number.
+    /// Records a table's position and returns its number.
     fn table(&mut self, at: Range<usize>, value: &Spanned<DeValue<'_>>) -> Option<usize> {
         let DeValue::Table(entries) = value.get_ref() else { return None };
         let place = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
@@ -128,7 +128,7 @@ impl Reader<'_> {
         Some(self.tables.len() - 1)
     }
 
-    /// Says what objects name that is neither in the file nor beside it, once a table.
+    /// Reports references to unknown objects, one per table.
     fn check_names(&mut self, beside: &Beside) {
         let (mut hosts, mut policies) = (HashMap::new(), HashMap::new());
         policies.extend(built_in().into_iter().map(|policy| (policy.name.clone(), Arc::new(policy))));
@@ -260,7 +260,7 @@ impl Reader<'_> {
         match read_as::<T>(table.clone()) {
             Ok(item) => Some((item, count)),
             Err(what) => {
-                // Whatever key it is about, without that key it would not be said.
+                // The error would not occur without the key that it is about.
                 let about = entries.iter().find(|(key, _)| {
                     let mut others = table.clone();
                     others.remove(&key.get_ref().replace('-', "_"));
@@ -273,7 +273,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Checks custom properties, each at its place.
+    /// Checks custom properties, with their positions.
     fn properties(&mut self, properties: &DeTable<'_>) {
         for (name, value) in properties.iter() {
             let mut text = value_of(value.get_ref(), true);
@@ -287,13 +287,13 @@ impl Reader<'_> {
     }
 }
 
-/// An object, or serde's words about what is wrong.
+/// An object, or serde's error message.
 fn read_as<T: DeserializeOwned>(table: Table) -> Result<T, String> {
     let words = |error: toml::de::Error| error.message().lines().next().unwrap_or_default().to_string();
     Value::Table(table).try_into::<T>().map_err(words)
 }
 
-/// Where something is wrong, what, and what to do, from serde's words and the key that they are about.
+/// Converts serde's message and its key to position, error and remedy.
 fn explain(
     kind: &str,
     at: &Range<usize>,
@@ -303,7 +303,7 @@ fn explain(
     let Some((key, value)) = about else { return (at.clone(), what, String::new()) };
     let name = key.get_ref();
     if let Some((unknown, known)) = quoted(&what, "unknown field ") {
-        // Deeper down it is another key than the one it stands below.
+        // A nested key has the position of its top-level key.
         let is_it = unknown == name.replace('-', "_");
         let unknown = if is_it { name } else { unknown };
         let whose = if is_it { format!("a {kind}") } else { format!("`{name}`") };
@@ -326,7 +326,7 @@ fn suggest(word: &str, known: &[String]) -> String {
     }
 }
 
-/// Of serde's words that begin so: what nobody knows, and what there is instead.
+/// If serde's message begins with `begin`: the unknown name and the known ones.
 fn quoted<'w>(what: &'w str, begin: &str) -> Option<(&'w str, Vec<&'w str>)> {
     let mut quoted = what.strip_prefix(begin)?.split('`').skip(1).step_by(2);
     Some((quoted.next()?, quoted.collect()))
@@ -340,7 +340,7 @@ fn as_text(value: &mut Value) {
     }
 }
 
-/// The table without places, its keys with `_`.
+/// The table without positions, with `_` in its keys.
 fn plain(table: &DeTable<'_>) -> Table {
     let entry = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
         let key = key.get_ref().replace('-', "_");
@@ -350,7 +350,7 @@ fn plain(table: &DeTable<'_>) -> Table {
     table.iter().map(entry).collect()
 }
 
-/// Keys whose values are maps: the keys of these are the user's own.
+/// Keys whose values are maps with user-defined keys.
 const MAPS: [&str; 3] = ["properties", "huge_pages", "mdevs"];
 
 fn value_of(value: &DeValue<'_>, is_map: bool) -> Value {

@@ -1,7 +1,9 @@
-//! Which host runs a VM or a function, and why: filters, weights and balancers, put together by policies.
+//! Placement: decides which host runs a VM or a function, by filters, weights and balancers combined in
+//! policies.
 //!
-//! Decisions are made in a [`Model`](model::Model) of all hosts in columns. A model is what the objects of a store
-//! make it, so a decision can be made again, exactly, from the revision it was made at.
+//! Decisions use a [`Model`](model::Model), which holds all hosts in columns. A model is built from a store's
+//! objects, so a decision can be repeated exactly at its revision. [`engine::Engine`] ties model and store
+//! together; read `decide/mod.rs` first, then `engine/mod.rs`.
 
 pub mod balancers;
 pub mod decide;

@@ -27,7 +27,7 @@ impl Os {
         self.version.first() < other.version.first()
     }
 
-    /// Whether the major version is the same.
+    /// Whether both have the same major version.
     pub fn is_same(&self, other: &Os) -> bool {
         self.version.first() == other.version.first()
     }

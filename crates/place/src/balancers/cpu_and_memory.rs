@@ -1,4 +1,4 @@
-//! What balancers by CPU load and memory share (oVirt's `CpuAndMemoryBalancingPolicyUnit`).
+//! Helpers shared by the balancers for CPU load and memory (oVirt's `CpuAndMemoryBalancingPolicyUnit`).
 
 use super::{Proposal, Scene};
 use crate::fit;
@@ -8,12 +8,13 @@ use crate::object::Vm;
 /// Load in percent that one virtual CPU more may bring.
 const MARGIN: f64 = 10.0;
 
-/// The load below which a host may receive: well below `high`, so that it does not become a source itself.
+/// The load below which a host may receive VMs: well below `high`, so that it does not become overloaded
+/// itself.
 pub fn target(high: f64) -> f64 {
     (0.8 * high).floor().min(high - MARGIN)
 }
 
-/// Whether a load that began then has lasted long enough.
+/// Whether an overload since `since` has lasted long enough.
 fn lasts(scene: &Scene<'_>, since: u64) -> bool {
     let minutes = scene.number("CpuOverCommitDurationMinutes", 2.0) as u64;
     scene.now >= since.saturating_add(minutes * 60_000)
@@ -60,7 +61,7 @@ pub fn rich_in_memory(scene: &Scene<'_>, limit: f64, vms: i32) -> Vec<Row> {
     scene.hosts.iter().filter(rich).copied().collect()
 }
 
-/// How many of a host's CPUs VMs have for themselves once `vm` is there; none if its pinning does not fit.
+/// Number of the host's CPUs that are exclusive to VMs after adding `vm`; none if its pinning does not fit.
 fn exclusive_with(cluster: &ClusterState, row: Row, vm: &Vm) -> Option<i32> {
     if !vm.pinning.is_exclusive() {
         return Some(cluster.columns.exclusive[row as usize]);
@@ -69,7 +70,8 @@ fn exclusive_with(cluster: &ClusterState, row: Row, vm: &Vm) -> Option<i32> {
     Some(cpus.taken(cluster.cluster.threads_as_cores))
 }
 
-/// For each movable VM of `sources`, the `destinations` that stay below `high` percent and above `memory` MB with it.
+/// For each movable VM of `sources`, the `destinations` that would stay below `high` percent load and above
+/// `memory` MB free.
 pub fn moves(
     scene: &Scene<'_>,
     sources: &[Row],

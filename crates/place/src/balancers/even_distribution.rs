@@ -3,7 +3,7 @@
 use super::cpu_and_memory::{hottest, is_over, is_under, moves, rich_in_memory, short_of_memory, target};
 use super::{Proposal, Scene};
 
-/// What should move.
+/// Proposed moves.
 pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     if scene.hosts.len() < 2 {
         return Vec::new();

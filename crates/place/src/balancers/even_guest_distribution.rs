@@ -1,10 +1,10 @@
-//! Keeps hosts' counts of VMs near each other.
+//! Balances the number of VMs per host.
 
 use super::cpu_and_memory::moves;
 use super::{Proposal, Scene};
 use crate::model::Row;
 
-/// What should move.
+/// Proposed moves.
 pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     let grace = scene.number("SpmVmGrace", 5.0) as i32;
     let slots = |row: Row| {

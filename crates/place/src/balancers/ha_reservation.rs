@@ -1,4 +1,4 @@
-//! Keeps highly available VMs spread, and says whose failure would leave some without a host.
+//! Spreads highly available VMs, and finds hosts whose failure would leave some without a host.
 
 use super::{Proposal, Scene};
 use crate::model::{ClusterState, Model, Row, VmSlot};
@@ -11,7 +11,7 @@ fn ha_vms<'m>(model: &'m Model, state: &ClusterState, row: Row) -> Vec<&'m VmSlo
     vms
 }
 
-/// What should move: highly available VMs off hosts with far more than an even share.
+/// Proposed moves: highly available VMs off hosts with far more than an even share.
 pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     if scene.hosts.len() < 2 || !scene.cluster.cluster.ha_reservation {
         return Vec::new();
@@ -33,9 +33,8 @@ pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     proposals
 }
 
-/// Hosts whose highly available VMs would not all find room on the others, if it failed. With fewer than two
-/// hosts, none
-/// of them is safe.
+/// Hosts whose highly available VMs would not all fit on the other hosts if the host failed. In a cluster of
+/// fewer than two hosts, every host is unsafe.
 pub fn unsafe_hosts(model: &Model, state: &ClusterState) -> Vec<String> {
     let columns = &state.columns;
     let mut up: Vec<Row> = (0..columns.len() as Row).filter(|row| columns.up[*row as usize]).collect();

@@ -1,4 +1,4 @@
-//! Balancers, one a file: which VM to move, and where it may go.
+//! Balancers, one per file: each proposes VMs to move, with possible destinations.
 
 mod cpu_and_memory;
 mod even_distribution;
@@ -28,13 +28,13 @@ pub const NAMES: [&str; 5] = [
 pub struct Proposal {
     /// The VM.
     pub vm: VmId,
-    /// Where it is.
+    /// Its current host.
     pub from: Row,
-    /// Where it may go. To stay is always another choice.
+    /// Possible destinations.
     pub to: Vec<Row>,
-    /// Whether the VM may stay where it is if that is best.
+    /// Whether staying is permitted if it is best.
     pub stay: bool,
-    /// Whether it is worth it only if the fuller of both hosts becomes emptier.
+    /// Whether the move must reduce the load of the fuller of both hosts.
     pub evens: bool,
     /// Why.
     pub reason: Cow<'static, str>,
@@ -45,13 +45,13 @@ pub struct Proposal {
 pub struct Power {
     /// The host.
     pub host: Row,
-    /// What it is to be.
+    /// The new status.
     pub to: HostStatus,
 }
 
-/// What a balancer sees of a cluster.
+/// A balancer's view of a cluster.
 pub struct Scene<'m> {
-    /// Everything there is.
+    /// The whole model.
     pub model: &'m Model,
     /// The cluster.
     pub cluster: &'m ClusterState,
@@ -116,7 +116,7 @@ impl<'m> Scene<'m> {
     }
 }
 
-/// What the balancer `name` wants, best first; none if there is no such balancer here.
+/// The proposals of balancer `name`, best first; none if there is no such built-in balancer.
 pub fn propose(name: &str, scene: &Scene<'_>) -> Option<(Vec<Proposal>, Option<Power>)> {
     Some(match name {
         "" | "None" => (Vec::new(), None),

@@ -5,7 +5,7 @@ use super::{Power, Proposal, Scene};
 use crate::model::Row;
 use crate::object::HostStatus;
 
-/// What should move: off hosts that are loaded too much, then off those that are not worth their power.
+/// Proposed moves: off overloaded hosts first, then off underused ones.
 pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     if scene.hosts.len() < 2 {
         return Vec::new();
@@ -18,7 +18,7 @@ pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     let hot = hottest(scene, rows().filter(|row| is_over(scene, *row, target(high))).collect());
     let mut proposals = moves(scene, &hot, &calm, target(high), scarce, true, "CPU load");
     let mut cold = hottest(scene, rows().filter(|row| is_under(scene, *row, low, 1)).collect());
-    // The emptiest is emptied first; into one that is fuller, so that no two empty each other.
+    // The emptiest host is emptied first, only into fuller ones, so that no two hosts empty each other.
     cold.reverse();
     for from in cold {
         let fuller: Vec<Row> =
@@ -38,21 +38,21 @@ pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     proposals
 }
 
-/// How full the memory of a host is; no two are the same.
+/// Memory usage of a host, as a total order.
 fn memory_order<'s>(scene: &'s Scene<'_>, row: Row) -> (bool, i32, &'s str) {
     let columns = &scene.cluster.columns;
     (columns.vms[row as usize] > 0, -columns.schedulable[row as usize], scene.cluster.name(row))
 }
 
-/// How full a host is; no two are the same.
+/// CPU usage of a host, as a total order.
 fn order<'s>(scene: &'s Scene<'_>, row: Row) -> (i32, i64, &'s str) {
     let vms = scene.cluster.columns.vms[row as usize];
     ((vms > 0).into(), (scene.load(row) * 1000.0) as i64, scene.cluster.name(row))
 }
 
-/// A host to switch, one at a time: empty hosts that are more than the reserve go down by way of maintenance, of which
-/// one stays in between; when the reserve is short, hosts in maintenance come first. Hosts that somebody else took out
-/// of use are left alone.
+/// At most one host to switch: empty hosts beyond the reserve are shut down after being in maintenance, where
+/// one is kept in between; if the reserve is short, hosts in maintenance are activated first. Hosts that an
+/// operator took out of use are left alone.
 pub fn power(scene: &Scene<'_>) -> Option<Power> {
     if scene.properties.get("EnableAutomaticHostPowerManagement").map(String::as_str) != Some("true") {
         return None;

@@ -4,7 +4,7 @@ use super::DecideError;
 use crate::model::{Model, VmId};
 use crate::object::Rule;
 
-/// The VMs in groups, in the order of their first ones: those that a positive group binds go together.
+/// Groups of VMs, ordered by their first VM: VMs of the same positive affinity group are placed together.
 pub fn groups(model: &Model, vms: &[String]) -> Result<Vec<Vec<VmId>>, DecideError> {
     let mut ids: Vec<VmId> = Vec::new();
     for name in vms {

@@ -18,18 +18,18 @@ pub struct Scratch {
     rows: Vec<Row>,
     raw: Vec<i32>,
     totals: Vec<f64>,
-    /// What every host has beside its total.
+    /// Part of the score that all hosts share.
     base: f64,
     counts: Counts,
 }
 
-/// A choice, and everything about it if asked for.
+/// A choice, with its trace if requested.
 pub struct Judged {
     /// The choice.
     pub choice: Choice,
     /// The host's row.
     pub row: Option<Row>,
-    /// Everything about it.
+    /// The full trace.
     pub trace: Option<Trace>,
 }
 
@@ -105,7 +105,7 @@ impl Stage<'_> {
     }
 }
 
-/// The filters in their order: mandatory ones, the policy's own, those from outside.
+/// All filters in order: mandatory ones, the policy's own, external ones.
 fn stages(policy: &Policy) -> Vec<Stage<'_>> {
     let mut stages: Vec<Stage<'_>> = MANDATORY.iter().map(|filter| Stage::Inside(*filter)).collect();
     let mut outside = Vec::new();
@@ -228,7 +228,7 @@ fn weights_inside(
             let raw = raw.iter().map(|raw| i64::from(*raw)).collect();
             weighed.push(Weighed { weight: used.name.clone(), factor: used.factor, raw, points });
         }
-        // What is the same everywhere gives everybody the same.
+        // If all hosts have the same score, all get the same rank.
         if least == most && policy.selector == crate::policy::Selector::Rank {
             *base += f64::from(used.factor) * (rows.len() - 1) as f64;
             continue;
@@ -265,7 +265,7 @@ fn weights_outside(
             }
             None => continue,
         };
-        // A host that it leaves out is as bad as the worst that it does not.
+        // A host without a score gets the worst score.
         let worst = scores.iter().flatten().copied().max().unwrap_or(0);
         by_row.clear();
         by_row.resize(kept.len(), None);
@@ -286,7 +286,8 @@ fn weights_outside(
     weighed
 }
 
-/// Everything about a choice: every filter on every host, whether it had its turn or not.
+/// Builds the trace of a choice: the result of every filter on every host, including filters that did not
+/// run.
 fn trace(
     context: &Context<'_>,
     stages: &[Stage<'_>],

@@ -1,4 +1,4 @@
-//! One decision: which hosts run some VMs, all of them or none.
+//! One decision: the hosts for some VMs, all of them or none.
 
 mod group;
 mod judge;
@@ -27,11 +27,12 @@ use std::sync::Arc;
 /// `SpeedOptimizationSchedulingThreshold`).
 pub const SPEED_THRESHOLD: u32 = 10;
 
-/// Behind so many waiting requests, one of a policy that allows overbooking leaves the lock out for itself and for as
-/// many of them (oVirt's `SchedulerOverBookingThreshold`; `SchedulingManager.checkAllowOverbooking`).
+/// Number of waiting requests above which a request of a policy that allows overbooking bypasses the lock,
+/// together with that many of them (oVirt's `SchedulerOverBookingThreshold`;
+/// `SchedulingManager.checkAllowOverbooking`).
 pub const OVERBOOKING_THRESHOLD: u32 = 10;
 
-/// What is asked.
+/// A placement request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
     /// The VMs, which are placed all or none, in this order.
@@ -55,10 +56,10 @@ pub struct Ask {
     /// Requests that wait.
     #[serde(default)]
     pub waiting: u32,
-    /// Whether it was let through beside others, as a policy that allows overbooking wants under load.
+    /// Whether the request was released early, as a policy that allows overbooking does under load.
     #[serde(default)]
     pub overbook: bool,
-    /// VMs of which it did not see what was reserved for them, since that happened after it was let through.
+    /// VMs whose reservations are ignored, since they were made after this request was released early.
     #[serde(default)]
     pub unseen: BTreeSet<String>,
 }
@@ -66,24 +67,24 @@ pub struct Ask {
 /// Why a request could not be judged at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum DecideError {
-    /// There is no such VM.
+    /// Unknown VM.
     #[error("there is no VM {0}; put it in first, as `ringway place put FILE` does")]
     NoVm(String),
-    /// There is no such cluster.
+    /// Unknown cluster.
     #[error("there is no cluster {0}; a host makes one")]
     NoCluster(String),
-    /// There is no such policy.
+    /// Unknown policy.
     #[error("there is no policy {0}; `ringway place policies` lists them")]
     NoPolicy(String),
-    /// There is no such host.
+    /// Unknown host.
     #[error("there is no host {0}; `ringway place hosts` lists them")]
     NoHost(String),
-    /// Nothing is asked.
+    /// The request names no VM.
     #[error("no VM is named")]
     Nothing,
 }
 
-/// Decides. The reservations of a decision that places everything stay in `model`; of one that doesn't, none.
+/// Decides. If everything is placed, the reservations stay in `model`; otherwise none do.
 pub fn decide(
     model: &mut Model,
     ask: &Ask,
@@ -93,7 +94,7 @@ pub fn decide(
     run(model, ask, outside, scratch, None)
 }
 
-/// Decides as [`decide`] does, and says everything about it. `model` is as it was afterwards.
+/// Decides as [`decide`] does, and returns the full trace. `model` is left unchanged.
 pub fn explain(
     model: &mut Model,
     ask: &Ask,
@@ -107,7 +108,7 @@ pub fn explain(
     Ok((choices?, traces))
 }
 
-/// What is reserved for each of some VMs.
+/// The reservations of some VMs.
 fn reserved<'v>(model: &Model, vms: impl IntoIterator<Item = &'v String>) -> Vec<Option<Pending>> {
     vms.into_iter().map(|vm| model.pendings().get(vm).cloned()).collect()
 }
@@ -135,7 +136,7 @@ fn run(
     let unseen = reserved(model, &ask.unseen);
     ask.unseen.iter().for_each(|vm| model.apply(Change::NoPending(vm.clone())));
     let before = reserved(model, &ask.vms);
-    // Old reservations of the same VMs are not in their own way.
+    // Previous reservations of the same VMs are ignored.
     for (vm, pending) in ask.vms.iter().zip(&before) {
         if pending.is_some() {
             model.apply(Change::NoPending(vm.clone()));
@@ -199,13 +200,13 @@ pub(crate) fn policy_of(
     model.policy(name).cloned().ok_or_else(|| DecideError::NoPolicy(name.into()))
 }
 
-/// The policy that decides about a VM, if all of it is known.
+/// The policy for a VM, if all its units are known.
 pub(crate) fn policy_of_vm(model: &Model, ask: Option<&str>, vm: &str) -> Option<Arc<Policy>> {
     let vm = &model.vm(vm)?.vm;
     policy_of(model, ask, model.cluster(&vm.cluster)?.1, vm.policy.as_deref()).ok()
 }
 
-/// Builds what units see of a group, and calls `then` with it.
+/// Builds the context of a group, and calls `then` with it.
 pub(crate) fn with_context<T>(
     model: &Model,
     ask: &Ask,

@@ -1,20 +1,20 @@
-//! Units from outside in a decision: asked, or remembered.
+//! External units in a decision: queried, or replayed.
 
 use crate::unit::{Context, External, ExternalError, Outcome, Question, Rejected, Scores};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What units from outside answered in a decision, group by group, so that it can be explained.
+/// Answers of external units in a decision, by group, so that it can be explained.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answers {
     /// Hosts that filters rejected.
     pub filters: Vec<Outcome<Rejected>>,
-    /// What weights gave.
+    /// Scores of the weights.
     pub weights: Vec<Outcome<Scores>>,
 }
 
 impl Answers {
-    /// Whether there are none.
+    /// Whether there are no answers.
     pub fn is_empty(&self) -> bool {
         let none = |outcomes: usize| outcomes == 0;
         none(self.filters.iter().map(BTreeMap::len).sum())
@@ -22,25 +22,25 @@ impl Answers {
     }
 }
 
-/// Where answers come from.
+/// Source of the answers.
 pub enum Outside<'e> {
-    /// There are no units from outside; whoever needs one fails.
+    /// There are no external units; policies that require one fail.
     None,
-    /// They are asked, and what they answer is noted.
+    /// Units are queried, and their answers recorded.
     Ask(&'e mut dyn External, &'e mut Answers),
-    /// They were asked; the answers are taken in turn.
+    /// Recorded answers are replayed in order.
     Remember(&'e Answers, usize, usize),
 }
 
 impl Outside<'_> {
-    /// Tells units the time of a decision, and the seed.
+    /// Sets the time and the seed of a decision.
     pub(super) fn at(&mut self, now: u64, seed: u64) {
         if let Outside::Ask(external, _) = self {
             external.at(now, seed);
         }
     }
 
-    /// Asks filters about `hosts`, which stand in the order of their names, for each VM of the group.
+    /// Queries filters about `hosts`, ordered by name, for each VM of the group.
     pub(super) fn filter(
         &mut self,
         units: &[String],
@@ -78,7 +78,7 @@ impl Outside<'_> {
         }
     }
 
-    /// Asks weights about `hosts`, which stand in the order of their names.
+    /// Queries weights about `hosts`, ordered by name.
     pub(super) fn score(
         &mut self,
         units: &[(String, u32)],
@@ -125,7 +125,7 @@ fn missing<T>(units: &[String]) -> Outcome<T> {
     units.iter().map(|unit| (unit.clone(), Err(error(unit, "there is no such unit now")))).collect()
 }
 
-/// A unit that gave no answer failed; one that was not asked does not count.
+/// A queried unit without an answer counts as failed.
 fn complete<T>(outcome: &mut Outcome<T>, units: &[String]) {
     outcome.retain(|unit, _| units.contains(unit));
     for unit in units {

@@ -1,14 +1,14 @@
-//! What is kept of a decision.
+//! The stored record of a decision.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A filter, and how many hosts it removed.
+/// A filter and the number of hosts that it removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Removed {
     /// The filter.
     pub filter: String,
-    /// Hosts that it removed, of those that were left.
+    /// Number of remaining hosts that it removed.
     pub hosts: u32,
 }
 
@@ -21,16 +21,16 @@ pub struct Scored {
     pub score: f64,
 }
 
-/// What was chosen for VMs that go together.
+/// The choice for VMs that are placed together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Choice {
     /// The VMs.
     pub vms: Vec<String>,
     /// Their policy.
     pub policy: String,
-    /// The host; none if no host can take them.
+    /// The host; none if no host fits.
     pub host: Option<String>,
-    /// Hosts there are.
+    /// Total number of hosts.
     pub hosts: u32,
     /// Hosts that passed every filter.
     pub passed: u32,
@@ -40,23 +40,23 @@ pub struct Choice {
     pub top: Vec<Scored>,
     /// Whether hosts were weighed: not if one was left, or in a hurry.
     pub weighed: bool,
-    /// Whether memory was missing only because of VMs that are on their way: it may help to wait.
+    /// Whether memory was insufficient only because of pending VMs, so that waiting may help.
     pub may_wait: bool,
     /// Units from outside that failed and were left out.
     pub errors: Vec<String>,
-    /// The unit from outside that failed though the policy requires it, and how: then there is no host.
+    /// The required external unit that failed, and its error: no host is chosen then.
     #[serde(default)]
     pub refused: String,
 }
 
 impl Choice {
-    /// The policy that requires a unit that failed, and how, if that is why there is no host.
+    /// The policy and the error of its required unit, if that is why there is no host.
     pub fn refusal(&self) -> Option<String> {
         let said = || format!("policy {} requires a unit that failed: {}", self.policy, self.refused);
         (!self.refused.is_empty()).then(said)
     }
 
-    /// Why there is no host, in a sentence.
+    /// Why there is no host, as a sentence.
     pub fn why(&self) -> String {
         if let Some(refusal) = self.refusal() {
             return format!("no host for {}: {refusal}", self.vms.join(", "));

@@ -13,9 +13,8 @@ pub struct Counts {
 /// A range of figures that is counted, not sorted.
 const COUNTED: i64 = 4096;
 
-/// What `raw` is worth to each host, before the factor: added to `totals`, times `factor`; also into `points`
-/// if there is
-/// one. Lower figures are better.
+/// Adds the value of `raw` for each host, multiplied by `factor`, to `totals`; also stores the value itself
+/// in `points` if given. Lower scores in `raw` are better.
 pub fn add(
     selector: Selector,
     raw: &[i32],
@@ -77,8 +76,8 @@ pub fn ends(raw: &[i32]) -> (i32, i32) {
 }
 
 impl Counts {
-    /// Counts how many are less than each figure: by value in `less` where the range is small, by place in `order`
-    /// otherwise.
+    /// Counts, for each score, how many are lower: by value in `less` if the range is small, otherwise by
+    /// sorting `order`.
     fn rank(&mut self, raw: &[i32], least: i32, most: i32) {
         let range = i64::from(most) - i64::from(least);
         if range < COUNTED {
@@ -110,7 +109,7 @@ impl Counts {
 /// Best hosts kept for people.
 const TOP: usize = 20;
 
-/// The best, best first: by score, then by a throw of dice that `seed` makes the same every time.
+/// The best hosts, best first: by score, then by a random number determined by `seed`.
 pub fn top(rows: &[Row], totals: &[f64], dice: &[u64], seed: u64) -> Vec<(usize, f64)> {
     let mut best: Vec<(f64, u64, usize)> = Vec::with_capacity(TOP + 1);
     let mut bar = f64::MIN;
@@ -132,7 +131,7 @@ pub fn top(rows: &[Row], totals: &[f64], dice: &[u64], seed: u64) -> Vec<(usize,
     best.into_iter().map(|(total, _, at)| (at, total)).collect()
 }
 
-/// SplitMix64's last step: near seeds give far numbers.
+/// The final step of SplitMix64, which maps similar seeds to very different numbers.
 pub fn mix(mut bits: u64) -> u64 {
     bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -154,7 +153,8 @@ mod tests {
 
     #[test]
     fn ranks_are_ovirts() {
-        // Of four: the two best share the highest rank, the third has one less than those who are better.
+        // Of four hosts: the two best share the highest rank, the third has one less than the number of
+        // better hosts.
         assert_eq!(points(Selector::Rank, &[1, 5, 1, 9]), [3.0, 1.0, 3.0, 0.0]);
         assert_eq!(points(Selector::Rank, &[1, 100_000, 1, 900_000]), [3.0, 1.0, 3.0, 0.0]);
         assert_eq!(points(Selector::Rank, &[7, 7]), [1.0, 1.0]);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     proptest! {
-        /// Counting and sorting rank alike; nobody's rank depends on where it stands.
+        /// Counting and sorting give the same ranks; a host's rank does not depend on its position.
         #[test]
         fn ranks_say_how_many_are_not_better(
             raw in prop::collection::vec(-50i32..50, 1..60),
@@ -178,7 +178,7 @@ mod tests {
             prop_assert_eq!(points(Selector::Rank, &scaled), expected);
         }
 
-        /// The best are the best of all, in order, whatever the order they come in.
+        /// `top` returns the best hosts in order, for any order of the input.
         #[test]
         fn the_top_is_a_sort(totals in prop::collection::vec(0u8..10, 0..100), seed in any::<u64>()) {
             let totals: Vec<f64> = totals.into_iter().map(f64::from).collect();

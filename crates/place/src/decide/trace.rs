@@ -8,35 +8,35 @@ use utoipa::ToSchema;
 pub struct Verdict {
     /// The filter.
     pub filter: String,
-    /// Why it rejects the host.
+    /// Why the host is rejected.
     pub reason: String,
 }
 
-/// What a weight makes of a host.
+/// The score of a host by one weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WeightTrace {
     /// The weight.
     pub weight: String,
-    /// What it counts for.
+    /// The weight's factor.
     pub factor: u32,
-    /// What it gave; lower is better.
+    /// The raw score; lower is better.
     pub raw: i64,
-    /// What the selector made of that, before the factor: the rank, or the scaled value.
+    /// The selector's value before the factor: the rank, or the scaled score.
     pub points: f64,
 }
 
-/// What is known about a host in a decision.
+/// A host's trace in a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HostTrace {
     /// The host.
     pub host: String,
     /// The filter that removed it; none if it passed.
     pub removed_by: Option<String>,
-    /// Every filter that it does not pass, also those that had no turn.
+    /// All filters that reject it, including those that ran later or not at all.
     pub rejected: Vec<Verdict>,
-    /// What weights make of it, if it passed and hosts were weighed.
+    /// Its scores, if it passed and hosts were weighed.
     pub weights: Vec<WeightTrace>,
-    /// Its score, if it passed.
+    /// Its total score, if it passed.
     pub score: Option<f64>,
 }
 

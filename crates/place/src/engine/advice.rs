@@ -1,4 +1,4 @@
-//! Decisions about VMs that others describe, with everything about them, and nothing reserved.
+//! Decisions with a full trace about VMs described by the caller, without a reservation.
 
 use super::history::bounded;
 use super::{ATTEMPTS, Decision, Engine, EngineError, Inner, external, put, size};
@@ -8,8 +8,8 @@ use crate::object::Vm;
 use crate::store::{Compare, Store, StoreError};
 
 impl Engine {
-    /// Decides about `vms`, which need not be there, for somebody else who chooses: nothing is reserved. The decision
-    /// is stored, and survives a crash soon after.
+    /// Decides about `vms`, which need not exist, for an external scheduler that makes the final choice:
+    /// nothing is reserved. The decision is stored, and becomes durable soon after.
     pub fn advise(&self, ask: &Ask, vms: Vec<Vm>) -> Result<(Decision, Vec<Trace>), EngineError> {
         vms.iter().try_for_each(Vm::check)?;
         let mut inner = self.current()?;
@@ -28,8 +28,8 @@ impl Engine {
 }
 
 impl Inner {
-    /// What would be decided, everything about it, and what units from outside answered. `extra` are VMs that need
-    /// not be there.
+    /// The outcome of a decision with a full trace and the answers of external units. `extra` are VMs that
+    /// need not exist.
     pub(super) fn attempt(
         &mut self,
         ask: &Ask,

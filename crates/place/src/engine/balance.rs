@@ -1,4 +1,4 @@
-//! A round of balancing: at most so many migrations a cluster, each worth it, none that undoes another.
+//! A balancing round: a limited number of useful migrations per cluster, none of which undoes another.
 
 use super::external::{self, Attached};
 use super::repair::repairs;
@@ -19,38 +19,38 @@ use utoipa::ToSchema;
 pub struct Migration {
     /// The VM.
     pub vm: String,
-    /// Where it is.
+    /// Its source host.
     pub from: String,
-    /// Where it goes.
+    /// Its destination host.
     pub to: String,
     /// Why.
     pub reason: String,
     /// The decision that chose where; 0 in a preview.
     pub decision: u64,
-    /// What became of it.
+    /// Its outcome.
     #[serde(default)]
     pub state: MigrationState,
-    /// Why it was refused; empty if it wasn't.
+    /// The reason of a refusal; otherwise empty.
     #[serde(default)]
     pub refused: String,
 }
 
-/// What became of a migration.
+/// Outcome of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MigrationState {
     /// It is a preview's.
     #[default]
     Proposed,
-    /// What it takes is reserved, for whoever moves the VM and confirms.
+    /// The destination is reserved, for the program that moves the VM and confirms.
     Reserved,
     /// The VM has moved.
     Done,
-    /// It could not be done; what it took is given back.
+    /// The migration failed; its reservation was released.
     Refused,
 }
 
-/// What a round of balancing did in a cluster, or would do.
+/// Result of a balancing round in a cluster, or its preview.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BalanceStep {
     /// The cluster.
@@ -59,7 +59,7 @@ pub struct BalanceStep {
     pub at: u64,
     /// Migrations.
     pub migrations: Vec<Migration>,
-    /// A host to switch, and what it is to be.
+    /// A host to switch, and its new status.
     pub power: Option<(String, HostStatus)>,
     /// Why; empty without a host to switch.
     #[serde(default)]
@@ -76,12 +76,13 @@ pub(crate) struct State {
     moved: HashMap<String, u64>,
 }
 
-/// Attack: a cluster where nothing may move, with a hundred thousand VMs. Proposals that a round looks at.
+/// Attack: a cluster of a hundred thousand VMs that can't move. Largest number of proposals examined per
+/// round.
 const PROPOSALS: usize = 200;
-/// Attack: a unit that fails each time in other words. Errors that a round says.
+/// Attack: a unit that fails with a different message each time. Largest number of errors reported per round.
 const ERRORS: usize = 10;
 
-/// What a round needs to choose.
+/// State of a round.
 struct Round<'r> {
     model: &'r mut Model,
     scratch: &'r mut Scratch,
@@ -92,7 +93,7 @@ struct Round<'r> {
 }
 
 impl Round<'_> {
-    /// The first proposal that is worth it, and where it goes.
+    /// The first useful proposal, with its destination.
     fn choose(
         &mut self,
         cluster: &str,
@@ -104,7 +105,7 @@ impl Round<'_> {
             let Some(slot) = self.model.vm_by(proposal.vm) else { continue };
             let cool_down = state.cluster.cool_down * 1000;
             let name = slot.vm.name.clone();
-            // Nobody moved it at a time to come, whatever was said.
+            // Ignore a move time in the future.
             let moved = slot.vm.moved_at.filter(|at| *at <= self.now);
             let last = moved.max(self.moved.get(&name).copied());
             if last.is_some_and(|last| self.now < last.saturating_add(cool_down)) {
@@ -133,7 +134,7 @@ impl Round<'_> {
             if to == from || (proposal.evens && !self.gains(&proposal, cluster, &to)) {
                 continue;
             }
-            // What was weighed with the rest is committed with the chosen alone.
+            // All destinations were compared; only the chosen one is committed.
             let ask = Ask { only: BTreeSet::from([to.clone()]), stay: false, ..ask };
             let reason = proposal.reason.into_owned();
             let migration = Migration { vm: name, from, to, reason, ..Migration::default() };
@@ -190,7 +191,7 @@ fn emptying(model: &Model, cluster: &str) -> Vec<Proposal> {
     proposals
 }
 
-/// What should move in a cluster, and what to switch.
+/// The proposed moves and power changes in a cluster.
 fn propose(
     model: &mut Model,
     cluster: &str,
@@ -245,7 +246,7 @@ fn propose(
     proposals
 }
 
-/// A plugin's reason, with who it is.
+/// A plugin's reason, with the plugin's name.
 fn said_by(balancer: &str, reason: &str) -> String {
     if reason.is_empty() { balancer.into() } else { format!("{balancer}: {reason}") }
 }
@@ -268,7 +269,8 @@ fn from_outside(
     Some(Proposal { vm: id, from: at.row, to, stay: true, evens: false, reason: reason.into() })
 }
 
-/// What a balancer may switch: an empty host that is on, or one that is off, if that can be done at all.
+/// A balancer may switch off an empty host that is on, or switch on a host that is off, if the host supports
+/// it.
 fn power_from_outside(scene: &Scene<'_>, host: &str, on: bool) -> Result<(String, HostStatus), &'static str> {
     let slot = scene.cluster.hosts.iter().flatten().find(|slot| slot.host.name == host);
     let slot = slot.ok_or("is no host of this cluster")?;
@@ -288,7 +290,8 @@ fn power_from_outside(scene: &Scene<'_>, host: &str, on: bool) -> Result<(String
 }
 
 impl Engine {
-    /// A round in a cluster: reserves what its migrations take, to be confirmed or released by whoever moves the VMs.
+    /// Runs a round in a cluster and reserves its migrations, to be confirmed or released by the program that
+    /// moves the VMs.
     pub fn balance(&self, cluster: &str, now: u64) -> Result<BalanceStep, EngineError> {
         let mut inner = self.current()?;
         inner.follow(now);
@@ -298,8 +301,8 @@ impl Engine {
         Ok(step)
     }
 
-    /// What the next `rounds` rounds, `interval` milliseconds apart, would do, if nothing else happened: each
-    /// migration takes and gives back what it would. Units from outside are asked about that future.
+    /// Simulates the next `rounds` rounds, `interval` milliseconds apart, with the resources that each
+    /// migration takes and frees. External units are queried about the simulated states.
     pub fn preview(
         &self,
         cluster: &str,
@@ -321,13 +324,13 @@ impl Engine {
             external.iter_mut().for_each(Attached::forget);
             return Ok(steps);
         }
-        // Nobody else has to wait for it.
+        // Release the lock early.
         drop(inner);
         Ok(future.rounds(&mut model, None, cluster, now, rounds, interval))
     }
 }
 
-/// Whether a policy has units that are not ours.
+/// Whether a policy has external units.
 fn needs_outside(policy: &Policy) -> bool {
     let filters = policy.filters.iter().any(|used| crate::filters::find(&used.name).is_none());
     let weights = policy.weights.iter().any(|used| crate::weights::find(&used.name).is_none());
@@ -392,7 +395,7 @@ impl Inner {
             Some((_, state)) => state.cluster.migrations,
             None => return Err(DecideError::NoCluster(cluster.into()).into()),
         };
-        // What could not cool down yet need not be remembered for ever.
+        // Drop entries that are older than any cool-down.
         self.balance.moved.retain(|_, at| at.saturating_add(86_400_000) > now);
         let mut revision = self.seen;
         let overloads = overload::of_cluster(&self.model, cluster, now);
@@ -425,7 +428,7 @@ impl Inner {
     }
 }
 
-/// Moves a VM, and the load it is the cause of where load was measured.
+/// Moves a VM, together with its share of the measured loads.
 pub(crate) fn migrate(model: &mut Model, migration: &Migration, now: u64) {
     let Some(slot) = model.vm(&migration.vm) else { return };
     let (need, mut vm) = (slot.need, (*slot.vm).clone());

@@ -1,4 +1,5 @@
-//! Which objects a file describes, so that those can go that it no longer has, and others stay.
+//! Records the objects that a file describes, so that objects removed from the file can be deleted and others
+//! stay.
 
 use super::{Engine, EngineError};
 use crate::store::Op;
@@ -20,14 +21,14 @@ pub struct Described {
 }
 
 impl Engine {
-    /// What the file described that was last taken over.
+    /// The objects described by the last applied file.
     pub fn described(&self) -> Result<Described, EngineError> {
         let (_, entries) = self.store.range(KEY, None)?;
-        // Attack: a store that somebody else wrote. What can't be read was never described.
+        // Attack: a store written by another program. An unreadable entry counts as empty.
         Ok(entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default())
     }
 
-    /// What was noted beside the objects under a name, if it can be read.
+    /// The value stored under a name beside the objects, if it can be read.
     pub fn noted<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, EngineError> {
         let key = format!("described/{name}");
         let (_, entries) = self.store.range(&key, None)?;
@@ -35,14 +36,14 @@ impl Engine {
         Ok(entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()))
     }
 
-    /// Notes something beside the objects under a name.
+    /// Stores a value under a name beside the objects.
     pub fn note<T: Serialize>(&self, name: &str, what: &T) -> Result<(), EngineError> {
         let revision =
             self.store.transact(&[], vec![super::put(&format!("described/{name}"), what, None)])?;
         Ok(self.store.durable(revision)?)
     }
 
-    /// Notes what a file describes.
+    /// Stores the objects that a file describes.
     pub fn describe(&self, described: &Described) -> Result<(), EngineError> {
         if self.described()? == *described {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What changed, for people and programs that follow it.
+//! The log of changes, for people and programs.
 
 use super::{Decision, Engine, EngineError};
 use crate::model::Change;
@@ -9,23 +9,24 @@ use utoipa::ToSchema;
 /// A change of an object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Changed {
-    /// The store's revision that made it.
+    /// The store's revision of the change.
     pub revision: Revision,
-    /// When, in milliseconds since 1970, to a second or so; nothing if it was before the fabric came up.
+    /// The time in milliseconds since 1970, to about a second; none if it was before the fabric came up.
     pub at: Option<u64>,
-    /// What it is: `host`, `vm`, `group`, `policy`, `cluster`, `load`, `fact`, `blacklist`, `pending` (a reservation)
-    /// or `decision`.
+    /// The kind of object: `host`, `vm`, `group`, `policy`, `cluster`, `load`, `fact`, `blacklist`, `pending`
+    /// (a reservation) or `decision`.
     pub kind: String,
     /// Its name; of a fact its host's and its own, of a decision its number.
     pub name: String,
-    /// Whether it is gone.
+    /// Whether it was deleted.
     pub gone: bool,
-    /// What it is now, in words.
+    /// Its new value, in words.
     pub what: String,
 }
 
 impl Engine {
-    /// The first `count` changes after a revision, or the newest ones; oldest first. With the revision to ask for next.
+    /// The first `count` changes after a revision, or the newest ones, oldest first, and the revision for the
+    /// next call.
     pub fn changes(
         &self,
         after: Option<Revision>,
@@ -41,7 +42,7 @@ impl Engine {
         let events = self.store.watch(after)?;
         let mut changes: Vec<Changed> = Vec::new();
         for event in &events {
-            // A revision is told whole.
+            // All changes of a revision are returned together.
             let last = changes.last().map(|change| change.revision);
             if let Some(last) = last.filter(|last| changes.len() >= count && *last < event.revision) {
                 return Ok((last, changes));
@@ -52,7 +53,7 @@ impl Engine {
     }
 }
 
-/// What an event says; nothing if it is of the engine's own notes.
+/// The description of an event; none if it concerns the engine's internal entries.
 fn changed(event: &Event) -> Option<Changed> {
     let (kind, name) = event.key.split_once('/')?;
     let what = match (kind, &event.value) {

@@ -6,14 +6,14 @@ use crate::model::{HostSlot, Model, Touched};
 use crate::unit::{Delta, External, ExternalError, ExternalUnit, HostView};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Units from outside, and what has to be told to them.
+/// External units, and the state of their copy of the inventory.
 pub(crate) struct Attached {
     external: Box<dyn External>,
-    /// When facts go stale that they know of, and whose they are.
+    /// Expiry times of the facts that they have, with the facts' hosts.
     stale: BTreeSet<(u64, String)>,
-    /// The time that they were told; it never goes back.
+    /// The time that they were last given; monotonic.
     now: u64,
-    /// Whether they don't follow, and are told everything next time.
+    /// Whether they missed updates and need a snapshot.
     behind: bool,
 }
 
@@ -27,7 +27,7 @@ impl Attached {
         &mut *self.external
     }
 
-    /// Brings their picture up to date with `model`. Whoever can't be told fails when it is asked.
+    /// Updates the units' copy to `model`. A unit that can't be updated fails when it is queried.
     pub(crate) fn follow(&mut self, model: &mut Model, now: u64) {
         if self.external.units().is_empty() {
             return;
@@ -40,7 +40,7 @@ impl Attached {
         self.behind = said.is_err();
     }
 
-    /// Tells everything next time: what they were told last was not so.
+    /// Sends a snapshot next time, since the last update was not kept.
     pub(crate) fn forget(&mut self) {
         self.behind = true;
         self.now = 0;
@@ -53,7 +53,7 @@ impl Attached {
         self.external.snapshot(hosts, model.vm_slots().map(|slot| (*slot.vm).clone()).collect())
     }
 
-    /// Tells what changed; what is gone comes first.
+    /// Sends the changes; deletions come first.
     fn tell(&mut self, model: &Model, mut touched: Touched) -> Result<(), ExternalError> {
         while self.stale.first().is_some_and(|(until, _)| *until <= self.now) {
             let Some((_, host)) = self.stale.pop_first() else { break };
@@ -89,7 +89,7 @@ impl Attached {
     }
 }
 
-/// Where answers of units from outside come from.
+/// The source of answers of external units.
 pub(crate) fn outside<'e>(attached: &'e mut Option<Attached>, answers: &'e mut Answers) -> Outside<'e> {
     ask(attached.as_mut(), answers)
 }
@@ -102,7 +102,7 @@ pub(crate) fn ask<'e>(attached: Option<&'e mut Attached>, answers: &'e mut Answe
     }
 }
 
-/// A host as units from outside see it.
+/// The representation of a host for external units.
 pub(crate) fn host_view(model: &Model, slot: &HostSlot, now: u64) -> HostView {
     let id = model.host(&slot.host.name);
     let names = |ids: &[u32]| ids.iter().filter_map(|id| Some(model.vm_by(*id)?.vm.name.clone())).collect();
@@ -132,7 +132,7 @@ pub(crate) fn host_view(model: &Model, slot: &HostSlot, now: u64) -> HostView {
 }
 
 impl Inner {
-    /// The units from outside that there are.
+    /// The available external units.
     pub(crate) fn external_units(&mut self) -> Vec<ExternalUnit> {
         self.external.as_mut().map_or(Vec::new(), |attached| attached.external.units())
     }

@@ -1,4 +1,4 @@
-//! Decisions that were made, and why.
+//! Past decisions and their explanations.
 
 use super::{Engine, EngineError, Inner, build};
 use crate::decide::{
@@ -13,35 +13,36 @@ use utoipa::ToSchema;
 
 /// Decisions that can be explained in full.
 const FULL: usize = 1000;
-/// Decisions of which it is known what they chose.
+/// Number of decisions whose choice is kept.
 const KNOWN: usize = 10_000;
 /// Failures that can be explained in full, however old.
 const FAILURES: usize = 1000;
-/// Attack: failures on thousands of hosts, each with every host's reasons. So many bytes of details are kept.
+/// Attack: failures on thousands of hosts, each with reasons for every host. Largest total size of the
+/// details in bytes.
 const DETAILS: usize = 128 << 20;
-/// How many decisions lie between two compactions of the store.
+/// Number of decisions between two compactions of the store.
 const COMPACT: usize = 500;
-/// Attack: hosts that are measured for ever, and nothing decided. So many revisions of the store are kept;
-/// what decisions need of older ones is written down.
+/// Attack: hosts that are measured continuously while nothing is decided. Number of revisions that the store
+/// keeps; details of decisions that need older ones are written out.
 pub const HISTORY: u64 = 20_000;
 /// Decisions for which that is done in one go.
 const AT_ONCE: usize = 10;
 
-/// A decision as it is stored.
+/// A decision as stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Its number.
     pub id: u64,
-    /// The store's revision that it was made at.
+    /// The store's revision at the decision.
     pub revision: Revision,
-    /// What was asked, with the time and the seed.
+    /// The request, with time and seed.
     pub ask: Ask,
-    /// What was chosen.
+    /// The choices.
     pub choices: Vec<Choice>,
-    /// The VMs as they were described, where it was advice for somebody else who chooses: nothing was reserved.
+    /// The VMs as described by the caller, for advice without a reservation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advised: Vec<Vm>,
-    /// What units from outside answered. It is stored beside the decision, and not for as long.
+    /// The answers of external units, stored separately and for a shorter time.
     #[serde(skip)]
     pub answers: Answers,
 }
@@ -63,14 +64,14 @@ impl Decision {
     }
 }
 
-/// A decision, with everything about it as far as it is known.
+/// A decision, with all details still known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explained {
     /// The decision.
     pub decision: Decision,
     /// Every host, for each group of VMs.
     pub traces: Vec<Trace>,
-    /// Why there is no more, if there isn't.
+    /// Why details are missing, if they are.
     pub note: String,
 }
 
@@ -81,11 +82,11 @@ pub struct WhyNot {
     pub vm: String,
     /// The host.
     pub host: String,
-    /// Whether it would be chosen.
+    /// Whether the host would be chosen.
     pub chosen: bool,
     /// Filters that reject it.
     pub rejected: Vec<Verdict>,
-    /// What weights make of it.
+    /// Its scores.
     pub weights: Vec<WeightTrace>,
     /// Its score.
     pub score: Option<f64>,
@@ -98,12 +99,12 @@ pub struct WhyNot {
     /// Units from outside that failed and were left out.
     #[serde(default)]
     pub errors: Vec<String>,
-    /// The unit from outside that failed though the policy requires it, and how: then no host would be chosen.
+    /// The required external unit that failed, and its error: no host would be chosen then.
     #[serde(default)]
     pub refused: String,
 }
 
-/// Which decisions the store has to keep.
+/// The decisions that the store keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     full: VecDeque<(u64, Revision)>,
@@ -111,13 +112,13 @@ pub(crate) struct Recent {
     failures: VecDeque<u64>,
     /// Decisions with answers of units from outside.
     answered: VecDeque<u64>,
-    /// Bytes of what is written down about decisions.
+    /// Sizes of the stored details in bytes, by decision.
     sizes: BTreeMap<u64, usize>,
     /// Decisions that found hosts and of which everything is written down.
     detailed: BTreeSet<u64>,
     /// The revision that all before was forgotten of.
     tidied: Revision,
-    /// What has to be removed.
+    /// Pending deletions.
     outdated: Vec<Op>,
     since: usize,
 }
@@ -157,7 +158,7 @@ impl Recent {
         }
     }
 
-    /// Removes what is too old; to be asked for again until [`Recent::removed`] is said.
+    /// Deletes what is too old; repeated until [`Recent::removed`] is called.
     pub(super) fn outdated(&mut self) -> Vec<Op> {
         let oldest = self.full.front().map_or(0, |(id, _)| *id);
         while let Some(id) = self.answered.pop_front_if(|id| *id < oldest) {
@@ -178,7 +179,7 @@ impl Recent {
         self.outdated.clone()
     }
 
-    /// What was outdated is gone.
+    /// Confirms that outdated entries were deleted.
     pub(super) fn removed(&mut self) {
         self.outdated.clear();
     }
@@ -193,12 +194,11 @@ impl Recent {
     }
 }
 
-/// Attack: a failure in a cluster of a hundred thousand hosts, again and again. Hosts of which a failure's
-/// reasons are
-/// kept.
+/// Attack: repeated failures in a cluster of a hundred thousand hosts. Largest number of hosts whose reasons
+/// are kept for a failure.
 const REASONS: usize = 10_000;
 
-/// What is kept of everything about a decision.
+/// The part of a trace that is kept.
 pub(super) fn bounded(mut traces: Vec<Trace>) -> Vec<Trace> {
     traces.iter_mut().for_each(|trace| trace.hosts.truncate(REASONS));
     traces
@@ -231,14 +231,14 @@ impl Engine {
         serde_json::from_slice(&entry.value).map_err(|_| EngineError::NoDecision(id))
     }
 
-    /// What units from outside answered in a decision, as long as that is kept.
+    /// The answers of external units in a decision, while they are kept.
     fn answers(&self, id: u64) -> Result<Answers, EngineError> {
         let (_, entries) = self.store.range(&format!("answers/{id:020}"), None)?;
         let kept = entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok());
         Ok(kept.unwrap_or_default())
     }
 
-    /// Makes a decision again, on everything as it was, and says all about it.
+    /// Repeats a decision at its revision and returns all details.
     pub fn explain(&self, id: u64) -> Result<Explained, EngineError> {
         let mut decision = self.decision(id)?;
         decision.answers = self.answers(id)?;
@@ -268,8 +268,8 @@ impl Engine {
         }
     }
 
-    /// Forgets what the store has had for long, once everything about the decisions that need it is written
-    /// down. To be called now and then.
+    /// Compacts the store's history, after writing out the details of decisions that need it. Call it now and
+    /// then.
     pub fn tidy(&self) -> Result<(), EngineError> {
         let (target, due) = {
             let inner = self.current()?;
@@ -292,7 +292,7 @@ impl Engine {
         for id in due {
             let traces = bounded(self.explain(id)?.traces);
             let mut inner = self.current()?;
-            // Decisions since may have made it too old for that.
+            // Later decisions may have made it too old.
             if inner.recent.full.iter().any(|(known, _)| *known == id) {
                 let op = super::put(&format!("detail/{id:020}"), &traces, None);
                 let size = super::size(&op);

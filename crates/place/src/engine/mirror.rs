@@ -1,25 +1,25 @@
-//! Objects of an inventory that somebody else keeps, such as Kubernetes' nodes and pods.
+//! Objects that mirror another inventory, such as Kubernetes' nodes and pods.
 
 use super::{Engine, EngineError, Object};
 use crate::model::Change;
 use crate::store::Revision;
 use std::collections::BTreeSet;
 
-/// An object that is no longer there.
+/// A deleted object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// A host, with what is known about it. VMs may be on it still.
+    /// A host, with its measurements. VMs may still be on it.
     Host(String),
-    /// A VM, with what is reserved for it.
+    /// A VM, with its reservation.
     Vm(String),
     /// A figure about a host.
     Fact(String, String),
 }
 
 impl Engine {
-    /// Takes over what somebody else's inventory has and what it has no longer, in one transaction. A VM that runs
-    /// there has nothing reserved any more. It is not waited for until that would survive a crash: the other inventory
-    /// has it.
+    /// Applies additions, changes and deletions of another inventory in one transaction. The reservation of a
+    /// VM that now runs on its host ends. The call does not wait until the changes are durable, since the
+    /// other inventory has them.
     pub fn mirror(&self, objects: Vec<Object>, gone: &[Gone]) -> Result<Revision, EngineError> {
         let fresh = BTreeSet::new();
         let changes = objects.into_iter().map(|object| object.change(self, &fresh));

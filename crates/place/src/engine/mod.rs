@@ -1,8 +1,7 @@
-//! The engine: decides on a model that follows a store, and writes what it decides there.
+//! The engine: decides on a model that follows a store, and writes its decisions to the store.
 //!
-//! A decision is committed by comparing: nothing was promised of its hosts since it looked. So any number of
-//! engines may
-//! share a store and never promise the same twice.
+//! A decision is committed only if the reservations of its hosts have not changed since it read them. Several
+//! engines can therefore share a store without overbooking.
 
 mod advice;
 mod balance;
@@ -42,13 +41,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// How long a reservation lasts without anybody saying that the VM runs, in milliseconds.
+/// Lifetime in milliseconds of a reservation that is not confirmed.
 pub const LEASE: u64 = 60_000;
 
-/// How often a decision is made again because somebody else was faster.
+/// How often a decision is retried after a conflict with another engine.
 const ATTEMPTS: u32 = 16;
 
-/// Why the engine did not do it.
+/// Errors of the engine.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum EngineError {
     /// An object can't be used.
@@ -60,16 +59,16 @@ pub enum EngineError {
     /// The request can't be judged.
     #[error(transparent)]
     Decide(#[from] DecideError),
-    /// The store did not do it.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no such decision.
+    /// Unknown decision.
     #[error("there is no decision {0}; `ringway place decisions` lists those that are known")]
     NoDecision(u64),
     /// Nothing is reserved.
     #[error("nothing is reserved for VM {0}")]
     NoPending(String),
-    /// There is no such object.
+    /// Unknown object.
     #[error("{0}")]
     NoObject(String),
     /// It is still in use.
@@ -102,7 +101,7 @@ pub(crate) struct Inner {
 }
 
 impl Engine {
-    /// An engine on what `store` holds.
+    /// An engine for the contents of `store`.
     pub fn open(store: Arc<dyn Store>) -> Result<Engine, EngineError> {
         let (seen, entries) = store.range("", None)?;
         let mut inner = Inner {
@@ -123,7 +122,7 @@ impl Engine {
         Ok(Engine { store, inner: Mutex::new(inner), queue: Queue::default(), newest })
     }
 
-    /// Attaches units from outside; they replace those before.
+    /// Attaches external units in place of the previous ones.
     pub fn attach(&self, external: Box<dyn External>) {
         self.lock().external = Some(external::Attached::new(external));
     }
@@ -148,21 +147,19 @@ impl Engine {
         Ok(inner)
     }
 
-    /// Decides, and reserves what it takes on the hosts it chose, until the VMs run or a lease ends. Returns
-    /// when that
-    /// would survive a crash.
+    /// Decides, and reserves the chosen hosts until the VMs run or a lease ends. Returns when the decision is
+    /// durable.
     pub fn place(&self, ask: Ask) -> Result<Decision, EngineError> {
         let (decision, revision) = self.begin(ask)?;
         self.durable(revision)?;
         Ok(decision)
     }
 
-    /// Decides as [`Engine::place`] does, and returns at once. What was decided holds when [`Engine::durable`]
-    /// returned
-    /// for the revision.
+    /// Decides as [`Engine::place`] does, and returns at once. The decision is durable when
+    /// [`Engine::durable`] has returned for the revision.
     pub fn begin(&self, ask: Ask) -> Result<(Decision, Revision), EngineError> {
         if let Some(mut inner) = self.try_lock() {
-            // Whoever holds it need not stand in line.
+            // A request that gets the lock directly need not queue.
             let serving = self.queue.serve();
             let answer = self.decide(&mut inner, ask, None);
             self.serve(inner, &serving);
@@ -179,7 +176,7 @@ impl Engine {
                     std::thread::park();
                     continue;
                 }
-                // Somebody has it who decides nothing.
+                // The lock's holder does not serve the queue.
                 None => self.lock(),
             };
             let serving = self.queue.serve();
@@ -187,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// Decides for those in line, for a while, and lets the engine go.
+    /// Decides queued requests for a while, then releases the lock.
     fn serve(&self, mut inner: MutexGuard<'_, Inner>, serving: &queue::Serving<'_>) {
         let mut answered = Vec::new();
         while answered.len() < BATCH {
@@ -222,26 +219,25 @@ impl Engine {
         Ok(self.store.durable(revision)?)
     }
 
-    /// Decides as [`Engine::place`] would, and reserves nothing; with everything about it. `extra` are VMs that
-    /// need not
-    /// be there.
+    /// Decides as [`Engine::place`] would, without a reservation, and returns the full trace. `extra` are VMs
+    /// that need not exist.
     pub fn attempt(&self, ask: &Ask, extra: Vec<Vm>) -> Result<(Vec<Choice>, Vec<Trace>), EngineError> {
         extra.iter().try_for_each(Vm::check)?;
         let (choices, traces, _) = self.current()?.attempt(ask, extra)?;
         Ok((choices, traces))
     }
 
-    /// The units from outside that there are.
+    /// The available external units.
     pub fn external_units(&self) -> Vec<crate::unit::ExternalUnit> {
         self.lock().external_units()
     }
 
-    /// What is wrong with where units from outside come from, a line each.
+    /// Errors of the sources of external units, one line each.
     pub fn external_problems(&self) -> Vec<String> {
         self.lock().external.as_mut().map_or(Vec::new(), |attached| attached.unit().problems())
     }
 
-    /// Says that a VM runs on the host that was reserved for it.
+    /// Confirms that a VM runs on the host reserved for it.
     pub fn confirm(&self, vm: &str, now: u64) -> Result<(), EngineError> {
         let mut inner = self.current()?;
         let pending = inner.model.pendings().get(vm).cloned();
@@ -258,7 +254,7 @@ impl Engine {
         Ok(self.store.durable(revision)?)
     }
 
-    /// Gives back what was reserved for a VM.
+    /// Releases a VM's reservation.
     pub fn release(&self, vm: &str) -> Result<(), EngineError> {
         let mut inner = self.current()?;
         if !inner.model.pendings().contains_key(vm) {
@@ -274,7 +270,7 @@ impl Engine {
         Ok(self.current()?.seen)
     }
 
-    /// Ends leases whose time has come.
+    /// Ends expired leases.
     pub fn expire(&self, now: u64) -> Result<(), EngineError> {
         self.store.expire(now)?;
         self.current().map(drop)
@@ -300,7 +296,7 @@ impl Inner {
                 }
                 Ok(())
             }
-            // Too far behind: begin anew.
+            // Too far behind: reload everything.
             Err(StoreError::Compacted { .. }) => {
                 let (seen, entries) = store.range("", None)?;
                 self.model = build(&entries);
@@ -316,7 +312,7 @@ impl Inner {
         }
     }
 
-    /// Notes what the model does not hold.
+    /// Records keys that the model does not hold.
     fn note(&mut self, key: &str, revision: Revision, value: Option<&[u8]>) {
         let modified = if value.is_some() { revision } else { 0 };
         if let Some(host) = key.strip_prefix("claim/") {
@@ -340,8 +336,8 @@ impl Inner {
         }
     }
 
-    /// A policy that allows overbooking decides as if nothing had been decided since a request was let through:
-    /// those let through together do not see each other.
+    /// With a policy that allows overbooking, ignores reservations made since the request was released early:
+    /// requests released together do not see each other.
     fn let_through(&mut self, ask: &mut Ask, newest: u64) {
         let policy = ask.vms.first().and_then(|vm| policy_of_vm(&self.model, ask.policy.as_deref(), vm));
         if policy.is_none_or(|policy| policy.optimise != crate::policy::Optimise::Overbooking) {
@@ -382,7 +378,7 @@ impl Inner {
         Err(StoreError::Conflict("the cluster".into()).into())
     }
 
-    /// Writes a decision and what it reserves.
+    /// Writes a decision and its reservations.
     fn commit(&mut self, store: &dyn Store, decision: &Decision) -> Result<Revision, StoreError> {
         let key = format!("decision/{:020}", decision.id);
         let mut compares = vec![Compare { key: key.clone(), modified: 0 }];
@@ -419,8 +415,8 @@ impl Inner {
         Ok(revision)
     }
 
-    /// Writes a decision, with `ops`. The revision, and whether nobody else changed anything in between: then what
-    /// comes by the watch is known.
+    /// Writes a decision together with `ops`. Returns the revision, and whether nobody else changed anything
+    /// in between, so that the watch's next events are already known.
     fn write(
         &mut self,
         store: &dyn Store,
@@ -462,7 +458,7 @@ impl Inner {
     ) {
         let Some(host) = &choice.host else { return };
         for vm in &choice.vms {
-            // A VM that stays where it is has nothing reserved.
+            // A VM that stays on its host has no reservation.
             if !self.model.pendings().contains_key(vm) {
                 continue;
             }
@@ -486,7 +482,7 @@ impl Inner {
         let mut ops = Vec::new();
         for change in changes {
             let (key, value) = encode(change);
-            // Who starts to use a host makes it a claim, so that decisions on the way are made again.
+            // Starting to use a host claims it, so that concurrent decisions are retried.
             if let Change::Vm(vm) = change
                 && let Some(host) = vm.host.as_ref().filter(|_| vm.runs())
             {
@@ -498,7 +494,7 @@ impl Inner {
             });
         }
         let revision = store.transact(&[], ops)?;
-        // The watch brings it, with whatever else there is.
+        // The watch returns it together with other changes.
         match self.sync(store) {
             Ok(()) => Ok(revision),
             Err(EngineError::Store(error)) => Err(error),
@@ -507,7 +503,7 @@ impl Inner {
     }
 }
 
-/// Bytes of what is put in.
+/// Size of a written value in bytes.
 fn size(op: &Op) -> usize {
     if let Op::Put { value, .. } = op { value.len() } else { 0 }
 }

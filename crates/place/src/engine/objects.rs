@@ -20,7 +20,7 @@ pub enum Object {
     Policy(Policy),
     /// A host.
     Host(Box<Host>),
-    /// What was measured of a host.
+    /// Measurements of a host.
     Load(Load),
     /// A figure about a host from outside.
     Fact(Fact),
@@ -32,7 +32,7 @@ pub enum Object {
     Group(AffinityGroup),
 }
 
-/// What comes together, so that one may name the other.
+/// Objects of the same request, which may refer to each other.
 #[derive(Default)]
 struct Fresh<'o> {
     hosts: HashMap<&'o str, &'o Host>,
@@ -53,13 +53,13 @@ fn ports(host: &Host) -> Vec<String> {
     host.ports.iter().map(|port| port.name.clone()).collect()
 }
 
-/// A model of what a store holds.
+/// Builds a model from a store's entries.
 pub fn build(entries: &[Entry]) -> Model {
     let mut model = Model::default();
     for policy in built_in() {
         model.apply(Change::Policy(Arc::new(policy)));
     }
-    // Hosts before what is on them.
+    // Hosts before the objects on them.
     for kind in ["cluster/", "policy/", "host/", "load/", "fact/", "blacklist/", "vm/", "group/", "pending/"]
     {
         let first = entries.partition_point(|entry| entry.key.as_str() < kind);
@@ -73,7 +73,7 @@ pub fn build(entries: &[Entry]) -> Model {
 }
 
 impl Object {
-    /// The change it makes, if it can be true. `fresh` are policies that come with it.
+    /// The change that adds this object, if it is valid. `fresh` are policies of the same request.
     pub(super) fn change(self, engine: &Engine, fresh: &BTreeSet<String>) -> Result<Change, EngineError> {
         Ok(match self {
             Object::Cluster(cluster) => {
@@ -134,8 +134,8 @@ fn all_good(of: &str, wrong: &[(String, String, String)]) -> Result<(), EngineEr
 }
 
 impl super::Inner {
-    /// A host whose status somebody changes is no longer a policy's to switch. A load that is `timed` and does not say
-    /// since when it is too high goes on from the one before.
+    /// Clears `policy-controlled` of a host whose status is changed. A `timed` load without the start of its
+    /// overload keeps the previous start.
     fn keep_known(&self, change: &mut Change, timed: bool) {
         match change {
             Change::Host(host) => {
@@ -175,8 +175,8 @@ impl super::Inner {
 }
 
 impl Engine {
-    /// Whether what objects name is there or comes with them, and nothing happened after `now`. For those that people
-    /// and programs put in; what is measured is of what was there a moment ago.
+    /// Checks that objects refer to existing objects, or objects of the same request, and have no time after
+    /// `now`. For objects from people and programs; measurements refer to objects that existed a moment ago.
     pub fn check_names(&self, objects: &[Object], now: u64) -> Result<(), EngineError> {
         let inner = self.current()?;
         let mut fresh = Fresh::default();
@@ -200,13 +200,13 @@ impl Engine {
         })
     }
 
-    /// Puts objects in, all of them or none.
+    /// Adds or replaces objects, all or none.
     pub fn put(&self, objects: Vec<Object>) -> Result<Revision, EngineError> {
         self.write(objects, None)
     }
 
-    /// Puts objects in as [`Engine::put`] does, and notes since when the hosts that they are about are loaded too much,
-    /// where a load does not say so.
+    /// As [`Engine::put`], and records the start of an overload for the hosts concerned, unless a load sets
+    /// it.
     pub fn put_at(&self, objects: Vec<Object>, now: u64) -> Result<Revision, EngineError> {
         self.write(objects, Some(now))
     }

@@ -5,7 +5,7 @@ use crate::model::{Change, HostId, Model, Row};
 use crate::object::Load;
 use std::collections::BTreeSet;
 
-/// High utilization in percent where neither the cluster nor its policy has one.
+/// High utilization in percent if neither the cluster nor its policy sets it.
 const HIGH: f64 = 75.0;
 
 /// Hosts whose load some objects change.
@@ -19,7 +19,7 @@ pub(super) fn hosts(objects: &[Object]) -> BTreeSet<String> {
     objects.iter().filter_map(host).collect()
 }
 
-/// The changes by which a cluster's hosts are known to be loaded too much since `now`, or no longer.
+/// The changes that record the start at `now`, or the end, of a host's overload.
 pub(super) fn of_cluster(model: &Model, cluster: &str, now: u64) -> Vec<Change> {
     let Some((cluster, state)) = model.cluster(cluster) else { return Vec::new() };
     let rows = 0..state.columns.len() as Row;

@@ -1,5 +1,6 @@
-//! Requests that come while another one is decided. Whoever holds the engine decides for those who wait as well, so
-//! each of them sleeps once and is woken with its answer; a lock alone would wake them to find it taken.
+//! Requests that arrive while another one is being decided. The thread that holds the engine's lock also
+//! decides the queued requests, so that each waiting thread sleeps once and is woken with its answer; with a
+//! lock alone, threads would wake only to find it taken again.
 
 use super::{Decision, EngineError};
 use crate::decide::{Ask, OVERBOOKING_THRESHOLD};
@@ -10,18 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
-/// What a request comes to.
+/// The answer to a request.
 pub(super) type Answer = Result<(Decision, Revision), EngineError>;
 
-/// How many others one request decides for at most before somebody else does. They are woken together: to wake one is
-/// dear where a core has to be woken for it.
+/// Largest number of queued requests that one thread decides before another takes over. They are woken
+/// together, since waking a thread is expensive if its core sleeps.
 pub(super) const BATCH: usize = 8;
 
 /// A request that waits.
 pub(super) struct Ticket {
-    /// What it asks; taken by whoever decides it.
+    /// The request; taken by the thread that decides it.
     asks: Mutex<Option<Ask>>,
-    /// The newest decision when it was let through beside others, if it was.
+    /// The newest decision when the request was released early, if it was.
     through: Mutex<Option<u64>>,
     answer: Mutex<Option<Answer>>,
     thread: Thread,
@@ -32,29 +33,31 @@ pub(super) struct Ticket {
 pub(super) struct Queue {
     tickets: Mutex<VecDeque<Arc<Ticket>>>,
     waiting: AtomicU32,
-    /// Whether whoever holds the engine looks here before it lets go.
+    /// Whether the lock's holder checks the queue before releasing the lock.
     served: AtomicBool,
 }
 
-/// Says, until it ends, that waiting requests are decided; dropped, it wakes the first one that is left, which goes
-/// on. A request that comes between the last look and the end sleeps, but is in line already, and so is woken.
+/// While this exists, queued requests are decided; dropping it wakes the first remaining one, which takes
+/// over. A request that arrives between the last check and the drop sleeps, but is already queued, and so is
+/// woken.
 pub(super) struct Serving<'q> {
     queue: &'q Queue,
     over: Cell<bool>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while one of them is held.
+    // No code panics while it holds the lock.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ticket {
-    /// The answer, once it is there.
+    /// The answer, if it is there.
     pub(super) fn take(&self) -> Option<Answer> {
         lock(&self.answer).take()
     }
 
-    /// What it asks, for whoever decides it, and the newest decision when it was let through, if it was.
+    /// The request, for the thread that decides it, and the newest decision when it was released early, if it
+    /// was.
     pub(super) fn asks(&self) -> Option<(Ask, Option<u64>)> {
         lock(&self.asks).take().map(|ask| (ask, *lock(&self.through)))
     }
@@ -64,16 +67,16 @@ impl Ticket {
         *lock(&self.answer) = Some(answer);
     }
 
-    /// Wakes who waits for it.
+    /// Wakes the waiting thread.
     pub(super) fn wake(&self) {
         self.thread.unpark();
     }
 }
 
 impl Queue {
-    /// Puts a request of this thread in line. One that finds a long line lets itself and the first of it through, as
-    /// whom oVirt's `checkAllowOverbooking` gives permits to; it counts where their policy allows overbooking.
-    /// `newest` is the newest decision.
+    /// Queues a request of this thread. If the queue is long, it releases itself and the first requests, as
+    /// oVirt's `checkAllowOverbooking` gives them permits; this matters only for policies that allow
+    /// overbooking. `newest` is the newest decision.
     pub(super) fn push(&self, ask: Ask, newest: u64) -> Arc<Ticket> {
         let ticket = Arc::new(Ticket {
             asks: Mutex::new(Some(ask)),
@@ -92,7 +95,7 @@ impl Queue {
         ticket
     }
 
-    /// The first in line, who leaves it.
+    /// Removes the first request.
     pub(super) fn pop(&self) -> Option<Arc<Ticket>> {
         let mut tickets = lock(&self.tickets);
         let first = tickets.pop_front()?;
@@ -105,12 +108,12 @@ impl Queue {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether whoever holds the engine decides for those in line.
+    /// Whether the lock's holder decides queued requests.
     pub(super) fn is_served(&self) -> bool {
         self.served.load(Ordering::SeqCst)
     }
 
-    /// Decides for those in line from now on. Only for whoever holds the engine.
+    /// Starts deciding queued requests. Only the lock's holder may call it.
     pub(super) fn serve(&self) -> Serving<'_> {
         self.served.store(true, Ordering::SeqCst);
         Serving { queue: self, over: Cell::new(false) }
@@ -118,7 +121,7 @@ impl Queue {
 }
 
 impl Serving<'_> {
-    /// Ends it. The engine is let go after this, and before it is dropped.
+    /// Ends it. The lock is released after this, and before it is dropped.
     pub(super) fn end(&self) {
         self.over.set(true);
         self.queue.served.store(false, Ordering::SeqCst);
@@ -127,7 +130,7 @@ impl Serving<'_> {
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        // By now somebody else may serve.
+        // Another thread may serve by now.
         if !self.over.get() {
             self.end();
         }

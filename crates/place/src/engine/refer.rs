@@ -1,4 +1,5 @@
-//! What an object names has to be there or to come with it, and nothing happened in time to come.
+//! Checks that an object refers only to existing objects or those of the same request, and has no time in the
+//! future.
 
 use super::Object;
 use crate::policy::Policy;
@@ -7,11 +8,11 @@ use std::sync::Arc;
 /// Milliseconds that clocks of several machines may differ by.
 const APART: u64 = 60_000;
 
-/// What there is.
+/// Existing objects.
 pub struct There<'t> {
-    /// A host's ports; none if they are not known, and nothing if there is no such host.
+    /// A host's ports; `Some(None)` if they are unknown, `None` if there is no such host.
     pub host: &'t dyn Fn(&str) -> Option<Option<Vec<String>>>,
-    /// A policy; none if only its name is known, and nothing if there is no such policy.
+    /// A policy; `Some(None)` if only its name is known, `None` if there is no such policy.
     pub policy: &'t dyn Fn(&str) -> Option<Option<Arc<Policy>>>,
     /// The time in milliseconds since 1970, if it is known.
     pub now: Option<u64>,
@@ -22,11 +23,11 @@ pub struct There<'t> {
 pub struct Dangling {
     /// The object, such as `VM web`.
     pub object: String,
-    /// The key that names it.
+    /// The key with the reference.
     pub key: &'static str,
-    /// What is wrong.
+    /// The error.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub fix: String,
 }
 

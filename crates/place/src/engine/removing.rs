@@ -1,4 +1,4 @@
-//! Objects taken out by people and agents, where nothing uses them any more.
+//! Deletion of unused objects by people and programs.
 
 use super::{Engine, EngineError, Inner};
 use crate::model::Change;
@@ -9,7 +9,7 @@ use crate::policy::built_in;
 pub const REMOVABLE: [&str; 7] = ["host", "vm", "group", "policy", "cluster", "load", "blacklist"];
 
 impl Engine {
-    /// Takes an object out; `kind` is one of [`REMOVABLE`]. With a host goes what is known about it.
+    /// Deletes an object; `kind` is one of [`REMOVABLE`]. Deleting a host deletes its measurements.
     pub fn remove(&self, kind: &str, name: &str) -> Result<(), EngineError> {
         let inner = self.current()?;
         let changes = inner.removal(kind, name)?;
@@ -38,7 +38,7 @@ impl Engine {
 }
 
 impl Inner {
-    /// What changes when an object goes.
+    /// The changes that delete an object.
     fn removal(&self, kind: &str, name: &str) -> Result<Vec<Change>, EngineError> {
         let model = &self.model;
         let known = match kind {
@@ -46,7 +46,7 @@ impl Inner {
             "vm" => model.vm(name).is_some(),
             "group" => model.groups().contains_key(name),
             "policy" => model.policy(name).is_some(),
-            // One that nobody describes and nobody uses is none.
+            // A cluster that is neither described nor used does not exist.
             "cluster" => {
                 let bare = Cluster { name: name.into(), ..Cluster::default() };
                 let described = model.cluster(name).is_some_and(|(_, state)| *state.cluster != bare);
@@ -89,7 +89,7 @@ impl Inner {
         })
     }
 
-    /// A host, and what is known about it: a host of the same name is another one.
+    /// A host and its measurements: a later host of the same name is a different one.
     pub(super) fn with_host(&self, name: &str) -> Vec<Change> {
         let model = &self.model;
         let facts = model.facts(name).map(|fact| Change::NoFact(name.into(), fact.name.clone()));
@@ -100,14 +100,14 @@ impl Inner {
         changes
     }
 
-    /// Who is on a host.
+    /// A user of a host.
     fn user_of_host(&self, name: &str) -> Option<String> {
         let slot = self.model.slot(self.model.host(name)?)?;
         let vm = slot.guests().find_map(|vm| self.model.vm_by(vm))?;
         Some(format!("host {name} has VM {}", vm.vm.name))
     }
 
-    /// Who has a policy.
+    /// A user of a policy.
     fn user_of_policy(&self, name: &str) -> Option<String> {
         let clusters = self.model.clusters().iter().map(|state| &state.cluster);
         let cluster =
@@ -117,7 +117,7 @@ impl Inner {
         cluster.chain(vm).next().map(|user| format!("policy {name} is that of {user}"))
     }
 
-    /// Who is in a cluster.
+    /// A member of a cluster.
     fn user_of_cluster(&self, name: &str) -> Option<String> {
         let (_, state) = self.model.cluster(name)?;
         let host = state.hosts.iter().flatten().map(|slot| format!("host {}", slot.host.name));
@@ -129,7 +129,7 @@ impl Inner {
     }
 }
 
-/// What people call a kind.
+/// A kind's name for people.
 fn in_words(kind: &str) -> &str {
     match kind {
         "vm" => "VM",

@@ -1,4 +1,4 @@
-//! Affinity that must hold and doesn't, since hosts, VMs or groups changed: which VM to move for it.
+//! Repairs of enforced affinity groups that are violated after changes of hosts, VMs or groups.
 
 use crate::balancers::{Proposal, Scene};
 use crate::filters::is_member;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// The reason of such moves.
 const AFFINITY: &str = "affinity";
 
-/// VMs to move so that enforced groups hold again, the group of the highest priority first. Where they go the
-/// policy's filters say, so a policy without the filter of a rule has nothing repaired for it.
+/// VMs to move so that enforced groups hold again, starting with the group of the highest priority. The
+/// policy's filters determine the destinations, so a rule whose filter the policy lacks is not repaired.
 pub(super) fn repairs(scene: &Scene<'_>, policy: &Policy) -> Vec<Proposal> {
     let uses = |name: &str| policy.filters.iter().any(|used| used.name == name);
     let (vms, hosts) = (uses("VmAffinityGroups"), uses("VmToHostsAffinityGroups"));
@@ -51,7 +51,7 @@ fn members(scene: &Scene<'_>, group: &AffinityGroup) -> BTreeMap<Row, Vec<VmId>>
     by_host
 }
 
-/// Proposes to move those of `vms` that may be moved, least load first.
+/// Proposes moves of the movable VMs among `vms`, least load first.
 fn propose(scene: &Scene<'_>, from: Row, vms: &[VmId], to: &[Row], proposals: &mut Vec<Proposal>) {
     if to.is_empty() {
         return;
@@ -75,7 +75,7 @@ fn to_hosts(scene: &Scene<'_>, group: &AffinityGroup, proposals: &mut Vec<Propos
     }
 }
 
-/// To the host where most of them are, from those where the fewest are.
+/// Moves VMs to the host that has most of them, from the hosts with the fewest.
 fn together(scene: &Scene<'_>, group: &AffinityGroup, proposals: &mut Vec<Proposal>) {
     let mut hosts: Vec<(Row, Vec<VmId>)> = members(scene, group).into_iter().collect();
     hosts.sort_by_key(|(row, vms)| (vms.len(), scene.cluster.name(*row)));

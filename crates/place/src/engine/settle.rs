@@ -1,4 +1,4 @@
-//! A clock that went back while nobody ran: what the store has may be of a time that is yet to come.
+//! Handling of a clock that was set back while no engine ran: stored times may be in the future.
 
 use super::{Engine, EngineError};
 use crate::model::Change;
@@ -6,8 +6,8 @@ use crate::object::Fact;
 use crate::store::decode;
 
 impl Engine {
-    /// Once, after opening: makes what is of a time after `now` as if it had just been. Facts go, since nobody knows
-    /// when they become stale. How many objects that were.
+    /// Call once after opening: sets times after `now` to `now`. Facts are deleted, since their expiry is
+    /// unknown. Returns the number of changed objects.
     pub fn settle(&self, now: u64) -> Result<usize, EngineError> {
         let mut inner = self.current()?;
         let later = |at: Option<u64>| at.is_some_and(|at| at > now);

@@ -1,4 +1,4 @@
-//! Hosts that operators take out of use and back.
+//! Taking hosts out of use and putting them back.
 
 use super::{Engine, EngineError};
 use crate::decide::DecideError;
@@ -6,8 +6,8 @@ use crate::model::{Change, HostSlot};
 use crate::object::{Host, HostStatus};
 
 impl Engine {
-    /// Takes a host out of use: nothing new comes, what runs there is moved away by rounds of balancing. A host on
-    /// which nothing is, nor on its way, is in maintenance at once. What it is then.
+    /// Takes a host out of use: it gets no new VMs, and balancing rounds move its VMs away. A host without
+    /// VMs, running or pending, is in maintenance at once. Returns its new status.
     pub fn maintain(&self, host: &str) -> Result<HostStatus, EngineError> {
         self.switch(host, |slot| match slot.guests().next() {
             None => HostStatus::Maintenance,
@@ -20,7 +20,7 @@ impl Engine {
         self.switch(host, |_| HostStatus::Up)
     }
 
-    /// Has hosts that were being emptied, and are empty, in maintenance. Which.
+    /// Puts hosts that have been emptied into maintenance. Returns their names.
     pub fn end_emptying(&self) -> Result<Vec<String>, EngineError> {
         let is_done = |slot: &&HostSlot| {
             slot.host.status == HostStatus::PreparingForMaintenance && slot.guests().next().is_none()

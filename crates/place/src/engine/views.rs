@@ -13,13 +13,13 @@ pub struct HostRow {
     pub name: String,
     /// Its cluster.
     pub cluster: String,
-    /// Whether it may run anything.
+    /// Whether it is in use.
     pub status: HostStatus,
     /// CPUs.
     pub cpus: i32,
     /// Load of its CPUs in percent, that on its way included.
     pub load: f64,
-    /// Virtual CPUs, or what VMs take instead, those on their way included.
+    /// Virtual CPUs, or the share that VMs take instead, with pending VMs.
     pub vcpus: f64,
     /// Memory in MB.
     pub memory_mb: i32,
@@ -31,7 +31,7 @@ pub struct HostRow {
     pub pending: i32,
     /// Figures from outside that are not stale.
     pub facts: BTreeMap<String, f64>,
-    /// Why it is blacklisted; empty if it isn't.
+    /// Why it is blacklisted; empty if it is not.
     pub blacklisted: String,
 }
 

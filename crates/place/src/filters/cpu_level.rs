@@ -30,9 +30,8 @@ impl Filter for CpuLevel {
     }
 }
 
-/// The VMs' flags, or the cluster's for those that have none of their own. A VM that is given the host's CPU
-/// and does not
-/// run yet takes it as it is.
+/// The flags required by the VMs, or by the cluster for VMs without flags of their own. A VM with CPU
+/// passthrough that does not run yet accepts any CPU.
 fn needed<'m>(context: &Context<'m>) -> BTreeSet<&'m str> {
     let mut flags = BTreeSet::new();
     for vm in context.vms() {

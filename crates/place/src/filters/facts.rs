@@ -24,7 +24,8 @@ impl Filter for Facts {
         let Some(expression) = context.given("FactFilter") else { return };
         match Expression::read(expression) {
             Ok(expression) => kept.reject(|row| !expression.holds(context, row)),
-            // Policies are checked when they are put in; one that came in another way holds for no host.
+            // Policies are checked when they are added; an invalid expression from elsewhere rejects every
+            // host.
             Err(_) => kept.reject(|_| true),
         }
     }

@@ -35,7 +35,7 @@ impl Filter for HostedEngineSpares {
                 Room::None => {}
             }
         }
-        // Hosts with room for both stay able to take the engine whatever is chosen.
+        // Hosts with room for both remain spares whatever is chosen.
         if able + last.len() <= spares {
             last.into_iter().for_each(|row| kept.remove(row));
         }
@@ -46,14 +46,14 @@ impl Filter for HostedEngineSpares {
     }
 }
 
-/// What a host has room for.
+/// What fits on a host.
 #[derive(PartialEq)]
 enum Room {
     /// The engine and the VMs.
     Both,
     /// The engine alone.
     One,
-    /// It does not count: it can't take the engine, or has it.
+    /// Not a candidate: it can't run the engine, or already does.
     None,
 }
 

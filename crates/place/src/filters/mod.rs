@@ -40,7 +40,7 @@ use crate::model::{Row, VmId, VmSlot};
 use crate::object::{AffinityGroup, Host};
 use crate::unit::{Context, Filter};
 
-/// Filters that every policy has, before its own.
+/// Filters that every policy runs before its own.
 pub const MANDATORY: &[&dyn Filter] = &[
     &status::Status,
     &blacklist::Blacklist,
@@ -98,7 +98,7 @@ pub(crate) fn is_member(group: &AffinityGroup, host: &Host) -> bool {
     group.hosts.contains(&host.name) || group.host_labels.iter().any(|label| host.labels.contains(label))
 }
 
-/// The other functions of the chains that the group's belong to.
+/// The other functions of the group's chains.
 pub(crate) fn chain_mates<'m>(context: &Context<'m>) -> Vec<(VmId, &'m VmSlot)> {
     let mut chains: Vec<&str> = context.vms().filter_map(|vm| vm.chain.as_deref()).collect();
     chains.sort_unstable();

@@ -44,7 +44,7 @@ impl Filter for Network {
     }
 }
 
-/// What virtual functions are missing.
+/// The missing virtual functions.
 fn functions(context: &Context<'_>, row: Row) -> Option<String> {
     let mut free: BTreeMap<&str, i64> = BTreeMap::new();
     for port in &context.cluster.slot(row)?.host.ports {
@@ -52,7 +52,7 @@ fn functions(context: &Context<'_>, row: Row) -> Option<String> {
     }
     let taken = context.others_on(row).chain(context.new_on(row)).flat_map(|slot| &slot.vm.nics);
     for nic in taken.filter(|nic| nic.passthrough) {
-        // A port without a network of its own serves any.
+        // A port without a network serves any network.
         let network = if free.contains_key(nic.network.as_str()) { nic.network.as_str() } else { "" };
         *free.entry(network).or_default() -= 1;
     }

@@ -19,7 +19,7 @@ impl Filter for PinToHost {
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for vm in context.vms().filter(|vm| vm.migration == Migration::PinnedToHost) {
             let rows = context.rows_of(&vm.hosts);
-            // Pinned to no host in particular: it may start anywhere, and stays there.
+            // Without a list of hosts: it may start anywhere, and then stays there.
             let stays = vm.host.is_some();
             kept.reject(|row| if vm.hosts.is_empty() { stays } else { !rows.contains(&row) });
         }

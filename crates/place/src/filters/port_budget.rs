@@ -1,4 +1,4 @@
-//! What ports can carry.
+//! Capacity of ports.
 
 use crate::fit;
 use crate::model::Row;

@@ -29,7 +29,8 @@ impl Filter for SameHost {
     }
 }
 
-/// Where a VM is or goes; where it last ran if it is stopped, since Nova's stopped instances stay on their hosts.
+/// The host that a VM runs on or is assigned to; its last host if it is stopped, since Nova's stopped
+/// instances stay on their hosts.
 fn home(context: &Context<'_>, slot: &VmSlot) -> Option<Row> {
     let last = || slot.vm.host.as_ref().or(slot.vm.last_host.as_ref());
     let place: HostId = slot.place().or_else(|| context.model.host(last()?))?;

@@ -48,11 +48,12 @@ impl Filter for VmAffinityGroups {
 
 /// Where the others of the group's affinity groups are.
 struct Rules<'m> {
-    /// Hosts with VMs that ours must be with, and the groups that say so.
+    /// Hosts with VMs that the group's VMs must join, and the responsible affinity groups.
     with: BTreeMap<Row, Vec<&'m str>>,
-    /// Hosts with VMs that ours must not be with: how many, how many may be, the group that says so.
+    /// Hosts with VMs that the group's VMs must avoid: their number, the limit, and the responsible affinity
+    /// group.
     without: BTreeMap<(Row, &'m str), (u32, u32)>,
-    /// A group that wants VMs apart which are to be placed together.
+    /// A negative affinity group whose VMs are to be placed together.
     conflict: Option<&'m str>,
 }
 
@@ -88,7 +89,7 @@ impl<'m> Rules<'m> {
         Some(rules)
     }
 
-    /// Hosts where a group has as many VMs as it may.
+    /// Hosts where a group has reached its limit.
     fn full(&self) -> impl Iterator<Item = (Row, &'m str)> + '_ {
         self.without.iter().filter(|(_, (count, most))| count > most).map(|((row, group), _)| (*row, *group))
     }

@@ -10,35 +10,35 @@ use std::sync::Arc;
 pub enum Change {
     /// A cluster is so.
     Cluster(Cluster),
-    /// Nobody describes a cluster any more: it is as one that a host made.
+    /// A cluster is no longer described: it has the defaults.
     NoCluster(String),
     /// A policy is so.
     Policy(Arc<Policy>),
-    /// A policy is gone.
+    /// A policy was deleted.
     NoPolicy(String),
     /// A host is so.
     Host(Host),
-    /// A host is gone.
+    /// A host was deleted.
     NoHost(String),
     /// So much was measured of a host.
     Load(Load),
-    /// Nothing is known of a host's load.
+    /// A host's load was deleted.
     NoLoad(String),
     /// A figure about a host from outside.
     Fact(Fact),
-    /// A figure about a host is gone: the host, then its name.
+    /// A fact was deleted: its host and name.
     NoFact(String, String),
     /// A host is blacklisted.
     Blacklist(Blacklist),
-    /// It is no longer.
+    /// A blacklist entry was deleted.
     NoBlacklist(String),
     /// A VM is so.
     Vm(Vm),
-    /// A VM is gone.
+    /// A VM was deleted.
     NoVm(String),
     /// A group is so.
     Group(AffinityGroup),
-    /// A group is gone.
+    /// A group was deleted.
     NoGroup(String),
     /// Something is reserved for a VM.
     Pending(Pending),
@@ -288,7 +288,7 @@ impl Model {
             return;
         };
         let Some(Some(slot)) = self.slots.get_mut(id as usize) else { return };
-        // What runs there already takes what it needs.
+        // A VM that already runs there has its resources.
         if slot.at == Some(at) && slot.vm.status != VmStatus::Down {
             return;
         }

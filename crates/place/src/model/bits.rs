@@ -9,7 +9,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Puts `row` in or takes it out.
+    /// Adds or removes `row`.
     pub fn set(&mut self, row: Row, member: bool) {
         let (word, bit) = (row as usize / 64, row % 64);
         if word >= self.words.len() {
@@ -25,12 +25,12 @@ impl Bits {
         }
     }
 
-    /// Whether `row` is in it.
+    /// Whether `row` is in the set.
     pub fn has(&self, row: Row) -> bool {
         self.words.get(row as usize / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
     }
 
-    /// Whether nothing is in it.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }

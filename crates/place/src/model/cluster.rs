@@ -5,40 +5,40 @@ use crate::object::{Blacklist, Cluster, Fact, Host, Load, Vm};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-/// A host with what is on it.
+/// A host with its VMs.
 #[derive(Clone, Debug)]
 pub struct HostSlot {
     /// The host.
     pub host: Arc<Host>,
-    /// What was last measured of it.
+    /// Its last measurements.
     pub load: Option<Arc<Load>>,
     /// VMs that run on it.
     pub running: Vec<VmId>,
-    /// VMs on their way to it.
+    /// VMs pending on it.
     pub pending: Vec<VmId>,
-    /// What those take.
+    /// Resources of these VMs.
     pub sums: Sums,
-    /// Which CPUs they are pinned to; none if none is.
+    /// Its CPU pinnings; none if nothing is pinned.
     pub cpus: Option<CpuMap>,
 }
 
 /// Figures about hosts from outside, by row.
 #[derive(Clone, Debug, Default)]
 pub struct FactColumn {
-    /// The figure; not a number where there is none.
+    /// The value; NaN if there is none.
     pub values: Vec<f64>,
-    /// When it goes stale.
+    /// When it expires.
     pub until: Vec<u64>,
 }
 
 impl FactColumn {
-    /// The figure of `row`, unless there is none or it is stale.
+    /// The value for `row`, unless there is none or it has expired.
     pub fn get(&self, row: Row, now: u64) -> Option<f64> {
         let value = *self.values.get(row as usize)?;
         (!value.is_nan() && now < self.until[row as usize]).then_some(value)
     }
 
-    /// When the figure of `row` goes stale: 0 if there is none, the greatest number if it doesn't.
+    /// When the value for `row` expires: 0 if there is none, the largest number if never.
     pub fn until(&self, row: Row) -> u64 {
         self.until.get(row as usize).copied().unwrap_or(0)
     }
@@ -56,7 +56,7 @@ impl FactColumn {
 /// A cluster's hosts.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterState {
-    /// The cluster as it is described.
+    /// The cluster's settings.
     pub cluster: Arc<Cluster>,
     /// Its hosts' figures.
     pub columns: Columns,
@@ -69,11 +69,11 @@ pub struct ClusterState {
     /// Why hosts are blacklisted.
     pub barred: HashMap<Row, String>,
     free: Vec<Row>,
-    /// Rows in the order of their hosts' names, once somebody asked.
+    /// Rows ordered by host name, computed on first use.
     by_name: OnceLock<Vec<Row>>,
 }
 
-/// The words of a host that filters look up.
+/// The searchable words of a host.
 fn words(host: &Host) -> impl Iterator<Item = String> + '_ {
     let lists: [(&str, &[String]); 8] = [
         ("network", &host.networks),
@@ -97,7 +97,7 @@ impl ClusterState {
         ClusterState { cluster: Arc::new(cluster), ..ClusterState::default() }
     }
 
-    /// Which hosts have `word` of `kind`; none if nobody has it.
+    /// Hosts that have `word` of `kind`; none if no host has it.
     pub fn with(&self, kind: &str, word: &str) -> Option<&Bits> {
         self.words.get(&format!("{kind}/{word}"))
     }
@@ -112,7 +112,7 @@ impl ClusterState {
         self.slot(row).map_or("", |slot| &slot.host.name)
     }
 
-    /// Rows in the order of their hosts' names, which is the same however the cluster came to be.
+    /// Rows ordered by host name, independent of the cluster's history.
     pub fn by_name(&self) -> &[Row] {
         self.by_name.get_or_init(|| {
             let mut rows: Vec<Row> =
@@ -161,7 +161,7 @@ impl ClusterState {
         row
     }
 
-    /// Describes a host anew.
+    /// Replaces a host's description.
     pub(super) fn change(&mut self, row: Row, host: Host, vms: &[Option<VmSlot>]) {
         let Some(old) = self.slot(row).map(|slot| slot.host.clone()) else { return };
         self.index(row, &old, false);
@@ -220,7 +220,7 @@ impl ClusterState {
         };
     }
 
-    /// Works out the figures of a row anew.
+    /// Recomputes the figures of a row.
     pub(super) fn refresh(&mut self, row: Row) {
         if let Some(Some(slot)) = self.hosts.get(row as usize) {
             let taken = slot.cpus.as_ref().map_or(0, |cpus| cpus.taken(self.cluster.threads_as_cores));
@@ -228,7 +228,7 @@ impl ClusterState {
         }
     }
 
-    /// Seats one of `vms`; `pending` says which way.
+    /// Adds one of `vms`, running or `pending`.
     pub(super) fn seat(&mut self, row: Row, vm: VmId, pending: bool, vms: &[Option<VmSlot>]) {
         if let Some(Some(slot)) = self.hosts.get_mut(row as usize) {
             let need = need_of(vms, vm);
@@ -242,7 +242,7 @@ impl ClusterState {
         }
     }
 
-    /// Unseats a VM. `vms` has those that stay.
+    /// Removes a VM. `vms` has the remaining ones.
     pub(super) fn unseat(&mut self, row: Row, vm: VmId, pending: bool, vms: &[Option<VmSlot>]) {
         if let Some(Some(slot)) = self.hosts.get_mut(row as usize) {
             let (list, sum) = slot.seats(pending);
@@ -262,7 +262,7 @@ fn need_of(vms: &[Option<VmSlot>], vm: VmId) -> Need {
 }
 
 impl HostSlot {
-    /// Works out what sums can't say: which CPUs are pinned, and huge pages beyond those the host sets aside.
+    /// Recomputes what sums can't express: pinned CPUs, and huge pages beyond the host's reserved ones.
     fn recount(&mut self, vms: &[Option<VmSlot>]) {
         let all = |ids: &[VmId]| -> Vec<&Vm> {
             ids.iter().filter_map(|id| Some(&*vms.get(*id as usize)?.as_ref()?.vm)).collect()
@@ -281,14 +281,14 @@ impl HostSlot {
         }
     }
 
-    /// Everybody who is here or on the way, each once.
+    /// All running and pending VMs, each once.
     pub fn guests(&self) -> impl Iterator<Item = VmId> + '_ {
         let also = self.pending.iter().filter(|vm| !self.running.contains(vm));
         self.running.iter().chain(also).copied()
     }
 }
 
-/// Memory of the huge pages that VMs need beyond those the host sets aside: it is allocated when they start.
+/// Memory in huge pages that VMs need beyond the host's reserved ones: it is allocated when they start.
 pub(crate) fn dynamic_mb<'v>(host: &Host, vms: impl Iterator<Item = &'v Vm>) -> i32 {
     let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
     for (size, count) in vms.filter_map(Vm::huge_pages) {

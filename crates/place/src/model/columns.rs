@@ -3,21 +3,21 @@
 use super::{HostSlot, Need, Row};
 use crate::object::{Cluster, HostStatus};
 
-/// Memory that a host keeps for itself beside guests (oVirt's `GuestOverhead`).
+/// Memory overhead per guest in MB (oVirt's `GuestOverhead`).
 pub const GUEST_OVERHEAD: i32 = 65;
 
-/// Figures of every host of a cluster. A row that is free has `present` false.
+/// Figures of every host of a cluster. A free row has `present` false.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    /// Whether there is such a host.
+    /// Whether the row is in use.
     pub present: Vec<bool>,
     /// A number from its name, which settles ties.
     pub dice: Vec<u64>,
-    /// Whether it may run anything.
+    /// Whether the host is in use.
     pub up: Vec<bool>,
-    /// Until when it is blacklisted; 0 for not, the greatest number for ever.
+    /// When its blacklisting ends; 0 for none, the largest number for never.
     pub barred: Vec<u64>,
-    /// CPUs: cores, or threads where the cluster counts those.
+    /// CPUs: cores, or threads if the cluster counts threads.
     pub cpus: Vec<i32>,
     /// Those that the host keeps for itself, in thousandths of one.
     pub kept: Vec<i32>,
@@ -25,19 +25,19 @@ pub struct Columns {
     pub exclusive: Vec<i32>,
     /// Virtual cores of the largest VM that shares CPUs.
     pub largest: Vec<i32>,
-    /// CPUs promised to VMs that share them, in thousandths, counted as `cpus` are: by core, or by thread.
+    /// Shared CPUs reserved by VMs, in thousandths, in the unit of `cpus`: cores, or threads.
     pub promised: Vec<i32>,
-    /// Load of running VMs in percent of one CPU, as measured, or as they were last known.
+    /// Load of running VMs in percent of one CPU, as measured or last known.
     pub load: Vec<i32>,
     /// Load that is on its way.
     pub pending_load: Vec<i32>,
-    /// Since when the host is loaded too much; the greatest number if it is not.
+    /// Start of the host's overload; the largest number if there is none.
     pub over_since: Vec<u64>,
-    /// What is taken of CPUs that are shared, in thousandths of one.
+    /// Shared CPUs taken by running VMs, in thousandths.
     pub milli: Vec<i32>,
-    /// What is on its way of it.
+    /// Shared CPUs taken by pending VMs, in thousandths.
     pub pending_milli: Vec<i32>,
-    /// Free memory, as measured or worked out, less what is on its way.
+    /// Free memory, as measured or computed, less that of pending VMs.
     pub free: Vec<i32>,
     /// Free swap.
     pub swap_free: Vec<i32>,
@@ -51,7 +51,7 @@ pub struct Columns {
     pub vms: Vec<i32>,
     /// VMs on their way.
     pub pending: Vec<i32>,
-    /// Highly available VMs, those on their way included.
+    /// Highly available VMs, with pending ones.
     pub ha: Vec<i32>,
 }
 
@@ -61,12 +61,12 @@ impl Columns {
         self.present.len()
     }
 
-    /// Whether there are no rows.
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.present.is_empty()
     }
 
-    /// What is taken of a host's CPUs that are shared, and what is on its way of it, in CPUs.
+    /// A host's shared CPUs taken by running and pending VMs, in CPUs.
     pub fn taken(&self, row: Row) -> f64 {
         let at = row as usize;
         f64::from(self.milli[at].saturating_add(self.pending_milli[at])) / 1000.0
@@ -104,7 +104,7 @@ impl Columns {
         row
     }
 
-    /// Works a host's figures out anew.
+    /// Recomputes a host's figures.
     pub(super) fn refresh(&mut self, row: Row, slot: &HostSlot, exclusive: i32, cluster: &Cluster) {
         let at = row as usize;
         let (host, load) = (&slot.host, slot.load.as_deref());
@@ -162,21 +162,21 @@ impl Columns {
     }
 }
 
-/// A number from a name: FNV-1a. The same name has the same on every machine, so ties are settled alike everywhere.
+/// A hash of a name (FNV-1a), the same on every machine, so that ties are broken alike everywhere.
 fn dice(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// What is taken of a host.
+/// Resources taken on a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// By what runs.
+    /// By running VMs.
     pub running: Need,
-    /// By what is on its way.
+    /// By pending VMs.
     pub pending: Need,
-    /// Memory of huge pages beyond those that the host sets aside, of what runs.
+    /// Memory in huge pages beyond the host's reserved ones, of running VMs.
     pub dynamic: i32,
-    /// The same of what is on its way.
+    /// The same of pending VMs.
     pub pending_dynamic: i32,
 }

@@ -4,18 +4,18 @@ use crate::object::{Host, Pinning, Vm};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// What is pinned to a CPU.
+/// The pinnings of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pin {
     None,
-    /// VMs that share it.
+    /// Shared by VMs.
     Shared,
     /// One VM alone.
     Exclusive,
 }
 
-/// A host's CPUs. CPU n is a thread of core n mod cores, as Linux numbers them on most machines; a socket has
-/// consecutive cores.
+/// A host's CPUs. CPU n is a thread of core n mod the number of cores, as Linux numbers them on most
+/// machines; a socket has consecutive cores.
 #[derive(Clone, Debug)]
 pub struct CpuMap {
     sockets: usize,
@@ -23,14 +23,14 @@ pub struct CpuMap {
     pins: Vec<Pin>,
 }
 
-/// The order in which VMs get CPUs of their own: larger virtual sockets first.
+/// The order in which VMs get exclusive CPUs: larger virtual sockets first.
 pub(crate) fn order(vm: &Vm) -> (Reverse<u32>, &str) {
     (Reverse(vm.cores * vm.threads), &vm.name)
 }
 
 impl CpuMap {
-    /// The CPUs of `host` with those of `vms` pinned: CPUs that VMs name first, then CPUs of their own. The map is the
-    /// same whenever the VMs are the same.
+    /// The CPUs of `host` after pinning `vms`: CPUs that VMs name first, then exclusive ones. The result
+    /// depends only on the set of VMs.
     pub fn new<'v>(host: &Host, vms: impl Iterator<Item = &'v Vm>) -> CpuMap {
         let pins = vec![Pin::None; host.threads as usize];
         let mut map = CpuMap { sockets: host.sockets as usize, cores: host.cores as usize, pins };
@@ -45,7 +45,7 @@ impl CpuMap {
         map
     }
 
-    /// Whether there is such a CPU.
+    /// Whether the CPU exists.
     pub fn has(&self, cpu: u32) -> bool {
         (cpu as usize) < self.pins.len()
     }
@@ -69,8 +69,9 @@ impl CpuMap {
         }
     }
 
-    /// Gives a VM CPUs of its own: each virtual socket on one socket, those with the most free CPUs first. A virtual
-    /// core is on threads of one core or, with isolated threads, on a core for each thread. None if they don't fit.
+    /// Assigns exclusive CPUs to a VM: each virtual socket on one socket, those with the most free CPUs
+    /// first. A virtual core uses threads of one core or, with isolated threads, one core per thread. None if
+    /// they don't fit.
     pub fn dedicate(&mut self, vm: &Vm) -> Option<Vec<usize>> {
         let mut sockets: Vec<(usize, Vec<Vec<usize>>)> =
             (0..self.sockets).map(|socket| self.free_cores(socket)).collect();
@@ -111,7 +112,7 @@ impl CpuMap {
         whole.chunks_exact(threads).map(|cores| cores.iter().copied().flatten().copied().collect()).collect()
     }
 
-    /// Pins a VM that runs here though it does not fit.
+    /// Pins a running VM although it does not fit.
     fn force(&mut self, vm: &Vm) {
         let threads =
             if vm.pinning == Pinning::IsolateThreads { self.pins.len().div_ceil(self.cores) } else { 1 };
@@ -123,7 +124,7 @@ impl CpuMap {
         (core..self.pins.len()).step_by(self.cores)
     }
 
-    /// CPUs that VMs without CPUs of their own can't use: threads, or cores without any other thread.
+    /// CPUs unavailable to VMs without exclusive CPUs: threads, or cores of which another thread is used.
     pub fn taken(&self, count_threads: bool) -> i32 {
         if count_threads {
             return self.pins.iter().filter(|pin| **pin == Pin::Exclusive).count() as i32;

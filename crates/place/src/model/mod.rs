@@ -23,13 +23,13 @@ use crate::policy::Policy;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// A host's place in its cluster's columns.
+/// Index of a host in its cluster's columns.
 pub type Row = u32;
 
-/// A VM's place.
+/// Index of a VM.
 pub type VmId = u32;
 
-/// A host's place.
+/// Identifies a host by cluster and row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostId {
     /// Its cluster.
@@ -38,21 +38,21 @@ pub struct HostId {
     pub row: Row,
 }
 
-/// A VM and where it is.
+/// A VM and its location.
 #[derive(Clone, Debug)]
 pub struct VmSlot {
     /// The VM.
     pub vm: Arc<Vm>,
-    /// What it takes.
+    /// Its resource needs.
     pub need: Need,
-    /// Where it runs.
+    /// The host that it runs on.
     pub at: Option<HostId>,
-    /// Where it is on its way to.
+    /// The host that is reserved for it.
     pub pending: Option<HostId>,
 }
 
 impl VmSlot {
-    /// Where others have to reckon with it: where it goes, or else where it is.
+    /// The host that it counts on for others: the reserved one, or else the current one.
     pub fn place(&self) -> Option<HostId> {
         self.pending.or(self.at)
     }
@@ -67,7 +67,7 @@ pub struct Model {
     vms: HashMap<String, VmId>,
     slots: Vec<Option<VmSlot>>,
     free: Vec<VmId>,
-    /// VMs whose host is not known.
+    /// VMs on unknown hosts.
     homeless: HashMap<String, BTreeSet<VmId>>,
     labelled: HashMap<String, BTreeSet<VmId>>,
     chains: HashMap<String, BTreeSet<VmId>>,
@@ -77,12 +77,12 @@ pub struct Model {
     /// Groups by `vm/NAME` and `label/LABEL`.
     grouped: HashMap<String, BTreeSet<String>>,
     policies: BTreeMap<String, Arc<Policy>>,
-    /// What is known about hosts by name, known ones or not.
+    /// Measurements by host name, also of unknown hosts.
     loads: HashMap<String, Load>,
     facts: HashMap<String, BTreeMap<String, Fact>>,
     barred: HashMap<String, Blacklist>,
     pendings: BTreeMap<String, Pending>,
-    /// What changed, if somebody follows.
+    /// Changes since the last call of `touched`, if recorded.
     touched: Option<Touched>,
 }
 
@@ -98,7 +98,7 @@ impl Model {
         Some((id, &self.clusters[id as usize]))
     }
 
-    /// A cluster by its place.
+    /// The cluster with this index.
     pub fn state(&self, id: u32) -> &ClusterState {
         &self.clusters[id as usize]
     }
@@ -108,7 +108,7 @@ impl Model {
         self.hosts.get(name).copied()
     }
 
-    /// A host by its place.
+    /// The host with this id.
     pub fn slot(&self, id: HostId) -> Option<&HostSlot> {
         self.clusters.get(id.cluster as usize)?.slot(id.row)
     }
@@ -123,17 +123,17 @@ impl Model {
         self.vm_by(self.vm_id(name)?)
     }
 
-    /// A VM's place.
+    /// A VM's index.
     pub fn vm_id(&self, name: &str) -> Option<VmId> {
         self.vms.get(name).copied()
     }
 
-    /// A VM by its place.
+    /// The VM with this index.
     pub fn vm_by(&self, id: VmId) -> Option<&VmSlot> {
         self.slots.get(id as usize)?.as_ref()
     }
 
-    /// How many places VMs have, free ones included.
+    /// Number of VM indices, free ones included.
     pub fn vm_places(&self) -> usize {
         self.slots.len()
     }
@@ -163,17 +163,17 @@ impl Model {
         &self.policies
     }
 
-    /// What was last measured of a host, known or not.
+    /// A host's last measurements, also of an unknown host.
     pub fn load(&self, host: &str) -> Option<&Load> {
         self.loads.get(host)
     }
 
-    /// Figures from outside about a host, known or not, stale or not, by name.
+    /// External facts about a host, also of an unknown host, and including expired ones.
     pub fn facts(&self, host: &str) -> impl Iterator<Item = &Fact> {
         self.facts.get(host).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// Why a host is kept out, known or not, over or not.
+    /// A host's blacklist entry, also of an unknown host, and even if it has ended.
     pub fn blacklist(&self, host: &str) -> Option<&Blacklist> {
         self.barred.get(host)
     }

@@ -1,18 +1,18 @@
-//! What a VM takes of a host.
+//! Resource needs of VMs.
 
 use crate::object::{Cluster, Kind, Vm};
 
 /// Load of a virtual CPU that was never measured, in percent (oVirt's `VcpuConsumptionPercentage`).
 pub const VCPU_LOAD: i32 = 10;
 
-/// What one VM or several take of a host. Sums of bounded figures fit.
+/// Resources of one or more VMs on a host. The values are bounded, so that sums don't overflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
     /// VMs.
     pub count: i32,
     /// Highly available VMs.
     pub ha: i32,
-    /// What it takes of CPUs that are shared, in thousandths of a virtual CPU.
+    /// Share of CPUs that are not exclusive, in thousandths of a virtual CPU.
     pub milli: i32,
     /// The same in thousandths of a virtual core.
     pub milli_cores: i32,
@@ -22,16 +22,16 @@ pub struct Need {
     pub special: i32,
     /// Load in percent of one CPU, of VMs that share the host's.
     pub load: i32,
-    /// Memory and what it costs from the start, less memory in huge pages.
+    /// Memory and its initial overhead, without memory in huge pages.
     pub memory: i32,
-    /// The same with all that it may cost later.
+    /// The same with the largest possible overhead.
     pub committed: i32,
     /// All memory, huge pages and costs included.
     pub whole: i32,
 }
 
 impl Need {
-    /// What `vm` takes. `vcpus` and memory are bounded by its check.
+    /// The needs of `vm`. `Vm::check` bounds its vcpus and memory.
     pub fn of(vm: &Vm) -> Need {
         let cpus = vm.vcpus() as i32;
         let exclusive = vm.pinning.is_exclusive();
@@ -60,7 +60,7 @@ impl Need {
         }
     }
 
-    /// What it takes of CPUs that are shared, in thousandths, counted as `cluster` counts: by core, or by thread.
+    /// Share of CPUs that are not exclusive, in thousandths, in the unit of `cluster`: cores, or threads.
     pub fn cpus(&self, cluster: &Cluster) -> i32 {
         if cluster.threads_as_cores { self.milli } else { self.milli_cores }
     }

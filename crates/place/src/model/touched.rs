@@ -1,21 +1,21 @@
-//! What changed since somebody looked, so that whoever follows a model need not compare all of it.
+//! Records changes, so that a follower of a model need not compare all of it.
 
 use super::{HostId, Model};
 use std::collections::BTreeMap;
 
-/// Names of what changed, each with whether it was there before.
+/// Names of changed objects, each with whether it existed before.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
-    /// Hosts, or what is on them or known of them.
+    /// Hosts whose description, VMs or measurements changed.
     pub hosts: BTreeMap<String, bool>,
     /// VMs.
     pub vms: BTreeMap<String, bool>,
-    /// Whether so much changed that all has to be looked at.
+    /// Whether too much changed to list.
     pub everything: bool,
 }
 
 impl Model {
-    /// What changed since the last call; none if nobody kept note. From now on note is kept.
+    /// The changes since the last call; none if they were not recorded. Starts recording.
     pub fn touched(&mut self) -> Option<Touched> {
         self.touched.replace(Touched::default())
     }

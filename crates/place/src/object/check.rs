@@ -1,29 +1,29 @@
-//! Figures that can't be true are refused at the door, so that nothing behind it has to doubt them.
+//! Validation of objects when they are added, so that other code can rely on their values.
 
 use crate::expression::FIGURES;
 use std::collections::BTreeSet;
 
 use super::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm};
 
-/// What is wrong with an object.
+/// An error in an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {what}")]
 pub struct Wrong {
     /// The object, such as `host node-1`.
     pub object: String,
-    /// What is wrong, and what to do.
+    /// The error and the remedy.
     pub what: String,
 }
 
-/// Attack: names without end, names that break keys. Longest name.
+/// Attack: endless names, or names that break keys. Longest name in bytes.
 const NAME: usize = 255;
-/// Attack: sums that overflow. The most CPUs of a host.
+/// Attack: sums that overflow. Largest number of CPUs of a host.
 const CPUS: u32 = 65_536;
 /// The most memory of a host: 1 PB.
 const MEMORY: u64 = 1 << 30;
-/// Attack: lists without end.
+/// Attack: endless lists. Largest length of a list.
 const LIST: usize = 4096;
-/// Attack: a reason without end.
+/// Attack: an endless reason. Largest length in bytes.
 const REASON: usize = 4096;
 
 struct Check<'o> {
@@ -53,7 +53,7 @@ impl Check<'_> {
         })
     }
 
-    /// Whether every name is there once.
+    /// Checks that names are unique.
     fn once<T: Ord + std::fmt::Display>(
         &self,
         what: &str,
@@ -139,7 +139,7 @@ impl Load {
 }
 
 impl Fact {
-    /// Whether it can be used.
+    /// Validates it.
     pub fn check(&self) -> Result<(), Wrong> {
         let check = Check { kind: "fact about host", name: &self.host };
         check.name("host", &self.host)?;
@@ -200,7 +200,7 @@ impl Vm {
 }
 
 impl AffinityGroup {
-    /// Whether it can be used.
+    /// Validates it.
     pub fn check(&self) -> Result<(), Wrong> {
         let check = Check { kind: "affinity group", name: &self.name };
         check.name("name", &self.name)?;
@@ -209,7 +209,7 @@ impl AffinityGroup {
 }
 
 impl Blacklist {
-    /// Whether it can be used.
+    /// Validates it.
     pub fn check(&self) -> Result<(), Wrong> {
         let check = Check { kind: "blacklist entry of host", name: &self.host };
         check.name("host", &self.host)?;

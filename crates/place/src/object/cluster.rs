@@ -24,7 +24,7 @@ pub struct Cluster {
     pub cpu_flags: Vec<String>,
     /// Emulated machine of VMs without their own.
     pub machine: Option<String>,
-    /// Seconds after a migration in which the balancer leaves a VM where it is.
+    /// Seconds after a migration during which the balancer does not move the VM again.
     pub cool_down: u64,
     /// Least part by which a migration must narrow the cluster's spread of load, in percent of the spread.
     pub minimum_gain: u32,
@@ -32,18 +32,18 @@ pub struct Cluster {
     pub migrations: u32,
     /// Seconds between two rounds of balancing; 0 for rounds on request alone.
     pub interval: u64,
-    /// Who carries migrations out.
+    /// How migrations are carried out.
     pub executor: Executor,
 }
 
-/// Who carries migrations out.
+/// How migrations are carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Executor {
     /// Ringway, in its inventory: for hosts that are figures.
     #[default]
     Inventory,
-    /// Somebody else, who moves VMs for which a reservation appears, and confirms or releases it.
+    /// By an external program, which moves VMs with a reservation, and confirms or releases it.
     Outside,
 }
 

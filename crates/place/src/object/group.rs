@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a group wants.
+/// A rule of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -16,11 +16,10 @@ pub enum Rule {
     Negative,
 }
 
-/// VMs that belong together or apart, and hosts that they belong to or not.
+/// An affinity group: VMs that run together or apart, and hosts on which they run or do not run.
 ///
-/// A Nova server group is one with a rule for VMs alone: `affinity` is positive and enforced, `anti-affinity`
-/// negative
-/// and enforced, their `soft-` forms not enforced.
+/// A Nova server group is a group with only a rule for VMs: `affinity` is positive and enforced,
+/// `anti-affinity` negative and enforced, the `soft-` forms are not enforced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AffinityGroup {
@@ -28,21 +27,21 @@ pub struct AffinityGroup {
     pub name: String,
     /// Its cluster.
     pub cluster: String,
-    /// VMs in it.
+    /// Its VMs.
     pub vms: Vec<String>,
-    /// VMs with one of these labels are in it too.
+    /// VMs with one of these labels belong to it too.
     pub vm_labels: Vec<String>,
-    /// Hosts in it.
+    /// Its hosts.
     pub hosts: Vec<String>,
-    /// Hosts with one of these labels are in it too.
+    /// Hosts with one of these labels belong to it too.
     pub host_labels: Vec<String>,
-    /// What holds between its VMs.
+    /// Rule between its VMs.
     pub vm_rule: Rule,
     /// Whether that must hold.
     pub vm_enforcing: bool,
-    /// Most VMs of it on one host where they are to be apart (Nova's `max_server_per_host`); 0 stands for 1.
+    /// Negative rule: largest number of its VMs on one host (Nova's `max_server_per_host`); 0 stands for 1.
     pub max_per_host: u32,
-    /// What holds between its VMs and its hosts.
+    /// Rule between its VMs and its hosts.
     pub host_rule: Rule,
     /// Whether that must hold.
     pub host_enforcing: bool,

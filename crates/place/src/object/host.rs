@@ -1,4 +1,4 @@
-//! Hosts and what is measured of them.
+//! Hosts and their measurements.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -12,7 +12,7 @@ pub enum HostStatus {
     /// It runs guests.
     #[default]
     Up,
-    /// It is being emptied: nothing new, what runs moves away.
+    /// It is being emptied: it gets no new VMs, and its VMs are moved away.
     PreparingForMaintenance,
     /// It is empty on purpose.
     Maintenance,
@@ -28,19 +28,19 @@ pub enum HostStatus {
 pub struct NumaNode {
     /// Its number.
     pub index: u32,
-    /// CPUs in it.
+    /// Number of its CPUs.
     pub cpus: u32,
-    /// Memory in it.
+    /// Its memory.
     pub memory_mb: u64,
     /// Which CPUs; none for cores in the order of nodes.
     pub cpu_list: Vec<u32>,
 }
 
-/// A device that can be given to one guest.
+/// A device that can be assigned to one guest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Device {
-    /// Its name, as guests ask for it.
+    /// Its name, used in VMs' requests.
     pub name: String,
     /// NUMA node it is attached to, if known.
     pub numa: Option<u32>,
@@ -52,13 +52,13 @@ pub struct Device {
 pub struct Port {
     /// Its name.
     pub name: String,
-    /// The network it reaches; empty for any.
+    /// Its network; empty for any.
     pub network: String,
     /// NUMA node it is attached to, if known.
     pub numa: Option<u32>,
-    /// What it carries, in megabits a second.
+    /// Its capacity in megabits a second.
     pub mbps: u64,
-    /// What it carries, in packets a second.
+    /// Its capacity in packets a second.
     pub pps: u64,
     /// SR-IOV virtual functions that are free.
     pub vfs: u32,
@@ -68,13 +68,13 @@ pub struct Port {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HaAgent {
-    /// Its score; 0 says that the host can't run the engine, 3400 is the best.
+    /// Its score; 0 if the host can't run the engine; 3400 is the best.
     pub score: u32,
     /// Whether the agent runs.
     pub active: bool,
-    /// Whether this host is taken out of it.
+    /// Whether this host is in maintenance for the engine.
     pub local_maintenance: bool,
-    /// Whether the whole cluster is taken out of it.
+    /// Whether the whole cluster is in maintenance for the engine.
     pub global_maintenance: bool,
 }
 
@@ -95,7 +95,7 @@ pub struct Host {
     pub name: String,
     /// Its cluster.
     pub cluster: String,
-    /// Whether it may run anything.
+    /// Its status.
     pub status: HostStatus,
     /// CPU sockets.
     pub sockets: u32,
@@ -113,7 +113,7 @@ pub struct Host {
     pub swap_mb: u64,
     /// CPU flags, as Linux names them.
     pub cpu_flags: Vec<String>,
-    /// Emulated machines that its QEMU has.
+    /// Machine types of its QEMU.
     pub machines: Vec<String>,
     /// Compatibility versions it supports.
     pub versions: Vec<String>,
@@ -123,20 +123,20 @@ pub struct Host {
     pub labels: Vec<String>,
     /// Host aggregates it belongs to.
     pub aggregates: Vec<String>,
-    /// What fails together with it, such as a rack; empty if unknown.
+    /// Its failure domain, such as a rack; empty if unknown.
     pub fault_domain: String,
     /// NUMA nodes; none means that NUMA is not supported.
     pub numa: Vec<NumaNode>,
-    /// Huge pages by size in kB: how many the host has.
+    /// Number of huge pages by size in kB.
     #[serde(deserialize_with = "by_size")]
     pub huge_pages: BTreeMap<u64, u64>,
-    /// Devices that can be given to guests.
+    /// Devices that can be assigned to guests.
     pub devices: Vec<Device>,
     /// Whether PCI devices can be passed through.
     pub passthrough: bool,
     /// Instances of mediated devices that are free, by type.
     pub mdevs: BTreeMap<String, u32>,
-    /// Storage domains whose leases it can take.
+    /// Storage domains whose leases it can hold.
     pub leases: Vec<String>,
     /// Hooks that are installed.
     pub hooks: Vec<String>,
@@ -152,7 +152,7 @@ pub struct Host {
     pub ha_agent: Option<HaAgent>,
     /// Whether it can be switched on and off by the policy.
     pub power_managed: bool,
-    /// Whether a policy gave it its status. Policies leave a host alone that somebody else took out of use.
+    /// Whether a policy set its status. Policies do not switch hosts that an operator took out of use.
     pub policy_controlled: bool,
     /// Network ports.
     pub ports: Vec<Port>,
@@ -198,8 +198,8 @@ impl Default for Host {
 }
 
 impl Host {
-    /// The NUMA node that a CPU is in: as the nodes say, or else nodes have consecutive cores and CPU n is a thread of
-    /// core n mod cores.
+    /// The NUMA node of a CPU: as described by the nodes; otherwise nodes have consecutive cores, and CPU n
+    /// is a thread of core n mod the number of cores.
     pub fn node_of(&self, cpu: u32) -> Option<u32> {
         if self.numa.iter().any(|node| !node.cpu_list.is_empty()) {
             return self.numa.iter().find(|node| node.cpu_list.contains(&cpu)).map(|node| node.index);
@@ -225,7 +225,7 @@ pub struct PortLoad {
     pub pps: u64,
 }
 
-/// What was last measured of a host. What is left out is worked out from what runs there.
+/// Measurements of a host. Missing values are computed from its VMs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Load {
@@ -249,13 +249,13 @@ pub struct Load {
 pub struct Fact {
     /// The host.
     pub host: String,
-    /// Its name, as expressions use it.
+    /// Its name, used in expressions.
     pub name: String,
     /// The figure.
     pub value: f64,
-    /// When it goes stale; never if left out.
+    /// When it expires; never if unset.
     pub until: Option<u64>,
-    /// When it was pushed, if it goes stale some time after that.
+    /// When it was pushed, if it has an expiry relative to that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pushed: Option<u64>,
 }
@@ -268,6 +268,6 @@ pub struct Blacklist {
     pub host: String,
     /// Why.
     pub reason: String,
-    /// When it ends; never if left out.
+    /// When it ends; never if unset.
     pub until: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What placement knows about: shapes of its JSON. Memory is in MB (2^20 bytes), times in milliseconds since 1970,
+//! The objects of placement, as in its JSON. Memory is in MB (2^20 bytes), times in milliseconds since 1970,
 //! loads in percent of one CPU.
 
 mod check;

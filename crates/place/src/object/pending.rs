@@ -1,9 +1,9 @@
-//! What is reserved and not yet running.
+//! Reservations of VMs that do not run yet.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A reservation: everything that a VM needs, on a host, until it runs there or its lease ends.
+/// A reservation of a VM's resources on a host, until the VM runs there or the lease ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pending {
@@ -11,6 +11,6 @@ pub struct Pending {
     pub vm: String,
     /// The host.
     pub host: String,
-    /// The decision that made it.
+    /// The decision that created it.
     pub decision: u64,
 }

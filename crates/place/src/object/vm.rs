@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// What is placed.
+/// Kind of a VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A virtual machine.
     #[default]
     Vm,
-    /// A function: a running Click configuration. It has no memory overhead of its own.
+    /// A function: a running Click configuration, without memory overhead.
     Function,
 }
 
-/// What a VM does.
+/// Status of a VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VmStatus {
@@ -34,7 +34,7 @@ pub enum VmStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Migration {
-    /// By anybody.
+    /// By balancers and operators.
     #[default]
     Migratable,
     /// By hand alone.
@@ -54,14 +54,14 @@ pub enum Pinning {
     Manual,
     /// Grown to the whole host and bound to its NUMA nodes.
     ResizeAndPinNuma,
-    /// To CPUs of its own.
+    /// To exclusive CPUs.
     Dedicated,
-    /// To cores of its own, one thread of each used.
+    /// To exclusive cores, of each of which one thread is used.
     IsolateThreads,
 }
 
 impl Pinning {
-    /// Whether its CPUs are for it alone.
+    /// Whether its CPUs are exclusive.
     pub fn is_exclusive(self) -> bool {
         matches!(self, Pinning::Dedicated | Pinning::IsolateThreads)
     }
@@ -71,12 +71,12 @@ impl Pinning {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NumaMode {
-    /// It must come from the nodes.
+    /// The memory must come from the nodes.
     #[default]
     Strict,
     /// It is spread over the nodes.
     Interleave,
-    /// It should come from the nodes.
+    /// The memory should come from the nodes.
     Preferred,
 }
 
@@ -88,7 +88,7 @@ pub struct VmNumaNode {
     pub memory_mb: u64,
     /// Its CPUs.
     pub cpus: u32,
-    /// Host nodes it is pinned to; none for any.
+    /// Host nodes that it is pinned to; none for any.
     pub host_nodes: Vec<u32>,
     /// How strictly.
     pub mode: NumaMode,
@@ -104,7 +104,7 @@ pub struct VmNic {
     pub passthrough: bool,
 }
 
-/// What a VM or function sends and receives.
+/// Traffic of a VM or function.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PortNeed {
@@ -124,9 +124,9 @@ pub struct Vm {
     pub name: String,
     /// Its cluster.
     pub cluster: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What it does.
+    /// Its status.
     pub status: VmStatus,
     /// The host it runs on.
     pub host: Option<String>,
@@ -140,7 +140,7 @@ pub struct Vm {
     pub cores: u32,
     /// Threads a core.
     pub threads: u32,
-    /// What it takes of a host's CPUs, in thousandths of one, where that is not its virtual CPUs.
+    /// Its share of a host's CPUs, in thousandths of one, if different from its virtual CPUs.
     pub milli_cpus: Option<u32>,
     /// Memory.
     pub memory_mb: u64,
@@ -150,13 +150,13 @@ pub struct Vm {
     pub pinning: Pinning,
     /// Host CPUs that manual pinning names.
     pub pins: Vec<u32>,
-    /// NUMA nodes it sees.
+    /// Its virtual NUMA nodes.
     pub numa: Vec<VmNumaNode>,
-    /// Size in kB of the huge pages that back its memory, if it is so backed.
+    /// Size in kB of the huge pages for its memory, if it uses them.
     pub huge_page_kb: Option<u64>,
     /// Network cards.
     pub nics: Vec<VmNic>,
-    /// Host devices it is given.
+    /// Host devices assigned to it.
     pub devices: Vec<String>,
     /// Types of mediated devices it needs.
     pub mdevs: Vec<String>,
@@ -172,17 +172,17 @@ pub struct Vm {
     pub hosts: Vec<String>,
     /// Whether it is a high-performance VM.
     pub high_performance: bool,
-    /// Whether it sees the host's CPU as it is.
+    /// Whether it has CPU passthrough.
     pub cpu_passthrough: bool,
-    /// CPU flags it needs; none for the cluster's.
+    /// CPU flags that it needs; none for the cluster's.
     pub cpu_flags: Vec<String>,
-    /// Compatibility version of its own.
+    /// Its own compatibility version.
     pub version: Option<String>,
-    /// Emulated machine of its own.
+    /// Its own machine type.
     pub machine: Option<String>,
     /// Hooks it needs.
     pub hooks: Vec<String>,
-    /// Whether it needs the same time stamp counter's frequency for life.
+    /// Whether its time stamp counter's frequency must never change.
     pub use_tsc: bool,
     /// Labels, for affinity.
     pub labels: Vec<String>,
@@ -192,11 +192,11 @@ pub struct Vm {
     pub same_host: Vec<String>,
     /// Aggregates its host must belong to.
     pub aggregates: Vec<String>,
-    /// The chain of functions it belongs to.
+    /// Its chain of functions.
     pub chain: Option<String>,
     /// Place in the chain, from 0.
     pub chain_index: u32,
-    /// What it sends and receives.
+    /// Its traffic.
     pub ports: Vec<PortNeed>,
     /// Whether its CPUs, memory and port must be on one NUMA node.
     pub numa_local: bool,
@@ -261,13 +261,13 @@ impl Vm {
         self.sockets.saturating_mul(self.cores).saturating_mul(self.threads)
     }
 
-    /// Huge pages that back it: their size in kB, and how many.
+    /// The huge pages for its memory: their size in kB, and their number.
     pub fn huge_pages(&self) -> Option<(u64, u64)> {
         let size = self.huge_page_kb?;
         Some((size, (self.memory_mb * 1024).div_ceil(size)))
     }
 
-    /// Whether it is on its host: its memory and CPUs are taken there.
+    /// Whether it is on its host, and so uses memory and CPUs there.
     pub fn runs(&self) -> bool {
         self.host.is_some() && self.status != VmStatus::Down
     }

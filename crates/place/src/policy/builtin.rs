@@ -32,7 +32,7 @@ const WEIGHTS: [(&str, u32); 7] = [
     ("CPU and NUMA pinning compatibility", 5),
 ];
 
-/// Nova's filters and those for functions: they cost nothing where a VM asks for none of it.
+/// Nova's filters and those for functions: they cost nothing for VMs that don't use them.
 const OURS: [&str; 7] =
     ["DifferentHost", "SameHost", "Aggregates", "Facts", "PortBudget", "NumaLocality", "VCpuCapacity"];
 

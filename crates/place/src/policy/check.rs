@@ -1,4 +1,4 @@
-//! Whether a policy can be used: all that is wrong at once.
+//! Validation of policies, which reports all errors.
 
 use super::{Policy, Position};
 use crate::expression::Expression;
@@ -8,14 +8,13 @@ use regex::Regex;
 use ringway_spec::file::nearest;
 use std::collections::BTreeMap;
 
-/// Attack: a policy of thousands of units.
+/// Attack: a policy of thousands of units. Largest number of units.
 const UNITS: usize = 100;
-/// Attack: sums of ranks that overflow.
+/// Attack: sums of ranks that overflow. Largest factor.
 const FACTOR: u32 = 1_000_000;
 
-/// What is wrong with a policy: the key it is about (`filters`, `weights`, `properties.NAME`...), what is
-/// wrong, what to
-/// do. `external` are the units from outside that there are.
+/// Errors in a policy: the key (`filters`, `weights`, `properties.NAME`...), the error, the remedy.
+/// `external` are the available external units.
 pub fn check(policy: &Policy, external: &[ExternalUnit]) -> Vec<(String, String, String)> {
     let mut wrong = Vec::new();
     let mut say = |key: &str, what: String, fix: String| wrong.push((key.to_string(), what, fix));
@@ -65,12 +64,12 @@ pub fn check(policy: &Policy, external: &[ExternalUnit]) -> Vec<(String, String,
     wrong
 }
 
-/// Properties that only one unit reads, and that mean nothing without it.
+/// Properties that have an effect only with one unit.
 const READERS: [(&str, &str, &str); 2] =
     [("FactFilter", "filters", "Facts"), ("MetricsWeightSetting", "weights", "Metrics")];
 
 impl Policy {
-    /// What is wrong with giving it a property that none of its units reads, and what to do.
+    /// Error and remedy if none of the policy's units reads the property.
     pub fn without_reader(&self, property: &str) -> Option<(String, String)> {
         let (_, list, unit) = READERS.iter().find(|(name, _, _)| *name == property)?;
         let is_there = match *list {
@@ -100,7 +99,7 @@ fn units(key: &str, what: &str, names: &[&str], known: &[&str], say: &mut impl F
     }
 }
 
-/// What is wrong with custom properties of a cluster or a VM, as [`check`] says it.
+/// Errors in custom properties of a cluster or a VM, in the form of [`check`].
 pub fn check_properties(
     values: &BTreeMap<String, String>,
     external: &[ExternalUnit],

@@ -1,4 +1,4 @@
-//! `[policy.NAME]` tables: TOML in, policies or everything that is wrong with them out.
+//! `[policy.NAME]` tables: converts TOML to policies, or reports all errors.
 
 use super::{FilterUse, Optimise, Policy, Position, Selector, WeightUse, built_in, check};
 use crate::unit::ExternalUnit;
@@ -8,7 +8,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Bytes that a file has at most. Attack: one without end.
+/// Attack: an endless file. Largest size in bytes.
 pub const LARGEST: usize = 1 << 20;
 const KEYS: [&str; 10] = [
     "base",
@@ -23,7 +23,7 @@ const KEYS: [&str; 10] = [
     "properties",
 ];
 
-/// Reads the policies of a file known to people as `file`.
+/// Reads the policies of a file named `file` in messages.
 pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Policy>, Problems> {
     let notes = Notes::default();
     let table = parse(text, LARGEST, &notes);
@@ -92,7 +92,7 @@ impl Reader<'_> {
         self.problems.push(Problem::new(at.clone(), what, fix));
     }
 
-    /// Where `key` stands, or what it is in.
+    /// Position of `key`, or of the innermost table that contains it.
     fn place(&self, key: &str) -> Range<usize> {
         let outer = key.split_once('.').map_or(key, |(outer, _)| outer);
         self.places.get(key).or_else(|| self.places.get(outer)).unwrap_or(&self.at).clone()

@@ -1,4 +1,4 @@
-//! Policies: which filters, weights and balancer decide, and how they are put together.
+//! Policies: the filters, weights and balancer of a cluster, and how their results are combined.
 
 mod builtin;
 mod check;
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// When a filter has its turn.
+/// When a filter runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Position {
     /// Before all others. One at most is.
     First,
-    /// In the order it stands in.
+    /// In the order of the list.
     #[default]
     Middle,
     /// After all others. One at most is.
@@ -38,7 +38,7 @@ pub enum Selector {
     LowestSum,
 }
 
-/// What a policy gives up under many requests.
+/// What a policy trades for speed under many requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Optimise {
@@ -47,8 +47,8 @@ pub enum Optimise {
     None,
     /// Weighing, when more than ten requests wait: any host that passes is taken.
     Speed,
-    /// The promise that nothing is promised twice: a request that finds ten waiting lets them and itself through, and
-    /// each is decided as if nothing had been decided since.
+    /// The guarantee against overbooking: a request that finds ten waiting releases them and itself, and each
+    /// is decided without the reservations made since.
     Overbooking,
 }
 
@@ -58,7 +58,7 @@ pub enum Optimise {
 pub struct FilterUse {
     /// Its name.
     pub name: String,
-    /// When it has its turn.
+    /// When it runs.
     #[serde(default)]
     pub position: Position,
     /// Whether a placement fails if this unit from outside fails.
@@ -72,7 +72,7 @@ pub struct FilterUse {
 pub struct WeightUse {
     /// Its name.
     pub name: String,
-    /// What it counts for.
+    /// Its factor.
     pub factor: u32,
     /// Whether a placement fails if this unit from outside fails.
     #[serde(default)]
@@ -93,7 +93,7 @@ pub struct Policy {
     pub balancer: String,
     /// How weights become a choice.
     pub selector: Selector,
-    /// What it gives up under many requests.
+    /// What the policy trades for speed under many requests.
     pub optimise: Optimise,
     /// Custom properties.
     pub properties: BTreeMap<String, String>,

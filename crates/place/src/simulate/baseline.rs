@@ -1,4 +1,4 @@
-//! What textbooks do, for comparison: on the same hosts, by the same figures.
+//! Textbook placement algorithms, for comparison on the same hosts and VMs.
 
 use super::trace::Arrival;
 use crate::model::{GUEST_OVERHEAD, Need};

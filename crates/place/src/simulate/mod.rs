@@ -1,4 +1,4 @@
-//! The engine in virtual time: a trace of VMs that come and go, on hosts that are only figures.
+//! The simulator: runs the engine in virtual time on a trace of VMs and generated hosts.
 
 mod baseline;
 mod report;
@@ -23,7 +23,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// What to simulate.
+/// Parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The hosts, of one cluster.
@@ -48,7 +48,7 @@ pub fn run(plan: &Plan, arrivals: &[Arrival]) -> Result<Report, EngineError> {
     run_beside(plan, &[], None, arrivals)
 }
 
-/// The same beside other objects, such as VMs that run already and stay, facts and groups, and with units from outside.
+/// As `run`, with additional objects, such as permanent VMs, facts and groups, and with external units.
 pub fn run_beside(
     plan: &Plan,
     beside: &[Object],
@@ -92,7 +92,7 @@ pub fn run_beside(
     Ok(run.report)
 }
 
-/// What there is before the first VM arrives.
+/// The objects before the first VM arrives.
 fn scene(plan: &Plan, cluster: &str, beside: &[Object]) -> Vec<Object> {
     let mut objects = Vec::new();
     if !crate::policy::built_in().contains(&plan.policy) {
@@ -178,7 +178,7 @@ impl Run {
     }
 }
 
-/// What a VM of the usual kind takes: 4 CPUs and 8 GB.
+/// Needs of the reference VM: 4 CPUs and 8 GB.
 const USUAL: (i32, i32) = (4, 8 * 1024 + 112);
 
 /// How full a cluster is.

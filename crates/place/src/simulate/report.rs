@@ -1,4 +1,4 @@
-//! What a run found.
+//! Results of a run.
 
 use crate::engine::Decision;
 use serde::{Deserialize, Serialize};
@@ -28,14 +28,14 @@ pub struct Sample {
     pub migrations: u64,
 }
 
-/// What a run found.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The policy.
     pub policy: String,
     /// Hosts.
     pub hosts: usize,
-    /// VMs that came.
+    /// Number of VMs requested.
     pub asked: u64,
     /// VMs that found a host.
     pub placed: u64,

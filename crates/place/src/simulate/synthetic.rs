@@ -1,17 +1,16 @@
-//! Made-up traces with mixes of sizes like those that were published.
+//! Generated traces with size mixes like published ones.
 //!
-//! Arrivals are a Poisson process, lifetimes are exponential, loads are even between 5 and 60 percent.
-//! Everything follows
-//! from the seed. The parts of sizes are rounded; they stand for the shape of a mix, not for a measurement:
+//! Arrivals are a Poisson process, lifetimes are exponential, loads are uniform between 5 and 60 percent. All
+//! is determined by the seed. The proportions of sizes are approximations of a mix's shape, not measurements:
 //! - `vmagent`: small VMs dominate (1U1G, 1U2G, 2U4G, 4U8G), as in VMAgent's description of a public cloud's trace;
 //! - `azure`: more memory a CPU and a tail of large VMs, as in the Azure packing trace of 2020;
-//! - `openb`: CPU-heavy pods beside a few large ones, as in Alibaba's trace of a GPU cluster, its GPUs left out.
+//! - `openb`: CPU-heavy pods and a few large ones, as in Alibaba's trace of a GPU cluster, without its GPUs.
 
 use super::trace::Arrival;
 use crate::decide::mix;
 use crate::object::{Host, NumaNode, Port, Vm};
 
-/// A mix: CPUs, GB, and the part of it in thousandths.
+/// A size: CPUs, GB, and its share in thousandths.
 pub struct Mix {
     /// Its name.
     pub name: &'static str,
@@ -63,7 +62,7 @@ pub const MIXES: [Mix; 3] = [
     },
 ];
 
-/// A made-up trace.
+/// A generated trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Synthetic {
     /// The mix's name.
@@ -129,9 +128,8 @@ impl Synthetic {
     }
 }
 
-/// `count` alike hosts: 40 CPUs, 90 GB, as VMAgent has them; two NUMA nodes, a 25 Gbit/s port on the first,
-/// eight to a
-/// fault domain.
+/// `count` identical hosts: 40 CPUs, 90 GB, as in VMAgent; two NUMA nodes, a 25 Gbit/s port on the first,
+/// eight hosts per fault domain.
 pub fn hosts(count: usize, seed: u64) -> Vec<Host> {
     let host = |index: usize| Host {
         name: format!("host-{index:06}"),

@@ -1,23 +1,23 @@
-//! Readers of published traces, as CSV with a line of names.
+//! Readers of published traces in CSV with a header line.
 //!
-//! - `openb`: Alibaba's `openb_pod_list*.csv`: `name`, `cpu_milli`, `memory_mib`, `creation_time`, `deletion_time`.
-//!   Its nodes: `sn`, `cpu_milli`, `memory_mib`. GPUs are left out.
-//! - `vmagent`: `vmid`, `cpu`, `memory` (GB), `time` (seconds), `type` (0 comes, 1 goes), as VMAgent documents its
-//!   `Huawei-East-1.csv`. An identifier that comes again once it has gone is another VM.
-//! - `azure`: the packing trace's tables `vm` and `vmType`, joined: `vmId`, `core`, `memory` (parts of a
+//! - `openb`: Alibaba's `openb_pod_list*.csv`: `name`, `cpu_milli`, `memory_mib`, `creation_time`,
+//!   `deletion_time`. Its nodes: `sn`, `cpu_milli`, `memory_mib`. GPUs are ignored.
+//! - `vmagent`: `vmid`, `cpu`, `memory` (GB), `time` (seconds), `type` (0 arrives, 1 leaves), as VMAgent
+//!   documents its `Huawei-East-1.csv`. An identifier that is reused after its VM has left is another VM.
+//! - `azure`: the packing trace's tables `vm` and `vmType`, joined: `vmId`, `core`, `memory` (fractions of a
 //!   machine), `starttime`, `endtime` (days).
 
 use crate::object::{Host, Vm};
 use std::collections::{HashMap, HashSet};
 
-/// A VM that comes, and how long it stays.
+/// An arriving VM and its lifetime.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrival {
     /// When, in milliseconds from the trace's beginning.
     pub at: u64,
     /// The VM.
     pub vm: Vm,
-    /// How long it stays, in milliseconds; none for ever.
+    /// Its lifetime in milliseconds; none if unlimited.
     pub lifetime: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ pub enum TraceKind {
     Azure,
 }
 
-/// What is wrong with a trace.
+/// An error in a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {what}")]
 pub struct TraceError {
@@ -40,13 +40,13 @@ pub struct TraceError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The error.
     pub what: String,
 }
 
-/// Attack: a trace without end.
+/// Attack: an endless trace. Largest number of lines.
 const LINES: usize = 20_000_000;
-/// What a machine of the Azure trace is taken to have: it gives parts only.
+/// Assumed size of a machine in the Azure trace, which has fractions only.
 const AZURE: (f64, f64) = (40.0, 90.0 * 1024.0);
 
 /// A file of lines, by the names of its columns.
@@ -110,13 +110,13 @@ impl<'t> Table<'t> {
         Err(self.wrong(line, format!("{number} {what} can't be; {least} to {most} will do")))
     }
 
-    /// A time of the trace in milliseconds from one in seconds. What began before the trace did has a negative one.
+    /// Converts a time in seconds to milliseconds. VMs that started before the trace have negative times.
     fn time(&self, line: usize, seconds: f64) -> Result<u64, TraceError> {
         let seconds = self.within(line, "seconds", seconds, -FARTHEST..=FARTHEST)?;
         Ok((seconds * 1000.0).max(0.0) as u64)
     }
 
-    /// A VM of so many CPUs and MB.
+    /// A VM with this many CPUs and MB.
     fn vm(&self, line: usize, name: &str, cpus: f64, memory_mb: f64) -> Result<Vm, TraceError> {
         let cpus = self.within(line, "CPUs", cpus, 0.0..=CPUS)?;
         let memory_mb = self.within(line, "MB", memory_mb, 0.0..=MEMORY)?;
@@ -135,7 +135,7 @@ impl<'t> Table<'t> {
     }
 }
 
-/// Attack: figures that are absurd, and times that make a simulation last for ever.
+/// Attack: absurd figures, and times that make a simulation endless. Limits of figures.
 const CPUS: f64 = 65_536.0;
 const MEMORY: f64 = (1u64 << 30) as f64;
 /// The farthest time from 0 in seconds: a thousand years, so that seconds since 1970 will do.
@@ -204,7 +204,7 @@ fn vmagent(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
                 arrivals.push(Arrival { at, vm, lifetime: None });
             }
             1.0 => {
-                // Who goes without having come was there before the trace.
+                // A VM that leaves without arriving was there before the trace.
                 if let Some(arrival) = open.remove(name).and_then(|index| arrivals.get_mut(index)) {
                     arrival.lifetime = Some(at.saturating_sub(arrival.at).max(1));
                 }

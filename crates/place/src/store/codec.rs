@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// A change as a key and its value; none for a key that goes.
+/// A change as a key and its value; none for a deletion.
 pub fn encode(change: &Change) -> (String, Option<Value>) {
     match change {
         Change::Cluster(it) => (format!("cluster/{}", it.name), json(it)),
@@ -33,7 +33,7 @@ pub fn encode(change: &Change) -> (String, Option<Value>) {
 }
 
 fn json<T: Serialize>(it: &T) -> Option<Value> {
-    // Only maps with other keys than strings and numbers can't be written, and there are none.
+    // Only maps with keys other than strings and numbers can't be written, and there are none.
     serde_json::to_vec(it).ok().map(Value::from)
 }
 
@@ -41,7 +41,7 @@ fn read<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
     serde_json::from_slice(value).ok()
 }
 
-/// The change that a key and its value stand for; none if it is nothing that a model holds.
+/// The change for a key and its value; none if the model does not hold such keys.
 pub fn decode(key: &str, value: Option<&[u8]>) -> Option<Change> {
     let (kind, name) = key.split_once('/')?;
     let name = || name.to_string();
@@ -78,7 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Attack: a store's file that somebody else wrote.
+        /// Attack: a store file written by another program.
         #[test]
         fn nothing_in_a_store_breaks_the_reader(
             key in ".{0,40}",

@@ -18,12 +18,12 @@ pub(super) struct Lease {
     pub ttl: u64,
 }
 
-/// What a transaction or a lease changed, for whoever writes it down.
+/// Changes of a transaction or a lease, for a persistent store.
 #[derive(Clone, Debug)]
 pub(super) enum Note {
     Version(String, Version),
     Lease(LeaseId, Option<Lease>),
-    /// A version that nobody can ask for any more.
+    /// A version that is no longer accessible.
     Gone(String, Revision),
     Compact(Revision),
 }
@@ -42,7 +42,7 @@ pub(super) struct State {
     stale: BTreeSet<String>,
 }
 
-/// A store in memory. Nothing survives it.
+/// A store in memory, without persistence.
 #[derive(Default)]
 pub struct Memory {
     state: Mutex<State>,
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// Notes a version, whoever made it.
+    /// Records a version.
     pub(super) fn push(&mut self, key: &str, version: Version) {
         self.revision = self.revision.max(version.revision);
         let event = Event { revision: version.revision, key: key.into(), value: version.value.clone() };
@@ -125,7 +125,7 @@ impl State {
         Ok((revision, notes))
     }
 
-    /// All of it as changes of nothing.
+    /// The whole state as changes of an empty one.
     pub(super) fn notes(&self) -> Vec<(Revision, Vec<Note>)> {
         let versions = self.keys.iter().flat_map(|(key, versions)| {
             versions.iter().map(|version| Note::Version(key.clone(), version.clone()))
@@ -135,7 +135,7 @@ impl State {
         vec![(self.revision, notes)]
     }
 
-    /// Forgets what was before a revision; the versions that are gone.
+    /// Removes versions before a revision; returns the removed ones.
     pub(super) fn compact(&mut self, before: Revision) -> Vec<Note> {
         let before = before.min(self.revision);
         let mut gone = Vec::new();
@@ -173,12 +173,12 @@ impl Memory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something of what it holds.
+    /// Reads part of the state.
     pub(super) fn with<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.state())
     }
 
-    /// Does something and tells `note`, in order, what it changed.
+    /// Runs a transaction and passes its changes, in order, to `note`.
     pub(super) fn transact_noted(
         &self,
         compares: &[Compare],

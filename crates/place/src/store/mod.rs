@@ -1,6 +1,5 @@
-//! Where objects are kept: keys and values with revisions, as etcd has them, so that a store of several
-//! machines fits the
-//! same trait.
+//! The object store: keys and values with revisions, as in etcd, so that a distributed store can implement
+//! the same trait.
 
 mod codec;
 mod embedded;
@@ -12,10 +11,10 @@ pub use memory::Memory;
 
 use std::sync::Arc;
 
-/// Counts changes; each transaction makes the next.
+/// Counts changes; each transaction creates the next revision.
 pub type Revision = u64;
 
-/// A lease: keys under it go when it ends.
+/// A lease: its keys are deleted when it ends.
 pub type LeaseId = u64;
 
 /// A value.
@@ -28,7 +27,7 @@ pub struct Entry {
     pub key: String,
     /// Its value.
     pub value: Value,
-    /// When it was last changed.
+    /// Revision of its last change.
     pub modified: Revision,
 }
 
@@ -39,20 +38,20 @@ pub struct Event {
     pub revision: Revision,
     /// The key.
     pub key: String,
-    /// Its new value; none if it is gone.
+    /// Its new value; none if it was deleted.
     pub value: Option<Value>,
 }
 
-/// What must hold for a transaction: when a key was last changed; 0 says that there is none.
+/// Condition of a transaction: the revision of a key's last change; 0 if the key must not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare {
     /// The key.
     pub key: String,
-    /// When it was last changed.
+    /// Revision of its last change.
     pub modified: Revision,
 }
 
-/// What a transaction does.
+/// An operation of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Sets a key.
@@ -61,28 +60,28 @@ pub enum Op {
         key: String,
         /// Its value.
         value: Value,
-        /// The lease it is under.
+        /// Its lease.
         lease: Option<LeaseId>,
     },
-    /// Removes a key; nothing if there is none.
+    /// Deletes a key, if it exists.
     Delete(String),
 }
 
-/// Why a store did not do it.
+/// Errors of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// A key was changed meanwhile.
     #[error("{0} was changed meanwhile")]
     Conflict(String),
-    /// What was so long ago is no longer known.
+    /// The revision has been compacted.
     #[error("revision {asked} is no longer known; the oldest is {oldest}")]
     Compacted {
-        /// The revision asked for.
+        /// The requested revision.
         asked: Revision,
-        /// The oldest that is known.
+        /// The oldest available revision.
         oldest: Revision,
     },
-    /// There is no such lease, or it has ended.
+    /// Unknown or ended lease.
     #[error("there is no lease {0}")]
     NoLease(LeaseId),
     /// The file can't be used.
@@ -91,7 +90,7 @@ pub enum StoreError {
     /// Files that may not hold everything that was acknowledged.
     #[error("the store: {0}")]
     Damaged(String),
-    /// There is no room on the disk.
+    /// The disk is full.
     #[error(
         "the store's disk is full ({0}): nothing is changed until there is room; \
         what was asked last may count then"
@@ -101,29 +100,29 @@ pub enum StoreError {
 
 /// Keys and values with revisions.
 pub trait Store: Send + Sync {
-    /// Keys that begin with `prefix`, in their order, as they are, or as they were after transaction `at`; with the
-    /// revision they are of.
+    /// Keys with `prefix`, in order, in their current state or that of revision `at`, and the revision of the
+    /// result.
     fn range(&self, prefix: &str, at: Option<Revision>) -> Result<(Revision, Vec<Entry>), StoreError>;
 
     /// Does all of `ops` if all of `compares` hold, or nothing.
     fn transact(&self, compares: &[Compare], ops: Vec<Op>) -> Result<Revision, StoreError>;
 
-    /// What changed after a revision, in order.
+    /// The changes after a revision, in order.
     fn watch(&self, after: Revision) -> Result<Vec<Event>, StoreError>;
 
-    /// What is before this revision is no longer known.
+    /// The oldest available revision.
     fn oldest(&self) -> Revision;
 
-    /// A lease that ends `ttl` milliseconds after `now`, unless it is kept alive.
+    /// Creates a lease that ends `ttl` milliseconds after `now`, unless it is renewed.
     fn lease(&self, ttl: u64, now: u64) -> Result<LeaseId, StoreError>;
 
-    /// Lets a lease begin anew.
+    /// Renews a lease.
     fn keep_alive(&self, lease: LeaseId, now: u64) -> Result<(), StoreError>;
 
     /// Removes the keys of leases that have ended.
     fn expire(&self, now: u64) -> Result<(), StoreError>;
 
-    /// Forgets what was before a revision.
+    /// Drops the history before a revision.
     fn compact(&self, before: Revision) -> Result<(), StoreError>;
 
     /// Returns when everything up to a revision would survive a crash.

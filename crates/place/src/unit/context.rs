@@ -1,4 +1,4 @@
-//! What units see of a request.
+//! Input of units: the request and its group.
 
 use super::parameter::describe;
 use crate::fit;
@@ -7,7 +7,7 @@ use crate::object::Vm;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a caller asks for beside the VMs.
+/// Additional conditions of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// Hosts that alone may be chosen; none for all.
@@ -18,23 +18,23 @@ pub struct Request {
     pub stay: bool,
 }
 
-/// A group of VMs that goes to one host, and everything to judge hosts by.
+/// A group of VMs that goes to one host, with everything needed to judge hosts.
 pub struct Context<'m> {
-    /// Everything there is.
+    /// The whole model.
     pub model: &'m Model,
     /// The cluster.
     pub cluster: &'m ClusterState,
-    /// The cluster's place.
+    /// The cluster's index.
     pub cluster_id: u32,
     /// The VMs.
     pub group: Vec<(VmId, &'m VmSlot)>,
-    /// What they take together on a host where none of them is.
+    /// Their total needs on a host that has none of them.
     pub need: Need,
     /// The time, in milliseconds since 1970.
     pub now: u64,
     /// Custom properties: the policy's, then the cluster's, then the VMs'.
     pub properties: BTreeMap<&'m str, &'m str>,
-    /// What the caller asks for.
+    /// The request.
     pub request: &'m Request,
     /// See [`Context::exclusive`].
     pub(crate) exclusive: OnceCell<Vec<i32>>,
@@ -67,13 +67,13 @@ impl<'m> Context<'m> {
         self.group.iter().map(|(_, slot)| *slot).filter(move |slot| !self.is_on(slot, row))
     }
 
-    /// What the group takes of a host that it does not take already.
+    /// The group's needs on a host, without those of VMs that already run there.
     pub fn need_on(&self, row: Row) -> Need {
         self.new_on(row).fold(Need::default(), |sum, slot| sum.and(slot.need))
     }
 
-    /// By row, how many of the host's CPUs VMs have for themselves once the group is there; more than it has where
-    /// the group's pinning does not fit.
+    /// By row, the number of the host's CPUs that are exclusive to VMs after adding the group; more than the
+    /// host has if the group's pinning does not fit.
     pub fn exclusive(&self) -> &[i32] {
         let columns = &self.cluster.columns;
         if !self.vms().any(|vm| vm.pinning.is_exclusive()) {
@@ -91,7 +91,7 @@ impl<'m> Context<'m> {
         self.exclusive.get_or_init(|| self.cluster.hosts.iter().enumerate().map(taken).collect())
     }
 
-    /// Memory of the huge pages that the group needs on a host beyond those that are free there.
+    /// Memory in huge pages that the group needs on a host beyond the free ones.
     pub fn dynamic_on(&self, row: Row) -> i32 {
         let Some(slot) = self.cluster.slot(row) else { return 0 };
         let guests = slot.guests().filter_map(|id| self.model.vm_by(id)).chain(self.new_on(row));
@@ -99,14 +99,14 @@ impl<'m> Context<'m> {
         all - slot.sums.dynamic - slot.sums.pending_dynamic
     }
 
-    /// VMs that are on a host or on their way to it, but for those of the group that are new there.
+    /// Running and pending VMs of a host, without VMs that the group adds.
     pub fn others_on(&self, row: Row) -> impl Iterator<Item = &'m VmSlot> + '_ {
         let slots = self.cluster.slot(row).into_iter().flat_map(|slot| slot.guests());
         let slots = slots.filter_map(|id| Some((id, self.model.vm_by(id)?)));
         slots.filter(move |(id, slot)| !self.has(*id) || self.is_on(slot, row)).map(|(_, slot)| slot)
     }
 
-    /// A custom property, if somebody gives it.
+    /// A custom property, if set.
     pub fn given(&self, name: &str) -> Option<&'m str> {
         self.properties.get(name).copied()
     }
@@ -117,7 +117,7 @@ impl<'m> Context<'m> {
         self.given(name).or_else(default).and_then(|text| text.parse().ok()).unwrap_or(or)
     }
 
-    /// The places of hosts by name, in this cluster.
+    /// Rows of hosts by name, in this cluster.
     pub fn rows_of<'n>(&self, names: impl IntoIterator<Item = &'n String>) -> Vec<Row> {
         let ids = names.into_iter().filter_map(|name| self.model.host(name));
         ids.filter(|id| id.cluster == self.cluster_id).map(|id| id.row).collect()

@@ -1,10 +1,10 @@
-//! Units from outside: plugins in other processes. One call covers all hosts.
+//! External units: plugins in other processes. One call covers all hosts.
 
 use crate::object::{Host, Vm};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a unit from outside does.
+/// Kind of an external unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExternalKind {
@@ -19,39 +19,39 @@ pub enum ExternalKind {
 /// A unit from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalUnit {
-    /// Its name, as policies use it.
+    /// Its name, used in policies.
     pub name: String,
-    /// What it does.
+    /// Its kind.
     pub kind: ExternalKind,
-    /// What it does, for people.
+    /// Its description for people.
     pub description: String,
-    /// Custom properties it allows, as `key=regex;key=regex`.
+    /// Custom properties that it permits, as `key=regex;key=regex`.
     pub properties: String,
 }
 
-/// A host as units from outside see it.
+/// A host as sent to external units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostView {
-    /// The host as it is described.
+    /// The host's description.
     #[serde(flatten)]
     pub host: Host,
     /// Load of its CPUs in percent.
     pub cpu_load: f64,
     /// Load on its way, in percent.
     pub pending_load: f64,
-    /// Free memory in MB, less what is on its way.
+    /// Free memory in MB, less that of pending VMs.
     pub free_mb: i64,
     /// Memory in MB that may still be promised.
     pub schedulable_mb: i64,
     /// Names of VMs that run on it.
     pub vms: Vec<String>,
-    /// Names of VMs on their way to it.
+    /// Names of VMs pending on it.
     pub pending_vms: Vec<String>,
     /// Figures from outside that are not stale.
     pub facts: BTreeMap<String, f64>,
 }
 
-/// A VM as units from outside see it.
+/// A VM as sent to external units.
 pub type VmView = Vm;
 
 /// A change since the last call.
@@ -60,51 +60,51 @@ pub type VmView = Vm;
 pub enum Delta {
     /// A host is so.
     Host(Box<HostView>),
-    /// A host is gone.
+    /// A host was deleted.
     NoHost(String),
     /// A VM is so.
     Vm(Box<VmView>),
-    /// A VM is gone.
+    /// A VM was deleted.
     NoVm(String),
 }
 
-/// Why a unit from outside gave no answer. It is left out of the decision, unless its policy requires it.
+/// Why an external unit gave no answer. It is skipped in the decision, unless its policy requires it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{unit}: {what}")]
 pub struct ExternalError {
-    /// The unit, or what runs it.
+    /// The unit, or the process that runs it.
     pub unit: String,
-    /// What went wrong.
+    /// The error.
     pub what: String,
 }
 
-/// What a balancer from outside wants done.
+/// Action proposed by an external balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExternalAction {
     /// A VM is to move.
     Move {
         /// The VM.
         vm: String,
-        /// Where it may go, best first.
+        /// Possible destinations, best first.
         to: Vec<String>,
-        /// Why; empty if nobody says.
+        /// The reason; may be empty.
         reason: String,
     },
-    /// A host is to be switched on or off.
+    /// Switch a host on or off.
     Power {
         /// The host.
         host: String,
-        /// Whether it is to be on.
+        /// Whether to switch it on.
         on: bool,
-        /// Why; empty if nobody says.
+        /// The reason; may be empty.
         reason: String,
     },
 }
 
-/// Answers of several units: each by name, or why there is none.
+/// Answers of several units by name, or their errors.
 pub type Outcome<T> = BTreeMap<String, Result<T, ExternalError>>;
 
-/// What is asked about hosts.
+/// A query about hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'q> {
     /// The hosts, in the order of their names.
@@ -115,46 +115,46 @@ pub struct Question<'q> {
     pub properties: &'q BTreeMap<String, String>,
 }
 
-/// What a filter says.
+/// A filter's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejected {
-    /// Places, in the list that was asked about, of hosts that it rejects, each with its reason or with nothing.
+    /// Indices, in the queried list, of rejected hosts, each with its reason, which may be empty.
     pub hosts: BTreeMap<u32, String>,
 }
 
-/// What a weight gives to each host that was asked about; lower is better, none is no opinion.
+/// A weight's score for each queried host; lower is better, none for no score.
 pub type Scores = Vec<Option<i64>>;
 
-/// Runs units from outside. It keeps its own picture of all hosts and VMs: first a snapshot, then what changes. Every
-/// call is bounded in time by the implementation.
+/// Runs external units. It keeps its own copy of all hosts and VMs, from a snapshot and updates. The
+/// implementation limits the time of every call.
 pub trait External: Send {
-    /// The units there are now. It is cheap: asked before every use.
+    /// The available units. Cheap, since it is called before every use.
     fn units(&mut self) -> Vec<ExternalUnit>;
 
-    /// What is wrong with where they come from, a line each.
+    /// Errors of the units' sources, one line each.
     fn problems(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The time of the calls that follow, in milliseconds since 1970, and the seed of what they leave to chance. Before
-    /// it was told, both are its own.
+    /// Sets the time, in milliseconds since 1970, and the random seed of the following calls. Before the
+    /// first call, the implementation chooses both.
     fn at(&mut self, now: u64, seed: u64) {
         let _ = (now, seed);
     }
 
-    /// Everything there is, instead of all that was said before.
+    /// Replaces the whole copy.
     fn snapshot(&mut self, hosts: Vec<HostView>, vms: Vec<VmView>) -> Result<(), ExternalError>;
 
-    /// What changed since.
+    /// Updates the copy.
     fn deltas(&mut self, deltas: Vec<Delta>) -> Result<(), ExternalError>;
 
     /// Hosts that each filter rejects.
     fn filter(&mut self, units: &[String], question: &Question<'_>) -> Outcome<Rejected>;
 
-    /// What each weight gives to hosts: as many figures as there are hosts.
+    /// The scores of each weight: one per host.
     fn score(&mut self, units: &[(String, u32)], question: &Question<'_>) -> Outcome<Scores>;
 
-    /// What a balancer wants done; none to leave everything.
+    /// A balancer's action; none to change nothing.
     fn balance(
         &mut self,
         unit: &str,

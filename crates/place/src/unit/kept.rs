@@ -1,9 +1,9 @@
-//! Which hosts are left, and what removed the others.
+//! The remaining hosts, and the filters that removed the others.
 
 use super::Context;
 use crate::model::{Need, Row};
 
-/// Which hosts are left: a byte a host, 0 for one that is, or else the number of what removed it.
+/// One byte per host: 0 if it remains, or else the number of the filter that removed it.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     verdicts: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct Kept {
 const NOBODY: u8 = u8::MAX;
 
 impl Kept {
-    /// Keeps every host there is.
+    /// Keeps every host that exists.
     pub fn all(&mut self, present: &[bool]) {
         self.verdicts.clear();
         self.verdicts.extend(present.iter().map(|present| if *present { 0 } else { NOBODY }));
@@ -23,7 +23,7 @@ impl Kept {
         self.current = 1;
     }
 
-    /// What follows is removed by filter number `filter`, from 0.
+    /// Following removals are by filter number `filter`, from 0.
     pub fn begin(&mut self, filter: usize) {
         self.current = (filter + 1).min(usize::from(NOBODY) - 1) as u8;
     }
@@ -33,7 +33,7 @@ impl Kept {
         self.verdicts.len()
     }
 
-    /// Whether there are no rows.
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.verdicts.is_empty()
     }
@@ -76,8 +76,8 @@ impl Kept {
         self.left -= removed;
     }
 
-    /// Removes the hosts of which `wrong` is true, given what the group takes there: of a host on which a VM of the
-    /// group runs already, that VM takes nothing new.
+    /// Removes hosts for which `wrong` is true, given the group's needs there: VMs of the group that already
+    /// run on a host need nothing more there.
     pub fn reject_need(&mut self, context: &Context<'_>, wrong: impl Fn(usize, &Need) -> bool) {
         let spared: Vec<Row> = context.sources().filter(|row| self.has(*row)).collect();
         let need = context.need;

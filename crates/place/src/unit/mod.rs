@@ -1,4 +1,4 @@
-//! What a policy is made of: filters, weights and balancers, ours and from outside.
+//! Units of policies: filters, weights and balancers, built-in and external.
 
 mod context;
 mod external;
@@ -17,24 +17,23 @@ pub use parameter::{PARAMETERS, Parameter, allowed, describe};
 
 use crate::model::Row;
 
-/// Lowers no host's chances: the worst a weight gives where its figure has no natural end (oVirt's
-/// `MaxSchedulerWeight`).
+/// The worst score of a weight whose figures have no natural limit (oVirt's `MaxSchedulerWeight`).
 pub const MAX_WEIGHT: i32 = 1000;
 
 /// Says which hosts can't run a group of VMs.
 pub trait Filter: Sync {
-    /// Its name, as policies use it.
+    /// Its name, used in policies.
     fn name(&self) -> &'static str;
 
-    /// What it does, for people.
+    /// Its description for people.
     fn describes(&self) -> &'static str;
 
-    /// Names of custom properties it reads.
+    /// Names of the custom properties that it reads.
     fn parameters(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Whether a host that it rejects may pass once reservations there have ended.
+    /// Whether a rejected host may pass after reservations there have ended.
     fn may_pass_later(&self) -> bool {
         false
     }
@@ -42,28 +41,29 @@ pub trait Filter: Sync {
     /// Rejects hosts.
     fn filter(&self, context: &Context<'_>, kept: &mut Kept);
 
-    /// Why it rejects a host that it rejects.
+    /// Why it rejects a host; only called for hosts that it rejects.
     fn reason(&self, context: &Context<'_>, row: Row) -> String;
 }
 
 /// Says which of the hosts that are left are better. Lower is better.
 pub trait Weight: Sync {
-    /// Its name, as policies use it.
+    /// Its name, used in policies.
     fn name(&self) -> &'static str;
 
-    /// What it does, for people.
+    /// Its description for people.
     fn describes(&self) -> &'static str;
 
-    /// Names of custom properties it reads.
+    /// Names of the custom properties that it reads.
     fn parameters(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Weighs `rows`. `raw` is as long and filled with 0; what is left alone is no difference between hosts.
+    /// Computes the scores of `rows`. `raw` has the same length and is initially 0; scores left unchanged are
+    /// equal.
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]);
 }
 
-/// Stretches figures to 1 to [`MAX_WEIGHT`], the same for all where they don't differ.
+/// Scales scores to 1 to [`MAX_WEIGHT`]; equal scores stay equal.
 pub fn stretch(raw: &mut [i32]) {
     let (Some(least), Some(most)) = (raw.iter().copied().min(), raw.iter().copied().max()) else { return };
     if least == most {

@@ -1,4 +1,4 @@
-//! Custom properties: their names, what they may be, what they are if nobody says.
+//! Custom properties: names, permitted values, defaults.
 
 use regex::Regex;
 use std::collections::BTreeMap;
@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What its value must match, as a whole.
+    /// Regular expression that the whole value must match.
     pub regex: &'static str,
-    /// Its value if nobody gives one; empty where the unit has no limit then.
+    /// Default value; empty if the unit then has no limit.
     pub default: &'static str,
-    /// What it is.
+    /// Its description.
     pub describes: &'static str,
 }
 
@@ -114,10 +114,10 @@ pub fn describe(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|parameter| parameter.name == name)
 }
 
-/// Reads what a plugin says it allows, `key=regex;key=regex`, as oVirt does.
+/// Parses a plugin's permitted properties, `key=regex;key=regex`, as oVirt does.
 pub fn allowed(text: &str) -> Result<BTreeMap<String, Regex>, String> {
     let mut all = BTreeMap::new();
-    // Attack: expressions that never end compiling.
+    // Attack: regular expressions that take forever to compile.
     if text.len() > 16_384 {
         return Err("more than 16384 characters".into());
     }

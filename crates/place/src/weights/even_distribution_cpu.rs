@@ -27,10 +27,10 @@ impl Weight for EvenDistributionCpu {
     }
 }
 
-/// What a host that is full of virtual CPUs is made worse by.
+/// Penalty of a host that has no virtual CPUs left.
 const PENALTY: f64 = 1000.0;
 
-/// Virtual CPUs a CPU, once the group is there.
+/// Virtual CPUs per CPU after adding the group.
 fn vcpu_ratio(context: &Context<'_>, at: usize) -> f64 {
     let columns = &context.cluster.columns;
     let vcpus = columns.taken(at as Row) + f64::from(context.need_on(at as Row).milli) / 1000.0;

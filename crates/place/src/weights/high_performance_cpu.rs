@@ -38,13 +38,13 @@ impl Weight for HighPerformanceCpu {
     }
 }
 
-/// Whether it matters to a VM.
+/// Whether the weight applies to a VM.
 fn applies(vm: &Vm) -> bool {
     let pinned = !vm.pins.is_empty() || vm.numa.iter().any(|node| !node.host_nodes.is_empty());
     vm.high_performance || vm.cpu_passthrough || vm.pinning.is_exclusive() || pinned
 }
 
-/// Sockets, then cores, that a VM with CPUs of its own is spread over.
+/// Number of sockets, then cores, over which a VM with exclusive CPUs is spread.
 fn spread(vm: &Vm, mut cpus: CpuMap) -> i32 {
     let (sockets, cores) = cpus.dedicate(vm).map_or((1000, 0), |own| cpus.spread(&own));
     (1000 * sockets + cores).min(1_000_000) as i32

@@ -29,7 +29,7 @@ impl Weight for Metrics {
         let (least, most) = (known().fold(f64::MAX, f64::min), known().fold(f64::MIN, f64::max));
         for (value, raw) in values.iter().zip(raw) {
             *raw = match value {
-                // A host of which nobody knows is the worst.
+                // A host with unknown facts gets the worst score.
                 None => MAX_WEIGHT,
                 Some(_) if most <= least => 1,
                 Some(value) => 1 + round((most - value) / (most - least) * f64::from(MAX_WEIGHT - 1)),

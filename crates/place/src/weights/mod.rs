@@ -53,7 +53,7 @@ pub fn find(name: &str) -> Option<&'static dyn Weight> {
     ALL.iter().copied().find(|weight| weight.name() == name)
 }
 
-/// Load of each host's shared CPUs in percent, once the group is there, times a host's `penalty`.
+/// Load of each host's shared CPUs in percent after adding the group, multiplied by the host's `penalty`.
 fn load_scores(context: &Context<'_>, rows: &[Row], raw: &mut [i32], penalty: impl Fn(usize) -> f64) {
     let (columns, exclusive) = (&context.cluster.columns, context.exclusive());
     let score = |at: usize, load: i32| {

@@ -1,4 +1,4 @@
-//! Hosts filled one after the other.
+//! Fills hosts one after the other.
 
 use crate::model::Row;
 use crate::unit::{Context, Weight, round};
@@ -34,7 +34,7 @@ impl Weight for Packing {
     }
 }
 
-/// How bad it is to be left with these parts of CPUs and memory: both count, and what is left of one alone is lost.
+/// Score for the remaining fractions of CPUs and memory: a remainder of only one of them is wasted.
 fn left(cpu: f64, memory: f64) -> f64 {
     cpu + memory + (cpu - memory).abs()
 }

@@ -26,5 +26,5 @@ impl Weight for PreferredHosts {
     }
 }
 
-/// What another host is made worse by.
+/// Penalty of other hosts.
 const PENALTY: i32 = 10_000;

@@ -52,10 +52,10 @@ impl Weight for VmAffinityGroups {
     }
 }
 
-/// How a host stands. The lesser the better.
+/// A host's standing; smaller is better.
 #[derive(Clone, Debug, Default)]
 struct Standing {
-    /// Priorities of groups that it would break, highest first.
+    /// Priorities of the groups that it would violate, highest first.
     broken: Vec<Reverse<i64>>,
     /// VMs of positive groups there that can't move.
     fixed: Reverse<u32>,
@@ -89,7 +89,7 @@ impl Ord for Standing {
     }
 }
 
-/// VMs by host, and how many of them can't move.
+/// Number of VMs by host, and how many of them can't move.
 fn counts(context: &Context<'_>, vms: &BTreeSet<VmId>) -> HashMap<Row, (u32, u32)> {
     let mut counts: HashMap<Row, (u32, u32)> = HashMap::new();
     for slot in vms.iter().filter_map(|vm| context.model.vm_by(*vm)) {

@@ -1,4 +1,4 @@
-//! Copies of a store, and what becomes of one that is damaged.
+//! Backups of a store, and the salvaging of a damaged one.
 
 use super::database::Batch;
 use super::files::{self, Files, beside, io_error, log_of};
@@ -11,15 +11,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use utoipa::ToSchema;
 
-/// How a backup begins. Behind it are a checksum of the rest, and changes as the log has them.
+/// Magic number of a backup. A checksum of the rest follows, then changes in the log's format.
 const MAGIC: &[u8] = b"ringway placement backup 1\n";
 
-/// What a store holds.
+/// Contents of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Summary {
     /// Its revision.
     pub revision: Revision,
-    /// How many objects of each kind it has, such as `host` and `decision`.
+    /// Number of objects by kind, such as `host` and `decision`.
     pub objects: BTreeMap<String, usize>,
 }
 
@@ -37,12 +37,12 @@ impl Summary {
 }
 
 impl Embedded {
-    /// What it holds.
+    /// A summary of its contents.
     pub fn summary(&self) -> Summary {
         self.memory.with(Summary::of)
     }
 
-    /// Writes all it holds to a file, in place of whatever is there, while it is in use.
+    /// Writes a backup of the open store, replacing the file `to`.
     pub fn backup(&self, to: &Path) -> Result<Summary, StoreError> {
         let (batch, summary) = self.memory.with(|state| (state.notes(), Summary::of(state)));
         write(to, &batch)?;
@@ -76,27 +76,27 @@ fn examine(path: &Path, now: u64) -> Result<State, StoreError> {
     Ok(found.ok_or_else(nothing)?.state)
 }
 
-/// Reads a store that is not in use, every byte of it, and changes nothing.
+/// Verifies every byte of a store that is not in use, without changing it.
 pub fn check(path: &Path, now: u64) -> Result<Summary, StoreError> {
     Ok(Summary::of(&examine(path, now)?))
 }
 
-/// Writes all that a store that is not in use holds to a file, in place of whatever is there.
+/// Writes a backup of a store that is not in use, replacing the file `to`.
 pub fn backup(path: &Path, to: &Path, now: u64) -> Result<Summary, StoreError> {
     let state = examine(path, now)?;
     write(to, &state.notes())?;
     Ok(Summary::of(&state))
 }
 
-/// Has the store at `path` hold what a backup has. What was there is kept beside it: where.
+/// Restores the store at `path` from a backup. Returns where the previous files are kept.
 pub fn restore(path: &Path, from: &Path, now: u64) -> Result<(Summary, Vec<PathBuf>), StoreError> {
     let batch = read(from)?;
     let kept = replace(path, batch)?;
     Ok((check(path, now)?, kept))
 }
 
-/// Has the store at `path` hold what can be read of its damaged files. What was there is kept beside it: where; and
-/// what could not be read, in words.
+/// Replaces the store at `path` by the readable contents of its damaged files. Returns where the previous
+/// files are kept, and what could not be read, in words.
 pub fn salvage(path: &Path, now: u64) -> Result<(Summary, Vec<PathBuf>, Vec<String>), StoreError> {
     let hopeless = |damage: Damage| {
         let what = format!("{}: {damage}: nothing can be read without it", path.display());
@@ -107,8 +107,8 @@ pub fn salvage(path: &Path, now: u64) -> Result<(Summary, Vec<PathBuf>, Vec<Stri
     Ok((check(path, now)?, kept, lost))
 }
 
-/// Puts a new store in place of what is there, which gets other names. A crash in between leaves a log that is not the
-/// database's, which is refused, and the files under their other names.
+/// Replaces the store's files with a new store and renames the previous files. A crash in between leaves a
+/// log that does not match the database, which is refused, and the renamed files.
 fn replace(path: &Path, batch: Batch) -> Result<Vec<PathBuf>, StoreError> {
     let _lock = files::lock(path)?;
     let mut kept = Vec::new();

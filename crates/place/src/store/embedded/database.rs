@@ -1,4 +1,4 @@
-//! The database: everything but what the log has ahead of it.
+//! The database: all changes except those that are only in the log.
 
 use crate::store::memory::{Lease, Note, State, Version};
 use crate::store::{LeaseId, Revision};
@@ -14,13 +14,13 @@ const VERSIONS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("
 const LEASES: TableDefinition<'_, u64, (u64, u64)> = TableDefinition::new("leases");
 /// Figures by name.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// Who writes the log ahead may share a core with who writes here: after so many keys it is let through.
+/// Number of keys after which the database's writer yields, since the log's writer may share its core.
 const AT_ONCE: usize = 256;
 
-/// What changed, by revision.
+/// Changes by revision.
 pub(super) type Batch = Vec<(Revision, Vec<Note>)>;
 
-/// The database's identity and the newest record of the log that it has; none if it is not a store's.
+/// The database's identity and the newest log record that it contains; none if it is not a store's database.
 pub(super) fn figures(database: &Database) -> Result<Option<(u64, u64)>, Error> {
     let transaction = database.begin_read()?;
     let Some(meta) = existing(transaction.open_table(META))? else { return Ok(None) };
@@ -45,7 +45,7 @@ fn existing<T>(opened: Result<T, TableError>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Everything, as far as the database has it.
+/// Loads the whole state of the database.
 pub(super) fn load(database: &Database, now: u64) -> Result<State, Error> {
     let mut state = State::default();
     let transaction = database.begin_read()?;
@@ -81,7 +81,7 @@ pub(super) fn load(database: &Database, now: u64) -> Result<State, Error> {
     Ok(state)
 }
 
-/// What is left of a batch when it is written as a whole.
+/// A batch reduced to its net effect.
 #[derive(Default)]
 struct Changes {
     revision: Revision,
@@ -107,7 +107,7 @@ impl Changes {
             }
             Note::Gone(key, revision) => {
                 let at = (key, revision);
-                // What came and went in between never gets there.
+                // Versions created and removed within the batch are not written.
                 if self.versions.remove(&at).flatten().is_none() {
                     self.versions.insert(at, None);
                 }
@@ -120,7 +120,7 @@ impl Changes {
     }
 }
 
-/// Writes a batch, and that the log is known up to record `number`.
+/// Writes a batch, and records that it includes the log up to record `number`.
 pub(super) fn commit(database: &Database, number: u64, batch: Batch) -> Result<(), Error> {
     let changes = Changes::of(batch);
     let mut versions = changes.versions.into_iter().peekable();

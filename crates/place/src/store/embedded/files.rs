@@ -1,5 +1,5 @@
-//! The files of a store: the database, its log beside it. They are judged before anything is written to them: what they
-//! hold together is everything that was acknowledged, or they are refused and left as they are.
+//! The files of a store: the database and its log. They are verified before anything is written: either they
+//! contain everything acknowledged, or they are refused and left unchanged.
 
 use super::database::{self, Batch};
 use super::{Damage, is_full, log};
@@ -13,10 +13,10 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a store that another process has open is waited for.
+/// How long to wait for a store that another process has open.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A path with something behind its name.
+/// A path with a suffix appended to its name.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -36,7 +36,7 @@ pub(super) fn io_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
     }
 }
 
-/// Opens a file that only its owner reads: names and what runs where are nobody else's business.
+/// Opens a file with permissions for its owner only: names and locations are confidential.
 pub(super) fn private(path: &Path, create: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(create).truncate(false).mode(0o600).open(path)?;
@@ -45,7 +45,7 @@ pub(super) fn private(path: &Path, create: bool) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a file whole or not at all, in place of whatever is there.
+/// Replaces a file atomically.
 pub(super) fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let new = beside(path, ".new");
     let written = (|| {
@@ -61,7 +61,7 @@ pub(super) fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) 
     written.and_then(|()| sync_folder(path))
 }
 
-/// Has the names in a file's folder survive a crash.
+/// Makes the names in a file's folder durable.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
@@ -75,15 +75,15 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     }
 }
 
-/// What both files hold together.
+/// The combined contents of both files.
 pub(super) struct Found {
     pub state: State,
-    /// What the log has ahead of the database.
+    /// Changes in the log that the database lacks.
     pub ahead: Batch,
     pub log: log::Contents,
 }
 
-/// The store's two files as they are.
+/// The store's two files.
 pub(super) struct Files {
     pub database: Option<Vec<u8>>,
     pub log: Option<Vec<u8>>,
@@ -95,7 +95,7 @@ impl Files {
         Ok(Files { database: read(path)?, log: read(&log_of(path))? })
     }
 
-    /// What they hold; nothing if nothing was ever acknowledged here.
+    /// Their contents; none if nothing was ever acknowledged.
     pub fn examine(&self, now: u64) -> Result<Option<Found>, Damage> {
         let database = self.database.as_deref().filter(|bytes| !bytes.is_empty());
         let Some(log) = &self.log else {
@@ -105,7 +105,8 @@ impl Files {
         if let Some(damage) = log.damage.take() {
             return Err(damage);
         }
-        // A crash while the store was made leaves a log without records, and a database or a part of one.
+        // A crash during the creation of a store leaves a log without records, and no database or a partial
+        // one.
         let is_new = log.newest == 0;
         let found = database.ok_or(Damage::NoDatabase).and_then(|bytes| joined(bytes, log, now));
         match found {
@@ -114,7 +115,7 @@ impl Files {
         }
     }
 
-    /// What can be read of damaged files, and what can't, in words.
+    /// The readable contents of damaged files, and a description of what is lost.
     pub fn salvage(&self, now: u64) -> Result<(State, Vec<String>), Damage> {
         let database = self.database.as_deref().filter(|bytes| !bytes.is_empty());
         let database = in_memory(database.ok_or(Damage::NoDatabase)?)?;
@@ -136,7 +137,7 @@ impl Files {
     }
 }
 
-/// What a database and its log hold together.
+/// The combined contents of a database and its log.
 fn joined(bytes: &[u8], log: log::Contents, now: u64) -> Result<Found, Damage> {
     let database = in_memory(bytes)?;
     let (identity, logged) = figures(&database)?;
@@ -158,12 +159,12 @@ fn damaged(what: impl std::fmt::Display) -> Damage {
     Damage::Database(what.to_string())
 }
 
-/// Attack: a file that somebody damaged. redb panics on some of them.
+/// Attack: a damaged file. redb panics on some of them.
 fn guarded<T>(read: impl FnOnce() -> Result<T, Damage>) -> Result<T, Damage> {
     catch_unwind(std::panic::AssertUnwindSafe(read)).unwrap_or_else(|_| Err(damaged("it can't be read")))
 }
 
-/// A database on a copy, every page of it checked, so that whatever it does to it the file stays as it is.
+/// Opens a copy of the database in memory and verifies every page, so that redb can't modify the file.
 fn in_memory(bytes: &[u8]) -> Result<Database, Damage> {
     guarded(|| {
         let copy = redb::backends::InMemoryBackend::new();
@@ -187,7 +188,8 @@ fn load(database: &Database, now: u64) -> Result<State, Damage> {
     guarded(|| database::load(database, now).map_err(damaged))
 }
 
-/// Opens and locks a store's log; none if there is none. The log is never replaced by whoever has it locked.
+/// Opens and locks a store's log; none if there is none. A process that holds the lock never replaces the
+/// log.
 pub(super) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
     let log = log_of(path);
     let failed = io_error(&log);
@@ -205,7 +207,7 @@ pub(super) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
                     return Ok(Some(file));
                 }
             }
-            // Whoever had it before may still be about to let it go.
+            // The previous holder may be about to release it.
             Err(TryLockError::WouldBlock) if Instant::now() < end => {
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -219,7 +221,7 @@ pub(super) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
     }
 }
 
-/// Makes an empty store at `path`, or one that holds `batch`: first the log, so that a database is never without.
+/// Creates a store at `path`, empty or with `batch`: the log first, so that a database always has one.
 pub(super) fn make(path: &Path, half: usize, holds: Option<Batch>) -> Result<(), StoreError> {
     use std::hash::BuildHasher;
     // The standard library's own random numbers suffice to tell two stores apart.

@@ -1,8 +1,10 @@
-//! The write-ahead log: a file of fixed size, so that syncing a record writes the record's own blocks and no metadata.
-//! Behind a header the file has two halves; while one half is filled, the database takes over the records of the other.
+//! The write-ahead log: a file of fixed size, so that syncing a record writes the record's own blocks and no
+//! metadata. A header is followed by two halves; while one half is filled, the other's records are written to
+//! the database.
 //!
-//! A record fills whole sectors, each with a checksum. A write that a crash cuts short leaves each of its sectors
-//! as it was or as it was to be. A sector that is neither is damage, and is never taken for a write that was cut short.
+//! A record consists of whole sectors, each with a checksum. An interrupted write leaves each sector either
+//! with its old or its new content. Any other content is damage, and is never mistaken for an interrupted
+//! write.
 
 use super::database::Batch;
 use super::{Damage, note};
@@ -13,7 +15,7 @@ use std::path::Path;
 
 /// Bytes of a half.
 pub(super) const HALF: usize = 4 << 20;
-/// What a disk writes whole or not at all.
+/// Size in bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 /// Checksum, record number, index within the record, sectors of the record, bytes used.
 const HEAD: usize = 4 + 8 + 2 + 2 + 2;
@@ -24,7 +26,7 @@ const MAGIC: &[u8] = b"ringway placement log 2\n";
 /// A log that is written.
 pub(super) struct Log {
     file: File,
-    /// The database it belongs to.
+    /// Identity of its database.
     identity: u64,
     /// Number of the newest record.
     number: u64,
@@ -35,7 +37,7 @@ pub(super) struct Log {
     record: Vec<u8>,
 }
 
-/// What a log's file holds.
+/// Contents of a log file.
 pub(super) struct Contents {
     pub identity: u64,
     /// Bytes of a half.
@@ -80,7 +82,7 @@ fn write_sector(into: &mut Vec<u8>, identity: u64, sector: &Sector<'_>) {
     into[begin..begin + 4].copy_from_slice(&checksum);
 }
 
-/// A sector; none if it is damaged.
+/// Reads a sector; none if it is damaged.
 fn read_sector(bytes: &[u8], identity: u64) -> Option<Sector<'_>> {
     let (sum, rest) = bytes.split_first_chunk::<4>()?;
     if *sum != checksum(identity, rest) {
@@ -103,20 +105,21 @@ fn taken(length: usize) -> usize {
     length.div_ceil(ROOM).max(1) * SECTOR
 }
 
-/// Makes a log at `path` for records after `base`, in place of whatever is there.
+/// Creates a log at `path` for records after `base`, replacing any file there.
 pub(super) fn create(path: &Path, identity: u64, base: u64, size: usize) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(SECTOR + 2 * size);
     let payload = [MAGIC, &identity.to_le_bytes(), &(size as u64).to_le_bytes()].concat();
     write_sector(&mut bytes, identity, &Sector { number: base, index: 0, count: 0, payload: &payload });
-    // Written, not only reserved: then a record changes no metadata, and to sync it needs no journal.
+    // Written, not only reserved: then a record changes no metadata, and syncing it needs no journal.
     bytes.resize(SECTOR + 2 * size, 0);
     super::files::replace(path, |file| file.write_all_at(&bytes, 0))
 }
 
 impl Log {
-    /// Goes on writing to a log of which the database has all records.
+    /// Continues a log whose records are all in the database.
     pub(super) fn resume(file: File, contents: &Contents) -> io::Result<Log> {
-        // Sectors of the same number must not be mixed with those of the next record.
+        // Sectors of an interrupted record must not be mixed with those of the next record of the same
+        // number.
         for at in &contents.torn {
             file.write_all_at(&[0; SECTOR], *at as u64)?;
         }
@@ -133,17 +136,17 @@ impl Log {
         self.number
     }
 
-    /// Whether a record of so many bytes fits into this half.
+    /// Whether a record of this length fits into the current half.
     pub(super) fn fits(&self, length: usize) -> bool {
         self.used + taken(length) <= self.size
     }
 
-    /// Whether it fits into an empty one.
+    /// Whether it fits into an empty half.
     pub(super) fn can_have(&self, length: usize) -> bool {
         taken(length) <= self.size
     }
 
-    /// Writes a record; it survives a crash when this returns. After an error the same may be tried again.
+    /// Appends a record, which is durable when this returns. After an error the call may be repeated.
     pub(super) fn append(&mut self, body: &[u8]) -> io::Result<()> {
         let number = self.number + 1;
         self.record.clear();
@@ -160,7 +163,7 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on at the begin of the other half, whose records the database has.
+    /// Continues at the start of the other half, whose records are in the database.
     pub(super) fn turn(&mut self) {
         self.half = 1 - self.half;
         self.used = 0;
@@ -202,20 +205,20 @@ pub(super) fn read(bytes: &[u8]) -> Result<Contents, Damage> {
     Ok(Contents { identity, size, records, newest, half, torn, damage })
 }
 
-/// Whose log it is, the record it began after, the bytes of a half.
+/// The header: identity, first record, size of a half in bytes.
 fn header(bytes: &[u8]) -> Option<(u64, u64, usize)> {
     let bytes = bytes.get(..SECTOR)?;
     let (identity, rest) = bytes[HEAD..].strip_prefix(MAGIC)?.split_first_chunk()?;
     let identity = u64::from_le_bytes(*identity);
     let size = u64::from_le_bytes(*rest.first_chunk()?) as usize;
     let base = read_sector(bytes, identity)?.number;
-    // Attack: a header that somebody wrote, with numbers that overflow.
+    // Attack: a forged header with numbers that overflow.
     let sound = (SECTOR..=1 << 30).contains(&size) && size.is_multiple_of(SECTOR) && base < u64::MAX - 1;
     sound.then_some((identity, base, size))
 }
 
-/// Records of a half from its begin, as long as they are complete and follow each other: those behind are of an earlier
-/// use.
+/// The records of a half from its start, as long as they are complete and consecutive: later ones are from an
+/// earlier use.
 fn records(half: &[Option<Sector<'_>>]) -> Vec<(u64, Vec<u8>)> {
     let mut records: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut rest = half;
@@ -238,7 +241,8 @@ fn records(half: &[Option<Sector<'_>>]) -> Vec<(u64, Vec<u8>)> {
 }
 
 impl Contents {
-    /// What the log has after record `logged`, in order, as far as there is no gap, and the number of the last record.
+    /// The log's changes after record `logged`, in order, up to the first gap, and the number of the last
+    /// record.
     pub(super) fn after(&self, logged: u64) -> (u64, Batch) {
         let (mut last, mut batch) = (logged, Batch::new());
         for (number, body) in &self.records {

@@ -1,5 +1,5 @@
-//! A store in files of this machine: everything is answered from memory. What changes goes to a log at once, many
-//! transactions in one record, and from there to redb's database.
+//! A store in local files. Reads are served from memory. Changes are written to a log at once, many
+//! transactions in one record, and from there to a redb database.
 
 mod backup;
 mod database;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use writer::Noted;
 
-/// What is wrong with a store's files.
+/// Damage of a store's files.
 #[derive(Debug, thiserror::Error)]
 enum Damage {
     #[error("its log is missing")]
@@ -49,7 +49,7 @@ enum Damage {
     OldDatabase(u64, u64),
 }
 
-/// What to do about a store that can't be used.
+/// The error, with a remedy, for a store that can't be used.
 fn refused(path: &Path, damage: &Damage) -> StoreError {
     StoreError::Damaged(format!(
         "{0}: {damage}; its files are left as they are. `ringway place store restore BACKUP` brings a backup \
@@ -59,7 +59,7 @@ fn refused(path: &Path, damage: &Damage) -> StoreError {
     ))
 }
 
-/// Whether an error says that there is no room, which may change.
+/// Whether an error means that the disk is full.
 fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
@@ -142,9 +142,9 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the store at `path`, or makes one. `now` is the time; a lease is never taken to last longer than it was
-    /// given for, whatever the clock did meanwhile. Beside it is a log, which has what the file itself does not have
-    /// yet. Files that may not hold all that was acknowledged are refused, and left as they are.
+    /// Opens or creates the store at `path`. `now` is the current time; a lease never lasts longer than its
+    /// duration, even if the clock was changed. The log beside the database has changes that are not in the
+    /// database yet. Files that may lack acknowledged changes are refused and left unchanged.
     pub fn open(path: &Path, now: u64) -> Result<Embedded, StoreError> {
         Embedded::with_log(path, now, log::HALF)
     }
@@ -186,33 +186,33 @@ impl Embedded {
         Ok(Embedded { memory: Memory::of(found.state), sender: Some(sender), progress, writer, cut })
     }
 
-    /// Whether there is a store at `path`, or a part of one.
+    /// Whether there is a store at `path`, or part of one.
     pub fn is_there(path: &Path) -> bool {
         path.exists() || files::log_of(path).exists()
     }
 
-    /// The log's record that a crash had cut short when the store was opened; it was never acknowledged, and is left
-    /// out.
+    /// The log record that a crash had interrupted before the store was opened; it was never acknowledged,
+    /// and is ignored.
     pub fn cut(&self) -> Option<u64> {
         self.cut
     }
 
-    /// Why nothing can be written now, if there is no room.
+    /// Why the store can't be written, if the disk is full.
     pub fn full(&self) -> Option<String> {
         self.progress.lock().full.clone()
     }
 
-    /// Hands what changed to the writer. Called while memory is locked, so in order.
+    /// Passes changes to the writer. Called while the state is locked, so in order.
     fn note(&self) -> impl FnOnce(Revision, Vec<Note>) + '_ {
         |revision, notes| {
             if let Some(sender) = &self.sender {
-                // Whoever waits is told when the writer is gone.
+                // Waiting threads are notified when the writer ends.
                 let _ = sender.send((revision, notes));
             }
         }
     }
 
-    /// Refuses while nothing can be written, so that nothing is seen that nobody could rely on.
+    /// Refuses changes while the disk is full, so that no unreliable change becomes visible.
     fn ready(&self) -> Result<(), StoreError> {
         self.progress.lock().check()
     }

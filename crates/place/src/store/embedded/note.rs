@@ -1,4 +1,4 @@
-//! What changed, as bytes.
+//! Binary encoding of changes.
 
 use crate::store::Revision;
 use crate::store::memory::{Lease, Note, Version};
@@ -47,7 +47,7 @@ pub(super) fn write(bytes: &mut Vec<u8>, revision: Revision, notes: &[Note]) {
     }
 }
 
-/// Notes by revision; none if that isn't what the bytes are.
+/// Decodes changes by revision; none if the bytes are invalid.
 pub(super) fn read(mut bytes: &[u8]) -> Option<Vec<(Revision, Vec<Note>)>> {
     let mut batch: Vec<(Revision, Vec<Note>)> = Vec::new();
     let bytes = &mut bytes;
@@ -123,7 +123,7 @@ mod tests {
             prop_assert_eq!(format!("{:?}", read(&bytes).unwrap()), format!("{batch:?}"));
         }
 
-        /// Attack: a log that somebody else wrote.
+        /// Attack: a log written by another program.
         #[test]
         fn no_bytes_break_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = read(&bytes);

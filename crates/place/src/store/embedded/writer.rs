@@ -1,5 +1,6 @@
-//! The thread that writes: what waits goes to the log in one record and is safe; behind it, half a log at a time, a
-//! second thread brings it to the database. On a full disk both try again until there is room.
+//! The writer thread: pending changes are written to the log in one record, which makes them durable; a
+//! second thread writes them to the database, half a log at a time. On a full disk both retry until there is
+//! room.
 
 use super::database::{Batch, commit};
 use super::log::Log;
@@ -10,17 +11,17 @@ use redb::{Database, Error};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-/// What changed in a revision.
+/// The changes of a revision.
 pub(super) type Noted = (Revision, Vec<Note>);
 
-/// A record isn't made longer than this by what else waits.
+/// Limit in bytes for adding pending changes to a record.
 const RECORD: usize = 256 << 10;
 /// How long a full disk is left alone.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What the database's thread says of a batch.
+/// Result of the database thread for a batch.
 pub(super) enum Told {
-    /// The database has it.
+    /// The batch is in the database.
     Done,
     /// The disk is full; the batch is tried again.
     Full(String),
@@ -31,7 +32,7 @@ pub(super) enum Told {
 /// Opens the database, again after a write that failed.
 pub(super) type Open = Box<dyn Fn() -> Result<Database, Error> + Send + Sync>;
 
-/// Writes until nobody sends any more, and leaves everything in the database.
+/// Writes until all senders are gone, and leaves everything in the database.
 pub(super) fn run(
     open: &Open,
     database: Database,
@@ -77,9 +78,9 @@ fn keep_up(
             let told = match done {
                 Ok(()) => Told::Done,
                 Err(Error::Io(error)) if is_full(&error) => {
-                    // Nobody need be waiting, and one who waits is told once.
+                    // The receiver may be gone, and one message suffices.
                     let _ = tell.try_send(Told::Full(error.to_string()));
-                    // What the store is closed without is in the log.
+                    // Changes missing in the database are in the log.
                     if progress.is_closing() {
                         return;
                     }
@@ -96,12 +97,12 @@ fn keep_up(
     }
 }
 
-/// Who writes the log.
+/// The log's writer.
 pub(super) struct Writer<'p> {
     pub log: Log,
-    /// What this half of the log has.
+    /// Changes in the current half of the log.
     pub since: Batch,
-    /// To whom brings it to the database, with the number of the newest record.
+    /// Channel to the database thread, with the number of the newest record.
     pub sender: Sender<(u64, Batch)>,
     /// Says when that is done.
     pub told: Receiver<Told>,
@@ -110,7 +111,7 @@ pub(super) struct Writer<'p> {
 }
 
 impl Writer<'_> {
-    /// Writes what is first and what else waits; the newest revision of it.
+    /// Writes the first change and all pending ones; returns their newest revision.
     fn write(&mut self, first: Noted, receiver: &Receiver<Noted>) -> Result<Revision, String> {
         let mut bytes = Vec::new();
         let mut batch = Vec::new();
@@ -128,7 +129,8 @@ impl Writer<'_> {
     /// Makes a batch safe.
     pub(super) fn keep(&mut self, bytes: &[u8], batch: Batch) -> Result<(), String> {
         let large = !self.log.can_have(bytes.len());
-        // Only the database gets it; the log counts it, so that it is never behind the database.
+        // Only the database gets a large batch; the log still counts it, so that it is never behind the
+        // database.
         let bytes = if large { &[] } else { bytes };
         if !self.log.fits(bytes.len()) {
             self.hand_over()?;
@@ -158,7 +160,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Has this half of the log brought to the database, once the other one is there.
+    /// Passes the current half to the database thread, once the other half is in the database.
     fn hand_over(&mut self) -> Result<(), String> {
         self.wait()?;
         let batch = std::mem::take(&mut self.since);

@@ -1,4 +1,4 @@
-//! Crashes, wherever they come: within a record, between log and database, while one half follows the other.
+//! Crashes at every point: within a record, between log and database, at the change of halves.
 
 use super::super::writer::{Told, Writer};
 use super::super::{database, note};
@@ -13,13 +13,13 @@ use std::os::unix::fs::FileExt;
 
 const HALF: usize = 4 * 512;
 
-/// A key and its new value; none to remove it.
+/// A key and its new value; none for a deletion.
 type Step = (u8, Option<Vec<u8>>);
 
 #[derive(Debug)]
 struct Crash {
     steps: Vec<Step>,
-    /// Whether what was handed over got to the database.
+    /// Whether handed-over batches reached the database.
     brought: bool,
     /// Which sectors of the last record got to the disk.
     sectors: u64,
@@ -41,7 +41,7 @@ struct Known {
 }
 
 impl Known {
-    /// What a store notes of a step when it forgets at once what was before.
+    /// The changes of a step, with immediate removal of old versions.
     fn notes(&mut self, (key, value): &Step) -> Vec<Note> {
         self.revision += 1;
         let name = format!("k{key}");
@@ -59,10 +59,10 @@ impl Known {
     }
 }
 
-/// What opening does: the log's records are brought to the database, and the log goes on.
+/// Opens as the store does: the log's records are written to the database, and the log continues.
 fn recover(database: &Database, path: &Path) -> Log {
     let contents = log::read(&std::fs::read(path).unwrap()).unwrap();
-    // No crash looks like damage.
+    // A crash must not look like damage.
     assert!(contents.damage.is_none(), "{:?}", contents.damage);
     let (_, logged) = database::figures(database).unwrap().unwrap();
     let (last, ahead) = contents.after(logged);
@@ -71,14 +71,14 @@ fn recover(database: &Database, path: &Path) -> Log {
     Log::resume(OpenOptions::new().write(true).open(path).unwrap(), &contents).unwrap()
 }
 
-/// Runs until a crash; what must be there afterwards.
+/// Runs until a crash; returns the expected contents.
 fn run(database: &Database, path: &Path, mut known: Known, crash: &Crash) -> Known {
     let log = recover(database, path);
     let (sender, behind) = channel();
     let (tell, told) = channel();
     let progress = Progress::default();
     let mut writer = Writer { log, since: Vec::new(), sender, told, busy: false, progress: &progress };
-    // The database is as late as can be: there when somebody waits for it.
+    // The database is written as late as possible: only when a thread waits for it.
     let bring = |batches: &[(u64, Batch)]| {
         batches.iter().for_each(|(number, batch)| commit(database, *number, batch.clone()).unwrap());
     };
@@ -100,7 +100,7 @@ fn run(database: &Database, path: &Path, mut known: Known, crash: &Crash) -> Kno
             continue;
         }
         let whole = cut(path, &before, crash.sectors);
-        // A large one is handed over once the log has counted it.
+        // A large batch is handed over once the log has counted it.
         let handed = late.len() - usize::from(large && !whole);
         let waited = late.len().saturating_sub(1 + usize::from(large && !whole));
         bring(&late[..if crash.brought { handed } else { waited }]);
@@ -109,7 +109,8 @@ fn run(database: &Database, path: &Path, mut known: Known, crash: &Crash) -> Kno
     known
 }
 
-/// Leaves these sectors of what was written since `before`, and the others as they were; whether all are left.
+/// Keeps only these sectors of the data written since `before`, restoring the others; returns whether all are
+/// kept.
 fn cut(path: &Path, before: &[u8], sectors: u64) -> bool {
     let mut now = std::fs::read(path).unwrap();
     let mut whole = true;

@@ -1,11 +1,11 @@
-//! Damaged files hold everything that was acknowledged, or are refused and left as they are.
+//! Damaged files either contain everything acknowledged, or are refused and left unchanged.
 
 use super::super::backup::{backup, check, restore, salvage};
 use super::super::files::{Files, log_of};
 use super::*;
 use crate::store::memory::State;
 
-/// What a store holds, to compare.
+/// Contents of a store, for comparison.
 fn contents(state: &State) -> Vec<String> {
     let keys = state.keys.iter().map(|(key, versions)| format!("{key} {versions:?}"));
     keys.chain([format!("{} {} {:?}", state.revision, state.oldest, state.leases)]).collect()
@@ -13,7 +13,7 @@ fn contents(state: &State) -> Vec<String> {
 
 struct Lab {
     folder: Folder,
-    /// As a crash leaves them: the log has records that the database does not have, and others that it has.
+    /// Files after a crash: some log records are in the database, others are not.
     crashed: Files,
     closed: Files,
     holds: Vec<String>,
@@ -42,7 +42,7 @@ impl Lab {
         lab
     }
 
-    /// Whether files hold everything; if not, they are refused.
+    /// Whether files contain everything; if not, they must be refused.
     fn holds_all(&self, files: &Files) -> bool {
         match files.examine(0) {
             Ok(Some(found)) => {
@@ -66,7 +66,7 @@ impl Lab {
     }
 }
 
-/// Every bit of a log, and each length of it.
+/// Every bit of a log, and each length.
 #[test]
 fn a_damaged_log_is_never_a_shorter_one() {
     let lab = Lab::new("damaged-log");
@@ -83,7 +83,7 @@ fn a_damaged_log_is_never_a_shorter_one() {
             damaged.log = Some(log[..length].to_vec());
             assert!(!lab.holds_all(&damaged), "{length} bytes");
         }
-        // Sectors that are gone, or older ones, anywhere but at the end, are no write that was cut short.
+        // Missing or old sectors, except at the end, are not an interrupted write.
         for at in (0..log.len() - 512).step_by(512) {
             let mut bytes = log.clone();
             bytes[at..at + 512].fill(0);
@@ -93,7 +93,7 @@ fn a_damaged_log_is_never_a_shorter_one() {
     }
 }
 
-/// Bits of a database, and lengths of it: every bit of its head, every page, and many beside.
+/// Bits and lengths of a database: every bit of its header, every page, and many others.
 #[test]
 fn a_damaged_database_is_complete_or_refused() {
     let lab = Lab::new("damaged-database");
@@ -119,7 +119,7 @@ fn a_damaged_database_is_complete_or_refused() {
 }
 
 impl Lab {
-    /// The last record may be taken for one that was cut short, if its sectors are as they were before it.
+    /// The last record may look interrupted, if its sectors have their previous content.
     fn holds_all_but_the_last(&self, files: &Files) {
         if let Ok(found) = files.examine(0) {
             let found = found.unwrap();
@@ -186,7 +186,7 @@ fn a_backup_comes_back_whole_or_not_at_all() {
     let to = lab.folder.0.join("copy");
     let summary = backup(&path, &to, 0).unwrap();
     assert_eq!((summary.revision, summary.objects["vm"], summary.objects["pending"]), (8, 8, 1));
-    // It is the same of a store that is in use.
+    // The same for a store in use.
     let store = Embedded::open(&path, 0).unwrap();
     let bytes = std::fs::read(&to).unwrap();
     assert_eq!(store.backup(&to).unwrap(), summary);
@@ -199,7 +199,7 @@ fn a_backup_comes_back_whole_or_not_at_all() {
     assert_eq!((restored, kept.len()), (summary.clone(), 2));
     assert_eq!(check(&path, 0).unwrap(), summary);
     assert_eq!(contents(&Files::read(&path).unwrap().examine(0).unwrap().unwrap().state), lab.holds);
-    // A restored store is used as any other, and one that is gone comes back too.
+    // A restored store works like any other, and a missing one can be restored too.
     drop(Embedded::open(&path, 0).unwrap());
     kept.iter().for_each(|kept| assert!(kept.exists()));
     lab.write(&Files { database: None, log: None });

@@ -1,4 +1,4 @@
-//! A full disk: what can't be written is refused, and served again when there is room.
+//! A full disk: changes are refused, and accepted again when there is room.
 
 use super::super::database;
 use super::super::writer::{Open, run};
@@ -8,7 +8,7 @@ use redb::backends::InMemoryBackend;
 use std::fs::OpenOptions;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A file on a disk that is full as long as that is said.
+/// A file on a disk that can be set to full.
 #[derive(Clone, Debug)]
 struct Disk(Arc<InMemoryBackend>, Arc<AtomicBool>);
 
@@ -75,7 +75,7 @@ fn a_full_disk_refuses_and_serves_again() {
     put(&store, 0).unwrap();
     for round in 1..4u8 {
         disk.1.store(true, Ordering::Relaxed);
-        // The log has room for some more.
+        // The log has room for some more changes.
         let refused = (0..100).find_map(|index| put(&store, round * 50 + index % 50).err()).unwrap();
         assert!(matches!(&refused, StoreError::Full(_)), "{refused}");
         let before = store.range("", None).unwrap();

@@ -7,7 +7,7 @@ mod full;
 use super::*;
 use std::path::PathBuf;
 
-/// A folder that goes with the test.
+/// A temporary folder of a test.
 struct Folder(PathBuf);
 
 impl Folder {
