@@ -1,4 +1,4 @@
-//! Compiles `preload/ptrace.rs` to a shared library, whose bytes are part of this crate.
+//! Compiles `preload/ptrace.rs` to a shared library, which is embedded in this crate.
 
 use std::env;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 
 fn make(library: &Path) -> Result<(), String> {
     let name = |key: &str| env::var(key).unwrap_or_default();
-    // Elsewhere nobody needs it.
+    // Other targets don't need it.
     if (name("CARGO_CFG_TARGET_ARCH"), name("CARGO_CFG_TARGET_ENV")) != ("x86_64".into(), "gnu".into()) {
         return std::fs::write(library, []).map_err(|error| format!("{}: {error}", library.display()));
     }

@@ -1,9 +1,9 @@
-//! A library to preload: `ptrace` that accepts a processor's extended state from a tracer that knows only the
-//! first part of it. `build.rs` compiles it by itself, since it runs in another program's process.
+//! A preloaded library with a `ptrace` that accepts a truncated extended processor state from a tracer.
+//! `build.rs` compiles it separately, since it runs in another program's process.
 //!
-//! User-Mode Linux 6.1 keeps 2,696 bytes a process, up to AVX-512. Where there is more (AMX), the host refuses
-//! what it writes back with EFAULT (Linux, arch/x86/kernel/fpu/regset.c, `xstateregs_set`), and its first process
-//! never runs.
+//! User-Mode Linux 6.1 stores 2,696 bytes per process, up to AVX-512. On processors with more state (AMX),
+//! the host refuses the truncated state with EFAULT (Linux, arch/x86/kernel/fpu/regset.c, `xstateregs_set`),
+//! and the first process never runs.
 #![no_std]
 
 use core::arch::x86_64::__cpuid_count;
@@ -19,7 +19,7 @@ const NT_X86_XSTATE: u32 = 0x202;
 const EFAULT: c_int = 14;
 /// The legacy part and the header.
 const HEADERS: usize = 512 + 64;
-/// More than any processor has; x86-64's largest is 11,008.
+/// More than any processor has; the largest state of x86-64 is 11,008 bytes.
 const LARGEST: usize = 16 << 10;
 
 #[repr(C)]
@@ -56,16 +56,16 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
 /// Room to put states together. Not on the stack, since User-Mode Linux's are small.
 static mut AREAS: [Area; 4] = [Area::EMPTY; 4];
-/// Which of them are in use: by a thread, and by a signal's handler that interrupted it.
+/// Which buffers are in use: by a thread, and by a signal handler that interrupted it.
 static ARE_USED: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
 
-/// As the C library's, but for what is said above.
+/// As the C library's, except for what is described above.
 ///
 /// # Safety
-/// As of `ptrace(2)`: `data` is what `request` wants. An `iovec` that leads nowhere is not caught.
+/// As for `ptrace(2)`: `data` must match `request`. An invalid `iovec` is not detected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptrace(request: c_uint, pid: c_int, addr: c_ulong, data: *mut c_void) -> c_long {
-    // The kernel looks at 32 bits of a regset's number.
+    // The kernel uses 32 bits of a regset's number.
     let is_state = request == SETREGSET && addr as u32 == NT_X86_XSTATE;
     // SAFETY: `errno` is this thread's.
     let before = unsafe { *__errno_location() };
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn ptrace(request: c_uint, pid: c_int, addr: c_ulong, data
     result
 }
 
-/// Whether these are as many bytes as say which components there are, and whole words.
+/// Whether the buffer includes the component bitmap and consists of whole words.
 ///
 /// # Safety
 /// `data` points to an `iovec`, or is null.
@@ -103,7 +103,7 @@ unsafe fn is_a_beginning(data: *mut c_void) -> bool {
     }
 }
 
-/// The system call, with the result where the C library has it, and `errno`.
+/// The system call, with result and `errno` as the C library returns them.
 ///
 /// # Safety
 /// As of `ptrace(2)`.
@@ -122,11 +122,11 @@ unsafe fn call(request: c_uint, pid: c_int, addr: c_ulong, data: *mut c_void) ->
     }
 }
 
-/// Writes the state that `given` begins, with the rest in its initial state. What is no beginning goes to the kernel as
-/// it is.
+/// Writes the state that starts with `given`, with the remaining components in their initial state. Data that
+/// is not a truncated state is passed to the kernel unchanged.
 ///
 /// # Safety
-/// `given` is an `iovec` of readable memory, or null, and `area` is nobody else's.
+/// `given` is an `iovec` of readable memory, or null, and no other code uses `area`.
 unsafe fn set_whole(pid: c_int, given: *mut IoVec, area: *mut Area) -> (c_long, c_int) {
     let mut whole = IoVec { base: area.cast(), len: LARGEST };
     let iovec = (&raw mut whole).cast();
@@ -155,7 +155,7 @@ unsafe fn set_whole(pid: c_int, given: *mut IoVec, area: *mut Area) -> (c_long, 
 
 /// The components that end within `len` bytes, as bits of `XSTATE_BV` (CPUID leaf 0DH).
 fn components(len: usize) -> u64 {
-    /// Where each ends; 0 while that is not known. Whoever finds it out finds out the same.
+    /// End offset of each component; 0 if unknown. All threads compute the same values.
     static ENDS: [AtomicUsize; 63] = [const { AtomicUsize::new(0) }; 63];
     let bits = ENDS.iter().enumerate().skip(2).map(|(component, known)| {
         let mut end = known.load(Ordering::Relaxed);

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Ports that are sure of a share.
 const PORTS: u64 = 4096;
-/// Mappings that a port can always have: those of one memory table.
+/// Mappings guaranteed to each port: those of one memory table.
 const OWN_MAPPINGS: u64 = 8;
 /// Bytes that a port can always map.
 const OWN_BYTES: u64 = 8 << 30;
-/// What is left for whoever comes first.
+/// Mappings shared by all ports.
 const POOL_MAPPINGS: u64 = 16_384;
 const POOL_BYTES: u64 = 48 << 40;
-/// Bytes of the pool that one port can have: two guests' memories of the largest size, one in place of the other.
+/// Largest share of the pool for one port in bytes: two guest memories of the largest size, one replacing the
+/// other.
 const MOST_BYTES: u64 = 16 << 40;
 /// Mappings there can be at one time.
 pub(crate) const MAPPINGS: usize = (PORTS * OWN_MAPPINGS + POOL_MAPPINGS) as usize;
@@ -37,10 +38,10 @@ fn add(to: &AtomicU64, count: u64, most: u64) -> bool {
     }
 }
 
-/// What one port has mapped of its peer's memory.
+/// The memory of its peer that a port has mapped.
 ///
-/// Attack: peers with as many regions as they may have, or whose files are nearly all holes, take every place and every
-/// address there is. Each port is sure of a small share, and only what it needs beyond that comes from a common pool.
+/// Attack: peers with the largest number of regions, or with sparse files, use up all mapping slots and
+/// addresses. Each port is guaranteed a small share, and only its needs beyond that come from a common pool.
 #[derive(Clone, Debug)]
 pub struct Account(Arc<Port>);
 
@@ -53,19 +54,19 @@ impl Default for Account {
 #[derive(Debug)]
 struct Port {
     own: Amount,
-    /// Bytes that came from the pool, and how many may.
+    /// Bytes taken from the pool, and their limit.
     pooled: AtomicU64,
     most: u64,
 }
 
 impl Account {
-    /// An account that takes no more than so many bytes of the pool.
+    /// An account with a limit of bytes from the pool.
     pub fn limited(most: u64) -> Account {
         let (own, pooled) = (Amount::default(), AtomicU64::new(0));
         Account(Arc::new(Port { own, pooled, most: most.min(MOST_BYTES) }))
     }
 
-    /// Counts a mapping of so many bytes until it is dropped.
+    /// Counts a mapping of this size until the result is dropped.
     pub(crate) fn take(&self, bytes: u64) -> Result<Share, HostError> {
         let mut share = Share { account: self.clone(), mapping: From::Nobody, bytes: (From::Nobody, bytes) };
         let Port { own, pooled, most } = &*self.0;
@@ -73,7 +74,7 @@ impl Account {
             .ok_or(HostError::TooManyMappings)?;
         let taken = From::take(&own.bytes, OWN_BYTES, &POOL.bytes, POOL_BYTES, bytes);
         share.bytes.0 = taken.ok_or(HostError::TooMuchMapped { len: bytes })?;
-        // Attack: files of holes that are mapped together, so that nothing is left for others meanwhile.
+        // Attack: sparse files mapped concurrently; the limit must hold at every moment.
         if matches!(share.bytes.0, From::Pool) && pooled.fetch_add(bytes, Relaxed) + bytes > *most {
             return Err(HostError::TooMuchMapped { len: bytes });
         }
@@ -81,7 +82,7 @@ impl Account {
     }
 }
 
-/// Whose share it is.
+/// Where a share comes from.
 #[derive(Clone, Copy, Debug)]
 enum From {
     Nobody,
@@ -115,7 +116,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// That of memory of our own, which nobody else sizes.
+    /// A share for our own memory, whose size no peer controls.
     pub fn nothing() -> Share {
         Share { account: Account::default(), mapping: From::Nobody, bytes: (From::Nobody, 0) }
     }

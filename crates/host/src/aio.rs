@@ -1,9 +1,9 @@
-//! Eventfds whose description a peer shares with us.
+//! Signalling eventfds whose open file description a peer shares.
 //!
-//! A write to a full eventfd waits unless its description says O_NONBLOCK, and whoever shares the description can take
-//! that back at any time. The kernel's own signal never waits: asynchronous I/O that is over at once sends it to the
-//! eventfd named in `aio_resfd` (io_submit(2)). The same call tells an eventfd from any other descriptor without asking
-//! the file behind it.
+//! A write to a full eventfd blocks unless its description has O_NONBLOCK, and the peer can clear that flag
+//! at any time. The kernel's own signal never blocks: an asynchronous request that completes at once signals
+//! the eventfd in `aio_resfd` (io_submit(2)). The same call distinguishes an eventfd from other descriptors
+//! without calling into the file's own code.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -12,9 +12,9 @@ use std::cell::OnceCell;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// Requests whose results may wait to be read.
+/// Number of results that may wait to be read.
 const EVENTS: usize = 256;
-/// Times that a request is tried while other threads fill the room that was made for it.
+/// Number of attempts while other threads use up the freed room.
 const TRIES: usize = 16;
 // linux/aio_abi.h
 const READ: u16 = 0;
@@ -46,14 +46,13 @@ struct Event([u64; 4]);
 /// A queue of requests.
 struct Queue {
     id: libc::c_ulong,
-    /// Always readable: to poll it is over at once.
+    /// Always readable: a poll request completes at once.
     ready: OwnedFd,
-    /// Can't be read: a request to do so fails once its eventfd was looked at.
+    /// Not readable: a read request fails after its eventfd was checked.
     unreadable: OwnedFd,
 }
 
-/// The queue of threads that have none of their own: the system has a limited number of requests for all processes
-/// (`fs.aio-max-nr`).
+/// The queue of threads without their own: the number of requests is limited system-wide (`fs.aio-max-nr`).
 static SHARED: OnceLock<Queue> = OnceLock::new();
 
 thread_local! {
@@ -102,24 +101,24 @@ impl Drop for Queue {
     }
 }
 
-/// Gives this thread a queue of its own, so that it meets no other thread there. One that has none uses that of all
-/// threads, which is made here too.
+/// Gives this thread its own queue, so that it does not contend with other threads. Threads without one use
+/// the shared queue, which is created here too.
 pub(crate) fn prepare() -> Result<(), Errno> {
     prepare_shared()?;
     let _ = OWN.try_with(|own| Queue::new().map(|queue| own.set(queue)));
     Ok(())
 }
 
-/// Makes the queue of all threads, unless it is there.
+/// Creates the shared queue if it does not exist.
 pub(crate) fn prepare_shared() -> Result<(), Errno> {
     if SHARED.get().is_none() {
-        // Another thread's may have come first.
+        // Another thread may have been first.
         let _ = SHARED.set(Queue::new()?);
     }
     Ok(())
 }
 
-/// Runs `work` on this thread's queue, or on that of all threads; `None` if there is neither.
+/// Runs `work` on this thread's queue, or on the shared one; `None` if there is neither.
 fn with<T>(work: impl FnOnce(&Queue) -> T) -> Option<T> {
     let run = |own: &OnceCell<Queue>| own.get().or_else(|| SHARED.get()).map(work);
     OWN.try_with(run).ok().flatten()
@@ -140,8 +139,8 @@ pub(crate) fn signal(fd: BorrowedFd<'_>) -> Option<()> {
     .flatten()
 }
 
-/// Whether a descriptor is an eventfd; `None` where that can't be told. The file behind it is not asked, and an
-/// eventfd is not signalled.
+/// Whether a descriptor is an eventfd; `None` if that can't be determined. No code of the file is called, and
+/// an eventfd is not signalled.
 pub(crate) fn is_eventfd(fd: BorrowedFd<'_>) -> Option<bool> {
     prepare_shared().ok()?;
     let result = with(|queue| {

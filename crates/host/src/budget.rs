@@ -5,23 +5,23 @@ use crate::thread::thread_cpu;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A peer may take one part in so many of the time.
+/// A peer may use one in this many parts of the time.
 const SHARE: u64 = 16;
-/// Nanoseconds beyond that which it may take at once.
+/// Nanoseconds beyond the share that it may use at once.
 const LIMIT: u64 = 10_000_000;
-/// Nanoseconds that a wake-up may take; those that take longer are counted.
+/// Nanoseconds after which a wake-up counts as slow.
 const WAKE: u64 = 1_000_000;
 /// Slow wake-ups in a row that are too many.
 const WAKES: u32 = 3;
-/// Nanoseconds for which wake-ups are looked at closely after one that seemed slow, at least.
+/// Minimum time in nanoseconds during which wake-ups are measured exactly after one that seemed slow.
 const SUSPECT: u64 = 1_000_000_000;
 
-/// Time that a peer took from our threads by what it made slow: its memory, or what it is woken by. It is forgiven as
-/// time passes.
+/// Time that a peer costs our threads by slowing down accesses to its memory, or its wake-ups. The debt
+/// decreases as time passes.
 ///
-/// Attack: memory that is given back to the system while we are at it, so that an access waits for seconds; hundreds of
-/// thousands of epoll instances that watch what we wake a peer by. Several threads may charge at once; what one of them
-/// loses of the other's is charged next time.
+/// Attack: freeing shared memory while we use it, so that an access blocks for seconds; hundreds of thousands
+/// of epoll instances that watch the peer's eventfd. If several threads charge concurrently and one charge is
+/// lost, it is made up by the next.
 pub struct Budget {
     owed: AtomicU64,
     at: AtomicU64,
@@ -39,7 +39,8 @@ impl fmt::Debug for Budget {
 }
 
 impl Budget {
-    /// The budget of a peer; `alarm` is called, on the thread that charges, when it is spent. It must not block.
+    /// A peer's budget; `alarm` is called on the charging thread when the budget is exceeded. It must not
+    /// block.
     pub fn new(alarm: impl Fn() + Send + Sync + 'static) -> Budget {
         Budget {
             owed: AtomicU64::new(0),
@@ -52,13 +53,13 @@ impl Budget {
         }
     }
 
-    /// Whether the peer took more than it may.
+    /// Whether the budget is exceeded.
     #[inline]
     pub fn is_spent(&self) -> bool {
         self.is_spent.load(Relaxed)
     }
 
-    /// Nanoseconds that it owes.
+    /// The debt in nanoseconds.
     fn owed(&self, now: u64) -> u64 {
         let passed = now.saturating_sub(self.at.load(Relaxed));
         self.owed.load(Relaxed).saturating_sub(passed / SHARE)
@@ -69,7 +70,7 @@ impl Budget {
         self.owed(now).saturating_mul(SHARE)
     }
 
-    /// There is another peer. What is owed stays owed.
+    /// Call when a new peer connects. The debt remains.
     pub fn renew(&self) {
         self.is_spent.store(false, Relaxed);
     }
@@ -98,7 +99,8 @@ impl Budget {
         }
     }
 
-    /// Runs `wake`, which wakes the peer, and charges what that takes. Not run any more once the budget is spent.
+    /// Runs `wake`, which wakes the peer, and charges its duration. Once the budget is exceeded, `wake` is
+    /// not called any more.
     #[inline]
     pub fn wake(&self, wake: impl FnOnce()) {
         if self.is_spent() {
@@ -111,12 +113,12 @@ impl Budget {
         wake();
         let took = self.clock.now().saturating_sub(began);
         if took > WAKE {
-            // It may have been preempted. The thread's own time is known from the next wake-up on.
+            // The thread may have been preempted. From the next wake-up on, its own CPU time is measured.
             self.suspect(began, took);
         }
     }
 
-    /// The same by the thread's own time, in which it is not charged for what else runs.
+    /// As `wake`, measured in the thread's own time, which excludes preemption.
     #[cold]
     fn wake_closely(&self, wake: impl FnOnce()) {
         let began = thread_cpu();
@@ -143,7 +145,7 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// One that nobody hears of when it is spent.
+    /// A budget without an alarm.
     fn default() -> Budget {
         Budget::new(|| ())
     }
@@ -198,7 +200,7 @@ mod tests {
         assert!(!budget.is_spent());
     }
 
-    /// As a peer does it: an eventfd that many epoll instances watch under many numbers.
+    /// As an attacker does: an eventfd that many epoll instances watch under many numbers.
     #[test]
     fn an_eventfd_that_thousands_watch_is_soon_not_signalled_any_more() {
         let event = EventFd::new().unwrap();

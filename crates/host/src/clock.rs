@@ -3,13 +3,14 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// The processor's ticks as nanoseconds of CLOCK_MONOTONIC: cheaper than asking for them, off by some
-/// millionths. The same for all threads. Where ticks aren't to be trusted, CLOCK_MONOTONIC itself.
+/// Converts the processor's tick counter to nanoseconds of CLOCK_MONOTONIC: cheaper than a system call, with
+/// an error of some millionths, and the same for all threads. If ticks are not reliable, reads
+/// CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     tick: u64,
     nanoseconds: u64,
-    /// Nanoseconds a tick, times 2^32; 0 to ask the kernel.
+    /// Nanoseconds per tick, times 2^32; 0 to call the kernel.
     rate: u64,
 }
 
@@ -48,7 +49,7 @@ impl Clock {
         if self.rate == 0 {
             return monotonic();
         }
-        // Another core's ticks may be a few behind those that the clock began with.
+        // Another core's ticks may be slightly behind the clock's initial value.
         let ticks = ticks().saturating_sub(self.tick);
         self.nanoseconds + ((u128::from(ticks) * u128::from(self.rate)) >> 32) as u64
     }
@@ -72,8 +73,8 @@ fn pair() -> (u64, u64) {
     (tick, now)
 }
 
-/// Whether ticks have one rate in every state of the processor, are the same on every core, and the kernel
-/// thinks so too.
+/// Whether the tick rate is constant in all processor states and the same on every core, also according to
+/// the kernel.
 pub(crate) fn are_ticks_steady() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -127,7 +128,7 @@ mod tests {
     fn it_keeps_to_the_kernel_s() {
         let clock = Clock::new();
         let (ours, theirs) = (clock.now(), monotonic());
-        // Whatever comes between the two readings takes less than a minute.
+        // Less than a minute passes between the two readings.
         assert!(ours.abs_diff(theirs) < 60_000_000_000);
         let slow = Clock { rate: 0, ..clock };
         let (first, second) = (monotonic(), slow.now());

@@ -1,15 +1,15 @@
-//! What the system can refuse.
+//! Errors of system calls.
 
 use rustix::io::Errno;
 use std::io::ErrorKind;
 
-/// Why the system didn't do what was asked.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// A system call failed.
     #[error("{call}: {error}")]
     Call {
-        /// What was tried, for people.
+        /// The attempted operation, for people.
         call: &'static str,
         /// The system's answer.
         #[source]
@@ -21,20 +21,20 @@ pub enum HostError {
     /// The file is too short.
     #[error("the file has {size} bytes, and {needed} are to be mapped")]
     TooShort {
-        /// Bytes it has.
+        /// Its size in bytes.
         size: u64,
-        /// Bytes it would need.
+        /// The required size in bytes.
         needed: u64,
     },
     /// Sizes that no mapping can have.
     #[error("a mapping of {len} bytes at offset {offset} is impossible")]
     Impossible {
-        /// Where it would begin in the file.
+        /// The offset in the file.
         offset: u64,
         /// Its length.
         len: u64,
     },
-    /// Parts of memory that can't be mapped one behind the other.
+    /// Parts of memory that can't be mapped contiguously.
     #[error("its parts lie scattered in the guest's memory, and not each in whole pages of it")]
     Scattered,
     /// No huge pages are free.
@@ -54,15 +54,15 @@ pub enum HostError {
     /// A core this process may not use.
     #[error("core {core} is not there or not allowed; allowed are {allowed:?}")]
     NoCore {
-        /// The core that was asked for.
+        /// The requested core.
         core: usize,
         /// Those that may be used.
         allowed: Vec<usize>,
     },
-    /// All places for threads that take turns are taken.
+    /// All slots for threads with turns are taken.
     #[error("a process has 64 workers at most")]
     TooManyReaders,
-    /// More mappings than faults can be told apart for.
+    /// More mappings than the fault handler can track.
     #[error("all places for regions beyond the 8 that each port is sure of are taken; detach some guests")]
     TooManyMappings,
     /// So much shared memory that our own would find no addresses.
@@ -74,23 +74,23 @@ pub enum HostError {
         /// Bytes that were to be mapped.
         len: u64,
     },
-    /// An interface that can't be made as it should be.
+    /// An interface that can't be created as requested.
     #[error("interface {name}: {what}: {error}{}", advice(*error))]
     Tap {
         /// Its name.
         name: String,
-        /// What was tried.
+        /// The attempted operation.
         what: String,
         /// The system's answer.
         error: Errno,
     },
-    /// A part of the sandbox can't be had.
+    /// A part of the sandbox is unavailable.
     #[error("the process can't be confined: {0}")]
     Sandbox(String),
 }
 
 impl HostError {
-    /// The kind of a failed call's error; [`ErrorKind::Other`] for what is no system's answer.
+    /// The kind of a system call's error; [`ErrorKind::Other`] for other errors.
     pub fn kind(&self) -> ErrorKind {
         match self {
             HostError::Call { error, .. } | HostError::Tap { error, .. } => error.kind(),
@@ -99,7 +99,7 @@ impl HostError {
     }
 }
 
-/// What to do about an interface that the system refuses.
+/// Advice for an interface that the system refuses.
 fn advice(error: Errno) -> &'static str {
     match error {
         Errno::PERM | Errno::ACCESS => "; run as root or give the program CAP_NET_ADMIN",
@@ -114,7 +114,7 @@ fn advice(error: Errno) -> &'static str {
 
 /// Names the call in the error of its result.
 pub(crate) trait Named<T> {
-    /// The same result, with the name of what was tried.
+    /// Adds the name of the attempted operation to an error.
     fn named(self, call: &'static str) -> Result<T, HostError>;
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Events that one call to [`Epoll::wait`] reports at most.
 const EVENTS: usize = 64;
 
-/// A counter that wakes whoever waits for it.
+/// An eventfd that wakes waiting threads.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
@@ -21,9 +21,9 @@ impl EventFd {
         Ok(EventFd(rustix::event::eventfd(0, flags).named("eventfd")?))
     }
 
-    /// Wakes whoever waits, by a description that nobody but us has.
+    /// Signals our own eventfd, which no other process can access.
     pub fn signal(&self) {
-        // A full one has been signalled already.
+        // A full one is signalled already.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
@@ -50,7 +50,7 @@ impl AsFd for EventFd {
     }
 }
 
-/// Has the descriptor never block: a peer's, on which we write.
+/// Sets O_NONBLOCK on a peer's descriptor that we write.
 pub fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), HostError> {
     let flags = rustix::fs::fcntl_getfl(fd).named("reading a descriptor's flags")?;
     rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)
@@ -74,13 +74,13 @@ impl Epoll {
         Ok(Epoll(epoll::create(epoll::CreateFlags::CLOEXEC).named("epoll_create")?))
     }
 
-    /// Adds a descriptor; each time it becomes readable is reported once, as `key`.
+    /// Adds a descriptor, edge-triggered, reported as `key`.
     pub fn add_edge(&self, fd: BorrowedFd<'_>, key: u64) -> Result<(), HostError> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&self.0, fd, epoll::EventData::new_u64(key), flags).named("watching a descriptor")
     }
 
-    /// Adds a descriptor that is reported, as `key`, for as long as it is readable.
+    /// Adds a descriptor, level-triggered, reported as `key`.
     pub fn add_level(&self, fd: BorrowedFd<'_>, key: u64) -> Result<(), HostError> {
         let flags = epoll::EventFlags::IN;
         epoll::add(&self.0, fd, epoll::EventData::new_u64(key), flags).named("watching a descriptor")
@@ -94,7 +94,7 @@ impl Epoll {
     /// Waits for at most `timeout` nanoseconds, or for ever; calls `each` for every key that was reported.
     pub fn wait(&self, timeout: Option<u64>, mut each: impl FnMut(u64)) {
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
-        // A signal, or a timeout, reports nothing; so does whatever else can be wrong here.
+        // A signal, a timeout, or any other error reports no events.
         let events = match timeout {
             Some(0) | None => epoll::wait(&self.0, &mut events, timeout.map(timespec).as_ref()),
             Some(timeout) => self.wait_exactly(&mut events, timeout),

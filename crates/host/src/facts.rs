@@ -1,4 +1,4 @@
-//! What this machine has and allows, as it is now. What to make of it is others' to say.
+//! The current state and capabilities of this machine, without judging them.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -12,9 +12,9 @@ use std::path::Path;
 pub enum Access {
     /// It can.
     Usable,
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
-    /// We may not open it.
+    /// Opening it is not permitted.
     Denied,
     /// It is there and doesn't work.
     Broken,
@@ -25,34 +25,34 @@ pub enum Access {
 pub struct HugePages {
     /// Bytes of one page.
     pub size: u64,
-    /// Pages there are.
+    /// Total number of pages.
     pub total: u64,
-    /// Pages nobody has.
+    /// Number of free pages.
     pub free: u64,
 }
 
 impl HugePages {
-    /// Those of every size that the kernel has, smallest first.
+    /// Huge pages of all sizes that the kernel supports, smallest first.
     pub fn list() -> Vec<HugePages> {
         huge_pages(Path::new("/sys/kernel/mm/hugepages"))
     }
 }
 
-/// A limit of this process; `None` where there is none.
+/// A resource limit of this process; `None` if unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What holds now.
+    /// The current limit.
     pub soft: Option<u64>,
-    /// What it may be raised to.
+    /// The highest value that it may be raised to.
     pub hard: Option<u64>,
 }
 
-/// How the kernel makes huge pages by itself.
+/// When the kernel uses transparent huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transparent {
-    /// Wherever it can.
+    /// Always.
     Always,
-    /// Where it is asked to.
+    /// On request.
     Madvise,
     /// Nowhere, or not for this kind of memory.
     Never,
@@ -65,7 +65,7 @@ pub struct Cores {
     pub online: Vec<usize>,
     /// Those that this process may use.
     pub allowed: Vec<usize>,
-    /// Those that the kernel puts nothing on by itself (`isolcpus=`).
+    /// Cores excluded from scheduling (`isolcpus=`).
     pub isolated: Vec<usize>,
     /// Those without a timer tick while one thread runs there (`nohz_full=`).
     pub tickless: Vec<usize>,
@@ -74,11 +74,11 @@ pub struct Cores {
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The kernel's release, as `uname -r` says it.
+    /// The kernel's release, as in `uname -r`.
     pub kernel: String,
     /// Processor cores.
     pub cores: Cores,
-    /// Bytes of memory, and how many of them can still be had.
+    /// Total and available memory in bytes.
     pub memory: (u64, u64),
     /// Huge pages, smallest first.
     pub huge_pages: Vec<HugePages>,
@@ -98,15 +98,15 @@ pub struct Facts {
     pub vhost_net: Access,
     /// Whether this is root.
     pub is_root: bool,
-    /// Whether interfaces can be made (CAP_NET_ADMIN).
+    /// Whether interfaces can be created (CAP_NET_ADMIN).
     pub net_admin: bool,
-    /// Whether another user than root may make user namespaces, as far as can be told without trying.
+    /// Whether unprivileged users may create user namespaces, as far as can be determined without trying.
     pub user_namespaces: bool,
-    /// Whether asynchronous I/O can be had, by which peers' eventfds are signalled.
+    /// Whether asynchronous I/O, which signals peers' eventfds, is available.
     pub aio: bool,
     /// Requests of asynchronous I/O that processes have taken, and may take.
     pub aio_requests: (u64, u64),
-    /// Whether all threads can be made to run a barrier at once.
+    /// Whether a barrier can be executed on all threads at once.
     pub membarrier: bool,
     /// Whether io_uring can be used.
     pub io_uring: bool,
@@ -114,7 +114,7 @@ pub struct Facts {
     pub userfaultfd: bool,
     /// Whether system calls can be filtered.
     pub seccomp: bool,
-    /// Version of landlock; 0 if there is none.
+    /// Version of landlock; 0 if unavailable.
     pub landlock: u32,
     /// Whether the processor's ticks are a clock.
     pub ticks: bool,
@@ -184,7 +184,7 @@ fn cores() -> Cores {
     }
 }
 
-/// Bytes behind `name`, which the kernel gives in KB.
+/// Value of `name` in bytes; the kernel reports KB.
 fn meminfo(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
@@ -234,7 +234,7 @@ fn access(path: &str) -> Access {
 }
 
 fn kvm() -> Access {
-    /// `KVM_GET_API_VERSION`, and the only answer there has been since Linux 2.6.22.
+    /// `KVM_GET_API_VERSION`, and the only version since Linux 2.6.22.
     const GET_API_VERSION: libc::Ioctl = 0xae00;
     const VERSION: libc::c_int = 12;
     match open("/dev/kvm") {
@@ -258,7 +258,7 @@ fn user_namespaces() -> bool {
         && number(kernel.join("apparmor_restrict_unprivileged_userns")).unwrap_or(0) == 0
 }
 
-/// Makes a call that gives a descriptor, closes that, and says whether there was one.
+/// Makes a call that returns a descriptor, closes the descriptor, and returns whether there was one.
 fn gives_descriptor(number: libc::c_long, first: usize, second: usize) -> bool {
     // SAFETY: the callers' arguments are numbers, or point to memory that is large enough.
     let fd = unsafe { libc::syscall(number, first, second) };
@@ -269,13 +269,13 @@ fn gives_descriptor(number: libc::c_long, first: usize, second: usize) -> bool {
 }
 
 fn io_uring() -> bool {
-    // `struct io_uring_params`, all zeros but for what the kernel writes there.
+    // `struct io_uring_params`, all zeros except for the kernel's output.
     let mut parameters = [0_u64; 15];
     gives_descriptor(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr().addr())
 }
 
 fn userfaultfd() -> bool {
-    /// `UFFD_USER_MODE_ONLY`: what others than root may have.
+    /// `UFFD_USER_MODE_ONLY`: the mode permitted without root.
     const USER_MODE_ONLY: usize = 1;
     gives_descriptor(libc::SYS_userfaultfd, libc::O_CLOEXEC as usize | USER_MODE_ONLY, 0)
 }

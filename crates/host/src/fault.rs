@@ -1,8 +1,9 @@
-//! SIGBUS: a peer's file that shrinks under a mapping costs the peer its memory, not us our process.
+//! Handling of SIGBUS: if a peer's file shrinks under a mapping, the peer loses its memory, but the process
+//! survives.
 //!
-//! The handler replaces the whole mapping by zeros of our own and marks it as lost. It replaces all of it,
-//! and not a page, since each further page would be a further fault. Attack: a file of many pages that
-//! shrinks to none while a worker copies from it.
+//! The handler replaces the whole mapping by zero pages and marks it as lost. It replaces all of it at once,
+//! since each further page would fault again. Attack: a file of many pages that is truncated while a worker
+//! copies from it.
 
 use crate::account::MAPPINGS;
 use crate::error::{HostError, Named};
@@ -12,8 +13,8 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, Once};
 
-/// An address range, readable in a signal handler while others change it: the version is odd during a change,
-/// and another after it.
+/// An address range that a signal handler can read while other threads change it: the version is odd during a
+/// change, and different afterwards.
 struct Slot {
     version: AtomicU32,
     lost: AtomicBool,
@@ -31,7 +32,7 @@ static SLOTS: [Slot; MAPPINGS] = [const {
 }; MAPPINGS];
 /// Slots from here on were never used.
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// Slots below that are free again. Whoever changes a slot holds the lock.
+/// Free slots below the highest one in use. Threads that change slots hold the lock.
 static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static LOSSES: AtomicU64 = AtomicU64::new(0);
 
@@ -46,24 +47,24 @@ impl Slot {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// The range, if it holds `address`.
+    /// The range, if it contains `address`.
     fn range(&self, address: usize) -> Option<(usize, usize)> {
         let version = self.version.load(Ordering::Acquire);
         let (begin, len) = (self.begin.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        // A slot that changes now can't hold the address: the mapping of a thread that just faulted in it
-        // stays.
+        // A slot that is being changed can't contain the address: the mapping of a thread that just faulted
+        // in it remains.
         let is_whole = version & 1 == 0 && self.version.load(Ordering::Relaxed) == version;
         (is_whole && address.wrapping_sub(begin) < len).then_some((begin, len))
     }
 }
 
-/// A range that is looked for when a fault comes.
+/// A range registered with the fault handler.
 #[derive(Debug)]
 pub(crate) struct Watched(Option<usize>);
 
 impl Watched {
-    /// Watches a range; `None` when there are too many.
+    /// Registers a range; `None` if there are too many.
     pub fn new(begin: usize, len: usize) -> Option<Watched> {
         let mut free = FREE.lock().ok()?;
         let index = match free.pop() {
@@ -81,17 +82,17 @@ impl Watched {
         Some(Watched(Some(index)))
     }
 
-    /// Watches no range: for memory that has no file behind it.
+    /// For memory without a file: registers nothing.
     pub const fn nothing() -> Watched {
         Watched(None)
     }
 
-    /// Whether a fault replaced it.
+    /// Whether a fault replaced the range.
     pub fn is_lost(&self) -> bool {
         self.0.is_some_and(|index| SLOTS[index].lost.load(Ordering::Acquire))
     }
 
-    /// Ends the watch, once.
+    /// Unregisters the range, once.
     pub fn forget(&mut self) {
         if let Some(index) = self.0.take()
             && let Ok(mut free) = FREE.lock()
@@ -102,19 +103,20 @@ impl Watched {
     }
 }
 
-/// Mappings that were lost since the process began. As long as this doesn't grow, none needs to be asked.
+/// Number of mappings lost since the process started. While it does not change, no mapping needs to be
+/// checked.
 #[inline]
 pub fn losses() -> u64 {
     LOSSES.load(Ordering::Acquire)
 }
 
-/// What was done on SIGBUS before.
+/// The previous handler of SIGBUS.
 struct Former(UnsafeCell<MaybeUninit<libc::sigaction>>);
 // SAFETY: written once, before the handler that reads it is installed.
 unsafe impl Sync for Former {}
 static FORMER: Former = Former(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// From now on a fault in a mapping marks it as lost. Faults elsewhere go to whoever handled them before.
+/// Installs the handler. Faults outside registered mappings go to the previous handler.
 pub fn catch_sigbus() -> Result<(), HostError> {
     static ONCE: Once = Once::new();
     let mut result = 0;
@@ -144,7 +146,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     }
 }
 
-/// Replaces the mapping that holds `address`; whether there is one.
+/// Replaces the mapping that contains `address`; returns whether there is one.
 fn replace(address: usize) -> bool {
     let used = USED.load(Ordering::Acquire).min(MAPPINGS);
     let found = SLOTS[..used].iter().find_map(|slot| Some((slot, slot.range(address)?)));

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{Error, Read, Result};
 use std::path::Path;
 
-/// Reads all there is, if that is at most so many bytes. Attack: the name of a device that gives bytes without end.
+/// Reads everything, up to `most` bytes. Attack: the name of a device that never ends.
 ///
 /// # Errors
-/// The operating system's, or there is more.
+/// The operating system's, or there is more data.
 pub fn read_whole(mut from: impl Read, most: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.by_ref().take(most as u64 + 1).read_to_end(&mut bytes)?;
@@ -18,10 +18,10 @@ pub fn read_whole(mut from: impl Read, most: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a regular file of at most so many bytes, which another file names.
+/// Reads a regular file of at most `most` bytes, named in another file.
 ///
 /// # Errors
-/// The operating system's, the file is no regular one, or it is larger.
+/// The operating system's, the file is not a regular file, or it is larger.
 pub fn read_file(path: &Path, most: usize) -> Result<Vec<u8>> {
     match kind(path)? {
         FileType::RegularFile => read_whole(open_at_once(path)?, most),
@@ -29,10 +29,12 @@ pub fn read_file(path: &Path, most: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// The same, of what a command line names: a pipe, such as a shell's `<(...)`, is as good.
+/// As [`read_file`], for a file named on a command line, which may also be a pipe, such as a shell's
+/// `<(...)`.
 ///
 /// # Errors
-/// The operating system's, it is neither a regular file nor a pipe, nobody writes to the pipe, or it is larger.
+/// The operating system's, it is neither a regular file nor a pipe, no process writes to the pipe, or it is
+/// larger.
 pub fn read_argument(path: &Path, most: usize) -> Result<Vec<u8>> {
     if kind(path)? != FileType::Fifo {
         return read_file(path, most);
@@ -45,13 +47,14 @@ pub fn read_argument(path: &Path, most: usize) -> Result<Vec<u8>> {
     }
 }
 
-/// Opens a file to read. Attack: a FIFO, whose opening waits for somebody who writes to it.
+/// Opens a file for reading. Attack: a FIFO without a writer, whose opening blocks.
 fn open_at_once(path: &Path) -> Result<File> {
     Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())?
         .into())
 }
 
-/// What lies at a path. It is asked before the file is opened: to open a device can be to use it.
+/// The type of the file at a path. Checked before the file is opened, since opening a device may have side
+/// effects.
 fn kind(path: &Path) -> Result<FileType> {
     Ok(FileType::from_raw_mode(stat(path)?.st_mode))
 }

@@ -1,4 +1,4 @@
-//! Waiting until no turn can see what was replaced.
+//! Waiting until no turn can read replaced values.
 
 use ringway_mem::{Orphans, Retired, Snapshot};
 use rustix::thread::CpuSet;
@@ -17,13 +17,13 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Whether the kernel can do so at once.
+/// Whether the kernel supports an expedited barrier.
 pub(crate) fn is_expedited() -> bool {
     static EXPEDITED: OnceLock<bool> = OnceLock::new();
     *EXPEDITED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
 }
 
-/// Has every thread of this process run a full barrier.
+/// Makes every thread of this process execute a full barrier.
 fn barrier() {
     // The second is slower, but older.
     let done = is_expedited() && membarrier(PRIVATE_EXPEDITED) || membarrier(GLOBAL);
@@ -32,7 +32,8 @@ fn barrier() {
     }
 }
 
-/// Runs on every core in turn. What ran there was switched out for it, and a switch is a full barrier.
+/// Runs on every core in turn. The thread that ran there was switched out, and a context switch is a full
+/// barrier.
 #[cold]
 fn visit_cores() {
     let Ok(home) = rustix::thread::sched_getaffinity(None) else { return };
@@ -49,13 +50,13 @@ thread_local! {
     static GRACES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread has waited for turns: what a change costs.
+/// Number of grace periods that this thread has waited for: the cost of a change.
 pub fn graces() -> u64 {
     GRACES.get()
 }
 
-/// Waits until every turn that was under way has ended. Not for a thread in a turn of its own: it would wait
-/// for itself.
+/// Waits until every turn in progress has ended. A thread within a turn of its own must not call this: it
+/// would deadlock.
 pub fn grace() {
     GRACES.set(GRACES.get() + 1);
     let orphans = Orphans::take();
@@ -76,14 +77,14 @@ pub fn grace() {
     unsafe { orphans.free() };
 }
 
-/// Waits until nobody reads a replaced value any more, and gives it back.
+/// Waits until a replaced value is no longer read, and returns it.
 pub fn reclaim<T>(retired: Retired<T>) -> Arc<T> {
     grace();
     // SAFETY: since the replacement every thread ran a barrier, and the turns then under way have passed.
     unsafe { retired.into_inner() }
 }
 
-/// Waits as [`reclaim`] does, once for all of them, and lets them go.
+/// As [`reclaim`], once for all of them, and drops them.
 pub fn reclaim_all<T>(retired: Vec<Retired<T>>) {
     if retired.is_empty() {
         return;
@@ -142,7 +143,7 @@ mod tests {
         drop(published);
         assert_eq!((value.1, freed.load(Ordering::SeqCst)), ([7; 64], 0));
         reader.rest();
-        // Another test's grace may have them in hand.
+        // Another test's grace period may be freeing them.
         while freed.load(Ordering::SeqCst) == 0 {
             grace();
         }

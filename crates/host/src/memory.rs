@@ -1,4 +1,4 @@
-//! Shared memory: making it, and mapping it, ours or a peer's.
+//! Shared memory: creating it, and mapping our own or a peer's.
 
 use crate::account::{Account, Share};
 use crate::error::{HostError, Named};
@@ -55,9 +55,9 @@ impl Pages {
     }
 }
 
-/// A new memfd like that of [`memfd`], of pages of size `wanted` if so many are free, and of smaller ones
-/// otherwise; which. Its size is a multiple of them, and huge pages are allocated at once: later there may be
-/// none.
+/// A new memfd, like [`memfd`], with pages of size `wanted` if enough are free, and of smaller ones
+/// otherwise; returns the size used. Its size is rounded up to pages, and huge pages are allocated at once,
+/// since later there may be none.
 pub fn memfd_of(name: &str, size: usize, wanted: Pages) -> Result<(OwnedFd, Pages), HostError> {
     let base = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
     let kind = match wanted {
@@ -85,7 +85,7 @@ const SMALL: usize = 1 << 20;
 /// Which pages memory is to consist of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageChoice {
-    /// 2 MB pages where so many are free and it is large enough for them, ordinary ones otherwise.
+    /// 2 MB pages if enough are free and the memory is large enough, ordinary ones otherwise.
     Large,
     /// These.
     Only(Pages),
@@ -103,8 +103,8 @@ pub fn memfd_in(name: &str, size: usize, choice: PageChoice) -> Result<OwnedFd, 
     }
 }
 
-/// Addresses that are ours: a page that nobody may touch, what is mapped, and another such page. Whoever
-/// passes the end of a peer's memory by a mistake of ours meets a fault there, not another peer's memory.
+/// A reserved address range: guard page, mapping, guard page. An access beyond a peer's memory, by an error
+/// of ours, faults instead of reaching another peer's memory.
 #[derive(Debug)]
 struct Place {
     whole: NonNull<u8>,
@@ -125,7 +125,7 @@ static GUARDED: AtomicUsize = AtomicUsize::new(0);
 const MOST_GUARDED: usize = 4096;
 
 impl Place {
-    /// A place for `mapped` bytes in pages of `page` bytes.
+    /// Reserves a range for `mapped` bytes in pages of `page` bytes.
     fn new(mapped: usize, page: usize) -> Result<Place, HostError> {
         let impossible = || HostError::Impossible { offset: 0, len: mapped as u64 };
         let is_guarded = GUARDED.fetch_add(1, Ordering::Relaxed) < MOST_GUARDED;
@@ -152,7 +152,7 @@ impl Place {
         Ok(Place { whole, len, base, is_guarded })
     }
 
-    /// Maps `len` bytes of `file` from `offset` on, `at` bytes behind the beginning.
+    /// Maps `len` bytes of `file` at `offset`, `at` bytes from the start of the range.
     fn map(&self, at: usize, len: usize, file: BorrowedFd<'_>, offset: u64) -> Result<(), HostError> {
         let end = self.whole.addr().get() + self.len;
         let begin = self.base.addr().get() + at;
@@ -183,7 +183,7 @@ impl Drop for Place {
     }
 }
 
-/// Whether a mapping's file is kept, so that parts of it can be mapped once more.
+/// Whether a mapping keeps its file open, so that parts of it can be mapped again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// No: a descriptor less.
@@ -192,7 +192,7 @@ pub enum Keep {
     File,
 }
 
-/// What a mapping of a file was made of, to map parts of it once more.
+/// The origin of a file mapping, used to map parts of it again.
 #[derive(Debug)]
 struct Origin {
     file: OwnedFd,
@@ -204,14 +204,14 @@ struct Origin {
 /// A shared mapping. One of ours is unmapped when dropped, a peer's some time after.
 #[derive(Debug)]
 pub struct Mapping {
-    /// From the place's base to the first byte asked for.
+    /// Bytes from the start of the range to the first requested byte.
     skip: usize,
     len: usize,
     base: NonNull<u8>,
     /// Forgotten before the range is unmapped.
     watched: Watched,
     is_a_peers: bool,
-    /// Until it is dropped.
+    /// Set until it is dropped.
     held: Option<Held>,
 }
 
@@ -220,17 +220,17 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// What a mapping holds; in this order it is let go of.
+/// Resources of a mapping, dropped in this order.
 #[derive(Debug)]
 struct Held {
     place: Place,
-    /// Bytes of the place, from its beginning on, whose pages were taken from it.
+    /// Bytes of the range, from its start, whose pages were already freed.
     emptied: usize,
     origin: Option<Origin>,
     _share: Share,
 }
 
-/// Bytes whose pages are unmapped at a time: other threads that map or unmap wait for it.
+/// Bytes unmapped in one step: other threads' mmap and munmap calls wait for it.
 const PIECE: usize = 4 << 20;
 
 impl Leaving for Held {
@@ -242,7 +242,7 @@ impl Leaving for Held {
             rustix::mm::madvise(at.as_ptr().cast(), count, rustix::mm::Advice::LinuxDontNeed)
         };
         self.emptied += count;
-        // Huge pages may not be emptied in such pieces; they are few, and unmapped together.
+        // Huge pages may not support partial freeing; they are few, and unmapped together.
         emptied.is_ok() && self.emptied < self.place.len
     }
 }
@@ -252,25 +252,25 @@ impl Mapping {
         Mapping { skip, len, base: held.place.base, watched, is_a_peers: false, held: Some(held) }
     }
 
-    /// Maps `len` bytes of `file` from `offset` on, readable and writable; neither need lie on a page. The
-    /// file must be long enough, and be memory: a file on a disk could block whoever reads it.
+    /// Maps `len` bytes of `file` at `offset`, readable and writable; neither has to be page-aligned. The
+    /// file must be long enough, and memory-backed: accesses to a file on disk could block.
     pub fn shared(file: impl AsFd, offset: u64, len: usize) -> Result<Mapping, HostError> {
         Mapping::counted(file.as_fd(), (offset, len), &Account::default(), Keep::No)
     }
 
-    /// The same, of a peer whose port has `account`.
+    /// As [`Mapping::shared`], charged to a port's `account`.
     fn counted(
         file: BorrowedFd<'_>,
         (offset, len): (u64, usize),
         account: &Account,
         keep: Keep,
     ) -> Result<Mapping, HostError> {
-        // Attack: a file on a file system of the peer's own, which answers questions when it likes. Only
-        // the two that are memory know seals, and the kernel asks no other's.
+        // Attack: a file on a file system that the peer serves, which delays its answers. Only memory file
+        // systems support seals, and for others the kernel answers itself.
         rustix::fs::fcntl_get_seals(file).map_err(|_| HostError::NotMemory)?;
         let kind = rustix::fs::fstatfs(file).named("fstatfs of shared memory")?.f_type as u64;
         let stat = rustix::fs::fstat(file).named("fstat of shared memory")?;
-        // Attack: an offset near the end of the number space, so that the sum is small.
+        // Attack: an offset so large that the sum overflows.
         let impossible = HostError::Impossible { offset, len: len as u64 };
         let end = offset.checked_add(len as u64).filter(|_| len > 0).ok_or(impossible)?;
         if end > stat.st_size as u64 {
@@ -301,16 +301,15 @@ impl Mapping {
         ))
     }
 
-    /// Maps parts of files that are mapped already once more, one behind the other: each the `len` bytes
-    /// from `offset` on of such a mapping. All but the first begin on a page, and all but the last end on
-    /// one.
+    /// Maps parts of mapped files again, contiguously: of each mapping, `len` bytes at `offset`. All parts
+    /// but the first begin on a page boundary, and all but the last end on one.
     fn stitched(account: &Account, parts: &[(&Mapping, u64, u64)]) -> Result<Mapping, HostError> {
         let (mut at, mut skip, mut len) = (0u64, 0, 0u64);
         let mut pages = Vec::with_capacity(parts.len());
         for (index, (mapping, offset, count)) in parts.iter().enumerate() {
             let origin =
                 mapping.held.as_ref().and_then(|held| held.origin.as_ref()).ok_or(HostError::Scattered)?;
-            // Each within its mapping, whose sums were checked.
+            // Each part is within its mapping, whose sums were checked.
             let from = origin.begin + mapping.skip as u64 + offset;
             let (before, end) = (from % origin.page, from + count);
             let is_last = index + 1 == parts.len();
@@ -368,18 +367,18 @@ impl Mapping {
         self.len
     }
 
-    /// Never: a mapping has bytes.
+    /// Always false: a mapping is never empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the file behind it shrank. What is there now is zeros of our own, and nobody else sees them:
-    /// whoever uses the mapping lets go of it.
+    /// Whether the file shrank. The memory then consists of private zero pages, and users of the mapping must
+    /// release it.
     pub fn is_lost(&self) -> bool {
         self.watched.is_lost()
     }
 
-    /// The mapping as words that several processes of ours count in; empty where it isn't aligned for that.
+    /// The mapping as words that several of our processes use as counters; empty if it is misaligned.
     pub fn words(&self) -> &[AtomicU64] {
         if !self.skip.is_multiple_of(8) {
             return &[];
@@ -394,7 +393,7 @@ impl Mapping {
         unsafe { Region::new(guest, user, self.len as u64, self.base.add(self.skip), self) }
     }
 
-    /// The mapping as a region whose addresses are offsets into it.
+    /// The mapping as a region whose addresses are offsets.
     pub fn region(self: Arc<Mapping>) -> Region {
         self.region_at(0, 0)
     }
@@ -402,8 +401,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // A fault between this and unmapping would be nobody's, and there can be none: nobody uses the
-        // range any more.
+        // A fault between this and the unmapping would be unhandled, but can't occur: the range is no longer
+        // used.
         self.watched.forget();
         if let Some(held) = self.held.take().filter(|_| self.is_a_peers) {
             later(Box::new(held));
@@ -422,7 +421,7 @@ pub fn map_region(
     map_region_for(&Account::default(), file, (offset, len), (guest, user), Keep::No)
 }
 
-/// The same, of a peer whose port has `account`.
+/// As [`map_region`], charged to a port's `account`.
 pub fn map_region_for(
     account: &Account,
     file: impl AsFd,
@@ -437,8 +436,8 @@ pub fn map_region_for(
     Ok(Arc::new(mapping).region_at(guest, user))
 }
 
-/// Maps parts of regions that were mapped here once more, as one region at address 0: of each the `len`
-/// bytes from `offset` on. For rings that lie together by their guest's addresses, but not in its memory.
+/// Maps parts of mapped regions again, as one region at address 0: of each region, `len` bytes at `offset`.
+/// For rings that are contiguous in the guest's IOVAs but not in its memory.
 pub fn stitch(account: &Account, parts: &[(&Region, u64, u64)]) -> Result<Region, HostError> {
     let mut mapped = Vec::with_capacity(parts.len());
     for &(region, offset, len) in parts {
@@ -449,18 +448,18 @@ pub fn stitch(account: &Account, parts: &[(&Region, u64, u64)]) -> Result<Region
     Ok(Arc::new(Mapping::stitched(account, &mapped)?).region_at(0, 0))
 }
 
-/// A file, as long as it is open.
+/// Identifies an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId(u64, u64);
 
-/// Which file it is, and how many bytes of it are in memory.
+/// The file's identity and its resident size in bytes.
 pub fn resident(file: impl AsFd) -> Result<(FileId, u64), HostError> {
     let stat = rustix::fs::fstat(file).named("fstat of shared memory")?;
-    // Blocks are of 512 bytes, whatever the file's system (stat(2)).
+    // Blocks have 512 bytes on every file system (stat(2)).
     Ok((FileId(stat.st_dev, stat.st_ino), (stat.st_blocks as u64).saturating_mul(512)))
 }
 
-/// Whether the file behind a region that was mapped here shrank under it.
+/// Whether the file behind a mapped region shrank.
 pub fn is_lost(region: &Region) -> bool {
     region.keeper().downcast_ref::<Mapping>().is_some_and(Mapping::is_lost)
 }
@@ -534,7 +533,7 @@ mod tests {
         }
     }
 
-    /// How the kernel describes what is mapped at an address.
+    /// The kernel's description of the mapping at an address.
     fn mapped_at(address: usize) -> Option<String> {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let holds = |line: &&str| {
@@ -570,7 +569,7 @@ mod tests {
         while is_mapped() {
             std::thread::yield_now();
         }
-        // What is ours is unmapped at once.
+        // Our own memory is unmapped synchronously.
         let ours = Mapping::shared(&file, 0, 4096).unwrap();
         let base = ours.base.addr().get();
         assert!(mapped_at(base).is_some_and(|line| line.contains("unmap-later")));

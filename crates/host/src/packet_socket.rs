@@ -1,7 +1,7 @@
 //! Packet sockets: the frames of a network interface (packet(7)).
 //!
-//! A frame goes with the first ten bytes of `virtio_net_hdr` in front, little-endian, as through a TAP:
-//! what the kernel left undone is said, and may be left to it.
+//! A frame is preceded by the first ten bytes of `virtio_net_hdr`, little-endian, as with a TAP: they
+//! describe offloads that the kernel left to the receiver, or that the sender leaves to the kernel.
 
 use crate::error::{HostError, Named};
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// Bytes of the header in front of each frame.
 pub const PACKET_HEADER: usize = 10;
 
-/// What is asked of an interface.
+/// Settings of a packet socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketSettings<'s> {
     /// Its name.
@@ -29,13 +29,13 @@ pub struct PacketSettings<'s> {
 pub struct PacketReceived {
     /// Bytes that were put into memory, the header included.
     pub len: usize,
-    /// Bytes the frame had, the header included.
+    /// Length of the frame, with the header.
     pub whole: usize,
-    /// How it was addressed (`PACKET_HOST` and so on).
+    /// Type of destination (`PACKET_HOST` and so on).
     pub kind: u8,
     /// The VLAN tag that the kernel took off: its type and its control information.
     pub tag: Option<[u16; 2]>,
-    /// When it came, in nanoseconds since 1970; 0 if that is not known.
+    /// Arrival time in nanoseconds since 1970; 0 if unknown.
     pub time: u64,
 }
 
@@ -66,10 +66,10 @@ fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> Result<()
     check(done).map(drop)
 }
 
-/// Opens a socket on an interface, which never waits.
+/// Opens a non-blocking socket on an interface.
 ///
 /// # Errors
-/// [`HostError::Call`]: there is no such interface, or this program may not (it takes CAP_NET_RAW).
+/// [`HostError::Call`]: the interface does not exist, or CAP_NET_RAW is missing.
 pub fn open_packet(settings: &PacketSettings<'_>) -> Result<OwnedFd, HostError> {
     open(settings).named("opening a packet socket")
 }
@@ -82,7 +82,7 @@ fn open(settings: &PacketSettings<'_>) -> Result<OwnedFd, Errno> {
         return Err(Errno::NODEV);
     }
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // With protocol 0 nothing comes before the socket is bound to its interface.
+    // With protocol 0 no frame arrives before the socket is bound to its interface.
     // SAFETY: no memory is passed.
     let socket = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
     // SAFETY: the kernel just made it, and nobody else has it.
@@ -116,10 +116,10 @@ fn open(settings: &PacketSettings<'_>) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Receives the next frame with its header in front; none if there is none now.
+/// Receives the next frame with its header; `None` if there is none.
 ///
 /// # Errors
-/// What the kernel says: `NETDOWN` if the interface is down, `NXIO` or `NODEV` if it is gone.
+/// The kernel's: `NETDOWN` if the interface is down, `NXIO` or `NODEV` if it is gone.
 pub fn packet_receive(socket: BorrowedFd<'_>, to: &mut [u8]) -> Result<Option<PacketReceived>, Errno> {
     let mut control = Control([0; 128]);
     // SAFETY: all zeros is a valid address of this kind, and a valid message.
@@ -174,10 +174,10 @@ pub fn packet_receive(socket: BorrowedFd<'_>, to: &mut [u8]) -> Result<Option<Pa
     Ok(Some(received))
 }
 
-/// Sends a frame behind its header; false if there is no room now.
+/// Sends a frame with its header; false if there is no room.
 ///
 /// # Errors
-/// What the kernel says: `MSGSIZE` if the frame is longer than the interface's MTU allows.
+/// The kernel's: `MSGSIZE` if the frame is longer than the interface's MTU.
 pub fn packet_send(
     socket: BorrowedFd<'_>,
     header: &[u8; PACKET_HEADER],

@@ -1,7 +1,7 @@
-//! Waiting for descriptors that are known by number only, as elements of a function name them.
+//! Polling descriptors known by number only, as elements of a function name them.
 use std::time::Duration;
 
-/// A descriptor and what is waited for; after [`poll`], what is there.
+/// A descriptor with the events to wait for; after [`poll`], the events that occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// The descriptor. One that is closed counts as ready, so that its owner notices.
@@ -12,7 +12,7 @@ pub struct Wish {
     pub writable: bool,
 }
 
-/// Waits until one of the descriptors is ready, for `most` at most; a signal ends it early.
+/// Waits until one of the descriptors is ready, or for `most`; a signal interrupts it.
 pub fn poll(wishes: &mut [Wish], most: Duration) {
     let events = |wish: &Wish| {
         let read = if wish.readable { libc::POLLIN } else { 0 };

@@ -1,9 +1,10 @@
-//! A library to preload into programs that know less of this processor than its kernel asks of them.
+//! A preloaded library for programs that support less processor state than the kernel requires.
 
-/// Bytes of a process's extended state here: what `PTRACE_SETREGSET` with `NT_X86_XSTATE` has to write. 0 where
-/// there is no such thing.
+/// Size in bytes of a process's extended state, which `PTRACE_SETREGSET` with `NT_X86_XSTATE` must write. 0
+/// on other processors.
 pub fn extended_state() -> usize {
-    // Leaf 0DH, EBX: the size in standard format of what the kernel enabled (Intel SDM, volume 2, CPUID).
+    // Leaf 0DH, EBX: the size in standard format of the state components enabled by the kernel (Intel SDM,
+    // volume 2, CPUID).
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     let size = std::arch::x86_64::__cpuid_count(0xd, 0).ebx as usize;
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -11,8 +12,8 @@ pub fn extended_state() -> usize {
     size
 }
 
-/// A library for `LD_PRELOAD`: a `ptrace` with which a tracer may write less of a process's extended state than this
-/// processor has. User-Mode Linux 6.1 writes 2,696 bytes.
+/// A library for `LD_PRELOAD` with a `ptrace` that lets a tracer write a truncated extended state. User-Mode
+/// Linux 6.1 writes 2,696 bytes.
 pub fn ptrace_library() -> &'static [u8] {
     include_bytes!(concat!(env!("OUT_DIR"), "/ptrace.so"))
 }

@@ -6,11 +6,11 @@ use rustix::net::{AddressFamily, Protocol, RawProtocol, SocketFlags, SocketType}
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Opens a socket that gets a copy of each packet of a protocol that comes to this host, and sends packets
-/// with the headers they have, to broadcast addresses too. It never waits.
+/// Opens a non-blocking socket that receives a copy of each packet of a protocol sent to this host, and sends
+/// packets with their own headers, also to broadcast addresses.
 ///
 /// # Errors
-/// [`HostError::Call`]: this program may not (it takes CAP_NET_RAW).
+/// [`HostError::Call`]: CAP_NET_RAW is missing.
 pub fn open_raw(protocol: u8) -> Result<OwnedFd, HostError> {
     open(protocol).named("opening a raw socket")
 }

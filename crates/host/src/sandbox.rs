@@ -1,10 +1,8 @@
-//! The `data` process gives up what it doesn't need: identity, capabilities, the file system, and all system
-//! calls but those of the data path.
+//! Sandboxes of the `data` process and of functions: they drop identity, capabilities, file system access,
+//! and all system calls except those of the data path.
 //!
-//! A function's process does the same, and has a memory limit.
-//!
-//! Whoever takes over a worker through a guest's frames finds a process that can't open, connect, execute or
-//! trace anything, and that may use the descriptors it has.
+//! A function's process also has a memory limit. An attacker who takes over a worker through a guest's frames
+//! can't open files, connect, execute or trace, and can only use the process's descriptors.
 
 mod calls;
 mod files;
@@ -18,37 +16,37 @@ use crate::error::{HostError, Named};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
-/// What could be given up. Without seccomp there is no confinement, and so no such value.
+/// The dropped privileges. Without seccomp there is no confinement, and so no such value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
-    /// Whether this is still root, of a user namespace that knows no other user.
+    /// Whether the process is still root, in a user namespace without other users.
     pub is_namespaced: bool,
     /// Whether landlock forbids the file system too.
     pub landlock: bool,
 }
 
-/// Confines this process for good. To be called before the first thread is made, so that every thread has it;
-/// what a confined process needs of the file system is read here first.
+/// Confines this process permanently. Must be called before the first thread is started, so that it applies
+/// to every thread; it first reads what the process needs from the file system.
 pub fn confine_data() -> Result<Confinement, HostError> {
     crate::clock::Clock::new();
     crate::grace::grace();
     confine(identity::NOBODY, &[])
 }
 
-/// Programs that this process starts from now on get none of the descriptors that it has, but for their standard
-/// input and outputs. Linux before 5.11 can't do so, and they get what whoever started us left open.
+/// From now on, programs that this process starts inherit only their standard input and outputs. Linux before
+/// 5.11 does not support this; they then inherit what the process that started us left open.
 ///
-/// Attack: a process that is taken over finds files open that nobody meant for it.
+/// Attack: a process that is taken over uses inherited files.
 pub fn withhold_descriptors() {
     // SAFETY: the call takes numbers only, and closes nothing in this process.
     unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Descriptors that a function has at most.
+/// Largest number of descriptors of a function.
 const DESCRIPTORS: u64 = 256;
 
-/// Confines a process that runs a function, likewise: as `user` if this is root, with `memory` bytes of its own at
-/// most. It may accept connections on sockets it has.
+/// Confines a function's process in the same way: as `user` if started by root, with `memory` bytes at most.
+/// It may accept connections on its sockets.
 pub fn confine_function(user: u32, memory: u64) -> Result<Confinement, HostError> {
     crate::clock::Clock::new();
     let limits = [

@@ -1,4 +1,4 @@
-//! Descriptors that others gave us: what they are, and how to wake somebody by them.
+//! Descriptors from peers: their kind, and signalling through them.
 
 use crate::aio;
 use crate::budget::Budget;
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// The number added to an eventfd, and the bytes that a front-end with a pipe in its place reads.
+/// The number added to an eventfd, and the bytes for a front-end that uses a pipe instead.
 const ONE: [u8; 8] = 1_u64.to_ne_bytes();
 
 /// Kinds of descriptors on which no call of ours waits for a peer.
@@ -29,18 +29,18 @@ pub enum FdKind {
 }
 
 impl FdKind {
-    /// The kind of a descriptor; `None` for any other.
+    /// The kind of a descriptor; `None` for unsupported kinds.
     ///
-    /// Attack: a file on a file system that the peer serves itself. Asking that about the file, polling,
-    /// writing or closing it lasts as long as the peer likes. So every question here is one that the kernel
-    /// answers without the file's system.
+    /// Attack: a file on a file system that the peer serves itself. Querying, polling, writing or closing it
+    /// takes as long as the peer likes. So only queries are used here that the kernel answers without the
+    /// file system.
     pub fn of(fd: BorrowedFd<'_>) -> Option<FdKind> {
         if rustix::fs::fcntl_get_seals(fd).is_ok() {
             return Some(FdKind::Memory);
         }
         match rustix::net::sockopt::socket_domain(fd) {
             Ok(AddressFamily::UNIX) => return Some(FdKind::Socket),
-            // Attack: closing a TCP socket lasts as long as its peer had it linger.
+            // Attack: closing a TCP socket may block for the linger time set by the peer.
             Ok(_) => return None,
             Err(_) => {}
         }
@@ -51,22 +51,22 @@ impl FdKind {
     }
 }
 
-/// Whether there is no file of any kind behind a descriptor, as there is none behind an eventfd.
+/// Whether a descriptor has no file type, as is the case for an eventfd.
 fn is_anonymous(fd: BorrowedFd<'_>) -> bool {
-    // Not by way of `std`, which asks with a call that a confined process may not make.
+    // Not through `std`, which uses a system call that confined processes may not make.
     let mode = rustix::fs::fstat(fd).map(|seen| rustix::fs::FileType::from_raw_mode(seen.st_mode));
     mode == Ok(rustix::fs::FileType::Unknown)
 }
 
-/// Has this thread signal eventfds that others share without meeting other threads there. `Err`: the system refuses
-/// asynchronous I/O, and such eventfds are signalled by threads made for that, some microseconds later.
+/// Lets this thread signal shared eventfds without contending with other threads. `Err`: asynchronous I/O is
+/// unavailable, and helper threads signal such eventfds, some microseconds later.
 pub fn prepare_signals() -> Result<(), HostError> {
     aio::prepare().map_err(|error| HostError::Call { call: "io_setup", error })
 }
 
-/// Signals an eventfd that others share once, some time; whoever closes it for good. Never waits.
+/// Signals a shared eventfd once, asynchronously, before it is closed. Never blocks.
 pub fn signal_once(fd: BorrowedFd<'_>) {
-    // Without a thread or a descriptor its waiters learn from their socket that it is closed.
+    // Without a thread or a descriptor, its waiters learn from their socket that it is closed.
     let helper = fd.try_clone_to_owned().ok().and_then(|fd| Helper::start(Arc::new(fd)));
     helper.iter().for_each(Helper::signal);
 }
@@ -74,10 +74,10 @@ pub fn signal_once(fd: BorrowedFd<'_>) {
 /// Why a peer can't be woken by a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignalError {
-    /// It is no way to wake anybody.
+    /// The descriptor can't be used for signalling.
     #[error("neither an eventfd nor a pipe")]
     Kind,
-    /// Neither asynchronous I/O nor a thread can be had.
+    /// Neither asynchronous I/O nor a thread is available.
     #[error(
         "an eventfd that can't be signalled without waiting: the system refuses io_setup (see \
          fs.aio-max-nr), and there are {HELPERS} threads for such eventfds already"
@@ -85,7 +85,7 @@ pub enum SignalError {
     NoHelper,
 }
 
-/// A peer's descriptor by which it is woken. Waking never waits.
+/// A peer's descriptor for wake-ups. Signalling never blocks.
 #[derive(Debug)]
 pub struct Signal {
     fd: Arc<OwnedFd>,
@@ -106,7 +106,7 @@ impl Signal {
         Ok(signal)
     }
 
-    /// The same, at the cost of a peer: once its budget is spent, nobody is woken any more.
+    /// Charges the wake-ups to a peer: once its budget is exceeded, they stop.
     pub fn charged_to(self, budget: &Arc<Budget>) -> Signal {
         Signal { budget: Some(budget.clone()), ..self }
     }
@@ -139,8 +139,8 @@ impl Signal {
     }
 }
 
-/// Helpers at most. Attack: a peer has its eventfd block, and fills it: the helper that writes there waits until
-/// somebody reads it, and then for ever.
+/// Attack: a peer makes its eventfd blocking and fills it: the helper that writes it blocks until somebody
+/// reads it, possibly forever. Largest number of helpers.
 const HELPERS: usize = 1024;
 
 /// A thread that signals one eventfd, and may wait for its peer.
@@ -205,17 +205,17 @@ fn well(bytes: &[u8]) -> Option<Well> {
     (written == Ok(bytes.len())).then_some(Well { reader, _writer: writer })
 }
 
-/// Attack: a pipe that its reader made block, and filled. Unlike a write, a copy from a pipe of ours heeds
-/// a flag of the call's own (tee(2)).
+/// Attack: a full pipe that the reader made blocking. Unlike a write, copying from our own pipe obeys a
+/// non-blocking flag of the call itself (tee(2)).
 fn signal_pipe(fd: BorrowedFd<'_>) {
     let copy = |well: &Well| rustix::pipe::tee(&well.reader, fd, ONE.len(), SpliceFlags::NONBLOCK);
     let _ = WELL.try_with(|own| own.get_or_init(|| well(&ONE)).as_ref().map(copy));
 }
 
-/// What a pipe has room for at least.
+/// Guaranteed capacity of a pipe.
 const SURE: usize = 4096;
 
-/// Writes to a pipe without waiting, but no more than a page: what finds no room is lost.
+/// Writes to a pipe without blocking, at most a page; bytes that don't fit are dropped.
 pub(crate) fn write_pipe(fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
     let bytes = &bytes[..bytes.len().min(SURE)];
     let well = well(bytes).ok_or(Errno::MFILE)?;
@@ -229,7 +229,7 @@ mod tests {
     use rustix::fs::OFlags;
     use std::io::Read;
 
-    /// As a peer does it that shares the description.
+    /// As a peer that shares the description does.
     fn make_blocking(fd: BorrowedFd<'_>) {
         let flags = rustix::fs::fcntl_getfl(fd).unwrap();
         rustix::fs::fcntl_setfl(fd, flags - OFlags::NONBLOCK).unwrap();
@@ -247,7 +247,7 @@ mod tests {
         rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         (0..1000).for_each(|_| signal.send());
         assert!(event.clear());
-        // Nothing is there now, so reading it would wait.
+        // The pipe is empty, so reading it would block.
         crate::set_nonblocking(event.as_fd()).unwrap();
         assert!(!event.clear());
         signal.send();

@@ -13,19 +13,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Descriptors that one message carries at most (the kernel's SCM_MAX_FD).
 pub const DESCRIPTORS: usize = 253;
 
-/// Sends bytes, and descriptors with the first of them; returns how many bytes went. Waits where the socket
-/// blocks.
+/// Sends bytes, with descriptors attached to the first of them; returns the number of bytes sent. Blocks if
+/// the socket does.
 pub fn send_with(
     socket: impl AsFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<usize, HostError> {
-    // A socket that nobody reads any more is an error, not a signal.
+    // A closed peer is reported as an error instead of SIGPIPE.
     send(socket.as_fd(), bytes, descriptors, SendFlags::NOSIGNAL).named("sending on a socket")
 }
 
-/// Sends bytes without waiting, on a socket or a pipe, which some front-ends give in a socket's place: a
-/// message whose reader doesn't read is lost. Returns how many bytes went.
+/// Sends bytes without blocking, on a socket, or on the pipe that some front-ends use instead: a message is
+/// dropped if the reader does not read. Returns the number of bytes sent.
 pub fn try_write(to: impl AsFd, bytes: &[u8]) -> usize {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     match send(to.as_fd(), bytes, &[], flags) {
@@ -34,11 +34,10 @@ pub fn try_write(to: impl AsFd, bytes: &[u8]) -> usize {
     }
 }
 
-/// Whether a UNIX socket, or the one it is connected with, has a name: those of
-/// [`std::os::unix::net::UnixStream::pair`] have none, and one of every two that met by a listening socket
-/// has.
+/// Whether a UNIX socket, or its peer, has a name: sockets of [`std::os::unix::net::UnixStream::pair`] have
+/// none, and of two that connected through a listening socket, one has a name.
 fn has_name(socket: impl AsFd) -> bool {
-    // An address without a name ends behind its family (unix(7)).
+    // An unnamed address ends after its family (unix(7)).
     let has_name =
         |name: rustix::net::SocketAddrAny| name.addr_len() as usize > size_of::<libc::sa_family_t>();
     let socket = socket.as_fd();
@@ -46,24 +45,24 @@ fn has_name(socket: impl AsFd) -> bool {
         || rustix::net::getpeername(socket).is_ok_and(|name| name.is_some_and(has_name))
 }
 
-/// From now on nothing comes to us through this socket. `false`: it has a name, or is none, and is not to be kept.
+/// Stops receiving through this socket. `false`: it has a name, or is not a socket, and must not be kept.
 ///
-/// Attack: a peer's own end of a session, given to us, or on its way through a socket that we hold and nobody reads,
-/// keeps that session open when the peer is gone.
+/// Attack: the peer's own end of a session, passed to us, or in flight through a socket that we hold and
+/// don't read, keeps that session open when the peer is gone.
 pub fn only_send(socket: impl AsFd) -> bool {
     let socket = socket.as_fd();
     if has_name(socket) || rustix::net::shutdown(socket, rustix::net::Shutdown::Read).is_err() {
         return false;
     }
-    // What came before; without room for descriptors, those are closed.
+    // Discards data received earlier; without room for descriptors, these are closed.
     let mut bytes = [0; 4096];
     let mut read = || matches!(try_receive_with(socket, &mut bytes, 0), Ok(Some((1.., _))));
-    // No socket's buffer has as much.
+    // More than any socket buffer holds.
     (0..1 << 16).all(|_| read());
     true
 }
 
-/// Sends the eight bytes of a signal on a socket without waiting; a full one has been signalled already.
+/// Sends a signal's eight bytes on a socket without blocking; a full one is signalled already.
 pub(crate) fn signal_socket(socket: BorrowedFd<'_>, bytes: &[u8; 8]) {
     let _ = rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
@@ -87,9 +86,9 @@ fn send(
     }
 }
 
-/// Receives bytes and the descriptors that came with them; no bytes when the other end is closed. Waits where
-/// the socket blocks. Attack: more than `most` descriptors, to fill our table; those beyond never come to
-/// stand in it.
+/// Receives bytes and their descriptors; no bytes if the other end is closed. Blocks if the socket does.
+/// Attack: more than `most` descriptors, to fill our descriptor table; surplus ones are never installed in
+/// it.
 pub fn receive_with(
     socket: impl AsFd,
     bytes: &mut [u8],
@@ -98,7 +97,7 @@ pub fn receive_with(
     receive(socket.as_fd(), bytes, most, RecvFlags::CMSG_CLOEXEC).named("receiving on a socket")
 }
 
-/// The same without waiting: `None` when there is nothing yet.
+/// As [`receive_with`] without blocking: `None` if there is no data.
 pub fn try_receive_with(
     socket: impl AsFd,
     bytes: &mut [u8],
@@ -116,8 +115,8 @@ fn receive(
     most: usize,
     flags: RecvFlags,
 ) -> Result<(usize, Vec<OwnedFd>), Errno> {
-    // Attack: descriptors whose closing takes as long as the peer likes. What the space has no room for,
-    // the kernel drops.
+    // Attack: descriptors whose closing blocks. Descriptors that don't fit into the buffer are dropped by the
+    // kernel.
     let room = if most == 0 { 0 } else { size_of::<libc::cmsghdr>() + most * size_of::<libc::c_int>() };
     let mut space = vec![MaybeUninit::uninit(); room + align_of::<libc::cmsghdr>()];
     let begin = space.as_ptr().align_offset(align_of::<libc::cmsghdr>());
@@ -137,7 +136,7 @@ fn receive(
     Ok((received.bytes, descriptors))
 }
 
-/// Who is at the other end of a connection, as it was when that was made.
+/// The credentials of a connection's peer at the time of connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its process.
@@ -148,7 +147,7 @@ pub struct Peer {
     pub group: u32,
 }
 
-/// Asks the kernel who is at the other end of a UNIX socket.
+/// Reads the peer's credentials of a UNIX socket from the kernel.
 pub fn peer(socket: impl AsFd) -> Result<Peer, HostError> {
     let found = rustix::net::sockopt::socket_peercred(socket).named("reading a peer's credentials")?;
     Ok(Peer { process: found.pid.as_raw_pid(), user: found.uid.as_raw(), group: found.gid.as_raw() })

@@ -1,7 +1,7 @@
-//! Listening UNIX sockets in folders that others may own.
+//! Listening UNIX sockets in folders of other owners.
 //!
-//! Attack: the owner of a folder replaces what is in it between two calls, with a link to a file of ours. So the
-//! folder is opened once, nothing in it is changed by its name, and no link is followed.
+//! Attack: a folder's owner replaces a file between two calls, by a link to one of our files. So the folder
+//! is opened once, files in it are not changed by name, and no link is followed.
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
@@ -11,21 +11,21 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-/// The name of a socket while it is made in a folder of its own.
+/// Temporary name of a socket in a private folder.
 const FRESH: &str = "socket";
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// Why a socket can't be made.
+/// Why a socket can't be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketFileError {
-    /// Something else than a socket has this name.
+    /// Another kind of file has this name.
     #[error("it exists and is not a socket")]
     Taken,
     /// A program listens on a socket of this name.
     #[error("another program listens on this socket")]
     Alive,
-    /// Nobody listens on the socket of this name, but it is not ours to remove.
+    /// The socket of this name has no listener, but belongs to another user.
     #[error("a socket of user {0} is left there")]
     Foreign(u32),
     /// The system refused.
@@ -33,7 +33,7 @@ pub enum SocketFileError {
     System(#[from] Errno),
 }
 
-/// Who may connect to a socket.
+/// Access rights of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketRights {
     /// User id of its owner; ours if none.
@@ -44,7 +44,7 @@ pub struct SocketRights {
     pub mode: u32,
 }
 
-/// A listening socket with a name, which goes when it does.
+/// A named listening socket, removed when dropped.
 #[derive(Debug)]
 pub struct SocketFile {
     socket: UnixListener,
@@ -54,7 +54,7 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Listens at `path`. A socket that an earlier run left there is replaced; nothing else is.
+    /// Listens at `path`. Replaces a socket left by an earlier run, but nothing else.
     pub fn bind(path: &Path, rights: SocketRights) -> Result<SocketFile, SocketFileError> {
         let name = path.file_name().ok_or(Errno::INVAL)?.to_os_string();
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -78,7 +78,7 @@ impl AsFd for SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody may have put another socket there meanwhile.
+        // Another process may have replaced the socket.
         if seen(&self.folder, &self.name).is_ok_and(|seen| inode(&seen) == self.inode) {
             let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
         }
@@ -106,8 +106,8 @@ fn stream() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
-/// Listens on a socket that has its owner and mode before anybody can reach it, and gets its name then: nobody else can
-/// change anything in the folder where it is made.
+/// Creates a listening socket with owner and mode in a private folder, where nobody else can change files,
+/// and then moves it to its name.
 fn make_and_move(
     folder: &OwnedFd,
     name: &OsStr,
@@ -116,13 +116,13 @@ fn make_and_move(
     let private = PrivateFolder::new(folder)?;
     let own = &private.descriptor;
     let socket = stream()?;
-    // Its file has the socket's mode, less the umask.
+    // The socket file's mode depends on the umask, so it is set explicitly.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(within(own, FRESH))?)?;
     rustix::net::listen(&socket, BACKLOG)?;
     rustix::fs::chmodat(own, FRESH, Mode::from_bits_truncate(rights.mode), AtFlags::empty())?;
     let (owner, group) = (rights.owner.map(Uid::from_raw), rights.group.map(Gid::from_raw));
-    // The owner last: whoever gives the socket away may not change it any more.
+    // The owner is set last, since afterwards the file can't be changed any more.
     rustix::fs::chownat(own, FRESH, owner, group, AtFlags::SYMLINK_NOFOLLOW)?;
     let inode = inode(&seen(own, FRESH.as_ref())?);
     match move_to(own, FRESH.as_ref(), folder, name) {
@@ -131,10 +131,10 @@ fn make_and_move(
     }
 }
 
-/// Gives a file another name, which nothing has yet.
+/// Renames a file; fails if the new name exists.
 fn move_to(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &OsStr) -> Result<(), Errno> {
     match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
-        // Not every file system knows that.
+        // Not every file system supports this.
         Err(Errno::INVAL | Errno::NOSYS) => {
             rustix::fs::linkat(from, name, to, new, AtFlags::empty())?;
             rustix::fs::unlinkat(from, name, AtFlags::empty())
@@ -143,7 +143,7 @@ fn move_to(from: &OwnedFd, name: &OsStr, to: &OwnedFd, new: &OsStr) -> Result<()
     }
 }
 
-/// A folder within another, which nobody else may enter; it goes with this.
+/// A private subfolder, removed when dropped.
 struct PrivateFolder<'a> {
     above: &'a OwnedFd,
     name: String,
@@ -159,7 +159,7 @@ impl PrivateFolder<'_> {
         let descriptor = rustix::fs::openat(above, &name, flags, Mode::empty())?;
         let made = PrivateFolder { above, name, descriptor };
         let seen = rustix::fs::fstat(&made.descriptor)?;
-        // Attack: another folder of that name, put there just now.
+        // Attack: a different folder of that name, put there just now.
         let is_ours = seen.st_uid == rustix::process::geteuid().as_raw() && seen.st_mode & 0o077 == 0;
         if is_ours { Ok(made) } else { Err(Errno::PERM) }
     }
@@ -167,13 +167,13 @@ impl PrivateFolder<'_> {
 
 impl Drop for PrivateFolder<'_> {
     fn drop(&mut self) {
-        // Mostly it is empty.
+        // Usually it is empty.
         let _ = rustix::fs::unlinkat(&self.descriptor, FRESH, AtFlags::empty());
         let _ = rustix::fs::unlinkat(self.above, &self.name, AtFlags::REMOVEDIR);
     }
 }
 
-/// Removes what an earlier run left, if it is a socket of ours on which nobody listens.
+/// Removes a socket of ours without a listener, left by an earlier run.
 fn remove_dead(folder: &OwnedFd, name: &OsStr) -> Result<(), SocketFileError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let left = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
@@ -185,7 +185,7 @@ fn remove_dead(folder: &OwnedFd, name: &OsStr) -> Result<(), SocketFileError> {
         return Err(SocketFileError::Taken);
     }
     let probe = stream()?;
-    // A socket whose queue is full makes a connection wait, and is alive.
+    // If a socket's queue is full, connecting would block, and the socket is alive.
     rustix::io::ioctl_fionbio(&probe, true)?;
     let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", left.as_raw_fd()))?;
     match rustix::net::connect(&probe, &address) {
@@ -197,8 +197,8 @@ fn remove_dead(folder: &OwnedFd, name: &OsStr) -> Result<(), SocketFileError> {
     if dead.st_uid != us.as_raw() && !us.is_root() {
         return Err(SocketFileError::Foreign(dead.st_uid));
     }
-    // Another program may put a socket that is alive there between the look and the removal. What has been moved away
-    // can be looked at again.
+    // Another program may replace the socket between check and removal, so it is moved away first and then
+    // checked again.
     let private = PrivateFolder::new(folder)?;
     let own = &private.descriptor;
     rustix::fs::renameat(folder, name, own, FRESH)?;
@@ -246,7 +246,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// The owner of a folder puts links to a file of ours in a socket's place, as fast as it can.
+    /// The owner of a folder repeatedly replaces the socket by links to our files.
     #[test]
     fn no_link_in_a_socket_s_place_is_followed() {
         let (folder, outside) = (folder("links"), folder("precious"));
@@ -267,7 +267,7 @@ mod tests {
             let is_root = rustix::process::geteuid().is_root();
             let owner = is_root.then_some(1234);
             for _ in 0..2000 {
-                // The link may be there first, or take the socket's place.
+                // Either the link comes first, or it replaces the socket.
                 drop(SocketFile::bind(&path, SocketRights { owner, group: None, mode: 0o666 }));
             }
             over.store(true, Ordering::Relaxed);
@@ -300,12 +300,12 @@ mod tests {
         let other = std::os::unix::net::UnixDatagram::bind(&datagrams).unwrap();
         assert_eq!(SocketFile::bind(&datagrams, OURS).unwrap_err(), SocketFileError::Alive);
         drop(other);
-        // Nobody listens there any more.
+        // The listener is gone.
         SocketFile::bind(&datagrams, OURS).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Two programs that find the same dead socket: one gets the name, the other never takes it away.
+    /// Two programs find the same dead socket: one gets the name, and the other never removes it.
     #[test]
     fn of_two_that_replace_a_dead_socket_one_stays() {
         let folder = folder("two");
@@ -316,7 +316,7 @@ mod tests {
                 let both = [(); 2].map(|()| scope.spawn(|| SocketFile::bind(&path, OURS)));
                 both.into_iter().filter_map(|one| one.join().unwrap().ok()).collect()
             });
-            // One that was alive for a moment only, while the other looked at it, is replaced by nobody.
+            // A socket that was alive only briefly, during the other's check, is replaced by nobody.
             assert_eq!(bound.len(), 1);
             assert!(UnixStream::connect(&path).is_ok());
             drop(bound);

@@ -1,11 +1,11 @@
-//! What a thread does with its time: it runs, waits for a processor, or is blocked.
+//! Accounting of a thread's time: running, waiting for a processor, or blocked.
 
 use crate::error::{HostError, Named};
 use crate::thread::thread_cpu;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::OwnedFd;
 
-/// Bytes of such a file at most, as far as they are of interest.
+/// Number of bytes of interest in such a file.
 const LENGTH: usize = 256;
 
 /// The kernel's files about one thread, which a confined process reads by descriptors that others opened.
@@ -42,17 +42,17 @@ impl ThreadFiles {
         parse(std::str::from_utf8(bytes.get(..count)?).ok()?)
     }
 
-    /// Whether the thread is blocked: it neither runs nor waits for a processor. `None` where that can't be told.
+    /// Whether the thread is blocked: neither running nor waiting for a processor. `None` if unknown.
     pub fn is_blocked(&self) -> Option<bool> {
         Self::read(&self.stat, |text| Some(!text.rsplit_once(") ")?.1.starts_with('R')))
     }
 
-    /// Nanoseconds that the thread waited for a processor; of one that runs. `None` where that can't be told.
+    /// Nanoseconds that the running thread has waited for a processor. `None` if unknown.
     fn waited(&self) -> Option<u64> {
         Self::read(&self.schedstat, |text| text.split_whitespace().nth(1)?.parse().ok())
     }
 
-    /// What the calling thread, whose files these are, did with its time up to `at`.
+    /// The times of the calling thread, whose files these are, up to `at`.
     pub fn times(&self, at: u64) -> Option<ThreadTimes> {
         Some(ThreadTimes {
             at,
@@ -76,7 +76,7 @@ fn waits() -> u64 {
     usage.ru_nvcsw.unsigned_abs()
 }
 
-/// What a thread did with its time, in nanoseconds.
+/// A thread's times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTimes {
     /// Up to when.
@@ -87,17 +87,17 @@ pub struct ThreadTimes {
     pub waited: u64,
     /// It was blocked so often.
     pub waits: u64,
-    /// It slept, since it had nothing to do, for so long and so often. Its owner knows that.
+    /// Time slept when idle, and number of sleeps, as recorded by its owner.
     pub slept: u64,
     /// How often.
     pub sleeps: u64,
 }
 
 impl ThreadTimes {
-    /// Nanoseconds since `before` in which it was blocked against its will.
+    /// Nanoseconds since `before` during which it was blocked involuntarily.
     ///
-    /// In a virtual machine, time that the host took may look like that; so it must have been blocked more often than
-    /// it slept.
+    /// In a virtual machine, stolen time may look the same; so the thread must also have been blocked more
+    /// often than it slept.
     pub fn blocked_since(&self, before: &ThreadTimes) -> u64 {
         let passed = |of: fn(&ThreadTimes) -> u64| of(self).saturating_sub(of(before));
         if passed(|times| times.waits) <= passed(|times| times.sleeps) {

@@ -1,7 +1,7 @@
-//! TAP interfaces: making one, and frames through it.
+//! TAP interfaces: creation, and frame I/O.
 //!
-//! A frame goes with the first ten bytes of `virtio_net_hdr` in front, little-endian (Linux'
-//! Documentation/networking/ tuntap.rst, virtio 1.3, 5.1.6).
+//! A frame is preceded by the first ten bytes of `virtio_net_hdr`, little-endian (Linux'
+//! Documentation/networking/tuntap.rst, virtio 1.3, 5.1.6).
 
 use crate::error::{HostError, Named};
 use ringway_mem::{Span, SpanMut};
@@ -14,18 +14,18 @@ use std::path::PathBuf;
 
 /// Bytes of the header in front of each frame.
 pub const TAP_HEADER: usize = 10;
-/// Bytes of a frame that may come from memory of our own, beside its pieces.
+/// Largest number of leading bytes of a frame from our own memory, in addition to its pieces.
 pub const TAP_HEAD: usize = 64;
-/// Pieces of a frame behind its head at most.
+/// Largest number of pieces of a frame after its head.
 const PIECES: usize = 72;
 /// Queues of an interface at most (the kernel's MAX_TAP_QUEUES).
 const QUEUES: u16 = 256;
 
-/// What an interface is to be.
+/// Settings of an interface.
 #[derive(Clone, Debug)]
 pub struct TapSettings {
-    /// Its name, 15 bytes at most. One that exists is taken, if it is a TAP with as many queues that nobody
-    /// uses.
+    /// Its name, at most 15 bytes. An existing interface is used if it is a TAP with the same number of
+    /// queues that no process uses.
     pub name: String,
     /// Queue pairs.
     pub queues: u16,
@@ -37,22 +37,22 @@ pub struct TapSettings {
     pub mac: Option<[u8; 6]>,
     /// An address and the length of its prefix.
     pub address: Option<(IpAddr, u8)>,
-    /// Name of a network namespace as `ip netns` knows it, or path of one; ours if none.
+    /// Name of a network namespace as in `ip netns`, or its path; ours if none.
     pub namespace: Option<String>,
 }
 
 /// Why a frame could not be read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TapFault {
-    /// There is none, or no room for one.
+    /// No frame is available, or there is no room for one.
     Again,
     /// The interface is down.
     Down,
-    /// The interface is gone.
+    /// The interface was removed.
     Gone,
-    /// The kernel has no memory for it now.
+    /// The kernel is out of memory.
     NoMemory,
-    /// The kernel doesn't take such a frame, or can't read it.
+    /// The kernel refuses the frame, or can't read its memory.
     Refused,
 }
 
@@ -69,8 +69,8 @@ impl TapFault {
     }
 }
 
-/// Makes the interface, or takes the one that is there, and brings it up. One descriptor a queue; none of
-/// them blocks.
+/// Creates the interface, or opens the existing one, and brings it up. Returns one non-blocking descriptor
+/// per queue.
 pub fn open_tap(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
     let Some(namespace) = &settings.namespace else { return open_here(settings) };
     let path = if namespace.contains('/') {
@@ -85,7 +85,7 @@ pub fn open_tap(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
     };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let space = rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| failed("opening", error))?;
-    // A thread of its own, since a thread doesn't come back from a namespace whose way back is closed.
+    // On a separate thread, since a thread may be unable to return from another namespace.
     let within = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             rustix::thread::move_into_link_name_space(
@@ -130,7 +130,7 @@ impl<'s> Request<'s> {
         HostError::Tap { name: self.settings.name.clone(), what: what.into(), error }
     }
 
-    /// An ioctl whose argument is `argument`.
+    /// An ioctl with a pointer argument.
     fn ioctl<T>(
         &self,
         fd: &OwnedFd,
@@ -143,13 +143,13 @@ impl<'s> Request<'s> {
         if done >= 0 { Ok(()) } else { Err(self.fail(what, last_error())) }
     }
 
-    /// An ioctl whose argument is a number.
+    /// An ioctl with an integer argument.
     fn ioctl_value(&self, fd: &OwnedFd, number: libc::Ioctl, value: libc::c_ulong) -> Result<(), Errno> {
         // SAFETY: the descriptor is open, and the argument is a number, not a pointer.
         if unsafe { libc::ioctl(fd.as_raw_fd(), number, value) } >= 0 { Ok(()) } else { Err(last_error()) }
     }
 
-    /// Makes the interface, or opens another queue of it. Its name is the kernel's from then on.
+    /// Creates the interface, or opens another queue of it. From then on the kernel has its name.
     pub(crate) fn create(&mut self, kind: libc::c_int) -> Result<OwnedFd, HostError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty());
@@ -186,7 +186,7 @@ impl<'s> Request<'s> {
         let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
         let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
         let wanted = if self.settings.offloads { [tcp | udp, tcp] } else { [0, 0] };
-        // Kernels before 6.2 don't know UDP segmentation.
+        // Kernels before 6.2 don't support UDP segmentation.
         let set = |flags: libc::c_uint| self.ioctl_value(fd, number, flags.into());
         let set = set(wanted[0]).or_else(|_| set(wanted[1]));
         set.map_err(|error| self.fail("setting its offloads", error))
@@ -229,7 +229,7 @@ impl<'s> Request<'s> {
         self.ioctl(&control, libc::SIOCSIFFLAGS, &mut request, "bringing it up")
     }
 
-    /// Leads the host's default route to an address behind it.
+    /// Sets the host's default route to a gateway behind the interface.
     pub(crate) fn add_default_route(&self, gateway: Ipv4Addr) -> Result<(), HostError> {
         let family = rustix::net::AddressFamily::INET;
         let flags = rustix::net::SocketFlags::CLOEXEC;
@@ -259,7 +259,7 @@ impl<'s> Request<'s> {
             ifr6_ifindex: unsafe { named.ifr_ifru.ifru_ifindex },
         };
         match self.ioctl(control, libc::SIOCSIFADDR, &mut request, "setting its address") {
-            // It has the address from before.
+            // The address is already set.
             Err(HostError::Tap { error: Errno::EXIST, .. }) => Ok(()),
             result => result,
         }
@@ -268,7 +268,7 @@ impl<'s> Request<'s> {
 
 fn v4_address(octets: [u8; 4]) -> libc::sockaddr {
     let mut address = libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: [0; 14] };
-    // A `sockaddr_in` has its port in the first two bytes, then the address.
+    // A `sockaddr_in` has the port in the first two bytes, then the address.
     address.sa_data[2..6].iter_mut().zip(octets).for_each(|(to, from)| *to = from as libc::c_char);
     address
 }
@@ -302,8 +302,8 @@ pub fn tap_read(queue: BorrowedFd<'_>, to: SpanMut<'_>) -> Result<usize, TapFaul
     usize::try_from(count).map_err(|_| TapFault::from(last_error()))
 }
 
-/// Writes one frame: its header, the first bytes from our memory, the rest from where it lies. The kernel
-/// reads a peer's memory itself, and so only once; memory that is gone is refused.
+/// Writes one frame: its header, the first bytes from our memory, the rest from the peer's memory. The kernel
+/// reads the peer's memory itself, once; missing memory is an error.
 #[inline]
 pub fn tap_write(
     queue: BorrowedFd<'_>,

@@ -1,10 +1,10 @@
-//! Threads and the cores they run on.
+//! Threads and CPU affinity.
 
 use crate::error::{HostError, Named};
 use rustix::thread::CpuSet;
 use std::thread::JoinHandle;
 
-/// Starts a thread, on one core if one is given.
+/// Starts a thread, pinned to a core if given.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     core: Option<usize>,
@@ -16,7 +16,7 @@ pub fn spawn<T: Send + 'static>(
     let builder = std::thread::Builder::new().name(name.into());
     let run = move || {
         if let Some(core) = core {
-            // Checked above; a core that went away since leaves the thread where the kernel puts it.
+            // Checked above; if the core went offline since, the thread is not pinned.
             let _ = pin(core);
         }
         work()
@@ -43,13 +43,13 @@ pub fn allowed_cores() -> Result<Vec<usize>, HostError> {
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
 
-/// Nanoseconds that the calling thread has run.
+/// CPU time of the calling thread in nanoseconds.
 pub fn thread_cpu() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// A number that nobody can guess.
+/// An unpredictable number.
 pub fn random() -> Result<u64, HostError> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).named("getrandom")?;

@@ -1,33 +1,33 @@
-//! Interfaces of the host's whose packets or frames a program reads and writes one by one, without a header
-//! in front (Linux' Documentation/networking/tuntap.rst).
+//! Interfaces of the host whose packets or frames a program reads and writes one by one, without a header
+//! (Linux' Documentation/networking/tuntap.rst).
 
 use crate::error::HostError;
 use crate::tap::{Request, TapSettings};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 
-/// What an interface is to be.
+/// Settings of an interface.
 #[derive(Clone, Debug)]
 pub struct TunSettings {
     /// Its name, 15 bytes at most; one of the kernel's choice if none.
     pub name: Option<String>,
-    /// Ethernet frames go through it, else IP packets.
+    /// Whether it carries Ethernet frames instead of IP packets.
     pub frames: bool,
     /// Its MTU.
     pub mtu: u16,
-    /// Its Ethernet address, if it has frames; one of the kernel's choice if none.
+    /// Its Ethernet address, if it carries frames; chosen by the kernel if none.
     pub mac: Option<[u8; 6]>,
-    /// Its address and the length of the prefix, with which it comes up; it stays as it is if none.
+    /// Its address and prefix length, with which it is brought up; if none, it is left unchanged.
     pub address: Option<(Ipv4Addr, u8)>,
     /// Where the host's default route is to lead.
     pub gateway: Option<Ipv4Addr>,
 }
 
-/// Makes an interface, which is gone when the descriptor is closed. The descriptor does not block; the name
-/// is the one that the interface got.
+/// Creates an interface, which is removed when the descriptor is closed. The descriptor is non-blocking; the
+/// returned name is the interface's actual one.
 ///
 /// # Errors
-/// [`HostError::Tap`]: the kernel has no such interfaces, the name is taken, or this program may not.
+/// [`HostError::Tap`]: the kernel lacks such interfaces, the name is taken, or permission is missing.
 pub fn open_tun(settings: &TunSettings) -> Result<(OwnedFd, String), HostError> {
     let any = if settings.frames { "tap%d" } else { "tun%d" };
     let interface = TapSettings {

@@ -1,33 +1,33 @@
-//! A thread that unmaps peers' memory and closes its files, while nobody waits.
+//! A thread that unmaps peers' memory and closes its files asynchronously.
 //!
-//! Attack: a guest of gigabytes that comes and goes. The kernel takes seconds to take so many pages from the
-//! page tables and, where nobody else has the file any more, to free them; the session thread would serve
-//! nobody meanwhile. What comes here is in no table of ours any more, so that only its addresses stay in use.
+//! Attack: a guest of gigabytes that connects and disconnects. The kernel takes seconds to remove that many
+//! pages from the page tables and to free them; the session thread would be blocked meanwhile. Memory passed
+//! here is no longer in any of our tables; only its addresses stay in use.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-/// Something to let go of.
+/// A resource to release.
 pub(crate) trait Leaving: Send {
-    /// Lets go of a piece that takes no more than some milliseconds. Whether more is left that can be let go of in
-    /// pieces; once nothing is, it is dropped.
+    /// Releases a part, which takes at most some milliseconds. Returns whether more parts remain; otherwise
+    /// it is dropped.
     fn piece(&mut self) -> bool;
 }
 
-/// Has the thread let go of something; it is dropped there.
+/// Releases a resource on the thread; it is dropped there.
 pub(crate) fn later(leaving: Box<dyn Leaving>) {
     static QUEUE: OnceLock<Option<Sender<Box<dyn Leaving>>>> = OnceLock::new();
     let start = || {
         let (queue, queued) = channel();
         crate::spawn("unmap", None, move || run(&queued)).ok().map(|_| queue)
     };
-    // Without a thread it is dropped here.
+    // If no thread could be started, it is dropped here.
     let _ = QUEUE.get_or_init(start).as_ref().map(|queue| queue.send(leaving));
 }
 
-/// Has a thread close memory's descriptors: the last descriptor of a file frees its pages.
+/// Closes memory's descriptors on a thread: closing the last descriptor of a file frees its pages.
 pub fn close_memory(files: Vec<OwnedFd>) {
     if !files.is_empty() {
         later(Box::new(Files(files)));
@@ -57,7 +57,8 @@ fn run(queued: &Receiver<Box<dyn Leaving>>) {
     }
 }
 
-/// Lets go of one piece. They take turns, so that a large one delays the small ones behind it by a piece each.
+/// Releases one part of the next resource. Resources take turns, so that a large one delays the others by one
+/// part each.
 fn next(leaving: &mut VecDeque<Box<dyn Leaving>>) {
     if let Some(mut first) = leaving.pop_front()
         && first.piece()
@@ -87,7 +88,7 @@ pub(crate) mod tests {
         }
         let (held, holds) = sync_channel(0);
         later(Box::new(Held(holds)));
-        // It was received: the thread is in it, and stays there.
+        // It was received: the thread is blocked in it.
         let _ = held.send(());
         Hold(Some(held))
     }

@@ -1,5 +1,5 @@
-//! What a confined process can't do any more, and what it still can. Runs without a harness, whose threads
-//! and files would be confined too.
+//! What a confined process can and can't do. Runs without a test harness, whose threads and files would be
+//! confined too.
 
 use ringway_host::{
     Clock, Epoll, EventFd, Mapping, Signal, catch_sigbus, confine_data, grace, map_region, memfd,
@@ -25,7 +25,7 @@ fn confined() {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let file = memfd("before", 8192).expect("a memfd");
     let confinement = confine_data().expect("this kernel has seccomp");
-    // Root of a user namespace that knows no nobody stays what it is.
+    // In a user namespace without `nobody`, root stays root.
     assert!(confinement.is_namespaced || !rustix::process::geteuid().is_root());
     catch_sigbus().expect("a handler");
     cannot();
@@ -118,7 +118,7 @@ fn can(ours: &UnixStream, theirs: &UnixStream, file: &OwnedFd) {
     assert_eq!(thread.join().expect("it ends").expect("cores").first().copied(), pinned);
 }
 
-/// Wakes peers that made what they are woken by full and blocking.
+/// Signals peers whose descriptors are full and blocking.
 fn wake() {
     let (event, (reader, writer)) = (EventFd::new().expect("an eventfd"), std::io::pipe().expect("a pipe"));
     rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).expect("an eventfd takes nearly all");

@@ -1,5 +1,5 @@
-//! What a program in a jail sees and can do, looked at by a shell in it.
-// A test that can't go on ends.
+//! What a program in a jail sees and can do, checked by a shell in the jail.
+// A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use ringway_host::jail::{Fence, Jail, MemoryGroup, Pipes, Program, can_change_user, fence};
@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-/// A statically linked shell with the usual programs; none is tried where it is not installed.
+/// A statically linked shell with the usual programs; tests are skipped where it is not installed.
 const SHELL: &str = "/bin/busybox";
-/// A user that nobody else is.
+/// A user id that is not used otherwise.
 const USER: u32 = 1_900_123_456;
 
 /// A folder of one test.
@@ -26,12 +26,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left harms nobody.
+        // Leftovers are harmless.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// `false`, and said: there is nothing to confine with here, or no shell.
+/// `false`, with a message, if there is no confinement or no shell.
 fn can_be_tried() -> bool {
     let can = fence() == Fence::Namespaces && Path::new(SHELL).is_file();
     if !can {
@@ -46,7 +46,7 @@ fn jail() -> Jail<'static> {
     Jail { user, read: vec![SHELL.into()], write: vec!["/dev/null".into()], scratch, ..Jail::default() }
 }
 
-/// What a script prints in a jail, and how it ends.
+/// The output and exit status of a script in a jail.
 fn run(jail: &Jail<'_>, script: &str) -> (String, ExitStatus) {
     let arguments = ["sh".to_string(), "-c".to_string(), script.to_string()];
     let environment = [("MARK".to_string(), "here".to_string())];
@@ -91,12 +91,12 @@ fn a_program_has_its_own_user_and_no_rights_nor_others_descriptors() {
         return;
     }
     let mut jail = jail();
-    // The host's own `/proc`, so that the kernel is asked.
+    // The host's own `/proc`, so that the kernel's checks are tested.
     jail.read.push("/proc".into());
     let kept = std::fs::File::open("/etc/passwd").unwrap();
     let open = rustix::io::fcntl_dupfd_cloexec(&kept, 50).unwrap();
     rustix::io::fcntl_setfd(&open, rustix::io::FdFlags::empty()).unwrap();
-    // In a process namespace of its own `/proc/self` is nobody; by name and start it is found all the same.
+    // In a new process namespace the host's `/proc/self` is empty; the process is found by its command line.
     let found = "busybox grep -l 'jail-mark' /proc/[0-9]*/cmdline 2>/dev/null";
     let number = format!("n=$({found} | busybox cut -d/ -f3 | busybox head -n 1)");
     let script = format!("{number}; busybox cat /proc/$n/status; busybox ls /proc/$n/fd; : jail-mark");
@@ -199,6 +199,6 @@ fn it_ends_with_all_that_it_started_and_talks_by_its_pipes() {
     assert_eq!(&wrong, b"that\n");
     rustix::process::kill_process(jailed.process(), rustix::process::Signal::KILL).unwrap();
     assert!(!jailed.wait().success());
-    // Whatever it started had them too, and is gone.
+    // The processes that it started had these descriptors too, and have ended.
     assert_eq!(output.read(&mut [0; 9]).unwrap(), 0);
 }

@@ -1,4 +1,4 @@
-//! A process to which the system refuses asynchronous I/O, as it does when others have taken all there is.
+//! A process that can't use asynchronous I/O, as when other processes have used up the limit.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Has every thread's `io_setup` fail.
+/// Makes `io_setup` fail on every thread.
 fn refuse() {
     let rules = [(libc::SYS_io_setup, Vec::new())].into();
     let refused = SeccompAction::Errno(libc::EAGAIN as u32);
@@ -19,7 +19,7 @@ fn refuse() {
     apply_filter_all_threads(&BpfProgram::try_from(filter).unwrap()).unwrap();
 }
 
-/// A peer's eventfd: it blocks, and is full.
+/// A peer's eventfd that is blocking and full.
 fn full() -> (EventFd, Arc<OwnedFd>) {
     let event = EventFd::new().unwrap();
     rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
@@ -41,7 +41,7 @@ fn a_full_eventfd_that_blocks_holds_nobody_without_asynchronous_io() {
     });
     let signal =
         is_done.recv_timeout(Duration::from_secs(60)).expect("nobody waits for the eventfd's reader");
-    // Read again, it is signalled again.
+    // After it has been read, it is signalled again.
     for _ in 0..3 {
         assert!(wait_readable(&[event.as_fd()], None).unwrap()[0] && event.clear());
         signal.send();

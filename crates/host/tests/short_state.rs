@@ -1,5 +1,5 @@
-//! A tracer that writes back less of a process's state than the processor has, with and without the library for
-//! it. Runs itself again for each, since a library is preloaded when a program starts.
+//! A tracer that writes a truncated processor state, with and without the preloaded library. The test runs
+//! itself again for each case, since a library is preloaded at program start.
 
 use libc::{c_int, c_uint, c_void};
 use ringway_host::{extended_state, ptrace_library};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const NT_X86_XSTATE: usize = 0x202;
-/// The legacy part, the header, and nothing else: less than any processor has that knows AVX.
+/// Only the legacy part and the header: less than any processor with AVX has.
 const SHORT: usize = 512 + 64;
 
 fn main() {
@@ -38,8 +38,8 @@ fn traced(library: Option<&Path>) -> Option<i32> {
     command.status().expect("the test runs itself").code()
 }
 
-/// Stops a process, takes the first part of its state, gives an SSE register another value, writes that part back
-/// and looks whether it is there.
+/// Stops a process, reads the first part of its state, changes an SSE register, writes that part back and
+/// checks the result.
 fn write_back() -> Result<(), c_int> {
     let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
     let pid = i32::try_from(child.id()).expect("a process's number");
@@ -51,9 +51,9 @@ fn write_back() -> Result<(), c_int> {
         }
         let mut state = [0_u8; SHORT];
         transfer(libc::PTRACE_GETREGSET, pid, &mut state)?;
-        // Without the header nobody knows what there is; the process keeps what it has.
+        // Without the header the components are unknown; the process keeps its state.
         assert_eq!(transfer(libc::PTRACE_SETREGSET, pid, &mut state[..512]), Err(libc::EFAULT));
-        // XMM3 (Intel SDM, volume 1, table 10-2), and in XSTATE_BV a component that lies behind that part.
+        // XMM3 (Intel SDM, volume 1, table 10-2), and a bit in XSTATE_BV for a component beyond that part.
         state[208..224].fill(0x5a);
         state[512] |= 0b111;
         transfer(libc::PTRACE_SETREGSET, pid, &mut state)?;

@@ -1,4 +1,4 @@
-//! Balancing: what moves, what stays, and that nothing goes back and forth.
+//! Balancing: which VMs move or stay, and that no VM moves back and forth.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn a_host_that_is_hot_for_long_gives_its_smallest_vm_away() {
     let [migration] = step.migrations.as_slice() else { panic!("{step:?}") };
     assert_eq!((migration.vm.as_str(), migration.to.as_str()), ("small", "b"));
     assert_eq!(preview[0].migrations[0].vm, "small");
-    // Both hosts are busy with it: nothing else moves.
+    // The migration occupies both hosts: nothing else moves.
     assert!(engine.balance("default", 4 * MINUTE).unwrap().migrations.is_empty());
     engine.confirm("small", 4 * MINUTE).unwrap();
     let explained = engine.explain(migration.decision).unwrap();
@@ -153,7 +153,7 @@ proptest! {
             for migration in step.migrations {
                 let before = last.insert(migration.vm.clone(), now);
                 prop_assert!(before.is_none_or(|before| now - before >= 10 * MINUTE), "{:?}", migration);
-                // Some migrations fail; that is no reason to try again at once.
+                // Some migrations fail, and must not be retried at once.
                 match minute % 3 {
                     0 => engine.release(&migration.vm).unwrap(),
                     _ => engine.confirm(&migration.vm, now).unwrap(),
@@ -282,7 +282,7 @@ fn a_host_that_an_operator_took_out_of_use_stays_so() {
     assert_eq!(power(5), Some(("b".into(), HostStatus::Up)), "the policy's own comes back");
     want("0");
     assert_eq!(power(6), Some(("b".into(), HostStatus::Maintenance)));
-    // An operator who reads it, changes its status and puts it back has it from now on.
+    // An operator changes the status of a host: policies no longer control it.
     let read = || engine.view(|model| (*model.slot(model.host("b").unwrap()).unwrap().host).clone()).unwrap();
     for status in [HostStatus::Up, HostStatus::Maintenance] {
         engine.put(vec![Object::Host(Box::new(Host { status, ..read() }))]).unwrap();

@@ -1,4 +1,4 @@
-//! A crash, wherever it comes: what was acknowledged is there, nothing is half there, no reservation stays for ever.
+//! Crashes at every point: acknowledged changes survive, no change is partial, no reservation stays forever.
 #![allow(clippy::unwrap_used)]
 
 use ringway_place::decide::Ask;
@@ -31,8 +31,8 @@ fn ask(index: usize) -> Ask {
     Ask { vms: vec![format!("v{index}")], seed: index as u64, now: 1, ..Ask::default() }
 }
 
-/// What must hold whenever somebody opens the store: each reservation has its decision and the decision its
-/// reservation, no host is promised more than it has, and all reservations end.
+/// Invariants after opening a store: reservations and decisions match, no host is overbooked, and all
+/// reservations end.
 fn check(store: Arc<dyn Store>) -> BTreeMap<String, u64> {
     let engine = Engine::open(store).unwrap();
     let pendings = engine.view(|model| model.pendings().clone()).unwrap();
@@ -51,7 +51,7 @@ fn check(store: Arc<dyn Store>) -> BTreeMap<String, u64> {
     assert_eq!(placed.len(), pendings.len());
     assert!(engine.hosts(1).unwrap().iter().all(|host| host.schedulable_mb >= 0 && host.pending <= 3));
     let promised = pendings.iter().map(|(vm, pending)| (vm.clone(), pending.decision)).collect();
-    // It goes on where it was.
+    // The engine continues where it stopped.
     let next = (0..FIT + 4).find(|index| !pendings.contains_key(&format!("v{index}"))).unwrap();
     let decision = engine.place(ask(next)).unwrap();
     assert_eq!(decision.placed(), pendings.len() < FIT);
@@ -61,7 +61,7 @@ fn check(store: Arc<dyn Store>) -> BTreeMap<String, u64> {
     promised
 }
 
-/// A store that answers so many calls that change something, then none.
+/// A store that accepts a number of modifying calls and then fails.
 struct Dying(Arc<Memory>, AtomicUsize);
 
 impl Dying {
@@ -126,14 +126,14 @@ fn a_crash_between_any_two_steps_loses_nothing() {
         for (vm, id) in acknowledged.iter().take(FIT) {
             assert_eq!(promised.get(vm), Some(id), "after {lives} steps");
         }
-        // What was not acknowledged is there whole, or not at all; it is the last one at most.
+        // An unacknowledged change is complete or absent; at most the last one is unacknowledged.
         assert!(promised.len() <= acknowledged.len() + 1, "after {lives} steps");
     }
 }
 
 const FILE: &str = "RINGWAY_PLACE_CRASH";
 
-/// Places one VM after the other in the file at `path`, and says so when each is acknowledged.
+/// Places VMs one by one in the store at `path`, and prints each when it is acknowledged.
 fn place_until_killed(path: &str) -> ! {
     let engine = Engine::open(Arc::new(Embedded::open(Path::new(path), 1).unwrap())).unwrap();
     engine.put(objects()).unwrap();

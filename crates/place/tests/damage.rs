@@ -1,4 +1,4 @@
-//! Files of a store that were damaged at random: they hold everything, or they are refused and left as they are.
+//! Randomly damaged files of a store: they either contain everything, or are refused and left unchanged.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ringway_place::decide::Ask;
@@ -8,7 +8,7 @@ use ringway_place::store::{Embedded, StoreError};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Numbers that are the same each time.
+/// Reproducible random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -29,7 +29,7 @@ struct Files {
 }
 
 impl Files {
-    /// A store with decisions, of which the log has some that the database does not have.
+    /// A store with decisions, some of which are only in the log.
     fn new(name: &str) -> Files {
         let folder = std::env::temp_dir().join(format!("rw-damage-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -43,7 +43,7 @@ impl Files {
             engine.put(vec![Object::Vm(Box::new(vm.clone()))]).unwrap();
             engine.place(Ask { vms: vec![vm.name], now: 1, ..Ask::default() }).unwrap();
         }
-        // As a crash leaves them: the log is ahead, and has not been taken over.
+        // As after a crash: the log is ahead of the database.
         let whole = [&store, &log].map(|file| std::fs::read(file).unwrap());
         drop(engine);
         Files { folder, store, log, whole }
@@ -54,7 +54,7 @@ impl Files {
         std::fs::write(&self.log, log).unwrap();
     }
 
-    /// Opens what is there, and works with it. How many VMs it has, or what is wrong with it.
+    /// Opens the store and uses it. Returns the number of VMs, or the error.
     fn open(&self) -> Result<usize, String> {
         let store = match Embedded::open(&self.store, 2) {
             Ok(store) => store,
@@ -63,7 +63,7 @@ impl Files {
         };
         let engine = Engine::open(Arc::new(store)).map_err(|error| error.to_string())?;
         let vms = engine.view(|model| model.vm_slots().count()).map_err(|error| error.to_string())?;
-        // Whatever is left can be worked with, or says that it can't.
+        // What remains is either usable, or returns an error.
         let ask = Ask { vms: vec!["v3".into()], now: 2, ..Ask::default() };
         let _ = engine.place(ask).map(|decision| engine.explain(decision.id));
         let _ = (engine.decisions(100), engine.hosts(2), engine.tidy());
@@ -90,7 +90,7 @@ fn damaged(dice: &mut Dice, whole: &[u8]) -> Vec<u8> {
         _ => {}
     }
     for _ in 0..dice.below(30) {
-        // Most of it is at the beginning.
+        // Most data is at the beginning.
         let within = if dice.below(2) == 0 { 8192 } else { bytes.len() };
         let at = dice.below(within.min(bytes.len()));
         if let Some(byte) = bytes.get_mut(at) {
@@ -100,7 +100,7 @@ fn damaged(dice: &mut Dice, whole: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Whether files hold everything. If not, they are refused, and left as they are.
+/// Whether files contain everything. If not, they must be refused and left unchanged.
 fn complete(files: &Files, database: &[u8], log: &[u8]) -> bool {
     files.write(database, log);
     match files.open() {

@@ -1,4 +1,4 @@
-//! What docs/placement.md says is complete.
+//! docs/placement.md is complete.
 #![allow(clippy::unwrap_used)]
 
 use ringway_place::{FIGURES, balancers, filters, policy, unit, weights};
@@ -26,7 +26,7 @@ fn every_unit_and_property_has_a_row() {
     }
 }
 
-/// What oVirt's engine enables: filters, weights, balancers, by the names it gives them.
+/// Filters, weights and balancers that oVirt's engine enables, under its names.
 const OVIRT: [&str; 38] = [
     "Compatibility-Version",
     "CPU-Level",
@@ -91,7 +91,7 @@ fn part<'p>(page: &'p str, heading: &str) -> &'p str {
     below.split("\n## ").next().unwrap()
 }
 
-/// Keys that the first column of a part's tables has.
+/// Keys in the first column of a section's tables.
 fn keys(part: &str) -> std::collections::BTreeSet<String> {
     let first = part.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
     first
@@ -101,7 +101,7 @@ fn keys(part: &str) -> std::collections::BTreeSet<String> {
         .collect()
 }
 
-/// Every key of an inventory has a row, and no row is of a key that there is not.
+/// Every inventory key has a row, and every row has a key.
 #[test]
 fn every_key_of_an_inventory_has_a_row() {
     use ringway_place::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm};
@@ -131,7 +131,7 @@ fn json<T: serde::Serialize>(object: &T) -> serde_json::Value {
     serde_json::to_value(object).unwrap()
 }
 
-/// Every example of a page in TOML that placement reads by itself.
+/// Every TOML example that placement can read is valid.
 #[test]
 fn examples_are_read() {
     use ringway_place::inventory::{Beside, read as inventory};

@@ -101,7 +101,7 @@ fn groups_bind_and_part() {
     let decision = engine.place(ask(&["x", "z", "y"], 1)).unwrap();
     assert_eq!(decision.choices[0].vms, ["x", "y"]);
     assert_ne!(decision.choices[0].host, decision.choices[1].host);
-    // Groups that contradict each other are named, not looped over.
+    // Contradicting groups are reported and cause no endless loop.
     engine.release("x").unwrap();
     engine.release("y").unwrap();
     engine.put(vec![group("contra", &["x", "y"], Rule::Negative)]).unwrap();
@@ -204,7 +204,7 @@ fn a_decision_outlives_the_revision_it_was_made_at() {
     }
 }
 
-/// What hosts were promised never exceeds what they have.
+/// The reservations of hosts never exceed their resources.
 fn nothing_is_overbooked(engine: &Engine, memory: u64) -> bool {
     let mut promised: BTreeMap<String, u64> = BTreeMap::new();
     let places = engine.view(|model| {
@@ -272,7 +272,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever two engines on a store do, nothing is promised twice, nothing leaks, and both see the same.
+    /// With two engines on one store, nothing is overbooked, nothing leaks, and both have the same state.
     #[test]
     fn no_sequence_overbooks_or_leaks(steps in prop::collection::vec(step(), 1..60)) {
         let store: Arc<dyn Store> = Arc::new(Memory::default());
@@ -330,7 +330,7 @@ impl External for Plugin {
         let place = |name: &str| question.hosts.iter().position(|host| *host == name);
         let answer = |unit: &String| match unit.as_str() {
             "only_b" => {
-                // A place where no host is doesn't count.
+                // An unused index is ignored.
                 let hosts = place("a").into_iter().chain([77]);
                 Ok(Rejected { hosts: hosts.map(|at| (at as u32, "it is a".to_string())).collect() })
             }
@@ -382,7 +382,7 @@ fn plugins_that_fail_are_left_out_unless_required() {
     let [verdict] = first.rejected.as_slice() else { panic!("{first:?}") };
     assert_eq!((verdict.filter.as_str(), verdict.reason.as_str()), ("only_b", "it is a"));
     set("required = [\"broken\"]");
-    // It fails for that, and everything about it is kept as of any failure.
+    // The placement fails for that reason, and its trace is kept as for any failure.
     let refused = engine.place(ask(&["one"], 2)).unwrap();
     let choice = &refused.choices[0];
     assert_eq!((refused.placed(), choice.refused.as_str(), choice.passed), (false, "broken: it hangs", 2));
@@ -391,11 +391,11 @@ fn plugins_that_fail_are_left_out_unless_required() {
     let explained = engine.explain(refused.id).unwrap();
     assert_eq!((explained.note.as_str(), explained.traces[0].hosts.len()), ("", 3));
     assert!(explained.traces[0].hosts.iter().all(|host| host.score.is_none()));
-    // What was reserved before still is.
+    // The previous reservation remains.
     assert_eq!(engine.view(|model| model.pendings()["one"].host.clone()).unwrap(), "c");
     let why = engine.why_not("b", &ask(&["one"], 2)).unwrap();
     assert_eq!((why.refused.as_str(), why.best), ("broken: it hangs", None));
-    // What it keeps from moving is said, too.
+    // VMs that it prevents from moving are reported too.
     put(&engine, Vm { host: Some("a".into()), status: VmStatus::Up, ..vm("away", 1, 512) });
     let (name, status) = ("a".to_string(), HostStatus::PreparingForMaintenance);
     let emptied = Host { name, status, memory_mb: 8192, ..Host::default() };
@@ -411,7 +411,7 @@ fn plugins_that_fail_are_left_out_unless_required() {
     assert_eq!((why.refused.as_str(), why.errors), ("", vec!["broken: it hangs".to_string()]));
 }
 
-/// A filter that lets nobody through before so many requests wait.
+/// A filter that blocks until enough requests wait.
 struct Gate(Arc<std::sync::OnceLock<std::sync::Weak<Engine>>>, u32);
 impl External for Gate {
     fn units(&mut self) -> Vec<ExternalUnit> {
@@ -444,7 +444,7 @@ impl External for Gate {
     }
 }
 
-/// How many of some requests at once get the room that is there for one.
+/// How many of several concurrent requests get resources that suffice for one.
 fn let_through(optimise: &str, requests: u32) -> usize {
     let engine = engine(vec![host("a", 8, 4096)]);
     let known = Arc::new(std::sync::OnceLock::new());
@@ -475,14 +475,16 @@ fn let_through(optimise: &str, requests: u32) -> usize {
 
 #[test]
 fn overbooking_lets_requests_through_while_many_wait() {
-    // The first is deciding. Whoever finds ten in line lets them and itself through; none of them sees the others.
+    // The first request is deciding. A request that finds ten waiting releases them and itself; none of them
+    // sees the others' reservations.
     assert_eq!(let_through("overbooking", 11), 1);
     assert_eq!(let_through("overbooking", 12), 12);
     assert_eq!(let_through("none", 12), 1);
 }
 
-/// The clock went back while nobody ran: what the store has is of a time to come. Facts with a time limit go, a
-/// VM that was moved then has just been moved, and a reservation lasts no longer than it was given for.
+/// The clock was set back while no engine ran, so stored times are in the future. Facts with a time limit are
+/// deleted, a VM with a future move time counts as just moved, and a reservation lasts no longer than its
+/// lease.
 #[test]
 fn a_clock_that_went_back_keeps_nothing_for_years() {
     const YEARS: u64 = 10 * 365 * 86_400_000;

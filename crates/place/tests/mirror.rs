@@ -1,4 +1,4 @@
-//! What somebody else's inventory has, what is decided for somebody else, and parts of CPUs.
+//! Mirrored inventories, decisions for external schedulers, and fractions of CPUs.
 #![allow(clippy::unwrap_used)]
 
 use ringway_place::decide::Ask;
@@ -75,7 +75,7 @@ fn advice_is_stored_and_explained_and_reserves_nothing() {
     assert!(decision.placed() && decision.id == 1);
     assert!(engine.view(|model| model.pendings().is_empty() && model.vm("p").is_none()).unwrap());
     assert_eq!(engine.decisions(5).unwrap().first(), Some(&decision));
-    // Everything is other since.
+    // Everything has changed since.
     engine.mirror(vec![on("a", pod("q", 1900))], &[Gone::Host("b".into())]).unwrap();
     let explained = engine.explain(1).unwrap();
     assert_eq!((explained.decision, explained.note.as_str()), (decision, ""));
@@ -99,7 +99,7 @@ fn what_runs_elsewhere_has_nothing_reserved_and_hosts_go_with_vms_on_them() {
     let revision = engine.mirror(Vec::new(), &[Gone::Host("b".into())]).unwrap();
     assert_eq!(engine.hosts(1).unwrap().len(), 1);
     assert_eq!(engine.mirror(Vec::new(), &[]).unwrap(), revision, "nothing is written for nothing");
-    // The node is back: what is on it counts.
+    // The node is back: its VMs count.
     engine.mirror(vec![host("b", 4, 0)], &[]).unwrap();
     assert_eq!(engine.hosts(1).unwrap()[1].vms, 1);
     engine.mirror(Vec::new(), &[Gone::Vm("p".into())]).unwrap();

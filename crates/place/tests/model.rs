@@ -25,7 +25,7 @@ impl Choices {
         of[self.below(of.len())].clone()
     }
 
-    /// True once in so many times.
+    /// True once in `times` calls on average.
     fn rarely(&mut self, times: usize) -> bool {
         self.below(times) == times - 1
     }
@@ -110,8 +110,8 @@ fn ports(choices: &mut Choices) -> Vec<Port> {
     vec![port("p0", "front", choices.one(&[0, 1, 2])), port("p1", "", choices.one(&[0, 1]))]
 }
 
-/// A VM that runs on one of `hosts`, or is down. One that runs pins each of its NUMA nodes to one of the
-/// host's: which of several it is on, nobody can know.
+/// A VM that runs on one of `hosts`, or is down. A running VM pins each of its NUMA nodes to one host node,
+/// since the node in use would otherwise be unknown.
 fn vm(choices: &mut Choices, name: String, hosts: &[&str]) -> Vm {
     use Pinning::*;
     let on = choices.rare(2, |choices| choices.one(hosts).to_string());
@@ -214,7 +214,7 @@ fn load(choices: &mut Choices, host: &str, now: u64) -> Load {
     }
 }
 
-/// Values of properties, the first of which says nothing.
+/// Values of properties; the first of each leaves it unset.
 const PROPERTIES: [(&str, [&str; 3]); 15] = [
     ("HighUtilization", ["", "80", "57"]),
     ("LowUtilization", ["", "0", "45"]),
@@ -275,11 +275,11 @@ fn world(choices: &mut Choices) -> World {
     World { cluster, hosts, vms, groups, loads, pending, properties, now }
 }
 
-/// The balancers that the model knows.
+/// The balancers of the model.
 const BALANCERS: [&str; 3] =
     ["OptimalForEvenDistribution", "OptimalForEvenGuestDistribution", "OptimalForPowerSaving"];
 
-/// The world as placement has it, with a policy of these filters and weights.
+/// The world as placement's model, with a policy of these filters and weights.
 fn model(world: &World, filters: &[&str], weights: &[&str]) -> Model {
     let own = |name: &&&str| ringway_place::filters::find(name).is_some();
     let filters = filters.iter().filter(own);
@@ -293,7 +293,7 @@ fn model(world: &World, filters: &[&str], weights: &[&str]) -> Model {
     };
     let mut model = Model::default();
     let mut changes = vec![Change::Policy(Arc::new(policy)), Change::Cluster(world.cluster.clone())];
-    // VMs that are known before their hosts find them later.
+    // VMs added before their hosts are attached to them later.
     let (early, late) = world.vms.split_at(world.vms.len() / 2);
     changes.extend(early.iter().cloned().map(Change::Vm));
     changes.extend(world.hosts.iter().cloned().map(Change::Host));
@@ -327,8 +327,7 @@ fn request<'w>(world: &'w World, stay: bool) -> Request<'w> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 8))]
 
-    /// Every filter rejects the same hosts, every weight gives the rest the same, and the ranks make the same
-    /// scores.
+    /// Both implementations reject the same hosts in every filter, and compute the same scores and totals.
     #[test]
     fn decisions_are_those_of_the_model(
         numbers in prop::collection::vec(any::<u16>(), 900),
@@ -364,7 +363,7 @@ proptest! {
         prop_assert_eq!(given, scores);
     }
 
-    /// Every balancer would move the same VMs to the same hosts, in the same order, and switch the same host.
+    /// Both implementations propose the same moves in the same order, and switch the same host.
     #[test]
     fn balancers_are_those_of_the_model(numbers in prop::collection::vec(any::<u16>(), 900)) {
         let world = world(&mut Choices(numbers.into_iter()));

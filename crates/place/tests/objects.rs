@@ -1,4 +1,4 @@
-//! Objects put in and taken out, and what is refused at that.
+//! Adding and deleting objects, and the checks on it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ringway_place::decide::Ask;
@@ -91,7 +91,7 @@ fn what_nothing_uses_goes_and_nothing_else() {
     }
 }
 
-/// What was known of a host is not known of another one of the same name.
+/// Measurements of a deleted host don't apply to a later host of the same name.
 #[test]
 fn with_a_host_goes_what_is_known_about_it() {
     let engine = full();
@@ -138,13 +138,13 @@ fn what_objects_name_must_be_there() {
         let error = engine.check_names(&[host("c"), object], NOW).unwrap_err();
         assert!(matches!(error, EngineError::Wrong(_)) && error.to_string().starts_with(what), "{error}");
     }
-    // What comes with it is there.
+    // Objects of the same request count as existing.
     let good = [fact("c", "t"), load("c", "p0"), boxed(vm("x", Some("c"))), host("c")];
     engine.check_names(&good, NOW).unwrap();
     engine.check_names(&[boxed(Vm { moved_at: Some(NOW), ..vm("x", None) })], NOW).unwrap();
 }
 
-/// Names, and what runs where, are for the owner of the files alone.
+/// Names and locations of VMs are readable for the files' owner only.
 #[test]
 fn files_of_a_store_are_private() {
     let folder = std::env::temp_dir().join(format!("rw-private-{}", std::process::id()));

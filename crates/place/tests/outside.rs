@@ -1,4 +1,4 @@
-//! What units from outside are told, and what their balancers may do.
+//! Updates to external units, and actions of their balancers.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -11,13 +11,13 @@ use ringway_place::unit::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// Everything that was told, and what its balancer is to want.
+/// All updates received, and the action of the balancer.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Heard {
     hosts: BTreeMap<String, HostView>,
     vms: BTreeMap<String, Vm>,
     at: u64,
-    /// How many objects the last call told of.
+    /// Number of objects in the last update.
     last: usize,
     wants: Option<(String, bool)>,
 }
@@ -112,7 +112,7 @@ proptest! {
         engine.put(vec![host("h9".into(), HostStatus::Up), vm("v9".into(), None)]).unwrap();
         for (step, (what, h, v)) in steps.into_iter().enumerate() {
             let (now, h, v) = (step as u64 + 1, format!("h{h}"), format!("v{v}"));
-            // What can't be done changes nothing.
+            // Impossible changes have no effect.
             let _ = match what {
                 0 => engine.put(vec![host(h, HostStatus::Up)]).map(drop),
                 1 => engine.remove("host", &h).map(drop),
@@ -159,7 +159,7 @@ fn balancers_switch_empty_hosts_only() {
         assert_eq!(step.power_reason, if step.power.is_some() { "Power: late" } else { "" });
         step.power.ok_or(step.errors.join("; "))
     };
-    // A preview asks about what would be, and then all is as it is.
+    // A preview queries simulated states, and afterwards the real state is restored.
     listener.0.lock().unwrap().wants = Some(("h1".into(), false));
     let steps = engine.preview("default", 1, 3, 60_000).unwrap();
     let said: Vec<_> = steps.iter().map(|step| (step.at, step.power.clone(), step.errors.clone())).collect();

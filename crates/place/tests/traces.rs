@@ -1,4 +1,4 @@
-//! Readers of traces against files of the published forms, made up here.
+//! Readers of traces, on generated files in the published formats.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ringway_place::simulate::{Arrival, TraceKind, read, read_nodes};
@@ -34,7 +34,7 @@ fn vmagents_trace_is_read_as_it_is_documented() {
     assert_eq!(kind, "vmagent.csv:6: type `2` is neither 0 (comes) nor 1 (goes)");
 }
 
-/// Figures that can't be are said with their line, in each form; none makes a simulation that never ends.
+/// In each format, invalid figures are reported with their line; no trace makes a simulation endless.
 #[test]
 fn absurd_figures_are_said_with_their_line() {
     let forms: [(TraceKind, &str, &[&str]); 3] = [

@@ -1,4 +1,4 @@
-//! Filters and weights, each by itself on a small cluster.
+//! Each filter and weight on a small cluster.
 #![allow(clippy::unwrap_used)]
 
 use ringway_place::decide::{Ask, Trace};
@@ -20,7 +20,7 @@ fn on(host: &str, vm: Vm) -> Vm {
     Vm { status: VmStatus::Up, host: Some(host.into()), ..vm }
 }
 
-/// An engine whose policy has these filters and weights alone.
+/// An engine whose policy has only these filters and weights.
 fn engine(filters: &[&str], weights: &[&str], cluster: Cluster, hosts: Vec<Host>, vms: Vec<Vm>) -> Engine {
     let filters = filters.iter().map(|name| FilterUse { name: name.to_string(), ..FilterUse::default() });
     let weights = weights.iter().map(|name| WeightUse { name: name.to_string(), factor: 1, required: false });
@@ -51,7 +51,7 @@ fn rejected(engine: &Engine, filter: &str, vm: &str) -> Vec<String> {
     by_filter.map(|host| host.host).collect()
 }
 
-/// What the only weight gives each host.
+/// The score of each host by the only weight.
 fn weighed(engine: &Engine, vm: &str) -> Vec<i64> {
     trace(engine, vm).hosts.iter().map(|host| host.weights[0].raw).collect()
 }
@@ -215,7 +215,7 @@ fn huge_pages_beyond_those_set_aside_come_out_of_memory() {
     let pages =
         |name: &str, memory_mb, count| Host { memory_mb, huge_pages: [(2048, count)].into(), ..host(name) };
     let huge = |name: &str, memory_mb| Vm { memory_mb, huge_page_kb: Some(2048), ..vm(name) };
-    // a has 7 GB beside 1 GB of huge pages, b 2 GB beside as many, c 8 GB and none.
+    // Besides huge pages, a has 7 GB, b 2 GB, both with 1 GB of huge pages; c has 8 GB and none.
     let hosts = vec![pages("a", 8192, 512), pages("b", 3072, 512), pages("c", 8192, 0)];
     let vms = vec![huge("three", 3072), on("c", huge("four", 4096)), huge("six", 6144)];
     let engine = engine(&["Memory"], &[], Cluster::default(), hosts, vms);
@@ -234,7 +234,7 @@ fn pinned_cpus_must_be_in_the_numa_nodes_that_a_vm_pins() {
         };
         vec![node(0), node(1)]
     };
-    // Without lists node 0 has cores 0 and 1 with their siblings 4 and 5.
+    // Without CPU lists node 0 has cores 0 and 1 with their siblings 4 and 5.
     let hosts = vec![
         Host { numa: nodes([&[], &[]]), ..host("a") },
         Host { numa: nodes([&[0, 1, 2, 3], &[4, 5, 6, 7]]), ..host("b") },

@@ -1,7 +1,7 @@
-//! Seccomp: the system calls of User-Mode Linux, and no others.
+//! The seccomp filter for User-Mode Linux: an allowlist of its system calls.
 //!
-//! Its guest's processes are processes of this host whose calls it takes itself (`PTRACE_SYSEMU`); the filter sees only
-//! those that it lets through.
+//! The guest's processes are host processes whose system calls User-Mode Linux intercepts (`PTRACE_SYSEMU`);
+//! the filter sees only those that it lets through.
 
 use crate::error::HostError;
 use seccompiler::{
@@ -10,8 +10,8 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// Calls that are allowed whatever their arguments: those of arch/um/os-Linux, of Linux 6.1 and newer, and the C
-/// library's for a program and its threads.
+/// Calls permitted with any arguments: those of arch/um/os-Linux, of Linux 6.1 and newer, and those of the C
+/// library for a program with threads.
 const ALLOWED: &[libc::c_long] = &[
     // Its disks, its memory's file, its host file system.
     libc::SYS_openat,
@@ -166,7 +166,8 @@ const OLD: &[libc::c_long] = &[];
 
 const ARCH: TargetArch = if cfg!(target_arch = "aarch64") { TargetArch::aarch64 } else { TargetArch::x86_64 };
 
-/// Attack: what namespaces of its own open to a program: mounts, and much of the kernel that others have no part in.
+/// Attack: new namespaces give a program access to mounts and other parts of the kernel that are otherwise
+/// unreachable.
 const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -175,8 +176,8 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// The filter. What it refuses, the kernel says not to have, so that the C library takes older calls: `clone3`'s flags
-/// lie where no filter can look.
+/// The filter. Refused calls return ENOSYS, so that the C library falls back to older ones: `clone3`'s flags
+/// are in memory, which filters can't read.
 pub(super) fn uml() -> Result<BpfProgram, HostError> {
     let program = || -> Result<BpfProgram, BackendError> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> =

@@ -6,22 +6,22 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the groups' names begin with; the number of the process that made one follows.
+/// Prefix of the groups' names, followed by the id of the creating process.
 const NAME: &str = "ringway-";
-/// Control groups are numbered, since names of guests come from a file.
+/// Control groups are numbered, since guests' names come from a file.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// A control group whose programs have so much memory together and no more. It goes when this is dropped, which is to
-/// be when they have ended.
+/// A control group with a memory limit for its processes. It is removed when this is dropped, after they have
+/// ended.
 #[derive(Debug)]
 pub struct MemoryGroup {
     folder: PathBuf,
 }
 
-/// Where control groups with a limit of memory can be made.
+/// A hierarchy in which control groups with a memory limit can be created.
 #[derive(Debug, PartialEq, Eq)]
 struct Hierarchy {
-    /// Where it is mounted.
+    /// Its mount point.
     mount: PathBuf,
     /// Our own group.
     own: PathBuf,
@@ -46,7 +46,7 @@ impl MemoryGroup {
         Err(last)
     }
 
-    /// Where a process that is to be in it writes `0`.
+    /// The `cgroup.procs` files to which a process writes `0` to join.
     pub(super) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         let door = OpenOptions::new().write(true).open(self.folder.join("cgroup.procs"))?;
         Ok(vec![door.into()])
@@ -55,16 +55,17 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // One that still has a process is removed when the next one is made.
+        // A group that still has a process is removed when the next one is created.
         let _ = std::fs::remove_dir(&self.folder);
     }
 }
 
 impl Hierarchy {
-    /// Groups that may have one of ours within them, the nearest first.
+    /// Possible parent groups, the nearest first.
     fn folders(&self) -> Vec<PathBuf> {
         let above = self.own.ancestors().take_while(|folder| folder.starts_with(&self.mount));
-        // Of version 2 a group has processes or groups; where ours is, the one above may take another.
+        // In version 2 a group has processes or child groups; if ours has processes, its parent may take
+        // another child.
         above.take(if self.is_v2 { usize::MAX } else { 1 }).map(Path::to_path_buf).collect()
     }
 }
@@ -95,7 +96,7 @@ fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
         Some(Hierarchy { mount: mount.into(), own: Path::new(mount).join(below), is_v2 })
     };
     let mut found: Vec<Hierarchy> = mounts.lines().filter_map(mounted).collect();
-    // With both, memory is one's only; the other has no such files.
+    // If both versions are mounted, only one controls memory; the other lacks its files.
     found.sort_by_key(|hierarchy| !hierarchy.is_v2);
     found
 }
@@ -118,12 +119,13 @@ fn make(within: &Path, is_v2: bool, bytes: u64) -> io::Result<MemoryGroup> {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = within.join(format!("{NAME}{}-{number}", std::process::id()));
     std::fs::create_dir(&folder)?;
-    // From here on it is removed if it does not do.
+    // From here on it is removed on failure.
     let group = MemoryGroup { folder };
     let file = |name| group.folder.join(name);
     if is_v2 {
         put(&file("memory.max"), &bytes.to_string())?;
-        // Kernels without swap have no such files; a group without the other ends by its processes, one by one.
+        // Kernels without swap lack these files; without the other one, the group's processes are ended one
+        // by one.
         let _ = put(&file("memory.swap.max"), "0");
         let _ = put(&file("memory.oom.group"), "1");
     } else {
@@ -145,7 +147,7 @@ fn sweep(within: &Path) {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(NAME)?.split_once('-'));
         if process.is_some_and(|(process, _)| !Path::new("/proc").join(process).exists()) {
-            // One that has processes stays.
+            // A group with processes stays.
             let _ = std::fs::remove_dir(entry.path());
         }
     }

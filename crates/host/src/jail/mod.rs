@@ -1,7 +1,7 @@
-//! Programs that run somebody else's code, such as guests: started with nothing of this host but what they are given.
+//! Starts programs that run untrusted code, such as guests, with access only to what they are given.
 //!
-//! Attack: a guest's kernel is taken over, or is made for that. User-Mode Linux is an ordinary program, so that its
-//! guest's kernel makes any call that the program may make.
+//! Attack: a guest's kernel is taken over, or malicious from the start. User-Mode Linux is an ordinary
+//! process, so its guest's kernel can make any system call that the process may make.
 
 mod calls;
 mod memory_group;
@@ -25,14 +25,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::OnceLock;
 
-/// What keeps a confined program from the host's files.
+/// How a confined program is kept from the host's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fence {
     /// Nothing.
     None,
-    /// Landlock: it opens no other files, yet it sees processes, and connects to UNIX sockets of its user.
+    /// Landlock: it opens no other files, but sees processes, and can connect to its user's UNIX sockets.
     Landlock,
-    /// Namespaces of its own: there are no other files, processes or networks.
+    /// Namespaces: other files, processes and networks don't exist for it.
     Namespaces,
 }
 
@@ -44,59 +44,59 @@ pub enum JailError {
     Step {
         /// The step.
         step: String,
-        /// What the system says.
+        /// The operating system's error.
         error: Errno,
     },
     /// The program itself can't be executed.
     #[error("{0}")]
     Execute(Errno),
-    /// Something that it is to have can't be had.
+    /// A requested resource is unavailable.
     #[error("{what}: {error}")]
     Given {
-        /// What.
+        /// The resource.
         what: String,
-        /// What the system says.
+        /// The operating system's error.
         error: Errno,
     },
-    /// What this process needs for it can't be had.
+    /// A resource that this process needs is unavailable.
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
-/// What a program is confined to.
+/// The resources of a confined program.
 #[derive(Debug, Default)]
 pub struct Jail<'a> {
-    /// User and group that it runs as; ours if none.
+    /// Its user and group; ours if none.
     pub user: Option<u32>,
-    /// Groups that it is in besides.
+    /// Its supplementary groups.
     pub groups: Vec<u32>,
-    /// Files and folders of this host that it sees.
+    /// Readable files and folders of this host.
     pub read: Vec<PathBuf>,
-    /// Files, folders, devices that it may write to as far as its user may.
+    /// Files, folders and devices that it may write, if its user may.
     pub write: Vec<PathBuf>,
-    /// Sockets that it may connect to as far as its user may; in folders that others may own.
+    /// Sockets that it may connect to, if its user may; they may be in folders of other owners.
     pub sockets: Vec<PathBuf>,
-    /// Symbolic links, and where they lead. What is below one is to be seen there.
+    /// Symbolic links and their targets. Files below the targets must be visible.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// A folder of its own, which holds so many bytes and goes with it.
+    /// A private folder of limited size in bytes, removed with the program.
     pub scratch: Option<(PathBuf, u64)>,
-    /// Files in that folder, and what is in them.
+    /// Files in that folder, with their contents.
     pub files: Vec<(PathBuf, &'a [u8])>,
-    /// Whether it has the host's network interfaces.
+    /// Whether it uses the host's network interfaces.
     pub network: bool,
-    /// Whether it makes no other system calls than User-Mode Linux does.
+    /// Whether it is limited to the system calls of User-Mode Linux.
     pub is_uml: bool,
-    /// Processes that its user has at most.
+    /// Largest number of processes of its user.
     pub processes: Option<u64>,
     /// Bounds its memory.
     pub memory: Option<&'a MemoryGroup>,
 }
 
-/// A program to start. Its descriptor 3 is its standard error once more, for programs that take none of the first three
-/// by its number.
+/// A program to start. Its descriptor 3 is a copy of its standard error, for programs that can't use
+/// descriptors 0 to 2 by number.
 #[derive(Debug)]
 pub struct Program<'a> {
-    /// Where it is, in the jail.
+    /// Its path in the jail.
     pub path: &'a Path,
     /// Its arguments, without its name.
     pub arguments: &'a [String],
@@ -104,27 +104,27 @@ pub struct Program<'a> {
     pub environment: &'a [(String, String)],
 }
 
-/// A running program. It ends when the thread that started it does.
+/// A running program. It ends when the thread that started it ends.
 #[derive(Debug)]
 pub struct Jailed {
     pid: Pid,
-    /// A folder to remove when it has ended.
+    /// A folder to remove after it has ended.
     scratch: Option<PathBuf>,
 }
 
 /// Our ends of a program's standard input and outputs.
 #[derive(Debug)]
 pub struct Pipes {
-    /// What it reads.
+    /// Its standard input.
     pub input: PipeWriter,
-    /// What it writes to its standard output.
+    /// Its standard output.
     pub output: PipeReader,
-    /// What it writes to its standard error.
+    /// Its standard error.
     pub errors: PipeReader,
 }
 
 impl Jail<'_> {
-    /// Starts a program in it.
+    /// Starts a program in the jail.
     pub fn start(&self, program: &Program<'_>) -> Result<(Jailed, Pipes), JailError> {
         let pipe = || std::io::pipe().map_err(|error| given("a pipe", &error));
         let (input, output, errors) = (pipe()?, pipe()?, pipe()?);
@@ -132,7 +132,7 @@ impl Jail<'_> {
         let fence = fence();
         let scratch =
             self.scratch.as_ref().filter(|_| fence != Fence::Namespaces).map(|(path, _)| path.clone());
-        // From here on it is removed.
+        // From here on it is removed on drop.
         let made = Scratch(scratch);
         if let Some(path) = &made.0 {
             self.make_scratch(path)?;
@@ -146,7 +146,7 @@ impl Jail<'_> {
     /// Where nothing can be mounted: its folder is one of the host's.
     fn make_scratch(&self, path: &Path) -> Result<(), JailError> {
         let failed = |error: std::io::Error| given(path.display(), &error);
-        // Attack: a folder of somebody else's that is there already.
+        // Attack: a folder of another user already exists there.
         std::fs::DirBuilder::new().create(path).map_err(failed)?;
         let folder = File::open(path).map_err(failed)?;
         for (file, content) in &self.files {
@@ -176,7 +176,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // Mostly it is gone.
+            // Usually it is gone already.
             let _ = std::fs::remove_dir_all(path);
         }
     }
@@ -206,7 +206,7 @@ impl Drop for Jailed {
     }
 }
 
-/// What there is to confine programs with: tried out once.
+/// The available confinement, determined once by trying.
 pub fn fence() -> Fence {
     static FENCE: OnceLock<Fence> = OnceLock::new();
     *FENCE.get_or_init(|| {
@@ -215,7 +215,7 @@ pub fn fence() -> Fence {
             let child = Jailed { pid: clone(&plan, None).ok()?, scratch: None };
             child.wait().success().then_some(fence)
         };
-        // Who may change users needs no namespace of users, which would have ours only.
+        // A process that may change users needs no user namespace, which would contain only its own user.
         let namespaces =
             if plan::can_mount() || !can_change_user() { works(Fence::Namespaces) } else { None };
         namespaces.or_else(|| works(Fence::Landlock)).unwrap_or(Fence::None)
@@ -228,10 +228,10 @@ pub fn can_change_user() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
-/// Makes the process and has it confine itself; without a program it ends then. Waits until the program runs.
+/// Forks a process that confines itself; without a program it then exits. Waits until the program runs.
 fn clone(plan: &Plan, program: Option<&Program<'_>>) -> Result<Pid, JailError> {
     let strings = |texts: Vec<&OsStr>| -> Vec<CString> {
-        // A NUL ends a string for the kernel, whatever follows.
+        // The kernel ends a string at the first NUL.
         let until = |text: &OsStr| {
             text.as_encoded_bytes().split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
         };
@@ -251,7 +251,8 @@ fn clone(plan: &Plan, program: Option<&Program<'_>>) -> Result<Pid, JailError> {
     let (words, variables) = (&words, &variables);
     let (argv, envp) = (pointers(words), pointers(variables));
     let (mut told, tell) = std::io::pipe().map_err(|error| given("a pipe", &error))?;
-    // Its number must be none of those that the program has. The first is closed, or its end would never be seen.
+    // Its number must differ from the program's descriptors. The original is closed, since otherwise its end
+    // of file would never be seen.
     let tell = {
         let first = tell;
         above(first.as_fd(), plan.descriptors).map_err(|error| given("a pipe", &error.into()))?
@@ -272,7 +273,7 @@ fn clone(plan: &Plan, program: Option<&Program<'_>>) -> Result<Pid, JailError> {
     if told.read_exact(&mut said).is_err() {
         return Ok(pid);
     }
-    // It ends right after it said so.
+    // The child exits after reporting.
     Jailed { pid, scratch: None }.wait();
     let [number, code] = [[said[0], said[1], said[2], said[3]], [said[4], said[5], said[6], said[7]]];
     let error = Errno::from_raw_os_error(i32::from_ne_bytes(code));
@@ -287,7 +288,7 @@ fn above(descriptor: BorrowedFd<'_>, least: usize) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, i32::try_from(least).unwrap_or(i32::MAX))
 }
 
-/// The child: confines itself and becomes the program. What it can't do it says on `tell`.
+/// The child: confines itself and executes the program. It reports errors on `tell`.
 fn child(plan: &Plan, argv: &[*const libc::c_char], envp: &[*const libc::c_char], tell: BorrowedFd<'_>) -> ! {
     let mut failed = None;
     for (number, step) in (0_u32..).zip(&plan.steps) {
@@ -309,7 +310,7 @@ fn child(plan: &Plan, argv: &[*const libc::c_char], envp: &[*const libc::c_char]
     });
     let [a, b, c, d] = number.to_ne_bytes();
     let [e, f, g, h] = error.raw_os_error().to_ne_bytes();
-    // Without a parent nobody needs to know.
+    // Without a parent the report is not needed.
     let _ = rustix::io::write(tell, &[a, b, c, d, e, f, g, h]);
     // SAFETY: as above.
     unsafe { libc::_exit(127) }

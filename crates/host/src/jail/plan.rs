@@ -19,23 +19,23 @@ use std::path::{Path, PathBuf};
 
 /// A folder that is there on every host; the program's root is put together there.
 const ROOT: &str = "/proc";
-/// What that root may hold: folders, and empty files that something is shown at.
+/// The new root contains only folders, and empty files as mount points.
 const ROOT_OPTIONS: &str = "mode=755,size=1m";
-/// Landlock's newest version that is asked for; what an older kernel lacks, it lacks.
+/// Newest landlock version to use; older kernels ignore unknown parts.
 const LANDLOCK: ABI = ABI::V6;
 
-/// What a child does before it executes its program.
+/// The steps of the child before it executes its program.
 pub(super) struct Plan {
     pub steps: Vec<Step>,
-    /// What the child has of its own, for `clone`.
+    /// The child's new namespaces, for `clone`.
     pub flags: libc::c_int,
-    /// How many descriptors the program has, from 0 on.
+    /// Number of the program's descriptors, from 0 on.
     pub descriptors: usize,
-    /// Keeps a number free, at which what is shown is open for a moment.
+    /// Reserves the descriptor number that is used while mounting.
     _slot: OwnedFd,
 }
 
-/// Whether mounts can be made without a user namespace.
+/// Whether mounts are possible without a user namespace.
 pub(super) fn can_mount() -> bool {
     let needed = CapabilitySet::SYS_ADMIN;
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
@@ -77,7 +77,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A root with nothing in it but what is shown, and nobody else's processes.
+    /// An empty root with the visible files, and a process namespace.
     fn namespaces(&mut self, jail: &Jail<'_>) -> Result<(), JailError> {
         self.flags = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
         if !jail.network {
@@ -156,7 +156,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes a folder and those above it, once.
+    /// Creates a folder and its parents, once.
     fn folders(&mut self, path: Option<&Path>, made: &mut BTreeSet<PathBuf>) -> Result<(), JailError> {
         let Some(path) = path.filter(|path| path.parent().is_some()) else { return Ok(()) };
         if made.insert(path.to_path_buf()) {
@@ -179,7 +179,8 @@ fn text(text: impl AsRef<std::ffi::OsStr>) -> Result<CString, JailError> {
         .map_err(|_| JailError::Given { what: text.to_string_lossy().into_owned(), error: Errno::INVAL })
 }
 
-/// What landlock lets the program open; it connects to no TCP port, and signals nobody outside.
+/// The files that landlock lets the program open; TCP connections and signals to outside processes are
+/// forbidden.
 fn ruleset(jail: &Jail<'_>) -> Result<OwnedFd, Errno> {
     let all = AccessFs::from_all(LANDLOCK);
     let made = || -> Result<Option<OwnedFd>, landlock::RulesetError> {
@@ -192,7 +193,7 @@ fn ruleset(jail: &Jail<'_>) -> Result<OwnedFd, Errno> {
         let write = jail.write.iter().chain(scratch).map(|path| (path, all));
         let read = jail.read.iter().map(|path| (path, AccessFs::from_read(LANDLOCK)));
         for (path, rights) in read.chain(write) {
-            // What is not there can't be opened either.
+            // Missing files need no rule.
             let Ok(found) = PathFd::new(path) else { continue };
             let fit = if path.is_dir() { rights } else { rights & AccessFs::from_file(LANDLOCK) };
             let fit: BitFlags<AccessFs> = fit;

@@ -1,6 +1,6 @@
-//! What the child does between `clone` and `execve`. It shares the memory of a process with threads as it was at some
-//! moment: a lock may be held there for ever. So nothing here allocates, and calls are the kernel's own, since the C
-//! library's speak for all threads.
+//! The steps of the child between `clone` and `execve`. Its memory is a snapshot of a multi-threaded process,
+//! in which a lock may be held forever. Therefore nothing here allocates, and system calls are made directly,
+//! since the C library's wrappers act on all threads.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
@@ -18,15 +18,15 @@ pub(super) const OLD: &str = "/old";
 pub(super) enum Step {
     /// Becomes the leader of a process group.
     Group,
-    /// Moves into a control group, whose `cgroup.procs` this is.
+    /// Joins a control group by its `cgroup.procs`.
     Join(OwnedFd),
-    /// Makes what is below `/proc/self` writable to us, though the program that starts this was not.
+    /// Makes the files in `/proc/self` writable, which they are not for a non-dumpable process.
     Dumpable,
     /// Writes into a file that is there.
     Put(CString, Vec<u8>),
     /// Makes a file with this content and these permissions.
     Make(CString, Vec<u8>, u32),
-    /// Makes a folder, unless there is one.
+    /// Creates a folder if it does not exist.
     Folder(CString),
     /// Makes a symbolic link to the second.
     Link(CString, CString),
@@ -34,7 +34,7 @@ pub(super) enum Step {
     Private,
     /// Mounts a tmpfs with these options.
     Memory(CString, CString),
-    /// What is mounted there becomes the root, and the host's is at [`OLD`] in it.
+    /// Makes the mount the new root; the host's root moves to [`OLD`] in it.
     Pivot(CString),
     /// Shows something of the host's here.
     Show(Show),
@@ -44,38 +44,38 @@ pub(super) enum Step {
     Limit(Resource, u64),
     /// Applies a ruleset of landlock.
     Landlock(OwnedFd),
-    /// Gives up the right to ever have a capability.
+    /// Drops capabilities from the bounding set.
     Bound,
-    /// Becomes this user and group, and is in these groups besides.
+    /// Changes to this user and group, with these supplementary groups.
     User(u32, Vec<Gid>),
-    /// Gives up every capability.
+    /// Drops all capabilities.
     Drop,
-    /// Ends when the thread that starts it does.
+    /// Ends the process when the parent thread ends.
     Leash,
-    /// Undoes what Rust's runtime did to signals, and has files of its own closed to others.
+    /// Restores the signal handling that Rust's runtime changed, and sets the umask to private.
     Defaults,
-    /// Has these descriptors, at numbers from 0 on, and no others.
+    /// Sets these descriptors, from number 0 on, and closes all others.
     Descriptors(Vec<OwnedFd>),
-    /// No program it starts has more rights.
+    /// Sets no_new_privs.
     NoNewPrivileges,
     /// Refuses system calls.
     Filter(BpfProgram),
 }
 
-/// Something of the host's that is to be seen.
+/// A file of the host to make visible.
 #[derive(Debug)]
 pub(super) struct Show {
     /// Its name below [`OLD`].
     pub from: CString,
-    /// Where it is to be seen.
+    /// Its path in the jail.
     pub to: CString,
-    /// Whether it may be written to.
+    /// Whether it is writable.
     pub write: bool,
     /// Whether it is a device.
     pub device: bool,
-    /// Whether it must be a socket, in a folder that somebody else may own.
+    /// Whether it must be a socket, in a folder that another user may own.
     pub socket: bool,
-    /// A descriptor's number that it may use, and its name below [`OLD`].
+    /// A descriptor number to use, and its path below [`OLD`].
     pub slot: (RawFd, CString),
 }
 
@@ -168,14 +168,14 @@ impl Show {
         let nofollow = if self.socket { OFlags::NOFOLLOW } else { OFlags::empty() };
         let flags = OFlags::PATH | OFlags::CLOEXEC | nofollow;
         let found = rustix::fs::openat(CWD, &*self.from, flags, Mode::empty())?;
-        // Attack: another file where the socket was, to be shown to a guest.
+        // Attack: a different file in place of the socket, to expose it to a guest.
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
         if self.socket && kind != FileType::Socket {
             return Err(Errno::NOTSOCK);
         }
         let (number, name) = &self.slot;
         dup(found.as_fd(), *number)?;
-        // Without what is mounted below it a user namespace may not have it.
+        // A user namespace may bind a mount only together with its submounts.
         mount(Some(name), &self.to, None, libc::MS_BIND | libc::MS_REC, None)?;
         let mut wanted = libc::MS_NOSUID;
         if !self.write {
@@ -220,7 +220,7 @@ fn bound() -> Result<(), Errno> {
         // SAFETY: the call takes numbers only. What isn't there, or isn't ours, needs no dropping.
         unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
     }
-    // A kernel without such a set gives nothing by it.
+    // A kernel without ambient capabilities has none to drop.
     let _ = rustix::thread::clear_ambient_capability_set();
     Ok(())
 }
@@ -256,7 +256,7 @@ fn take(descriptors: &[OwnedFd]) -> Result<(), Errno> {
     if closed.is_ok() {
         return Ok(());
     }
-    // Linux before 5.11. What isn't open needs no closing.
+    // Linux before 5.11. Closing unused numbers is harmless.
     for number in first.cast_signed()..MOST_DESCRIPTORS {
         // SAFETY: the call takes numbers only.
         unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
@@ -264,10 +264,10 @@ fn take(descriptors: &[OwnedFd]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Numbers that are looked at on kernels that can't close all at once.
+/// Largest descriptor number closed on kernels without `close_range`.
 const MOST_DESCRIPTORS: RawFd = 65_536;
 
-/// Gives a descriptor another number, at which a program that is started has it.
+/// Duplicates a descriptor to the number at which the started program expects it.
 fn dup(descriptor: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
     // SAFETY: whatever has that number in this process is given up, which is meant: the numbers from 0 on are those of
     // the program, and the slot is a place-holder.

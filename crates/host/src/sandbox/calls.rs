@@ -1,4 +1,4 @@
-//! Seccomp: the system calls that `data` makes, and no others.
+//! The seccomp filter for `data`: an allowlist of its system calls.
 
 use crate::error::HostError;
 use seccompiler::{
@@ -7,7 +7,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// Calls that are allowed whatever their arguments.
+/// Calls permitted with any arguments.
 const ALLOWED: &[libc::c_long] = &[
     // Descriptors we have: frames, rings, messages, the log.
     libc::SYS_read,
@@ -36,7 +36,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_epoll_pwait2,
     libc::SYS_ppoll,
     libc::SYS_eventfd2,
-    // Waking a peer without waiting for it.
+    // Signalling a peer without blocking.
     libc::SYS_io_setup,
     libc::SYS_io_submit,
     libc::SYS_io_getevents,
@@ -53,12 +53,12 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_restart_syscall,
     libc::SYS_sched_yield,
     libc::SYS_membarrier,
-    // Memory, beside the conditions below.
+    // Memory, in addition to the conditions below.
     libc::SYS_munmap,
     libc::SYS_madvise,
     libc::SYS_brk,
     libc::SYS_getrandom,
-    // Threads, beside the conditions below. The other filter keeps `clone3` out.
+    // Threads, in addition to the conditions below. The other filter refuses `clone3`.
     libc::SYS_clone3,
     libc::SYS_set_robust_list,
     libc::SYS_rseq,
@@ -79,7 +79,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_sigaltstack,
 ];
 
-/// What a process may do besides that accepts connections.
+/// Additional calls of a process that accepts connections.
 pub(super) const ACCEPTING: &[libc::c_long] = &[libc::SYS_accept4];
 
 /// Calls that newer architectures don't have.
@@ -110,11 +110,11 @@ pub(super) fn one_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, B
 
 fn rules(more: &[libc::c_long]) -> Result<Rules, BackendError> {
     let mut rules: Rules = ALLOWED.iter().chain(OLD).chain(more).map(|&call| (call, Vec::new())).collect();
-    // Attack: code that was written into memory is run from there.
+    // Attack: execution of code written to memory.
     let executable = libc::PROT_EXEC as u64;
     rules.insert(libc::SYS_mmap, when(2, SeccompCmpOp::MaskedEq(executable), 0)?);
     rules.insert(libc::SYS_mprotect, when(2, SeccompCmpOp::MaskedEq(executable), 0)?);
-    // Growing what malloc has, and no more: never at an address of the caller's choice.
+    // For growing malloc's memory: never at an address chosen by the caller.
     let fixed = libc::MREMAP_FIXED as u64;
     rules.insert(libc::SYS_mremap, when(3, SeccompCmpOp::MaskedEq(fixed), 0)?);
     // Threads, but no processes.
@@ -142,7 +142,7 @@ pub(super) fn refuse(errno: libc::c_int) -> SeccompAction {
     SeccompAction::Errno(errno as u32)
 }
 
-/// A filter: `matched` for calls that the rules name, `other` for all others.
+/// A filter: `matched` for calls that match the rules, `other` for all others.
 pub(super) fn program(
     rules: Result<Rules, BackendError>,
     other: SeccompAction,
@@ -152,8 +152,8 @@ pub(super) fn program(
     filter.and_then(BpfProgram::try_from).map_err(|error| HostError::Sandbox(error.to_string()))
 }
 
-/// The flags of `clone3` lie in memory, where no filter can look. Told that there is none, the C library takes
-/// `clone`.
+/// The flags of `clone3` are in memory, which filters can't read. If the call fails with ENOSYS, the C
+/// library uses `clone`.
 pub(super) fn older() -> Result<BpfProgram, HostError> {
     let rules = Rules::from([(libc::SYS_clone3, Vec::new())]);
     program(Ok(rules), SeccompAction::Allow, refuse(libc::ENOSYS))
@@ -161,7 +161,7 @@ pub(super) fn older() -> Result<BpfProgram, HostError> {
 
 /// Applies the filters, which allow `more` too, to every thread of this process.
 pub(super) fn forbid(more: &[libc::c_long]) -> Result<(), HostError> {
-    // The stricter filter last: it forbids further ones.
+    // The stricter filter is loaded last: it forbids loading further ones.
     for program in [older()?, program(rules(more), refuse(libc::EPERM), SeccompAction::Allow)?] {
         seccompiler::apply_filter_all_threads(&program).map_err(|error| {
             HostError::Sandbox(format!("{error}; the kernel needs CONFIG_SECCOMP_FILTER"))

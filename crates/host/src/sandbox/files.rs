@@ -6,8 +6,8 @@ use landlock::{
 };
 use std::path::Path;
 
-/// Forbids what the kernel can forbid; whether it could anything. A second fence behind seccomp: not having
-/// it is no error.
+/// Forbids file access as far as the kernel supports it; returns whether it does. This is a second line of
+/// defence behind seccomp, so missing support is not an error.
 pub(super) fn forbid() -> bool {
     let status = ruleset(AccessNet::from_all(ABI::V5)).and_then(RulesetCreated::restrict_self);
     status.is_ok_and(|status| status.ruleset != RulesetStatus::NotEnforced)
@@ -21,9 +21,9 @@ fn ruleset(network: BitFlags<AccessNet>) -> Result<RulesetCreated, RulesetError>
         .create()
 }
 
-/// The rules of a process that reads `paths` and what is below them; as the `host` of such processes it also starts
-/// programs there, and reads /proc. With `network` it may connect, but not serve. They forbid nothing if the kernel has
-/// no landlock.
+/// The landlock rules of a process that reads `paths` and everything below them; the `host` of such processes
+/// also executes programs there, and reads /proc. With `network` it may connect, but not listen. Without
+/// landlock, nothing is forbidden.
 pub(super) fn readable(paths: &[&Path], host: bool, network: bool) -> Result<RulesetCreated, RulesetError> {
     let ports = if network { AccessNet::BindTcp.into() } else { AccessNet::from_all(ABI::V5) };
     let read = AccessFs::ReadFile | AccessFs::ReadDir;

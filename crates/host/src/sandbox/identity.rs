@@ -3,11 +3,11 @@
 use crate::error::{HostError, Named};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set};
 
-/// User and group of nobody.
+/// User and group `nobody`.
 pub(super) const NOBODY: libc::uid_t = 65_534;
 
-/// Gives up every capability but `kept`, and root for `user`; whether this is still root, of a user namespace. A
-/// program that this process becomes has `kept`, too.
+/// Drops every capability except `kept`, and changes from root to `user`; returns whether the process is
+/// still root of a user namespace. A program that it executes also has `kept`.
 pub(super) fn drop_privileges(user: libc::uid_t, kept: CapabilitySet) -> Result<bool, HostError> {
     let is_root = rustix::process::geteuid().is_root();
     let kept = capabilities(None).named("looking at capabilities")?.permitted & kept;
@@ -25,8 +25,8 @@ pub(super) fn drop_privileges(user: libc::uid_t, kept: CapabilitySet) -> Result<
                 || libc::setresgid(user, user, user) != 0
                 || libc::setresuid(user, user, user) != 0
         };
-        // A user namespace may not have that user. Root of such a one has what its maker has; the rest holds all
-        // the same.
+        // A user namespace may lack that user. Its root has only the rights of the namespace's creator; the
+        // other restrictions still apply.
         if refused && rustix::process::geteuid().is_root() && !is_namespaced() {
             return Err(std::io::Error::last_os_error()).named("giving up root");
         }

@@ -1,5 +1,5 @@
-//! Seccomp for a plugin's process: the system calls that Python and its libraries make, and no others. None of
-//! them reaches another process: no signal, no priority, no core, no owner of a descriptor.
+//! The seccomp filters for a plugin's process: an allowlist of the system calls of Python and its libraries.
+//! None of them affects another process: no signals, priorities, CPU affinities or descriptor owners.
 
 use super::calls::{Rules, older, one_of, program, refuse, when};
 use crate::error::HostError;
@@ -7,7 +7,7 @@ use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule,
 };
 
-/// Calls that are allowed whatever their arguments.
+/// Calls permitted with any arguments.
 const ALLOWED: &[libc::c_long] = &[
     // Files, which landlock limits to Python's and the folder's, to be read.
     libc::SYS_openat,
@@ -29,7 +29,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_chdir,
     libc::SYS_fchdir,
     libc::SYS_fadvise64,
-    // Descriptors: the channel, output, and what a library makes for itself.
+    // Descriptors: the channel, output, and those created by libraries.
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_pwrite64,
@@ -75,7 +75,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_getrandom,
-    // Threads, beside the condition below. The other filter keeps `clone3` out.
+    // Threads, in addition to the condition below. The other filter refuses `clone3`.
     libc::SYS_clone3,
     libc::SYS_set_robust_list,
     libc::SYS_rseq,
@@ -134,14 +134,14 @@ const OLD: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: &[libc::c_long] = &[libc::SYS_getrlimit];
 
-/// What a plugin may do besides that may connect to others. Landlock refuses to serve where a TCP port is bound.
+/// Additional calls of a plugin with network access. Landlock refuses to bind TCP ports.
 const CONNECTING: &[libc::c_long] =
     &[libc::SYS_connect, libc::SYS_setsockopt, libc::SYS_sendmmsg, libc::SYS_recvmmsg];
 
 /// Bits of a socket's type that are not flags (`SOCK_TYPE_MASK` of Linux).
 const TYPE: u64 = 0xf;
 
-/// A rule that holds where all of the conditions do: an argument, masked, is a value.
+/// A rule that requires all conditions: an argument, masked, equals a value.
 fn all(conditions: &[(u8, u64, u64)]) -> Result<SeccompRule, BackendError> {
     let condition = |&(argument, mask, value): &(u8, u64, u64)| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask), value)
@@ -160,14 +160,15 @@ fn rules(network: bool) -> Result<Rules, BackendError> {
     let thread = libc::CLONE_THREAD as u64;
     rules.insert(libc::SYS_clone, when(0, SeccompCmpOp::MaskedEq(thread), thread)?);
     rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME.into(), libc::PR_SET_VMA.into()])?);
-    // Attack: the host's huge pages, which ports and guests need; memory that stays in RAM.
+    // Attack: use of the host's huge pages, which ports and guests need; locked memory.
     let special = (libc::MAP_HUGETLB | libc::MAP_LOCKED) as u64;
     rules.insert(libc::SYS_mmap, when(3, SeccompCmpOp::MaskedEq(special), 0)?);
-    // Limits are looked at: one's own, without a new value.
+    // Limits may only be read: those of the process itself, without a new value.
     let none = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
     let oneself = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![oneself, none])?]);
-    // Attack: a descriptor's owner, who gets signals; leases and locks, which others wait for.
+    // Attack: setting a descriptor's owner, which receives signals; leases and locks, which block other
+    // processes.
     let commands = [
         libc::F_GETFD,
         libc::F_SETFD,
@@ -181,7 +182,7 @@ fn rules(network: bool) -> Result<Rules, BackendError> {
     let requests =
         [libc::FIONBIO, libc::FIOCLEX, libc::FIONCLEX, libc::FIONREAD, libc::TCGETS, libc::TIOCGWINSZ];
     rules.insert(libc::SYS_ioctl, one_of(1, &requests.map(|request| request as i64))?);
-    // Attack: a pair of datagram sockets sends to any UNIX socket by its name.
+    // Attack: a pair of datagram sockets can send to any UNIX socket by name.
     rules.insert(libc::SYS_socketpair, vec![socket(libc::AF_UNIX, libc::SOCK_STREAM)?]);
     if network {
         rules.extend(CONNECTING.iter().map(|&call| (call, Vec::new())));
@@ -190,14 +191,14 @@ fn rules(network: bool) -> Result<Rules, BackendError> {
             sockets.push(socket(family, libc::SOCK_STREAM)?);
             sockets.push(socket(family, libc::SOCK_DGRAM)?);
         }
-        // Looking a name up asks which addresses this host has (`NETLINK_ROUTE`, 0).
+        // Name resolution reads this host's addresses (`NETLINK_ROUTE`, 0).
         sockets.push(all(&[(0, u32::MAX.into(), libc::AF_NETLINK as u64), (2, u32::MAX.into(), 0)])?);
         rules.insert(libc::SYS_socket, sockets);
     }
     Ok(rules)
 }
 
-/// The filters as the kernel takes them, `struct sock_filter` by `struct sock_filter`, in the order they are loaded.
+/// The filters in the kernel's format, as arrays of `struct sock_filter`, in loading order.
 pub(super) fn programs(network: bool) -> Result<Vec<Vec<u8>>, HostError> {
     let stricter = program(rules(network), refuse(libc::EPERM), SeccompAction::Allow)?;
     Ok([older()?, stricter].iter().map(bytes).collect())

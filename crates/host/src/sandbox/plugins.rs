@@ -1,5 +1,6 @@
-//! A program that runs plugins is confined before it starts: it never has the rights of who starts it. Its workers,
-//! which have the plugins' code in them, confine themselves further by what it is handed.
+//! Confinement of a plugin host: it is set up before the program starts, which never has the rights of its
+//! parent. The workers, which run the plugins' code, confine themselves further with the filters that they
+//! receive.
 
 use super::{files, identity, plugin_calls};
 use crate::error::HostError;
@@ -14,13 +15,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Attack: threads without end. Those of one user's plugins together, where the user is theirs alone.
+/// Attack: endless threads. The limit applies to all plugins of a user that runs nothing else.
 const THREADS: u64 = 256;
 
-/// What confines a plugin host and its workers.
+/// The confinement of a plugin host and its workers.
 #[derive(Debug)]
 pub struct PluginFences {
-    /// A worker's seccomp filters, in the order they are loaded; none if the kernel has no seccomp.
+    /// A worker's seccomp filters, in loading order; empty if the kernel has no seccomp.
     pub filters: Vec<Vec<u8>>,
     /// A worker's landlock ruleset, if the kernel has landlock.
     pub ruleset: Option<OwnedFd>,
@@ -29,8 +30,8 @@ pub struct PluginFences {
 }
 
 impl PluginFences {
-    /// Plugins read `needed`, without which nothing runs, and `more`; `is_private` says that there are files below that
-    /// others than their owners can't read. With `network` plugins may connect to others.
+    /// Plugins may read `needed`, which everything requires, and `more`; `is_private` means that some of
+    /// these files are readable by their owners only. With `network` plugins may connect.
     pub fn new(
         needed: &[PathBuf],
         more: &[PathBuf],
@@ -39,7 +40,7 @@ impl PluginFences {
     ) -> Result<PluginFences, HostError> {
         let filters = if has_seccomp() { plugin_calls::programs(network)? } else { Vec::new() };
         let paths: Vec<&Path> = needed.iter().chain(more).map(PathBuf::as_path).collect();
-        // /proc, where a worker's memory is said, is its host's to read.
+        // A worker's memory usage is in /proc, which only the plugin host may read.
         let rules = |host| {
             files::readable(&paths, host, network).map_err(|error| HostError::Sandbox(error.to_string()))
         };
@@ -53,14 +54,14 @@ impl PluginFences {
         Ok(PluginFences { filters, ruleset, host, kept })
     }
 
-    /// Has a program confined when it is started: as `user` if this is root, in a session of its own, with the
+    /// Confines a program when it starts: as `user` if this process is root, in its own session, with the
     /// ruleset and `passed` open.
     pub fn confine(self, command: &mut Command, user: u32, passed: OwnedFd) {
         let PluginFences { ruleset, host, kept, .. } = self;
         let mut host = Some(host);
         [passed].into_iter().chain(ruleset).for_each(|it| pass_on(command, it));
         let closure = move || {
-            // Whoever leads a group already, as a program that a shell started, stays where it is.
+            // A process group leader, such as a program started by a shell, keeps its session.
             let _ = setsid();
             let is_root = rustix::process::geteuid().is_root();
             let still = identity::drop_privileges(user, kept).map_err(system)?;
@@ -80,7 +81,7 @@ impl PluginFences {
     }
 }
 
-/// Has a program find a descriptor open, by its number here.
+/// Makes a program inherit a descriptor under the same number.
 pub fn pass_on(command: &mut Command, descriptor: OwnedFd) {
     let closure = move || Ok(fcntl_setfd(&descriptor, FdFlags::empty())?);
     // SAFETY: between `fork` and `exec` the closure makes one system call.

@@ -1,9 +1,9 @@
-//! Which VMs each balancer would move, best first, and the hosts that they may go to.
+//! The VMs that each balancer would move, best first, with their possible destinations.
 
 use super::*;
 use std::cmp::Reverse;
 
-/// A VM, where it is, where it may go.
+/// A VM, its host, its possible destinations.
 pub type Move = (String, String, Vec<String>);
 
 impl World {
@@ -43,8 +43,7 @@ impl World {
         self.over_since(host).is_none_or(|since| self.lasts(since)) && self.load_percent(host).ceil() < low
     }
 
-    /// For each VM of the sources that may be moved, the destinations that it overloads neither in CPUs nor
-    /// in memory.
+    /// For each movable VM of the sources, the destinations that it would not overload in CPUs or memory.
     fn moves(&self, sources: &[&Host], destinations: &[&Host], high: f64, memory: f64) -> Vec<Move> {
         let mut moves = Vec::new();
         for from in sources {
@@ -85,7 +84,7 @@ impl World {
         hosts
     }
 
-    /// Well below `high`: four fifths of it, or 10 percent less.
+    /// Well below `high`: 80% of it, or 10 percentage points less, whichever is lower.
     fn target(high: f64) -> f64 {
         (0.8 * high).floor().min(high - 10.0)
     }
@@ -126,7 +125,7 @@ impl World {
     }
 
     /// Off hosts above the target; then off those below `LowUtilization`, the emptiest first, to fuller ones;
-    /// then off those short of memory; then off those with much memory, again to fuller ones.
+    /// then off those short of memory; then off those with much free memory, again to fuller ones.
     fn power_saving(&self, hosts: &[&Host]) -> Vec<Move> {
         let high = self.number("HighUtilization", 75.0);
         let target = World::target(high);
@@ -164,7 +163,8 @@ impl World {
         moves
     }
 
-    /// The host that power management would switch, and to what. It touches what it took out of use itself.
+    /// The host that power management would switch, and its new status. It only switches hosts that it took
+    /// out of use itself.
     pub fn power(&self) -> Option<(String, HostStatus)> {
         if self.properties.get("EnableAutomaticHostPowerManagement").map(String::as_str) != Some("true") {
             return None;

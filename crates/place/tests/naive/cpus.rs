@@ -1,4 +1,4 @@
-//! A host's CPUs as sockets of cores of threads, and which VMs have them.
+//! A host's CPUs as sockets, cores and threads, and the VMs that use them.
 
 use super::is_exclusive;
 use ringway_place::object::{Host, Pinning, Vm};
@@ -29,7 +29,7 @@ fn core_of(host: &Host, cpu: u32) -> u32 {
     cpu % host.cores
 }
 
-/// The NUMA node of a CPU: as lists say, or else nodes have consecutive cores.
+/// The NUMA node of a CPU: from the nodes' lists; otherwise nodes have consecutive cores.
 pub fn node_of(host: &Host, cpu: u32) -> Option<u32> {
     if host.numa.iter().any(|node| !node.cpu_list.is_empty()) {
         return host.numa.iter().find(|node| node.cpu_list.contains(&cpu)).map(|node| node.index);
@@ -40,9 +40,8 @@ pub fn node_of(host: &Host, cpu: u32) -> Option<u32> {
 }
 
 impl Cpus {
-    /// A host's CPUs with VMs that are there: pinned ones first, then those with CPUs of their own, those
-    /// with larger virtual sockets first, then by name. One that runs though it finds no room takes the first
-    /// CPUs there are.
+    /// A host's CPUs with its VMs: pinned ones first, then those with exclusive CPUs, larger virtual sockets
+    /// first, then by name. A running VM that does not fit gets the first CPUs.
     pub fn of(host: &Host, vms: &[&Vm]) -> Cpus {
         let per_socket = host.cores / host.sockets;
         let threads = |core: u32| {
@@ -68,7 +67,7 @@ impl Cpus {
         cpus
     }
 
-    /// The same with more VMs, unless they can't be pinned here.
+    /// The same with more VMs; none if they can't be pinned here.
     pub fn with(mut self, new: &[&Vm]) -> Option<Cpus> {
         for vm in new.iter().filter(|vm| !is_exclusive(vm)) {
             for cpu in &vm.pins {
@@ -98,7 +97,7 @@ impl Cpus {
         }
     }
 
-    /// Each virtual socket goes to one socket; sockets with the most free CPUs are filled first.
+    /// Each virtual socket is placed on one socket; sockets with the most free CPUs are filled first.
     pub fn dedicate(mut self, vm: &Vm) -> Option<Cpus> {
         let free =
             |socket: &Vec<Core>| socket.iter().flatten().filter(|thread| thread.used == Use::Free).count();
@@ -138,7 +137,7 @@ impl Cpus {
     }
 }
 
-/// VMs with CPUs of their own in the order in which they get them.
+/// VMs with exclusive CPUs, in the order of assignment.
 fn in_order<'v>(vms: &[&'v Vm]) -> Vec<&'v Vm> {
     let mut own: Vec<&Vm> = vms.iter().copied().filter(|vm| is_exclusive(vm)).collect();
     own.sort_by_key(|vm| (Reverse(vm.cores * vm.threads), vm.name.clone()));

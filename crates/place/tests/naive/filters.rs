@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The filters that the model knows.
+/// The filters of the model.
 pub const NAMES: [&str; 30] = [
     "Status",
     "Compatibility-Version",
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// A VM that is given the host's CPU needs no flags before it runs.
+    /// A VM with CPU passthrough needs no flags before it runs.
     fn has_flags(&self, vm: &Vm, host: &Host) -> bool {
         let needed = match (vm.cpu_passthrough, vm.host.is_some()) {
             (true, false) => return true,
@@ -108,7 +108,7 @@ impl World {
         needed.iter().all(|flag| host.cpu_flags.contains(flag))
     }
 
-    /// CPUs that are not some VM's own must be as many as the largest VM that shares them has cores.
+    /// There must be as many non-exclusive CPUs as the largest sharing VM has cores.
     fn has_cpus(&self, new: &[&Vm], host: &Host) -> bool {
         let Some(taken) = self.exclusive(host, new) else { return new.is_empty() };
         let largest = self.guests(host).iter().chain(new).map(|vm| shared_cores(vm)).max().unwrap_or(0);
@@ -123,7 +123,8 @@ impl World {
         new.is_empty() || cpus.is_some_and(|cpus| promised <= limit(cpus))
     }
 
-    /// Whether a VM that names others would be with one of them. A stopped one counts where it last ran.
+    /// Whether a VM that names others would share a host with one of them. A stopped one counts on its last
+    /// host.
     fn is_with_named(&self, vm: &Vm, host: &Host) -> bool {
         let home = |name: &String| {
             let vm = self.vm(name)?;
@@ -161,7 +162,8 @@ impl World {
         needed.iter().all(|kind| count(&needed, kind) <= left(kind))
     }
 
-    /// The self-hosted engine runs where the agent's score is positive; it moves to hosts at most 800 worse.
+    /// The self-hosted engine runs on hosts with a positive score; it moves to hosts with a score at most 800
+    /// lower.
     fn can_run_engine(&self, request: &Request<'_>, host: &Host) -> bool {
         let Some(engine) = request.vms.iter().find(|vm| vm.hosted_engine) else { return true };
         let now = self.hosts.iter().find(|host| runs_on(engine, host));
@@ -170,7 +172,8 @@ impl World {
         host.ha_agent.as_ref().is_some_and(|agent| agent.score > least)
     }
 
-    /// Huge pages beyond those that are free must fit memory; the rest may swap; all of it must be promised.
+    /// Huge pages beyond the free ones must fit into memory; the rest may use swap; everything must be
+    /// reservable.
     fn has_memory(&self, new: &[&Vm], host: &Host) -> bool {
         let guests = self.guests(host);
         let all = [guests.clone(), new.to_vec()].concat();
@@ -235,7 +238,7 @@ impl World {
         if !nics(&request.vms).iter().any(|nic| nic.passthrough) {
             return true;
         }
-        // A port without a network serves any that no port has.
+        // A port without a network serves networks that no other port has.
         let own = |network: &str| host.ports.iter().any(|port| port.network == network);
         let all = nics(&[self.guests(host), request.new_on(host)].concat());
         let needed = all.iter().filter(|nic| nic.passthrough);
@@ -248,7 +251,7 @@ impl World {
         })
     }
 
-    /// Whether a host is needed as it is, so that the self-hosted engine finds `HeSparesCount` hosts.
+    /// Whether a host must be kept free, so that `HeSparesCount` hosts can take the self-hosted engine.
     fn is_spare(&self, request: &Request<'_>, host: &Host) -> bool {
         let spares = self.number("HeSparesCount", 0.0) as usize;
         let engine = self.vms.iter().find(|vm| vm.hosted_engine);

@@ -1,5 +1,5 @@
-//! A second placement, written from the documentation (docs/placement.md, docs/inventory.md and oVirt's) to
-//! be read rather than to be fast: everything is worked out anew from the objects, whenever it is asked.
+//! A second implementation of placement, written from the documentation (docs/placement.md, docs/inventory.md
+//! and oVirt's) for readability instead of speed: everything is recomputed from the objects on each query.
 
 pub mod balancers;
 pub mod cpus;
@@ -10,7 +10,7 @@ use cpus::Cpus;
 use ringway_place::object::*;
 use std::collections::BTreeMap;
 
-/// Everything there is.
+/// All objects.
 #[derive(Clone, Debug)]
 pub struct World {
     pub cluster: Cluster,
@@ -24,7 +24,7 @@ pub struct World {
     pub now: u64,
 }
 
-/// VMs to place together, and whether they may stay where they are.
+/// VMs to place together, and whether they may stay on their hosts.
 #[derive(Clone, Debug)]
 pub struct Request<'w> {
     pub vms: Vec<&'w Vm>,
@@ -63,17 +63,17 @@ fn plain_memory(vm: &Vm) -> i64 {
     if vm.huge_page_kb.is_some() { 0 } else { vm.memory_mb as i64 }
 }
 
-/// Memory that a VM takes when it starts, huge pages aside.
+/// Memory that a VM takes at start, without huge pages.
 pub fn real_memory(vm: &Vm) -> i64 {
     plain_memory(vm) + overheads(vm).0
 }
 
-/// Memory that it may take in all, huge pages aside.
+/// Memory that it may take in total, without huge pages.
 pub fn committed_memory(vm: &Vm) -> i64 {
     real_memory(vm) + overheads(vm).1
 }
 
-/// Memory that it may take in all.
+/// Memory that it may take in total.
 pub fn whole_memory(vm: &Vm) -> i64 {
     vm.memory_mb as i64 + overheads(vm).0 + overheads(vm).1
 }
@@ -87,7 +87,7 @@ pub fn shared_cores(vm: &Vm) -> i64 {
     if is_exclusive(vm) { 0 } else { i64::from(vm.sockets * vm.cores) }
 }
 
-/// What a VM takes of shared CPUs, in thousandths: a part that it says, or its virtual CPUs.
+/// A VM's use of shared CPUs in thousandths: its configured share, or its virtual CPUs.
 pub fn milli_vcpus(vm: &Vm) -> i64 {
     if is_exclusive(vm) { 0 } else { i64::from(vm.milli_cpus.unwrap_or(vm.vcpus() * 1000)) }
 }
@@ -133,7 +133,7 @@ impl World {
         [self.running(host), self.coming(host)].concat()
     }
 
-    /// The host that others have to reckon with a VM on: where it goes, or else where it is.
+    /// The host that a VM counts on for others: the reserved one, or else the current one.
     pub fn place(&self, vm: &Vm) -> Option<&Host> {
         let comes =
             self.hosts.iter().find(|host| self.coming(host).iter().any(|other| other.name == vm.name));
@@ -145,7 +145,7 @@ impl World {
         self.groups.iter().filter(|group| request.vms.iter().any(|vm| is_member(group, vm))).collect()
     }
 
-    /// VMs of a group that are not asked for.
+    /// VMs of a group that are not part of the request.
     pub fn others_of<'w>(&'w self, group: &AffinityGroup, request: &Request<'_>) -> Vec<&'w Vm> {
         self.vms.iter().filter(|vm| is_member(group, vm) && !request.has(vm)).collect()
     }
@@ -155,8 +155,7 @@ impl World {
         i64::from(if self.cluster.threads_as_cores { host.threads } else { host.cores })
     }
 
-    /// CPUs that are some VM's own, once `new` are there; none if some of these are to have CPUs of their own
-    /// and can't.
+    /// Exclusive CPUs after adding `new`; none if some of these need exclusive CPUs and don't fit.
     pub fn exclusive(&self, host: &Host, new: &[&Vm]) -> Option<i64> {
         let new = if new.iter().any(|vm| is_exclusive(vm)) { new } else { &[] };
         let cpus = Cpus::of(host, &self.guests(host)).with(new)?;
@@ -169,7 +168,7 @@ impl World {
         (self.cpus(host) - taken).max(1)
     }
 
-    /// What VMs take of shared CPUs, counted as a host's CPUs are.
+    /// Shared CPUs used by VMs, in the unit of the host's CPUs.
     pub fn promised_cpus(&self, vms: &[&Vm]) -> f64 {
         sum(vms, if self.cluster.threads_as_cores { milli_vcpus } else { milli_cores }) as f64 / 1000.0
     }
@@ -178,8 +177,8 @@ impl World {
         self.loads.iter().find(|load| load.host == host.name)
     }
 
-    /// Load of a host in percent of one CPU: what was measured, or what its VMs cause. The storage pool
-    /// manager costs 10.
+    /// Load of a host in percent of one CPU: as measured, or the sum of its VMs. The storage pool manager
+    /// counts as 10.
     pub fn cpu_load(&self, host: &Host) -> i64 {
         let measured = self.load(host).and_then(|load| load.cpu_percent);
         let load = measured.map(|percent| i64::from(percent) * self.cpus(host));
@@ -196,7 +195,7 @@ impl World {
         host.memory_mb as i64 - huge.sum::<i64>()
     }
 
-    /// Memory of huge pages beyond those that the host sets aside.
+    /// Memory in huge pages beyond the host's reserved ones.
     pub fn dynamic_memory(&self, host: &Host, vms: &[&Vm]) -> i64 {
         let mut pages: BTreeMap<u64, u64> = BTreeMap::new();
         for vm in vms {
@@ -211,14 +210,14 @@ impl World {
         pages.into_iter().map(beyond).sum::<u64>().div_ceil(1024) as i64
     }
 
-    /// Free memory as it was measured, or as it must be.
+    /// Free memory, as measured or computed.
     fn free_now(&self, host: &Host) -> i64 {
         let running = self.running(host);
         let left = self.plain_memory(host) - sum(&running, real_memory) - self.dynamic_memory(host, &running);
         self.load(host).and_then(|load| load.free_mb).map_or(left, |free| free as i64)
     }
 
-    /// Free memory less what is on its way.
+    /// Free memory less that of pending VMs.
     pub fn free_memory(&self, host: &Host) -> i64 {
         let coming =
             self.dynamic_memory(host, &self.guests(host)) - self.dynamic_memory(host, &self.running(host));
@@ -262,8 +261,8 @@ pub fn is_member(group: &AffinityGroup, vm: &Vm) -> bool {
     group.vms.contains(&vm.name) || vm.labels.iter().any(|label| group.vm_labels.contains(label))
 }
 
-/// Whether VM nodes that are pinned find room on host nodes, tried in every way. With `host`, a VM's pinned
-/// CPUs must be in the host node that its node goes to.
+/// Whether pinned VM nodes fit on host nodes, by exhaustive search. With `host`, a VM's pinned CPUs must be
+/// in the host node of their VM node.
 pub fn nodes_fit(free: &BTreeMap<u32, i64>, vms: &[&Vm], host: Option<&Host>) -> bool {
     let nodes = vms.iter().flat_map(|vm| vm.numa.iter().map(move |node| (*vm, node)));
     let nodes: Vec<(&Vm, &VmNumaNode)> = nodes.filter(|(_, node)| !node.host_nodes.is_empty()).collect();

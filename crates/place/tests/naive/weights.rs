@@ -1,9 +1,9 @@
-//! What each weight gives the hosts that are left; lower is better.
+//! The score of each remaining host by each weight; lower is better.
 
 use super::*;
 use std::collections::BTreeSet;
 
-/// The weights that the model knows.
+/// The weights of the model.
 pub const NAMES: [&str; 14] = [
     "OptimalForCpuEvenDistribution",
     "OptimalForMemoryEvenDistribution",
@@ -34,7 +34,7 @@ fn stretched(figures: Vec<i64>) -> Vec<i64> {
     figures.into_iter().map(|figure| 1 + round((figure - least) as f64 * scale)).collect()
 }
 
-/// For each host, 1 and how many hosts stand better.
+/// For each host, 1 plus the number of better hosts.
 fn ranks<T: Ord>(standings: &[T]) -> Vec<i64> {
     let better = |one: &T| standings.iter().filter(|other| *other < one).count() as i64;
     standings.iter().map(|one| 1 + better(one)).collect()
@@ -91,7 +91,7 @@ impl World {
         round(penalty * load as f64 / self.shared_cpus(host, &new) as f64)
     }
 
-    /// 1000 where there are too many virtual CPUs for a CPU.
+    /// 1000 if there are too many virtual CPUs per CPU.
     fn penalty(&self, request: &Request<'_>, host: &Host) -> f64 {
         let (limit, new) = (self.number("VCpuToPhysicalCpuRatio", 0.0), request.new_on(host));
         let vcpus = (sum(&self.guests(host), milli_vcpus) + sum(&new, milli_vcpus)) as f64 / 1000.0;
@@ -148,8 +148,8 @@ impl World {
         counts.into_iter().map(|count| (part(count) / self.number("ScaleDown", 1.0)).ceil() as i64).collect()
     }
 
-    /// First the groups that a host breaks, those of the highest priority first; then VMs of positive groups
-    /// there, first those that can't move. A VM counts once, whatever groups it is in.
+    /// First the groups that a host violates, highest priority first; then VMs of positive groups there,
+    /// immovable ones first. A VM counts once, whatever its groups.
     fn between_vms(&self, request: &Request<'_>, hosts: &[&Host]) -> Vec<i64> {
         let groups: Vec<&AffinityGroup> =
             self.groups_of(request).into_iter().filter(|group| group.vm_rule != Rule::Disabled).collect();
@@ -198,8 +198,8 @@ impl World {
         ranks(&hosts.iter().map(broken).collect::<Vec<_>>())
     }
 
-    /// VMs with CPUs of their own: sockets, then cores, that these would be on. Others: whether the host has
-    /// at least the VM's sockets, cores a socket and threads a core.
+    /// For VMs with exclusive CPUs: the sockets, then cores, that they would use. For others: whether the
+    /// host has at least the VM's sockets, cores per socket and threads per core.
     fn high_performance(&self, request: &Request<'_>, hosts: &[&Host]) -> Vec<i64> {
         let matters = |vm: &Vm| {
             let pins = !vm.pins.is_empty() || vm.numa.iter().any(|node| !node.host_nodes.is_empty());
@@ -239,7 +239,7 @@ impl World {
         hosts.iter().map(figure).collect()
     }
 
-    /// What is left of CPUs and memory, and what of one is lost since the other is less.
+    /// The remaining CPUs and memory, and the part of one that is wasted because the other is less.
     fn packing(&self, request: &Request<'_>, host: &Host) -> i64 {
         let (ratio, new) = (self.number("VCpuAllocationRatio", 1.0), request.new_on(host));
         let promised = self.promised_cpus(&[self.guests(host), new.clone()].concat());
