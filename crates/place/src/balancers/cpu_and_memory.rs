@@ -17,7 +17,7 @@ pub fn target(high: f64) -> f64 {
 /// Whether an overload since `since` has lasted long enough.
 fn lasts(scene: &Scene<'_>, since: u64) -> bool {
     let minutes = scene.number("CpuOverCommitDurationMinutes", 2.0) as u64;
-    scene.now >= since.saturating_add(minutes * 60_000)
+    scene.now >= since.saturating_add(minutes.saturating_mul(60_000))
 }
 
 /// Whether a host's CPUs are loaded too much for too long, or full of virtual CPUs.

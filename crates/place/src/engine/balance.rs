@@ -73,7 +73,7 @@ pub struct BalanceStep {
 /// When the balancer last moved, or tried to move, each VM.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    moved: HashMap<String, u64>,
+    pub(super) moved: HashMap<String, u64>,
 }
 
 /// Attack: a cluster of a hundred thousand VMs that can't move. Largest number of proposals examined per

@@ -18,6 +18,7 @@ mod removing;
 mod repair;
 mod settle;
 mod status;
+mod steady;
 mod views;
 
 pub use balance::{BalanceStep, Migration, MigrationState};

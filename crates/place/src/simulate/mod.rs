@@ -55,6 +55,17 @@ pub fn run_beside(
     external: Option<Box<dyn External>>,
     arrivals: &[Arrival],
 ) -> Result<Report, EngineError> {
+    run_through(plan, beside, external, arrivals, true)
+}
+
+/// The same; `skips` leaves out rounds that nothing has changed for since one that did nothing.
+fn run_through(
+    plan: &Plan,
+    beside: &[Object],
+    external: Option<Box<dyn External>>,
+    arrivals: &[Arrival],
+    skips: bool,
+) -> Result<Report, EngineError> {
     let engine = Engine::open(Arc::new(Memory::default()))?;
     if let Some(external) = external {
         engine.attach(external);
@@ -71,12 +82,15 @@ pub fn run_beside(
     let end = arrivals.last().map_or(0, |arrival| arrival.at);
     let begin = run.now;
     let step = ((end - begin) / plan.samples.max(1) as u64).max(1);
-    let (mut next_sample, mut next_round) = (begin, begin + plan.interval);
+    let (mut next_sample, mut next_round) = (begin, begin.saturating_add(plan.interval));
     for arrival in arrivals {
         while plan.interval > 0 && next_round <= arrival.at {
             run.depart(next_round)?;
-            run.round(next_round)?;
-            next_round += plan.interval;
+            let is_idle = run.round(next_round)?;
+            let event = if is_idle && skips { run.next_event(next_round)? } else { next_round };
+            let span = event.min(arrival.at.saturating_add(1)) - next_round;
+            let rounds = span.div_ceil(plan.interval).max(1);
+            next_round = next_round.saturating_add(rounds.saturating_mul(plan.interval));
         }
         run.depart(arrival.at)?;
         while next_sample <= arrival.at {
@@ -161,13 +175,21 @@ impl Run {
         Ok(())
     }
 
-    fn round(&mut self, now: u64) -> Result<(), EngineError> {
+    /// Balances; whether that changed nothing.
+    fn round(&mut self, now: u64) -> Result<bool, EngineError> {
+        let before = self.engine.revision()?;
         let step = self.engine.balance(&self.cluster, now)?;
         for migration in step.migrations {
             self.engine.confirm(&migration.vm, now)?;
             self.report.migrations += 1;
         }
-        Ok(())
+        Ok(self.engine.revision()? == before)
+    }
+
+    /// When the first VM departs, or a round may do something else, if no VM arrives before.
+    fn next_event(&self, now: u64) -> Result<u64, EngineError> {
+        let departure = self.later.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
+        Ok(self.engine.steady_until(&self.cluster, now)?.min(departure))
     }
 
     fn sample(&mut self, at: u64) -> Result<(), EngineError> {
@@ -213,8 +235,10 @@ fn sample(model: &Model, cluster: &str) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Blacklist, Vm, VmStatus};
+    use crate::object::{Blacklist, Load, Vm, VmStatus};
     use crate::policy::built_in;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     fn plan(policy: &str, until_full: bool, interval: u64) -> Plan {
         let policy = built_in().into_iter().find(|known| known.name == policy).unwrap();
@@ -230,6 +254,64 @@ mod tests {
         assert!(first.samples.len() >= 10);
         assert!(first.samples.iter().all(|sample| (0.0..=1.0).contains(&sample.cpu)));
         assert!(svg(std::slice::from_ref(&first)).contains("packing") && csv(&[first]).lines().count() > 10);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+        #[test]
+        fn rounds_that_are_left_out_would_have_done_nothing(
+            seed: u64,
+            policy in 0..5usize,
+            (gap, lifetime, interval) in (1..1_000_000u64, 1..40_000_000u64, 5_000..90_000u64),
+            (cool_down, minutes, until, moved_at) in (0..900u64, 1..90u32, 0..9_000_000u64, 0..9_000_000u64),
+            (busy, loads, reserve) in (0..30u32, vec(0..100u32, 4), 0..2u32),
+        ) {
+            let names = ["power_saving", "evenly_distributed", "vm_evenly_distributed", "packing", "none"];
+            let mut policy = plan(names[policy], false, 0).policy;
+            let properties = [
+                ("CpuOverCommitDurationMinutes", minutes.to_string()),
+                ("EnableAutomaticHostPowerManagement", "true".into()),
+                ("HighVmCount", "4".into()),
+                ("HostsInReserve", reserve.to_string()),
+            ];
+            policy.name = "tried".into();
+            policy.properties.extend(properties.map(|(name, value)| (name.to_string(), value)));
+            let mut hosts = hosts(loads.len(), 1);
+            hosts.iter_mut().for_each(|host| host.power_managed = true);
+            let [name, other] = [0, 1].map(|at| hosts[at].name.clone());
+            let vm = |index| Vm {
+                name: format!("there-{index}"),
+                status: VmStatus::Up,
+                host: Some(name.clone()),
+                cpu_percent: Some(90),
+                moved_at: Some(moved_at),
+                ..Vm::default()
+            };
+            let mut beside: Vec<Object> = (0..busy).map(|index| Object::Vm(Box::new(vm(index)))).collect();
+            let load = |(host, load): (&Host, &u32)| Load {
+                host: host.name.clone(),
+                cpu_percent: (*load > 30).then_some(*load),
+                over_since: (*load > 75).then_some(until / 2),
+                ..Load::default()
+            };
+            beside.extend(hosts.iter().zip(&loads).map(|it| Object::Load(load(it))));
+            beside.push(Object::Cluster(Cluster { cool_down, minimum_gain: 0, ..Cluster::default() }));
+            beside.push(Object::Blacklist(Blacklist { host: other, until: Some(until), ..Blacklist::default() }));
+            let mix = "vmagent".into();
+            let arrivals = Synthetic { mix, count: 8, gap, lifetime: Some(lifetime), seed }.arrivals();
+            let plan = Plan { hosts, policy, interval, samples: 50, until_full: false, seed };
+            let all = run_through(&plan, &beside, None, &arrivals, false).unwrap();
+            prop_assert_eq!(run_beside(&plan, &beside, None, &arrivals).unwrap(), all);
+        }
+    }
+
+    #[test]
+    fn idle_years_take_no_time() {
+        let mut arrivals = Synthetic { count: 50, gap: 1_000_000, ..Synthetic::default() }.arrivals();
+        arrivals[49].at = LONGEST;
+        // A round each millisecond.
+        let report = run(&plan("power_saving", false, 1), &arrivals).unwrap();
+        assert_eq!((report.placed, report.samples.last().unwrap().vms), (50, 1));
     }
 
     #[test]

@@ -1,0 +1,35 @@
+//! How long a round of balancing would have the same result.
+
+use super::{Engine, EngineError};
+use crate::unit::describe;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Engine {
+    /// The next time at which a round of balancing may do something else than one at `now`, if nothing is changed
+    /// before. It is `now` where units from outside are attached, which may judge by the clock.
+    pub fn steady_until(&self, cluster: &str, now: u64) -> Result<u64, EngineError> {
+        const MINUTES: &str = "CpuOverCommitDurationMinutes";
+        let inner = self.current()?;
+        let model = &inner.model;
+        let Some((_, state)) = model.cluster(cluster) else { return Ok(u64::MAX) };
+        if inner.external.is_some() {
+            return Ok(now);
+        }
+        let vms = || model.vm_slots().map(|slot| &*slot.vm);
+        let cool_down = state.cluster.cool_down * 1000;
+        let moved = vms().filter_map(|vm| vm.moved_at).chain(inner.balance.moved.values().copied());
+        let moved = moved.flat_map(|at| [at, at.saturating_add(cool_down)]);
+        let given = |properties: &BTreeMap<String, String>| properties.get(MINUTES)?.parse::<f64>().ok();
+        let policies = model.policies().values().map(|policy| &policy.properties);
+        let properties = policies.chain([&state.cluster.properties]).chain(vms().map(|vm| &vm.properties));
+        let default = describe(MINUTES).and_then(|parameter| parameter.default.parse().ok());
+        let minutes: BTreeSet<u64> =
+            properties.filter_map(given).chain(default).map(|minutes| minutes as u64).collect();
+        let since = state.columns.over_since.iter();
+        let over = since
+            .flat_map(|at| minutes.iter().map(|minutes| at.saturating_add(minutes.saturating_mul(60_000))));
+        let facts = state.facts.values().flat_map(|column| &column.until);
+        let times = moved.chain(over).chain(facts.chain(&state.columns.barred).copied());
+        Ok(times.filter(|at| *at > now).min().unwrap_or(u64::MAX))
+    }
+}
