@@ -5,8 +5,8 @@ use crate::unit::describe;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Engine {
-    /// The next time at which a round of balancing may do something else than one at `now`, if nothing is changed
-    /// before. It is `now` where units from outside are attached, which may judge by the clock.
+    /// The next time at which a round of balancing may differ from one at `now`, if nothing changes before.
+    /// It is `now` if units from outside are attached, since these may depend on the clock.
     pub fn steady_until(&self, cluster: &str, now: u64) -> Result<u64, EngineError> {
         const MINUTES: &str = "CpuOverCommitDurationMinutes";
         let inner = self.current()?;

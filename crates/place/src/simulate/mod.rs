@@ -296,7 +296,8 @@ mod tests {
             };
             beside.extend(hosts.iter().zip(&loads).map(|it| Object::Load(load(it))));
             beside.push(Object::Cluster(Cluster { cool_down, minimum_gain: 0, ..Cluster::default() }));
-            beside.push(Object::Blacklist(Blacklist { host: other, until: Some(until), ..Blacklist::default() }));
+            let barred = Blacklist { host: other, until: Some(until), ..Blacklist::default() };
+            beside.push(Object::Blacklist(barred));
             let mix = "vmagent".into();
             let arrivals = Synthetic { mix, count: 8, gap, lifetime: Some(lifetime), seed }.arrivals();
             let plan = Plan { hosts, policy, interval, samples: 50, until_full: false, seed };
