@@ -10,6 +10,8 @@ use ringway_place::unit::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// A folder of plugins that goes with the test.
@@ -329,4 +331,36 @@ fn a_service_over_http_is_believed_as_little() {
     assert_eq!(balance("{}"), Err("an answer with neither ok nor error".into()));
     drop(over);
     server.join().expect("the server ends");
+}
+
+#[test]
+fn a_python_that_takes_the_place_of_another_is_used() {
+    let plugin = Plugin::new("follows", &[("units.py", UNITS)]);
+    let scripts = Plugin::new("pythons", &[]);
+    let python = scripts.0.join("python");
+    let runs = scripts.0.join("runs");
+    let looked = || std::fs::read_to_string(&runs).unwrap_or_default().lines().count();
+    let serves = format!("echo >> {}; exec python3 \"$@\"", runs.display());
+    for (name, what) in
+        [("python", "exit 1"), ("first", &*serves), ("second", &*serves), ("broken", "exit 1")]
+    {
+        let path = scripts.0.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{what}\n")).expect("a script");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("a program");
+    }
+    let is_now = |name: &str| std::fs::rename(scripts.0.join(name), &python).expect("another Python");
+    let folders = vec![Folder::new(&plugin.0)];
+    let mut plugins = Plugins::start(Options { python: python.clone(), folders, ..Options::default() });
+    assert!(External::units(&mut plugins).is_empty());
+    // It would be left alone for a moment otherwise.
+    is_now("first");
+    let units = External::units(&mut plugins);
+    assert!(!units.is_empty() && looked() == 1, "{units:?}");
+    let mut plugins = told(plugins);
+    for (name, runs) in [("second", 2), ("broken", 2)] {
+        is_now(name);
+        assert_eq!(External::units(&mut plugins), units);
+        let kept = filter(&mut plugins, "Few", &["a", "b", "c"], &[]);
+        assert_eq!((kept, looked()), (Ok(names(&["c"])), runs), "{name}");
+    }
 }

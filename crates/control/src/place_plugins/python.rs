@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -176,6 +176,21 @@ fn environment(command: &mut Command) {
             command.env(name, value);
         }
     }
+}
+
+/// What tells a Python from its replacement: path, device, inode and modification time.
+pub(super) type Identity = (PathBuf, u64, u64, i64, i64);
+
+/// The Python that would be started now.
+pub(super) fn identity(python: &Path) -> Option<Identity> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // A path with a folder is not searched for along PATH.
+    let folders = std::env::split_paths(&path).filter(|_| python.components().count() == 1);
+    folders.chain([PathBuf::new()]).find_map(|folder| {
+        let program = folder.join(python);
+        let file = program.metadata().ok().filter(|file| file.is_file() && file.mode() & 0o111 != 0)?;
+        Some((program, file.dev(), file.ino(), file.mtime(), file.mtime_nsec()))
+    })
 }
 
 /// Asks a Python where it is.

@@ -5,6 +5,7 @@ use super::one_line;
 use super::options::{Folder, Options, Service, bounded};
 use super::picture::Picture;
 use super::process::Process;
+use super::python::{Identity, identity};
 use super::service::Http;
 use ringway_place::unit::{ExternalKind, ExternalUnit};
 use serde::Deserialize;
@@ -41,6 +42,8 @@ pub(super) struct Source {
     pub problems: Vec<String>,
     failures: u32,
     rests_until: Option<Instant>,
+    /// The Python its host runs with.
+    python: Option<Identity>,
     /// Why it was last lost.
     why: String,
 }
@@ -106,6 +109,7 @@ impl Source {
             problems: Vec::new(),
             failures: 0,
             rests_until: None,
+            python: None,
             why: String::new(),
         }
     }
@@ -136,8 +140,9 @@ impl Source {
         if self.link.as_ref().is_some_and(|link| link.ended()) {
             self.lose(&LinkError::Gone("it ended".into()));
         }
+        self.follow_python(options);
         if self.link.is_none() {
-            if self.rests_until.is_some_and(|until| Instant::now() < until) {
+            if self.rests() {
                 return Err(format!("it is tried again in a moment: {}", self.why));
             }
             let started = match &self.place {
@@ -155,6 +160,36 @@ impl Source {
             self.discover()?;
         }
         Ok(())
+    }
+
+    fn rests(&self) -> bool {
+        self.rests_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Restarts a folder's host if its Python was replaced; if the new one fails, the host keeps running.
+    fn follow_python(&mut self, options: &Options) {
+        let Place::Folder(folder) = &self.place else { return };
+        let python = identity(&options.python);
+        if python.is_none() || python == self.python || (self.link.is_some() && self.rests()) {
+            return;
+        }
+        if self.link.is_some() {
+            let (source, program) = (self.name(), options.python.display());
+            match Process::start(options, folder) {
+                Ok(link) => {
+                    tracing::info!(source, "{program} was replaced: plugins run with the new one");
+                    self.link = Some(Box::new(link));
+                    self.has = None;
+                }
+                Err(error) => {
+                    tracing::warn!(source, "{program} was replaced, plugins stay with the old one: {error}");
+                    self.rests_until = Some(Instant::now() + LONGEST_REST);
+                    return;
+                }
+            }
+        }
+        self.python = python;
+        self.rests_until = None;
     }
 
     fn discover(&mut self) -> Result<(), String> {
