@@ -9,13 +9,13 @@ mod entry;
 mod report;
 
 use entry::{Better, Entry, Slices};
-use ringway_control::place_plugins::{Folder, Options, Plugins};
 use ringway_place::decide::Ask;
 use ringway_place::engine::{Engine, EngineError, Object};
 use ringway_place::object::{Vm, VmStatus};
 use ringway_place::policy::{FilterUse, Policy, WeightUse, built_in};
 use ringway_place::simulate::{Baseline, Plan, Synthetic, hosts, packed_by, run};
 use ringway_place::store::{Embedded, Memory, Store};
+use ringway_scheduler::plugins::{Folder, Options, Plugins};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

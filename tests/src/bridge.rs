@@ -1,5 +1,5 @@
 //! A Linux bridge with TAP interfaces: what guests use without Ringway, to compare with.
-use ringway_control::guest::{Attachment, Interface};
+use ringway_guests::{Attachment, Interface};
 use std::io;
 use std::process::Command;
 

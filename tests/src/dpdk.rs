@@ -15,7 +15,7 @@ pub struct Testpmd {
 
 /// Whether this host has it; what needs it says so and does nothing otherwise.
 pub fn installed() -> bool {
-    ringway_control::guest::image::program("dpdk-testpmd").is_some()
+    ringway_guests::image::program("dpdk-testpmd").is_some()
 }
 
 impl Testpmd {

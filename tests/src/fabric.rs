@@ -1,6 +1,6 @@
 //! A running `ringway`.
 use crate::eventually;
-use ringway_control::guest::{Attachment, Guest, Interface, Kind, Spec, image};
+use ringway_guests::{Attachment, Guest, Interface, Kind, Spec, image};
 use serde_json::Value;
 use std::fs::File;
 use std::io;

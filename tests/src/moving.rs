@@ -1,6 +1,6 @@
 //! Moving a guest that runs from one QEMU to another.
 use crate::qmp::{BOUND, Manager};
-use ringway_control::guest::Spec;
+use ringway_guests::Spec;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

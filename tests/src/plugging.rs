@@ -1,6 +1,6 @@
 //! Network devices that come to a QEMU guest while it runs, and go.
 use crate::qmp::Manager;
-use ringway_control::guest::Spec;
+use ringway_guests::Spec;
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! QEMU's protocol for its managers (QMP).
 use crate::eventually;
-use ringway_control::guest::Spec;
+use ringway_guests::Spec;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

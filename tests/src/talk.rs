@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use crate::eventually;
 use crate::traffic::{iperf, ping};
-use ringway_control::guest::Guest;
+use ringway_guests::Guest;
 use std::time::Duration;
 
 /// For one command in a guest.

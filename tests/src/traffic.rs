@@ -1,5 +1,5 @@
 //! Pings and iperf3 between guests, and what they say in numbers.
-use ringway_control::guest::{Guest, Output};
+use ringway_guests::{Guest, Output};
 use serde_json::Value;
 use std::time::Duration;
 

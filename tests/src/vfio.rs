@@ -1,6 +1,6 @@
 //! DPDK's testpmd inside a QEMU guest, on vfio: a driver in the guest's user space, behind the guest's IOMMU.
 use crate::traffic::Runs;
-use ringway_control::guest::{Guest, Spec, image};
+use ringway_guests::{Guest, Spec, image};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;

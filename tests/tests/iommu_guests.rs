@@ -2,7 +2,7 @@
 //! space, whose mappings stay.
 // A test that can't go on ends.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_control::guest::{Attachment, Guest, Interface, Iommu, Kind, Spec};
+use ringway_guests::{Attachment, Guest, Interface, Iommu, Kind, Spec};
 use ringway_tests::fabric::{self, BOOT, Fabric, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::numbered::{Talker, exchange};

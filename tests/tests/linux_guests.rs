@@ -1,7 +1,7 @@
 //! Linux guests on the ports of a switch: User-Mode Linux and QEMU, and what they do to their ports.
 // A test that can't go on ends.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_control::guest::{Guest, Kind, Spec, USERS};
+use ringway_guests::{Guest, Kind, Spec, USERS};
 use ringway_host::jail::can_change_user;
 use ringway_tests::bridge::Bridge;
 use ringway_tests::fabric::{self, BOOT, Fabric, connecting_port, port};
@@ -101,7 +101,7 @@ fn user_mode_linux_reaches_nothing_of_its_host() {
 fn a_program_from_below_the_temporary_folder_is_found() {
     let folder = Folder::new("carried").unwrap();
     let program = folder.path().join("busybox");
-    std::fs::copy(ringway_control::guest::image::program("busybox").unwrap(), &program).unwrap();
+    std::fs::copy(ringway_guests::image::program("busybox").unwrap(), &program).unwrap();
     let mut spec = Spec::new("carried", fabric::second(), Vec::new());
     spec.carried.push(program.clone());
     let guest = fabric::start(spec, &folder.path().join("guest"));
@@ -216,8 +216,7 @@ fn qemu_with_two_queues_listens() {
     let left = fabric.guest_with(Kind::Qemu, "left", 1, |spec| {
         spec.processors = 2;
         spec.interfaces[0].queues = 2;
-        spec.interfaces[0].attachment =
-            ringway_control::guest::Attachment::VhostUser { socket, listen: true };
+        spec.interfaces[0].attachment = ringway_guests::Attachment::VhostUser { socket, listen: true };
     });
     let _right = fabric.guest(fabric::second(), "right", 2, &[]);
     assert!(reaches(&left, "10.99.0.2"), "no ping");

@@ -1,7 +1,7 @@
 //! A QEMU guest that is moved from one port to another while it sends and receives.
 // A test that can't go on ends.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_control::guest::{Attachment, Guest, Interface, Iommu, Kind, Spec};
+use ringway_guests::{Attachment, Guest, Interface, Iommu, Kind, Spec};
 use ringway_tests::fabric::{self, Fabric, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::moving::expecting;

@@ -1,7 +1,7 @@
 //! Which crate may use which. Arrows point down only; "may use" is transitive.
 use crate::Findings;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A crate and what it may use directly. A row stands below every row it names.
 const HOUSE: &[(&str, &[&str])] = &[
@@ -14,15 +14,17 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("elements", &["click"]),
     ("ring", &["mem"]),
     ("virtq", &["mem", "ring"]),
-    ("vhost-user", &["virtq"]),
+    ("vhost-user", &[]),
     ("switch", &["frame", "wire"]),
-    ("host", &["mem", "ring"]),
+    ("host", &["mem"]),
     ("port", &["host", "vhost-user", "virtq", "frame", "wire", "spec"]),
     ("client", &["ring", "host"]),
-    ("function", &["elements", "port", "client"]),
+    ("function", &["elements", "client"]),
     ("fabric", &["switch", "port", "spec"]),
+    ("guests", &["host"]),
     ("place", &["spec"]),
-    ("control", &["fabric", "place"]),
+    ("scheduler", &["host", "place"]),
+    ("control", &["fabric", "guests", "scheduler"]),
     ("cli", &["control", "function"]),
 ];
 
@@ -39,14 +41,37 @@ pub fn check(root: &Path) -> Findings {
             findings.push(format!("crates/{name}: not in the house; add a row to xtask/src/arrows.rs"));
             continue;
         };
-        for used in uses(&folder.path().join("Cargo.toml")) {
+        let used = uses(&folder.path().join("Cargo.toml"));
+        let sources = sources(&folder.path().join("src"));
+        for used in &used {
             if !may_use.contains(used.as_str()) {
                 findings
                     .push(format!("crates/{name}/Cargo.toml: may not use ringway-{used}; arrows point down"));
             }
+            if !sources.contains(&format!("ringway_{}", used.replace('-', "_"))) {
+                findings.push(format!("crates/{name}/Cargo.toml: ringway-{used} is not used; take it out"));
+            }
+        }
+        for below in direct(&name).iter().filter(|below| !used.iter().any(|used| used == *below)) {
+            findings.push(format!("xtask/src/arrows.rs: {name} does not use {below}; take the arrow out"));
         }
     }
     findings
+}
+
+/// What a crate may use directly.
+fn direct(name: &str) -> &'static [&'static str] {
+    HOUSE.iter().find(|(row, _)| *row == name).map_or(&[], |(_, direct)| direct)
+}
+
+/// All source files below a folder, one after the other.
+fn sources(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let text = |path: PathBuf| match path.is_dir() {
+        true => sources(&path),
+        false => std::fs::read_to_string(path).unwrap_or_default(),
+    };
+    entries.map(|entry| text(entry.path())).collect()
 }
 
 /// Everything a crate may use, directly or through others.

@@ -16,7 +16,7 @@ pub fn host() -> Host {
         cores: ringway_host::allowed_cores().unwrap_or_default(),
         base: Some(run_dir::base()),
         run: None,
-        find: Some(ringway_control::place_plugins::find),
+        find: Some(ringway_scheduler::plugins::find),
         kinds: crate::kinds().control,
     }
 }

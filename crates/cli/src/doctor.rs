@@ -4,7 +4,7 @@ use crate::fail::Fail;
 use crate::text::{self, Table, cell};
 use anstream::println;
 use anstyle::Style;
-use ringway_control::guest::kvm_known;
+use ringway_guests::kvm_known;
 use ringway_host::jail::{Fence, MemoryGroup, can_change_user, fence};
 use ringway_host::{Access, Facts};
 use serde::Serialize;

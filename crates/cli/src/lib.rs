@@ -28,7 +28,7 @@ use arguments::{Arguments, Command, GuestCommand, PluginHost, SwitchCommand};
 use clap::{CommandFactory, Parser};
 use fail::Fail;
 use ringway_control::kinds::PortKind;
-use ringway_control::place_plugins::{Folder, Options, become_host};
+use ringway_scheduler::plugins::{Folder, Options, become_host};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::OnceLock;

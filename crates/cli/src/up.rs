@@ -9,13 +9,18 @@ use anstream::println;
 use ringway_control::api::{Changes, FabricView, NewFabric};
 use ringway_control::file::Fabric;
 use ringway_control::{Options, Program, run_dir};
+use ringway_host::wait_readable;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// How long `control` may take to end once the fabric is down, in nanoseconds.
+const ENDING: u64 = 5_000_000_000;
 /// What a detached fabric says when it is up.
 const READY: &str = "ready";
 /// Of the log of a fabric that didn't come up, so much is shown.
@@ -180,7 +185,13 @@ pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
 pub fn down(target: &Target, json: bool) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
     let fabric: FabricView = client.get("/v1/fabric")?;
+    let process = Pid::from_raw(fabric.pid.cast_signed());
+    let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     client.post("/v1/shutdown")?;
+    if let Some(process) = process {
+        // It removes its run directory last. One that does not end is down all the same.
+        let _ = wait_readable(&[process.as_fd()], Some(ENDING));
+    }
     if json {
         text::json(&serde_json::json!({ "down": fabric.name }));
     } else {

@@ -1,7 +1,7 @@
 //! A guest that placement starts: a real Linux kernel on the fabric of this host, User-Mode Linux or else in QEMU.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ringway_control::guest::image;
+use ringway_guests::image;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -3,9 +3,10 @@
 use crate::api;
 use crate::engine::{Engine, EngineError, Inbox, Message};
 use crate::file::{Complaint, Fabric, Host};
-use crate::place;
+use crate::placement;
 use crate::run_dir::{RunDir, RunDirError, api_socket};
-use ringway_port::vhost_user::open::{Access, Listener, OpenError};
+use ringway_host::listener::{Access, Listener, OpenError};
+use ringway_scheduler as place;
 use ringway_spec::Function;
 use std::ffi::OsString;
 use std::io;
@@ -85,8 +86,8 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     };
     let (inbox, messages) = mpsc::unbounded_channel();
     signals(&inbox)?;
-    let link = place::Link::new(inbox.clone());
-    let place = place::Place::at(file_of_places, fabric.placement.clone(), link);
+    let here = placement::ThisFabric::new(inbox.clone());
+    let place = place::Place::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
     let (host, program, folder) = (options.host, options.program, run.made().map(PathBuf::from));
     let mut engine = Engine::start(&fabric, file, host, run, program, inbox.clone(), place.clone()).await?;

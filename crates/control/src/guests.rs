@@ -3,8 +3,8 @@
 use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
 use crate::file::{Fabric, number};
-use crate::guest::{Attachment, Guest, Interface, Kind as Runner, Lease, Spec};
 use crate::pages;
+use ringway_guests::{Attachment, Guest, Interface, Kind as Runner, Lease, Spec};
 use ringway_host::HugePages as Free;
 use ringway_host::jail::can_change_user;
 use ringway_port::vhost_user::Settings;

@@ -1,4 +1,4 @@
-//! The fabric file, the control API, guests: the control process.
+//! The control process: the fabric file, the control API, and what the fabric consists of.
 
 pub mod api;
 mod change;
@@ -8,13 +8,11 @@ mod engine;
 pub mod file;
 pub mod function;
 mod functions;
-pub mod guest;
 mod guests;
 pub mod kinds;
 pub mod open;
 mod pages;
-pub mod place;
-pub mod place_plugins;
+mod placement;
 pub mod run_dir;
 
 pub use control::{ControlError, Options, Program, run};

@@ -166,7 +166,7 @@ impl RunDir {
                 file.set_len(0).map_err(system)?;
                 file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(system)?;
                 // Of a fabric that was killed here.
-                crate::guest::end_left_over(&path.join("guests"));
+                ringway_guests::end_left_over(&path.join("guests"));
                 return Ok(RunDir { path: path.into(), lock: file, made });
             }
         }

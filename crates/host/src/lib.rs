@@ -12,6 +12,7 @@ mod fault;
 mod file;
 mod grace;
 pub mod jail;
+pub mod listener;
 mod memory;
 mod packet_socket;
 mod poll;

@@ -5,9 +5,9 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use ringway_frame::{Burst, CountersRef, Storage};
+use ringway_host::listener::{Access, Listener};
 use ringway_host::{Clock, wait_readable};
 use ringway_mem::Reader;
-use ringway_port::vhost_user::open::{Access, Listener};
 use ringway_port::vhost_user::{self, Backend, Config, Without};
 use ringway_port::{Doorbell, Queue, Silent};
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! The demo: the two Linux guests of `examples/two-guests.toml` talk through the switch. `scripts/demo.sh` builds it,
 //! runs it in a folder of its own, and cleans up whatever happens.
 #![allow(clippy::print_stdout)]
-use ringway_control::guest::Output;
+use ringway_guests::Output;
 use ringway_tests::eventually;
 use ringway_tests::fabric::program;
 use ringway_tests::traffic::{Pings, Runs, Transfer, iperf, ping};

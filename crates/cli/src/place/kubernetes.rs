@@ -4,9 +4,9 @@ use super::arguments::Kubernetes;
 use super::source::Source;
 use crate::arguments::Target;
 use crate::fail::Fail;
-use ringway_control::place::kubernetes::{Options, run, socket};
-use ringway_control::place_plugins::Options as PluginOptions;
-use ringway_control::run_dir;
+use ringway_control::run_dir::{self, RunDir};
+use ringway_scheduler::kubernetes::{Options, run, socket};
+use ringway_scheduler::plugins::Options as PluginOptions;
 use std::path::{Path, PathBuf};
 
 /// The run directory that is meant.
@@ -35,13 +35,14 @@ pub fn serve(
         return Err(Fail::Failed(format!("--plugins has no inventory to work on; {how}")));
     }
     let service = inventory.map(|file| Source::of_file(file, plugins)).transpose()?;
+    let run_dir = RunDir::take(&run_directory(target)).map_err(Fail::because)?;
     let options = Options {
         kubeconfig: arguments.kubeconfig,
         context: arguments.context,
         cluster: arguments.cluster,
         policy: arguments.policy,
         listen: arguments.listen,
-        run: run_directory(target),
+        run: run_dir.path().into(),
         api: target.socket.clone(),
         service,
     };

@@ -12,9 +12,9 @@ use crate::arguments::Target;
 use crate::fail::Fail;
 use crate::text;
 use arguments::{Place, PlaceCommand, Vms};
-use ringway_control::place::{BalanceRequest, FactPush, PlaceRequest, WhyNotRequest};
-use ringway_control::place_plugins::Options;
 use ringway_place::object::Vm;
+use ringway_scheduler::plugins::Options;
+use ringway_scheduler::{BalanceRequest, FactPush, PlaceRequest, WhyNotRequest};
 use source::Source;
 
 /// Does it.

@@ -6,9 +6,9 @@ use super::tell;
 use crate::fail::Fail;
 use crate::text;
 use anstream::println;
-use ringway_control::place::{Clock, StatusView};
 use ringway_place::engine::Object;
 use ringway_place::object::{Blacklist, Load};
+use ringway_scheduler::{Clock, StatusView};
 use std::time::Duration;
 
 /// How often it is asked what changed.

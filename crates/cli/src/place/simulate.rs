@@ -5,8 +5,6 @@ use super::source;
 use crate::fail::Fail;
 use crate::input;
 use crate::text::{self, Table, cell};
-use ringway_control::place::Clock;
-use ringway_control::place_plugins::{Found, Options, Plugins, find, python};
 use ringway_place::engine::Object;
 use ringway_place::inventory::Beside;
 use ringway_place::object::Host;
@@ -16,6 +14,8 @@ use ringway_place::simulate::{
     svg,
 };
 use ringway_place::unit::{External, ExternalUnit};
+use ringway_scheduler::Clock;
+use ringway_scheduler::plugins::{Found, Options, Plugins, find, python};
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io::Read;

@@ -6,15 +6,15 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::input;
 use crate::text;
-use ringway_control::place::{
-    BalanceRequest, Clock, DecisionView, EventsView, ExplainView, FactPush, Failed, PlaceRequest,
-    PluginsView, RevisionView, Service, StatusView, UnitView, VmView, WhyNotRequest,
-};
-use ringway_control::place_plugins::{Folder, Options};
 use ringway_place::engine::{BalanceStep, HostRow, Object, WhyNot};
 use ringway_place::inventory::{self, Beside};
 use ringway_place::policy::Policy;
 use ringway_place::unit::{ExternalKind, ExternalUnit};
+use ringway_scheduler::plugins::{Folder, Options};
+use ringway_scheduler::{
+    BalanceRequest, Clock, DecisionView, EventsView, ExplainView, FactPush, Failed, PlaceRequest,
+    PluginsView, RevisionView, Service, StatusView, UnitView, VmView, WhyNotRequest,
+};
 use std::path::{Path, PathBuf};
 
 /// Where placement is.

@@ -6,9 +6,9 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::text;
 use anstream::println;
-use ringway_control::place::{BackupRequest, Clock, StoreView};
 use ringway_control::run_dir;
 use ringway_place::store::{Embedded, Summary, backup, check, restore, salvage};
+use ringway_scheduler::{BackupRequest, Clock, StoreView};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 

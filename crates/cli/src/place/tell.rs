@@ -3,11 +3,11 @@
 use crate::fail::Fail;
 use crate::text::{self, BAD, GOOD, Table, cell};
 use anstream::println;
-use ringway_control::place::{DecisionView, ExplainView, PluginsView, UnitView, VmView};
 use ringway_place::decide::{Choice, HostTrace, Trace};
 use ringway_place::engine::{BalanceStep, Changed, HostRow, MigrationState, WhyNot};
 use ringway_place::object::HostStatus;
 use ringway_place::policy::Policy;
+use ringway_scheduler::{DecisionView, ExplainView, PluginsView, UnitView, VmView};
 use std::collections::BTreeMap;
 
 fn choice(choice: &Choice) {

@@ -3,5 +3,6 @@
 mod routes;
 mod view;
 
+pub use ringway_scheduler::{ProblemView, Trouble};
 pub use routes::{description, router};
 pub use view::*;

@@ -6,13 +6,13 @@ use super::{
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
 use crate::function::handlers::{self, HandlerError};
-use crate::guest::Error;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use ringway_guests::Error;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use utoipa::OpenApi;
@@ -49,7 +49,7 @@ struct Description;
 /// The API's description.
 pub fn description() -> utoipa::openapi::OpenApi {
     let mut all = Description::openapi();
-    all.merge(crate::place::description());
+    all.merge(ringway_scheduler::description());
     all
 }
 
@@ -70,7 +70,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/stop", post(stop_function))
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
-        .method_not_allowed_fallback(crate::place::not_so)
+        .method_not_allowed_fallback(ringway_scheduler::not_so)
         .fallback(async || Failure::Unknown(trouble("there is no such path; see /openapi.json")))
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(inbox)

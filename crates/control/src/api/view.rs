@@ -2,7 +2,6 @@
 //! reader's.
 
 use ringway_spec::MacAddress;
-use ringway_spec::file::{Problem, Problems};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -287,43 +286,4 @@ pub struct NewFabric {
 pub struct Changes {
     /// Each in words, such as `add port a (ring)`.
     pub changes: Vec<String>,
-}
-
-/// Why a request was not fulfilled.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Trouble {
-    /// What is wrong, and what to do.
-    pub error: String,
-    /// What is wrong in a fabric file.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub problems: Vec<ProblemView>,
-}
-
-/// Something wrong in a fabric file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ProblemView {
-    /// The file.
-    pub file: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// Column in characters, from 1.
-    pub column: usize,
-    /// What is wrong.
-    pub what: String,
-    /// What to do.
-    pub fix: String,
-}
-
-impl ProblemView {
-    /// Everything wrong in a file.
-    pub fn list(problems: &Problems) -> Vec<ProblemView> {
-        let view = |(file, line, column, problem): (&str, usize, usize, &Problem)| ProblemView {
-            file: file.into(),
-            line,
-            column,
-            what: problem.what.clone(),
-            fix: problem.fix.clone(),
-        };
-        problems.places().map(view).collect()
-    }
 }

@@ -7,9 +7,9 @@ use crate::api::{
 };
 use crate::file::{self, Fabric, Outside};
 use crate::functions::FunctionError;
-use crate::guest::Guest;
 use crate::guests::GuestError;
 use ringway_fabric::proto::{Reply, Request};
+use ringway_guests::Guest;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;

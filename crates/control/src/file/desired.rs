@@ -1,8 +1,6 @@
 //! What a fabric file asks for.
 
-use crate::place_plugins::Options;
-use ringway_place::object::Cluster;
-use ringway_place::policy::Policy;
+use ringway_scheduler::Placement;
 use ringway_spec::{Function, Guest, HugePages, Port, Switch, Worker};
 use std::path::{Path, PathBuf};
 
@@ -29,17 +27,6 @@ pub struct Fabric {
     pub workers: Vec<Worker>,
     /// What does no harm, and is not as somebody may expect: a line each, with its place.
     pub warnings: Vec<String>,
-}
-
-/// What a file says of placement.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placement {
-    /// Where units from outside come from.
-    pub plugins: Options,
-    /// Policies.
-    pub policies: Vec<Policy>,
-    /// Clusters.
-    pub clusters: Vec<Cluster>,
 }
 
 impl Fabric {

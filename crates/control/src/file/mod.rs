@@ -10,13 +10,14 @@ mod outside;
 mod placement;
 mod port;
 
-pub use desired::{Fabric, Placement};
+pub use desired::Fabric;
 pub use function::Complaint;
 pub(crate) use outside::number;
 pub use port::{cidr, mac, shape, socket, station};
 
 use crate::kinds::PortKind;
-use crate::place_plugins::{Found, Options};
+use ringway_scheduler::Placement;
+use ringway_scheduler::plugins::{Found, Options};
 use ringway_spec::file::{Notes, Problems, Section, either, nearest, parse};
 use ringway_spec::{Function, HugePages, Lookup, MacAddress, Poll, Switch, Worker};
 use std::collections::BTreeMap;

@@ -1,11 +1,11 @@
 //! Placement in the file: clusters, policies, and where units from outside come from.
 
-use super::desired::Placement;
 use super::{Host, named};
-use crate::place_plugins::{Folder, Found, Options, Service, is_url};
 use ringway_place::inventory::read_clusters;
 use ringway_place::object::Cluster;
 use ringway_place::policy::{Policy, built_in, read_table};
+use ringway_scheduler::Placement;
+use ringway_scheduler::plugins::{Folder, Found, Options, Service, is_url};
 use ringway_spec::file::{Notes, Section};
 use ringway_spec::file::{Problem, nearest};
 use std::path::Path;

@@ -6,6 +6,7 @@ mod process;
 
 pub use process::{Ended, Process};
 
+use ringway_host::jail::dynamic_user;
 use serde::{Deserialize, Serialize};
 
 /// What a function's process is told first. With it come the socket it listens on, for handlers, and the one by which
@@ -41,16 +42,6 @@ pub enum Said {
     Wrong(String),
 }
 
-/// The user that a function becomes: one of those that no system gives to anybody (systemd's UIDS-GIDS, "DynamicUser").
-pub(crate) fn user(fabric: &str, name: &str) -> u32 {
-    const FIRST: u32 = 61_184;
-    const COUNT: u32 = 4336;
-    // FNV-1a: the same each time, so that files of a function's user are the function's.
-    let bytes = fabric.bytes().chain([0]).chain(name.bytes());
-    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    FIRST + hash % COUNT
-}
-
 impl Start {
     /// What the process of a function is told.
     pub fn of(function: &ringway_spec::Function, fabric: &str, handlers: String) -> Start {
@@ -63,17 +54,7 @@ impl Start {
             burst: function.burst,
             memory: function.memory,
             core: function.core,
-            user: user(fabric, &function.name),
+            user: dynamic_user(fabric, &function.name),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn users_are_the_functions_own() {
-        let users = ["a", "b", "c"].map(|name| super::user("lab", name));
-        assert!(users.iter().all(|user| (61_184..=65_519).contains(user)));
-        assert!(users[0] != users[1] && users[1] != users[2], "{users:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::OpenError;
 use crate::file::number;
-use ringway_port::vhost_user::open::Access;
+use ringway_host::listener::Access;
 use ringway_spec::Socket;
 
 /// The numbers of a socket's owner and group.

@@ -12,8 +12,8 @@ use crate::engine::{Inbox, Message};
 use crate::kinds::PortKind;
 use ringway_fabric::LogLimit;
 use ringway_host::PageChoice;
+use ringway_host::listener::{self, Listener};
 use ringway_port::ring::open::RingListener;
-use ringway_port::vhost_user::open::{self, Listener};
 use ringway_spec::Port;
 use serde::de::DeserializeOwned;
 use std::io;
@@ -32,7 +32,7 @@ pub enum OpenError {
         /// The port.
         port: String,
         /// What is wrong.
-        error: open::OpenError,
+        error: listener::OpenError,
     },
     /// Its socket is for somebody unknown.
     #[error("port {port}: there is no {what} \"{name}\"; use a name that /etc/{file} has, or a number")]
@@ -172,7 +172,7 @@ impl Desk {
         Watched::new(listener).map_err(|error| self.no_door(error))
     }
 
-    fn no_socket(&self, error: open::OpenError) -> OpenError {
+    fn no_socket(&self, error: listener::OpenError) -> OpenError {
         OpenError::Socket { port: self.port.clone(), error }
     }
 

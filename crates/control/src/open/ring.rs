@@ -179,7 +179,7 @@ async fn news(socket: &mut Watched<OwnedFd>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_port::vhost_user::open::Access;
+    use ringway_host::listener::Access;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
     use std::path::PathBuf;

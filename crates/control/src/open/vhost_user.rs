@@ -1,7 +1,7 @@
 //! Front-ends: waiting for them, or going to them.
 
 use super::{Desk, Watched, What};
-use ringway_port::vhost_user::open::{self, Listener, Retry};
+use ringway_host::listener::{self, Listener, Retry};
 use std::io;
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub async fn connect(mut desk: Desk, path: PathBuf) {
     let mut retry = Retry::default();
     let mut told = false;
     loop {
-        match open::connect(&path) {
+        match listener::connect(&path) {
             Ok(socket) => {
                 (retry, told) = (Retry::default(), false);
                 desk.arrived(vec![socket], false);
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::engine::Message;
     use crate::open::PeerEvent;
-    use ringway_port::vhost_user::open::Access;
+    use ringway_host::listener::Access;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
     use tokio::sync::{mpsc, watch};

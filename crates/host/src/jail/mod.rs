@@ -4,10 +4,12 @@
 //! process, so its guest's kernel can make any system call that the process may make.
 
 mod calls;
+mod dynamic_user;
 mod memory_group;
 mod plan;
 mod step;
 
+pub use dynamic_user::dynamic_user;
 pub use memory_group::MemoryGroup;
 
 use crate::error::HostError;

@@ -1,6 +1,6 @@
 //! What `control` does for programs: listen, make a ring for each, hand it over. Nothing here waits.
 
-use crate::vhost_user::open::{Access, Listener, OpenError};
+use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_host::{EventFd, HostError, Mapping, PageChoice, Pages, memfd_in, send_with, try_receive_with};
 use ringway_ring::{Geometry, HandshakeError, Hello, Kind, LayoutError, RingMemory, Welcome};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -16,7 +16,6 @@ mod hostile;
 mod iommu;
 mod log;
 mod offer;
-pub mod open;
 mod peer;
 mod rarp;
 mod rx;

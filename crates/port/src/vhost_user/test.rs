@@ -1,12 +1,12 @@
 //! A front-end and a back-end in one process, over a socket pair.
 
-use super::open::{Access, Listener, OpenError, Retry, connect};
 use super::{Backend, BackendError, Config, new};
 use crate::Queue;
 use crate::Silent;
 use crate::State;
 use proptest::prelude::*;
 use ringway_frame::{Burst, CountersRef, Storage};
+use ringway_host::listener::{Access, Listener, OpenError, Retry, connect};
 use ringway_mem::Reader;
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{

@@ -3,8 +3,8 @@
 use super::described::{Outcome, follow, words};
 use super::measure::Measure;
 use super::metrics::Metrics;
-use super::{DecisionView, Failed, Link, Service, this_host};
-use crate::file::Placement;
+use super::{DecisionView, Fabric, Failed, Placement, Service, this_host};
+use crate::fabric::Link;
 use ringway_place::engine::Object;
 use ringway_place::model::VmSlot;
 use ringway_place::store::{Embedded, StoreError};
@@ -26,7 +26,7 @@ pub struct Place {
     /// Why the store could not be opened, and the files that it was read from.
     damaged: Arc<Mutex<Option<(Stamp, Failed)>>>,
     measure: Arc<Mutex<Measure>>,
-    pub(super) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What tells files that were changed from those of before.
@@ -42,12 +42,12 @@ fn unless_full(done: Result<(), Failed>) -> Result<(), Failed> {
 
 impl Place {
     /// Placement on the store at `path`, as the fabric's file says, beside the fabric of this host.
-    pub(crate) fn at(path: PathBuf, file: Placement, link: Link) -> Place {
+    pub fn at(path: PathBuf, file: Placement, fabric: Box<dyn Fabric>) -> Place {
         Place {
             path: Some(path),
             file: Arc::new(Mutex::new(file)),
             refused: Arc::default(),
-            link: Some(Arc::new(link)),
+            link: Some(Arc::new(Link::new(fabric))),
             service: Arc::default(),
             damaged: Arc::default(),
             measure: Arc::default(),
@@ -81,7 +81,7 @@ impl Place {
     }
 
     /// Placement if it is open.
-    pub(super) fn open_service(&self) -> Option<Service> {
+    pub(crate) fn open_service(&self) -> Option<Service> {
         self.service.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -170,7 +170,7 @@ impl Place {
             "vm" => {
                 let runs = |slot: &VmSlot| slot.vm.runs() && slot.vm.host.as_ref() == Some(&here);
                 let runs = service.engine.view(|model| model.vm(name).is_some_and(runs))?;
-                let ours = runs && link.runs(name)?;
+                let ours = runs && link.machine(name)?.is_some();
                 ours.then(|| format!("VM {name} runs in this fabric; stop it first"))
             }
             _ => None,
@@ -206,7 +206,7 @@ impl Place {
     }
 
     /// Takes over what a changed file says. What changed, in words.
-    pub(crate) async fn become_as(&self, file: Placement) -> Vec<String> {
+    pub async fn become_as(&self, file: Placement) -> Vec<String> {
         let place = self.clone();
         // It waits for the disk, and for plugins.
         let task = tokio::task::spawn_blocking(move || place.take_over(file));

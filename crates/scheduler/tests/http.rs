@@ -1,9 +1,9 @@
 //! Placement over HTTP: requesters side by side, and whatever else somebody may send.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ringway_control::place::{Patience, Place, Service, router, serve_extender};
 use ringway_place::engine::Object;
 use ringway_place::object::{Host, Vm};
+use ringway_scheduler::{Patience, Place, Service, router, serve_extender};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

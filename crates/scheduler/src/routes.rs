@@ -6,7 +6,7 @@ use super::{
     BackupRequest, BalanceRequest, DecisionView, EventsView, ExplainView, FactPush, Failed, Place,
     PlaceRequest, PluginsView, RevisionView, Service, StatusView, StoreView, UnitView, VmView, WhyNotRequest,
 };
-use crate::api::Trouble;
+use crate::Trouble;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{Method, StatusCode};
@@ -19,7 +19,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, OpenApi};
 
 /// Attack: a body without end.
-pub(super) const LARGEST: usize = 64 << 20;
+pub(crate) const LARGEST: usize = 64 << 20;
 
 #[derive(OpenApi)]
 #[openapi(paths(
@@ -103,7 +103,7 @@ fn extender_routes() -> Router<Place> {
 }
 
 /// The paths of kube-scheduler's extender, for an address that it can reach, and how it does.
-pub(super) fn extender_router(place: Place) -> Router {
+pub(crate) fn extender_router(place: Place) -> Router {
     extender_routes()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
@@ -114,7 +114,7 @@ pub(super) fn extender_router(place: Place) -> Router {
 }
 
 /// A path that is asked by another method.
-pub(crate) async fn not_so(method: Method) -> Response {
+pub async fn not_so(method: Method) -> Response {
     let error = format!("{method} is not for this path; see /openapi.json");
     (StatusCode::METHOD_NOT_ALLOWED, Json(Trouble { error, problems: Vec::new() })).into_response()
 }
@@ -138,7 +138,7 @@ impl IntoResponse for Failed {
 }
 
 /// Does something that may take a while, off the thread that answers others.
-pub(super) async fn work<T: Send + 'static>(
+pub(crate) async fn work<T: Send + 'static>(
     place: Place,
     what: impl FnOnce(&Service) -> Result<T, Failed> + Send + 'static,
 ) -> Result<Json<T>, Failed> {
@@ -146,7 +146,7 @@ pub(super) async fn work<T: Send + 'static>(
     done.map_err(|error| Failed::Conflict(error.to_string()))?.map(Json)
 }
 
-pub(super) fn body<T>(json: Result<Json<T>, JsonRejection>) -> Result<T, Failed> {
+pub(crate) fn body<T>(json: Result<Json<T>, JsonRejection>) -> Result<T, Failed> {
     json.map(|Json(body)| body).map_err(|rejection| Failed::Wrong(rejection.body_text()))
 }
 
@@ -246,7 +246,7 @@ async fn units(State(place): State<Place>) -> Result<Json<Vec<UnitView>>, Failed
     responses((status = 200, body = Vec<UnitView>), (status = 422, body = Trouble)))]
 async fn plugins(
     State(place): State<Place>,
-    options: Body<crate::place_plugins::Options>,
+    options: Body<crate::plugins::Options>,
 ) -> Result<Json<Vec<UnitView>>, Failed> {
     let options = body(options)?;
     work(place, |service| {

@@ -1,7 +1,6 @@
-//! Opening the sockets of vhost-user ports: listening where front-ends connect, and connecting to front-ends that
-//! listen. Nothing here waits.
+//! Sockets by path: listening where peers connect, and connecting to peers that listen. Nothing here waits.
 
-use ringway_host::{SocketFile, SocketFileError, SocketRights};
+use crate::socket_file::{SocketFile, SocketFileError, SocketRights};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 /// Attack: pods without end. So many are remembered; the oldest go first.
 const MOST: usize = 10_000;
 /// How long one is remembered, in milliseconds. Who lets pods wait for others binds them minutes later.
-pub(super) const KEPT: u64 = 15 * 60_000;
+pub(crate) const KEPT: u64 = 15 * 60_000;
 /// Attack: a UID without end.
 const UID: usize = 64;
 

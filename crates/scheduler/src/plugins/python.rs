@@ -145,7 +145,7 @@ pub(super) fn host(python: &Path, folder: &Folder) -> Result<Command, LinkError>
         command.arg("--network");
     }
     environment(&mut command);
-    let user = crate::function::user("plugins", &path.display().to_string());
+    let user = ringway_host::jail::dynamic_user("plugins", &path.display().to_string());
     fences.confine(&mut command, user, given);
     Ok(command)
 }

@@ -2,11 +2,11 @@
 //! notices.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ringway_control::place::{DecisionView, PlaceRequest, Service};
-use ringway_control::place_plugins::{Folder, Options};
 use ringway_place::engine::Object;
 use ringway_place::object::{Host, Vm};
 use ringway_place::policy::{FilterUse, Policy, WeightUse};
+use ringway_scheduler::plugins::{Folder, Options};
+use ringway_scheduler::{DecisionView, PlaceRequest, Service};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

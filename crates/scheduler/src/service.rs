@@ -8,7 +8,7 @@ use super::{
     BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, PluginsView, RevisionView,
     UnitView, WhyNotRequest, units,
 };
-use crate::place_plugins::{Options, Plugins};
+use crate::plugins::{Options, Plugins};
 use ringway_place::decide::DecideError;
 use ringway_place::engine::{BalanceStep, Engine, EngineError, HostRow, Object, WhyNot};
 use ringway_place::model::Model;
@@ -71,14 +71,14 @@ pub struct Service {
     pub engine: Arc<Engine>,
     /// The time.
     pub clock: Clock,
-    pub(super) rounds: Arc<Mutex<Rounds>>,
-    pub(super) pods: Arc<Pods>,
+    pub(crate) rounds: Arc<Mutex<Rounds>>,
+    pub(crate) pods: Arc<Pods>,
     /// Kubernetes, if it is followed.
-    pub(super) kubernetes: Arc<OnceLock<Arc<Kubernetes>>>,
+    pub(crate) kubernetes: Arc<OnceLock<Arc<Kubernetes>>>,
     sources: Arc<Mutex<Sources>>,
     /// The store, if it is on files, and where.
     files: Option<(Arc<Embedded>, PathBuf)>,
-    pub(super) stamps: Arc<Mutex<Stamps>>,
+    pub(crate) stamps: Arc<Mutex<Stamps>>,
 }
 
 /// Where units from outside come from.
@@ -143,7 +143,7 @@ impl Service {
     }
 
     /// The store's files.
-    pub(super) fn files(&self) -> Result<&(Arc<Embedded>, PathBuf), Failed> {
+    pub(crate) fn files(&self) -> Result<&(Arc<Embedded>, PathBuf), Failed> {
         let what = "placement is in memory alone: there is no store";
         self.files.as_ref().ok_or_else(|| Failed::Conflict(what.into()))
     }
@@ -196,7 +196,7 @@ impl Service {
     }
 
     /// Takes over which units from outside the fabric's file has.
-    pub(super) fn plugins_of_file(&self, options: Options) {
+    pub(crate) fn plugins_of_file(&self, options: Options) {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         if sources.started && sources.file == options {
             return;

@@ -3,11 +3,11 @@
 use axum::extract::Path;
 use axum::routing::post;
 use axum::{Json, Router};
-use ringway_control::place_plugins::{Folder, Options, Plugins, Service};
 use ringway_place::object::{Host, Vm, VmStatus};
 use ringway_place::unit::{
     Delta, External, ExternalAction, ExternalError, ExternalKind, HostView, Question, Rejected,
 };
+use ringway_scheduler::plugins::{Folder, Options, Plugins, Service};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::Permissions;

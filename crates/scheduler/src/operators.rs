@@ -15,7 +15,7 @@ const EVENTS: usize = 10_000;
 
 /// When revisions were first seen, oldest first. The first is of before the store was opened.
 #[derive(Default)]
-pub(super) struct Stamps(VecDeque<(u64, u64)>);
+pub(crate) struct Stamps(VecDeque<(u64, u64)>);
 
 impl Stamps {
     fn add(&mut self, revision: u64, now: u64) {
@@ -36,7 +36,7 @@ impl Stamps {
 
 impl Service {
     /// Notes the time of what changed since it was last noted.
-    pub(super) fn stamp(&self) {
+    pub(crate) fn stamp(&self) {
         if let Ok(revision) = self.engine.revision() {
             let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
             stamps.add(revision, self.clock.now());
@@ -171,7 +171,7 @@ mod tests {
         service.put(vec![Object::Host(Box::new(host)), Object::Vm(Box::new(vm.clone()))]).unwrap();
         let new = |vm: Vm, policy: Option<&str>| {
             let policy = policy.map(str::to_string);
-            super::super::PlaceRequest { new: vec![vm], policy, ..Default::default() }
+            crate::PlaceRequest { new: vec![vm], policy, ..Default::default() }
         };
         let before = service.hosts().unwrap();
         let again = Vm { host: None, status: VmStatus::Down, ..vm };

@@ -1,12 +1,11 @@
 //! `ringway place kubernetes`: placement for a Kubernetes cluster in a process of its own, without a fabric.
 
 use super::{BackOff, KubeconfigError, Kubernetes};
-use crate::place::{Failed, Patience, Place, Service, keep, router, serve_extender};
-use crate::run_dir::{RunDir, RunDirError};
+use crate::{Failed, Patience, Place, Service, keep, router, serve_extender};
+use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_place::engine::Object;
 use ringway_place::object::{Cluster, Executor};
 use ringway_place::store::StoreError;
-use ringway_port::vhost_user::open::{Access, Listener, OpenError};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -17,9 +16,6 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Why placement can't be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Its run directory can't be used.
-    #[error(transparent)]
-    Run(#[from] RunDirError),
     /// The API's socket can't be made.
     #[error("the control socket: {0}")]
     Api(#[from] OpenError),
@@ -52,7 +48,7 @@ pub struct Options {
     pub policy: Option<String>,
     /// Where kube-scheduler finds its extender. Whoever can reach the address is believed.
     pub listen: SocketAddr,
-    /// The run directory, with the store.
+    /// The run directory, with the store; the caller has locked it.
     pub run: PathBuf,
     /// The API's socket; [`socket`] of the run directory if none.
     pub api: Option<PathBuf>,
@@ -72,14 +68,13 @@ pub fn run(options: Options) -> Result<(), ServeError> {
 }
 
 async fn serve(options: Options) -> Result<(), ServeError> {
-    let run = RunDir::take(&options.run)?;
     let service = match options.service {
         Some(service) => service,
-        None => Service::open(&run.path().join("placement.redb"))?,
+        None => Service::open(&options.run.join("placement.redb"))?,
     };
     let refused = |error: Failed| ServeError::Placement(error.to_string());
     cluster(&service, &options.cluster, options.policy).map_err(refused)?;
-    let path = options.api.unwrap_or_else(|| socket(run.path()));
+    let path = options.api.unwrap_or_else(|| socket(&options.run));
     let api = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;
     let failed = |error| ServeError::Extender(options.listen, error);
     let extender = TcpListener::bind(options.listen).await.map_err(failed)?;

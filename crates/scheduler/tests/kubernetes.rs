@@ -2,9 +2,9 @@
 //! server does when it restarts, forgets, or is asked too much.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ringway_control::place::kubernetes::{BackOff, Kubernetes};
-use ringway_control::place::{Patience, Place, Service, serve_extender};
 use ringway_place::object::Vm;
+use ringway_scheduler::kubernetes::{BackOff, Kubernetes};
+use ringway_scheduler::{Patience, Place, Service, serve_extender};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};

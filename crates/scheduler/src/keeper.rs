@@ -23,7 +23,7 @@ pub struct Rounds {
 }
 
 /// Does what is due from now on, until the task is aborted.
-pub(crate) fn keep(place: Place) -> JoinHandle<()> {
+pub fn keep(place: Place) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut last = String::new();
         loop {
@@ -46,7 +46,7 @@ pub(crate) fn keep(place: Place) -> JoinHandle<()> {
 
 impl Service {
     /// Balances the clusters whose interval is over.
-    pub(super) fn balance_due(&self) -> Result<(), Failed> {
+    pub(crate) fn balance_due(&self) -> Result<(), Failed> {
         let now = self.clock.now();
         let clusters: Vec<(String, u64)> = self.engine.view(|model| {
             let clusters = model.clusters().iter().map(|state| &state.cluster);
@@ -61,7 +61,7 @@ impl Service {
     }
 
     /// Has hosts that were being emptied, and are empty, in maintenance.
-    pub(super) fn end_emptying(&self) -> Result<(), Failed> {
+    pub(crate) fn end_emptying(&self) -> Result<(), Failed> {
         for host in self.engine.end_emptying()? {
             tracing::info!(host, "it is empty and in maintenance");
         }
@@ -85,7 +85,7 @@ impl Service {
     }
 
     /// A round of balancing in a cluster, carried out.
-    pub(super) fn round(&self, cluster: &str) -> Result<BalanceStep, Failed> {
+    pub(crate) fn round(&self, cluster: &str) -> Result<BalanceStep, Failed> {
         let now = self.clock.now();
         let mut step = self.engine.balance(cluster, now)?;
         carry_out(&self.engine, &mut step, now)?;
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn what_runs_on_this_host_is_left_there() {
         let service = emptied(Executor::Inventory);
-        let here = super::super::this_host::name();
-        let mut host = super::super::this_host();
+        let here = crate::this_host::name();
+        let mut host = crate::this_host();
         host.status = HostStatus::PreparingForMaintenance;
         let migration = ringway_place::object::Migration::PinnedToHost;
         let guest = Vm {

@@ -1,7 +1,7 @@
 //! What the fabric's file says of placement, and how placement becomes so. What came by the API stays.
 
 use super::{Failed, Service};
-use crate::file::Placement;
+use crate::Placement;
 use ringway_place::engine::{Described, Object};
 use ringway_place::object::Cluster;
 use ringway_place::policy::Policy;
@@ -23,7 +23,7 @@ enum Step {
 
 /// What happened, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// A line each.
     pub said: Vec<String>,
     /// Lines about what was not done.
@@ -116,13 +116,13 @@ impl Step {
 }
 
 /// What changes from one file to the next, where placement was never asked for.
-pub(super) fn words(before: &Placement, now: &Placement) -> Vec<String> {
+pub(crate) fn words(before: &Placement, now: &Placement) -> Vec<String> {
     let steps = Before::of_file(before).steps(now);
     steps.iter().map(|step| [step.verb(), step.kind_and_name().0, step.kind_and_name().1].join(" ")).collect()
 }
 
 /// Makes placement as the file says. What can't be done is left as it was, and said.
-pub(super) fn follow(service: &Service, now: &Placement) -> Result<Outcome, Failed> {
+pub(crate) fn follow(service: &Service, now: &Placement) -> Result<Outcome, Failed> {
     let before = Before::of_store(service)?;
     let wanted = described(now);
     let mut ours = wanted.clone();

@@ -30,12 +30,12 @@ fn name_in(proc: &Path) -> String {
 }
 
 /// This host's name.
-pub(super) fn name() -> String {
+pub(crate) fn name() -> String {
     name_in(Path::new("/proc"))
 }
 
 /// This host's memory and swap in MB that are free now.
-pub(super) fn free() -> (u64, u64) {
+pub(crate) fn free() -> (u64, u64) {
     let meminfo = read(Path::new("/proc/meminfo"));
     let mb = |key: &str| figure(&meminfo, key).unwrap_or(0) / 1024;
     (mb("MemAvailable"), mb("SwapFree"))
@@ -43,14 +43,14 @@ pub(super) fn free() -> (u64, u64) {
 
 /// How long the CPUs have worked and waited, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CpuTime {
+pub(crate) struct CpuTime {
     busy: u64,
     all: u64,
 }
 
 impl CpuTime {
     /// How busy they were since, in percent; none if hardly any time passed.
-    pub(super) fn percent_since(self, before: CpuTime) -> Option<u32> {
+    pub(crate) fn percent_since(self, before: CpuTime) -> Option<u32> {
         let all = self.all.checked_sub(before.all).filter(|all| *all >= 10)?;
         let busy = self.busy.saturating_sub(before.busy).min(all);
         Some((busy * 100 / all) as u32)
@@ -58,7 +58,7 @@ impl CpuTime {
 }
 
 /// What proc_stat(5) says of all CPUs.
-pub(super) fn cpu_time() -> Option<CpuTime> {
+pub(crate) fn cpu_time() -> Option<CpuTime> {
     cpu_time_in(&read(Path::new("/proc/stat")))
 }
 
@@ -73,7 +73,7 @@ fn cpu_time_in(stat: &str) -> Option<CpuTime> {
 
 /// What a network card has carried, both ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct NicCount {
+pub(crate) struct NicCount {
     pub bytes: u64,
     pub packets: u64,
 }
@@ -92,7 +92,7 @@ fn file_name(path: &Path) -> String {
 }
 
 /// What each network card has carried.
-pub(super) fn nic_counts() -> BTreeMap<String, NicCount> {
+pub(crate) fn nic_counts() -> BTreeMap<String, NicCount> {
     let count = |path: std::path::PathBuf| {
         let of = |what: &str| read(&path.join("statistics").join(what)).trim().parse::<u64>().unwrap_or(0);
         let bytes = of("rx_bytes").saturating_add(of("tx_bytes"));

@@ -3,7 +3,7 @@
 use super::user::Lease;
 use super::{Attachment, Error, Kind, Launch, Spec, image};
 use ringway_host::jail::{Fence, Jail, MemoryGroup, can_change_user, fence};
-use ringway_port::vhost_user::open::{Access, Listener, OpenError};
+use ringway_host::listener::{Access, Listener, OpenError};
 use rustix::fs::Mode;
 use std::fs::File;
 use std::io;

@@ -15,7 +15,7 @@ pub use qemu::kvm_known;
 pub use user::{Lease, USERS};
 
 use ringway_host::jail::{Jail, JailError, Jailed, Pipes, Program};
-use ringway_port::vhost_user::open::OpenError;
+use ringway_host::listener::OpenError;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::HashMap;
 use std::fs::File;

@@ -4,7 +4,7 @@ use super::api::{Node, Pod, Taint};
 use super::describe::{self, bound, facts, host, intolerable, is_on_node, name_of, strict_taints, vm};
 use super::health::Health;
 use super::watch::Update;
-use crate::place::{Failed, Service};
+use crate::{Failed, Service};
 use ringway_place::engine::{Gone, Object};
 use ringway_place::model::Model;
 use ringway_place::object::{Fact, Host, Vm, VmStatus};

@@ -1,7 +1,8 @@
 //! What is measured of this host, again and again.
 
 use super::fabric::differences;
-use super::{Failed, Link, Service, this_host};
+use crate::fabric::Link;
+use crate::{Failed, Service, this_host};
 use ringway_place::engine::Object;
 use ringway_place::object::{Load, PortLoad, Vm};
 use std::collections::BTreeMap;
@@ -48,8 +49,7 @@ impl Measure {
             let running = |slot: &ringway_place::model::VmSlot| (slot.vm.name.clone(), (*slot.vm).clone());
             let known: BTreeMap<String, Vm> =
                 service.engine.view(|model| model.vm_slots().map(running).collect())?;
-            let (guests, functions) = (link.guests()?, link.functions()?);
-            objects.extend(differences(&guests, &functions, &*link.described()?, &known, &here));
+            objects.extend(differences(&link.machines()?, &known, &here));
         }
         objects.extend(self.load(service, &here, now, ports)?.map(Object::Load));
         if !objects.is_empty() {

@@ -1,4 +1,5 @@
-//! Placement in the control process: the engine on a file in the run directory, its paths of the API.
+//! Placement as a service: the engine on a store in the run directory, its paths of the API, this host's figures,
+//! plugins, kube-scheduler's extender, and Kubernetes. `service.rs` is the one to read first.
 
 mod clock;
 mod described;
@@ -11,21 +12,25 @@ mod measure;
 mod metrics;
 mod opened;
 mod operators;
+mod placement;
+pub mod plugins;
 mod pods;
 mod routes;
 mod service;
 mod this_host;
+mod trouble;
 mod view;
 
 pub use clock::Clock;
 pub use door::{Patience, serve_extender};
 pub use extender::{BindingResult, ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult, HostPriority};
-pub(crate) use fabric::Link;
-pub(crate) use keeper::keep;
+pub use fabric::{Fabric, Machine, Traffic};
+pub use keeper::keep;
 pub use opened::Place;
+pub use placement::Placement;
 use routes::extender_router;
-pub(crate) use routes::not_so;
-pub use routes::{description, router};
+pub use routes::{description, not_so, router};
 pub use service::{Failed, Service};
 pub use this_host::this_host;
+pub use trouble::{ProblemView, Trouble};
 pub use view::*;

@@ -1,0 +1,72 @@
+//! The fabric, as placement sees it.
+
+use crate::api::Trouble;
+use crate::engine::{Ask, Failure, Inbox, Message};
+use crate::file::Fabric;
+use ringway_scheduler::{Failed, Machine, Traffic};
+use tokio::sync::oneshot;
+
+/// The fabric behind an inbox.
+pub struct ThisFabric {
+    inbox: Inbox,
+}
+
+fn failed(failure: Failure) -> Failed {
+    let of = |trouble: Trouble| trouble.error;
+    match failure {
+        Failure::Unknown(trouble) => Failed::Unknown(of(trouble)),
+        Failure::Wrong(trouble) | Failure::Request(_, trouble) => Failed::Wrong(of(trouble)),
+        Failure::Conflict(trouble) => Failed::Conflict(of(trouble)),
+        Failure::Down => Failed::Conflict("the fabric is going down".into()),
+    }
+}
+
+impl ThisFabric {
+    pub fn new(inbox: Inbox) -> ThisFabric {
+        ThisFabric { inbox }
+    }
+
+    fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<Result<T, Failure>>) -> Ask) -> Result<T, Failed> {
+        let (answer, answered) = oneshot::channel();
+        let down = || failed(Failure::Down);
+        self.inbox.send(Message::Ask(ask(answer))).map_err(|_| down())?;
+        answered.blocking_recv().map_err(|_| down())?.map_err(failed)
+    }
+}
+
+impl ringway_scheduler::Fabric for ThisFabric {
+    fn traffic(&self) -> Result<Traffic, Failed> {
+        let stats = self.ask(Ask::Stats)?;
+        let ports = stats.ports.into_iter().map(|port| {
+            let total = port.total;
+            (port.name, (total.tx_frames + total.rx_frames, total.tx_bytes + total.rx_bytes))
+        });
+        Ok(Traffic { at: stats.at, ports: ports.collect() })
+    }
+
+    fn machines(&self) -> Result<Vec<Machine>, Failed> {
+        let (guests, functions) = (self.ask(Ask::Guests)?, self.ask(Ask::Functions)?);
+        let fabric: Box<Fabric> = self.ask(Ask::Described)?;
+        let guests = guests.iter().filter_map(|view| {
+            let guest = fabric.guest(&view.name)?;
+            let runs = matches!(view.state.as_str(), "starting" | "running" | "stopping");
+            Some(Machine { name: guest.name.clone(), cores: guest.cpus, memory: guest.memory, runs })
+        });
+        let functions = functions.iter().filter_map(|view| {
+            let function = fabric.function(&view.name)?;
+            // One that ended is about to be started again.
+            let runs = view.state != "stopped";
+            // A function has one thread.
+            Some(Machine { name: function.name.clone(), cores: 1, memory: function.memory, runs })
+        });
+        Ok(guests.chain(functions).collect())
+    }
+
+    fn start(&self, name: &str) -> Result<(), Failed> {
+        let is_guest = self.ask(Ask::Described)?.guest(name).is_some();
+        self.ask(|answer| match is_guest {
+            true => Ask::StartGuest(name.into(), answer),
+            false => Ask::StartFunction(name.into(), answer),
+        })
+    }
+}

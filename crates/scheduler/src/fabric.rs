@@ -1,0 +1,236 @@
+//! What placement takes from the fabric of this host: live rates of its ports; and guests that it starts.
+
+use crate::{DecisionView, Failed, PlaceRequest, Service};
+use ringway_place::engine::Object;
+use ringway_place::object::{Fact, Migration, PortLoad, Vm, VmStatus};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+/// Rates are of this long at least, in nanoseconds.
+const WINDOW: u64 = 5_000_000_000;
+/// After so many milliseconds rates are stale.
+const FRESH: u64 = 60_000;
+
+/// The fabric of this host, as placement needs it. Methods block; they belong on a thread that may wait.
+pub trait Fabric: Send + Sync {
+    /// What its ports have carried until now.
+    fn traffic(&self) -> Result<Traffic, Failed>;
+    /// The guests and functions of its file.
+    fn machines(&self) -> Result<Vec<Machine>, Failed>;
+    /// Starts a guest or a function.
+    fn start(&self, name: &str) -> Result<(), Failed>;
+}
+
+/// What ports carried until a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// The moment, in nanoseconds of the host's monotonic clock.
+    pub at: u64,
+    /// By name: frames and bytes, both ways together.
+    pub ports: BTreeMap<String, (u64, u64)>,
+}
+
+/// A guest or a function of the fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// Its processors.
+    pub cores: u32,
+    /// Its memory in bytes.
+    pub memory: u64,
+    /// Whether it takes them now.
+    pub runs: bool,
+}
+
+/// The fabric of this host, and what it carried when it was last looked at.
+pub(crate) struct Link {
+    fabric: Box<dyn Fabric>,
+    last: Mutex<Option<Traffic>>,
+}
+
+/// Live rates of the fabric.
+#[derive(Default)]
+pub(crate) struct Rates {
+    /// Facts about this host.
+    pub facts: Vec<Object>,
+    /// What each port carries.
+    pub ports: Vec<PortLoad>,
+}
+
+impl Link {
+    pub fn new(fabric: Box<dyn Fabric>) -> Link {
+        Link { fabric, last: Mutex::default() }
+    }
+
+    /// Rates of the fabric's ports since the last time, as facts about `host`: `fabric_mbps` and `fabric_pps`, of what
+    /// enters and leaves all ports, and for each port `port_NAME_mbps` and `port_NAME_pps`. None if too little time
+    /// passed.
+    pub fn rates(&self, host: &str, now: u64) -> Result<Option<Rates>, Failed> {
+        let traffic = self.fabric.traffic()?;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_some_and(|last| traffic.at.saturating_sub(last.at) < WINDOW) {
+            return Ok(None);
+        }
+        let found = last.as_ref().map(|last| rates(last, &traffic, host, now)).unwrap_or_default();
+        *last = Some(traffic);
+        Ok(Some(found))
+    }
+
+    /// The guests and functions of the fabric.
+    pub fn machines(&self) -> Result<Vec<Machine>, Failed> {
+        self.fabric.machines()
+    }
+
+    /// The guest or function of that name, if the fabric has one.
+    pub fn machine(&self, name: &str) -> Result<Option<Machine>, Failed> {
+        Ok(self.machines()?.into_iter().find(|machine| machine.name == name))
+    }
+
+    /// Places a guest or a function of the fabric and starts it; what was reserved is given back if it does not start.
+    pub fn start(&self, service: &Service, here: &str, name: &str) -> Result<DecisionView, Failed> {
+        let known = service.engine.view(|model| model.vm(name).map(|slot| (*slot.vm).clone()))?;
+        let Some(machine) = self.machine(name)? else {
+            return Err(Failed::Unknown(nothing_to_start(name, known.is_some())));
+        };
+        // Described by an operator or not, nobody can move it.
+        let vm = Vm { migration: Migration::PinnedToHost, ..known.unwrap_or_else(|| vm(&machine)) };
+        let request = PlaceRequest {
+            vms: vec![name.into()],
+            new: vec![vm],
+            // Nobody starts guests on other hosts yet.
+            only: BTreeSet::from([here.to_string()]),
+            ..PlaceRequest::default()
+        };
+        let decision = service.place(request)?;
+        if let Some(choice) = decision.choices.iter().find(|choice| choice.host.is_none()) {
+            return Err(Failed::Conflict(choice.why()));
+        }
+        match self.fabric.start(name) {
+            Ok(()) => service.confirm(name)?,
+            Err(error) => {
+                service.release(name)?;
+                return Err(error);
+            }
+        }
+        Ok(decision)
+    }
+}
+
+/// What to do about a name that the fabric's file does not have; `known` if placement knows it all the same.
+fn nothing_to_start(name: &str, known: bool) -> String {
+    let file = format!("describe it there as [guest.{name}] or [function.{name}] and run `ringway apply`");
+    match known {
+        true => format!(
+            "{name} is known to placement only, which says where it may run and not what it is; the fabric's \
+             file has no guest or function {name}: {file}; or start it yourself: `ringway place run {name}` \
+             chooses a host, `ringway place confirm {name}` says that it runs there"
+        ),
+        false => format!("there is no guest or function {name} in the fabric; {file}"),
+    }
+}
+
+/// A guest or a function as a VM. Nobody can move it: no other host runs guests yet.
+fn vm(machine: &Machine) -> Vm {
+    Vm {
+        name: machine.name.clone(),
+        cores: machine.cores.max(1),
+        memory_mb: (machine.memory >> 20).max(1),
+        migration: Migration::PinnedToHost,
+        ..Vm::default()
+    }
+}
+
+/// What has to be put in so that VMs on `here` are as the guests and functions of the fabric are: those that run
+/// without having been placed take what they take, those that ended take nothing any more.
+pub(crate) fn differences(machines: &[Machine], known: &BTreeMap<String, Vm>, here: &str) -> Vec<Object> {
+    let mut changes = Vec::new();
+    for machine in machines {
+        let (known, runs) = (known.get(&machine.name), machine.runs);
+        let counts = known.is_some_and(|vm| vm.runs() && vm.host.as_deref() == Some(here));
+        if runs == counts {
+            continue;
+        }
+        let old = known.cloned().unwrap_or_else(|| vm(machine));
+        let (status, host) =
+            if runs { (VmStatus::Up, Some(here.to_string())) } else { (VmStatus::Down, None) };
+        let migration = if runs { Migration::PinnedToHost } else { old.migration };
+        let last_host = if runs { old.last_host.clone() } else { Some(here.to_string()) };
+        changes.push(Object::Vm(Box::new(Vm { status, host, migration, last_host, ..old })));
+    }
+    changes
+}
+
+fn rates(before: &Traffic, traffic: &Traffic, host: &str, now: u64) -> Rates {
+    let seconds = traffic.at.saturating_sub(before.at).max(1) as f64 / 1e9;
+    let fact = |name: String, value: f64| {
+        let (until, pushed) = (Some(now.saturating_add(FRESH)), Some(now));
+        Object::Fact(Fact { host: host.into(), name, value, until, pushed })
+    };
+    let mut rates = Rates::default();
+    let (mut all_pps, mut all_mbps) = (0.0, 0.0);
+    for (port, (frames, bytes)) in &traffic.ports {
+        // A port that is new counts from nothing; one that was made anew counts from nothing again.
+        let (old_frames, old_bytes) = before.ports.get(port).copied().unwrap_or_default();
+        let pps = frames.saturating_sub(old_frames) as f64 / seconds;
+        let mbps = bytes.saturating_sub(old_bytes) as f64 * 8.0 / 1e6 / seconds;
+        (all_pps, all_mbps) = (all_pps + pps, all_mbps + mbps);
+        rates.ports.push(PortLoad { name: port.clone(), mbps: mbps as u64, pps: pps as u64 });
+        // A fact's name has letters, digits and `_`, 64 at most.
+        let name: String = port.replace('-', "_").chars().take(50).collect();
+        rates.facts.push(fact(format!("port_{name}_mbps"), mbps));
+        rates.facts.push(fact(format!("port_{name}_pps"), pps));
+    }
+    rates.facts.push(fact("fabric_mbps".into(), all_mbps));
+    rates.facts.push(fact("fabric_pps".into(), all_pps));
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traffic(at: u64, ports: &[(&str, u64)]) -> Traffic {
+        let port = |(name, frames): &(&str, u64)| (name.to_string(), (*frames, frames * 125_000));
+        Traffic { at, ports: ports.iter().map(port).collect() }
+    }
+
+    #[test]
+    fn ports_that_come_later_have_rates_too() {
+        let (before, now) = (traffic(0, &[("a", 10)]), traffic(2_000_000_000, &[("a", 30), ("up-link", 4)]));
+        let rates = rates(&before, &now, "h", 7);
+        assert_eq!(rates.ports[0], PortLoad { name: "a".into(), mbps: 10, pps: 10 });
+        let facts: BTreeMap<String, f64> = rates
+            .facts
+            .into_iter()
+            .filter_map(
+                |object| if let Object::Fact(fact) = object { Some((fact.name, fact.value)) } else { None },
+            )
+            .collect();
+        let of = |name: &str| facts[name];
+        assert_eq!((of("port_up_link_pps"), of("port_a_mbps")), (2.0, 10.0));
+        assert_eq!((of("fabric_pps"), of("fabric_mbps")), (12.0, 12.0));
+    }
+
+    #[test]
+    fn guests_take_what_they_take_while_they_run() {
+        let mut known = BTreeMap::new();
+        let now = |runs: bool, known: &BTreeMap<String, Vm>| {
+            let machine = Machine { name: "g".into(), cores: 1, memory: 64 << 20, runs };
+            match differences(&[machine], known, "here").pop() {
+                Some(Object::Vm(vm)) => Some(*vm),
+                _ => None,
+            }
+        };
+        let vm = now(true, &known).unwrap();
+        assert_eq!(
+            (vm.host.as_deref(), vm.migration, vm.runs()),
+            (Some("here"), Migration::PinnedToHost, true)
+        );
+        assert!(vm.memory_mb == 64 && vm.check().is_ok());
+        known.insert("g".to_string(), vm);
+        assert_eq!(now(true, &known), None);
+        let vm = now(false, &known).unwrap();
+        assert_eq!((vm.host, vm.status, vm.last_host.as_deref()), (None, VmStatus::Down, Some("here")));
+    }
+}

@@ -1,0 +1,44 @@
+//! The body of an error in the API.
+
+use ringway_spec::file::{Problem, Problems};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Why a request was not fulfilled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Trouble {
+    /// What is wrong, and what to do.
+    pub error: String,
+    /// What is wrong in a fabric file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<ProblemView>,
+}
+
+/// Something wrong in a fabric file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProblemView {
+    /// The file.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub what: String,
+    /// What to do.
+    pub fix: String,
+}
+
+impl ProblemView {
+    /// Everything wrong in a file.
+    pub fn list(problems: &Problems) -> Vec<ProblemView> {
+        let view = |(file, line, column, problem): (&str, usize, usize, &Problem)| ProblemView {
+            file: file.into(),
+            line,
+            column,
+            what: problem.what.clone(),
+            fix: problem.fix.clone(),
+        };
+        problems.places().map(view).collect()
+    }
+}
