@@ -1,6 +1,7 @@
 //! Delivering frames to every port of a switch but their own.
 
-use super::{Busy, Delivery, Missed, Open, Unsuited};
+use super::destination::{Busy, Destination, Unsuited};
+use super::{Delivery, Missed};
 use crate::meter::Access;
 use crate::world::Switch;
 use arrayvec::ArrayVec;
@@ -56,7 +57,7 @@ impl<'d> Delivery<'d, '_, '_> {
             let Some(slot) = self.world.rx.get(port.first as usize) else { continue };
             reached += 1;
             self.meter.at(Access::of(slot.port));
-            match Open::new(slot, 0, self.turn) {
+            match Destination::new(slot, 0, self.turn) {
                 Ok(Some((to, caps))) => open.push(self.flood_one(to, caps, &frames, completer)),
                 Ok(None) => self.count_away(slot, frames.len()),
                 Err(Busy) if !is_retry && !slot.given_up.load(Relaxed) => again.push(member),
@@ -101,7 +102,13 @@ impl<'d> Delivery<'d, '_, '_> {
     }
 
     /// Puts what fits.
-    fn flood_one(&self, mut to: Open<'d>, caps: Caps, frames: &[u16], completer: &mut Completer) -> Open<'d> {
+    fn flood_one(
+        &self,
+        mut to: Destination<'d>,
+        caps: Caps,
+        frames: &[u16],
+        completer: &mut Completer,
+    ) -> Destination<'d> {
         let delivered = if self.survey.suits(&caps) {
             to.reserve(self.turn, self.burst, frames);
             self.copies_to(to.slot);

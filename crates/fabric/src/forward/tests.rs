@@ -1,9 +1,10 @@
 //! Forwarding between queues that are plain lists.
 
+use super::wait::{ANSWER, OCCUPIED};
 use super::*;
 use crate::world::{Steer, Switch};
 use proptest::prelude::*;
-use ringway_frame::{Lost, Offload};
+use ringway_frame::{Caps, Lost, Needs, Offload, RxQueue};
 use ringway_mem::{Reader, Span};
 use ringway_switch::{Learning, Table};
 use std::collections::VecDeque;

@@ -1,0 +1,117 @@
+//! Destinations of a burst: locked, asked for room, filled, published.
+
+use crate::world::{RxSlot, is_closed};
+use ringway_frame::{Burst, Caps, RxQueue, add};
+use ringway_mem::Turn;
+use ringway_port::offload::{Completed, Outcome, Whole};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard, TryLockError};
+
+/// A destination while its lock is held.
+pub(super) struct Destination<'w> {
+    pub(super) queue: MutexGuard<'w, Box<dyn RxQueue>>,
+    pub(super) slot: &'w Arc<RxSlot>,
+    pub(super) list: usize,
+    pub(super) fits: usize,
+}
+
+impl<'w> Destination<'w> {
+    /// Takes the destination's lock without waiting, and asks what it can take. `Ok(None)`: it isn't there.
+    #[inline]
+    pub(super) fn new(
+        slot: &'w Arc<RxSlot>,
+        list: usize,
+        turn: &Turn<'_>,
+    ) -> Result<Option<(Destination<'w>, Caps)>, Busy> {
+        let mut queue = match slot.queue.try_lock() {
+            Ok(queue) => queue,
+            Err(TryLockError::WouldBlock) => return Err(Busy),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        };
+        if slot.given_up.load(Relaxed) {
+            slot.given_up.store(false, Relaxed);
+        }
+        if is_closed(&slot.budget) {
+            return Ok(None);
+        }
+        let Some(caps) = queue.caps(turn) else { return Ok(None) };
+        Ok(Some((Destination { queue, slot, list, fits: 0 }, caps)))
+    }
+
+    #[inline]
+    pub(super) fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, frames: &[u16]) {
+        self.fits = self.queue.reserve(turn, burst, frames).min(frames.len());
+    }
+
+    /// It has room for all that is offered.
+    #[inline]
+    pub(super) fn fits_all(&self, now: u64, hold: u64) {
+        if self.slot.patience.is_over() {
+            self.slot.patience.renew(now, hold);
+        }
+    }
+
+    #[inline]
+    pub(super) fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, frames: &[u16]) {
+        let lost = self.queue.put(turn, burst, frames);
+        let bytes: u64 = if frames.len() == burst.len() {
+            burst.bytes() as u64
+        } else {
+            frames.iter().map(|&frame| u64::from(burst.meta(usize::from(frame)).len)).sum()
+        };
+        add(&self.slot.counters.rx_frames, (frames.len() as u64).saturating_sub(lost.frames));
+        add(&self.slot.counters.rx_bytes, bytes.saturating_sub(lost.bytes));
+    }
+
+    #[inline]
+    pub(super) fn publish(
+        &mut self,
+        turn: &Turn<'_>,
+        due: &mut Vec<(u64, Arc<RxSlot>)>,
+        combining: &mut usize,
+    ) {
+        self.queue.publish(turn);
+        if let Some(when) = self.queue.next_due() {
+            *combining += usize::from(self.queue.combines());
+            if !due.iter().any(|(_, slot)| Arc::ptr_eq(slot, self.slot)) {
+                due.push((when, self.slot.clone()));
+            }
+        }
+    }
+}
+
+/// A destination that can't take its frames as they are, and the frames as it can.
+pub(super) struct Unsuited<'d, 'c> {
+    pub(super) to: Destination<'d>,
+    pub(super) completed: Completed<'c>,
+    pub(super) whole: Whole,
+}
+
+impl Unsuited<'_, '_> {
+    pub(super) fn reserve(&mut self, turn: &Turn<'_>) {
+        let Unsuited { to, completed, whole } = self;
+        to.reserve(turn, &completed.burst, completed.names());
+        // Attack: room for some segments of a frame, never for all. Whole frames count, or its sender would wait
+        // for ever.
+        *whole = completed.whole(to.fits);
+    }
+
+    /// Puts what the first `inputs` frames became, and counts those among them that nothing could be made of.
+    pub(super) fn put(&mut self, turn: &Turn<'_>, inputs: usize) {
+        let Unsuited { to, completed, whole } = self;
+        let outcomes = &completed.outcomes[..inputs.min(whole.inputs)];
+        let outputs = outcomes.iter().map(|outcome| match outcome {
+            Outcome::Frames(frames) => usize::from(*frames),
+            Outcome::Dropped(reason) => {
+                to.slot.counters.drop_rx(*reason, 1);
+                0
+            }
+        });
+        let outputs = outputs.sum();
+        to.put(turn, &completed.burst, &completed.names()[..outputs]);
+        to.fits = whole.inputs;
+    }
+}
+
+/// Another worker has the destination's queue.
+pub(super) struct Busy;

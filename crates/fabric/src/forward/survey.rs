@@ -1,0 +1,37 @@
+//! What is known of a burst before it is delivered.
+
+use super::ETHERNET;
+use ringway_frame::{Burst, Caps, Needs};
+use ringway_switch::{NOWHERE, Verdicts};
+
+/// What is true of all frames of a burst.
+pub(super) struct Survey {
+    needs: Needs,
+    longest: u32,
+}
+
+impl Survey {
+    pub(super) fn of(burst: &Burst<'_>, verdicts: &mut Verdicts) -> (Survey, u64) {
+        let bounds = burst.bounds();
+        if !bounds.undone && bounds.shortest >= ETHERNET {
+            return (Survey { needs: Needs::NONE, longest: bounds.longest }, burst.bytes() as u64);
+        }
+        let mut survey = Survey { needs: Needs::NONE, longest: 0 };
+        let mut bytes = 0;
+        for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
+            let meta = burst.meta(index);
+            survey.needs = survey.needs.with(meta.offload.needs());
+            survey.longest = survey.longest.max(meta.len);
+            bytes += u64::from(meta.len);
+            if meta.len < ETHERNET {
+                *verdict = NOWHERE;
+            }
+        }
+        (survey, bytes)
+    }
+
+    #[inline]
+    pub(super) fn suits(&self, caps: &Caps) -> bool {
+        caps.offloads.covers(self.needs) && self.longest <= caps.largest
+    }
+}

@@ -1,0 +1,101 @@
+//! Frames that wait for a destination without room, and for how long.
+
+use super::{Delivery, Destination};
+use crate::world::RxSlot;
+use ringway_frame::BURST;
+use ringway_switch::List;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A frame waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Since when.
+    since: u64,
+    /// When it was last seen waiting.
+    last: u64,
+}
+
+/// Nanoseconds that frames wait for a destination that asks its peer's side for something, if `hold` is not more and
+/// not 0: a front-end answers when its host lets it run.
+pub(super) const ANSWER: u64 = 10_000_000;
+/// Nanoseconds that frames wait for a queue that another worker has, if `hold` is not more. Two workers that send to
+/// one port meet there all the time, and one of them may be preempted meanwhile.
+pub(super) const OCCUPIED: u64 = 10_000_000;
+
+/// Where a burst had to stop, and for whom.
+pub(super) struct Cut {
+    pub(super) at: usize,
+    pub(super) full: Option<Full>,
+    /// Lists, by number, whose destination another worker has and that is no longer waited for.
+    pub(super) busy: u64,
+}
+
+const _: () = assert!(BURST <= 64);
+
+/// A destination that had no room.
+#[derive(Clone, Copy)]
+pub(super) struct Full {
+    pub(super) destination: usize,
+    pub(super) why: Why,
+}
+
+/// Why a destination had no room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    Full,
+    /// It asks its peer's side for something.
+    Asks,
+    /// Another worker has it.
+    Busy,
+}
+
+impl Full {
+    pub(super) fn of(to: &Destination<'_>, list: &List) -> Full {
+        let why = if to.queue.asks() { Why::Asks } else { Why::Full };
+        Full { destination: list.destination as usize, why }
+    }
+}
+
+impl Cut {
+    pub(super) fn lower(&mut self, at: usize, full: Option<Full>) {
+        if at < self.at {
+            (self.at, self.full) = (at, full);
+        }
+    }
+}
+
+impl Delivery<'_, '_, '_> {
+    pub(super) fn waits_for(&self, slot: &RxSlot) -> bool {
+        self.port.hold > 0 && !slot.patience.is_over()
+    }
+
+    /// The first frame found no room: it waits for at most `hold`, and less where it holds frames for others too often.
+    pub(super) fn wait(&mut self, cut: &Cut) {
+        let now = self.turn.now;
+        let Waiting { since, last } = *self.source.waiting.get_or_insert(Waiting { since: now, last: now });
+        self.source.waiting = Some(Waiting { since, last: now });
+        let Some(Full { destination, why }) = cut.full else { return };
+        let Some(slot) = self.world.rx.get(destination) else { return };
+        let hold = self.port.hold.max(match why {
+            Why::Full => 0,
+            Why::Asks => ANSWER,
+            Why::Busy => OCCUPIED,
+        });
+        if now.saturating_sub(since) >= hold {
+            match why {
+                // Attack: a peer whose memory holds the worker that has its queue, and with it all that send there.
+                Why::Busy => slot.given_up.store(true, Relaxed),
+                Why::Full | Why::Asks => slot.patience.end(now, hold),
+            }
+            self.source.waiting = None;
+        } else if why != Why::Busy && now > last && self.holds_others(cut.at) {
+            slot.patience.charge(now, now - last, hold);
+        }
+    }
+
+    /// Whether a frame behind `first` goes elsewhere.
+    fn holds_others(&self, first: usize) -> bool {
+        let verdicts = &self.verdicts[..self.burst.len()];
+        verdicts.iter().skip(first).any(|&port| port != verdicts[first])
+    }
+}
