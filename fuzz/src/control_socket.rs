@@ -1,7 +1,7 @@
 //! The line protocol of ControlSocket.
 
 use ringway_click::{HandlerCall, Pieces, Progress};
-use ringway_function::elements::control_socket::{Failure, Handlers, Session};
+use ringway_function::elements::{Failure, Handlers, Session};
 
 /// The most that handlers here say or take.
 const MOST: usize = 1 << 12;

@@ -37,7 +37,7 @@ type Done = (u64, Duration);
 static LAST: AtomicU64 = AtomicU64::new(0);
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
-/// Facts.
+/// The element's class.
 pub static CLASS: Class =
     Class::new("BenchmarkPause", || Box::new(Pause)).ports("1/1").metadata(Metadata::Ignores);
 

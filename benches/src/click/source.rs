@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Facts.
+/// The element's class.
 pub static CLASS: Class = Class::new("BenchmarkSource", || Box::<BenchmarkSource>::default())
     .ports("0/1")
     .processing("h")

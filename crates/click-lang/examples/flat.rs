@@ -1,10 +1,10 @@
-//! Prints a configuration flat, as `click -qo-` does, and its errors with columns. With a second file only the
-//! classes named in it are known.
+//! Prints a flattened configuration, as `click -qo-` does, and its errors with columns. With a second file,
+//! only the classes listed in it are known.
 use ringway_click_lang::{Environment, Source};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-/// The classes of a list, or if there is none, every name with a capital.
+/// The listed classes; without a list, every capitalized name.
 struct Listed(Option<BTreeSet<String>>);
 
 impl Environment for Listed {

@@ -1,4 +1,4 @@
-//! `ar` archives, in which a configuration travels with what belongs to it.
+//! `ar` archives, which bundle a configuration with its additional files.
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -33,7 +33,7 @@ pub enum ArchiveError {
     NotAnArchive,
     /// A header does not end as headers do.
     Magic,
-    /// A name refers to a place that is not there.
+    /// A name refers to a missing entry of the name table.
     LongName,
     /// It ends too early.
     Truncated,
@@ -129,7 +129,7 @@ pub fn unparse(members: &[Member]) -> Vec<u8> {
             || !name.bytes().all(|byte| byte.is_ascii_graphic());
         let field = if long { format!("#1/{}", name.len()) } else { name.into() };
         let size = member.data.len() + if long { name.len() } else { 0 };
-        // What its field can't hold is cut to the highest number that it can.
+        // Values that don't fit into their field are reduced to the largest possible number.
         let (date, mode) = (member.date.min(999_999_999_999), member.mode.min(0o77_777_777));
         let (uid, gid) = (member.uid.min(999_999), member.gid.min(999_999));
         out.extend(format!("{field:<16}{date:<12}{uid:<6}{gid:<6}{mode:<8o}{size:<10}`\n").bytes());

@@ -6,7 +6,7 @@ use core::fmt;
 /// How bad a [`Diagnostic`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// Belongs to the diagnostic before it, as candidates belong to "no match".
+    /// Belongs to the previous diagnostic, such as the candidates of "no match".
     Note,
     /// Worth saying; the configuration is used.
     Warning,
@@ -17,18 +17,19 @@ pub enum Severity {
 /// A message about a configuration, with Click's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// Where it is, if it is anywhere.
+    /// Its position, if known.
     pub landmark: Option<Landmark>,
-    /// Whether Click's own message says where.
+    /// Whether Click's own message includes the position.
     pub shown: bool,
     /// Click's text; may have several lines.
     pub text: String,
 }
 
 impl fmt::Display for Diagnostic {
-    /// Click's form: `file:line: text`, each line with the landmark if Click's has it, a warning with `warning: `.
+    /// Formats as Click does: `file:line: text`, each line with the landmark if Click's has it, a warning
+    /// with `warning: `.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, line) in self.text.lines().enumerate() {
             if number > 0 {
@@ -46,7 +47,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Diagnostics in the order in which Click prints them.
+/// Diagnostics in Click's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
@@ -55,7 +56,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// An empty list that keeps at most `limit` entries; errors beyond it are counted only.
+    /// An empty list of at most `limit` entries; further errors are only counted.
     pub fn new(limit: usize) -> Self {
         Self { list: Vec::new(), errors: 0, limit }
     }
@@ -65,7 +66,7 @@ impl Diagnostics {
         self.push(Severity::Error, landmark.into(), true, text.into());
     }
 
-    /// Adds an error whose place Click's own message does not tell.
+    /// Adds an error whose position Click's own message omits.
     pub fn error_at(&mut self, landmark: Landmark, text: impl Into<String>) {
         self.push(Severity::Error, Some(landmark), false, text.into());
     }
@@ -75,30 +76,30 @@ impl Diagnostics {
         self.push(Severity::Warning, landmark.into(), true, text.into());
     }
 
-    /// Adds a note to what was added last.
+    /// Adds a note to the last diagnostic.
     pub fn note(&mut self, landmark: impl Into<Option<Landmark>>, text: impl Into<String>) {
         self.push(Severity::Note, landmark.into(), true, text.into());
     }
 
     fn push(&mut self, severity: Severity, landmark: Option<Landmark>, shown: bool, text: String) {
         self.errors += usize::from(severity == Severity::Error);
-        // Attack: a configuration in which every byte is an error.
+        // Attack: a configuration with an error in every byte.
         if self.list.len() < self.limit {
             self.list.push(Diagnostic { severity, landmark, shown, text });
         }
     }
 
-    /// How many errors there were, those beyond the limit included.
+    /// Number of errors, including those beyond the limit.
     pub fn errors(&self) -> usize {
         self.errors
     }
 
-    /// Whether nothing was said at all.
+    /// Whether there are no diagnostics.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// What was said, in order.
+    /// The diagnostics in order.
     pub fn iter(&self) -> core::slice::Iter<'_, Diagnostic> {
         self.list.iter()
     }
@@ -121,7 +122,7 @@ impl<'a> IntoIterator for &'a Diagnostics {
 }
 
 impl fmt::Display for Diagnostics {
-    /// One diagnostic a line, as Click's programs print them.
+    /// One diagnostic per line, as Click's programs print them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.list.iter().try_for_each(|diagnostic| writeln!(f, "{diagnostic}"))
     }

@@ -1,6 +1,6 @@
 use alloc::string::String;
 
-/// What the language has to ask of its surroundings while it reads.
+/// Information that the parser needs from its caller.
 pub trait Environment {
     /// Whether there is an element class of that name.
     fn has_class(&self, name: &str) -> bool;
@@ -8,8 +8,8 @@ pub trait Environment {
     /// Whether a package that the configuration requires is there.
     fn has_package(&mut self, name: &str) -> bool;
 
-    /// Finds the file of `require(library NAME)`, looking in `directory` first and then on Click's search path.
-    /// The path found, and the text or why it can't be read.
+    /// Finds the file of `require(library NAME)`, first in `directory`, then on Click's search path. Returns
+    /// its path, and its text or the error.
     fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)>;
 }
 

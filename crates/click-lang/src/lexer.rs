@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     End,
@@ -41,7 +41,7 @@ impl Token {
     }
 }
 
-/// A token, its text (a variable's without `$`), and where it begins.
+/// A token with its text (a variable's without `$`) and position.
 #[derive(Clone, Debug)]
 pub(crate) struct Lexeme {
     pub token: Token,
@@ -49,7 +49,7 @@ pub(crate) struct Lexeme {
     pub landmark: Landmark,
 }
 
-/// A text being read and the place in it. Cheap to copy, so that one can look ahead and return.
+/// A text with a read position. Cheap to copy, for lookahead.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     text: Rc<str>,
@@ -61,9 +61,9 @@ pub(crate) struct Reader {
     /// Where the last token began; the column of errors.
     token_start: usize,
     ignore_line_directives: bool,
-    /// Whether a `$` alone is a variable without a name, as Click's router parser has it.
+    /// Whether a `$` alone is a variable with an empty name, as in Click's router parser.
     bare_dollar: bool,
-    /// Where line directives stood that were not understood, until asked for.
+    /// Positions of invalid line directives that were not reported yet.
     bad_directives: Vec<Landmark>,
 }
 
@@ -90,12 +90,12 @@ impl Reader {
         self
     }
 
-    /// Where line directives stood that were not understood, since last asked.
+    /// Takes the positions of invalid line directives.
     pub fn take_bad_directives(&mut self) -> Vec<Landmark> {
         core::mem::take(&mut self.bad_directives)
     }
 
-    /// The place reached, with the column of the last token.
+    /// The current position, with the column of the last token.
     pub fn landmark(&self) -> Landmark {
         let column = self.token_start.saturating_sub(self.line_start) + 1;
         Landmark { file: self.file.clone(), line: self.line, column: u32::try_from(column).unwrap_or(0) }
@@ -119,7 +119,7 @@ impl Reader {
         self.line_start = start;
     }
 
-    /// If a newline (LF, CR or CR LF) stands at `at`, counts it and gives the place after it.
+    /// If a newline (LF, CR or CR LF) is at `at`, counts it and returns the position after it.
     fn newline(&mut self, at: usize) -> Option<usize> {
         let end = match self.byte(at)? {
             b'\n' => at + 1,
@@ -184,8 +184,8 @@ impl Reader {
         at.min(self.text.len())
     }
 
-    /// `# 3 "file"` or `# line 3 "file"`, from the `#` on. Gives the place of the newline after it, not yet
-    /// counted, or of the next line.
+    /// Parses `# 3 "file"` or `# line 3 "file"`, from the `#` on. Returns the position of the following
+    /// newline, not yet counted, or of the next line.
     fn line_directive(&mut self, at: usize) -> usize {
         let blank = |byte: Option<u8>| matches!(byte, Some(b' ' | b'\t'));
         let text = self.text.clone();
@@ -293,7 +293,7 @@ impl Reader {
         }
     }
 
-    /// A configuration string up to the parenthesis that closes it, which stays; line directives are taken out.
+    /// A configuration string up to its closing parenthesis, exclusive; line directives are removed.
     pub fn configuration(&mut self) -> String {
         let (mut out, mut depth) = (String::new(), 1);
         let (mut at, mut copied) = (self.at, self.at);

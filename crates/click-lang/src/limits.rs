@@ -1,13 +1,13 @@
-/// What a configuration may cost. The defaults are far beyond any configuration known.
+/// Resource limits of a configuration. The defaults are far beyond any known configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of text, libraries included.
     pub text: usize,
-    /// Nesting of compounds and groups in the text, as Click bounds it.
+    /// Nesting depth of compounds and groups in the text, as in Click.
     pub depth: usize,
     /// Nesting of compounds that use compounds.
     pub expansion_depth: usize,
-    /// Elements, those inside compounds counted once for each use.
+    /// Number of elements; those inside compounds count once per use.
     pub elements: usize,
     /// Connections, counted likewise.
     pub connections: usize,

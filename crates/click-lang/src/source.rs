@@ -8,18 +8,18 @@ use alloc::string::String;
 pub struct Source<'a> {
     /// Its text.
     pub text: &'a str,
-    /// The name that errors call it by; `config` if empty.
+    /// Its name in errors; `config` if empty.
     pub file: &'a str,
-    /// Variables given outside of it, which go before its own `define`s.
+    /// Predefined variables, placed before its own `define`s.
     pub variables: &'a [(String, String)],
-    /// What it may cost.
+    /// Its resource limits.
     pub limits: Limits,
 }
 
-/// What a configuration came to.
+/// The result of parsing.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// The graph; to be used only if there are no errors.
+    /// The graph; valid only if there are no errors.
     pub graph: Graph,
     /// Errors and warnings, in Click's order.
     pub diagnostics: Diagnostics,
@@ -31,7 +31,7 @@ impl<'a> Source<'a> {
         Self { text, file, variables: &[], limits: Limits::default() }
     }
 
-    /// Reads it as Click's drivers do: classes must exist; everything is expanded and connections are sorted
+    /// Parses as Click's drivers do: classes must exist; everything is expanded, and connections are sorted
     /// by input, then by output.
     pub fn read(&self, environment: &mut dyn Environment) -> Parsed {
         let mut diagnostics = Diagnostics::new(self.limits.diagnostics);

@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 pub(crate) type TypeId = usize;
 pub(crate) type CompoundId = usize;
 
-/// The type of tunnels: `input`, `output`, and what stands for a group or an expanded compound.
+/// The type of tunnels: `input`, `output`, and the nodes of a group or expanded compound.
 pub(crate) const TUNNEL: TypeId = 0;
-/// The type of elements whose class is not known.
+/// The type of elements of unknown class.
 pub(crate) const ERROR: TypeId = 1;
 /// The compound that is the file itself.
 pub(crate) const ROOT: CompoundId = 0;
@@ -35,7 +35,7 @@ pub(crate) enum Body {
     Compound(CompoundId),
 }
 
-/// What a parser has read: compounds, the file being the first, and their types.
+/// Result of a parser: compounds, of which the file is the first, and their types.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub types: Vec<Type>,
@@ -43,7 +43,7 @@ pub(crate) struct Tree {
     pub classes: BTreeMap<String, TypeId>,
     pub compounds: Vec<Compound>,
     pub requirements: Vec<crate::Requirement>,
-    /// The end of the text, where Click places what it finds after reading.
+    /// The end of the text, which is Click's position for errors found after parsing.
     pub end: Landmark,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Compound {
     pub outputs: usize,
     pub nodes: Vec<Node>,
     pub names: BTreeMap<String, usize>,
-    /// For names once found taken, the next number that was free.
+    /// The next free number for names that are taken.
     free: BTreeMap<String, u64>,
     pub links: Vec<Link>,
     pub requirements: Vec<crate::Requirement>,
@@ -97,13 +97,13 @@ impl Node {
         self.ports[usize::from(output)].last().map_or(0, |last| last + 1)
     }
 
-    /// Whether the name still has to be made unique, at the end of its compound.
+    /// Whether the name must still be made unique, at the end of its compound.
     pub fn is_anonymous(&self) -> bool {
         self.name.starts_with(';')
     }
 }
 
-/// A connection in a compound, by places of nodes.
+/// A connection in a compound, by node indices.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub from: (usize, usize),
@@ -171,7 +171,7 @@ impl Compound {
         new
     }
 
-    /// Gives an anonymous node its name: its number, or the next one free.
+    /// Names an anonymous node: its number, or the next free one.
     pub fn name_node(&mut self, place: usize) {
         let wanted = self.nodes[place].name[1..].to_string();
         let name = self.free_name(&wanted);
@@ -189,7 +189,7 @@ impl Compound {
             number = self.free.get(&name).copied().unwrap_or(number + 1);
             taken.push(core::mem::replace(&mut name, format!("{prefix}@{number}")));
         }
-        // Attack: many names taken, many anonymous elements that each walk past all of them.
+        // Attack: many names taken, and many anonymous elements that each search all of them.
         self.free.extend(taken.into_iter().map(|name| (name, number)));
         name
     }
@@ -202,8 +202,8 @@ impl Compound {
         }
     }
 
-    /// What an overload looks like: keywords and numbers of ports. As in Click, values of `define` stand with the
-    /// keywords, and for tools alone.
+    /// An overload's signature: keywords and numbers of ports. As in Click, values of `define` are listed
+    /// with the keywords, and only for tools.
     pub fn signature(&self, dialect: Dialect) -> String {
         let mut out = if self.name.is_empty() { "<anonymous>".to_string() } else { self.name.clone() };
         let mut formals: Vec<&str> = Vec::new();
@@ -218,7 +218,7 @@ impl Compound {
         out
     }
 
-    /// The keywords of the formals, as [`crate::config::assign_arguments`] takes them.
+    /// The keywords of the formals, for [`crate::config::assign_arguments`].
     pub fn keywords(&self) -> Vec<&str> {
         self.formals.iter().map(|formal| formal.keyword.as_str()).collect()
     }
@@ -239,7 +239,7 @@ fn ports(inputs: usize, outputs: usize) -> String {
     format!("{inputs} input{}, {outputs} output{}", plural(inputs), plural(outputs))
 }
 
-/// What a use of a compound looks like: numbers of arguments and ports.
+/// The signature of a use: numbers of arguments and ports.
 pub(crate) fn use_signature(name: &str, arguments: usize, inputs: usize, outputs: usize) -> String {
     let name = if name.is_empty() { "<anonymous>" } else { name };
     let arguments = match arguments {

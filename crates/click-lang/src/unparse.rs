@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 /// How Click's programs lay text out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// As handlers and `click -o` print it.
+    /// As printed by handlers and `click -o`.
     Driver,
-    /// As the tools print it: with `# line` directives, so that errors point to where an element comes from.
+    /// As printed by the tools: with `# line` directives, so that errors refer to an element's origin.
     Tools,
 }
 
@@ -78,7 +78,7 @@ impl Graph {
         }
     }
 
-    /// Connections as chains, each as long as it goes.
+    /// Connections as chains of maximal length.
     fn chains(&self, out: &mut String) {
         let next = self.successors();
         let mut starts = alloc::vec![true; self.connections.len()];
@@ -86,7 +86,7 @@ impl Graph {
             starts[follower] = false;
         }
         let mut used = alloc::vec![false; self.connections.len()];
-        // What no start reaches are cycles; they are cut anywhere.
+        // Connections not reachable from a start are cycles, which are cut anywhere.
         let heads = (0..starts.len()).filter(|&head| starts[head]).chain(0..starts.len());
         for head in heads {
             if !used[head] {
@@ -119,8 +119,8 @@ impl Graph {
         self.elements.get(port.element).map_or("", |element| &element.name)
     }
 
-    /// For each connection into an input 0, the one that goes on from output 0: the first that leads to an
-    /// input 0 again, else the last.
+    /// For each connection to an input 0, the next one from output 0: the first that leads to an input 0
+    /// again, else the last.
     fn successors(&self) -> Vec<Option<usize>> {
         let mut from: BTreeMap<Port, Vec<usize>> = BTreeMap::new();
         for (number, connection) in self.connections.iter().enumerate() {

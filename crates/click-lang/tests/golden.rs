@@ -1,9 +1,9 @@
-//! Configurations and what they come to, one readable file each in `tests/golden`.
+//! Configurations and expected results, each in one readable file in `tests/golden`.
 //!
-//! A file says what it shows, then has sections: `--- input`, and what must come of it: `--- flat` and `--- errors`
-//! of the reader for runtimes, `--- tool` and `--- tool errors` of the tools' reader, and with `--- classes`, lines of
-//! `NAME PORTS PROCESSING FLOW`, `--- check`: errors of the graph, or the processing of each element's ports.
-//! `UPDATE_GOLDEN=1` writes what comes of the inputs into the files; look at the difference before you keep it.
+//! A file has a description and then sections: `--- input`, and the expected results: `--- flat` and `---
+//! errors` of the parser for routers, `--- tool` and `--- tool errors` of the tools' parser, and with `---
+//! classes`, lines of `NAME PORTS PROCESSING FLOW`, `--- check`: errors of the graph, or the processing of
+//! each element's ports. `UPDATE_GOLDEN=1` writes the actual results to the files; review the difference.
 use ringway_click_lang::check::{Classes, ElementPorts, Facts, PortKind, check};
 use ringway_click_lang::tools::ToolSource;
 use ringway_click_lang::{Anything, Diagnostics, Element, Graph, Limits, Severity, Source};
@@ -37,7 +37,7 @@ impl Golden {
         self.about.clone() + &self.sections.iter().map(section).collect::<String>()
     }
 
-    /// What the sections should say.
+    /// The expected sections.
     fn run(&self) -> Vec<(String, String)> {
         let input = self.section("input").expect("a golden file has an input");
         let source = Source::new(input, "f");
@@ -76,7 +76,7 @@ fn shown(diagnostics: &Diagnostics) -> String {
     out
 }
 
-/// Facts as a golden file lists them.
+/// Class properties as listed in a golden file.
 struct Listed<'a>(BTreeMap<&'a str, [&'a str; 3]>);
 
 impl Classes for Listed<'_> {

@@ -1,4 +1,4 @@
-//! What holds for every text.
+//! Properties that hold for every text.
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ringway_click_lang::config::{quote, split_arguments, split_words, uncomment, unquote};
@@ -15,7 +15,7 @@ fn read(text: &str) -> (Graph, usize) {
     (parsed.graph, parsed.diagnostics.errors())
 }
 
-/// The graph without the places in the text.
+/// The graph without positions.
 fn bare(mut graph: Graph) -> Graph {
     let nowhere = Landmark::new("", 0);
     graph.elements.iter_mut().for_each(|element| element.landmark = nowhere.clone());
@@ -94,7 +94,7 @@ proptest! {
     // Of random statements many are wrong.
     #![proptest_config(ProptestConfig { max_global_rejects: 1 << 20, ..ProptestConfig::with_cases(400) })]
 
-    /// Whatever stands in a text, both readers come to an end.
+    /// Both parsers terminate on any text.
     #[test]
     fn no_text_breaks_the_readers(text in text()) {
         read(&text);
@@ -106,7 +106,7 @@ proptest! {
         loaded.flatten(true, &mut diagnostics);
     }
 
-    /// A flat configuration reads as what it was written from.
+    /// Printing and parsing a flat configuration gives the same graph.
     #[test]
     fn flat_text_reads_back(graph in graph()) {
         let (again, errors) = read(&graph.unparse());
@@ -114,7 +114,7 @@ proptest! {
         prop_assert_eq!(bare(again), graph);
     }
 
-    /// What the reader accepts, it accepts flattened, and it means the same.
+    /// Every accepted configuration is also accepted when flattened, with the same meaning.
     #[test]
     fn flattening_changes_nothing(text in statements()) {
         let (graph, errors) = read(&text);
@@ -135,7 +135,7 @@ proptest! {
         }
     }
 
-    /// Comments are gone after one pass.
+    /// One pass removes all comments.
     #[test]
     fn uncommented_text_has_no_comments(text in text()) {
         let once = uncomment(&text);

@@ -1,5 +1,5 @@
-//! Attachments to ring ports. The elements of a process that name one port share one, and so do the configurations
-//! that follow one another in it.
+//! Attachments to ring ports. Elements of a process that name the same port share one attachment, and so do
+//! successive configurations.
 
 use crate::handed;
 use ringway_click::{Context, Failed, Timer};
@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-/// How long to wait before a port is asked again, in nanoseconds: at first, and at most.
+/// Delays in nanoseconds before a port is retried: the first one, and the largest.
 const PAUSES: (u64, u64) = (10_000_000, 1_000_000_000);
-/// How long the ring may take once the answer has begun to come.
+/// Time limit for receiving a ring once the reply has begun.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 thread_local! {
@@ -31,18 +31,18 @@ struct Attachment {
     port: String,
     asked: Asked,
     state: State,
-    /// A pipe's end that waits for its new other end.
+    /// A pipe's end that waits for a new other end.
     kept: Option<Coming>,
-    /// Counts what the state has been.
+    /// Counts state changes.
     epoch: u64,
-    /// When it is tried again, and how long that was put off.
+    /// Time of the next attempt, and the last delay.
     next: u64,
     pause: u64,
-    /// Since when there is a ring.
+    /// Time at which the ring was received.
     since: u64,
     losses: u64,
     reason: String,
-    /// Tells each plug that the state is another.
+    /// Signals each plug that the state has changed.
     news: Vec<Weak<EventFd>>,
 }
 
@@ -77,7 +77,7 @@ impl Attachment {
         std::mem::replace(&mut self.state, state)
     }
 
-    /// Moves on as far as it goes without waiting.
+    /// Advances the state as far as possible without blocking.
     fn tend(&mut self, now: u64) {
         if matches!(self.state, State::Away) && now >= self.next {
             let asked = self.kept.take().map_or_else(|| self.ask(), Ok);
@@ -104,16 +104,16 @@ impl Attachment {
         Coming::over(handed::connect(&self.port).map_err(RingError::System)?, self.asked)
     }
 
-    /// There is no ring any more, or none yet.
+    /// The ring was lost, or could not be received.
     fn lose(&mut self, error: &RingError, now: u64) {
         let was_up = matches!(self.state, State::Up(_));
         self.losses += u64::from(was_up);
-        // Attack: a port that takes its ring back as soon as it has given it.
+        // Attack: a port that closes each ring as soon as it is received.
         let lasted = was_up && now.saturating_sub(self.since) > PAUSES.1;
         self.pause = if lasted { PAUSES.0 } else { (self.pause * 2).clamp(PAUSES.0, PAUSES.1) };
         self.next = now.saturating_add(self.pause);
         self.reason = error.to_string();
-        // A pipe's next program is joined with this end already, which must not leave it.
+        // A pipe's next program may already be connected to this end, which must not leave.
         self.kept = match (self.become_as(State::Away), error) {
             (State::Up(ring), RingError::Closed) if ring.kind() == Kind::Pipe => Some(ring.another()),
             _ => None,
@@ -176,8 +176,8 @@ impl Plug {
         Ok(())
     }
 
-    /// In `initialize`: what [`Plug::want_offloads`] will want, so that a port which nobody has asked for yet is not
-    /// asked for otherwise first.
+    /// Call in `initialize` with the later value of [`Plug::want_offloads`], so that the first request to the
+    /// port already has it.
     pub(crate) fn prefer_offloads(&mut self, offloads: bool) {
         let Some(port) = &self.port else { return };
         let mut port = port.borrow_mut();
@@ -200,7 +200,7 @@ impl Plug {
         }
     }
 
-    /// The ring, if there is one now. If not, the element's timer or a descriptor tells when to look again.
+    /// The ring, if there is one. If not, the element's timer or a descriptor signals when to look again.
     pub(crate) fn ring(&mut self, cx: &mut Context<'_>) -> Option<RefMut<'_, Ring>> {
         let up = {
             let port = self.port.as_ref()?.borrow();
@@ -255,10 +255,10 @@ impl Plug {
         let mut port = port.borrow_mut();
         let State::Up(ring) = &mut port.state else { return };
         if ring.as_fd().as_raw_fd() == descriptor {
-            // Others may have read it.
+            // Another element may have read it.
             let _ = rustix::io::read(ring.as_fd(), &mut [0; 8]);
         } else if is_readable(ring.socket()) {
-            // The news may be old: of the ring's coming, told to each element.
+            // The signal may be old: every element is signalled when the ring arrives.
             port.lose(&RingError::Closed, cx.steady());
         }
     }
@@ -272,7 +272,7 @@ impl Plug {
         self.reach(cx);
     }
 
-    /// What a handler says of it: `up`, `asked`, or why it is away.
+    /// The value of the handler: `up`, `asked`, or why the port is away.
     pub(crate) fn state(&self) -> String {
         let Some(port) = &self.port else { return String::new() };
         let port = port.borrow();

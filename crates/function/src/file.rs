@@ -3,22 +3,23 @@ use ringway_click::Context;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Cursor, Read, Write};
 
-/// Bytes of a line at most. Attack: a file without an end of line would be read into memory whole.
+/// Attack: a file without an end of line, which would be read into memory whole. Largest length of a line in
+/// bytes.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// The largest file that a configuration or a library is read from: an archive has other things, too.
+/// Largest size in bytes of a configuration or library file: an archive contains other files, too.
 pub const CONFIGURATION: usize = 64 << 20;
 
 /// A file, standard input, or a text.
 pub struct Input {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     reader: Box<dyn BufRead>,
     /// Lines or records read so far.
     pub line: u64,
     /// Bytes read so far.
     pub position: u64,
-    /// Its size, if that is known.
+    /// Its size, if known.
     pub size: Option<u64>,
 }
 
@@ -94,7 +95,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// Makes a file, or empties it; `-` is standard output.
+    /// Creates or truncates a file; `-` is standard output.
     ///
     /// # Errors
     /// The operating system's.
@@ -116,7 +117,7 @@ impl Output {
         }
     }
 
-    /// Hands to the operating system what was written.
+    /// Writes buffered data to the operating system.
     ///
     /// # Errors
     /// The operating system's.
@@ -128,13 +129,13 @@ impl Output {
     }
 }
 
-/// Whether a file begins as those of gzip, compress, bzip2, xz and zstd do.
+/// Whether a file begins like those of gzip, compress, bzip2, xz and zstd.
 fn is_compressed(start: &[u8]) -> bool {
     let marks: [&[u8]; 5] = [b"\x1f\x8b", b"\x1f\x9d", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
     marks.iter().any(|mark| start.starts_with(mark))
 }
 
-/// An error as the operating system says it, without its number.
+/// The operating system's text of an error, without its number.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_string()

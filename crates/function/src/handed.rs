@@ -1,4 +1,4 @@
-//! What whoever started this process handed over: a confined process can neither listen nor connect.
+//! Resources passed by the parent process: a confined process can neither listen nor connect.
 
 use ringway_host::{receive_with, send_with};
 use std::cell::RefCell;
@@ -6,15 +6,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// Ring ports that somebody else connects to for us, and sockets that somebody else listens on for us.
+/// Ring ports that the parent connects to, and sockets on which it listens for us.
 #[derive(Default)]
 pub struct Handed {
     /// Names of the ports.
     pub ports: Vec<String>,
-    /// Where they are asked for: a byte, the port's place in the list; the answer is a byte, 0 with the connected
-    /// socket or else the system's error.
+    /// Socket for requesting ports: the request is one byte, the port's index; the reply is one byte, 0 with
+    /// the connected socket, or else the error number.
     pub doors: Option<UnixStream>,
-    /// Listening sockets, and the names that configurations have for them.
+    /// Listening sockets, with their names in configurations.
     pub listeners: Vec<(String, UnixListener)>,
 }
 
@@ -23,8 +23,8 @@ thread_local! {
     static HANDED: RefCell<Option<Handed>> = const { RefCell::new(None) };
 }
 
-/// From now on elements of this thread use these, and no other ports; without any, whatever they can connect to.
-/// Answers what they used before.
+/// Elements of this thread use only these ports from now on; with `None`, any that they can connect to.
+/// Returns the previous value.
 pub fn hand(handed: Option<Handed>) -> Option<Handed> {
     HANDED.replace(handed)
 }
@@ -42,7 +42,7 @@ pub(crate) fn connect(port: &str) -> io::Result<UnixStream> {
     })
 }
 
-/// The listening socket of this name, if it was handed over and nobody has it yet.
+/// The listening socket of this name, if it was passed and is not in use.
 pub(crate) fn listener(name: &str) -> Option<UnixListener> {
     HANDED.with_borrow_mut(|handed| {
         let listeners = &mut handed.as_mut()?.listeners;

@@ -1,7 +1,7 @@
 //! Functions: Click configurations that run under an operating system.
 //!
-//! [`click`] is the driver: what Click's program `click` does. Elements that need an operating system live in
-//! [`elements`].
+//! [`click`] is the driver, which corresponds to Click's program `click`; [`elements`] has the elements that
+//! need an operating system. Read `click/mod.rs` first.
 
 mod attachment;
 pub mod click;

@@ -1,5 +1,5 @@
-//! Configurations that need no device run: those of `examples/click/`, and where `CLICK_CONF` names the
-//! folder `conf/` of Click's source tree (`make click-conf CONF=folder`), those of it that
+//! Runs configurations that need no device: those of `examples/click/`, and, if `CLICK_CONF` names the folder
+//! `conf/` of Click's source tree (`make click-conf CONF=folder`), those of it that
 //! docs/click-compatibility.md lists.
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ const CLICKS: [&str; 13] = [
     "urewrite",
 ];
 
-/// Builds a configuration and runs it for a while in simulated time. What was printed and chattered.
+/// Builds a configuration and runs it for some turns of simulated time. Returns its output and chatter.
 fn run(path: &Path, burst: usize, turns: usize) -> Result<(String, String), String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let registry = registry();
@@ -57,7 +57,7 @@ fn own_examples_do_what_they_say() {
     files.sort();
     assert!(files.len() >= 5, "{files:?}");
     for file in &files {
-        // A comment at the end says what it prints.
+        // A comment at the end has the expected output.
         let text = std::fs::read_to_string(file).unwrap();
         let lines = text.lines().filter_map(|line| line.strip_prefix("// prints: "));
         let expected: String = lines.map(|line| format!("{line}\n")).collect();
@@ -70,7 +70,7 @@ fn own_examples_do_what_they_say() {
 
 #[test]
 fn those_of_click_run_where_they_are() {
-    // Here they are not: then the first of the own examples stands for them.
+    // If they are not available, the first of our own examples is used.
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/click/ip-router.click");
     let files: Vec<PathBuf> = match std::env::var_os("CLICK_CONF") {
         Some(folder) => CLICKS.iter().map(|name| Path::new(&folder).join(format!("{name}.click"))).collect(),

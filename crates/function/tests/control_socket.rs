@@ -1,4 +1,5 @@
-//! Programs that connect to a ControlSocket: more of them than it has connections, and such that call anything.
+//! Programs that connect to a ControlSocket: more than its limit of connections, and programs that make
+//! arbitrary calls.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../elements/tests/any_frames/configuration.rs"]
@@ -13,12 +14,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// As many as a ControlSocket has.
+/// The limit of a ControlSocket.
 const MOST: usize = 64;
 const GREETING: &str = "Click::ControlSocket/1.3\r\n";
 const ANSWER: &str = "200 Read handler 's.class' OK\r\nDATA 13\r\nControlSocket";
 
-/// A router with a ControlSocket, whose time jumps by an hour at each turn.
+/// A router with a ControlSocket, whose time advances by an hour each turn.
 struct Lab {
     place: PathBuf,
     router: Router,
@@ -29,7 +30,7 @@ impl Lab {
         Self::beside(name, "").unwrap()
     }
 
-    /// The same with more elements; nothing if they can't be made.
+    /// The same with additional elements; `None` if they can't be created.
     fn beside(name: &str, more: &str) -> Option<Self> {
         let place = std::env::temp_dir().join(format!("ringway-{name}-{}", std::process::id()));
         let text = format!(
@@ -47,7 +48,7 @@ impl Lab {
         stream
     }
 
-    /// Lets the element see to all its connections, and to those that it gets thereby.
+    /// Lets the element process all connections, including new ones.
     fn serve(&mut self) {
         for _ in 0..3 {
             let descriptors: Vec<i32> = self.router.interests().iter().map(|it| it.descriptor).collect();
@@ -55,9 +56,9 @@ impl Lab {
         }
     }
 
-    /// What is said to a program that asks, and whether its connection is ended then.
+    /// The answer to a command, and whether the connection is then closed.
     fn asked(&mut self, program: &mut UnixStream, command: &str) -> (String, bool) {
-        // A connection that has been ended can't be written to.
+        // Writing to a closed connection fails.
         let _ = program.write_all(command.as_bytes());
         self.serve();
         let mut said = Vec::new();
@@ -77,7 +78,7 @@ fn who_has_been_idle_longest_makes_room() {
     assert_eq!(lab.asked(&mut idle[0], "READ s.class\n"), (format!("{GREETING}{ANSWER}"), false));
     let mut another = lab.connect();
     assert_eq!(lab.asked(&mut another, "READ s.class\n"), (format!("{GREETING}{ANSWER}"), false));
-    // The first has asked since; so it was the second.
+    // The first connection has been active since; so the second was closed.
     assert_eq!(lab.asked(&mut idle[1], ""), (GREETING.into(), true));
     assert_eq!(lab.asked(&mut idle[0], "READ s.class\n"), (ANSWER.into(), false));
     assert_eq!(lab.asked(&mut idle[2], "READ s.class\n"), (format!("{GREETING}{ANSWER}"), false));
@@ -127,10 +128,10 @@ fn what_was_begun_is_done_though_who_called_has_gone() {
     }
 }
 
-/// An `LLRPC` with the data that it announces, of the element `e` as a rule.
+/// An `LLRPC` with its announced data, usually of element `e`.
 fn call() -> impl Strategy<Value = Vec<u8>> {
     let element = prop_oneof![4 => Just("e"), 1 => Just("no/such"), 1 => Just("")];
-    // What can be called remotely says the size of its data, and has a bit that says so.
+    // A remotely callable number contains the size of its data, and a bit that says so.
     let made =
         (1..4u32, 0..6u32, 0..64u32).prop_map(|(way, size, own)| way << 30 | size << 16 | 0x4000 | own);
     let number = prop_oneof![made.prop_map(|it| format!("{it:x}")), "[0-9a-fxG#-]{0,12}"];

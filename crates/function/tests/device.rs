@@ -1,5 +1,5 @@
-//! FromDevice and ToDevice on two interfaces that are joined, in a network namespace of their own. The
-//! test runs itself again within one, which needs root or a kernel that lets others make user namespaces.
+//! FromDevice and ToDevice on two connected interfaces in a network namespace. The test runs itself again
+//! within one, which needs root or unprivileged user namespaces.
 
 #[path = "../../port/tests/namespace/mod.rs"]
 mod namespace;
@@ -8,8 +8,8 @@ use ringway_function::click::{self, Recorder};
 use std::net::UdpSocket;
 use std::process::Command;
 
-/// A frame of an Ethernet type for experiments goes through; a datagram of the kernel's arrives with its
-/// checksum filled, and a VLAN tag is put back.
+/// A frame of an experimental Ethernet type passes; a datagram from the kernel arrives with its checksum
+/// filled, and a VLAN tag is restored.
 const CONFIGURATION: &str = "
     InfiniteSource(DATA \\<020000000002 020000000001 88b5 0102030405060708>, LENGTH 60, LIMIT 5)
         -> Queue -> to :: ToDevice(v0);
@@ -43,7 +43,7 @@ fn within() {
     ip("neigh add 10.98.0.2 lladdr 02:00:00:00:00:02 dev v0");
     let sender = std::thread::spawn(|| {
         let socket = UdpSocket::bind("10.98.0.1:7776").expect("the interface has its address");
-        // Until the configuration runs nobody hears.
+        // Frames are lost until the configuration runs.
         for _ in 0..200 {
             let _ =
                 socket.send_to(b"a datagram whose checksum is left to whoever sends it on", "10.98.0.2:7777");

@@ -3,7 +3,7 @@
 
 use ringway_function::click::{self, Recorder};
 
-/// Runs a configuration, in which `$DIR` is a folder; answers what it printed.
+/// Runs a configuration in which `$DIR` is a folder; returns its output.
 fn run(folder: &std::path::Path, configuration: &str) -> String {
     let console = Recorder::default();
     let directory = format!("DIR={}", folder.display());

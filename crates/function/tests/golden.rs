@@ -1,13 +1,14 @@
-//! Runs the files of `tests/click/`: a configuration, what it is given, and what it must print.
+//! Runs the files of `tests/click/`: a configuration, its input, and its expected output.
 //!
-//! A file consists of sections, each begun by a line `--- NAME`; what stands before the first says what it shows.
-//! - `options`: the driver's, between spaces.
+//! A file consists of sections, each begun by a line `--- NAME`; the text before the first section is a
+//! description.
+//! - `options`: the driver's, separated by spaces.
 //! - `configuration`: Click's language. `$DIR` is a folder with the files of the test.
 //! - `file NAME`: a file in that folder.
-//! - `output`: what must be printed to standard output.
-//! - `chatter`: what must be printed to standard error; nothing if it is missing.
-//! - `status`: the exit status; 0 if it is missing.
-//! - `output NAME`: what a file in the folder must hold in the end.
+//! - `output`: the expected standard output.
+//! - `chatter`: the expected standard error; empty if missing.
+//! - `status`: the expected exit status; 0 if missing.
+//! - `output NAME`: the expected contents of a file in the folder.
 #![allow(clippy::unwrap_used)]
 
 use ringway_function::click::{self, Recorder};
@@ -44,7 +45,7 @@ impl Golden {
             .filter_map(move |(name, text)| Some((name.strip_prefix(kind)?.trim(), text.as_str())))
     }
 
-    /// Everything that is not as it must be.
+    /// All differences from the expected results.
     fn run(&self, folder: &Path, more: &[&str]) -> String {
         std::fs::create_dir_all(folder).unwrap();
         for (name, text) in self.named("file ") {
@@ -74,7 +75,7 @@ impl Golden {
     }
 }
 
-/// Runs all with more options; what is wrong.
+/// Runs all files with additional options; returns the differences.
 fn run_all(more: &[&str]) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/click");
     let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
@@ -96,7 +97,7 @@ fn run_all(more: &[&str]) -> String {
     wrong
 }
 
-/// What nobody divides is no different where it may be divided. In one test, as some send their process signals.
+/// Configurations give the same results with `-j`. In one test, since some send signals to their process.
 #[test]
 fn golden_files() {
     for more in [&[][..], &["-j3"]] {

@@ -1,4 +1,4 @@
-//! FromPort and ToPort on one end of a pipe, a program on the other.
+//! FromPort and ToPort on one end of a pipe, and a program on the other.
 #![allow(clippy::unwrap_used)]
 
 use ringway_client::{Asked, Ring, Wait};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const BOUND: Option<Duration> = Some(Duration::from_secs(20));
 
-/// A pipe, joined by whoever comes, as long as this lives.
+/// A pipe that connects programs while this exists.
 struct Joined {
     path: PathBuf,
     over: Arc<AtomicBool>,
@@ -34,7 +34,7 @@ impl Joined {
                     std::thread::yield_now();
                     continue;
                 };
-                // A third is refused, and comes again.
+                // A third program is refused, and retries.
                 let _ = loop {
                     match newcomer.hello() {
                         Ok(Some(hello)) => break pipe.join(newcomer, hello).is_ok(),

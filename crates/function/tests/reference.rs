@@ -1,5 +1,5 @@
-//! Every element is documented, in one form, and `docs/click-element-reference.md` says the same.
-//! `RINGWAY_UPDATE=1 cargo test -p ringway-function --test reference` writes it anew.
+//! Every element is documented in the same form, and `docs/click-element-reference.md` is up to date.
+//! `RINGWAY_UPDATE=1 cargo test -p ringway-function --test reference` regenerates it.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../elements/tests/any_frames/configuration.rs"]
@@ -46,11 +46,12 @@ fn every_element_is_documented() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Handlers that the page's head tells of.
+/// Handlers described at the top of the page.
 const COMMON: [&str; 8] =
     ["name", "class", "config", "ports", "handlers", "scheduled", "tickets", "home_thread"];
 
-/// Handlers of an element that has as much as it can have; of one that has not been configured if it needs a device.
+/// Handlers of an element with the largest possible number of ports; of an unconfigured one if it needs a
+/// device.
 fn handlers(class: &Class, registry: &Registry) -> Vec<HandlerInfo> {
     let built = [false, true].into_iter().find_map(|pull| {
         let text = configuration::configuration(class, pull, true, &[Vec::new()]);
@@ -80,8 +81,8 @@ fn without_brackets(text: &str) -> String {
     text.chars().filter(outside).collect()
 }
 
-/// The handlers that a documentation names, in a sentence such as "Handlers: `a`, `b VALUE` (read): what they are;
-/// those of `Queue`".
+/// The handlers named in a documentation, in a sentence such as "Handlers: `a`, `b VALUE` (read): what they
+/// are; those of `Queue`".
 fn documented(text: &str, registry: &Registry) -> BTreeSet<String> {
     let lines = text.replace("\n\n", "\0").replace('\n', " ").replace("...", "");
     let Some((_, told)) = lines.split_once("andlers: ") else { return BTreeSet::new() };

@@ -21,7 +21,7 @@ fn run(options: &str, configuration: &str) -> (u8, String, String) {
     (status, console.output(), console.chatter())
 }
 
-/// What a run prints that goes well and says nothing else.
+/// The output of a run that succeeds without other messages.
 fn output(options: &str, configuration: &str) -> String {
     let (status, output, chatter) = run(options, configuration);
     assert_eq!((status, chatter.as_str()), (0, ""), "{configuration}");
@@ -43,7 +43,7 @@ fn two_chains_count_on_two_threads() {
     assert_eq!(output(&format!("-j1 {BOTH}"), TWO), expected);
     let exit = |threads: &str| run(&format!("{threads} -x c2.count"), &TWO.replace("2000", "7")).0;
     assert_eq!([exit("-j1"), exit("-j2")], [7, 7]);
-    // Everything is on one thread there, whatever is asked for.
+    // There everything runs on one thread, whatever is requested.
     assert_eq!(
         output("-j3 -h c2.count", "s2 :: InfiniteSource(LIMIT 9, STOP true) -> c2 :: Counter -> Discard"),
         "9\n"
@@ -77,7 +77,7 @@ fn whichever_stops_all_stop() {
         let (status, _, chatter) = run("-j3", &format!("{}{endless}", classes.join(";")));
         assert_eq!((status, chatter.as_str()), (0, ""), "{stopping}");
     }
-    // A script of the driver's has the last word.
+    // The driver's script runs last.
     let script =
         "DriverManager(wait_stop, write c2.reset, print c2.count, wait_stop, print $(c2.count), stop)";
     let text = TWO.replace("LIMIT 1000, STOP true", "").replace("DriverManager(wait_stop 2)", script);
@@ -106,8 +106,7 @@ fn what_names_one_another_stays_together() {
     assert_eq!(output("-qj1", "StaticThreadSched(s1 7); s1 :: InfiniteSource -> Discard"), "");
 }
 
-/// Whether `a` and `b` of a configuration, which are asked for on two threads, stay together. Nothing
-/// is begun.
+/// Whether `a` and `b` of a configuration, requested on two threads, stay on one. Nothing is started.
 fn stay_together(text: &str) -> bool {
     let text = format!("StaticThreadSched(a 0, b 1); {text}");
     let parsed = Source::new(&text, "config").read(&mut Anything);
@@ -246,7 +245,7 @@ fn a_control_socket_reaches_all_threads() {
     assert_eq!(program.say("CHECKREAD c2.count").0, 200);
     assert_eq!(program.say("CHECKWRITE c2.count").0, 530);
     assert_eq!(program.say("CHECKREAD c2.foo").0, 511);
-    // Between turns of the other thread: nothing comes between these two there.
+    // The other thread answers between two turns, so nothing happens there between these calls.
     assert_eq!(program.say("WRITE s2.active false").0, 200);
     assert_eq!(program.say("WRITE c2.reset").0, 200);
     assert_eq!(program.read("c2.count"), "0");
@@ -311,7 +310,7 @@ fn a_thread_that_breaks_off_ends_the_program() {
     assert_eq!(console.chatter(), "thread 1 broke off\n");
 }
 
-/// A chain that loses nothing and stops when all has arrived, and the lines that it prints.
+/// A chain that loses no packets and stops when all have arrived, and its expected output.
 fn chain(at: usize, packets: usize, middle: &[usize]) -> String {
     let mut text = format!("s{at} :: InfiniteSource(DATA \\<0{at}0102030405>, LIMIT {packets})");
     for kind in middle {

@@ -1,5 +1,5 @@
-//! KernelTun, KernelTap, FromHost, ToHost and RawSocket against this host's kernel, in a network namespace of their
-//! own. The test runs itself again within one, which needs root or a kernel that lets others make user namespaces.
+//! KernelTun, KernelTap, FromHost, ToHost and RawSocket with this host's kernel, in a network namespace. The
+//! test runs itself again within one, which needs root or unprivileged user namespaces.
 
 #[path = "../../port/tests/namespace/mod.rs"]
 mod namespace;
@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 use std::process::Command;
 use std::time::Duration;
 
-/// Datagrams go back to the sender; frames as well, once the address was asked for.
+/// Datagrams are returned to the sender; so are frames, after ARP.
 const CONFIGURATION: &str = "
     elementclass Back { input -> EtherMirror -> MarkIPHeader(14) -> IPMirror -> output }
     elementclass Kinds { $net |
@@ -37,7 +37,7 @@ fn main() {
     namespace::within(within);
 }
 
-/// Sends datagrams to an address until one comes back; says whether one did.
+/// Sends datagrams to an address until one returns; returns whether one did.
 fn asks(to: &str) -> bool {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a port is free");
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("it is no zero");

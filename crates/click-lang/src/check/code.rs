@@ -1,4 +1,4 @@
-//! What classes say about their ports, in Click's codes.
+//! Port properties of classes, in Click's codes.
 use super::Processing;
 use alloc::vec::Vec;
 
@@ -12,12 +12,12 @@ pub struct PortCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outputs {
     Between(usize, usize),
-    /// As many as inputs, and so many more.
+    /// As many outputs as inputs, plus this number.
     InputsPlus(usize),
 }
 
 impl PortCount {
-    /// Reads a code; `None` if it is malformed.
+    /// Parses a code; `None` if it is malformed.
     pub fn parse(code: &str) -> Option<Self> {
         let (inputs, outputs) = code.split_once('/').unwrap_or((code, code));
         let inputs = range(inputs)?;
@@ -31,7 +31,7 @@ impl PortCount {
         Some(Self { inputs, outputs })
     }
 
-    /// The numbers nearest to those in use that it allows.
+    /// The permitted numbers nearest to those in use.
     pub fn fit(&self, inputs: usize, outputs: usize) -> (usize, usize) {
         let inputs = inputs.max(self.inputs.0).min(self.inputs.1);
         let outputs = match self.outputs {
@@ -51,7 +51,7 @@ fn range(text: &str) -> Option<(usize, usize)> {
     }
 }
 
-/// The processing of `count` inputs or outputs by a code such as `h/lh` or `a/ah`: the last letter goes on.
+/// The processing of `count` inputs or outputs by a code such as `h/lh` or `a/ah`: the last letter repeats.
 pub(super) fn processing(code: &str, output: bool, count: usize, mut last: Processing) -> Vec<Processing> {
     let mut halves = code.splitn(2, '/');
     let first = halves.next().unwrap_or_default();
@@ -82,7 +82,7 @@ pub struct Flow {
     outputs: Vec<Set>,
 }
 
-/// A set of letters, and of the port's own number if it has `#`; or all but that.
+/// A set of letters, including the port's own number if it has `#`; or its complement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Set {
     letters: u64,
@@ -98,7 +98,7 @@ impl Flow {
         Self { inputs: sets(inputs), outputs: sets(outputs) }
     }
 
-    /// Whether a frame that comes by `input` may leave by `output`.
+    /// Whether a packet from `input` may leave by `output`.
     pub fn joins(&self, input: usize, output: usize) -> bool {
         let at = |sets: &[Set], port: usize| sets.get(port).or(sets.last()).copied().unwrap_or_default();
         let (from, to) = (at(&self.inputs, input), at(&self.outputs, output));

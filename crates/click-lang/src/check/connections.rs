@@ -9,7 +9,7 @@ pub(super) fn in_range(graph: &Graph, counts: &[(usize, usize)], diagnostics: &m
     let count = |port: Port, output: bool| {
         counts.get(port.element).map_or(0, |&(inputs, outputs)| if output { outputs } else { inputs })
     };
-    // In Click's order: it replaces a bad connection by the last one.
+    // Same order as in Click, which replaces a bad connection by the last one.
     let mut order: Vec<usize> = (0..graph.connections.len()).collect();
     let mut at = 0;
     while let Some(&number) = order.get(at) {
@@ -58,7 +58,7 @@ pub(super) fn complete(graph: &Graph, ports: &[ElementPorts], diagnostics: &mut 
     }
 }
 
-/// Whether a port is one that acts: it can have but one neighbour.
+/// Whether a port is a push output or pull input, which can have only one neighbour.
 fn active(ports: &[ElementPorts], port: Port, output: bool) -> bool {
     let kinds = ports.get(port.element).map(|ports| if output { &ports.outputs } else { &ports.inputs });
     kinds.and_then(|kinds| kinds.get(port.port)).is_some_and(|kind| kind.pull != output)

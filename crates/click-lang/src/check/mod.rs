@@ -1,4 +1,4 @@
-//! What a flat graph must satisfy: port numbers, push and pull, each port used as it may be.
+//! Validation of a flat graph: port numbers, push and pull, and the number of connections per port.
 mod code;
 mod connections;
 mod spread;
@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::vec::Vec;
 pub use code::{Flow, PortCount};
 
-/// What a class says of itself, in Click's codes.
+/// Properties of a class, in Click's codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts<'a> {
     /// Port count, such as `1/1-2`.
@@ -17,7 +17,7 @@ pub struct Facts<'a> {
     pub processing: &'a str,
     /// Flow from inputs to outputs, such as `x/x`.
     pub flow: &'a str,
-    /// Flags for tools, such as `S1`: a source of packets; empty if there is nothing to say.
+    /// Flags for tools, such as `S1`: a source of packets; may be empty.
     pub flags: &'a str,
 }
 
@@ -30,9 +30,9 @@ impl Facts<'_> {
     }
 }
 
-/// Where facts about classes come from.
+/// Source of the classes' properties.
 pub trait Classes {
-    /// The facts about an element's class; `None` if they are not known, which allows any ports.
+    /// The properties of an element's class; `None` if unknown, which permits any ports.
     fn facts(&self, element: &Element) -> Option<Facts<'_>>;
 }
 
@@ -41,18 +41,18 @@ pub trait Classes {
 pub enum Processing {
     /// The element before the port hands frames on.
     Push,
-    /// The element after the port asks for frames.
+    /// The downstream element pulls packets.
     Pull,
-    /// As the ports it is connected with.
+    /// Determined by the connected ports.
     Agnostic,
 }
 
 /// A port after its processing is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortKind {
-    /// Whether it pulls. Agnostic ports without neighbours that decide push.
+    /// Whether it pulls. Undetermined agnostic ports push.
     pub pull: bool,
-    /// Whether its class leaves it open.
+    /// Whether its class is agnostic.
     pub agnostic: bool,
 }
 
@@ -65,10 +65,10 @@ pub struct ElementPorts {
     pub outputs: Vec<PortKind>,
 }
 
-/// Checks a graph and settles its processing, as Click's drivers do before they configure elements.
+/// Checks a graph and determines its processing, as Click's drivers do before configuring elements.
 ///
-/// On success, the ports of each element. Else the errors, with Click's texts, are in `diagnostics`: of the first
-/// kind found, namely ports that don't exist, then push meeting pull, then ports used twice or not at all.
+/// Returns the ports of each element. On failure `diagnostics` has the errors, with Click's texts, of the
+/// first kind found: missing ports, then push meeting pull, then ports used twice or not at all.
 pub fn check(
     graph: &Graph,
     classes: &dyn Classes,
@@ -97,7 +97,7 @@ pub fn check(
     (diagnostics.errors() == before).then_some(ports)
 }
 
-/// How many inputs and outputs each element has.
+/// The number of inputs and outputs of each element.
 fn port_counts(graph: &Graph, classes: &dyn Classes, diagnostics: &mut Diagnostics) -> Vec<(usize, usize)> {
     let mut counts = graph.ports_used();
     for (element, count) in graph.elements.iter().zip(&mut counts) {

@@ -11,7 +11,7 @@ pub(super) struct Spread<'a> {
     classes: &'a dyn Classes,
     /// Where each element's ports begin, inputs and outputs.
     starts: [Vec<usize>; 2],
-    /// Processing as the classes say, and as it is settled.
+    /// Processing as declared by the classes, and as determined.
     given: [Vec<Processing>; 2],
     settled: [Vec<Processing>; 2],
     /// Connections from output to input, then those through agnostic elements.
@@ -77,7 +77,7 @@ impl<'a> Spread<'a> {
             if inputs.is_empty() || outputs.is_empty() {
                 continue;
             }
-            // Attack: an element with as many agnostic inputs and outputs as there can be.
+            // Attack: an element with the largest number of agnostic inputs and outputs.
             if self.links.len() + inputs.len() * outputs.len() > limits.connections * 4 {
                 return false;
             }
@@ -92,8 +92,8 @@ impl<'a> Spread<'a> {
         true
     }
 
-    /// Visits links in rounds until nothing changes; in each round only those whose ports changed, by number, so
-    /// that errors come as they would if all were visited.
+    /// Propagates along links in rounds until nothing changes; each round visits only links whose ports
+    /// changed, in order, so that errors come in the same order as if all links were visited.
     fn spread(&mut self, diagnostics: &mut Diagnostics) {
         self.at = [INPUT, OUTPUT].map(|side| alloc::vec![Vec::new(); self.settled[side].len()]);
         for number in 0..self.links.len() {

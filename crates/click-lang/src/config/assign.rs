@@ -2,13 +2,13 @@ use super::split::parse_keyword;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The formal that takes every argument that no other formal takes.
+/// The formal that takes all remaining arguments.
 pub(crate) const REST: &str = "__REST__";
 
 /// Assigns arguments to a compound's formals (`cp_assign_arguments`).
 ///
-/// `formals` holds a keyword for each formal: empty if it is positional, `__REST__` for the last one that
-/// takes the rest. Positional ones and keywords must all be given. `None` if the arguments don't fit.
+/// `formals` holds a keyword for each formal: empty if it is positional, `__REST__` for a last one that takes
+/// the rest. All positional and keyword formals must be given. `None` if the arguments don't fit.
 pub fn assign_arguments(arguments: &[String], formals: &[impl AsRef<str>]) -> Option<Vec<String>> {
     let formals: Vec<&str> = formals.iter().map(AsRef::as_ref).collect();
     if formals.last().is_none_or(|last| last.is_empty()) {
@@ -43,7 +43,7 @@ pub fn assign_arguments(arguments: &[String], formals: &[impl AsRef<str>]) -> Op
     Some(values)
 }
 
-/// The formal whose keyword `argument` begins with, and the value that follows.
+/// The formal whose keyword `argument` begins with, and the following value.
 fn keyword_of<'a>(argument: &'a str, formals: &[&str]) -> Option<(usize, &'a str)> {
     let (keyword, value) = parse_keyword(argument)?;
     Some((formals.iter().position(|formal| *formal == keyword)?, value))

@@ -28,22 +28,22 @@ impl Budget {
         Self(Cell::new(Some(bytes)))
     }
 
-    /// Takes `bytes`; false, and for good, if they aren't there.
+    /// Takes `bytes` from the budget; false, permanently, if it is exhausted.
     pub fn spend(&self, bytes: usize) -> bool {
         self.0.set(self.0.get().and_then(|left| left.checked_sub(bytes)));
         !self.exceeded()
     }
 
-    /// Whether more was asked for than there was.
+    /// Whether more was requested than available.
     pub fn exceeded(&self) -> bool {
         self.0.get().is_none()
     }
 }
 
-/// What gives variables their values.
+/// Values of variables.
 pub trait Variables {
-    /// The value of the variable written as `name`: without `$` and brackets, but with what `${..}` and `$(..)`
-    /// hold beside a name. `None` leaves the text as it is. `depth` and `budget` are for an expansion within.
+    /// The value of the variable written as `name`: without `$` and brackets, but with the additional text in
+    /// `${..}` and `$(..)`. `None` leaves the text unchanged. `depth` and `budget` are for nested expansions.
     fn value(&self, name: &str, kind: Kind, depth: u32, budget: &Budget) -> Option<String>;
 }
 
@@ -53,7 +53,7 @@ pub fn expand(text: &str, variables: &dyn Variables, budget: &Budget) -> String 
     expand_at(text, variables, false, 0, budget)
 }
 
-/// [`expand`] that quotes the values of unquoted variables, as handler calls need it.
+/// As [`expand`], quoting the values of unquoted variables, as needed in handler calls.
 pub fn expand_quoted(text: &str, variables: &dyn Variables, budget: &Budget) -> String {
     expand_at(text, variables, true, 0, budget)
 }
@@ -66,7 +66,7 @@ pub fn expand_at(
     depth: u32,
     budget: &Budget,
 ) -> String {
-    // Attack: variables of variables multiply a few bytes a thousandfold at each of ten levels.
+    // Attack: variables of variables, which multiply a few bytes a thousandfold at each of ten levels.
     if !budget.spend(text.len() + 1) {
         return String::new();
     }
@@ -153,7 +153,8 @@ impl<'a> Reference<'a> {
         Found::Reference(Self { name, kind, nested, end })
     }
 
-    /// Appends what the variable at `at` stands for; returns the place from which the text goes on unchanged.
+    /// Appends the expansion of the variable at `at`; returns the position from which the text is copied
+    /// unchanged.
     #[allow(clippy::too_many_arguments)]
     fn replace(
         &self,
@@ -192,7 +193,7 @@ pub(crate) fn name_length(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count()
 }
 
-/// The place after the parenthesis that closes the one before `at`; quotes and escapes are respected.
+/// The position after the parenthesis that closes the one before `at`; quotes and escapes are respected.
 fn parenthesis_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     let (mut level, mut open) = (1, None);
     while level > 0 {
@@ -210,7 +211,7 @@ fn parenthesis_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Whether a `$` stands outside of single quotes.
+/// Whether there is a `$` outside single quotes.
 fn unquoted_dollar(bytes: &[u8]) -> bool {
     let (mut open, mut at) = (None, 0);
     while let Some(&byte) = bytes.get(at) {

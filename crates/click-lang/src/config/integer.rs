@@ -1,4 +1,5 @@
-/// An integer as Click writes them: decimal, `0x`, `0b` or octal by a leading 0, `_` between digits, signed.
+/// Parses an integer in Click's syntax: decimal, `0x`, `0b` or octal with a leading 0, `_` between digits,
+/// signed.
 pub fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

@@ -1,7 +1,7 @@
 //! Configuration strings: splitting, quoting, comments, variables.
 //!
 //! Texts are split at unquoted commas into arguments and at unquoted spaces into words. `'..'` quotes
-//! literally, `".."` with backslash escapes, and a bare `\<48 65>` gives bytes by their hexadecimal digits.
+//! literally, `".."` with backslash escapes, and a bare `\<48 65>` stands for bytes in hexadecimal.
 mod assign;
 mod expand;
 mod integer;

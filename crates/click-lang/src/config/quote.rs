@@ -28,7 +28,7 @@ pub fn unquote(text: &str) -> Vec<u8> {
     out
 }
 
-/// [`unquote`] as text; bytes that are no UTF-8 are replaced.
+/// As [`unquote`], converted to text; invalid UTF-8 is replaced.
 pub fn unquote_text(text: &str) -> String {
     match String::from_utf8(unquote(text)) {
         Ok(text) => text,
@@ -36,7 +36,7 @@ pub fn unquote_text(text: &str) -> String {
     }
 }
 
-/// Appends what the escape at `at` stands for; returns the place after it (`cp_process_backslash`).
+/// Appends the expansion of the escape at `at`; returns the position after it (`cp_process_backslash`).
 fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     let Some(&letter) = text.get(at + 1) else {
         out.push(b'\\');
@@ -105,7 +105,7 @@ pub fn quote(bytes: &[u8]) -> String {
     quoted(bytes, false)
 }
 
-/// [`quote`] with newlines kept as they are.
+/// As [`quote`], keeping newlines.
 pub fn quote_lines(bytes: &[u8]) -> String {
     quoted(bytes, true)
 }

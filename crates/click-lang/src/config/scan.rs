@@ -3,7 +3,7 @@ pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | 0x09..=0x0d)
 }
 
-/// The place of the first byte at or after `at` that is no space.
+/// The position of the first byte at or after `at` that is not a space.
 pub fn skip_space(text: &[u8], mut at: usize) -> usize {
     while text.get(at).copied().is_some_and(is_space) {
         at += 1;
@@ -16,7 +16,7 @@ pub(crate) fn comment_at(text: &[u8], at: usize) -> bool {
     text.get(at) == Some(&b'/') && matches!(text.get(at + 1), Some(b'/' | b'*'))
 }
 
-/// The place after the comment that begins at `at`; a line comment takes its newline with it.
+/// The position after the comment at `at`; a line comment includes its newline.
 pub(crate) fn skip_comment(text: &[u8], at: usize) -> usize {
     let body = text.get(at + 2..).unwrap_or_default();
     let length = if text.get(at + 1) == Some(&b'/') {
@@ -31,7 +31,7 @@ pub(crate) fn skip_comment(text: &[u8], at: usize) -> usize {
     (at + 2 + length).min(text.len())
 }
 
-/// The place after the backslash escape that begins at `at`.
+/// The position after the backslash escape at `at`.
 pub(crate) fn skip_backslash(text: &[u8], at: usize) -> usize {
     match text.get(at + 1) {
         None => at + 1,
@@ -50,7 +50,7 @@ pub(crate) fn skip_backslash(text: &[u8], at: usize) -> usize {
     }
 }
 
-/// The place after the double-quoted string that begins at `at`, or the end if it is not closed.
+/// The position after the double-quoted string at `at`, or the end if it is not closed.
 pub fn skip_double_quoted(text: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(&byte) = text.get(at) {
@@ -63,13 +63,13 @@ pub fn skip_double_quoted(text: &[u8], at: usize) -> usize {
     text.len()
 }
 
-/// The place after the single-quoted string that begins at `at`, or the end if it is not closed.
+/// The position after the single-quoted string at `at`, or the end if it is not closed.
 pub(crate) fn skip_single_quoted(text: &[u8], at: usize) -> usize {
     let body = text.get(at + 1..).unwrap_or_default();
     body.iter().position(|&byte| byte == b'\'').map_or(text.len(), |end| at + end + 2)
 }
 
-/// The place of the first byte at or after `at` that is neither space nor comment.
+/// The position of the first byte at or after `at` that is neither space nor comment.
 pub fn skip_comments(text: &[u8], mut at: usize) -> usize {
     loop {
         at = skip_space(text, at);
@@ -80,7 +80,7 @@ pub fn skip_comments(text: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// The place after what stands at `at`: a quoted string, a `\<..>`, or one byte.
+/// The position after the item at `at`: a quoted string, a `\<..>`, or one byte.
 pub(crate) fn skip_item(text: &[u8], at: usize) -> usize {
     match text.get(at) {
         Some(b'"') => skip_double_quoted(text, at),

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
 
-/// Variables of a lexical scope and of those around it.
+/// Variables of a lexical scope and of its enclosing scopes.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     depth: usize,
@@ -19,7 +19,7 @@ impl Scope {
         Self { depth: parent.as_ref().map_or(0, |parent| parent.depth + 1), values: BTreeMap::new(), parent }
     }
 
-    /// How many scopes are around it.
+    /// Number of enclosing scopes.
     pub fn depth(&self) -> usize {
         self.depth
     }
@@ -68,7 +68,7 @@ impl Variables for Scope {
     }
 }
 
-/// What `${...}` holds.
+/// The contents of `${...}`.
 struct Braces<'a> {
     name: &'a str,
     index: Option<usize>,

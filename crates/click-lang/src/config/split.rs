@@ -3,7 +3,8 @@ use super::scan::{comment_at, is_space, skip_comment, skip_comments, skip_item};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Takes an argument from `at` on: its text without comments and outer spaces, and the place of what ended it.
+/// Parses an argument at `at`: its text without comments and outer spaces, and the position of the
+/// terminator.
 fn take_argument(text: &str, at: usize, until_comma: bool) -> (String, usize) {
     let bytes = text.as_bytes();
     let mut at = skip_comments(bytes, at);
@@ -32,7 +33,7 @@ fn take_argument(text: &str, at: usize, until_comma: bool) -> (String, usize) {
     (out, at)
 }
 
-/// A part of `text`. Places come from scanning at ASCII bytes, so they are character boundaries.
+/// A part of `text`. The positions are at ASCII bytes, and so at character boundaries.
 pub(super) fn slice(text: &str, from: usize, to: usize) -> &str {
     text.get(from..to).unwrap_or_default()
 }
@@ -57,7 +58,7 @@ pub fn arguments(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The place of the space, comment or end that ends the word at `at`.
+/// The position of the space, comment or end after the word at `at`.
 fn word_end(bytes: &[u8], mut at: usize) -> usize {
     while let Some(&byte) = bytes.get(at) {
         if is_space(byte) || comment_at(bytes, at) {
@@ -81,7 +82,7 @@ pub fn split_words(text: &str) -> Vec<String> {
     words
 }
 
-/// The first word of `text` and what follows it, outer spaces and comments dropped (`cp_shift_spacevec`).
+/// The first word of `text` and the rest, without outer spaces and comments (`cp_shift_spacevec`).
 pub fn shift_word(text: &str) -> (&str, &str) {
     let bytes = text.as_bytes();
     let start = skip_comments(bytes, 0);
@@ -133,7 +134,7 @@ pub fn parse_word(text: &str) -> Option<(String, &str)> {
     parse_string(text).filter(|(word, _)| is_word(word))
 }
 
-/// A keyword, unquoted by nature, and what follows it without leading spaces (`cp_keyword`).
+/// A keyword, which contains no quotes, and the rest without leading spaces (`cp_keyword`).
 pub fn parse_keyword(text: &str) -> Option<(&str, &str)> {
     let end = text.bytes().position(is_space).unwrap_or(text.len());
     let (keyword, rest) = (slice(text, 0, end), slice(text, end, text.len()));

@@ -50,7 +50,7 @@ struct Elaborator<'a> {
     classes: BTreeMap<String, TypeId>,
     compounds: Rc<Vec<Compound>>,
     tunnels: Tunnels,
-    /// The file's compound, which takes in what is expanded.
+    /// The file's compound, into which others are expanded.
     flat: Compound,
     end: Landmark,
     limits: &'a Limits,
@@ -66,7 +66,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// Refuses to go on, once.
+    /// Stops with an error, once.
     fn stop(&mut self, text: String) {
         if !self.stopped {
             let end = self.end.clone();
@@ -86,7 +86,7 @@ impl Elaborator<'_> {
         text
     }
 
-    /// Names a node, expands its configuration, and if it is a compound, puts what it stands for in its place.
+    /// Names a node, expands its configuration, and replaces a compound by its contents.
     fn expand(&mut self, node: usize, scope: &Rc<Scope>, depth: usize) {
         if self.stopped {
             return;
@@ -125,7 +125,7 @@ impl Elaborator<'_> {
         scope: &Rc<Scope>,
         depth: usize,
     ) {
-        // Attack: a chain of compounds each of which uses the one before.
+        // Attack: a chain of compounds, each of which uses the previous one.
         if depth >= self.limits.expansion_depth {
             return self.stop("compound elements nested too deeply".into());
         }
@@ -144,7 +144,7 @@ impl Elaborator<'_> {
 
     fn expand_into(&mut self, node: usize, compound: &Compound, scope: &Rc<Scope>, depth: usize) {
         let name = self.flat.nodes[node].name.clone();
-        // Attack: compounds of compounds multiply elements, names and connections at each level.
+        // Attack: compounds of compounds, which multiply elements, names and connections at each level.
         let names = compound.nodes.iter().map(|inner| inner.name.len() + name.len() + 1).sum();
         if self.flat.nodes.len() + compound.nodes.len() > self.limits.elements
             || self.flat.links.len() + compound.links.len() > self.limits.connections
@@ -168,7 +168,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// Copies the compound's next node, or if it is a group's, its three.
+    /// Copies the compound's next node, or the three nodes of a group.
     fn expand_node(
         &mut self,
         node: usize,
@@ -202,7 +202,7 @@ impl Elaborator<'_> {
         self.diagnostics.error(before, format!("'{name}' previously declared here"));
     }
 
-    /// The nodes that stand for a compound or group and its inner `input` and `output`.
+    /// The nodes for a compound or group and its inner `input` and `output`.
     fn add_tunnels(&mut self, name: &str) -> [usize; 3] {
         let mut fresh = true;
         let nodes = ["", "/input", "/output"].map(|part| {

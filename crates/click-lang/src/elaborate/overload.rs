@@ -10,13 +10,14 @@ use alloc::vec::Vec;
 pub(crate) enum Choice {
     /// A compound, with values for its formals.
     Compound(CompoundId, Vec<String>),
-    /// A class that is no compound.
+    /// A class that is not a compound.
     Class(TypeId),
-    /// None; it is said why.
+    /// No match; the error has been reported.
     None,
 }
 
-/// The first overload whose ports and arguments fit. If there is but one compound and only its ports don't fit,
+/// The first overload whose ports and arguments fit. If there is only one compound and just its ports don't
+/// fit, returns it anyway, since the resulting errors are more specific.
 /// that one: the errors that follow from it say more.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn choose(

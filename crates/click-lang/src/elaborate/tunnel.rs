@@ -4,16 +4,16 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A node and a port of it.
+/// A node and a port number.
 type Place = (usize, usize);
 
-/// A port of a tunnel: what is connected to its other end is connected to what is connected here.
+/// A port of a tunnel: the neighbours of its two ends are connected with each other.
 #[derive(Debug)]
 struct End {
     place: Place,
     output: bool,
     other: usize,
-    /// The ports at the other end: as connected, and once expanded, those of real elements.
+    /// The ports connected to this end; after expansion, those of real elements.
     ports: Vec<Place>,
     state: State,
 }
@@ -25,7 +25,7 @@ enum State {
     Expanded,
 }
 
-/// All tunnels. Each begins with port 0; other ports are added as they are met.
+/// All tunnels. Each begins with port 0; other ports are added when first used.
 #[derive(Debug, Default)]
 pub(super) struct Tunnels {
     ends: Vec<End>,
@@ -47,7 +47,7 @@ impl Tunnels {
         tunnels
     }
 
-    /// Joins a node with its inner `input` and `output`; false if it is joined already.
+    /// Creates the tunnel of a node and its inner `input` and `output`; false if it exists.
     pub fn add(&mut self, [outer, input, output]: [usize; 3]) -> bool {
         if self.index.contains_key(&(outer, false, 0)) {
             return false;
@@ -66,7 +66,7 @@ impl Tunnels {
         first
     }
 
-    /// The end at a port, made after that of port 0 if need be.
+    /// The end at a port, created like that of port 0 if needed.
     fn find(&mut self, place: Place, output: bool) -> Option<usize> {
         if let Some(&end) = self.index.get(&(place.0, output, place.1)) {
             return Some(end);
@@ -112,7 +112,7 @@ impl Elaborator<'_> {
     fn connect_ends(&mut self, link: &Link) {
         let from = self.real_ports(link.from, true);
         let to = self.real_ports(link.to, false);
-        // Attack: many outputs into a compound that leads to many inputs.
+        // Attack: many outputs connected to a compound that leads to many inputs.
         let product = from.len().saturating_mul(to.len());
         if self.flat.links.len().saturating_add(product) > self.limits.connections.saturating_mul(2) {
             return self.stop("configuration expands to too many elements or connections".into());
@@ -124,7 +124,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// The ports of real elements that a port stands for.
+    /// The ports of real elements behind a port.
     fn real_ports(&mut self, place: Place, output: bool) -> Vec<Place> {
         if !self.is_tunnel(place) {
             return alloc::vec![place];
@@ -149,9 +149,9 @@ impl Elaborator<'_> {
         }
     }
 
-    /// Replaces the ports at an end by those of real elements. A loop of tunnels gives none.
+    /// Replaces the ports at an end by those of real elements. A loop of tunnels has none.
     fn expand_end(&mut self, end: usize) {
-        // Not recursive. Attack: a long chain of compounds that only pass through.
+        // Iterative. Attack: a long chain of compounds that only pass packets through.
         let mut stack: Vec<Frame> = Vec::new();
         if self.tunnels.ends[end].state == State::Fresh {
             stack.push(self.open(end));
@@ -162,7 +162,7 @@ impl Elaborator<'_> {
                 let done = &mut self.tunnels.ends[frame.end];
                 done.ports = frame.found.iter().copied().collect();
                 done.state = State::Expanded;
-                // Attack: a wide bundle through a long chain, kept at each of its ends.
+                // Attack: a wide bundle through a long chain, stored at each of its ends.
                 if !self.budget.spend(16 * done.ports.len()) {
                     self.stop("configuration expands to too many elements or connections".into());
                     return;
@@ -203,7 +203,7 @@ impl Elaborator<'_> {
         Frame { end, connected, next: 0, found: BTreeSet::new() }
     }
 
-    /// An end with nothing at its other side.
+    /// Reports an end without connections on the other side.
     fn unused(&mut self, end: usize) {
         let here = &self.tunnels.ends[end];
         let other = &self.tunnels.ends[here.other];

@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a scope must be given back when a compound ends.
+/// State of the enclosing scope, restored at the end of a compound.
 struct Outer {
     current: CompoundId,
     groups: usize,
@@ -47,7 +47,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `{...}`, its brace read: compounds separated by `||`, perhaps with `...` as the last. Gives its type.
+    /// Parses `{...}` after its brace: compounds separated by `||`, possibly with `...` as the last. Returns
+    /// its type.
     pub(super) fn compound_class(&mut self, name: &str, start: &Landmark) -> TypeId {
         let outer = Outer {
             current: self.current,
@@ -67,7 +68,7 @@ impl Parser<'_> {
             if lexeme.token == Token::Dots {
                 extension = Some(self.extension(name, chain.is_empty()));
                 if !self.is_tool() {
-                    // Click's router parser goes on with a compound, usually an empty one before the brace.
+                    // Click's router parser continues with a compound, usually an empty one before the brace.
                     continue;
                 }
                 if !chain.is_empty() && self.expect(Token::Char('}'), true) {
@@ -95,7 +96,8 @@ impl Parser<'_> {
         self.declare(name, first.map_or(Body::Error, Body::Compound))
     }
 
-    /// Overloads are found through the first; in Click's router parser each also hides what had its name.
+    /// Overloads are found through the first one; in Click's router parser each also hides the previous
+    /// meaning of its name.
     fn declare_overload(&mut self, name: &str, id: CompoundId) -> TypeId {
         let body = Body::Compound(id);
         if self.is_tool() { self.add_type(name, body) } else { self.declare(name, body) }

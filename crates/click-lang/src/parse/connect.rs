@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 struct Side<'a> {
     items: &'a [Item],
     output: bool,
-    /// Connections it takes at least.
+    /// Smallest number of connections.
     least: usize,
     expands: bool,
-    /// Whether the walk goes on to the next port after each connection.
+    /// Whether each connection advances to the next port.
     steps: bool,
-    /// How many more than listed it still takes.
+    /// Number of additional connections still permitted.
     extra: usize,
     item: usize,
     place: usize,
@@ -40,7 +40,7 @@ impl<'a> Side<'a> {
         (side, expanding)
     }
 
-    /// Sets up the walk, once `expands` is settled.
+    /// Initializes the walk, once `expands` is determined.
     fn start(&mut self, other_least: usize) {
         self.steps = self.least > 1 || self.expands;
         self.extra = if self.expands { other_least.saturating_sub(self.least) } else { 0 };
@@ -54,7 +54,7 @@ impl<'a> Side<'a> {
         self.port = first.copied().unwrap_or(0);
     }
 
-    /// The port at hand, by node and number.
+    /// The current port, by node and number.
     fn current(&self) -> Option<(usize, usize)> {
         self.items.get(self.item).map(|item| (item.node, self.port))
     }

@@ -4,11 +4,11 @@ use crate::lexer::Token;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// What follows a set of elements.
+/// The token after a set of elements.
 enum Next {
     Connector(Token),
     End,
-    /// Something that can't; it was said. Click's tools then say nothing more of the chain.
+    /// An invalid token, already reported. Click's tools then report nothing more about the chain.
     Error,
 }
 
@@ -39,7 +39,7 @@ impl Parser<'_> {
         };
     }
 
-    /// The arrow that goes on with the chain; takes the semicolon that ends it.
+    /// Parses the arrow that continues the chain, or the semicolon that ends it.
     fn connector(&mut self) -> Next {
         loop {
             let lexeme = self.lex();

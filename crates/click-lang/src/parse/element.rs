@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// One element of a comma-separated set, with the ports used of it.
+/// An element of a comma-separated set, with the ports in use.
 #[derive(Debug)]
 pub(super) struct Item {
     pub node: usize,
@@ -21,14 +21,14 @@ impl Item {
     }
 }
 
-/// An element as it is written, before it is known to be new.
+/// An element as written, before it is known to be new.
 struct Written {
     name: String,
     /// The class of that name.
     class: Option<TypeId>,
     /// The class after `::`.
     declared: Option<TypeId>,
-    /// Whether it is a mere name.
+    /// Whether it is only a name.
     bare: bool,
     configuration: String,
     landmark: Landmark,
@@ -44,7 +44,7 @@ struct Set {
     any_implicit: bool,
 }
 
-/// What an element begins with.
+/// The first part of an element.
 enum Head {
     Named { name: String, class: Option<TypeId>, bare: bool, outputs: Ports },
     Implicit,
@@ -60,7 +60,7 @@ impl Parser<'_> {
                 if set.written.is_empty() {
                     return None;
                 }
-                // Click's router parser has dropped what could not begin an element, and goes on after it.
+                // Click's router parser skips a token that can't begin an element, and continues after it.
                 if self.is_tool() {
                     break;
                 }
@@ -75,7 +75,7 @@ impl Parser<'_> {
         Some(set.written.into_iter().map(|written| self.resolve(written)).collect())
     }
 
-    /// One element; false if there is none.
+    /// Parses one element; false if there is none.
     fn written(&mut self, set: &mut Set) -> bool {
         let mut inputs = self.ports().unwrap_or_default();
         let lexeme = self.lex();
@@ -105,7 +105,7 @@ impl Parser<'_> {
         true
     }
 
-    /// The place reached, with the column at which the element begins if that is on the same line.
+    /// The current position, with the column of the element's start if that is on the same line.
     fn landmark_from(&self, start: &Landmark) -> Landmark {
         let here = self.reader.landmark();
         if here.line == start.line && here.file == start.file { start.clone() } else { here }
@@ -139,7 +139,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A connector, comma or end where an element could stand: `input` or `output` inside of compounds.
+    /// Handles a connector, comma or end in place of an element: `input` or `output` inside compounds.
     fn implied_or_none(&mut self, lexeme: Lexeme, set: &Set, inputs: &Ports) -> Head {
         let nested = self.nested();
         let alone = inputs.given() || set.written.is_empty();
@@ -176,7 +176,7 @@ impl Parser<'_> {
         Head::None
     }
 
-    /// What may follow a name: `:: Class`, a configuration, ports.
+    /// Parses what may follow a name: `:: Class`, a configuration, ports.
     fn declaration(&mut self, written: &mut Written) {
         let mut lexeme = self.lex();
         if lexeme.token == Token::DoubleColon {

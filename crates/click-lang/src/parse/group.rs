@@ -5,7 +5,7 @@ use crate::tree::{CompoundId, ROOT, TUNNEL};
 use alloc::format;
 
 impl Parser<'_> {
-    /// `( ... )` from after its parenthesis on; gives how many inputs and outputs it has.
+    /// Parses `( ... )` after its parenthesis; returns its numbers of inputs and outputs.
     pub(super) fn group(&mut self, name: &str) -> [usize; 2] {
         let start = self.reader.landmark();
         let inner = ["", "/input", "/output"].map(|part| {
@@ -45,7 +45,8 @@ impl Parser<'_> {
         counts
     }
 
-    /// Checks that `input` or `output` is used on its inner side, at every port up to the last; gives their number.
+    /// Checks that `input` or `output` is used on its inner side, at every port up to the last; returns the
+    /// number of ports.
     pub(super) fn check_pseudoelement(
         &mut self,
         compound: CompoundId,
@@ -62,7 +63,7 @@ impl Parser<'_> {
         }
         let count = node.count(!output);
         let used = &node.ports[usize::from(!output)];
-        // Attack: one use of the highest port number leaves all below it missing, in every group.
+        // Attack: using the highest port number leaves all lower ones missing, in every group.
         let missing = (0..count).filter(|port| !used.contains(port)).take(100);
         for port in missing {
             self.diagnostics.error(landmark.clone(), format!("'{printable}' {} {port} missing", sides[0]));

@@ -18,13 +18,13 @@ use alloc::vec::Vec;
 /// Which of Click's two parsers to follow where they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// The one that builds routers: classes must be known.
+    /// The one for routers: classes must be known.
     Router,
     /// The one of the tools: any name can be a class.
     Tools,
 }
 
-/// Reads `text` and what it requires.
+/// Parses `text` and the libraries that it requires.
 pub(crate) fn parse(
     text: &str,
     file: &str,
@@ -43,7 +43,7 @@ pub(crate) fn parse(
     parser.finish()
 }
 
-/// What a statement stands in.
+/// The construct that contains a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
     File,
@@ -61,7 +61,7 @@ struct Parser<'a> {
     ignore_line_directives: bool,
 
     types: Vec<Type>,
-    /// Classes declared and visible here; `shadowed` restores what was visible outside.
+    /// Classes visible here; `shadowed` restores the outer ones.
     classes: BTreeMap<String, TypeId>,
     shadowed: Vec<(String, Option<TypeId>)>,
     /// Classes that no compound declares.
@@ -151,9 +151,9 @@ impl<'a> Parser<'a> {
         left.is_some()
     }
 
-    /// Counts work that a short text can ask much of; at the limit reading stops.
+    /// Counts work that a short text can make large; at the limit parsing stops.
     fn take_work(&mut self, amount: usize) -> bool {
-        // Attack: `[0-65535]` again and again, or many of them connected to each other.
+        // Attack: `[0-65535]` repeatedly, or many of them connected to each other.
         match self.work_left.checked_sub(amount) {
             Some(left) => {
                 self.work_left = left;
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes the token if it comes next; says so unless `quietly`.
+    /// Consumes the token if it is next; otherwise reports an error unless `quietly`.
     fn expect(&mut self, token: Token, quietly: bool) -> bool {
         if let Some(next) = self.unread.last() {
             if next.token == token {
@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
         self.current != ROOT || self.groups > 0
     }
 
-    /// Reads statements up to the end of what they stand in; gives the token that ended it.
+    /// Parses statements up to the end of the enclosing construct; returns the final token.
     fn statements(&mut self, within: Within) -> Token {
         loop {
             if let Some(end) = self.statement(within) {
@@ -274,7 +274,7 @@ impl<'a> Parser<'a> {
         self.types.len() - 1
     }
 
-    /// Declares a class in this scope; an anonymous one has no name to find it by.
+    /// Declares a class in this scope; an anonymous one can't be found by name.
     fn declare(&mut self, name: &str, body: Body) -> TypeId {
         let class = self.add_type(name, body);
         if !name.is_empty() {
@@ -313,7 +313,7 @@ impl<'a> Parser<'a> {
         class
     }
 
-    /// The class of that name; if there is none, one for errors, or for tools a new one.
+    /// The class of that name; if there is none, the error class, or for tools a new one.
     fn force_type(&mut self, name: &str, report: bool) -> TypeId {
         if let Some(class) = self.find_type(name) {
             return class;
@@ -330,7 +330,7 @@ impl<'a> Parser<'a> {
         self.declare(name, Body::Error)
     }
 
-    /// The name for an anonymous element, made unique when its compound ends.
+    /// The name of an anonymous element, made unique at the end of its compound.
     fn anonymous_name(&self, class: &str) -> String {
         format!(";{class}@{}", self.compounds[self.current].nodes.len() - self.anonymous_offset + 1)
     }
@@ -352,7 +352,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `text` with control characters as `^X` and what is not ASCII as octal escapes.
+/// `text` with control characters as `^X` and non-ASCII bytes as octal escapes.
 fn printable(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

@@ -4,7 +4,7 @@ use crate::lexer::Token;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A port list: `[0, 2-4]`, or with a last empty place, `[1,]` or `[]`, one that expands.
+/// A port list: `[0, 2-4]`, or with an empty last entry, `[1,]` or `[]`, an expanding one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ports {
     pub list: Vec<usize>,
@@ -16,7 +16,7 @@ impl Ports {
         !self.list.is_empty()
     }
 
-    /// How many connections it takes at least.
+    /// Smallest number of connections.
     pub fn least(&self) -> usize {
         self.list.len().max(1)
     }
@@ -28,7 +28,7 @@ impl Ports {
 }
 
 impl Parser<'_> {
-    /// A port list if one comes next.
+    /// Parses a port list if there is one.
     pub(super) fn ports(&mut self) -> Option<Ports> {
         if !self.expect(Token::Char('['), true) {
             return None;

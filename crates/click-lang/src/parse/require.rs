@@ -23,7 +23,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One requirement; false if it isn't understood. A single unknown word is a package.
+    /// Parses one requirement; false if it is not understood. A single unknown word is a package.
     fn requirement(&mut self, words: &[String]) -> bool {
         let whole =
             |text: &str| parse_string(text).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value);
@@ -82,7 +82,7 @@ impl Parser<'_> {
     }
 
     fn read_library(&mut self, text: &str, path: &str) {
-        // Attack: libraries that require each other in a long chain.
+        // Attack: a long chain of libraries that require each other.
         if self.depth >= self.limits.depth {
             self.error("libraries nested too deeply");
             return;

@@ -1,5 +1,5 @@
-//! `click-align`: adds Align elements where packets' alignment is not what elements need, removes needless ones,
-//! and says in an AlignmentInfo what alignment elements can count on.
+//! `click-align`: adds Align elements where packets lack the required alignment, removes unnecessary ones,
+//! and records the resulting alignments in an AlignmentInfo.
 use super::aligner::Aligner;
 use super::alignment::Alignment;
 use super::router::{Class, Router};
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 const MADE: &str = "<click-align>";
 
-/// Classes that look into AlignmentInfo.
+/// Classes that read AlignmentInfo.
 const ASKING: &[&str] = &[
     "CheckIPHeader",
     "CheckIPHeader2",
@@ -48,10 +48,10 @@ impl Alignments {
         }
     }
 
-    /// What packets have, from sources on.
+    /// The packets' alignment, propagated from sources.
     fn have(router: &Router, classes: &dyn Classes) -> Self {
         let mut all = Self::new(router, classes);
-        // It settles; the bound is for alignments that would come back again and again.
+        // It converges; the bound is a safeguard against oscillating alignments.
         for _ in 0..=64 * router.places() {
             for place in 0..router.places() {
                 all.aligners[place].have(&all.inputs[place], &mut all.outputs[place], &all.flows[place]);
@@ -68,7 +68,7 @@ impl Alignments {
         all
     }
 
-    /// What packets should have, from sinks back.
+    /// The required alignment, propagated back from sinks.
     fn want(router: &Router, classes: &dyn Classes) -> Self {
         let mut all = Self::new(router, classes);
         for _ in 0..=64 * router.places() {
@@ -144,7 +144,7 @@ fn is_align(router: &Router, place: usize) -> bool {
     router.element(place).is("Align")
 }
 
-/// Adds an Align before each input of the original elements that does not get what it should.
+/// Adds an Align before each input of the original elements with insufficient alignment.
 fn add_aligns(
     router: &mut Router,
     originals: usize,
@@ -198,13 +198,13 @@ fn remove_pairs(router: &mut Router) {
     }
 }
 
-/// Leads past each Align whose packets are aligned so already.
+/// Bypasses each Align whose packets are already aligned.
 fn remove_needless(router: &mut Router, classes: &dyn Classes) {
     loop {
         let have = Alignments::have(router, classes);
         let mut changed = false;
         let mut next = 0;
-        // Connections made here are looked at too, as long as they are between ports that were there before.
+        // New connections are processed too, as long as they are between ports that existed before.
         while next < router.connections_made() {
             let id = next;
             next += 1;

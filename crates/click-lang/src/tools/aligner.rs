@@ -3,24 +3,24 @@ use super::router::RouterElement;
 use crate::check::Flow;
 use crate::config::{integer, parse_keyword, split_arguments};
 
-/// What an element class does to alignment, and what it wants of it.
+/// A class's effect on alignment, and its requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aligner {
-    /// Passes it on, both ways.
+    /// Passes alignment on, in both directions.
     Default,
     /// Makes packets so aligned, and wants nothing.
     Generates(Alignment),
-    /// Takes so many bytes off.
+    /// Removes this many bytes.
     Shifts(i64),
     /// Wants packets so aligned.
     Wants(Alignment),
     /// Takes bytes off and wants packets aligned.
     ShiftsAndWants(i64, Alignment),
-    /// Wants any alignment of at least 4, if it is always the same.
+    /// Requires any alignment of at least 4 that is always the same.
     Classifier,
     /// Takes packets at input 0 and answers at input 1.
     ArpQuerier,
-    /// Neither says nor wants anything.
+    /// No effect and no requirement.
     Nothing,
 }
 
@@ -28,7 +28,7 @@ const WORD: Alignment = Alignment::At(4, 0);
 const FRAME: Alignment = Alignment::At(4, 2);
 
 impl Aligner {
-    /// That of an element; `None` if its configuration says nothing of use.
+    /// The aligner of an element; `None` if its configuration is of no use.
     pub fn of(element: &RouterElement) -> Option<Self> {
         let text = &element.configuration;
         Some(match element.class_name() {
@@ -66,7 +66,7 @@ impl Aligner {
         })
     }
 
-    /// What comes out, from what goes in.
+    /// Output alignments, from input alignments.
     pub fn have(self, inputs: &[Alignment], outputs: &mut [Alignment], flow: &Flow) {
         let all = inputs.iter().copied().reduce(Alignment::or).unwrap_or(Alignment::At(1, 0));
         for (port, output) in outputs.iter_mut().enumerate() {
@@ -87,7 +87,7 @@ impl Aligner {
         }
     }
 
-    /// What should go in, from what should come out.
+    /// Required input alignments, from required output alignments.
     pub fn want(self, inputs: &mut [Alignment], outputs: &[Alignment], flow: &Flow) {
         let all = outputs.iter().copied().reduce(Alignment::and).unwrap_or(Alignment::At(1, 0));
         for (port, input) in inputs.iter_mut().enumerate() {
@@ -108,7 +108,7 @@ impl Aligner {
         }
     }
 
-    /// What a class that takes several alignments should get, from what it gets.
+    /// Adjusts the requirement of a class that accepts several alignments to the actual one.
     pub fn adjust(self, inputs: &mut [Alignment]) {
         if self == Self::Classifier {
             let all = inputs.iter().copied().reduce(Alignment::or).unwrap_or(Alignment::At(1, 0));
@@ -128,7 +128,7 @@ fn device(text: &str) -> Option<Alignment> {
     }
 }
 
-/// A number given first or by its keyword.
+/// The first argument, or a keyword's value, as a number.
 fn number(text: &str, name: &str) -> Option<i64> {
     let first = || integer(split_arguments(text).first()?);
     keyword(text, name)
@@ -137,7 +137,7 @@ fn number(text: &str, name: &str) -> Option<i64> {
         .filter(|number| (0..1 << 20).contains(number))
 }
 
-/// A number given second, after what older configurations say of bad addresses.
+/// The second argument as a number, after the bad addresses in older configurations.
 fn second_number(text: &str) -> Option<i64> {
     integer(split_arguments(text).get(1)?).filter(|number| (0..1 << 20).contains(number))
 }

@@ -3,21 +3,21 @@ use crate::config::{integer, split_arguments, split_words};
 /// Where packets' data begins: at an address that leaves `offset` when divided by `modulus`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Alignment {
-    /// Nothing is known yet.
+    /// Unknown yet.
     #[default]
     Empty,
-    /// There are no packets, so anything is true of them.
+    /// There are no packets, so every alignment holds.
     Universal,
-    /// What is wanted can't be.
+    /// The requirements contradict each other.
     Bad,
-    /// Modulus, at least 1, and offset, less than it.
+    /// Modulus, at least 1, and offset, less than the modulus.
     At(u32, u32),
 }
 
 use Alignment::{At, Bad, Empty, Universal};
 
 impl Alignment {
-    /// From two numbers, if they make sense.
+    /// From two numbers, if they are valid.
     pub fn checked(modulus: i64, offset: i64) -> Option<Self> {
         let (modulus, offset) = (u32::try_from(modulus).ok()?, u32::try_from(offset).ok()?);
         // Attack: moduli whose multiples overflow.
@@ -32,7 +32,7 @@ impl Alignment {
         Self::checked(number(modulus, "MODULUS ")?, number(offset, "OFFSET ")?)
     }
 
-    /// As AlignmentInfo names it.
+    /// As in AlignmentInfo.
     pub fn numbers(self) -> (u32, u32) {
         match self {
             At(modulus, offset) => (modulus, offset),
@@ -40,7 +40,7 @@ impl Alignment {
         }
     }
 
-    /// Whether packets aligned so are aligned as `other` too.
+    /// Whether this alignment implies `other`.
     pub fn implies(self, other: Self) -> bool {
         match (self, other) {
             (Bad, _) | (_, Bad) => false,
@@ -52,7 +52,7 @@ impl Alignment {
         }
     }
 
-    /// After so many bytes were taken off; put on, if negative.
+    /// The alignment after removing this many bytes; adding, if negative.
     pub fn shifted(self, bytes: i64) -> Self {
         match self {
             At(modulus, offset) => {
@@ -63,7 +63,7 @@ impl Alignment {
         }
     }
 
-    /// What is true of packets from both.
+    /// The alignment of packets that have either one.
     pub fn or(self, other: Self) -> Self {
         let (At(one, at_one), At(two, at_two)) = (self, other) else {
             return match (self, other) {
@@ -85,7 +85,7 @@ impl Alignment {
         if common.is_multiple_of(apart) { At(apart, at_one % apart) } else { At(1, 0) }
     }
 
-    /// What satisfies both.
+    /// The alignment that satisfies both.
     pub fn and(self, other: Self) -> Self {
         let (At(one, at_one), At(two, at_two)) = (self, other) else {
             return match (self, other) {

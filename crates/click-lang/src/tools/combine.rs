@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// The class that stands where configurations are joined.
+/// The class of the element that connects configurations.
 const LINK: &str = "RouterLink";
 /// The archive's member that names the components.
 const MAP: &str = "componentmap";
@@ -21,7 +21,7 @@ pub struct Component {
     pub router: Router,
 }
 
-/// From a device of one component to a device of another; by numbers of components and places of elements.
+/// A link from a device of one component to a device of another, by component and element index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ends {
     from: (usize, usize),
@@ -91,7 +91,7 @@ impl Ends {
     }
 }
 
-/// The element of that name, or the only one of those classes for that device.
+/// The element of that name, or the only element of those classes for that device.
 fn find_device(
     component: &Component,
     name: &str,
@@ -175,7 +175,7 @@ fn group(ends: &[Ends], components: &[Component], diagnostics: &mut Diagnostics)
     order.into_iter().map(of).collect()
 }
 
-/// Puts one link element in the place of the devices it joins.
+/// Replaces the devices that a link connects by one link element.
 fn join(combined: &mut Router, components: &[Component], group: &[Ends], number: usize) {
     let distinct = |ends: Vec<(usize, usize)>| {
         let mut seen = Vec::new();
@@ -232,7 +232,7 @@ fn component_map(components: &[Component]) -> crate::archive::Member {
     crate::archive::Member { name: MAP.into(), mode: 0o600, data: text.into_bytes(), ..Default::default() }
 }
 
-/// The components a combined configuration names; `None` if it is none.
+/// The components of a combined configuration; `None` if it is not one.
 fn map_names(router: &Router) -> Option<Vec<String>> {
     let member = router.archive.iter().find(|member| member.name == MAP)?;
     Some(split_words(&String::from_utf8_lossy(&member.data)))
@@ -301,7 +301,7 @@ fn take_out(
     }
 }
 
-/// Puts a component's own devices back in the place of links; gives their places, and those of inner links.
+/// Replaces links by the component's own devices; returns the indices of these and of inner links.
 fn take_links(router: &mut Router, component: &str, diagnostics: &mut Diagnostics) -> Vec<usize> {
     let mut ends = Vec::new();
     for link in router.of_class(LINK) {
@@ -337,7 +337,7 @@ fn take_links(router: &mut Router, component: &str, diagnostics: &mut Diagnostic
     ends
 }
 
-/// What belongs to a component: its ends, what bears its prefix, and all connected with these.
+/// The elements of a component: its ends, those with its prefix, and everything connected to them.
 fn reached(router: &Router, prefix: &str, ends: &[usize]) -> Vec<bool> {
     let mut live = alloc::vec![false; router.places()];
     let named = |place: &usize| router.element(*place).name.starts_with(prefix);

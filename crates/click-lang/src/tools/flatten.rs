@@ -21,7 +21,7 @@ pub(super) fn flatten(
     let mut flattener = Flattener::new(router, tree, limits, diagnostics);
     let mut scope = Scope::new(None);
     for (name, value) in flattener.router.defines.clone() {
-        // A variable that stays one stands for itself, so that `${name-default}` is known to be defined.
+        // An unexpanded variable stands for itself, so that `${name-default}` counts as defined.
         let value =
             if expand_variables { expand(&value, &scope, &flattener.budget) } else { format!("${name}") };
         scope.define(name, value);
@@ -39,7 +39,7 @@ pub(super) fn flatten(
     }
 }
 
-/// Puts a flat compound, such as a replacement, in the place of an element called `name`.
+/// Replaces an element called `name` by a flat compound, such as a replacement.
 pub(super) fn expand_router(
     router: &mut Router,
     compound: &Router,
@@ -83,7 +83,7 @@ pub(super) fn include(
 struct Flattener<'a> {
     router: &'a mut Router,
     tree: &'a Tree,
-    /// Compounds met so far, each by itself.
+    /// Compounds found so far, each on its own.
     compounds: BTreeMap<CompoundId, Rc<Router>>,
     limits: &'a Limits,
     diagnostics: &'a mut Diagnostics,
@@ -161,7 +161,7 @@ impl<'a> Flattener<'a> {
         )
     }
 
-    /// Adds a compound's element, or what it stands for; gives its place.
+    /// Adds a compound's element, or its expansion; returns its index.
     fn expand_element(
         &mut self,
         compound: &Router,
@@ -218,7 +218,7 @@ impl<'a> Flattener<'a> {
         scope: &Rc<Scope>,
         depth: usize,
     ) {
-        // Attack: a chain of compounds each of which uses the one before.
+        // Attack: a chain of compounds, each of which uses the previous one.
         if depth >= self.limits.expansion_depth {
             return self.stop("compound elements nested too deeply");
         }
@@ -270,10 +270,10 @@ impl<'a> Flattener<'a> {
         }
     }
 
-    /// Adds all that a compound holds, under a prefix.
+    /// Adds all elements of a compound, with a prefix.
     fn expand_into(&mut self, compound: &Router, prefix: &str, scope: &Rc<Scope>, depth: usize) {
         let links = compound.connections();
-        // Attack: compounds of compounds multiply elements, names and connections at each level.
+        // Attack: compounds of compounds, which multiply elements, names and connections at each level.
         if self.router.places() + compound.places() > self.limits.elements
             || self.router.connections_made() + links.len() > self.limits.connections
         {

@@ -19,22 +19,22 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a tool reads.
+/// Input of a tool.
 #[derive(Clone, Debug)]
 pub struct ToolSource<'a> {
     /// The file's bytes: a configuration, or an archive with one.
     pub bytes: &'a [u8],
-    /// What errors call it.
+    /// Its name in errors.
     pub file: &'a str,
-    /// Variables given on the command line.
+    /// Variables from the command line.
     pub variables: &'a [(String, String)],
     /// Whether nothing at all is a configuration too.
     pub may_be_empty: bool,
-    /// What it may cost.
+    /// Its resource limits.
     pub limits: Limits,
 }
 
-/// A configuration as a tool first has it: compounds not yet expanded.
+/// A configuration as loaded by a tool, before expanding compounds.
 pub struct Loaded {
     tree: Tree,
     archive: Vec<Member>,
@@ -43,7 +43,7 @@ pub struct Loaded {
 }
 
 impl ToolSource<'_> {
-    /// Reads it as Click's tools do: every name can be a class.
+    /// Parses as Click's tools do: every name can be a class.
     pub fn load(&self, environment: &mut dyn Environment, diagnostics: &mut Diagnostics) -> Loaded {
         let (config, archive) = self.members(diagnostics);
         let text = String::from_utf8_lossy(&config);
@@ -54,7 +54,7 @@ impl ToolSource<'_> {
         Loaded { tree, archive, variables: self.variables.into(), limits: self.limits }
     }
 
-    /// The configuration and what comes with it.
+    /// The configuration and the other members of its archive.
     fn members(&self, diagnostics: &mut Diagnostics) -> (Vec<u8>, Vec<Member>) {
         if !archive::is_archive(self.bytes) {
             return (self.bytes.into(), Vec::new());

@@ -7,14 +7,14 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// What an element of a [`Router`] is.
+/// Class of an element in a [`Router`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Class {
     /// An end of a tunnel.
     Tunnel,
     /// An ordinary class, by name.
     Named(Rc<str>),
-    /// A compound, while it is being expanded.
+    /// A compound, during expansion.
     Compound(usize),
 }
 
@@ -23,15 +23,15 @@ pub enum Class {
 pub struct RouterElement {
     /// Its name.
     pub name: String,
-    /// Its class; `None` once it is dead.
+    /// Its class; `None` if it is dead.
     pub class: Option<Class>,
     /// Its configuration string.
     pub configuration: String,
-    /// Where it is from.
+    /// Its position in the text.
     pub landmark: Landmark,
     /// A mark for the tool's own use.
     pub flags: usize,
-    /// For an end of a tunnel, the other end: where what comes in here goes out, and the reverse.
+    /// For an end of a tunnel, the other end.
     pub(super) leads_to: Option<usize>,
     pub(super) comes_from: Option<usize>,
 }
@@ -59,7 +59,7 @@ impl RouterElement {
         self.class == Some(Class::Tunnel)
     }
 
-    /// Whether it is of that class.
+    /// Whether it has that class.
     pub fn is(&self, class: &str) -> bool {
         matches!(&self.class, Some(Class::Named(name)) if **name == *class)
     }
@@ -72,14 +72,14 @@ impl RouterElement {
         }
     }
 
-    /// `name :: Class`, as errors name it.
+    /// `name :: Class`, as in errors.
     pub fn declaration(&self) -> String {
         format!("{} :: {}", self.name, self.class_name())
     }
 }
 
-/// A configuration that can be changed: elements come and go and are known by their places, whose reuse and
-/// the order of connections are those of Click's tools.
+/// A mutable configuration: elements are identified by indices, whose reuse, and the order of connections,
+/// match Click's tools.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     elements: Vec<RouterElement>,
@@ -87,25 +87,25 @@ pub struct Router {
     free: Vec<usize>,
     live: usize,
     links: Vec<Option<Link>>,
-    /// How many connections there are from a port to another.
+    /// Number of connections between two ports.
     pairs: BTreeMap<(Port, Port), usize>,
-    /// For each element's inputs and outputs, and each port in use, connections by the time they came there.
+    /// For each element's inputs and outputs, and each port in use, its connections in order of creation.
     touching: Vec<[Side; 2]>,
     time: usize,
     maybe_duplicates: bool,
-    /// Places taken, while somebody wants to know.
+    /// Newly used indices, while they are collected.
     pub(super) collector: Option<Vec<usize>>,
-    /// What `require` asked for.
+    /// Requirements from `require`.
     pub requirements: Vec<Requirement>,
     /// The file's variables.
     pub defines: Vec<(String, String)>,
-    /// What came with the configuration.
+    /// Other members of the configuration's archive.
     pub archive: Vec<Member>,
 }
 
 type Side = BTreeMap<usize, BTreeMap<usize, ConnectionId>>;
 
-/// A connection and when it came to its input and its output.
+/// A connection, with its order at its input and at its output.
 #[derive(Clone, Debug)]
 struct Link {
     connection: Connection,
@@ -121,7 +121,7 @@ impl Router {
         Self::default()
     }
 
-    /// A compound by itself, nothing expanded.
+    /// A compound alone, not expanded.
     pub(crate) fn of_compound(tree: &Tree, id: CompoundId) -> Self {
         let compound = &tree.compounds[id];
         let mut router = Self::new();
@@ -165,22 +165,22 @@ impl Router {
         }
     }
 
-    /// The element at a place.
+    /// The element with this index.
     pub fn element(&self, place: usize) -> &RouterElement {
         &self.elements[place]
     }
 
-    /// The element at a place.
+    /// The element with this index.
     pub fn element_mut(&mut self, place: usize) -> &mut RouterElement {
         &mut self.elements[place]
     }
 
-    /// How many places there are, dead elements included.
+    /// Number of indices, dead elements included.
     pub fn places(&self) -> usize {
         self.elements.len()
     }
 
-    /// How many elements there are that were not freed.
+    /// Number of elements that were not freed.
     pub fn live(&self) -> usize {
         self.live
     }
@@ -195,7 +195,7 @@ impl Router {
         (0..self.elements.len()).filter(|&place| self.elements[place].is(class)).collect()
     }
 
-    /// The place of the element of that name.
+    /// The index of the element of that name.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }
@@ -228,7 +228,7 @@ impl Router {
         place
     }
 
-    /// The element of that name, added if there is none.
+    /// The element of that name, added if it does not exist.
     pub fn get(&mut self, name: &str, class: Class, configuration: &str, landmark: Landmark) -> usize {
         if let Some(place) = self.find(name) {
             return place;
@@ -259,7 +259,7 @@ impl Router {
         self.rename(place, &name);
     }
 
-    /// Gives an element another name.
+    /// Renames an element.
     pub fn rename(&mut self, place: usize, name: &str) {
         if !self.elements[place].is_live() {
             return;
@@ -292,7 +292,7 @@ impl Router {
         (0..self.links.len()).filter(|&id| self.links[id].is_some()).collect()
     }
 
-    /// How many connections were ever made.
+    /// Number of connections ever made.
     pub(super) fn connections_made(&self) -> usize {
         self.links.len()
     }
@@ -301,7 +301,7 @@ impl Router {
         if output { connection.from } else { connection.to }
     }
 
-    /// Connects an output to an input; a connection that is there already stays as it is.
+    /// Connects an output to an input; an existing connection is kept.
     pub fn connect(&mut self, from: Port, to: Port, landmark: Landmark) {
         if self.has_connection(from, to) {
             return;
@@ -362,7 +362,7 @@ impl Router {
         ids.map_or_else(Vec::new, |ids| ids.values().rev().copied().collect())
     }
 
-    /// What a port is connected with, the newest first.
+    /// The ports connected to a port, newest first.
     pub fn neighbours(&self, port: Port, output: bool) -> Vec<Port> {
         let other = |id| self.connection(id).map(|it| Self::end(it, !output));
         self.at_port(port, output).into_iter().filter_map(other).collect()
@@ -391,8 +391,8 @@ impl Router {
         self.maybe_duplicates = true;
     }
 
-    /// Puts an element's output before an input: what came to the input comes to the element's input of the same
-    /// number as `before`.
+    /// Inserts an element's output before an input: connections to that input move to the element's input of
+    /// the same number as `before`.
     pub fn insert_before(&mut self, before: Port, input: Port, landmark: Landmark) {
         self.connect(before, input, landmark);
         for id in self.at_port(input, false) {
@@ -412,7 +412,8 @@ impl Router {
         }
     }
 
-    /// Kills an element and its connections; its place and name stay until dead elements are freed or removed.
+    /// Kills an element and its connections; its index and name stay reserved until dead elements are freed
+    /// or removed.
     pub fn kill(&mut self, place: usize) {
         if !self.elements[place].is_live() {
             return;
@@ -425,7 +426,7 @@ impl Router {
         self.elements[place].class = None;
     }
 
-    /// Kills an element and frees its place and name.
+    /// Kills an element and frees its index and name.
     pub fn free(&mut self, place: usize) {
         self.kill(place);
         self.release(place);
@@ -439,7 +440,7 @@ impl Router {
         self.live -= 1;
     }
 
-    /// Frees the places of dead elements.
+    /// Frees the indices of dead elements.
     pub fn free_dead(&mut self) {
         let mut freed = alloc::vec![false; self.elements.len()];
         for &place in &self.free {
@@ -452,7 +453,7 @@ impl Router {
         }
     }
 
-    /// Removes connections made twice.
+    /// Removes duplicate connections.
     pub fn remove_duplicates(&mut self) {
         if !core::mem::take(&mut self.maybe_duplicates) {
             return;
@@ -468,7 +469,7 @@ impl Router {
         }
     }
 
-    /// Removes dead elements altogether; places change.
+    /// Removes dead elements; indices change.
     pub fn remove_dead(&mut self) {
         if self.elements.iter().all(RouterElement::is_live) {
             return;
@@ -505,7 +506,7 @@ impl Router {
         self.live = self.elements.len();
     }
 
-    /// The configuration as a graph, as far as it is flat: live elements in the order of their places.
+    /// The configuration as a graph, as far as it is flat: live elements in the order of their indices.
     pub fn graph(&self) -> Graph {
         let mut graph = Graph {
             requirements: self.requirements.clone(),

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Ends of tunnels on one side, in the order met, and the ports of real elements they stand for.
+/// Tunnel ends of one side, in order of discovery, with the ports of real elements behind them.
 struct Ends {
     output: bool,
     ports: Vec<Port>,
@@ -42,7 +42,7 @@ struct Frame {
 }
 
 impl Router {
-    /// Connects through tunnels and removes them; `input` and `output` that lead nowhere stay.
+    /// Replaces tunnels by direct connections; `input` and `output` without connections stay.
     pub fn remove_tunnels(&mut self, limits: &Limits, diagnostics: &mut Diagnostics) {
         let originals = self.connections();
         let (mut inputs, mut outputs) = (Ends::new(false), Ends::new(true));
@@ -69,7 +69,7 @@ impl Router {
             }
             let Some(&end) = outputs.index.get(&connection.from) else { continue };
             let Found::Ports(ports) = &outputs.found[end] else { continue };
-            // Attack: many outputs into a compound that leads to many inputs.
+            // Attack: many outputs connected to a compound that leads to many inputs.
             let Some(left) = room.checked_sub(ports.len()) else {
                 diagnostics.error(None, "configuration expands to too many elements or connections");
                 break;
@@ -89,7 +89,7 @@ impl Router {
         self.free_dead();
     }
 
-    /// Not recursive. Attack: a long chain of compounds that only pass through.
+    /// Iterative. Attack: a long chain of compounds that only pass packets through.
     fn expand_end(&self, ends: &mut Ends, end: usize, room: &mut usize, diagnostics: &mut Diagnostics) {
         let mut stack = Vec::new();
         if matches!(ends.found[end], Found::NotYet) {
@@ -135,7 +135,7 @@ impl Router {
         Frame { end, connected, next: 0, store: Vec::new(), seen: BTreeSet::new() }
     }
 
-    /// An end with nothing at its other side.
+    /// Reports an end without connections on the other side.
     fn unused(&self, here: Port, other: usize, output: bool, diagnostics: &mut Diagnostics) {
         let (into, out) = if output { (other, here.element) } else { (here.element, other) };
         let (into, out, port) = (self.element(into), self.element(out), here.port);

@@ -1,4 +1,4 @@
-//! `click-undead`: removes what no packet can reach or nothing comes of, and elements that do nothing.
+//! `click-undead`: removes elements that no packet reaches, whose packets go nowhere, or that do nothing.
 use super::router::{ConnectionId, Router};
 use crate::check::{Classes, Facts, Flow};
 use crate::config::{integer, join_arguments, split_arguments, uncomment};
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 const MADE: &str = "<click-undead>";
 const IDLE: &str = "Idle";
 
-/// Removes what is dead; false, with a warning, if that is everything.
+/// Removes dead elements; false, with a warning, if that is everything.
 pub fn undead(router: &mut Router, classes: &dyn Classes, diagnostics: &mut Diagnostics) -> bool {
     let count = |place| (router.ports(place, false), router.ports(place, true));
     let mut counts: BTreeMap<String, (usize, usize)> = router
@@ -92,7 +92,7 @@ fn only(router: &Router, port: Port, output: bool) -> Option<ConnectionId> {
     }
 }
 
-/// Leads past a switch that never switches; its other ports get an Idle.
+/// Bypasses a switch that never switches; an Idle is connected to its other ports.
 fn remove_switch(router: &mut Router, place: usize, output: bool, diagnostics: &mut Diagnostics) {
     let element = router.element(place);
     let (landmark, text) = (element.landmark.clone(), uncomment(&element.configuration));
@@ -158,7 +158,7 @@ fn skip(router: &mut Router, from: Port, output: bool, to: Port) {
     }
 }
 
-/// What packets reach from sources, and what reaches sinks.
+/// Elements reachable from sources, and elements that reach sinks.
 struct Liveness<'a> {
     router: &'a Router,
     classes: &'a dyn Classes,
@@ -177,11 +177,11 @@ impl<'a> Liveness<'a> {
         self.classes.facts(&Element { name, class, configuration, landmark: element.landmark.clone() })
     }
 
-    /// Elements both reached from a source and reaching a sink, and those that live by themselves.
+    /// Elements that are reachable from a source and reach a sink, and those that are always live.
     fn live(&self) -> BTreeSet<usize> {
         let (mut sources, mut sinks) = (BTreeSet::new(), BTreeSet::new());
         for &place in &self.places {
-            // Without a flag: what has no inputs is a source, what has no outputs a sink.
+            // Without a flag, an element without inputs is a source, and one without outputs a sink.
             let guess = || {
                 u32::from(self.router.ports(place, false) == 0)
                     | u32::from(self.router.ports(place, true) == 0) << 1
@@ -215,7 +215,7 @@ impl<'a> Liveness<'a> {
         }
     }
 
-    /// How packets go through an element. With the flag `L2`, what comes by any input matters to any output.
+    /// The flow through an element. With the flag `L2`, every input affects every output.
     fn flow(&self, place: usize) -> Flow {
         let facts = self.facts(place);
         let answers = facts.and_then(|facts| facts.flag('L')) == Some(2);
@@ -225,8 +225,8 @@ impl<'a> Liveness<'a> {
         }
     }
 
-    /// Elements whose inputs are reached from those given, following flow inside of elements; or backwards,
-    /// elements whose outputs reach them.
+    /// Elements whose inputs are reachable from the given ones, following the flow inside elements; or
+    /// backwards, elements whose outputs reach them.
     fn reached(&self, ends: &BTreeSet<usize>, forward: bool) -> BTreeSet<usize> {
         let mut open: Vec<Port> = Vec::new();
         for &place in ends {
@@ -253,7 +253,7 @@ impl<'a> Liveness<'a> {
     }
 }
 
-/// Removes a scheduler's inputs that nothing comes from, and the scheduler if one is left.
+/// Removes a scheduler's unconnected inputs, and the scheduler itself if one is left.
 fn remove_scheduler_ports(
     router: &mut Router,
     class: &str,
@@ -295,7 +295,7 @@ fn remove_scheduler_ports(
     changed
 }
 
-/// Removes the dead ports of one side and moves the others together; gives the connections that stay.
+/// Removes the dead ports of one side and renumbers the others; returns the remaining connections.
 fn keep_ports(
     router: &mut Router,
     place: usize,

@@ -13,14 +13,14 @@ use alloc::vec::Vec;
 /// Steps of a search; far more than any pattern needs in any configuration.
 const STEPS: usize = 1 << 30;
 
-/// A pattern and what takes its place: `elementclass X {..}` and `elementclass X_Replacement {..}`.
+/// A pattern and its replacement: `elementclass X {..}` and `elementclass X_Replacement {..}`.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// The pattern's class name; replacements are named after it.
+    /// The pattern's class name; new elements are named after it.
     pub name: String,
-    /// What to look for. Arguments that are variables match anything, the same for each.
+    /// The pattern. Arguments that are variables match anything, but the same in all places.
     pub pattern: Router,
-    /// What to put there.
+    /// The replacement.
     pub replacement: Router,
 }
 
@@ -88,7 +88,7 @@ pub fn transform(router: &mut Router, patterns: &[Pattern], limits: &Limits, dia
     }
 }
 
-/// `NAME@1` or a higher number such that no element is below it.
+/// `NAME@1` or with a higher number, such that no element has this prefix.
 fn unused_prefix(router: &Router, name: &str, numbers: &mut BTreeMap<String, usize>) -> String {
     let number = numbers.entry(name.into()).or_insert(1);
     loop {
@@ -105,23 +105,24 @@ fn unused_prefix(router: &Router, name: &str, numbers: &mut BTreeMap<String, usi
 struct Search<'a> {
     pattern: &'a Router,
     router: &'a Router,
-    /// The mark of elements that this pattern has put there.
+    /// Marks elements inserted by this pattern.
     mark: usize,
 }
 
 /// Where a pattern matches.
 struct Match {
-    /// For each element of the pattern, the one it matches; none for `input` and `output`.
+    /// For each element of the pattern, the matching one; none for `input` and `output`.
     places: Vec<Option<usize>>,
-    /// What variables stand for, with their `$`.
+    /// Values of variables, which include their `$`.
     variables: BTreeMap<String, String>,
-    /// Outside ports and the pattern's inputs that they lead to; its outputs and the ports they lead to.
+    /// Outside ports and the pattern's inputs that they are connected to; its outputs and the ports that they
+    /// are connected to.
     into: Vec<(Port, usize)>,
     out: Vec<(usize, Port)>,
 }
 
 impl Search<'_> {
-    /// The first match, in the order of Click's tool: by places, the pattern's first element first.
+    /// The first match, in the order of Click's tool: by indices, the pattern's first element first.
     fn run(&self, steps: &mut usize) -> Option<Match> {
         let order: Vec<usize> =
             (0..self.pattern.places()).filter(|&place| !self.pattern.element(place).is_tunnel()).collect();
@@ -156,7 +157,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether an element may be a pattern's element, as far as those before it are settled.
+    /// Whether an element can match a pattern's element, given the previous matches.
     fn fits(&self, places: &[Option<usize>], element: usize, place: usize) -> bool {
         let (wanted, candidate) = (self.pattern.element(element), self.router.element(place));
         if !candidate.is_live() || wanted.class != candidate.class || places.contains(&Some(place)) {
@@ -207,7 +208,7 @@ impl Search<'_> {
         covered.then_some(found)
     }
 
-    /// Connections within the match must be the pattern's; those across its border must be to its inputs and outputs.
+    /// Connections within the match must be the pattern's; others must be at its inputs and outputs.
     fn check_borders(&self, back: &BTreeMap<usize, usize>, found: &mut Match) -> Option<()> {
         let touching = |&place: &usize| {
             let mut ids = self.router.at_element(place, false);
@@ -237,8 +238,8 @@ impl Search<'_> {
         Some(())
     }
 
-    /// The lowest port of the pattern's `input` (or `output`) that leads to `inside` and, besides, only to where
-    /// `outside` leads too.
+    /// The lowest port of the pattern's `input` (or `output`) that is connected to `inside`, and otherwise
+    /// only to ports that `outside` is connected to too.
     fn tunnel_for(
         &self,
         inside: Port,
@@ -259,7 +260,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether a configuration is as a pattern says; `variables` learns what variables stand for.
+/// Whether a configuration matches a pattern's; `variables` receives the values.
 fn same_configuration(pattern: &str, configuration: &str, variables: &mut BTreeMap<String, String>) -> bool {
     let (wanted, found) = (split_arguments(pattern), split_arguments(configuration));
     if wanted.len() != found.len() {

@@ -1,19 +1,19 @@
-//! Routers from texts: the first, and those that replace it while it runs.
+//! Building routers from texts: the first one, and replacements at run time.
 use super::Host;
 use ringway_click::{Clock, Console, Options, Rebuild, Registry, Router, Succession};
 use ringway_click_lang::{Diagnostics, Element, Graph, Landmark, Source};
 
-/// What configurations are read with.
+/// Environment for reading configurations.
 pub(super) struct Reader {
     pub(super) registry: Registry,
     pub(super) variables: Vec<(String, String)>,
-    /// Where required files are looked for, instead of where the environment says.
+    /// Search path for required files, in place of the environment's.
     pub(super) path: Option<String>,
     /// Arguments of a ControlSocket each, which is added to the configuration.
     pub(super) sockets: Vec<String>,
 }
 
-/// What routers are built with.
+/// Environment for building routers.
 pub(super) struct Builder {
     pub(super) reader: Reader,
     pub(super) burst: usize,
@@ -21,7 +21,7 @@ pub(super) struct Builder {
 }
 
 impl Reader {
-    /// Reads a configuration: the graph, if it can be used, and what is to be said of it.
+    /// Reads a configuration: the graph, if it is valid, and the diagnostics.
     pub(super) fn read(&self, text: &str, file: &str) -> (Option<Graph>, Diagnostics) {
         let mut host = Host::new(&self.registry).along(self.path.clone());
         let source = Source { variables: &self.variables, ..Source::new(text, file) };
@@ -39,7 +39,7 @@ impl Reader {
         (graph, parsed.diagnostics)
     }
 
-    /// The same on a thread of its own, while `place` goes on.
+    /// The same on a separate thread, while `place` keeps running.
     fn read_aside(&self, text: &str, file: &str, place: &mut Succession) -> (Option<Graph>, Diagnostics) {
         std::thread::scope(|scope| {
             let named = std::thread::Builder::new().name("configuration".into());

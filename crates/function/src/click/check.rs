@@ -1,4 +1,4 @@
-//! What is wrong with a function's configuration, before anything runs it.
+//! Checking a function's configuration without running it.
 use super::builder::{Builder, Reader};
 use super::{Machine, Terminal, registry};
 use crate::handed::{self, Handed};
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 pub struct Configuration<'a> {
     /// Its text.
     pub text: &'a str,
-    /// What the text is called.
+    /// Name of the text in messages.
     pub file: &'a str,
     /// Parameters: names and values.
     pub parameters: &'a [(String, String)],
@@ -22,17 +22,17 @@ pub struct Configuration<'a> {
 /// Something wrong with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// The file it is in: the configuration's, or one that it requires; empty if it is nowhere in particular.
+    /// The file of the error: the configuration's, or a required one; empty if unknown.
     pub file: String,
     /// Line, from 1; 0 if unknown.
     pub line: usize,
     /// Column in bytes, from 1; 0 if unknown.
     pub column: usize,
-    /// What is wrong.
+    /// The error.
     pub what: String,
 }
 
-/// Everything that is wrong with a configuration: parses it, and configures its elements. It touches nothing outside.
+/// All errors in a configuration: parses it, and configures its elements, without side effects.
 pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
     let Configuration { text, file, parameters, ports } = configuration;
     let builder = Builder {
@@ -62,7 +62,7 @@ fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
     for diagnostic in diagnostics {
         let text = diagnostic.text.trim();
         match diagnostic.severity {
-            // "While configuring 'x :: X':", and then what is wrong, without a place.
+            // "While configuring 'x :: X':", followed by the error without a position.
             Severity::Note if diagnostic.landmark.is_some() => {
                 (place, doing) = (diagnostic.landmark.as_ref(), text);
             }
@@ -85,7 +85,7 @@ fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
     complaints
 }
 
-/// Each port of the function is used, and in each direction once.
+/// Checks that each port of the function is used, and at most once per direction.
 fn check_ports(graph: &Graph, ports: &[String], file: &str, complaints: &mut Vec<Complaint>) {
     let mut used = BTreeSet::new();
     for element in &graph.elements {

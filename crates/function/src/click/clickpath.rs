@@ -1,6 +1,7 @@
 //! Files that configurations name, along Click's search path.
 
-/// Looks a file up in `given`, else in `CLICKPATH`: in each of its directories under `kind` and directly; an
+/// Searches a file in `given`, or else in `CLICKPATH`: in each directory, first below `kind`, then directly.
+/// An empty entry, or an empty path, stands for `default`.
 /// empty one, or none at all, stands for `default`.
 pub fn find(given: Option<&str>, name: &str, kind: &str, default: &str) -> Option<String> {
     if name.starts_with('/') {

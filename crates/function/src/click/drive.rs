@@ -1,4 +1,4 @@
-//! Running a router, and building while it runs what is to replace it.
+//! Running a router, and building its replacement meanwhile.
 use super::pace::Pace;
 use super::signals::Signals;
 use super::surroundings::wait;
@@ -7,11 +7,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How long what replaces a configuration is built before packets have their turn, for so many times as long.
+/// Time slice for building a replacement; packets then get a multiple of it.
 const BUILD: Duration = Duration::from_micros(100);
 const SHARE: u32 = 3;
 
-/// Runs a router until it has stopped; one that replaces it takes its place.
+/// Runs a router until it stops; a replacement takes its place.
 pub fn drive(router: &Rc<RefCell<Router>>) {
     let signals = Rc::new(RefCell::new(Signals::default()));
     let mut pace = Pace::default();
@@ -24,7 +24,7 @@ pub fn drive(router: &Rc<RefCell<Router>>) {
             retired.push(std::mem::replace(&mut *running, successor));
             continue;
         }
-        // What was replaced goes away between packets, too.
+        // A replaced router is also disposed of in steps.
         if retired.last_mut().is_some_and(|old| old.dispose() == Progress::Done) {
             retired.pop();
         }
@@ -50,7 +50,7 @@ pub fn drive(router: &Rc<RefCell<Router>>) {
 struct Breath {
     router: Rc<RefCell<Router>>,
     signals: Rc<RefCell<Signals>>,
-    /// When it was let last.
+    /// Time of the last slice.
     since: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! Running a configuration as a function: under a supervisor, which controls it by a ControlSocket.
+//! Running a configuration as a function, controlled by a supervisor through a ControlSocket.
 use super::builder::{Builder, Reader};
 use super::check::Configuration;
 use super::{Hosted, Machine, Terminal, drive, registry};
@@ -6,11 +6,11 @@ use ringway_click::{Clock, Console, Router};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Runs a configuration until it is told to stop; `up` is called once it runs. `socket` is the ControlSocket's place,
-/// and `burst` how many packets are handled at once.
+/// Runs a configuration until it is told to stop; calls `up` once it runs. `socket` is the ControlSocket's
+/// place, and `burst` the number of packets handled at once.
 ///
 /// # Errors
-/// What is wrong with the configuration, a line each.
+/// The errors of the configuration, one line each.
 pub fn run(
     configuration: Configuration<'_>,
     socket: &str,

@@ -4,7 +4,7 @@ use ringway_host::read_whole;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 
-/// The largest file that a handler reads. Attack: a script told to read a device.
+/// Attack: a script that reads a device. Largest file that a handler reads, in bytes.
 const LARGEST: usize = 1 << 24;
 
 /// A console that can also read and write files and send signals.

@@ -1,4 +1,4 @@
-//! The driver: reads a configuration, runs it, reads handlers in the end.
+//! The driver: reads a configuration, runs it, and reads handlers at the end.
 mod builder;
 mod check;
 pub mod clickpath;
@@ -35,7 +35,7 @@ use std::rc::Rc;
 use stopwatch::Stopwatch;
 use threads::{Crew, Plan, Reach};
 
-/// Every element class there is.
+/// All element classes.
 pub fn registry() -> Registry {
     let mut registry = ringway_elements::registry();
     registry.add(crate::elements::CLASSES);
@@ -48,7 +48,7 @@ pub fn run(arguments: &[String], console: impl Console + Clone + Send + 'static)
     run_with(registry(), arguments, console)
 }
 
-/// The same with other element classes: for programs with elements of their own.
+/// The same with additional element classes, for programs with their own elements.
 pub fn run_with(
     registry: Registry,
     arguments: &[String],
@@ -86,7 +86,7 @@ struct Driver<'a> {
     console: &'a mut dyn Console,
     /// The router's.
     own: Rc<dyn Fn() -> Box<dyn Console + Send>>,
-    /// The other threads of the router, if it has any.
+    /// The router's other threads, if any.
     crew: Option<Rc<Crew>>,
 }
 
@@ -128,7 +128,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The configuration's text and what it is called.
+    /// The configuration's text and its name.
     fn read(&mut self) -> Result<(String, String), String> {
         if let Some(text) = self.options.expression.take() {
             return Ok((text, "config".into()));
@@ -163,7 +163,7 @@ impl Driver<'_> {
             Some(start) => Clock::Simulated(start),
             None => Clock::Real(Box::new(machine.clone())),
         };
-        // Simulated time is one thread's: there is one order of events.
+        // Simulated time has a single order of events, and so a single thread.
         let threads = if options.simulated.is_some() { 1 } else { options.threads };
         let (graph, said) = builder.reader.read(&text, file);
         self.say(&said.to_string());
@@ -192,8 +192,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Builds the router of a configuration that several threads may run. Where one has everything to do, it is as if
-    /// there were no others.
+    /// Builds the router of a configuration for several threads. If one thread runs everything, there are no
+    /// others.
     fn build_divided(
         &mut self,
         graph: Graph,
@@ -218,7 +218,7 @@ impl Driver<'_> {
         router.begin().map_err(|error| error.to_string())
     }
 
-    /// Keeps this thread on its core, if it is to stay on one.
+    /// Pins this thread to its core, if configured.
     fn pin(&mut self) {
         if let Some(core) = self.options.affinity
             && let Err(error) = ringway_host::pin(core)
@@ -336,7 +336,7 @@ impl Driver<'_> {
     }
 }
 
-/// The configuration among what Click's tools write: an archive keeps it as its member `config`.
+/// Extracts the configuration from the output of Click's tools: an archive has it as the member `config`.
 fn configuration(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     if !archive::is_archive(&bytes) {
         return Ok(bytes);

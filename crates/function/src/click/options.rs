@@ -1,7 +1,7 @@
 //! The command line of Click's program.
 use ringway_click::{SECOND, SIMULATION_START};
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub const HELP: &str = "\
 Runs a Click configuration: reads it, reports what is wrong, and goes on until it is interrupted.
 
@@ -33,7 +33,7 @@ Options:
 /// More threads than any machine has cores.
 const MOST_THREADS: i64 = 4096;
 
-/// What a command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The configuration's file.
@@ -44,13 +44,13 @@ pub struct Options {
     pub variables: Vec<(String, String)>,
     /// Handlers to read in the end.
     pub handlers: Vec<String>,
-    /// Handler that says the exit status.
+    /// Handler that returns the exit status.
     pub exit_handler: Option<String>,
-    /// Where the flat configuration goes.
+    /// File for the flattened configuration.
     pub output: Option<String>,
     /// Arguments of a ControlSocket each, which is added to the configuration.
     pub sockets: Vec<String>,
-    /// Where required files are looked for, instead of where the environment says.
+    /// Search path for required files, in place of the environment's.
     pub path: Option<String>,
     /// The driver is not run.
     pub quit: bool,
@@ -58,7 +58,7 @@ pub struct Options {
     pub warnings: bool,
     /// Time is simulated from then on, in nanoseconds since 1970.
     pub simulated: Option<u64>,
-    /// How many packets are handled at once.
+    /// Number of packets handled at once.
     pub burst: usize,
     /// The `hotconfig` handler replaces the configuration.
     pub reconfigure: bool,
@@ -75,9 +75,9 @@ pub struct Options {
 /// Why a command line does not run anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// It asks for help.
+    /// Help is requested.
     Help,
-    /// It asks for the version.
+    /// The version is requested.
     Version,
     /// It is wrong.
     Wrong(String),
@@ -99,9 +99,9 @@ const VALUES: &[(char, &str)] = &[
     ('u', "unix-socket"),
     ('\0', "burst"),
 ];
-/// Options whose value may be left out.
+/// Options with an optional value.
 const OPTIONAL: &[(char, &str)] = &[('\0', "simtime"), ('a', "affinity"), ('\0', "cpu")];
-/// Long options that stand by themselves.
+/// Long options without a value.
 const BARE: &[&str] =
     &["help", "warnings", "no-affinity", "no-cpu", "no-allow-reconfigure", "simulation-time", "elements"];
 

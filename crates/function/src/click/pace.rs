@@ -3,12 +3,12 @@ use super::surroundings::wait_also;
 use ringway_click::{Router, Turn};
 use std::time::Duration;
 
-/// How often a router that always has something to do is asked about its descriptors: in nanoseconds of its own time;
-/// after so many turns also in a simulation, whose time may stand still.
+/// How often a busy router polls its descriptors, in nanoseconds of its own time; in a simulation, whose time
+/// may stand still, also after a number of turns.
 const BUSY: u64 = 200_000;
 const TURNS: u32 = 4096;
 
-/// When descriptors were last looked at.
+/// Time of the last poll.
 #[derive(Default)]
 pub(in crate::click) struct Pace {
     looked: u64,
@@ -16,8 +16,8 @@ pub(in crate::click) struct Pace {
 }
 
 impl Pace {
-    /// Looks at descriptors after a turn, if it is time; sleeps if there is nothing to do, until there is or the
-    /// descriptor `also` can be read.
+    /// Polls descriptors after a turn, if it is time; if there is nothing to do, sleeps until there is, or
+    /// until the descriptor `also` is readable.
     pub(in crate::click) fn rest(&mut self, router: &mut Router, turn: Turn, also: Option<i32>) {
         let most = match turn {
             Turn::Stopped => return,

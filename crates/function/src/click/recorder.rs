@@ -2,7 +2,7 @@
 use ringway_click::Console;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Remembers what was printed; clones share it, also between threads.
+/// A console that records its output; clones share it, also between threads.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     chatter: Arc<Mutex<String>>,
@@ -16,12 +16,12 @@ fn add(to: &Mutex<String>, text: &str, end: &str) {
 }
 
 impl Recorder {
-    /// What was chattered, a line each.
+    /// The chatter, line by line.
     pub fn chatter(&self) -> String {
         self.chatter.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What went to standard output.
+    /// The standard output.
     pub fn output(&self) -> String {
         self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

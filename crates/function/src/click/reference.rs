@@ -1,4 +1,4 @@
-//! What elements do, from their own documentation: for `--elements`, and as a page.
+//! Descriptions of elements from their own documentation, for `--elements` and for the reference page.
 use super::registry;
 use ringway_click::{Class, Console, Metadata, Registry};
 use std::fmt::Write;
@@ -37,7 +37,7 @@ pub(super) fn print(registry: &Registry, classes: &[String], console: &mut impl 
     status
 }
 
-/// A line each: the name, and what it does.
+/// One line per class: its name and summary.
 fn list(registry: &Registry) -> String {
     let mut text = String::new();
     for class in registry.iter() {
@@ -51,7 +51,7 @@ fn list(registry: &Registry) -> String {
     text
 }
 
-/// What stands behind the call in the first paragraph, without its final point.
+/// The text after the call in the first paragraph, without its final full stop.
 fn summary(documentation: &str) -> String {
     let first = documentation.split("\n\n").next().unwrap_or_default().replace('\n', " ");
     let said = first.split_once("`: ").map_or(first.as_str(), |(_, said)| said);

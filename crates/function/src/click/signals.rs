@@ -1,4 +1,4 @@
-//! Signals of the process while a router runs: those elements ask about, and those that stop it.
+//! Signals of the process while a router runs: those that elements requested, and those that stop the router.
 use ringway_click::Router;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -18,8 +18,8 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Tells the router of signals that have come. Nobody asking, SIGINT and SIGTERM stop it, and others do what they
-    /// do to any process.
+    /// Reports received signals to the router. If no element requested them, SIGINT and SIGTERM stop the
+    /// router, and others have their default action.
     pub(super) fn look(&mut self, router: &mut Router) {
         if self.watched.is_empty() {
             [SIGINT, SIGTERM].into_iter().for_each(|signal| self.watch(signal));

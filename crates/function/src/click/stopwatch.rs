@@ -1,10 +1,10 @@
-//! How long the driver took, as `-t` prints it.
+//! The driver's run time, as printed by `-t`.
 use std::time::Instant;
 
-/// Ticks of a second in `/proc`: the same on every Linux machine that matters (proc(5), `USER_HZ`).
+/// Clock ticks per second in `/proc`: the same on every relevant Linux machine (proc(5), `USER_HZ`).
 const TICKS: u64 = 100;
 
-/// Runs from when it is made.
+/// Measures time from its creation.
 pub(super) struct Stopwatch {
     start: Instant,
     /// Processor time of the program by then, its own and the kernel's, in milliseconds.
@@ -18,7 +18,7 @@ impl Default for Stopwatch {
 }
 
 impl Stopwatch {
-    /// Click's line: user time, system time, and what a clock on the wall shows.
+    /// Click's line: user time, system time, elapsed time.
     pub(super) fn line(&self) -> String {
         let now = processor();
         let [user, system] = [0, 1].map(|at| now[at].saturating_sub(self.processor[at]));
@@ -38,7 +38,7 @@ fn processor() -> [u64; 2] {
     times(&text)
 }
 
-/// The two times of a line of `/proc/PID/stat`. The name in it may hold spaces and parentheses.
+/// The two times in a line of `/proc/PID/stat`. The name in it may contain spaces and parentheses.
 fn times(stat: &str) -> [u64; 2] {
     let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
     let mut fields = behind.split_ascii_whitespace().skip(11);

@@ -1,4 +1,4 @@
-//! What the driver takes from the operating system: time, libraries, waiting.
+//! The driver's use of the operating system: time, libraries, waiting.
 use super::clickpath;
 use crate::file::{CONFIGURATION, reason};
 use ringway_click::{Registry, Router, Time};
@@ -33,7 +33,7 @@ impl Time for Machine {
     }
 }
 
-/// What is always there for who requires it: this kind of driver, wide integers, groups of elements.
+/// Features that are always available to `require`: this kind of driver, wide integers, element groups.
 pub const PROVIDED: &[&str] = &[
     "userlevel",
     "click",
@@ -60,7 +60,7 @@ impl<'a> Host<'a> {
         Self { registry, path: None }
     }
 
-    /// The same; files are looked for along this path instead of `CLICKPATH`.
+    /// The same, with this search path in place of `CLICKPATH`.
     pub fn along(self, path: Option<String>) -> Self {
         Self { path, ..self }
     }
@@ -82,7 +82,7 @@ impl Environment for Host<'_> {
     }
 }
 
-/// Waits for descriptors that elements asked about, at most so long, and tells them.
+/// Waits for descriptors that elements selected, at most for `most`, and reports them.
 pub(super) fn wait(router: &mut Router, most: Option<Duration>) {
     wait_also(router, most, None);
 }
@@ -98,7 +98,7 @@ pub(super) fn wait_also(router: &mut Router, most: Option<Duration>, also: Optio
             writable: interest.writable,
         });
     }
-    // A signal may have come just before: look again now and then.
+    // A signal may have arrived just before, so wake up now and then.
     let most = most.unwrap_or(Duration::MAX).min(Duration::from_millis(100));
     poll(&mut wishes, most);
     for wish in wishes.into_iter().filter(|wish| wish.readable || wish.writable) {

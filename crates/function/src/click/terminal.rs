@@ -8,7 +8,7 @@ pub struct Terminal;
 
 impl Console for Terminal {
     fn chatter(&mut self, line: &str) {
-        // At once, so that lines of several programs stay apart. A closed terminal is nobody's loss.
+        // In one write, so that lines of several programs don't mix. Errors of a closed terminal are ignored.
         let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
     }
 

@@ -1,15 +1,16 @@
 //! `AggregateCounter([keywords])`: counts packets or bytes for each value of the aggregate annotation.
 //!
-//! Ports: one or two inputs, one or two outputs, push or pull. What comes to the second input makes no new counters.
-//! Pushed packets that were not counted go out of the second output.
+//! Ports: one or two inputs, one or two outputs, push or pull. Packets on the second input create no new
+//! counters. Pushed packets that were not counted are sent to the second output.
 //!
 //! Arguments:
 //! - `BYTES`: counts bytes; false. `IP_BYTES`: from the network header on; false.
 //! - `MULTIPACKET`: a packet may stand for several; true. `EXTRA_LENGTH`: counts bytes not captured too; true.
-//! - `AGGREGATE_STOP`, `AGGREGATE_FREEZE`, `AGGREGATE_CALL`: when one aggregate more than N comes, the driver stops,
-//!   no new counters are made any more, or with `N HANDLER [VALUE]` a write handler is called. One of them.
-//! - `COUNT_STOP`, `COUNT_FREEZE`, `COUNT_CALL`: likewise, when all counts together are at least N.
-//! - `BANNER`: a text for the files' beginning.
+//! - `AGGREGATE_STOP`, `AGGREGATE_FREEZE`, `AGGREGATE_CALL`: when the number of aggregates exceeds N, the
+//!   driver stops, no new counters are created, or with `N HANDLER [VALUE]` a write handler is called. One of
+//!   them.
+//! - `COUNT_STOP`, `COUNT_FREEZE`, `COUNT_CALL`: likewise, when the sum of all counts is at least N.
+//! - `BANNER`: a text at the beginning of files.
 //!
 //! Handlers: `count`, `nagg` (read): the sum, the number of aggregates; `freeze`, `active`, `banner` (read, write);
 //! `write_file`, `write_text_file`, `write_ip_file`, `write_pdf_file` (write): a file, `-` for standard output, in
@@ -24,16 +25,15 @@ use ringway_click_lang::config;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Facts.
 pub static CLASS: Class = Class::new("AggregateCounter", || Box::<AggregateCounter>::default())
     .ports("1-2/1-2")
     .processing("a/ah")
     .flow("#/#");
 
-/// Counters at most. Attack: ever other aggregates.
+/// Attack: ever new aggregates. Largest number of counters.
 const MOST: usize = 1 << 22;
 
-/// What happens once a number is reached.
+/// Action when a number is reached.
 #[derive(Debug, Default)]
 enum Then {
     #[default]
@@ -49,7 +49,6 @@ struct Limit {
     then: Then,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct AggregateCounter {
     counts: BTreeMap<u32, u64>,
@@ -66,7 +65,7 @@ pub struct AggregateCounter {
 }
 
 impl Limit {
-    /// What `N`, to stop or to freeze at, and `N HANDLER [VALUE]` say; at most one of them.
+    /// Reads `N`, for a stop or freeze, and `N HANDLER [VALUE]`; at most one of them may be given.
     fn read(&mut self, args: &mut Args, names: [&str; 3]) {
         let (mut stop, mut freeze, mut call) = (None::<u64>, None::<u64>, Raw::default());
         args.read(names[0], &mut stop);
@@ -98,7 +97,7 @@ impl Limit {
         Ok(())
     }
 
-    /// What is to happen at a number, once.
+    /// The action due at a number, once.
     fn due(&mut self, number: u64) -> Then {
         if number >= self.at { std::mem::take(&mut self.then) } else { Then::Nothing }
     }
@@ -133,7 +132,7 @@ impl AggregateCounter {
         ip.unwrap_or(packet.len()) as u64 + u64::from(extra)
     }
 
-    /// Counts a packet; whether it did.
+    /// Counts a packet; returns whether it was counted.
     fn update(&mut self, packet: &Packet, frozen: bool, cx: &mut Context<'_>) -> bool {
         let aggregate = packet.notes().u32(Annotations::AGGREGATE);
         if self.active && !self.counts.contains_key(&aggregate) && !frozen && !self.frozen {

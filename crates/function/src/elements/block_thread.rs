@@ -8,7 +8,6 @@ use ringway_click::arg::Nanoseconds;
 use ringway_click::{Class, Element, Handler, HandlerError};
 use std::time::Duration;
 
-/// Facts.
 pub static CLASS: Class = Class::new("BlockThread", || Box::new(BlockThread));
 
 const LONGEST: Duration = Duration::from_secs(10);

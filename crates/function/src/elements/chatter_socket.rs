@@ -1,21 +1,19 @@
-//! `ChatterSocket(TYPE, PORT, GREETING, LOCALHOST)`: sends what the router says to people to programs that
-//! connect.
+//! `ChatterSocket(TYPE, PORT, GREETING, LOCALHOST)`: sends the router's chatter to programs that connect.
 //!
 //! Ports: none.
 //!
 //! Arguments:
 //! - `TYPE`: `TCP`, or `UNIX`.
-//! - `PORT` (or `FILENAME`): a port, with `+` behind it that or a later one that is free; or a socket's
-//!   file.
-//! - `CHANNEL`: there is one channel here, so whatever it says, all is sent.
-//! - `QUIET_CHANNEL`, `RETRIES`, `RETRY_WARNINGS`: taken and ignored.
-//! - `GREETING`: whether a program is greeted by the protocol's version; true by default.
-//! - `LOCALHOST`: whether only programs of this machine may connect; true by default. Click's
-//!   ChatterSocket lets everybody.
+//! - `PORT` (or `FILENAME`): a port, with a `+` suffix this or a later free one; or a socket file.
+//! - `CHANNEL`: ignored, since there is only one channel.
+//! - `QUIET_CHANNEL`, `RETRIES`, `RETRY_WARNINGS`: ignored.
+//! - `GREETING`: whether the protocol version is sent as a greeting; true by default.
+//! - `LOCALHOST`: whether only programs of this machine may connect; true by default. Click's ChatterSocket
+//!   accepts all.
 //!
 //! The protocol is Click's, version 1.0: lines to read, nothing to write. A program that is 500,000 bytes
-//! behind is cut off. When another configuration with the same ChatterSocket replaces this one, its
-//! connections go on there.
+//! behind is disconnected. When another configuration with the same ChatterSocket replaces this one, its
+//! connections continue there.
 //!
 //! Handlers: `port`, `connections` (read).
 use super::listener::{Door, Stream, Where};
@@ -24,10 +22,9 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Heard, Reach, Task
 use std::any::Any;
 use std::io::ErrorKind;
 
-/// Facts.
 pub static CLASS: Class = Class::new("ChatterSocket", || Box::<ChatterSocket>::default()).reach(Reach::Whole);
 
-/// Bytes that wait for one. Attack: a program that connects and does not read.
+/// Attack: a program that connects and does not read. Largest number of bytes waiting for it.
 const WAITING: usize = 500_000;
 const GREETING: &[u8] = b"Click::ChatterSocket/1.0\r\n";
 
@@ -37,14 +34,14 @@ struct Connection {
 }
 
 impl Connection {
-    /// Sends what goes out at once; false if it has ended.
+    /// Sends what can be sent without blocking; false if the connection has ended.
     fn send(&mut self) -> bool {
         let (sent, lives) = self.stream.send(&self.waiting);
         self.waiting.drain(..sent);
         lives && self.waiting.len() <= WAITING
     }
 
-    /// Whether the other end is still there. What it writes is not wanted.
+    /// Whether the other end is still connected. Its input is ignored.
     fn is_there(&mut self) -> bool {
         let mut buffer = [0; 4096];
         for _ in 0..16 {
@@ -59,7 +56,6 @@ impl Connection {
     }
 }
 
-/// See the module.
 #[derive(Default)]
 pub struct ChatterSocket {
     door: Door,
@@ -120,7 +116,7 @@ impl Element for ChatterSocket {
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>().filter(|old| old.door.is_like(&self.door)) else {
-            // What is wrong has been said.
+            // Errors have been reported.
             let _ = self.door.open(cx);
             return;
         };
@@ -147,7 +143,7 @@ impl Element for ChatterSocket {
     }
 
     fn cleanup(&mut self, _: &mut Context<'_>) {
-        // The last words, as far as they go out at once.
+        // The last lines, as far as they can be sent without blocking.
         let lines = self.heard.take().map(|heard| heard.take()).unwrap_or_default();
         for connection in &mut self.connections {
             connection.waiting.extend_from_slice(lines.as_bytes());

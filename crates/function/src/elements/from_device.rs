@@ -1,26 +1,25 @@
-//! `FromDevice(DEVNAME, [keywords])`: makes packets of the frames that a network interface receives.
+//! `FromDevice(DEVNAME, [keywords])`: receives frames from a network interface.
 //!
 //! Ports: one push output.
 //!
 //! Arguments:
 //! - `DEVNAME`: the interface's name.
-//! - `SNIFFER`: true, as by default: the kernel gets the frames as well. That it does not, Click brings
-//!   about by rules of the kernel's firewall, which are the administrator's here: false is an error.
-//! - `PROMISC`: whether frames to others come too; false by default.
+//! - `SNIFFER`: must be true, the default: the kernel receives the frames too. For false, Click installs
+//!   firewall rules, which are left to the administrator here: false is an error.
+//! - `PROMISC`: whether frames for other addresses are received too; false by default.
 //! - `SNAPLEN`: bytes kept of a frame; 2046 by default.
-//! - `FORCE_IP`: whether only IPv4 and IPv6 over Ethernet come, with the network header noted; false by
+//! - `FORCE_IP`: whether only IPv4 and IPv6 over Ethernet are received, with the network header set; false by
 //!   default.
 //! - `METHOD`: `LINUX`, `PCAP` or `DEFAULT`: all mean a packet socket.
-//! - `OUTBOUND`: whether frames that the interface sends come too; false by default.
-//! - `PROTOCOL`: frames of this Ethernet type alone; all if 0, as by default.
-//! - `HEADROOM`: room before a frame; 28 by default.
-//! - `BURST`: frames taken a turn; 1 by default, or as many as the router handles at once.
-//! - `TIMESTAMP`: whether packets get the time at which the kernel got them; true by default.
+//! - `OUTBOUND`: whether frames sent by the interface are received too; false by default.
+//! - `PROTOCOL`: only frames of this Ethernet type; all if 0, the default.
+//! - `HEADROOM`: bytes reserved before a frame; 28 by default.
+//! - `BURST`: frames received per turn; by default 1, or the router's burst.
+//! - `TIMESTAMP`: whether packets get the kernel's receive time; true by default.
 //!
-//! Frames that come as segments to make, or with checksums to fill, keep that as metadata, and elements
-//! that need it done get packets for which it has been. VLAN tags that the kernel took off are put back.
-//! It takes the capability NET_RAW. Handlers: `count`, `byte_count`, `drops` (read): frames that are no
-//! packets; `reset_counts` (write).
+//! Unsegmented frames, and frames without checksums, keep this as offload metadata; elements that can't
+//! handle it get completed packets. VLAN tags removed by the kernel are restored. Requires CAP_NET_RAW.
+//! Handlers: `count`, `byte_count`, `drops` (read): invalid frames; `reset_counts` (write).
 use super::device::check_device;
 use super::link_ip::{ETHERNET, mark_ip};
 use crate::file::reason;
@@ -30,7 +29,6 @@ use ringway_frame::Offload;
 use ringway_host::{PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// Facts.
 pub static CLASS: Class = Class::new("FromDevice", || Box::<FromDevice>::default())
     .ports("0/1")
     .processing("h")
@@ -41,10 +39,9 @@ pub static CLASS: Class = Class::new("FromDevice", || Box::<FromDevice>::default
 const LARGEST: usize = 65_535 + 64;
 /// The most room before one.
 const MOST_ROOM: u32 = 65_535;
-/// Bytes of both Ethernet addresses, before which a VLAN tag goes in.
+/// Bytes of both Ethernet addresses, behind which a VLAN tag is inserted.
 const ADDRESSES: usize = 12;
 
-/// See the module.
 #[derive(Default)]
 pub struct FromDevice {
     device: String,
@@ -76,12 +73,12 @@ fn packet_type(kind: u8) -> PacketType {
 }
 
 impl FromDevice {
-    /// Makes a packet of what was received.
+    /// Converts a received frame to a packet.
     fn packet(&self, received: &PacketReceived, cx: &mut Context<'_>) -> Option<Packet> {
         let (header, frame) = self.buffer.get(..received.len)?.split_first_chunk::<PACKET_HEADER>()?;
         let mut offload = Offload::from_bytes(header);
         let undone = offload.needs_checksum() || offload.gso_type != 0;
-        // What is to be made into segments comes whole, or it could not.
+        // A frame that must be segmented is kept whole.
         let kept = if undone { frame.len() } else { frame.len().min(self.snaplen as usize) };
         if undone && received.whole > received.len {
             return None;
@@ -114,7 +111,7 @@ impl FromDevice {
         Some(packet)
     }
 
-    /// Takes a frame; false if there is none.
+    /// Receives a frame; false if there is none.
     fn take(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(socket) = &self.socket else { return false };
         let received = match packet_receive(socket.as_fd(), &mut self.buffer) {

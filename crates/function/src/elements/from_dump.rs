@@ -1,4 +1,4 @@
-//! `FromDump(FILENAME, [STOP, TIMING, ACTIVE, FORCE_IP])`: makes packets of a capture file in tcpdump's
+//! `FromDump(FILENAME, [STOP, TIMING, ACTIVE, FORCE_IP])`: reads packets from a capture file in tcpdump's
 //! format.
 //!
 //! Ports: one output, push or pull.
@@ -6,9 +6,9 @@
 //! Arguments:
 //! - `FILENAME`: the file; `-` is standard input.
 //! - `STOP`: whether the driver is stopped at the end.
-//! - `TIMING`: keeps the packets' distances in time.
+//! - `TIMING`: keeps the packets' intervals in time.
 //! - `ACTIVE`: whether packets are emitted; true by default.
-//! - `FORCE_IP`: emits IP packets only, with the place of their IP header noted.
+//! - `FORCE_IP`: emits IP packets only, with the network header set.
 //!
 //! Handlers: `encap`, `filesize`, `filepos`, `count` (read); `active` (read, write); `stop` (write).
 use super::link_ip::{ETHERNET, is_known, mark_ip};
@@ -20,7 +20,6 @@ use ringway_click::{
 };
 use ringway_wire::pcap::{HEADER_LEN, Header, RECORD_LEN};
 
-/// Facts.
 pub static CLASS: Class = Class::new("FromDump", || Box::<FromDump>::default()).ports("0/1");
 
 /// Reads a capture file.
@@ -31,7 +30,7 @@ pub struct FromDump {
     count: u64,
 }
 
-/// The file, and what of it is wanted.
+/// The file and its filter settings.
 #[derive(Default)]
 struct Capture {
     path: String,
@@ -60,7 +59,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Reads the next record. Nothing at the end, or after an error that was said.
+    /// Reads the next record; `None` at the end, or after an error, which has been reported.
     fn read_packet(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
         let (input, header) = (self.input.as_mut()?, self.header?);
         loop {

@@ -1,24 +1,24 @@
-//! `FromHost(DEVNAME, [DST, keywords])`: makes packets of the Ethernet frames that this host's kernel sends
-//! through an interface that it makes (a TAP). ToHost gives the kernel frames through it.
+//! `FromHost(DEVNAME, [DST, keywords])`: receives the Ethernet frames that this host's kernel sends through
+//! an interface (a TAP) that the element creates. ToHost sends frames to the kernel through it.
 //!
 //! Ports: one push output.
 //!
 //! Arguments:
 //! - `DEVNAME`: the interface's name.
-//! - `DST`: the kernel's own address on it and the network behind, as a prefix; without one the interface
-//!   is made, and the rest left to others.
-//! - `GATEWAY`: an address of that network to which the host's default route is to lead; none by default.
+//! - `DST`: the kernel's own address on it and the network behind it, as a prefix; without it the interface
+//!   is only created.
+//! - `GATEWAY`: an address of that network for the host's default route; none by default.
 //! - `ETHER`: the interface's Ethernet address; the kernel's choice by default.
-//! - `HEADROOM`: room before a frame; 28 by default.
-//! - `MTU`: the largest packet, without Ethernet's header; 1500 by default.
+//! - `HEADROOM`: bytes reserved before a frame; 28 by default.
+//! - `MTU`: the largest packet, without the Ethernet header; 1500 by default.
 //!
-//! While packets find no room behind it, none are taken. The kernel asks for addresses by ARP, so answer
-//! that. It takes the capability NET_ADMIN. Handlers: `dev_name`, `signal` (read).
+//! While packets can't be pushed on, none are received. The kernel resolves addresses by ARP, which must be
+//! answered. Requires CAP_NET_ADMIN. Handlers: `dev_name`, `signal` (read).
 use super::tun::{Taken, Tun, prefix};
 use ringway_click::arg::{Args, POSITIONAL, Word};
 use ringway_click::{Class, Context, Element, Failed, Handler, Signal, Task};
 
-/// Facts. ToHost comes after it.
+/// ToHost is configured after it.
 pub static CLASS: Class = Class::new("FromHost", || Box::<FromHost>::default())
     .ports("0/1")
     .processing("h")

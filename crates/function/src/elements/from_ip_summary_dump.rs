@@ -1,4 +1,4 @@
-//! `FromIPSummaryDump(FILENAME, [keywords])`: makes packets of the records of an IP summary dump.
+//! `FromIPSummaryDump(FILENAME, [keywords])`: makes packets from the records of an IP summary dump.
 //!
 //! Ports: one output, push or pull.
 //!
@@ -7,17 +7,16 @@
 //! - `DATA`: the dump itself, instead of a file.
 //! - `STOP`: whether the driver is stopped at the end.
 //! - `ACTIVE`: whether packets are emitted; true by default.
-//! - `TIMING`: keeps the packets' distances in time.
-//! - `CHECKSUM`: sets checksums, and makes packets as long as they say.
-//! - `ZERO`: accepted for Click's sake; bytes the dump does not set are always 0.
-//! - `PROTO`: the IP protocol of packets that don't say; 6 by default.
-//! - `MULTIPACKET`: a record that stands for several packets gives several.
+//! - `TIMING`: keeps the packets' intervals in time.
+//! - `CHECKSUM`: sets checksums, and extends packets to their stated length.
+//! - `ZERO`: accepted for compatibility; bytes that the dump does not set are always 0.
+//! - `PROTO`: the default IP protocol of packets; 6 by default.
+//! - `MULTIPACKET`: a record that stands for several packets produces several.
 //! - `SAMPLE`: the probability with which a packet is emitted; 1 by default.
-//! - `FIELDS`: fields of a dump that has no `!data` line. `CONTENTS`, `DEFAULT_FIELDS` and
-//!   `DEFAULT_CONTENTS` are old names of it.
-//! - `FLOWID`: `SRC SPORT DST DPORT [PROTO]` of packets that don't say. `DEFAULT_FLOWID` is an old name of
-//!   it.
-//! - `ALLOW_NONEXISTENT`: a file that is missing is no error.
+//! - `FIELDS`: fields of a dump without a `!data` line. `CONTENTS`, `DEFAULT_FIELDS` and `DEFAULT_CONTENTS`
+//!   are old names of it.
+//! - `FLOWID`: default `SRC SPORT DST DPORT [PROTO]` of packets. `DEFAULT_FLOWID` is an old name of it.
+//! - `ALLOW_NONEXISTENT`: a missing file is not an error.
 //!
 //! Handlers: `sampling_prob`, `encap`, `filesize`, `filepos` (read); `active` (read, write); `stop` (write).
 use super::replay::{Records, Replay};
@@ -29,13 +28,12 @@ use ringway_click::{
 use ringway_elements::summary::{Item, Reader, record_length};
 use std::io::ErrorKind;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("FromIPSummaryDump", || Box::<FromIpSummaryDump>::default()).ports("0/1");
 
 const CERTAIN: u32 = 1 << 28;
 
-/// A packet that stands for several, of which some are still to come.
+/// A packet that stands for several, some of which are still to be emitted.
 struct Several {
     packet: Packet,
     left: u32,
@@ -65,13 +63,13 @@ struct Dump {
     input: Option<Input>,
     binary: bool,
     line: Vec<u8>,
-    /// A line that was looked at and is still to be read.
+    /// Whether the current line, already inspected, must be read again.
     again: bool,
     several: Option<Several>,
 }
 
 impl Dump {
-    /// Says what a line was, if it is worth it. The packet, if it was one.
+    /// Reports errors of a line. Returns the packet, if it was one.
     fn take(&mut self, item: Item, cx: &mut Context<'_>) -> Option<Packet> {
         let place = |input: &Option<Input>, binary: bool| {
             let (name, line) = input.as_ref().map_or(("", 0), |input| (input.name.as_str(), input.line));
@@ -101,7 +99,7 @@ impl Dump {
         }
     }
 
-    /// Reads the next line or record. Nothing at the end, or after an error that was said.
+    /// Reads the next line or record; `None` at the end, or after an error, which has been reported.
     fn read_item(&mut self, cx: &mut Context<'_>) -> Option<Item> {
         let input = self.input.as_mut()?;
         let make = &mut |length| cx.make_packet(HEADROOM, length, 0);

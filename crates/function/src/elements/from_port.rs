@@ -1,23 +1,22 @@
-//! `FromPort(PORT, [keywords])`: makes packets of the frames that a ring port of a fabric sends to this program.
+//! `FromPort(PORT, [keywords])`: receives the frames that a ring port of a fabric sends to this program.
 //!
 //! Ports: one push output.
 //!
 //! Arguments:
-//! - `PORT`: in a function of a fabric file, the name of one of its ports; elsewhere the path of a ring
-//!   port's socket. A ToPort of the same port shares its ring.
-//! - `OFFLOADS`: whether packets may come with checksums to fill and segments to make; false by default. If
-//!   true, elements that need them done (`ringway click --elements NAME` says so of a class) get packets for
-//!   which they have been done in software, and a ToPort passes on what is left.
-//! - `SPIN`: how long it looks for frames after the last before it sleeps until the port notifies it; 50us by
-//!   default.
-//! - `TIMESTAMP`: whether packets get the time; true by default.
+//! - `PORT`: in a function, the name of one of its ports; elsewhere the path of a ring port's socket. A
+//!   ToPort of the same port shares its ring.
+//! - `OFFLOADS`: whether packets may have checksums to fill and segmentation to do; false by default. If
+//!   true, elements that can't handle this (`ringway click --elements NAME` says so of a class) get packets
+//!   completed in software, and ToPort passes remaining offloads on.
+//! - `SPIN`: how long it polls after the last frame before it sleeps until notified; 50us by default.
+//! - `TIMESTAMP`: whether packets are timestamped; true by default.
 //!
-//! When the port goes away, it asks again, after a second at most, until the port is back. Frames wait in the
-//! ring while the configuration is at work; those for which it has no room are dropped and counted by the port.
+//! If the port disappears, the element reconnects, at intervals of up to a second. Frames wait in the ring
+//! while the configuration is busy; frames that don't fit are dropped and counted by the port.
 //!
-//! Handlers: `count`, `byte_count`, `drops` (frames too long for a packet, or whose metadata can't
-//! be true), `state` (`up`, `asked`, or `away` with the reason), `losses` (how often the ring was lost) (read);
-//! `reset_counts` (write).
+//! Handlers: `count`, `byte_count`, `drops` (frames too long for a packet, or with invalid metadata), `state`
+//! (`up`, `asked`, or `away` with the reason), `losses` (number of lost rings) (read); `reset_counts`
+//! (write).
 use crate::attachment::Plug;
 use ringway_click::arg::{Args, Filename, Nanoseconds};
 use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, PacketBurst, Task, Timer};
@@ -25,14 +24,12 @@ use ringway_client::{FRAGMENTS, Received, Ring, RingError, Wait};
 use ringway_frame::Offload;
 use std::any::Any;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("FromPort", || Box::<FromPort>::default()).ports("0/1").processing("h").flags("S3");
 
-/// How long it looks for frames after the last, in nanoseconds.
+/// Nanoseconds of polling after the last frame.
 const SPIN: u64 = 50_000;
 
-/// See the module.
 #[derive(Default)]
 pub struct FromPort {
     plug: Plug,
@@ -40,7 +37,7 @@ pub struct FromPort {
     spin: u64,
     timestamp: bool,
     task: Option<Task>,
-    /// Since when there are no frames.
+    /// Time since which no frame has arrived.
     idle: Option<u64>,
     count: u64,
     bytes: u64,
@@ -65,7 +62,7 @@ impl FromPort {
                 continue;
             };
             let Some(Received { len, whole, offload }) = ring.rx.pop(packet.data_mut())? else { break };
-            // Attack: a slot that changes between two looks at it.
+            // Attack: a slot that changes between two reads.
             if len != length || whole != length {
                 drops += 1;
                 continue;

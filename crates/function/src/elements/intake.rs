@@ -1,7 +1,7 @@
-//! How elements that take packets either way pull them.
+//! Pulling packets, for elements with push or pull inputs.
 use ringway_click::{Context, PacketBurst, Signal, Task};
 
-/// What such an element keeps of its pulling.
+/// State of pulling.
 #[derive(Debug, Default)]
 pub struct Intake(Signal);
 

@@ -1,32 +1,31 @@
 //! `KernelTun(ADDR/MASK, [GATEWAY, keywords])`: exchanges IP packets with this host's kernel through an
-//! interface that it makes (a TUN).
+//! interface (a TUN) that it creates.
 //!
 //! Ports: an input, push or pull, or none; one or two push outputs: 0 for IP packets that the kernel sends
 //! through the interface, 1 for others.
 //!
 //! Arguments:
 //! - `ADDR/MASK`: the kernel's own address on the interface, and the network behind it.
-//! - `GATEWAY`: an address of that network to which the host's default route is to lead; none by default.
+//! - `GATEWAY`: an address of that network for the host's default route; none by default.
 //! - `TAP`: exchanges Ethernet frames instead, as KernelTap does; false by default.
 //! - `DEVNAME`: the interface's name; the kernel's choice by default.
-//! - `HEADROOM`: room before a packet; 28 by default.
-//! - `BURST`: packets taken at once; 1 by default, or as many as the router handles at once.
-//! - `ETHER`: the interface's Ethernet address, if it has frames; the kernel's choice by default.
+//! - `HEADROOM`: bytes reserved before a packet; 28 by default.
+//! - `BURST`: packets received at once; by default 1, or the router's burst.
+//! - `ETHER`: the interface's Ethernet address, if it carries frames; the kernel's choice by default.
 //! - `MTU`: the largest packet, without a link header; 1500 by default.
-//! - `IGNORE_QUEUE_OVERFLOWS`: taken for old configurations' sake: only the first error is said anyway.
+//! - `IGNORE_QUEUE_OVERFLOWS`: accepted for compatibility: only the first error is reported anyway.
 //!
-//! A packet given to it has its network header noted; what is before that is left out. The interface is
-//! gone when the router is. It takes the capability NET_ADMIN. Handlers: `dev_name`, `selected_calls`,
-//! `packets`, `drops` (read): packets that the kernel did not take.
+//! Sent packets must have the network header set; bytes before it are removed. The interface is deleted with
+//! the router. Requires CAP_NET_ADMIN. Handlers: `dev_name`, `selected_calls`, `packets`, `drops` (read):
+//! packets that the kernel refused.
 use super::intake::Intake;
 use super::tun::{Taken, Tun, prefix};
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Word};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Task};
 
-/// Facts.
 pub static CLASS: Class = exchanging(Class::new("KernelTun", || Box::new(KernelTun::new(false))));
 
-/// What is true of all that exchange packets with the kernel.
+/// Properties of all elements that exchange packets with the kernel.
 pub(super) const fn exchanging(class: Class) -> Class {
     class
         .ports("0-1/1-2")
@@ -48,7 +47,7 @@ pub struct KernelTun {
 }
 
 impl KernelTun {
-    /// One that has frames, or IP packets.
+    /// An element for frames, or for IP packets.
     pub(super) fn new(frames: bool) -> Self {
         Self {
             tun: Tun::new(frames),

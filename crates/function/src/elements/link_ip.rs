@@ -1,4 +1,4 @@
-//! Where packets behind a link header are IP's.
+//! Locating IP packets behind link headers.
 use ringway_click::Packet;
 
 /// Link types of captures: Ethernet; packets without a link header, in several systems' numbers.
@@ -7,13 +7,13 @@ pub const ETHERNET: u16 = 1;
 pub const RAW: u16 = 101;
 const RAWS: [u16; 3] = [RAW, 12, 14];
 
-/// Whether IP packets can be told by this link type.
+/// Whether IP packets can be recognized with this link type.
 pub fn is_known(link: u16) -> bool {
     link == ETHERNET || RAWS.contains(&link)
 }
 
-/// Notes the network header of an IPv4 or IPv6 packet, and IPv4's destination; behind Ethernet's header
-/// also if there is a VLAN tag between. False if it is no such packet, or its header is not whole.
+/// Sets the network header of an IPv4 or IPv6 packet, and the destination annotation of IPv4; behind
+/// Ethernet's header also with one VLAN tag. False if it is not an IP packet, or its header is truncated.
 pub fn mark_ip(packet: &mut Packet, link: u16) -> bool {
     let data = packet.data();
     let at = match link {

@@ -6,17 +6,18 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// Ports tried where a `+` allows it.
+/// Number of ports tried if `+` permits it.
 const TRIES: u16 = 1000;
 
-/// Connections at a time. Attack: connections without end.
+/// Attack: endless connections. Largest number of connections at a time.
 pub(super) const MOST: usize = 64;
 
 /// A connection, which never waits.
 pub(super) trait Stream: Read + Write {
     fn descriptor(&self) -> i32;
 
-    /// Sends what goes out at once of `bytes`; how many did, and whether more may later.
+    /// Sends as many of `bytes` as possible without blocking; returns their number, and whether the
+    /// connection is alive.
     fn send(&mut self, bytes: &[u8]) -> (usize, bool) {
         let mut sent = 0;
         while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
@@ -43,8 +44,8 @@ impl Stream for UnixStream {
     }
 }
 
-/// What an element says of where programs connect, and the socket that listens there. An element of another
-/// configuration that says the same goes on with it.
+/// The configured place of an element and its listening socket. An element of a new configuration with the
+/// same place takes the socket over.
 #[derive(Default)]
 pub(super) struct Door {
     unix: bool,
@@ -53,7 +54,7 @@ pub(super) struct Door {
     listener: Option<Listener>,
 }
 
-/// The arguments that say where.
+/// The arguments that define the place.
 pub(super) struct Where {
     kind: Word,
     place: Raw,
@@ -61,7 +62,7 @@ pub(super) struct Where {
 }
 
 impl Where {
-    /// Reads `TYPE`, `PORT` or `FILENAME`, what `more` reads, and `LOCALHOST`; passes over `RETRIES` and
+    /// Reads `TYPE`, `PORT` or `FILENAME`, the arguments of `more`, and `LOCALHOST`; ignores `RETRIES` and
     /// `RETRY_WARNINGS`.
     pub(super) fn read(args: &mut Args, more: impl FnOnce(&mut Args)) -> Self {
         let mut own = Self { kind: Word::default(), place: Raw::default(), localhost: true };
@@ -104,8 +105,8 @@ impl Door {
         }
     }
 
-    /// The next program that connects, `connected` that stay; those beyond the number that may are sent away, as many
-    /// at a time.
+    /// Accepts the next connection, given `connected` existing ones; connections beyond the limit are closed,
+    /// a limited number at a time.
     pub(super) fn accept(&self, connected: usize) -> Option<Box<dyn Stream>> {
         for _ in 0..MOST {
             let stream = self.listener.as_ref()?.accept().ok()?;
@@ -116,18 +117,18 @@ impl Door {
         None
     }
 
-    /// Whether the other is at the same place.
+    /// Whether the other has the same place.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.unix, &self.place) == (other.unix, &other.place)
     }
 
-    /// Goes on where the other listened.
+    /// Takes over the other's socket.
     pub(super) fn take_over(&mut self, from: &mut Self, cx: &mut Context<'_>) {
         self.listener = from.listener.take();
         self.watch(cx);
     }
 
-    /// The TCP port that it listens at, or the place that was given.
+    /// The TCP port in use, or the configured place.
     pub(super) fn port(&self) -> String {
         let port = self.listener.as_ref().and_then(Listener::port);
         port.map_or_else(|| self.place.clone(), |port| port.to_string())
@@ -149,8 +150,7 @@ enum Listener {
 }
 
 impl Listener {
-    /// Listens at a UNIX socket's file; or at a TCP port, with `+` behind it at that or a later one that
-    /// is free.
+    /// Listens on a UNIX socket file; or on a TCP port, with a `+` suffix on this or a later free one.
     fn open(unix: bool, place: &str, localhost: bool) -> Result<Self> {
         if unix {
             let handed = crate::handed::listener(place);

@@ -1,19 +1,19 @@
-//! `McastSocket(MCASTIP, MCASTPORT, SOURCEIP, SOURCEPORT, [keywords])`: sends packets as UDP datagrams to a multicast
-//! address, and makes packets of those that arrive there.
+//! `McastSocket(MCASTIP, MCASTPORT, SOURCEIP, SOURCEPORT, [keywords])`: sends packets as UDP datagrams to a
+//! multicast address, and receives those sent to it.
 //!
-//! Ports: at most one input, push or pull; at most one push output. What goes in does not come out.
+//! Ports: at most one input, push or pull; at most one push output. Input packets are not sent to the output.
 //!
 //! Arguments:
-//! - `MCASTIP`, `MCASTPORT`: where datagrams go to and come from.
-//! - `SOURCEIP`, `SOURCEPORT`: what they are sent from, which also chooses the interface; datagrams that arrive from
-//!   there, its own, are dropped. By default the system chooses.
-//! - `LOOP`: whether programs on this machine get what it sends; true by default.
+//! - `MCASTIP`, `MCASTPORT`: the multicast group.
+//! - `SOURCEIP`, `SOURCEPORT`: the source of sent datagrams, which also selects the interface; received
+//!   datagrams from there, its own, are dropped. By default the system chooses.
+//! - `LOOP`: whether programs on this machine receive its datagrams; true by default.
 //! - `SNAPLEN`: bytes kept of a datagram; 2048 by default.
-//! - `HEADROOM`: room before them; 28 by default.
-//! - `TIMESTAMP`: whether packets get the time; true by default.
-//! - `SNDBUF`, `RCVBUF`: bytes that the sockets hold.
+//! - `HEADROOM`: bytes reserved before them; 28 by default.
+//! - `TIMESTAMP`: whether packets are timestamped; true by default.
+//! - `SNDBUF`, `RCVBUF`: sizes of the socket buffers.
 //!
-//! Handlers: `drops` (read): packets that could not be sent, the socket being full.
+//! Handlers: `drops` (read): packets that could not be sent because the socket was full.
 use super::intake::Intake;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst, Task};
@@ -23,13 +23,12 @@ use std::io::{ErrorKind, Result as IoResult};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// Facts.
 pub static CLASS: Class = Class::new("McastSocket", || Box::<McastSocket>::default())
     .ports("0-1/0-1")
     .processing("a/h")
     .flow("x/y");
 
-/// Datagrams taken a turn, so that a flood of them leaves time for others.
+/// Largest number of datagrams received per turn, so that a flood leaves time for other elements.
 const TURN: usize = 64;
 /// The largest datagram.
 const LARGEST: u32 = 65_535;
@@ -37,11 +36,10 @@ const LARGEST: u32 = 65_535;
 struct Sockets {
     send: UdpSocket,
     receive: UdpSocket,
-    /// What datagrams are sent from, if it was chosen.
+    /// The configured source of datagrams.
     source: Option<SocketAddrV4>,
 }
 
-/// See the module.
 pub struct McastSocket {
     group: SocketAddrV4,
     source: SocketAddrV4,
@@ -107,7 +105,7 @@ impl McastSocket {
         Ok(Sockets { send, receive, source })
     }
 
-    /// Sends packets; those the socket has no room for are dropped.
+    /// Sends packets; those that don't fit into the socket buffer are dropped.
     fn send(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.drain() {
             let Some(sockets) = &self.sockets else { continue };

@@ -1,32 +1,34 @@
 //! Elements that need an operating system, a file each.
 use ringway_click::{Class, Documentation};
 
-pub mod aggregate_counter;
-pub mod block_thread;
-pub mod chatter_socket;
-pub mod control_socket;
+mod aggregate_counter;
+mod block_thread;
+mod chatter_socket;
+mod control_socket;
 mod device;
-pub mod from_device;
-pub mod from_dump;
-pub mod from_host;
-pub mod from_ip_summary_dump;
-pub mod from_port;
+mod from_device;
+mod from_dump;
+mod from_host;
+mod from_ip_summary_dump;
+mod from_port;
 mod intake;
-pub mod kernel_tap;
-pub mod kernel_tun;
+mod kernel_tap;
+mod kernel_tun;
 mod link_ip;
 mod listener;
-pub mod mcast_socket;
+mod mcast_socket;
 mod outbox;
-pub mod raw_socket;
+mod raw_socket;
 mod replay;
-pub mod socket;
-pub mod to_device;
-pub mod to_dump;
-pub mod to_host;
-pub mod to_ip_summary_dump;
-pub mod to_port;
+mod socket;
+mod to_device;
+mod to_dump;
+mod to_host;
+mod to_ip_summary_dump;
+mod to_port;
 mod tun;
+
+pub use control_socket::{Failure, Handlers, Session};
 
 /// This crate's classes, by name.
 pub const CLASSES: &[&Class] = &[

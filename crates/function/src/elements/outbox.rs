@@ -4,7 +4,7 @@ use ringway_click::{Context, Packet, Signal, Task, Timer};
 /// How long to wait for room, in nanoseconds.
 const PAUSE: u64 = 1_000_000;
 
-/// What such an element keeps of its pulling.
+/// State of pulling.
 #[derive(Default)]
 pub struct Outbox {
     task: Option<Task>,
@@ -22,8 +22,8 @@ impl Outbox {
         Outbox { task: Some(task), timer: Some(cx.new_timer()), signal, waiting: None }
     }
 
-    /// Pulls up to `most` packets for `send`, which gives back what there is no room for now; goes on later if
-    /// there may be more. Returns whether there were any.
+    /// Pulls up to `most` packets for `send`, which returns a packet that can't be sent now; continues later
+    /// if there may be more. Returns whether there were any.
     pub fn run(
         &mut self,
         most: usize,

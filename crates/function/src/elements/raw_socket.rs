@@ -1,19 +1,18 @@
-//! `RawSocket(TYPE, [PORT, SNAPLEN, HEADROOM])`: exchanges IPv4 packets with other hosts through this
-//! host's kernel, by a raw socket.
+//! `RawSocket(TYPE, [PORT, SNAPLEN, HEADROOM])`: exchanges IPv4 packets with other hosts through a raw socket
+//! of this host's kernel.
 //!
 //! Ports: a pull input or none; a push output or none.
 //!
 //! Arguments:
 //! - `TYPE`: the IP protocol: `TCP`, `UDP`, `ICMP`, `GRE` or a number.
-//! - `PORT`: of TCP and UDP, a port that is taken, so that no other program on this host gets it; none by
-//!   default. Of other protocols it means nothing.
+//! - `PORT`: for TCP and UDP, a port to reserve, so that no other program on this host gets it; none by
+//!   default. Ignored for other protocols.
 //! - `SNAPLEN`: bytes kept of a packet; 2048 by default.
-//! - `HEADROOM`: room before a packet; 28 by default.
+//! - `HEADROOM`: bytes reserved before a packet; 28 by default.
 //!
-//! All packets of the protocol that come to this host are copied here, whichever their ports; the kernel
-//! sees them as well. Packets sent begin with their IP headers, and go to the address that stands there. It
-//! takes the capability NET_RAW. Handlers: `count`, `drops` (read): packets sent, and packets that could
-//! not be.
+//! All packets of the protocol that arrive at this host are copied here, whatever their ports; the kernel
+//! processes them too. Sent packets begin with their IP headers, and go to the destination in the header.
+//! Requires CAP_NET_RAW. Handlers: `count`, `drops` (read): packets sent, and packets that could not be sent.
 use super::link_ip::{RAW, mark_ip};
 use super::outbox::Outbox;
 use crate::file::reason;
@@ -28,7 +27,6 @@ use rustix::net::{RecvFlags, SendFlags};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Facts.
 pub static CLASS: Class = Class::new("RawSocket", || Box::<RawSocket>::default())
     .ports("0-1/0-1")
     .processing("l/h")
@@ -41,10 +39,10 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Bytes of an IPv4 header.
 const HEADER: usize = 20;
-/// The largest packet there is.
+/// Largest possible packet.
 const LARGEST: u32 = 65_535;
 
-/// What keeps a port from others.
+/// Reserves a port.
 #[expect(dead_code, reason = "held until they are dropped")]
 enum Port {
     Tcp(TcpListener),
@@ -77,7 +75,7 @@ impl RawSocket {
         })
     }
 
-    /// Makes a packet of what came; false if nothing did.
+    /// Receives a packet; false if there is none.
     fn take(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(socket) = &self.socket else { return false };
         let (count, whole) = match rustix::net::recv(socket, &mut self.buffer[..], RecvFlags::TRUNC) {
@@ -98,7 +96,7 @@ impl RawSocket {
         true
     }
 
-    /// Sends a packet, or gives it back if there is no room now.
+    /// Sends a packet, or returns it if there is no room now.
     fn send(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let socket = self.socket.as_ref()?;
         let Some(header) = packet.data().first_chunk::<HEADER>() else {
@@ -118,7 +116,7 @@ impl RawSocket {
         None
     }
 
-    /// Attack: a line for each packet. Only what comes before the first packet that is dropped is said.
+    /// Attack: a log line for each packet. Only errors up to the first dropped packet are reported.
     fn complain(&self, call: &str, error: Errno, cx: &mut Context<'_>) {
         if self.drops == 0 {
             let name = cx.declaration();

@@ -1,15 +1,15 @@
-//! What elements that replay a file have in common: when its packets go out.
+//! Replaying a file: emits its packets, optionally at their times.
 use ringway_click::{
     Context, Element, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search, Task, Timer,
 };
 
-/// Where packets come from.
+/// Source of packets.
 pub(super) trait Records {
-    /// The next packet, whose time may not have come; nothing at the end.
+    /// The next packet, which may not be due yet; `None` at the end.
     fn next_record(&mut self, cx: &mut Context<'_>) -> Option<Packet>;
 }
 
-/// Lets packets out, at their times if it is to keep them.
+/// Emits packets, at their times if configured.
 #[derive(Default)]
 pub(super) struct Replay {
     /// Packets are emitted.
@@ -18,9 +18,9 @@ pub(super) struct Replay {
     pub(super) timing: bool,
     /// The driver is stopped at the end.
     pub(super) stop: bool,
-    /// A packet whose time has not come.
+    /// A packet that is not due yet.
     waiting: Option<Packet>,
-    /// What is added to packets' times to get the steady clock's.
+    /// Difference between packets' times and the steady clock.
     offset: Option<i64>,
     task: Option<Task>,
     timer: Option<Timer>,
@@ -41,7 +41,7 @@ impl Replay {
         self.timer = Some(cx.new_timer());
     }
 
-    /// The next packet to emit. Nothing if its time has not come, or there is none: then whoever pulls may sleep.
+    /// The next packet to emit; `None` if it is not due, or there is none: then the puller may sleep.
     pub(super) fn next(&mut self, records: &mut impl Records, cx: &mut Context<'_>) -> Option<Packet> {
         let packet = self.waiting.take().or_else(|| records.next_record(cx));
         let Some(packet) = packet else {
@@ -58,7 +58,7 @@ impl Replay {
         Some(packet)
     }
 
-    /// Whether a packet may go. If not, the timer wakes who waits for it.
+    /// Whether a packet is due. If not, the timer wakes the element.
     fn is_due(&mut self, time: u64, cx: &mut Context<'_>) -> bool {
         let (now, time) = (cx.steady() as i64, time as i64);
         let offset = *self.offset.get_or_insert(now.wrapping_sub(time));
@@ -79,7 +79,7 @@ impl Replay {
         }
     }
 
-    /// The handlers `active` and `stop` of an element that has one.
+    /// The handlers `active` and `stop` of an element with a replay.
     pub(super) fn handlers<E: Element>(replay: fn(&mut E) -> &mut Self) -> [Handler; 2] {
         let active = Handler::read_with("active", move |e: &mut E, _, _| Ok(replay(e).active.to_string()));
         let active = active.writes(move |e: &mut E, value, cx| {
@@ -104,14 +104,14 @@ impl Replay {
         }
     }
 
-    /// Goes on once a packet's time has come.
+    /// Continues when a packet is due.
     pub(super) fn run_timer(&mut self, cx: &mut Context<'_>) {
         if self.active {
             self.set_active(true, cx);
         }
     }
 
-    /// Emits packets from output 0; `next` gives them.
+    /// Pushes packets from `next` to output 0.
     pub(super) fn run_task(
         &mut self,
         task: Task,
@@ -129,7 +129,7 @@ impl Replay {
         true
     }
 
-    /// Gives up to `max` packets; `next` gives them.
+    /// Pulls up to `max` packets from `next`.
     pub(super) fn pull(
         &mut self,
         max: usize,

@@ -1,24 +1,26 @@
-//! `Socket(TYPE, PLACE, ..., [keywords])`: sends packets through a socket, and makes packets of what arrives there.
+//! `Socket(TYPE, PLACE, ..., [keywords])`: sends packets through a socket, and makes packets of received
+//! data.
 //!
-//! Ports: at most one input, push or pull; at most one push output. What goes in does not come out.
+//! Ports: at most one input, push or pull; at most one push output. Input packets are not sent to the output.
 //!
 //! Arguments:
 //! - `TYPE`: `TCP` or `UDP`, and then `IP`, `PORT`, `LOCALIP`, `LOCALPORT`; or `UNIX` or `UNIX_DGRAM`, and then
 //!   `FILENAME`, `LOCALFILENAME`.
-//! - `CLIENT`: whether it connects to that place instead of waiting there; true if it has no output, or if what is
-//!   local is given. A server of TCP or UNIX has one connection at a time, one of datagrams answers whom it heard
-//!   last. A client of UDP to 0.0.0.0 sends each packet to the address that is noted in it.
-//! - `SNAPLEN`: bytes of a packet made at most; 2048 by default.
-//! - `HEADROOM`: room before them; 28 by default.
-//! - `TIMESTAMP`: whether packets get the time; true by default.
+//! - `CLIENT`: whether it connects to the place instead of listening there; true if it has no output, or if a
+//!   local address is given. A server of TCP or UNIX has one connection at a time, one of datagrams replies
+//!   to the last sender. A UDP client of 0.0.0.0 sends each packet to its destination annotation.
+//! - `SNAPLEN`: largest size of a packet in bytes; 2048 by default.
+//! - `HEADROOM`: bytes reserved before them; 28 by default.
+//! - `TIMESTAMP`: whether packets are timestamped; true by default.
 //! - `NODELAY`: whether TCP sends small packets at once; true by default.
-//! - `SNDBUF`, `RCVBUF`: bytes that a socket of TCP or UDP holds.
-//! - `ALLOW`, `DENY`: names of elements that look up IPv4 routes. A server of TCP or UDP hears those whom ALLOW has
-//!   a route for; of others, if there is DENY, those whom it has none for, else, if there is ALLOW, nobody.
-//! - `VERBOSE`: whether it tells of connections; false by default.
+//! - `SNDBUF`, `RCVBUF`: sizes of the buffers of a TCP or UDP socket.
+//! - `ALLOW`, `DENY`: names of elements that look up IPv4 routes. A server of TCP or UDP accepts addresses
+//!   for which ALLOW has a route; others are accepted only if there is a DENY without a route for them, or if
+//!   there is neither.
+//! - `VERBOSE`: whether connections are reported; false by default.
 //!
-//! It never waits: a packet that the socket has no room for is dropped, if it was pushed, and so is one when nobody
-//! is connected. Handlers: `drops` (read).
+//! It never blocks: a pushed packet is dropped if the socket has no room, or if there is no connection.
+//! Handlers: `drops` (read).
 mod link;
 
 use crate::file::reason;
@@ -28,16 +30,14 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurs
 use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Socket", || Box::<Socket>::default()).ports("0-1/0-1").processing("a/h").flow("x/y");
 
-/// Packets made a turn, so that a flood of them leaves time for others.
+/// Largest number of packets received per turn, so that a flood leaves time for other elements.
 const TURN: usize = 64;
 /// The largest packet, and the most room before one.
 const LARGEST: u32 = 65_535;
 
-/// See the module.
 #[derive(Default)]
 pub struct Socket {
     wish: Wish,
@@ -48,7 +48,7 @@ pub struct Socket {
     allow: Option<String>,
     deny: Option<String>,
     link: Option<Link>,
-    /// What is left of a packet that the socket did not take whole.
+    /// The unsent rest of a packet.
     left: Vec<u8>,
     buffer: Vec<u8>,
     task: Option<Task>,
@@ -67,7 +67,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether a server hears this address.
+    /// Whether a server accepts this address.
     fn hears(&self, address: Option<Ipv4Addr>, cx: &mut Context<'_>) -> bool {
         let Some(address) = address else { return true };
         let mut has = |table: &str| {
@@ -81,7 +81,7 @@ impl Socket {
         }
     }
 
-    /// Asks to be told of what matters now.
+    /// Selects the events that currently matter.
     fn watch(&self, cx: &mut Context<'_>) {
         let Some(link) = &self.link else { return };
         for (descriptor, readable) in link.descriptors(cx.noutputs() > 0) {
@@ -103,7 +103,7 @@ impl Socket {
         self.watch(cx);
     }
 
-    /// Sends a packet, or as much of it as goes; false if nothing goes.
+    /// Sends a packet, or part of it; false if nothing could be sent.
     fn send(&mut self, packet: &Packet, cx: &mut Context<'_>) -> bool {
         let Some(link) = self.link.as_mut().filter(|_| self.left.is_empty()) else { return false };
         let noted = Ipv4Addr::from(packet.notes().dst_ip());
@@ -131,7 +131,7 @@ impl Socket {
         }
     }
 
-    /// Sends what was left of a packet.
+    /// Sends the rest of a packet.
     fn flush(&mut self, cx: &mut Context<'_>) {
         let Some(link) = self.link.as_mut().filter(|_| !self.left.is_empty()) else { return };
         match link.send(&self.left, Ipv4Addr::UNSPECIFIED) {
@@ -150,7 +150,7 @@ impl Socket {
         }
     }
 
-    /// Makes a packet of what has arrived; false if there is no more.
+    /// Makes a packet of received data; false if there is none.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(link) = &mut self.link else { return false };
         let limit = self.snaplen as usize;
@@ -160,7 +160,7 @@ impl Socket {
                 match error.kind() {
                     ErrorKind::WouldBlock | ErrorKind::NotConnected => {}
                     ErrorKind::Interrupted => return true,
-                    // The other end has gone.
+                    // The other end disconnected.
                     ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => self.close(cx),
                     _ => {
                         self.complain(&error, cx);
@@ -274,7 +274,7 @@ impl Element for Socket {
                 return Err(cx.error(text));
             }
         }
-        // What the element has that this one replaces is taken over, or closed first.
+        // The state of the replaced element is taken over, or closed first.
         if !cx.has_predecessor() {
             self.open(cx)?;
         }
@@ -296,7 +296,7 @@ impl Element for Socket {
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
         let ready = self.link.as_ref().is_some_and(Link::is_ready) && self.left.is_empty();
         let Some(packet) = ready.then(|| cx.pull_one(0)).flatten() else {
-            // Whoever makes it ready schedules the task again.
+            // The task is scheduled again when it becomes ready.
             if ready && cx.is_active(&self.signal) {
                 cx.reschedule(task);
             }
@@ -334,7 +334,7 @@ impl Element for Socket {
             return self.watch(cx);
         }
         drop(link);
-        // What fails is said; then there is nobody to send to.
+        // Errors are reported; then there is no connection.
         let _ = self.open(cx);
     }
 }

@@ -1,17 +1,17 @@
-//! `ToDevice(DEVNAME, [keywords])`: sends packets as frames of a network interface.
+//! `ToDevice(DEVNAME, [keywords])`: sends packets as frames through a network interface.
 //!
-//! Ports: one input, push or pull; optionally push outputs: 0 for packets that were sent, 1 for those that
-//! could not be.
+//! Ports: one input, push or pull; optionally push outputs: 0 for sent packets, 1 for packets that could not
+//! be sent.
 //!
 //! Arguments:
 //! - `DEVNAME`: the interface's name.
-//! - `BURST`: packets pulled a turn; 1 by default, or as many as the router handles at once.
+//! - `BURST`: packets pulled per turn; by default 1, or the router's burst.
 //! - `METHOD`: `LINUX`, `PCAP` or `DEFAULT`: all mean a packet socket.
-//! - `DEBUG`: taken and ignored.
+//! - `DEBUG`: ignored.
 //!
-//! Packets begin with a link header. Checksums to fill and segments to make are left to the kernel. A
-//! packet that is pulled while the interface has no room waits here; one that is pushed then is dropped.
-//! It takes the capability NET_RAW. Handlers: `count`, `drops` (read); `reset_counts` (write).
+//! Packets must begin with a link header. Checksums and segmentation are left to the kernel. If the interface
+//! has no room, a pulled packet waits in the element, a pushed one is dropped. Requires CAP_NET_RAW.
+//! Handlers: `count`, `drops` (read); `reset_counts` (write).
 use super::device::check_device;
 use super::outbox::Outbox;
 use crate::file::reason;
@@ -20,14 +20,12 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurs
 use ringway_host::{PacketSettings, open_packet, packet_send};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ToDevice", || Box::<ToDevice>::default())
     .ports("1/0-2")
     .processing("a/h")
     .flags("S2")
     .phase(Class::PRIVILEGED);
 
-/// See the module.
 #[derive(Default)]
 pub struct ToDevice {
     device: String,
@@ -39,7 +37,7 @@ pub struct ToDevice {
 }
 
 impl ToDevice {
-    /// Sends a packet, or gives it back if there is no room now.
+    /// Sends a packet, or returns it if there is no room now.
     fn send(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let socket = self.socket.as_ref()?;
         match packet_send(socket.as_fd(), &packet.offload().to_bytes(), packet.data()) {

@@ -1,12 +1,12 @@
 //! `ToDump(FILENAME, [SNAPLEN, ENCAP, EXTRA_LENGTH])`: writes packets to a capture file in tcpdump's format.
 //!
-//! Ports: one input, push or pull; optionally one push output, where packets go on.
+//! Ports: one input, push or pull; optionally one push output, which passes the packets on.
 //!
 //! Arguments:
 //! - `FILENAME`: the file; `-` is standard output.
-//! - `SNAPLEN`: bytes of a packet that are written at most; 2000 by default, all if 0.
-//! - `ENCAP`: what packets begin with, `ETHER` (the default) or `IP`.
-//! - `EXTRA_LENGTH`: the original length includes what was not captured; true by default.
+//! - `SNAPLEN`: largest number of bytes written per packet; 2000 by default, all if 0.
+//! - `ENCAP`: the packets' first header, `ETHER` (the default) or `IP`.
+//! - `EXTRA_LENGTH`: the original length includes bytes that were not captured; true by default.
 //!
 //! Handlers: `count` (read); `reset_counts`, `flush` (write).
 use super::intake::Intake;
@@ -18,7 +18,6 @@ use ringway_click::{
 use ringway_wire::pcap::Header;
 use std::any::Any;
 
-/// Facts.
 pub static CLASS: Class = Class::new("ToDump", || Box::<ToDump>::default())
     .ports("1/0-1")
     .processing("a/h")
@@ -109,7 +108,7 @@ impl Element for ToDump {
         Ok(())
     }
 
-    /// Goes on in the same file.
+    /// Continues in the same file.
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
@@ -119,7 +118,7 @@ impl Element for ToDump {
             return;
         }
         from.cleanup(cx);
-        // What is wrong has been said.
+        // Errors have been reported.
         let _ = self.open(cx);
     }
 

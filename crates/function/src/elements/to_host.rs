@@ -1,26 +1,25 @@
-//! `ToHost(DEVNAME)`: gives this host's kernel Ethernet frames through the interface that a FromHost of the
-//! same name made.
+//! `ToHost(DEVNAME)`: sends Ethernet frames to this host's kernel through the interface created by the
+//! FromHost of the same name.
 //!
 //! Ports: one push input.
 //!
 //! Arguments:
 //! - `DEVNAME`: the interface's name.
 //!
-//! The kernel takes frames to the interface's own Ethernet address, and broadcasts. Handlers: `dev_name`,
-//! `drops` (read): frames that it did not take.
+//! The kernel accepts frames for the interface's own Ethernet address, and broadcasts. Handlers: `dev_name`,
+//! `drops` (read): frames that it refused.
 use super::from_host::FromHost;
 use super::tun::Tun;
 use ringway_click::arg::{Args, Word};
 use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ToHost", || Box::<ToHost>::default())
     .ports("1/0")
     .processing("h")
     .phase(Class::PRIVILEGED)
     .metadata(Metadata::Resolve);
 
-/// Gives the kernel frames.
+/// Sends frames to the kernel.
 #[derive(Default)]
 pub struct ToHost {
     name: String,

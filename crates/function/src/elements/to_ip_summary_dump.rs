@@ -1,19 +1,19 @@
-//! `ToIPSummaryDump(FILENAME, [keywords])`: writes a line of chosen fields for each packet.
+//! `ToIPSummaryDump(FILENAME, [keywords])`: writes a line of selected fields for each packet.
 //!
-//! Ports: one input, push or pull; optionally one push output, where packets go on.
+//! Ports: one input, push or pull; optionally one push output, which passes the packets on.
 //!
 //! Arguments:
 //! - `FILENAME`: the file; `-` is standard output.
-//! - `FIELDS`: names of fields between spaces; `timestamp ip_src` by default. `CONTENTS` is an old name of
-//!   it.
+//! - `FIELDS`: names of fields, separated by spaces; `timestamp ip_src` by default. `CONTENTS` is an old name
+//!   of it.
 //! - `HEADER`: whether the dump begins with lines that describe it; true by default.
-//! - `VERBOSE`: whether these name the host and the time too.
+//! - `VERBOSE`: whether these include the host and the time.
 //! - `BANNER`: a text for the `!creator` line.
 //! - `BINARY`: packed records instead of lines.
-//! - `MULTIPACKET`: a packet that stands for several gives several records, unless `count` is a field.
-//! - `BAD_PACKETS`: a `!bad` line goes before packets with broken headers.
-//! - `CAREFUL_TRUNC`: packets shorter than their IP length are broken; true by default.
-//! - `EXTRA_LENGTH`: lengths include what was not captured; true by default.
+//! - `MULTIPACKET`: a packet that stands for several produces several records, unless `count` is a field.
+//! - `BAD_PACKETS`: packets with broken headers are preceded by a `!bad` line.
+//! - `CAREFUL_TRUNC`: packets shorter than their IP length count as broken; true by default.
+//! - `EXTRA_LENGTH`: lengths include bytes that were not captured; true by default.
 //!
 //! Handlers: `flush` (write).
 use super::intake::Intake;
@@ -26,14 +26,13 @@ use ringway_click_lang::config;
 use ringway_elements::summary::{self, Time, Writer};
 use std::any::Any;
 
-/// Facts.
 pub static CLASS: Class = Class::new("ToIPSummaryDump", || Box::<ToIpSummaryDump>::default())
     .ports("1/0-1")
     .processing("a/h")
     .flags("S2")
     .metadata(Metadata::Resolve);
 
-/// Records of one packet at most. Attack: a packet that says it stands for four billion.
+/// Attack: a packet that claims to stand for four billion. Largest number of records per packet.
 const MOST_RECORDS: u32 = 1 << 16;
 
 /// Writes a dump.
@@ -98,7 +97,7 @@ impl ToIpSummaryDump {
         }
     }
 
-    /// Spreads length and time of a packet that stands for several over as many records.
+    /// Distributes length and time of a packet that stands for several over as many records.
     fn dump_each(&mut self, packet: &mut Packet, count: u32) {
         let length = packet.len() as u64;
         let extra = if self.writer.extra_length { packet.notes().u32(Annotations::EXTRA_LENGTH) } else { 0 };
@@ -164,7 +163,7 @@ impl Element for ToIpSummaryDump {
         Ok(())
     }
 
-    /// Goes on in the same file.
+    /// Continues in the same file.
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
@@ -174,7 +173,7 @@ impl Element for ToIpSummaryDump {
             return;
         }
         from.cleanup(cx);
-        // What is wrong has been said.
+        // Errors have been reported.
         let _ = self.open(cx);
     }
 

@@ -1,25 +1,24 @@
-//! `ToPort(PORT)`: sends packets as frames into a fabric, through a ring port.
+//! `ToPort(PORT)`: sends packets as frames to a ring port of a fabric.
 //!
-//! Ports: one input, push or pull. Packets that are pushed while the ring is full or away are dropped and
-//! counted; those that are pulled wait upstream.
+//! Ports: one input, push or pull. While the ring is full or away, pushed packets are dropped and counted;
+//! packets to pull wait upstream.
 //!
 //! Arguments:
-//! - `PORT`: in a function of a fabric file, the name of one of its ports; elsewhere the path of a ring
-//!   port's socket. A FromPort of the same port shares its ring.
+//! - `PORT`: in a function, the name of one of its ports; elsewhere the path of a ring port's socket. A
+//!   FromPort of the same port shares its ring.
 //!
-//! Checksums to fill and segments to make, as a FromPort noted them, go with their packets. When the port goes
-//! away, it asks again, after a second at most, until the port is back.
+//! Offload metadata from FromPort is passed on with the packets. If the port disappears, the element
+//! reconnects, at intervals of up to a second.
 //!
-//! Handlers: `count`, `byte_count`, `drops`, `drop_counts` (reasons and counts, a line each: `full`, `away`,
-//! `too-long`), `state` (`up`, `asked`, or `away` with the reason), `losses` (how often the ring was lost)
-//! (read); `reset_counts` (write).
+//! Handlers: `count`, `byte_count`, `drops`, `drop_counts` (reasons and counts, one per line: `full`, `away`,
+//! `too-long`), `state` (`up`, `asked`, or `away` with the reason), `losses` (number of lost rings) (read);
+//! `reset_counts` (write).
 use crate::attachment::Plug;
 use ringway_click::arg::{Args, Filename};
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task, Timer};
 use ringway_client::{Ring, RingError, Wait};
 use std::any::Any;
 
-/// Facts.
 pub static CLASS: Class = Class::new("ToPort", || Box::<ToPort>::default()).ports("1/0").flags("S2");
 
 /// Why packets are dropped.
@@ -35,7 +34,6 @@ struct Counts {
     drops: [u64; REASONS.len()],
 }
 
-/// See the module.
 #[derive(Default)]
 pub struct ToPort {
     plug: Plug,
@@ -45,7 +43,7 @@ pub struct ToPort {
 }
 
 impl Counts {
-    /// Puts a packet into the ring. False if it has no room, and nothing is counted.
+    /// Writes a packet to the ring. False if there is no room; nothing is counted then.
     fn put(&mut self, packet: &Packet, ring: &mut Ring) -> Result<bool, RingError> {
         let data = packet.data();
         match ring.tx.push_with(data, packet.offload().to_bytes()) {
@@ -89,7 +87,7 @@ impl ToPort {
         }
     }
 
-    /// How many packets can be pulled now. If none, the port notifies us when there is room.
+    /// Number of packets that can be pulled now. If none, the port notifies us when there is room.
     fn room(&mut self, cx: &mut Context<'_>) -> usize {
         let Some(mut ring) = self.plug.ring(cx) else { return 0 };
         let wanted = (cx.burst() as u32).min(ring.tx.slots());
@@ -154,7 +152,7 @@ impl Element for ToPort {
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        // A frame of several slots may still find too few; there is at least one for each.
+        // A frame of several slots may not fit; each packet has at least one slot.
         let room = self.room(cx);
         if room == 0 {
             return false;

@@ -1,4 +1,4 @@
-//! What elements share that have an interface of the host's: making it, and packets of what comes.
+//! Host interfaces of elements: creating them, and receiving packets.
 use super::link_ip::{ETHERNET, RAW, mark_ip};
 use crate::file::reason;
 use ringway_click::arg::{ArgError, Args, Prefix, Scope, Word};
@@ -20,18 +20,18 @@ pub fn prefix(text: &str, scope: &Scope) -> Result<Option<Prefix>, ArgError> {
     Prefix::or_address(text, scope).map(Some)
 }
 
-/// What comes.
+/// Result of receiving.
 pub enum Taken {
     /// Nothing now.
     Nothing,
-    /// A packet, and whether it is what is expected: a frame, or an IP packet.
+    /// A packet, and whether it has the expected form: a frame, or an IP packet.
     Packet(Packet, bool),
 }
 
 /// An interface of the host's.
 #[derive(Default)]
 pub struct Tun {
-    /// Frames go through it, else IP packets.
+    /// Whether it carries Ethernet frames instead of IP packets.
     pub frames: bool,
     /// Its name.
     pub name: String,
@@ -41,7 +41,7 @@ pub struct Tun {
     address: Option<Prefix>,
     gateway: Option<Ipv4Addr>,
     mac: Option<MacAddress>,
-    /// Errors are said only once.
+    /// Set after the first error, since only one is reported.
     quiet: bool,
     said: bool,
     descriptor: Option<OwnedFd>,
@@ -68,7 +68,7 @@ impl Tun {
         self.gateway = Some(gateway).filter(|gateway| !gateway.is_unspecified());
     }
 
-    /// Takes its name and its address, and checks what was read.
+    /// Sets its name and address, and validates the arguments.
     pub fn settle(
         &mut self,
         name: Word,
@@ -93,7 +93,7 @@ impl Tun {
         Ok(())
     }
 
-    /// Makes the interface. The element is told when packets come.
+    /// Creates the interface. The element is then notified of packets.
     pub fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         let length = |prefix: &Prefix| prefix.length().map(|length| (prefix.address, length as u8));
         let settings = TunSettings {
@@ -112,7 +112,7 @@ impl Tun {
         Ok(())
     }
 
-    /// Asks to be told when packets come, or no longer.
+    /// Enables or disables the notification of packets.
     pub fn watch(&self, readable: bool, cx: &mut Context<'_>) {
         if let Some(descriptor) = &self.descriptor {
             cx.select(descriptor.as_raw_fd(), readable, false);
@@ -151,7 +151,7 @@ impl Tun {
         Taken::Packet(packet, is_ip)
     }
 
-    /// Hands a packet to the host. False, and said, if it can't be.
+    /// Sends a packet to the host. False, with a report, on failure.
     pub fn give(&mut self, packet: &Packet, cx: &mut Context<'_>) -> bool {
         let data = if self.frames { Some(packet.data()) } else { packet.network_data() };
         let (data, link) = (data.unwrap_or_default(), if self.frames { ETHER } else { 0 });
@@ -186,7 +186,7 @@ impl Tun {
         }
     }
 
-    /// Attack: a line for each packet. Only the first is said; all are counted.
+    /// Attack: a log line for each packet. Only the first error is reported; all are counted.
     fn say(&mut self, text: &str, cx: &mut Context<'_>) {
         if !core::mem::replace(&mut self.said, true) {
             let element = cx.declaration();

@@ -10,7 +10,7 @@
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
+/// The element's class.
 pub static CLASS: Class = Class::new("SizeHistogram", || Box::<SizeHistogram>::default()).ports("1/1");
 
 /// Counts packets.

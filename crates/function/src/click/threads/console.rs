@@ -1,14 +1,15 @@
-//! What the routers of other threads than the first print to.
+//! The consoles of routers on other threads than the first.
 use super::mailbox::Mailbox;
 use super::worker::News;
 use ringway_click::Console;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Lines that may wait for the first thread. Attack: a configuration that says more than anybody takes.
+/// Attack: a configuration that prints faster than anybody reads. Largest number of lines that wait for the
+/// first thread.
 const UNHEARD: usize = 1000;
 
-/// Prints nothing: what is said while elements are configured the first thread says already.
+/// Prints nothing, since the first thread already prints the messages of configuring elements.
 pub(super) struct Mute;
 
 impl Console for Mute {
@@ -17,7 +18,7 @@ impl Console for Mute {
     fn output(&mut self, _: &[u8]) {}
 }
 
-/// Prints, and lets the first thread know if anybody there listens.
+/// Prints, and forwards lines to the first thread if an element there listens.
 pub(super) struct Echo {
     pub(super) console: Box<dyn Console + Send>,
     pub(super) news: Arc<Mailbox<News>>,

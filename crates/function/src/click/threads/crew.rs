@@ -1,4 +1,4 @@
-//! The other threads, as the first has them.
+//! The other threads, from the first thread's point of view.
 use super::console::Echo;
 use super::mailbox::Mailbox;
 use super::worker::{News, Order, Seat};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
-/// What all threads of a configuration begin with.
+/// Initial data shared by all threads of a configuration.
 pub(in crate::click) struct Plan<'a> {
     /// How many there may be.
     pub(in crate::click) threads: usize,
@@ -34,7 +34,7 @@ pub(in crate::click) struct Plan<'a> {
 pub(in crate::click) struct Crew {
     posts: Vec<Post>,
     news: Arc<Mailbox<News>>,
-    /// Somebody listens to what is said.
+    /// Whether an element listens to chatter.
     heard: Arc<AtomicBool>,
 }
 
@@ -45,7 +45,7 @@ struct Post {
 }
 
 impl Crew {
-    /// Starts those that elements live on. They wait to be asked.
+    /// Starts the threads that run elements. They wait for orders.
     pub(in crate::click) fn new(plan: &Plan<'_>, division: &Division) -> Result<Rc<Self>, HostError> {
         let (news, heard) = (Arc::new(Mailbox::new()?), Arc::default());
         let mut crew = Self { posts: Vec::new(), news, heard };
@@ -72,7 +72,7 @@ impl Crew {
             orders: orders.clone(),
             news,
         };
-        // One that is not there leaves the thread where the kernel puts it, as in Click.
+        // If the core does not exist, the thread is not pinned, as in Click.
         let known = allowed_cores()?;
         let core = plan.core.map(|first| first.saturating_add(thread)).filter(|core| known.contains(core));
         let handle = spawn(&format!("click-{thread}"), core, move || seat.live())?;
@@ -85,7 +85,8 @@ impl Crew {
         }
     }
 
-    /// Runs the first thread's router, and lets the others run, until it has stopped. They answer afterwards, too.
+    /// Runs the first thread's router, and lets the others run, until it has stopped. Afterwards they still
+    /// answer.
     pub(in crate::click) fn drive(&self, router: &mut Router) {
         let mut signals = Signals::default();
         let mut pace = Pace::default();
@@ -127,7 +128,7 @@ impl Crew {
     }
 }
 
-/// The crew as a router has it.
+/// A router's handle to the other threads.
 pub(in crate::click) struct Reach(pub(in crate::click) Rc<Crew>);
 
 impl Threads for Reach {

@@ -5,12 +5,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Holds letters until their reader takes them.
+/// Holds letters until the reader takes them.
 pub(super) struct Mailbox<T> {
     letters: Mutex<Letters<T>>,
-    /// There may be some: what a reader that is busy looks at.
+    /// Whether there may be letters; polled by a busy reader.
     filled: AtomicBool,
-    /// Wakes a reader that sleeps: signalled while there are some.
+    /// Wakes a sleeping reader: signalled while there are letters.
     bell: EventFd,
 }
 
@@ -29,7 +29,7 @@ impl<T> Mailbox<T> {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a letter in, unless nobody reads any more or `most` wait already.
+    /// Adds a letter, unless the reader is gone or `most` are waiting.
     pub(super) fn put_within(&self, most: usize, letter: T) {
         let mut letters = self.lock();
         if !letters.closed && letters.waiting.len() < most {
@@ -39,12 +39,12 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Puts a letter in, unless nobody reads any more.
+    /// Adds a letter, unless the reader is gone.
     pub(super) fn put(&self, letter: T) {
         self.put_within(usize::MAX, letter);
     }
 
-    /// Takes the first letter; costs little if there is none.
+    /// Takes the first letter; cheap if there is none.
     pub(super) fn take(&self) -> Option<T> {
         if !self.filled.load(Ordering::Acquire) {
             return None;
@@ -58,14 +58,14 @@ impl<T> Mailbox<T> {
         letter
     }
 
-    /// Nobody reads any more: letters that wait are dropped, and so are those that come.
+    /// Closes the mailbox: waiting and later letters are dropped.
     pub(super) fn close(&self) {
         let mut letters = self.lock();
         letters.closed = true;
         letters.waiting.clear();
     }
 
-    /// Can be read while there are letters.
+    /// Readable while there are letters.
     pub(super) fn descriptor(&self) -> i32 {
         self.bell.as_fd().as_raw_fd()
     }

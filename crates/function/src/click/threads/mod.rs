@@ -1,8 +1,9 @@
 //! A configuration on several threads.
 //!
-//! Each thread has a router of its own, of the whole configuration, with those elements that live there. The first is
-//! the driver's: it reads signals, is asked for handlers, and asks the others by letters, which they see to between
-//! two turns. They never wait for it, so nobody waits in a circle.
+//! Each thread has a router for the whole configuration, containing only the elements that run there. The
+//! first thread is the driver's: it reads signals, handles handler calls, and sends orders to the others as
+//! letters, which they process between two turns. They never wait for the first thread, so there is no
+//! deadlock.
 mod console;
 mod crew;
 mod mailbox;
@@ -10,7 +11,7 @@ mod worker;
 
 use ringway_click::{Rebuild, Router, Succession};
 
-/// A `hotconfig` handler where several threads run the configuration: all of them would have to change at once.
+/// The `hotconfig` handler of a configuration on several threads: all of them would have to change at once.
 pub(super) struct Refusal;
 
 impl Rebuild for Refusal {

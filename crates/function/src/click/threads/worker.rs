@@ -1,4 +1,4 @@
-//! A thread besides the first.
+//! A thread other than the first.
 use super::console::{Echo, Mute};
 use super::mailbox::Mailbox;
 use crate::click::Machine;
@@ -11,29 +11,29 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// What the first thread tells another.
+/// Orders of the first thread.
 pub(super) enum Order {
     /// Do this, and answer.
     Do(Job, Sender<Box<dyn Any + Send>>),
     /// Take turns.
     Run,
-    /// Take no more, only see to orders.
+    /// Stop handling packets, only process orders.
     Halt,
     /// End.
     End,
 }
 
-/// What others tell the first.
+/// Messages to the first thread.
 pub(super) enum News {
-    /// An element asked so many times to stop, and the thread waits.
+    /// Elements requested a stop this many times, and the thread waits.
     Stopped { thread: usize, times: i64 },
-    /// An element said this.
+    /// An element printed this.
     Said(String),
     /// The thread broke off.
     Lost(usize),
 }
 
-/// What a thread begins with.
+/// Initial data of a thread.
 pub(super) struct Seat {
     pub(super) thread: usize,
     /// How many there may be.
@@ -49,7 +49,7 @@ pub(super) struct Seat {
     pub(super) news: Arc<Mailbox<News>>,
 }
 
-/// Tells when the thread ends, however it does.
+/// Reports the end of the thread, whatever the reason.
 struct Leaving {
     thread: usize,
     orders: Arc<Mailbox<Order>>,
@@ -66,7 +66,7 @@ impl Drop for Leaving {
 }
 
 impl Seat {
-    /// Makes the thread's router, and lives until the first thread says otherwise.
+    /// Builds the thread's router, and runs until the first thread ends it.
     pub(super) fn live(self) {
         let Self { thread, threads, division, graph, registry, burst, machine, seed, echo, orders, news } =
             self;
@@ -78,7 +78,7 @@ impl Seat {
             seed,
             source: String::new(),
         };
-        // The first thread did the same without an error. Whoever asks this one otherwise hears that it has gone.
+        // The first thread did the same without an error. If it fails here, callers find the thread gone.
         let Ok(mut router) = Router::configured(graph, &registry, options, threads) else { return };
         router.live_on(&division, thread);
         router.print_to(Box::new(echo));
@@ -92,7 +92,7 @@ fn work(router: &mut Router, thread: usize, orders: &Mailbox<Order>, news: &Mail
     loop {
         while let Some(order) = orders.take() {
             match order {
-                // Whoever asked waits for it.
+                // The caller waits for the answer.
                 Order::Do(job, answer) => drop(answer.send(job(router))),
                 Order::Run => running = true,
                 Order::Halt => running = false,
@@ -100,7 +100,7 @@ fn work(router: &mut Router, thread: usize, orders: &Mailbox<Order>, news: &Mail
             }
         }
         if running && router.runcount() <= 0 {
-            // Whether to go on is for the first thread to say.
+            // The first thread decides whether to continue.
             news.put(News::Stopped { thread, times: 1 - router.runcount() });
             router.set_runcount(1);
             running = false;

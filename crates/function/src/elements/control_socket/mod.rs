@@ -5,16 +5,16 @@
 //!
 //! Arguments:
 //! - `TYPE`: `TCP`, or `UNIX`.
-//! - `PORT` (or `FILENAME`): a port, with `+` behind it that or a later one that is free; or a socket's file.
+//! - `PORT` (or `FILENAME`): a port, with a `+` suffix this or a later free one; or a socket file.
 //! - `READONLY`: whether writing is refused; false by default.
-//! - `VERBOSE`: whether it tells of connections; false by default.
+//! - `VERBOSE`: whether connections are reported; false by default.
 //! - `LOCALHOST`: whether only programs of this machine may connect; true by default.
 //!
 //! The protocol is Click's, version 1.3: `READ`, `READDATA`, `READUNTIL`, `WRITE`, `WRITEDATA`, `WRITEUNTIL`,
-//! `CHECKREAD`, `CHECKWRITE`, `LLRPC`, `HELP`, `QUIT`. There are 64 connections at the most: the one that has
-//! been idle longest makes room for another, and so does one that leaves a command unfinished, or an answer
-//! unread, for a minute. A handler that was called is gone through with even if who called it has gone. When
-//! another configuration with the same ControlSocket replaces this one, its connections go on there.
+//! `CHECKREAD`, `CHECKWRITE`, `LLRPC`, `HELP`, `QUIT`. At the limit of 64 connections, a new one replaces the
+//! longest idle one; a connection that leaves a command unfinished, or an answer unread, for a minute counts
+//! as idle. A handler call is completed even if the caller has disconnected. When another configuration with
+//! the same ControlSocket replaces this one, its connections continue there.
 //!
 //! Handlers: `port` (read).
 mod output;
@@ -30,23 +30,23 @@ use ringway_click::{
 use std::any::Any;
 use std::io::ErrorKind;
 
-/// Facts.
 pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::default()).reach(Reach::Whole);
 
-/// Bytes read at once of a connection. Attack: a peer that sends as fast as it is read, while packets wait.
+/// Attack: a peer that sends as fast as it is read, while packets wait. Largest number of bytes read from a
+/// connection at once.
 const AT_ONCE: usize = 1 << 16;
-/// Nanoseconds between the pieces of what is under way, for packets.
+/// Nanoseconds between steps of long operations, for packets.
 const PAUSE: u64 = 100_000;
 
-/// Nanoseconds for which a connection with a command under way stays whoever else comes. Attack: connections
-/// that begin a command, or ask and never read, and keep others out.
+/// Attack: connections that begin a command, or never read the answer, to lock others out. Nanoseconds for
+/// which a connection with a command in progress is not replaced.
 const PATIENCE: u64 = 60_000_000_000;
 
 struct Connection {
     stream: Box<dyn Stream>,
     session: Session,
     ended: bool,
-    /// When something last came in or went out.
+    /// Time of the last input or output.
     active: u64,
 }
 
@@ -55,7 +55,8 @@ impl Connection {
         self.session.is_idle() || !self.session.is_doing() && now.saturating_sub(self.active) > PATIENCE
     }
 
-    /// Sends what can be sent at once, about `most` bytes. How much it was, and whether the connection lives.
+    /// Sends what can be sent without blocking, about `most` bytes. Returns the number of bytes, and whether
+    /// the connection is alive.
     fn send(&mut self, most: usize) -> (usize, bool) {
         let mut all = 0;
         loop {
@@ -70,19 +71,18 @@ impl Connection {
     }
 }
 
-/// See the module.
 #[derive(Default)]
 pub struct ControlSocket {
     door: Door,
     read_only: bool,
     verbose: bool,
-    /// In the order in which they were made.
+    /// In order of creation.
     connections: Vec<Connection>,
     /// For commands that waited for this configuration.
     timer: Option<Timer>,
 }
 
-/// The router's handlers, as a session calls them.
+/// The router's handlers, as called by a session.
 struct Router<'a, 'b> {
     cx: &'a mut Context<'b>,
     read_only: bool,
@@ -126,7 +126,7 @@ impl Handlers for Router<'_, '_> {
 
     fn llrpc(&mut self, name: &str, element: &str, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
         if self.read_only {
-            // Nothing says of a call that it only reads.
+            // A call does not declare that it only reads.
             return Err(Failure::new(530, format!("Permission denied for '{name}'")));
         }
         let router = self.cx.router();
@@ -144,7 +144,7 @@ impl Handlers for Router<'_, '_> {
 impl ControlSocket {
     fn accept(&mut self, cx: &mut Context<'_>) {
         let active = cx.steady();
-        // Attack: programs that connect faster than they are let in.
+        // Attack: programs that connect faster than they are accepted.
         for _ in 0..MOST {
             let staying = self.connections.iter().filter(|known| !known.may_make_room(active)).count();
             let Some(stream) = self.door.accept(staying) else { break };
@@ -157,7 +157,7 @@ impl ControlSocket {
         }
     }
 
-    /// Ends the connection that has been idle longest.
+    /// Closes the longest idle connection.
     fn make_room(&mut self, now: u64, cx: &mut Context<'_>) {
         let may = self.connections.iter().enumerate().filter(|(_, known)| known.may_make_room(now));
         let Some((at, _)) = may.min_by_key(|(_, known)| known.active) else { return };
@@ -235,7 +235,7 @@ impl Element for ControlSocket {
         self.door.open(cx)
     }
 
-    /// One that has more to do goes on, each in its turn.
+    /// Continues connections with more work, in turns.
     fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
         let unfinished = self.connections.iter().position(|connection| connection.session.is_unfinished());
         let Some(at) = unfinished else { return };
@@ -249,7 +249,7 @@ impl Element for ControlSocket {
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>().filter(|old| old.door.is_like(&self.door)) else {
-            // What is wrong has been said.
+            // Errors have been reported.
             let _ = self.door.open(cx);
             return;
         };
@@ -275,7 +275,7 @@ impl Element for ControlSocket {
     }
 
     fn cleanup(&mut self, _: &mut Context<'_>) {
-        // What was done last may still have to be answered: as far as it goes out at once.
+        // Sends the last answers, as far as possible without blocking.
         for connection in &mut self.connections {
             connection.send(usize::MAX);
         }

@@ -1,14 +1,14 @@
-//! What waits to be sent.
+//! Output waiting to be sent.
 use std::collections::VecDeque;
 
-/// Values from this size on are kept as they are: to copy one of megabytes would hold up packets.
+/// Values of at least this size in bytes are not copied, since copying megabytes would delay packets.
 const WHOLE: usize = 1 << 14;
 
 /// Bytes to send, in parts.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     parts: VecDeque<Vec<u8>>,
-    /// So much of the first part has been sent.
+    /// Number of bytes of the first part already sent.
     at: usize,
     waiting: usize,
 }
@@ -19,7 +19,7 @@ impl Output {
         self.waiting
     }
 
-    /// What is to be sent next; empty if that is nothing.
+    /// The next bytes to send; empty if there are none.
     pub(super) fn first(&self) -> &[u8] {
         self.parts.front().and_then(|part| part.get(self.at..)).unwrap_or_default()
     }
@@ -34,7 +34,7 @@ impl Output {
         }
     }
 
-    /// The same, which it may keep.
+    /// As `add`, without a copy.
     pub(super) fn add_whole(&mut self, bytes: Vec<u8>) {
         if bytes.len() < WHOLE {
             return self.add(&bytes);

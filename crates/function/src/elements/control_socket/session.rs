@@ -2,31 +2,32 @@
 use super::output::Output;
 use ringway_click::{HandlerCall, Pieces, Progress};
 
-/// The longest line. Attack: a peer that never ends one.
+/// Attack: a line without an end. Largest length of a line in bytes.
 const LONGEST_LINE: usize = 1 << 16;
 /// The largest value that may be written.
 const LARGEST_VALUE: usize = 1 << 24;
-/// The most data of an LLRPC: what its number can say.
+/// Largest size of an LLRPC's data, which its number can encode.
 const LARGEST_CALL: usize = 0xfff;
-/// Bits of an LLRPC's number: data come out, go in, and hold no pointers.
+/// Bits of an LLRPC's number: data is returned, data is passed, and data contains no pointers.
 const CALL_OUT: u32 = 0x4000_0000;
 const CALL_IN: u32 = 0x8000_0000;
 const CALL_FLAT: u32 = 0x4000;
-/// Answers that wait for a peer, in bytes; more commands wait meanwhile. Attack: a peer that asks and never
-/// reads, or that asks so much that packets would wait.
+/// Attack: a peer that never reads its answers, or requests so many that packets would wait. Largest size in
+/// bytes of waiting answers; further commands wait meanwhile.
 const MOST_OUTPUT: usize = 1 << 16;
-/// Commands done at once. Attack: a peer that sends as many as fit, while packets wait.
+/// Attack: a peer that sends commands in bulk, while packets wait. Largest number of commands handled at
+/// once.
 const COMMANDS: usize = 64;
 
-/// What a session calls.
+/// Interface to the router's handlers.
 pub trait Handlers {
-    /// The call, as yet without a value, that reads or writes a handler; else the code and text of what is wrong.
+    /// The call, without a value, that reads or writes a handler; or the code and text of the error.
     fn find(&mut self, name: &str, write: bool) -> Result<HandlerCall, Failure>;
-    /// Reads the next piece of a handler that is called `name` in what is wrong.
+    /// Reads the next part of a handler, named `name` in errors.
     fn read(&mut self, name: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure>;
     /// Does the next piece of writing one.
     fn write(&mut self, name: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure>;
-    /// Calls an element's LLRPC, which is called `name` in what is wrong.
+    /// Calls an element's LLRPC, named `name` in errors.
     fn llrpc(&mut self, name: &str, element: &str, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure>;
     /// Whether the configuration is being replaced, so that commands must wait for the next.
     fn is_replaced(&self) -> bool {
@@ -44,13 +45,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// One of them.
+    /// A failure with this code and text.
     pub fn new(code: u16, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
 }
 
-/// What is to be done with data.
+/// Use of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Read,
@@ -78,10 +79,10 @@ struct Doing {
     write: bool,
     name: String,
     value: String,
-    /// With the value, once the handler was found.
+    /// Set, with the value, once the handler was found.
     call: Option<HandlerCall>,
     pieces: Pieces,
-    /// What was read before, apart: to put together, or to free, megabytes at once would hold up packets.
+    /// Parts read before, kept separate, since joining or freeing megabytes at once would delay packets.
     read: Vec<String>,
 }
 
@@ -89,11 +90,11 @@ struct Doing {
 #[derive(Debug)]
 pub struct Session {
     input: Vec<u8>,
-    /// So much of the input has been seen to. It is taken away once it is half of it. Attack: millions of short
-    /// lines, each of which would move all that follow.
+    /// Number of input bytes already processed. They are removed once they are half of the input. Attack:
+    /// millions of short lines; removing each would move all that follow.
     at: usize,
-    /// So much of the rest has been looked through without finding where it ends. Attack: data that come byte
-    /// by byte.
+    /// Number of the remaining bytes already searched for an end of line. Attack: data that arrives byte by
+    /// byte.
     searched: usize,
     output: Output,
     pending: Option<Pending>,
@@ -122,27 +123,27 @@ impl Default for Session {
 }
 
 impl Session {
-    /// What is to be sent next; there may be more behind it.
+    /// The next bytes to send; more may follow.
     pub fn output(&self) -> &[u8] {
         self.output.first()
     }
 
-    /// So many bytes of it have been.
+    /// Records that this many bytes were sent.
     pub fn sent(&mut self, bytes: usize) {
         self.output.sent(bytes);
     }
 
-    /// Whether it has ended: nothing more is read.
+    /// Whether the session has ended, and reads no more.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Whether no command is under way and nothing is to be sent.
+    /// Whether no command is in progress and no output is waiting.
     pub fn is_idle(&self) -> bool {
         self.input.is_empty() && self.pending.is_none() && self.doing.is_none() && self.output.len() == 0
     }
 
-    /// Whether more may be given to it.
+    /// Whether more input is accepted.
     pub fn wants_input(&self) -> bool {
         !self.closed
             && !self.unfinished
@@ -150,8 +151,7 @@ impl Session {
             && self.input.len() < LARGEST_VALUE + LONGEST_LINE
     }
 
-    /// Whether it stopped because of answers that wait, so that it is to be run again when they have gone
-    /// out.
+    /// Whether it waits for its answers to be sent, and must be run again afterwards.
     pub fn is_stalled(&self) -> bool {
         self.stalled
     }
@@ -161,16 +161,16 @@ impl Session {
         self.doing.is_some()
     }
 
-    /// Whether it stopped so that packets need not wait, and is to be run again soon.
+    /// Whether it paused to let packets pass, and must be run again soon.
     pub fn is_unfinished(&self) -> bool {
         self.unfinished
     }
 
-    /// Another router answers from now on: what was under way begins again, and what waited is to be run.
+    /// Switches to another router: commands in progress start again, and waiting ones must be run.
     pub fn begin_again(&mut self) {
         self.unfinished = true;
         if let Some(doing) = &mut self.doing {
-            // Without a call it has not even begun with the router that was to answer.
+            // Without a call, the command has not begun in the previous router.
             if let Some(call) = doing.call.take() {
                 doing.value = call.value;
             }
@@ -178,7 +178,7 @@ impl Session {
         }
     }
 
-    /// The peer is gone: only the handler that it called last is gone on with, so that nothing stays half done.
+    /// The peer is gone: only the current handler call is completed.
     pub fn abandon(&mut self) {
         (self.input, self.output, self.pending) = (Vec::new(), Output::default(), None);
         (self.at, self.searched) = (0, 0);
@@ -189,7 +189,8 @@ impl Session {
         self.input.extend_from_slice(bytes);
     }
 
-    /// Does what can be done soon. With `end`, the peer sends nothing more: an unended line is one.
+    /// Processes commands for a short time. With `end`, the peer sends nothing more: an unterminated line
+    /// counts as complete.
     pub fn run(&mut self, end: bool, handlers: &mut impl Handlers) {
         let mut commands = 0;
         self.unfinished = false;
@@ -226,12 +227,12 @@ impl Session {
         }
     }
 
-    /// What has not been seen to.
+    /// The unprocessed input.
     fn rest(&self) -> &[u8] {
         self.input.get(self.at..).unwrap_or_default()
     }
 
-    /// Sees to so many bytes of the rest.
+    /// Removes this many bytes of unprocessed input.
     fn take(&mut self, bytes: usize) -> Vec<u8> {
         let end = self.input.len().min(self.at + bytes);
         if end == self.input.len() {
@@ -343,7 +344,7 @@ impl Session {
         );
     }
 
-    /// Gathers the data of a command; false if there is more to come.
+    /// Collects the data of a command; false if more is to come.
     fn collect(&mut self, pending: Pending, handlers: &mut impl Handlers) -> bool {
         let data: Vec<u8> = match &pending.data {
             Data::Length(length) => {
@@ -425,8 +426,8 @@ impl Session {
         }
     }
 
-    /// A call's number says, besides which it is, how many bytes go in or come out, and whether other
-    /// programs can make it at all: its data must hold no pointers.
+    /// The call's number also encodes how many bytes are passed and returned, and whether other programs may
+    /// call it at all: its data must not contain pointers.
     fn llrpc(&mut self, name: &str, data: &[u8], handlers: &mut impl Handlers) {
         let (element, number) = name.rsplit_once('#').unwrap_or((name, ""));
         let Ok(command) = u32::from_str_radix(number, 16) else {
@@ -454,7 +455,7 @@ impl Session {
     }
 }
 
-/// The first word and what follows it.
+/// The first word and the rest.
 fn split(line: &str) -> (&str, &str) {
     let line = line.trim_start_matches([' ', '\t']);
     line.split_once([' ', '\t'])
@@ -498,7 +499,7 @@ mod tests {
         }
     }
 
-    /// Runs a session until it has nothing to do. How often it stopped for packets.
+    /// Runs a session until it is idle. Returns how often it paused for packets.
     fn run(session: &mut Session, end: bool, one: &mut One) -> usize {
         let mut stops = 0;
         session.run(end, one);
@@ -557,8 +558,8 @@ mod tests {
 
     #[test]
     fn what_comes_at_once_costs_as_much_as_what_comes_in_pieces() {
-        // Each of these would take hours if a line moved what follows it, or a byte had what came before
-        // searched.
+        // Each of these would take hours if every line moved the rest of the input, or every byte caused a
+        // new search.
         let (mut session, mut one) = (Session::default(), One("x".into()));
         session.give(&vec![b'\n'; 8 << 20]);
         run(&mut session, false, &mut one);
@@ -597,7 +598,7 @@ mod tests {
         one.0 = "xyz".into();
         session.begin_again();
         assert!(session.is_unfinished());
-        // Another one has taken the place already.
+        // Another router has replaced it.
         session.begin_again();
         run(&mut session, false, &mut one);
         assert!(output(&mut session).contains("DATA 3\r\nxyz200 Write") && one.0 == "new");

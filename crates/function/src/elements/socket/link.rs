@@ -1,4 +1,4 @@
-//! The sockets behind a Socket element, none of which ever waits.
+//! The non-blocking sockets of a Socket element.
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt,
 };
@@ -41,7 +41,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is asked for.
+/// The requested socket.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Wish {
     pub kind: Kind,
@@ -62,26 +62,26 @@ enum Listener {
 }
 
 enum Datagrams {
-    /// Whom it sends to; with 0.0.0.0 as the packet says.
+    /// With its destination; none for 0.0.0.0, where each packet has its own.
     Udp(UdpSocket, Option<SocketAddrV4>),
     Unix(UnixDatagram, Option<PathBuf>),
 }
 
-/// Who sent a datagram.
+/// The sender of a datagram.
 enum From {
     Udp(SocketAddrV4),
     Unix(PathBuf),
 }
 
-/// See the module.
+/// The sockets of an element.
 pub struct Link {
     listener: Option<Listener>,
     stream: Option<Box<dyn Duplex>>,
     datagrams: Option<Datagrams>,
-    /// A server's; it answers whom it heard last.
+    /// Whether it is a server, which replies to the last sender.
     answers: bool,
     last: Option<From>,
-    /// Who sent what was received last.
+    /// Sender of the last received datagram.
     sender: Option<From>,
     /// A file to take away in the end.
     file: Option<String>,
@@ -91,7 +91,7 @@ fn unix(file: &str) -> Result<SocketAddrUnix> {
     SocketAddrUnix::new(file).map_err(Error::from)
 }
 
-/// A socket, bound and connected as it is asked for.
+/// A socket, bound and connected as requested.
 fn open(wish: &Wish) -> Result<OwnedFd> {
     let internet = matches!(wish.kind, Kind::Tcp | Kind::Udp);
     let family = if internet { AddressFamily::INET } else { AddressFamily::UNIX };
@@ -117,7 +117,7 @@ fn open(wish: &Wish) -> Result<OwnedFd> {
     }
     if wish.client {
         match &wish.remote {
-            // Each packet says where it goes.
+            // Each packet has its own destination.
             Place::Address(Ipv4Addr::UNSPECIFIED, _) if wish.kind == Kind::Udp => {}
             Place::Address(address, port) => {
                 connect(&socket, &SocketAddr::V4(SocketAddrV4::new(*address, *port)))?;
@@ -131,10 +131,10 @@ fn open(wish: &Wish) -> Result<OwnedFd> {
 }
 
 impl Link {
-    /// Opens what is asked for.
+    /// Opens the requested socket.
     ///
     /// # Errors
-    /// The system's.
+    /// The operating system's.
     pub fn open(wish: &Wish) -> Result<Self> {
         let socket = open(wish)?;
         let own = if wish.client { wish.local.clone() } else { Some(wish.remote.clone()) };
@@ -203,9 +203,10 @@ impl Link {
         }
     }
 
-    /// All descriptors, and whether it matters that they can be read; `hears`: what arrives is wanted.
+    /// All descriptors, each with whether to wait until it is readable; `hears`: received data is wanted.
     pub fn descriptors(&self, hears: bool) -> impl Iterator<Item = (i32, bool)> + use<> {
-        // A stream is read even so, to learn that it has ended; one that waits does so while there is none.
+        // A stream is read in any case, to detect its end; so is a listening socket while there is no
+        // connection.
         let carrier = self.carrier().map(|own| (own, hears || self.stream.is_some()));
         let waiting = self.waiting().map(|own| (own, self.stream.is_none()));
         carrier.into_iter().chain(waiting)
@@ -216,20 +217,20 @@ impl Link {
         self.carrier() == Some(descriptor)
     }
 
-    /// Whether connections come to this descriptor.
+    /// Whether this is the listening descriptor.
     pub fn listens(&self, descriptor: i32) -> bool {
         self.waiting() == Some(descriptor)
     }
 
-    /// Whether there is somebody to send to.
+    /// Whether there is a destination to send to.
     pub fn is_ready(&self) -> bool {
         self.stream.is_some() || self.datagrams.is_some() && (!self.answers || self.last.is_some())
     }
 
-    /// Takes a connection; the address it comes from, if it has one.
+    /// Accepts a connection; returns the address of the peer, if it has one.
     ///
     /// # Errors
-    /// The system's.
+    /// The operating system's.
     pub fn accept(&mut self, no_delay: bool) -> Result<Option<Ipv4Addr>> {
         let listener = self.listener.as_ref().filter(|_| self.stream.is_none());
         match listener.ok_or(ErrorKind::WouldBlock)? {
@@ -254,10 +255,10 @@ impl Link {
         self.stream.take().map(|stream| stream.as_raw_fd())
     }
 
-    /// Sends bytes; how many went.
+    /// Sends bytes; returns how many were sent.
     ///
     /// # Errors
-    /// The system's; [`ErrorKind::NotConnected`] if there is nobody to send to.
+    /// The operating system's; [`ErrorKind::NotConnected`] without a destination.
     pub fn send(&mut self, bytes: &[u8], noted: Ipv4Addr) -> Result<usize> {
         if let Some(stream) = &mut self.stream {
             return stream.write(bytes);
@@ -275,10 +276,10 @@ impl Link {
         }
     }
 
-    /// Takes what has arrived: how many bytes, and from which address, if a server wants to know.
+    /// Receives data: the number of bytes, and the sender's address, if it is a server.
     ///
     /// # Errors
-    /// The system's; [`ErrorKind::UnexpectedEof`] if the other end has gone.
+    /// The operating system's; [`ErrorKind::UnexpectedEof`] if the other end disconnected.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<(usize, Option<Ipv4Addr>)> {
         if let Some(stream) = &mut self.stream {
             return match stream.read(buffer)? {
@@ -302,7 +303,7 @@ impl Link {
         }
     }
 
-    /// Takes note that what was received last is welcome: a server answers who sent it.
+    /// Accepts the last sender: a server then replies to it.
     pub fn heard(&mut self) {
         if let Some(sender) = self.sender.take().filter(|_| self.answers) {
             self.last = Some(sender);
@@ -310,7 +311,7 @@ impl Link {
     }
 }
 
-/// A socket's file goes with it.
+/// Removes a socket's file.
 impl Drop for Link {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
