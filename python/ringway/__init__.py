@@ -1,3 +1,3 @@
-"""Ringway's Python side: what placement plugins are written with, and what runs them."""
+"""Ringway's Python packages: the API of placement plugins, and the programs that run them."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The other end of the plugin host's protocol: starts a host for a folder and asks it."""
+"""A client of the plugin host's protocol: starts a plugin host for a folder and sends requests to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO, Any, Mapping
 from ringway.placement.wire import Wrong, decode
 
 PROGRAM = os.environ.get("RINGWAY", "ringway")
-"""The program that confines plugin hosts and starts them; found along `PATH` if it is only a name."""
+"""The program that confines and starts plugin hosts; searched along `PATH` if it is only a name."""
 
 
 class PluginError(Exception):
@@ -26,7 +26,7 @@ class PluginError(Exception):
 
 
 class PluginHost:
-    """A running plugin host. May be asked by several threads; they are served one by one."""
+    """A running plugin host. Thread-safe; requests are handled one by one."""
 
     def __init__(
         self, folder: str, arguments: Sequence[str] = (), stderr: int | IO[Any] | None = None
@@ -41,7 +41,7 @@ class PluginHost:
         self._lock = threading.Lock()
         self._id = 0
         self.events: list[dict[str, Any]] = []
-        """Events that came and weren't taken away."""
+        """Received events that were not taken yet."""
         hello = self._read()
         if "ringway_plugin_host" not in hello:
             self.close()
@@ -55,7 +55,7 @@ class PluginHost:
         self.close()
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """A request's whole answer, an error among them."""
+        """A request's whole answer, or its error."""
         with self._lock:
             self._id += 1
             self._write({"id": self._id, "op": op, **fields})
@@ -68,7 +68,7 @@ class PluginHost:
                 self.events.append(answer)
 
     def call(self, op: str, **fields: Any) -> dict[str, Any]:
-        """What a request gives; `PluginError` if that is an error."""
+        """The result of a request; raises `PluginError` on an error."""
         answer = self.ask(op, **fields)
         if "ok" in answer:
             ok: dict[str, Any] = answer["ok"]
@@ -79,7 +79,7 @@ class PluginHost:
     def snapshot(
         self, revision: int, hosts: Sequence[Mapping[str, Any]], vms: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        """Gives the host its inventory, in parts that fit a line."""
+        """Sends the inventory to the host, in parts that fit a line."""
         parts: list[tuple[Sequence[Any], Sequence[Any]]] = [
             (hosts[at : at + 2000], ()) for at in range(0, len(hosts), 2000)
         ]

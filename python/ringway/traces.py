@@ -16,9 +16,10 @@ from urllib.parse import quote
 COLUMNS = ("vmId", "core", "memory", "starttime", "endtime")
 
 MOST = 20_000_000
-"""Attack: a trace without end. VMs."""
+"""Attack: an endless trace. Largest number of VMs."""
 
-# A type has a row for each kind of machine; the first kind's parts are taken, as the trace gives no machines.
+# A type has a row for each kind of machine; the first kind's fractions are used, as the trace has no
+# machines.
 AZURE = """
 select vmId, core, memory, starttime, endtime
 from vm join (select vmTypeId, core, memory, min(machineId) from vmType group by vmTypeId) using (vmTypeId)
@@ -27,21 +28,21 @@ order by starttime, vmId
 
 
 class WrongTrace(Exception):
-    """The file is no such trace; the text names it and says what is wrong."""
+    """The file is not such a trace; the text names the file and the error."""
 
 
 def azure(file: Path, out: TextIO) -> int:
-    """Writes Azure's packing trace of 2020 as CSV; how many VMs it has."""
+    """Writes Azure's packing trace of 2020 as CSV; returns its number of VMs."""
     if not file.is_file():
         raise WrongTrace(f"{file}: there is no such file")
-    # Read only, and never made by opening it.
+    # Read-only, so that opening never creates the file.
     address = f"file:{quote(str(file.resolve()))}?mode=ro"
     writer = csv.writer(out, lineterminator="\n")
     count = 0
     try:
         connection = sqlite3.connect(address, uri=True)
         try:
-            # Attack: a view that computes for ever, or has rows without end, where a table should be.
+            # Attack: in place of a table, a view that computes forever, or has endless rows.
             connection.execute("pragma trusted_schema = off")
             tables = connection.execute("select name from sqlite_master where type = 'table'").fetchall()
             if not {("vm",), ("vmType",)} <= set(tables):
@@ -55,7 +56,7 @@ def azure(file: Path, out: TextIO) -> int:
                     raise sqlite3.DatabaseError(f"more than {MOST} VMs")
         finally:
             connection.close()
-    # A damaged file may have text that is none, and numbers that are too large.
+    # A damaged file may contain invalid text and too large numbers.
     except (sqlite3.Error, ValueError, OverflowError, MemoryError) as error:
         raise WrongTrace(
             f"{file}: {error}; Azure's packing trace has tables vm and vmType in an SQLite file"

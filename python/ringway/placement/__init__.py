@@ -1,4 +1,4 @@
-"""The typed placement API: what units are written with."""
+"""The typed placement API, for writing units."""
 
 from .inventory import Inventory
 from .model import Host, HugePages, NumaNode, Port, Scalar, Vm

@@ -1,4 +1,4 @@
-"""The hosts and VMs a plugin host keeps, moved from revision to revision by snapshots and deltas."""
+"""The hosts and VMs that a plugin host keeps, updated by snapshots and deltas."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from .model import Host, Vm
 from .wire import HOST, VM, Wrong, fields, listed, slot as slot_of, text
 
 MOST_VMS = 1 << 20
-"""Attack: VMs without end."""
+"""Attack: endless VMs. Largest number of VMs."""
 _BITS = bytes(byte == ord("1") for byte in range(256))
 
 
 class WrongRevision(Exception):
-    """The inventory is at another revision than the asker thinks."""
+    """The inventory's revision differs from the client's."""
 
 
 class Inventory:
@@ -50,7 +50,7 @@ class Inventory:
         return self.vms.get(id)
 
     def select(self, mask: str | None) -> tuple[Host, ...]:
-        """The hosts a mask names, by slot; all of them without one."""
+        """The hosts in a mask, by slot; all of them without a mask."""
         if mask is None:
             return self.hosts
         if mask.count("0") + mask.count("1") != len(mask):
@@ -64,7 +64,7 @@ class Inventory:
         return chosen  # type: ignore[return-value]
 
     def snapshot(self, part: Mapping[str, Any]) -> bool:
-        """Takes a snapshot, or a part of one; whether that was the last part. A wrong one changes
+        """Takes a snapshot, or part of one; returns whether it was the last part. An invalid one changes
         nothing."""
         building = self._building or Inventory()
         self._building = None
@@ -77,7 +77,7 @@ class Inventory:
         return True
 
     def delta(self, delta: Mapping[str, Any]) -> None:
-        """Moves to the next revision. A wrong delta changes nothing."""
+        """Advances to the next revision. An invalid delta changes nothing."""
         if _revision(delta, "from") != self.revision:
             raise WrongRevision(f"the inventory is at revision {self.revision}")
         revision = _revision(delta, "revision")
@@ -150,7 +150,7 @@ class Inventory:
         for id, values in vms.items():
             host = values.get("host")
             known = host is None or host in hosts or (host in self._host_fields and host not in gone_hosts)
-            # In a snapshot of several parts a VM's host may be in a part that is still to come.
+            # In a snapshot of several parts, a VM's host may be in a later part.
             if not known and self.revision != 0:
                 raise Wrong(f"vms: {id}: slot {host} has no host")
 
@@ -165,7 +165,7 @@ class Inventory:
             self.vms[id] = _vm(self._vm_fields[id], None)
 
     def _lift(self, id: str) -> int:
-        """Takes a VM off its host; the host's slot, or -1."""
+        """Removes a VM from its host; returns the host's slot, or -1."""
         number = self._vm_fields.get(id, {}).get("host")
         if number is None:
             return -1
@@ -173,7 +173,7 @@ class Inventory:
         return int(number)
 
     def _put(self, id: str, values: dict[str, Any]) -> int:
-        """Puts a VM where it says; the host's slot, or -1."""
+        """Adds a VM to its host; returns the host's slot, or -1."""
         number = values.get("host")
         self._vm_fields[id] = values
         host = self._host_fields.get(number) if number is not None else None
@@ -197,7 +197,7 @@ class Inventory:
 
 
 def vm_of(entry: object) -> Vm:
-    """A VM that is to be placed."""
+    """A VM to be placed."""
     values = fields(entry, VM, "vm")
     if "id" not in values:
         raise Wrong("vm: has no id")

@@ -1,5 +1,4 @@
-"""What units see: hosts and VMs, as they are at one revision of the inventory. Nothing of it can be
-changed."""
+"""The units' view of hosts and VMs at one revision of the inventory. All objects are read-only."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Union
 
 Scalar = Union[str, int, float, bool, None]
-"""A pushed fact."""
+"""The value of a fact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,13 +35,13 @@ class Port:
 
     name: str = ""
     numa: int = 0
-    """The NUMA node it is attached to."""
+    """The NUMA node that it is attached to."""
     bandwidth: float = 0
     """Mb/s."""
     used: float = 0
     """Mb/s, measured."""
     pps: float = 0
-    """Frames a second it can carry."""
+    """Capacity in frames per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,19 +63,19 @@ class Vm:
     memory_guaranteed: int = 0
     """MiB."""
     huge_page: int = 0
-    """The size of the huge pages it wants in KiB; 0 for none."""
+    """The size of its huge pages in KiB; 0 for none."""
     os_type: str = ""
     os_version: str = ""
     priority: int = 0
     ha: bool = False
-    """Restarted elsewhere when its host fails."""
+    """Whether it is restarted elsewhere if its host fails."""
     migratable: bool = True
     group: str = ""
     """Its server group."""
     chain: str = ""
-    """The chain of functions it belongs to."""
+    """Its chain of functions."""
     chain_index: int = 0
-    """Its place in the chain, from 0."""
+    """Its position in the chain, from 0."""
     labels: tuple[str, ...] = ()
     facts: Mapping[str, Scalar] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -87,7 +86,7 @@ class Host:
     """A host."""
 
     slot: int
-    """Its number in masks and lists; no other host has it as long as this one is there."""
+    """Its number in masks and lists, unique among existing hosts."""
     id: str
     name: str = ""
     cluster: str = ""
@@ -98,7 +97,7 @@ class Host:
     power_managed: bool = False
     """Whether it can be switched on and off."""
     fault_domain: str = ""
-    """What fails together with it, such as a rack."""
+    """Its failure domain, such as a rack."""
     cpu_sockets: int = 0
     cpu_cores: int = 0
     """Of all sockets."""
@@ -111,14 +110,14 @@ class Host:
     cpu_committed: float = 0
     """vCPUs of its VMs."""
     cpu_pending: float = 0
-    """vCPUs of VMs on their way to it."""
+    """vCPUs of pending VMs."""
     memory: int = 0
     """MiB, like all memory here."""
     memory_free: int = 0
     memory_committed: int = 0
     memory_pending: int = 0
     max_scheduling_memory: int = 0
-    """What a VM may have to be placed here."""
+    """Memory available to new VMs."""
     swap: int = 0
     swap_free: int = 0
     huge_pages: Mapping[int, HugePages] = field(default_factory=dict)
@@ -129,15 +128,15 @@ class Host:
     vms_migrating: int = 0
     vms_total: int = 0
     spm: bool = False
-    """Storage pool manager."""
+    """Whether it is the storage pool manager."""
     ksm: bool = False
-    """Merges equal pages."""
+    """Whether it merges equal pages."""
     ha_score: float = 0
     os_type: str = ""
     os_version: str = ""
     labels: tuple[str, ...] = ()
     aggregates: tuple[str, ...] = ()
     facts: Mapping[str, Scalar] = field(default_factory=dict)
-    """Figures pushed from outside that are not stale."""
+    """Facts that have not expired."""
     vms: tuple[Vm, ...] = ()
     """The VMs on it."""

@@ -1,4 +1,4 @@
-"""`properties_validation`: what a unit's custom properties may be, as `key=regex;key=regex`."""
+"""`properties_validation`: the permitted values of a unit's custom properties, as `key=regex;key=regex`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _ENTRY = re.compile(r"\s*([A-Za-z0-9_]+)\s*=(.*)", re.DOTALL)
 
 
 class WrongProperty(ValueError):
-    """A property or an expression is wrong; the message names it."""
+    """A property or an expression is invalid; the message names it."""
 
 
 def parse(validation: str) -> dict[str, re.Pattern[str]]:
-    """The expression of each property. A `;` parts two only if `key=` follows, so an expression may hold
-    one."""
+    """The expression of each property. A `;` is a separator only if `key=` follows, so an expression may
+    contain one."""
     stripped = validation.strip().removesuffix(";")
     if stripped.startswith("{") and stripped.endswith("}"):
         stripped = stripped[1:-1]
@@ -32,7 +32,7 @@ def parse(validation: str) -> dict[str, re.Pattern[str]]:
 
 
 def check(properties: Mapping[str, str], allowed: Mapping[str, re.Pattern[str]]) -> None:
-    """Whether each property that the unit knows is as its expression says. Others are other units'."""
+    """Whether each known property matches its expression. Others belong to other units."""
     for name, value in properties.items():
         expression = allowed.get(name)
         if expression is not None and expression.fullmatch(value) is None:

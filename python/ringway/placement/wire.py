@@ -1,4 +1,4 @@
-"""Hosts and VMs as the protocol writes them: each field's check, and what it becomes."""
+"""Hosts and VMs in the protocol: each field's validation and conversion."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, Callable, Mapping
 from .model import HugePages, NumaNode, Port
 
 MOST_SLOTS = 1 << 20
-"""Attack: a slot so large that the list of hosts eats the memory."""
+"""Attack: a slot so large that the list of hosts uses up memory."""
 
 
 class Wrong(ValueError):
-    """What was said is not what the protocol says; the message names the place."""
+    """A message violates the protocol; the text names the place."""
 
 
 _LARGEST = 1 << 63
-"""Attack: a number of so many digits that it is no float, or takes long to be written."""
+"""Attack: a number with so many digits that it is not a float, or takes long to print."""
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """The JSON object that a line of a plugin's process, or of whoever stands for it, is."""
+    """The JSON object in a line from a plugin's process, or from the client."""
     try:
         return mapped(json.loads(line, parse_int=_bounded, parse_constant=_bounded))
     except (ValueError, RecursionError):
@@ -93,7 +93,7 @@ def texts(value: object) -> dict[str, str]:
 
 
 def of(fields: Mapping[str, Callable[[object], Any]], make: Callable[..., Any]) -> Callable[[object], Any]:
-    """A check for an object of a few fields, which becomes one of ours."""
+    """A validator for an object with a few fields, which is converted to one of our classes."""
 
     def convert(value: object) -> Any:
         return make(
@@ -147,8 +147,8 @@ VM: Mapping[str, Callable[[object], Any]] = {
 
 
 def fields(entry: object, table: Mapping[str, Callable[[object], Any]], what: str) -> dict[str, Any]:
-    """The fields of a host or VM that are given, converted. `None` stands for: back to the default. Unknown
-    ones are passed over."""
+    """The given fields of a host or VM, converted. `None` resets a field to its default. Unknown fields are
+    ignored."""
     found = {}
     for name, value in mapped(entry).items():
         check = table.get(name)

@@ -1,4 +1,4 @@
-"""The program that `ringway` starts; `ringway plugin-host DIR` is how it is started by hand."""
+"""The program started by `ringway`; to start it by hand, use `ringway plugin-host DIR`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .supervisor import Supervisor
 def main(
     arguments: Sequence[str] | None = None, filters: Sequence[str] = (), ruleset: int | None = None
 ) -> int:
-    """The program; its exit status. `filters` are seccomp's in hexadecimal, `ruleset` is landlock's."""
+    """Runs the program; returns its exit status. `filters` are in hexadecimal."""
     parser = argparse.ArgumentParser(
         prog="ringway plugin-host",
         description="Runs a folder's placement units; speaks line-delimited JSON over stdin and stdout.",

@@ -1,4 +1,4 @@
-"""What a unit writes to stdout and stderr, kept and bounded."""
+"""Captures a unit's output on stdout and stderr, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Bounded(io.TextIOBase):
-    """A text stream that keeps the first so many characters."""
+    """A text stream that keeps a limited number of characters from the start."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -20,7 +20,7 @@ class Bounded(io.TextIOBase):
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         room = self._most - self._length
-        # Attack: printing without end.
+        # Attack: endless output.
         if len(text) > room:
             self.overflowed = True
         if room > 0:
@@ -36,12 +36,12 @@ class Bounded(io.TextIOBase):
         return "utf-8"
 
     def text(self) -> str:
-        """What was written."""
+        """The captured text."""
         return "".join(self._parts)
 
 
 class Capture:
-    """Takes stdout and stderr while a unit runs."""
+    """Redirects stdout and stderr while a unit runs."""
 
     def __init__(self, most_out: int, most_err: int = 1 << 16) -> None:
         self.out = Bounded(most_out)

@@ -8,11 +8,11 @@ from types import FrameType
 from typing import Iterator
 
 _AGAIN = 0.05
-"""Seconds after which a unit that swallowed the alarm gets it once more."""
+"""Seconds after which the alarm is repeated for a unit that caught it."""
 
 
 class TimeIsUp(BaseException):
-    """A unit took longer than it may."""
+    """A unit exceeded its time limit."""
 
 
 _armed = False
@@ -25,8 +25,8 @@ def _ring(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raises `TimeIsUp` in what runs inside after so many seconds, and again until it ends. Code that hangs
-    outside Python isn't reached; the supervisor ends the process then."""
+    """Raises `TimeIsUp` in the enclosed code after this many seconds, and again until it ends. Code that
+    hangs outside Python is not interrupted; the supervisor then kills the process."""
     global _armed
     signal.signal(signal.SIGALRM, _ring)
     try:

@@ -1,4 +1,4 @@
-"""What can go wrong with a unit, and how it is said."""
+"""Errors of units, and their representation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Failure(Exception):
         self.said = ""
 
     def answer(self, id: Any) -> dict[str, Any]:
-        """The line that says so."""
+        """The line with the error."""
         error = {"kind": self.kind, "text": cut(self.text, LONGEST_TEXT)}
         if self.where:
             error["where"] = self.where
@@ -31,14 +31,14 @@ class Failure(Exception):
 
 
 def cut(text: str, most: int) -> str:
-    """At most this many characters of a text, which may come from a plugin."""
+    """At most this many characters of a text that may come from a plugin."""
     text = text if len(text) <= most else text[: most - 4] + " ..."
-    # Attack: half a surrogate pair, which no UTF-8 can hold.
+    # Attack: half a surrogate pair, which UTF-8 can't encode.
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def of_exception(error: BaseException, folder: str) -> Failure:
-    """A unit's exception, with the line of the plugin it came from."""
+    """A unit's exception, with the line of the plugin that raised it."""
     if isinstance(error, MemoryError):
         return Failure("memory", "it wanted more memory than it may have", place(error, folder))
     if isinstance(error, SystemExit):
@@ -47,13 +47,13 @@ def of_exception(error: BaseException, folder: str) -> Failure:
         return Failure("exception", "RecursionError: it calls itself without end", place(error, folder))
     try:
         text = f"{type(error).__name__}: {error}"
-    except Exception:  # Attack: an exception whose text raises.
+    except Exception:  # Attack: an exception whose `__str__` raises.
         text = type(error).__name__
     return Failure("exception", text, place(error, folder))
 
 
 def place(error: BaseException, folder: str) -> str:
-    """`file:line` of the innermost frame that is the plugin's own."""
+    """`file:line` of the innermost frame in the plugin's code."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_short(error.filename, folder)}:{error.lineno or 0}"
     cause: BaseException | None = error
@@ -61,7 +61,7 @@ def place(error: BaseException, folder: str) -> str:
         for frame in reversed(traceback.extract_tb(cause.__traceback__)):
             if frame.filename.startswith(folder):
                 return f"{_short(frame.filename, folder)}:{frame.lineno}"
-        # A second alarm may ring while the first one's exception is on its way out of the plugin.
+        # A second alarm may arrive while the first one's exception leaves the plugin.
         cause = cause.__context__
     return ""
 

@@ -1,5 +1,4 @@
-"""A folder's units: the workers that run them, and what becomes of them when files change or workers
-die."""
+"""A folder's units: the workers that run them, and the handling of changed files and dead workers."""
 
 from __future__ import annotations
 
@@ -20,22 +19,22 @@ from .sandbox import Limits
 from .worker import LOAD_SECONDS
 
 GRACE = 0.25
-"""Seconds after a unit's limit until its process is ended, if it didn't end the unit itself."""
+"""Seconds after a unit's time limit until its process is killed, if the unit did not end."""
 STRIKES = 3
 LONGEST_REST = 60.0
 _SEND = 5.0
 _NEXT = b"{}\n"
 """Tells a worker to load the next file."""
 MOST_UNITS = 1024
-"""Attack: units without end."""
+"""Attack: endless units. Largest number of units."""
 LONGEST_LOADED = 4 << 20
-"""Attack: a line so long that reading it takes the supervisor's memory and time."""
+"""Attack: a line so long that reading it takes the supervisor's memory and time. Bytes."""
 _LONGEST_NAME = 200
 
 
 @dataclass
 class _Record:
-    """How often in a row a unit broke its worker."""
+    """Number of times in a row that a unit broke its worker."""
 
     strikes: int = 0
     rests_until: float = 0.0
@@ -51,10 +50,10 @@ class Folder:
     inventory: Inventory
     log: Callable[[str], None]
     asker: int
-    """The descriptor that answers go to."""
+    """The descriptor for answers."""
     generation: int = 0
     units: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """As `discover` describes them, by name."""
+    """By name, as returned by `discover`."""
     problems: list[dict[str, Any]] = field(default_factory=list)
     _sources: dict[str, bytes] = field(default_factory=dict)
     _seen: object = None
@@ -63,10 +62,10 @@ class Folder:
     _records: dict[str, _Record] = field(default_factory=dict)
 
     def refresh(self) -> bool:
-        """Looks whether files changed and takes over what loads; whether anything changed. A file that no
-        longer loads goes on as it was before."""
+        """Reloads changed files; returns whether anything changed. A file that fails to load keeps
+        its previous version."""
         if self._is_another():
-            # Landlock knows the one that was there at the start.
+            # Landlock's rules are for the folder that existed at the start.
             raise RuntimeError(f"{self.path} is another folder now; its units are loaded by another start")
         seen = loader.fingerprint(self.path)
         if seen == self._seen:
@@ -103,8 +102,8 @@ class Folder:
     def _start(
         self, sources: dict[str, bytes], before: Mapping[str, bytes]
     ) -> tuple[Process, list[Any], list[Any]]:
-        """Starts a worker with these sources; those that don't load are replaced by what ran before, or
-        left out."""
+        """Starts a worker with these sources; files that fail to load are replaced by their previous
+        version, or skipped."""
         said: list[dict[str, Any]] = []
         while True:
             process, units, problems = self._load(sources)
@@ -162,7 +161,7 @@ class Folder:
         return None, [], [{"file": file, "line": 0, "text": why, "fatal": True}]
 
     def _loaded(self, process: Process) -> dict[str, Any]:
-        """What a worker says while it loads. It is a plugin's process, and not believed."""
+        """A worker's messages while it loads. It is a plugin's process, and not trusted."""
         line = process.receive(time.monotonic() + LOAD_SECONDS + GRACE, LOAD_SECONDS + GRACE)
         if len(line) > LONGEST_LOADED:
             raise Wrong
@@ -172,7 +171,7 @@ class Folder:
         return Process(main, self.asker)
 
     def tell(self, line: bytes) -> None:
-        """Passes a change of the inventory on to the worker. The inventory itself has changed already."""
+        """Forwards an update of the inventory, already applied here, to the worker."""
         if self._worker is None:
             return
         try:
@@ -181,16 +180,16 @@ class Folder:
             self._replace("it didn't take the inventory")
 
     def descriptors(self) -> list[int]:
-        """What becomes readable when a worker does something unasked."""
+        """The descriptors that become readable when a worker acts unasked."""
         return [] if self._worker is None else self._worker.descriptors()
 
     def look(self) -> None:
-        """Looks after the worker between requests."""
+        """Checks the worker between requests."""
         if self._worker is not None and not self._worker.idle():
             self._replace(self._worker.end())
 
     def _replace(self, why: str) -> None:
-        """Starts a new worker with the same files. What it can't load any more is said."""
+        """Starts a new worker with the same files. Files that fail to load are reported."""
         old, self._worker = self._worker, None
         if old is not None:
             output = old.output()
@@ -203,7 +202,7 @@ class Folder:
             self.generation += 1
 
     def ask(self, request: Mapping[str, Any], line: bytes) -> bytes:
-        """The answer to a request for a verdict, as a line."""
+        """The answer line to a request for a result."""
         name = request.get("unit")
         unit = self.units.get(name) if isinstance(name, str) else None
         if unit is None:
@@ -297,7 +296,7 @@ def _failure(error: Exception, seconds: float, process: Process) -> Failure:
 
 
 def _kind(answer: bytes) -> str:
-    """The kind of an answer's error, without reading the whole answer; nothing if it is none."""
+    """The kind of an answer's error, without parsing the whole answer; `None` if it is not an error."""
     at = answer.find(b'"error":{"kind":"', 0, 64)
     return "" if at < 0 else answer[at + 17 : answer.find(b'"', at + 17)].decode("ascii", "replace")
 
@@ -308,7 +307,7 @@ def _some(entries: object) -> list[Any]:
 
 
 def _described(entry: object) -> dict[str, Any]:
-    """A unit as a worker describes it."""
+    """A unit as described by a worker."""
     unit = mapped(entry)
     kinds = [kind for kind in KINDS if kind in listed(unit.get("kinds"))]
     described = mapped(unit.get("description"))

@@ -9,15 +9,15 @@ import time
 from typing import Any
 
 LONGEST = 8 << 20
-"""Attack: a line without end. Bytes, the newline among them."""
+"""Attack: an endless line. Largest length in bytes, with the newline."""
 
 
 class TooLong(Exception):
-    """A line was longer than allowed. It was passed over to its end."""
+    """A line exceeded the limit. It was skipped to its end."""
 
 
 class LineReader:
-    """Reads lines from a descriptor that doesn't block."""
+    """Reads lines from a non-blocking descriptor."""
 
     def __init__(self, descriptor: int, longest: int = LONGEST) -> None:
         os.set_blocking(descriptor, False)
@@ -29,7 +29,7 @@ class LineReader:
         self.ended = False
 
     def take(self) -> bytes | None:
-        """A whole line that has come, without its newline."""
+        """The next complete line, without its newline."""
         at = self._buffer.find(b"\n", self._searched)
         if at < 0:
             self._searched = len(self._buffer)
@@ -46,9 +46,9 @@ class LineReader:
         return line
 
     def fill(self) -> None:
-        """Reads what is there, without waiting."""
+        """Reads available data without blocking."""
         try:
-            # A bounded bite: a peer that never stops sending doesn't keep us from looking at lines.
+            # A limited amount, so that a peer that never stops sending doesn't delay the handling of lines.
             data = os.read(self.descriptor, 1 << 18)
         except BlockingIOError:
             return
@@ -61,7 +61,7 @@ class LineReader:
 
 
 def read_some(descriptor: int, most: int) -> bytes | None:
-    """What is there, without waiting: nothing at the end, `None` if there is nothing yet."""
+    """Available data, without blocking: empty at the end, `None` if there is none yet."""
     try:
         return os.read(descriptor, most)
     except BlockingIOError:
@@ -71,7 +71,7 @@ def read_some(descriptor: int, most: int) -> bytes | None:
 
 
 def write_all(descriptor: int, data: bytes, deadline: float | None = None) -> bool:
-    """Writes everything; whether that worked before the deadline (of the monotonic clock)."""
+    """Writes everything; returns whether it was done before the deadline (of the monotonic clock)."""
     rest = memoryview(data)
     while rest:
         try:

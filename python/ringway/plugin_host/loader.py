@@ -1,4 +1,4 @@
-"""From a folder's files to units."""
+"""Loads units from a folder's files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _CONTAINERS = (list, dict, set, bytearray)
 
 
 def read_folder(folder: str) -> tuple[dict[str, bytes], dict[str, str]]:
-    """The sources of a folder by file name, and what is wrong with others. Only files of the folder itself:
-    those below it may be imported, but aren't searched for units."""
+    """The sources of a folder by file name, and errors of other files. Only files of the folder itself are
+    searched for units; those in subfolders can be imported."""
     sources: dict[str, bytes] = {}
     wrong: dict[str, str] = {}
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -53,8 +53,8 @@ def _read(folder: int, name: str, owner: int) -> bytes:
     """A file of a folder."""
     if not name[:-3].isidentifier():
         raise ValueError("is no module: its name is not letters, digits and _")
-    # Attack: a link to a file that its maker can't read, which a hard link shows by its owner; a pipe that never
-    # ends.
+    # Attack: a link to a file that its creator can't read, which for a hard link shows in the owner; an
+    # endless pipe.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(name, flags, dir_fd=folder)
@@ -75,7 +75,7 @@ def _read(folder: int, name: str, owner: int) -> bytes:
 
 
 def fingerprint(folder: str) -> tuple[tuple[str, int, int, int], ...]:
-    """What changes when a file does."""
+    """Changes whenever the file does."""
     found = []
     try:
         with os.scandir(folder) as entries:
@@ -89,8 +89,8 @@ def fingerprint(folder: str) -> tuple[tuple[str, int, int, int], ...]:
 
 
 class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Imports the folder's modules from the sources that were read, so that a file half written is never
-    run."""
+    """Imports the folder's modules from the sources that were read, so that a partly written file is never
+    executed."""
 
     def __init__(self, folder: str, sources: Mapping[str, bytes]) -> None:
         self._folder = folder
@@ -118,7 +118,7 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
 @dataclass
 class Loaded:
-    """A unit's class, and what is to be told of it."""
+    """A unit's class and its properties."""
 
     unit: type
     name: str
@@ -131,7 +131,7 @@ class Loaded:
     allowed: dict[str, Any]
 
     def described(self) -> dict[str, Any]:
-        """As `discover` says it."""
+        """As returned by `discover`."""
         return {
             "name": self.name,
             "kinds": self.kinds,
@@ -144,11 +144,11 @@ class Loaded:
 
 
 def load_file(name: str) -> list[Loaded]:
-    """The units of one file. `Sources` must be in place."""
+    """The units of one file. `Sources` must be active."""
     module = importlib.import_module(name[:-3])
     found = []
     for unit_name, unit in sorted(vars(module).items()):
-        # A class that was only imported belongs to the file that has it.
+        # An imported class belongs to the file that defines it.
         if not inspect.isclass(unit) or unit.__module__ != module.__name__ or inspect.isabstract(unit):
             continue
         if unit_name != unit.__name__:
@@ -198,15 +198,14 @@ def _style(unit: type, module: ModuleType) -> str:
     wanted = getattr(unit, "isolation", None)
     if wanted is not None:
         return "ovirt" if wanted == "resident" else "ovirt-fresh"
-    # oVirt starts a process a call, so its plugins may keep what they found in a list or table and never
-    # look again.
+    # oVirt starts a process per call, so its plugins may cache data in a list or table forever.
     tables = [*vars(module).items(), *(pair for base in unit.__mro__[:-1] for pair in vars(base).items())]
     kept = any(isinstance(value, _CONTAINERS) for name, value in tables if not name.startswith("__"))
     return "ovirt-fresh" if kept else "ovirt"
 
 
 def install(folder: str, sources: Mapping[str, bytes]) -> None:
-    """Makes the folder's modules, and what lies below it, importable in this process."""
+    """Makes the folder's modules and subfolders importable in this process."""
     sys.dont_write_bytecode = True
     sys.meta_path.insert(0, Sources(folder, sources))
     sys.path.append(folder)

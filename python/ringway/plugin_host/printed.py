@@ -1,8 +1,8 @@
-"""Results that oVirt's plugins print, found among whatever else they print.
+"""Finds the results that oVirt's plugins print, among their other output.
 
 A filter prints `['id', ...]`, a score `[('id', 3), ...]`, a balancer `('vm', ['id', ...])` or, with two
-arguments to `print`, `vm ['id', ...]`. The last line that is such a result is taken; everything else was
-only said.
+arguments to `print`, `vm ['id', ...]`. The last such line is the result; all other
+lines are only logged.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Any, Callable
 
 from .failure import Failure
 
-# What JSON and Python write alike once quotes and brackets are exchanged: much faster to read for long
+# The common subset of JSON and Python after exchanging quotes and brackets: much faster to parse for long
 # lists.
 _PLAIN = re.compile(r"""(?:[\s,()\[\]\d.+\-e]++|'[\w\-.:+ ]*+')*+""")
 _TO_JSON = str.maketrans({"'": '"', "(": "[", ")": "]"})
 _LOOSE = re.compile(r"(\S+)\s+(\[.*\])\s*")
 MOST_TRIES = 64
-"""Attack: a megabyte of lines, each to be tried."""
+"""Attack: a megabyte of lines, each of which would be parsed. Largest number of lines."""
 
 
 def filter_result(text: str) -> tuple[list[str], str] | None:
-    """The hosts a filter printed and what it said beside; nothing if it printed no result."""
+    """The hosts that a filter printed, and its other output; `None` if it printed no result."""
     return _last(text, _ids)
 
 
 def score_result(text: str) -> tuple[list[tuple[str, float]], str] | None:
-    """The pairs a score printed and what it said beside."""
+    """The pairs that a score printed, and its other output."""
     return _last(text, _pairs)
 
 
 def balance_result(text: str) -> tuple[tuple[str, list[str]], str] | None:
-    """The VM and hosts a balancer printed and what it said beside."""
+    """The VM and hosts that a balancer printed, and its other output."""
     return _last(text, _move)
 
 
@@ -54,7 +54,7 @@ def _last(text: str, shape: Callable[[str], Any]) -> tuple[Any, str] | None:
         tries += 1
         if tries == MOST_TRIES:
             break
-    # A result over several lines, as pprint writes it.
+    # A result on several lines, as printed by pprint.
     result = shape(whole) if len(lines) > 1 else None
     return None if result is None else (result, "")
 
@@ -107,7 +107,7 @@ def _move(text: str) -> tuple[str, list[str]] | None:
 
 
 def missing(kind: str, text: str, overflowed: bool) -> Failure:
-    """No result was found in what was printed."""
+    """The output contains no result."""
     expected = {
         "filter": "['id', ...]",
         "score": "[('id', number), ...]",

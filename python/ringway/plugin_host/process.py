@@ -1,4 +1,4 @@
-"""A worker as the supervisor sees it: a process with a channel, a deadline and an end."""
+"""The supervisor's handle to a worker: a process with a channel and deadlines."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .lines import LineReader, TooLong, read_some, write_all
 
 MOST_OUTPUT = 4096
 ACKNOWLEDGED = b"{}"
-"""What a worker says when it has taken a change of the inventory."""
+"""A worker's acknowledgement of an inventory update."""
 _MOST_OWED = 64
 _LOOK = 0.05
-"""Seconds between looks at the CPU time of a worker that is waited for."""
+"""Seconds between checks of a busy worker's CPU time."""
 _libc = ctypes.CDLL(None)
 
 
 class Late(Exception):
-    """The worker didn't answer in time, or used more CPU time; the text says which, if it isn't the first."""
+    """The worker exceeded its time or CPU time limit; the text says which, if not the first."""
 
 
 class Ended(Exception):
-    """The worker's process ended; the text says how."""
+    """The worker's process ended; the text has the reason."""
 
 
 class Process:
@@ -68,8 +68,8 @@ class Process:
             raise Ended(self.end()) if self.has_ended() else Late
 
     def tell(self, line: bytes, deadline: float) -> None:
-        """Writes a line that is only acknowledged."""
-        # Acknowledgements that nobody reads would fill the channel.
+        """Writes a line that the worker only acknowledges."""
+        # Unread acknowledgements would fill the channel.
         if self._owed >= _MOST_OWED and not self.idle():
             raise Ended(self.end())
         self.send(line, deadline)
@@ -77,11 +77,11 @@ class Process:
         self._owed_until = deadline
 
     def receive(self, deadline: float, cpu: float) -> bytes:
-        """The next line of the worker, for which it may use so many seconds of CPU time."""
+        """The worker's next line, for which it may use a limited CPU time in seconds."""
         poll = select.poll()
         poll.register(self._channel.fileno(), select.POLLIN)
         poll.register(self._out, select.POLLIN)
-        # Nothing is waited for there but the end.
+        # Only the end is expected there.
         poll.register(self._asker, 0)
         most = self._used() + cpu
         while True:
@@ -93,12 +93,12 @@ class Process:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Late
-            # Attack: threads, each of which takes a core for itself.
+            # Attack: several threads, each of which uses a core.
             if self._used() > most:
                 raise Late(f"it used more than {cpu:g} s of CPU time")
             for descriptor, _ in poll.poll(min(left, _LOOK) * 1000):
                 if descriptor == self._asker:
-                    # Attack: whoever asked is gone, and a worker spins until its time is over.
+                    # Attack: the client is gone, and a worker spins until its time limit.
                     raise BrokenPipeError
                 if descriptor == self._out:
                     if self.drain():
@@ -107,7 +107,7 @@ class Process:
                     self._reader.fill()
 
     def _take(self) -> bytes | None:
-        """A line that has come and is no acknowledgement."""
+        """The next received line that is not an acknowledgement."""
         try:
             while True:
                 line = self._reader.take()
@@ -119,7 +119,7 @@ class Process:
             raise Ended(f"it answered with {error}") from None
 
     def _used(self) -> float:
-        """Seconds of CPU time that the worker has used."""
+        """CPU time used by the worker in seconds."""
         try:
             return time.clock_gettime(self._clock)
         except OSError:
@@ -131,17 +131,17 @@ class Process:
             self._stopped = not running
 
     def rest(self) -> None:
-        """Stops the worker until it is sent something, unless it has yet to take what it was told."""
+        """Stops the worker until something is sent to it, unless it has not acknowledged its updates yet."""
         if self._owed == 0:
             self._run(False)
 
     def descriptors(self) -> list[int]:
-        """What becomes readable when the worker writes or ends."""
+        """The descriptors that become readable when the worker writes or ends."""
         return [self._channel.fileno(), self._out]
 
     def idle(self) -> bool:
-        """Looks at the worker between requests; whether it is as it should be: there, and silent but for what
-        it has yet to acknowledge."""
+        """Checks the worker between requests; returns whether it is alive, and silent except for expected
+        acknowledgements."""
         self.drain()
         self._reader.fill()
         try:
@@ -152,15 +152,15 @@ class Process:
         return well and (self._owed == 0 or time.monotonic() < self._owed_until)
 
     def drain(self) -> bool:
-        """Reads what was written to its stdout and stderr past Python; whether that is over."""
+        """Reads output that bypassed Python's stdout and stderr; returns whether it has ended."""
         data = read_some(self._out, 1 << 16)
         if data:
-            # Attack: output without end. The end of it says most about why a process died.
+            # Attack: endless output. Its end is the most useful part if the process died.
             self._output = (self._output + data)[-MOST_OUTPUT:]
         return data == b""
 
     def output(self) -> str:
-        """The end of what was written so, once."""
+        """The end of that output, once."""
         self.drain()
         output, self._output = self._output, b""
         return output.decode("utf-8", "replace").strip()
@@ -180,7 +180,7 @@ class Process:
             self._ended = _how(os.waitpid(self.pid, 0)[1])
 
     def end(self) -> str:
-        """How it ended; a process that only closed its channel is ended."""
+        """How it ended; a process that only closed its channel is killed."""
         deadline = time.monotonic() + 0.2
         while not self.has_ended() and time.monotonic() < deadline:
             time.sleep(0.002)
@@ -188,7 +188,7 @@ class Process:
         return self._ended or ""
 
     def close(self) -> None:
-        """Ends the process and forgets it."""
+        """Kills the process and forgets it."""
         self.kill()
         self._channel.close()
         if self._out >= 0:
@@ -199,7 +199,7 @@ class Process:
 def _child(main: Callable[[int, int], object], channel: int, out: int) -> None:
     try:
         main(channel, out)
-    except BaseException:  # A fork must not go on as the supervisor.
+    except BaseException:  # The fork must not continue as the supervisor.
         try:
             os.write(2, traceback.format_exc()[-MOST_OUTPUT:].encode("utf-8", "replace"))
         except OSError:

@@ -25,14 +25,14 @@ DEFAULT_LIMIT, LONGEST_LIMIT = 1000, 30_000
 
 @dataclass
 class Call:
-    """A request, understood."""
+    """A parsed request."""
 
     kind: str
     hosts: Sequence[Host]
     unknown: list[str]
-    """Ids of hosts that the inventory doesn't have."""
+    """Ids of hosts that are not in the inventory."""
     ids: list[str]
-    """The candidates' ids, if they were given by id."""
+    """The candidates' ids, if given by id."""
     by_id: bool
     vm: Vm | None
     vm_id: str
@@ -123,7 +123,7 @@ class Runner:
             failed = failure
         except (
             BaseException
-        ) as error:  # Whatever a plugin raises is its own; nothing of it ends the worker.
+        ) as error:  # Exceptions of a plugin never end the worker.
             failed = of_exception(error, self._folder)
         if failed is not None:
             call.said = call.said or capture.out.text()[:LONGEST_SAID] + capture.err.text()[:LONGEST_SAID]
@@ -176,7 +176,7 @@ class Runner:
         if returned is not None:
             out = repr(returned)
         errors = capture.err.text().strip()
-        # As the proxy has it: whatever is on stderr is the plugin's error.
+        # As in oVirt's proxy: output on stderr is the plugin's error.
         if errors and call.kind != "balance":
             call.said = out
             raise Failure("exception", errors)
@@ -228,14 +228,14 @@ class Runner:
     def _accepted(self, hosts: list[Host], call: Call) -> dict[str, Any]:
         answer: dict[str, Any]
         if call.by_id:
-            # What the inventory doesn't know, nobody can judge: let through.
+            # Unknown hosts can't be judged, and are accepted.
             answer = {"ids": [host.id for host in hosts] + call.unknown}
         else:
             answer = {"hosts": self._mask(hosts, call)}
         return _explained(answer, call)
 
     def _mask(self, hosts: list[Host], call: Call) -> str:
-        """The hosts as a mask, by the shorter way: who is in it, or who of the candidates isn't."""
+        """The hosts as a mask, built from the smaller of the accepted and the rejected candidates."""
         size = len(self._inventory.slots)
         asked = call.request.get("hosts")
         if asked is None or len(hosts) * 2 < len(call.hosts):
@@ -249,7 +249,7 @@ class Runner:
         return mask.decode()
 
     def _named(self, action: dict[str, Any]) -> dict[str, Any]:
-        """Names hosts by id instead of slot."""
+        """Replaces slots by host ids."""
         slots = self._inventory.slots
         if "hosts" in action:
             action["ids"] = [host.id for host in map(slots.__getitem__, action.pop("hosts")) if host]

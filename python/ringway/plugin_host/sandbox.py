@@ -1,10 +1,10 @@
-"""What a worker gives up before it runs a plugin's code: descriptors, environment, most of the file system,
-processes, sockets, memory without end.
+"""Confines a worker before it runs a plugin's code: descriptors, environment, file system, processes,
+sockets and memory.
 
-Attack: a plugin. It is code of somebody who may write files into a folder, and no more; what it can do must
-end with its answers. The supervisor was confined by the program `ringway` before it started: it has no rights
-of that program's, and a user of its own where that is root. What is added here holds for workers alone; its
-parts come from `ringway` too, which knows the kernel's numbers.
+Attack: a plugin. Its author may write files into a folder, and nothing else; a plugin must have no effect
+other than its answers. The program `ringway` confined the supervisor before it started: without its rights,
+and under a separate user if it is root. The restrictions here are added in the workers; `ringway` supplies
+their filters, since it knows the kernel's numbers.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "HOME": "/nonexistent",
-    # Libraries that would start threads when they are imported.
+    # Libraries that would start threads on import.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-# Of <linux/prctl.h> and <linux/seccomp.h>; the call's number is the same on every architecture.
+# From <linux/prctl.h> and <linux/seccomp.h>; the call's number is the same on every architecture.
 _PDEATHSIG, _DUMPABLE, _SECCOMP, _FILTER, _LANDLOCK_RESTRICT_SELF = 1, 4, 22, 2, 446
 _HOST = os.getpid()
-# The time zone says what hour it is.
+# The time zone determines the local hour.
 _KEPT = {name: value for name, value in os.environ.items() if name == "TZ"}
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a worker may have, and what confines it."""
+    """A worker's permissions and limits."""
 
     memory: int = 1024
-    """MiB of address space beside what the inventory and Python take."""
+    """MiB of address space in addition to the inventory and Python."""
     network: bool = False
-    """Whether it may connect to others."""
+    """Whether it may make network connections."""
     filters: tuple[bytes, ...] = ()
-    """Seccomp's programs, in the order they are loaded; none if the kernel has no seccomp."""
+    """Seccomp filters in loading order; empty if the kernel has no seccomp."""
     ruleset: int | None = None
-    """The descriptor of landlock's ruleset, if the kernel has landlock."""
+    """The descriptor of the landlock ruleset, if the kernel has landlock."""
 
 
 class _Program(ctypes.Structure):
@@ -54,8 +54,8 @@ class _Program(ctypes.Structure):
 
 
 def confine(folder: str, limits: Limits, kept: set[int]) -> None:
-    """Confines this process for good; only the descriptors `kept`, and 0 to 2, stay open."""
-    # Lost when a process changes its user, which none does any more here.
+    """Confines this process permanently; only the descriptors `kept`, and 0 to 2, stay open."""
+    # Reset by a change of user, which no longer happens here.
     _call(_libc.prctl, _PDEATHSIG, signal.SIGKILL)
     if os.getppid() != _HOST:
         os._exit(1)
@@ -73,7 +73,7 @@ def confine(folder: str, limits: Limits, kept: set[int]) -> None:
         described = _Program(len(program) // 8, program)
         _call(_libc.prctl, _SECCOMP, _FILTER, ctypes.byref(described))
     if not limits.filters:
-        # Nothing else keeps a plugin from forking then.
+        # Without seccomp, this is all that prevents forks.
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
@@ -99,13 +99,13 @@ def _limit(limits: Limits) -> None:
         resource.setrlimit(what, (value, value))
 
     at_most(resource.RLIMIT_AS, _address_space() + (limits.memory << 20))
-    # Python ignores the signal; a write to a file then fails.
+    # Python ignores the signal; writing to a file then fails.
     at_most(resource.RLIMIT_FSIZE, 0)
     at_most(resource.RLIMIT_CORE, 0)
     at_most(resource.RLIMIT_NOFILE, 64)
 
 
 def _address_space() -> int:
-    """Bytes this process has mapped."""
+    """The address space of this process in bytes."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

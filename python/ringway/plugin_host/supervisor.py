@@ -1,4 +1,4 @@
-"""The supervisor: reads requests, keeps the inventory, answers in order. It runs no plugin's code."""
+"""The supervisor: reads requests, keeps the inventory, answers in order. It runs no plugin code."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .sandbox import Limits
 
 PROTOCOL = 1
 LOOK = 0.5
-"""Seconds between looks at the folder's files."""
+"""Seconds between checks of the folder's files."""
 _LARGEST_ID = 1 << 53
 
 
 class Supervisor:
-    """Serves one folder over two descriptors, which may be the same."""
+    """Serves a folder over two descriptors, which may be the same."""
 
     def __init__(self, folder: str, limits: Limits, input: int, output: int) -> None:
         self._inventory = Inventory()
@@ -35,7 +35,7 @@ class Supervisor:
         self._looked = 0.0
 
     def run(self) -> None:
-        """Serves until the input ends, or nobody reads any more."""
+        """Serves until the input ends, or the reader is gone."""
         try:
             self._folder.refresh()
             self._looked = time.monotonic()
@@ -63,7 +63,7 @@ class Supervisor:
         }
 
     def _wait(self) -> bool:
-        """Waits for input, looking after files and workers meanwhile; whether there is more to come."""
+        """Waits for input, checking files and workers meanwhile; returns whether there may be more input."""
         while not self._reader.ended:
             poll = select.poll()
             poll.register(self._reader.descriptor, select.POLLIN)

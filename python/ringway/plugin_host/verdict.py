@@ -1,4 +1,4 @@
-"""What units return, checked and made the protocol's."""
+"""Validates units' results and converts them to the protocol's form."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ringway.placement.unit import Migrate, Sleep, Wake
 from .failure import Failure
 
 MOST_HOSTS = 1 << 20
-"""Attack: a generator without end."""
+"""Attack: an endless generator. Largest number of elements."""
 
 
 def accepted(result: Any, hosts: Sequence[Host], inventory: Inventory) -> list[Host]:
-    """The hosts a filter let through."""
+    """The hosts that a filter accepted."""
     if result is None:
         raise Failure("result", "it returned None; a filter returns the hosts it accepts")
     if isinstance(result, (str, bytes)) or not isinstance(result, Iterable):
@@ -31,7 +31,7 @@ def accepted(result: Any, hosts: Sequence[Host], inventory: Inventory) -> list[H
 
 
 def scores(result: Any, hosts: Sequence[Host], inventory: Inventory) -> list[float | None]:
-    """A number for each host, or nothing."""
+    """A number or nothing per host."""
     if result is None or isinstance(result, (str, bytes)) or not isinstance(result, Iterable):
         raise Failure("result", f"it returned {_short(result)}; a score returns a number for each host")
     if isinstance(result, Mapping):
@@ -77,7 +77,7 @@ def _is_number(value: Any) -> bool:
 
 
 def action(result: Any, hosts: Sequence[Host], inventory: Inventory) -> dict[str, Any]:
-    """What a balancer wants done."""
+    """The action of a balancer."""
     if result is None:
         return {"action": None}
     if isinstance(result, Migrate):
@@ -125,6 +125,6 @@ def _host(entry: Any, inventory: Inventory) -> Host:
 def _short(value: Any) -> str:
     try:
         text = repr(value)
-    except Exception:  # Attack: an object whose description raises.
+    except Exception:  # Attack: an object whose `__repr__` raises.
         text = type(value).__name__
     return text if len(text) <= 80 else text[:76] + " ..."

@@ -1,4 +1,4 @@
-"""What runs in a worker: load the folder's units, then answer requests, or a single one."""
+"""The worker: loads the folder's units, then handles requests, or a single one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .runner import Runner
 from .sandbox import Limits, confine
 
 LOAD_SECONDS = 5.0
-"""How long a file may take to load."""
+"""Time limit for loading a file in seconds."""
 
 
 def serve(
@@ -32,13 +32,13 @@ def serve(
     sources: Mapping[str, bytes],
     kept: Inventory,
 ) -> NoReturn:
-    """A resident worker, until its channel ends. Runs in a fork of the supervisor."""
+    """A resident worker, which runs until its channel ends, in a fork of the supervisor."""
     _begin(channel, out, folder, limits, sources)
     units: dict[str, loader.Loaded] = {}
     problems: list[dict[str, Any]] = []
     reader = LineReader(channel)
     for file in sources:
-        # The supervisor knows by it whose fault it is if this process dies or hangs.
+        # This tells the supervisor which unit is responsible if this process dies or hangs.
         write_all(channel, encode({"loading": file}))
         _next(reader)
         found, problem = _load(file, folder)
@@ -58,7 +58,7 @@ def serve(
         match request["op"]:
             case "snapshot":
                 if kept.snapshot(request):
-                    # Thousands of objects that stay: not to be looked through again and again for garbage.
+                    # Thousands of permanent objects: exclude them from garbage collection.
                     gc.freeze()
                 write_all(channel, ACKNOWLEDGED + b"\n")
             case "delta":
@@ -78,7 +78,7 @@ def once(
     file: str,
     request: Any,
 ) -> NoReturn:
-    """A fresh worker for one request."""
+    """A new worker for one request."""
     _begin(channel, out, folder, limits, sources)
     found, problem = _load(file, folder)
     if problem is not None:
@@ -93,7 +93,7 @@ def once(
 def _begin(
     channel: int, out: int, folder: str, limits: Limits, sources: Mapping[str, bytes]
 ) -> None:
-    # What was there before the fork is never collected; so its pages stay shared.
+    # Objects from before the fork are never collected, so their pages stay shared.
     gc.freeze()
     gc.set_threshold(50_000)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
@@ -114,7 +114,7 @@ def _load(file: str, folder: str) -> tuple[list[loader.Loaded], dict[str, Any] |
             return loader.load_file(file), None
     except TimeIsUp:
         return [], {"file": file, "line": 0, "text": f"takes longer than {LOAD_SECONDS:g} s to load"}
-    except BaseException as error:  # Whatever a plugin's file raises is its own.
+    except BaseException as error:  # Exceptions of a plugin's file are reported.
         failure = of_exception(error, folder)
         line = place(error, folder).rpartition(":")[2]
         return [], {"file": file, "line": int(line or 0), "text": cut(failure.text, LONGEST_TEXT)}

@@ -14,7 +14,7 @@ from .service import SchedulerProxy
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The program; its exit status."""
+    """Runs the program; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python3 -m ringway.scheduler_proxy",
         description="Serves a folder's placement units to an oVirt engine, as ovirt-scheduler-proxy does.",

@@ -1,4 +1,4 @@
-"""The hosts and VMs the units see, from a file in the protocol's form; read again when it changes."""
+"""The hosts and VMs for the units, from a file in the protocol's form; read again when it changes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ LARGEST = 256 << 20
 
 
 class InventoryFile:
-    """`{"hosts": [...], "vms": [...]}`: hosts with their fields (`slot` may be left out), VMs whose `host`
-    is a host's id."""
+    """`{"hosts": [...], "vms": [...]}`: hosts with their fields (`slot` is optional), VMs whose `host` is a
+    host's id."""
 
     def __init__(self, path: str, host: PluginHost) -> None:
         self._path = path
@@ -22,8 +22,7 @@ class InventoryFile:
         self._revision = 0
 
     def refresh(self) -> str | None:
-        """Takes the file over if it changed; what is wrong with it if something is. Then all stays as it
-        was."""
+        """Applies the file if it changed; returns its error, if any. In case of an error nothing changes."""
         try:
             status = os.stat(self._path)
             seen = (status.st_mtime_ns, status.st_size)
@@ -41,7 +40,7 @@ class InventoryFile:
 
 
 def read(path: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """A file's hosts and VMs, hosts numbered and VMs' hosts by number."""
+    """A file's hosts and VMs, with hosts numbered and VMs' hosts given by number."""
     if os.path.getsize(path) > LARGEST:
         raise ValueError(f"larger than {LARGEST} bytes")
     with open(path, encoding="utf-8") as file:

@@ -13,22 +13,22 @@ from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 from .service import SchedulerProxy
 
 LARGEST = 8 << 20
-"""Attack: a body without end. Bytes."""
+"""Attack: an endless body. Largest size in bytes."""
 _MOST_CLIENTS = 16
 
 
 _MOST_ELEMENTS = 1_000_000
-"""Attack: values without end, each of which becomes an object. Elements of a call."""
+"""Attack: endless values, each of which becomes an object. Largest number of elements in a call."""
 
 
 class _Refused(Exception):
-    """A call that is not even read."""
+    """A call that is refused without parsing."""
 
 
 def _look_at(data: bytes) -> None:
-    """Refuses what no XML-RPC call has.
+    """Refuses constructs that no XML-RPC call contains.
 
-    Attack: entities that grow to a hundred times the document; they need a document type."""
+    Attack: entities that expand to a hundred times the document; they need a document type."""
     left = _MOST_ELEMENTS
 
     def doctype(*_: object) -> None:
@@ -55,22 +55,22 @@ class _Handler(SimpleXMLRPCRequestHandler):
         if not length.isdecimal() or int(length) > LARGEST:
             self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             return
-        # Attack: a page in a browser on this machine; it can't send this type elsewhere without asking
-        # first.
+        # Attack: a web page in a browser on this machine; it can't send this type to another origin without a
+        # preflight request.
         if self.headers.get_content_type() != "text/xml":
             self.send_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
             return
         super().do_POST()
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Says nothing: whoever called has the error."""
+        """Logs nothing: the caller gets the error."""
 
     def address_string(self) -> str:
         return str(self.client_address[0])
 
 
 class Server(socketserver.ThreadingMixIn, SimpleXMLRPCServer):
-    """Listens on a host and port, a thread a client."""
+    """Listens on a host and port, with one thread per client."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -90,7 +90,7 @@ class Server(socketserver.ThreadingMixIn, SimpleXMLRPCServer):
         return super()._marshaled_dispatch(data, *more, **named)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        # Attack: clients without end, each with a thread.
+        # Attack: endless clients, each with a thread.
         if not self._clients.acquire(timeout=1):
             self.shutdown_request(request)
             return

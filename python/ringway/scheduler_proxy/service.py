@@ -1,4 +1,4 @@
-"""The four calls and the shapes of their replies."""
+"""The four calls and the form of their replies."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Mapping, Sequence
 from ringway.plugin_client import PluginError, PluginHost
 
 BATCH = 30.0
-"""Seconds for all units of a call together, as the proxy has it."""
+"""Seconds for all units of a call together, as in oVirt's proxy."""
 _KINDS = {"filters": "filter", "scores": "score", "balance": "balance"}
 _INT = 2**31 - 1
 
 
 class Reply:
-    """A reply under way."""
+    """A reply under construction."""
 
     def __init__(self) -> None:
         self._reply: dict[str, Any] = {"result_code": 0, "result": []}
@@ -36,15 +36,15 @@ class Reply:
 
 
 class SchedulerProxy:
-    """What is registered with the XML-RPC server. A unit that fails is left out and said; so nothing it
-    does keeps an engine from placing a VM."""
+    """The object registered with the XML-RPC server. A failing unit is skipped and reported, so that it never
+    keeps an engine from placing a VM."""
 
     def __init__(self, host: PluginHost) -> None:
         self._host = host
         self._lock = threading.Lock()
 
     def discover(self) -> dict[str, Any]:
-        """Every unit by kind, with its description and its properties' expressions."""
+        """All units by kind, with their descriptions and properties' expressions."""
         units = self._host.call("discover")["units"]
         return {
             name: {
@@ -56,7 +56,7 @@ class SchedulerProxy:
         }
 
     def runFilters(self, filters: Any, hosts: Any, vm: Any, properties_map: Any) -> dict[str, Any]:
-        """The hosts that every filter accepts; all of them if none could say."""
+        """The hosts that every filter accepts; all of them if no filter answered."""
         reply, ids = Reply(), _texts(hosts)
         left: set[str] | None = None
         deadline = time.monotonic() + BATCH
@@ -72,8 +72,8 @@ class SchedulerProxy:
     def runCostFunctions(
         self, cost_functions: Any, hosts: Any, vm: Any, properties_map: Any
     ) -> dict[str, Any]:
-        """Pairs of a host and its scores' sum, each score times its factor. Whole numbers: the engine takes
-        no others."""
+        """Pairs of a host and the sum of its scores, each multiplied by its factor, as integers, which the
+        engine requires."""
         reply, ids = Reply(), _texts(hosts)
         factors = {str(name): _number(factor) for name, factor in cost_functions}
         totals: dict[str, float] = {}
@@ -87,7 +87,7 @@ class SchedulerProxy:
         return reply.to_dict()
 
     def runLoadBalancing(self, balance: Any, hosts: Any, properties_map: Any) -> dict[str, Any]:
-        """The VM to move and the hosts that may take it; `['', []]` for none."""
+        """The VM to move and its possible destinations; `['', []]` for none."""
         reply, ids = Reply(), _texts(hosts)
         for name in self._known([str(balance)], "balance", reply):
             deadline = time.monotonic() + BATCH
@@ -95,7 +95,7 @@ class SchedulerProxy:
             if answer and answer["action"] == "migrate":
                 reply.add([answer["vm"], answer["ids"]])
             else:
-                # The engine knows of no other action.
+                # The engine supports no other action.
                 reply.add(["", []])
         return reply.to_dict()
 
@@ -131,7 +131,7 @@ class SchedulerProxy:
 
 
 def _texts(value: Any) -> list[str]:
-    """Ids or names. The error does not show what is there instead: it may be megabytes, and deep."""
+    """Ids or names. Errors don't show other values, which may be megabytes long and deeply nested."""
     if not isinstance(value, list) or not all(isinstance(entry, (str, int)) for entry in value):
         raise ValueError("a list of ids or names is expected")
     return [str(entry) for entry in value]
@@ -144,5 +144,5 @@ def _number(value: Any) -> float:
 
 
 def _properties(value: Any) -> dict[str, str]:
-    """The properties; an engine without any sends an empty text."""
+    """The properties; an engine without properties sends an empty text."""
     return {str(name): str(entry) for name, entry in value.items()} if isinstance(value, Mapping) else {}
