@@ -1,18 +1,18 @@
-//! What is known of an element class without making one.
+//! Static properties of an element class.
 use crate::{Element, Reach};
 use alloc::boxed::Box;
 
-/// What a class does with offload metadata: checksums to fill and segments to make
+/// Handling of offload metadata: checksums to fill and segmentation to do
 /// ([`Packet::offload`](crate::Packet::offload)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metadata {
-    /// It leaves the bytes concerned and the lengths of headers as they are; the metadata stays true.
+    /// Preserves the bytes concerned and the lengths of headers, so the metadata stays valid.
     #[default]
     Keeps,
-    /// It drops or replaces packets, so it does not matter.
+    /// Drops or replaces packets, so the metadata does not matter.
     Ignores,
-    /// It reads or writes checksums, or what they or segments depend on: addresses, lengths, headers put
-    /// before. The router completes packets in software before they reach it.
+    /// Reads or writes checksums, or data that checksums or segmentation depend on: addresses, lengths,
+    /// added headers. The router completes packets in software before they reach the element.
     Resolve,
 }
 
@@ -27,19 +27,20 @@ pub struct Class {
     pub processing: &'static str,
     /// Flow code, such as `x/y`; `x/x` by default.
     pub flow: &'static str,
-    /// Flags, such as `S0`: with `S0` the element makes no packets by itself.
+    /// Flags, such as `S0`: with `S0` the element creates no packets.
     pub flags: &'static str,
-    /// When it is configured: lower phases first, [`Class::DEFAULT`] if it does not matter.
+    /// Order of configuration: lower phases first, [`Class::DEFAULT`] if it does not matter.
     pub phase: i32,
-    /// What it does with offload metadata.
+    /// Its handling of offload metadata.
     pub metadata: Metadata,
-    /// Whether its `config` handler may be written while it runs.
+    /// Whether its `config` handler is writable at run time.
     pub live: bool,
-    /// An output and an input: who pulls at the one gets what is at the other, even while the element runs.
+    /// An output and an input: a pull at the output is answered by a pull at the input, even while the
+    /// element runs.
     pub relay: Option<(usize, usize)>,
-    /// Does nothing to packets that are pushed to it: they pass it by.
+    /// Does nothing to pushed packets, so they bypass it.
     pub passed: bool,
-    /// How far it acts, for who divides a configuration among threads.
+    /// Its reach, for dividing a configuration among threads.
     pub reach: Reach,
     /// Makes one, not configured yet.
     pub make: fn() -> Box<dyn Element>,
@@ -48,11 +49,11 @@ pub struct Class {
 impl Class {
     /// Phase of elements that others refer to by name: AddressInfo and its like.
     pub const INFO: i32 = 0;
-    /// Phase of what must be configured before most.
+    /// Phase of elements configured before most others.
     pub const PRIVILEGED: i32 = 90;
     /// Phase of most elements.
     pub const DEFAULT: i32 = 100;
-    /// Phase of what must be configured after most.
+    /// Phase of elements configured after most others.
     pub const LAST: i32 = 2000;
 
     /// A class with the default facts: no ports, agnostic, packets may flow from every input to every output.
@@ -109,8 +110,8 @@ impl Class {
         self
     }
 
-    /// Its `config` handler may be written; [`Element::configure`] is called again then, on a fresh element
-    /// whose state comes from the old by [`Element::take_state`].
+    /// Makes its `config` handler writable; [`Element::configure`] is then called on a new element, which
+    /// gets the old one's state by [`Element::take_state`].
     pub const fn live(mut self) -> Self {
         self.live = true;
         self
@@ -134,7 +135,7 @@ impl Class {
         self
     }
 
-    /// The number behind a letter of the flags: `flag('S')` of `S0` is 0.
+    /// The number after a letter of the flags: `flag('S')` of `S0` is 0.
     pub fn flag(&self, letter: char) -> Option<u32> {
         let at = self.flags.find(letter)?;
         let digits = &self.flags[at + letter.len_utf8()..];

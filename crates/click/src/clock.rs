@@ -11,9 +11,9 @@ pub const SIMULATION_START: u64 = 1_000_000_000 * SECOND;
 pub trait Time {
     /// Nanoseconds since 1970.
     fn wall(&mut self) -> u64;
-    /// Nanoseconds since some moment; never goes back.
+    /// Monotonic nanoseconds since an arbitrary time.
     fn steady(&mut self) -> u64;
-    /// Another view of the same time.
+    /// Another handle to the same time.
     fn fork(&self) -> Box<dyn Time>;
 }
 
@@ -21,9 +21,9 @@ pub trait Time {
 pub struct Warped {
     time: Box<dyn Time>,
     speed: f64,
-    /// The machine's clocks when it began.
+    /// The system's clocks at the start.
     since: Moment,
-    /// What they were taken for then.
+    /// The displayed times at the start.
     shown: Moment,
 }
 
@@ -51,8 +51,8 @@ impl Warped {
 
 /// The clock of a router.
 pub enum Clock {
-    /// Simulated: it moves on by one nanosecond each time someone asks, as Click's does, and jumps to the next timer
-    /// when there is nothing to do. The number is the time, in nanoseconds since 1970.
+    /// Simulated: advances by one nanosecond with each query, as in Click, and jumps to the next timer when
+    /// there is nothing to do. The value is the time in nanoseconds since 1970.
     Simulated(u64),
     /// The machine's.
     Real(Box<dyn Time>),
@@ -97,7 +97,7 @@ impl Clock {
         }
     }
 
-    /// Another clock that shows the same.
+    /// Another clock with the same time.
     pub fn fork(&self) -> Self {
         match self {
             Self::Simulated(now) => Self::Simulated(*now),
@@ -106,7 +106,7 @@ impl Clock {
         }
     }
 
-    /// How fast time passes, 1 as a rule; nothing if it is simulated.
+    /// The speed of time, normally 1; `None` if it is simulated.
     pub fn speed(&self) -> Option<f64> {
         match self {
             Self::Simulated(_) => None,

@@ -5,22 +5,22 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-/// A terminal, or what stands for one.
+/// The input and output of a router.
 pub trait Console {
-    /// A line for people, without its end: what Click calls chatter. A program prints it to standard error.
+    /// Prints a line of chatter, without its newline. A program prints it to standard error.
     fn chatter(&mut self, line: &str);
     /// Bytes for standard output.
     fn output(&mut self, bytes: &[u8]);
 
-    /// Reads a file, whole.
+    /// Reads a whole file.
     ///
     /// # Errors
-    /// A text for people; always, where there are no files.
+    /// A message; always, if there are no files.
     fn read_file(&mut self, name: &str) -> Result<Vec<u8>, String> {
         Err(format!("{name}: no files here"))
     }
 
-    /// Writes a file, or adds to it.
+    /// Writes a file, or appends to it.
     ///
     /// # Errors
     /// As for [`Console::read_file`].
@@ -35,35 +35,35 @@ pub trait Console {
         false
     }
 
-    /// The number of the process that runs the router; 0 where there are none.
+    /// Id of the process that runs the router; 0 if there are no processes.
     fn process(&self) -> u32 {
         0
     }
 }
 
-/// Bytes that may wait to be heard. Attack: a configuration that says more than anybody takes.
-const UNHEARD: usize = 1 << 20;
+/// Attack: a configuration that prints faster than the listener reads. Largest number of bytes waiting.
+const MOST_WAITING: usize = 1 << 20;
 
-/// Lines that a router said to people since they were last taken; clones share them.
+/// Lines of chatter since they were last taken; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Heard(Rc<RefCell<String>>);
+pub struct ChatterLines(Rc<RefCell<String>>);
 
-impl Heard {
-    /// Takes them, each with its end.
+impl ChatterLines {
+    /// Takes the lines, each with its newline.
     pub fn take(&self) -> String {
         core::mem::take(&mut self.0.borrow_mut())
     }
 
     pub(crate) fn add(&self, line: &str) {
         let mut lines = self.0.borrow_mut();
-        if lines.len() + line.len() < UNHEARD {
+        if lines.len() + line.len() < MOST_WAITING {
             lines.push_str(line);
             lines.push('\n');
         }
     }
 }
 
-/// A console that remembers, for tests: clones share what was printed.
+/// A recording console for tests; clones share the output.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     chatter: Rc<RefCell<String>>,
@@ -71,12 +71,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// What was chattered, a line each.
+    /// The chatter, line by line.
     pub fn chatter(&self) -> String {
         self.chatter.borrow().clone()
     }
 
-    /// What went to standard output.
+    /// The standard output.
     pub fn output(&self) -> String {
         self.output.borrow().clone()
     }

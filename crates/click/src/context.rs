@@ -1,10 +1,10 @@
-//! What an element may do while it runs.
+//! The interface of the router to a running element.
 use crate::arg::{Arg, ArgError, Scope};
 use crate::notifier::{Listener, NoteState};
 use crate::router::Emission;
 use crate::{
-    Console, Element, ElementId, Failed, HandlerCall, HandlerError, Heard, Note, NoteKind, PACKETS, Packet,
-    PacketBurst, Pieces, Progress, Router, Search, Signal, Task, Timer,
+    ChatterLines, Console, Element, ElementId, Failed, HandlerCall, HandlerError, Note, NoteKind, PACKETS,
+    Packet, PacketBurst, Pieces, Progress, Router, Search, Signal, Task, Timer,
 };
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -12,11 +12,11 @@ use arrayvec::ArrayVec;
 use core::any::Any;
 use core::fmt;
 
-/// Outputs that packets are dealt out to at once.
+/// Number of outputs to which packets can be distributed at once.
 const OUTPUTS: usize = u64::BITS as usize - 1;
 
-/// An element's view of its router while it runs. The element itself is not in the router meanwhile, so
-/// whoever comes back to it has to wait: packets and writes until it returns, reads in vain.
+/// An element's view of its router while it runs. The element is taken out of the router meanwhile, so
+/// packets and writes to it are deferred until it returns, and reads fail.
 pub struct Context<'a> {
     pub(crate) router: &'a mut Router,
     pub(crate) id: ElementId,
@@ -36,7 +36,7 @@ impl<'a> Context<'a> {
         self.base
     }
 
-    /// Emits a packet from an output; without such an output it is dropped.
+    /// Emits a packet from an output; drops it if the output does not exist.
     #[inline]
     pub fn push(&mut self, port: usize, packet: Packet) {
         let limit = self.router.burst;
@@ -69,7 +69,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Emits from an output the packets that `fill` puts into an empty burst, where they stay: for sources.
+    /// For sources: emits the packets that `fill` puts into an empty burst, in place.
     #[inline]
     pub fn push_with(&mut self, port: usize, fill: impl FnOnce(&mut Self, &mut PacketBurst)) {
         let mut burst = self.router.spare.pop().unwrap_or_default();
@@ -91,8 +91,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Emits each packet of a burst from the output that `output` says, which gets its place in the burst;
-    /// drops it if there is none.
+    /// Emits each packet of a burst from the output returned by `output`, which gets the packet's index;
+    /// drops it if there is no such output.
     pub fn scatter(
         &mut self,
         burst: &mut PacketBurst,
@@ -107,7 +107,7 @@ impl<'a> Context<'a> {
             return;
         }
         let mut ports = [0u8; PACKETS];
-        // The outputs that packets go to, as bits; the last of them stands for none.
+        // A bitmap of the outputs in use; the last bit stands for none.
         let mut seen = 0u64;
         for ((number, packet), port) in burst.iter_mut().enumerate().zip(&mut ports) {
             *port = output(number, packet).map_or(OUTPUTS, |port| port.min(OUTPUTS)) as u8;
@@ -118,7 +118,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Emits packets from the outputs that `ports` says, all of which are bits of `seen`.
+    /// Emits packets from the outputs in `ports`, all of which are set in `seen`.
     fn deal(&mut self, burst: &mut PacketBurst, ports: &[u8; PACKETS], seen: u64) {
         let mut bursts: ArrayVec<(usize, Box<PacketBurst>), OUTPUTS> = ArrayVec::new();
         let mut places = [u8::MAX; OUTPUTS + 1];
@@ -138,16 +138,15 @@ impl<'a> Context<'a> {
         self.router.emitted.extend(bursts.into_iter().map(|(port, burst)| Emission { port, burst }));
     }
 
-    /// Passes on what was emitted so far, now. In [`Element::run_task`], [`Element::run_timer`], handlers
-    /// and pulls; a push input's emissions are passed on when it returns, so that no element waits on
-    /// another's stack.
+    /// Passes emitted packets on immediately. In [`Element::run_task`], [`Element::run_timer`], handlers and
+    /// pulls; a push input's packets are passed on when it returns, so that elements don't nest on the stack.
     pub fn flush(&mut self) {
         if self.eager {
             self.router.pass_on(self.id, self.base);
         }
     }
 
-    /// Asks upstream of a pull input for up to `max` packets, which are added to `burst` as far as they
+    /// Pulls up to `max` packets from upstream of a pull input and appends them to `burst`, as far as they
     /// fit.
     pub fn pull(&mut self, port: usize, max: usize, burst: &mut PacketBurst) {
         self.router.pull(self.id, port, max, burst);
@@ -162,24 +161,24 @@ impl<'a> Context<'a> {
         packet
     }
 
-    /// How many packets the router handles at once; 1 keeps the order of effects exactly Click's.
+    /// Number of packets that the router handles at once; 1 keeps the order of effects exactly Click's.
     #[inline]
     pub fn burst(&self) -> usize {
         self.router.burst
     }
 
-    /// A packet of these bytes with the usual headroom; nothing, counted, if it is too large.
+    /// A packet of these bytes with the usual headroom; `None`, with a count, if it is too large.
     pub fn packet(&mut self, data: &[u8]) -> Option<Packet> {
         self.router.pool.copy(data)
     }
 
-    /// A packet of `length` bytes, none meaningful yet, with at least that much room before and behind.
+    /// A packet of `length` uninitialized bytes, with at least this headroom and tailroom.
     pub fn make_packet(&mut self, headroom: usize, length: usize, tailroom: usize) -> Option<Packet> {
         self.router.pool.make(headroom, length, tailroom)
     }
 
-    /// Adds packets such as [`Context::make_packet`] makes to a burst, one for each of `from` as far as
-    /// they fit, which `write` puts into it.
+    /// Appends packets like [`Context::make_packet`]'s to a burst, one for each of `from` as far as they fit;
+    /// `write` fills them.
     #[inline]
     pub fn make_packets<T>(
         &mut self,
@@ -197,7 +196,7 @@ impl<'a> Context<'a> {
         self.router.clock.wall()
     }
 
-    /// Nanoseconds that never go back; timers count in them.
+    /// Monotonic time in nanoseconds, used by timers.
     pub fn steady(&mut self) -> u64 {
         self.router.clock.steady()
     }
@@ -208,13 +207,13 @@ impl<'a> Context<'a> {
         self.router.turn_began
     }
 
-    /// The time for a packet made now: with burst 1 each its own, else one for all that are made in a turn.
+    /// The timestamp for a new packet: with burst 1 one per packet, else one per turn.
     #[inline]
     pub fn packet_time(&mut self) -> u64 {
         if self.router.burst == 1 { self.router.clock.wall() } else { self.router.wall_at_turn() }
     }
 
-    /// Changes what the element's `config` handler says.
+    /// Changes the value of the element's `config` handler.
     pub fn set_configuration(&mut self, text: &str) {
         self.router.info_mut(self.id).configuration = text.into();
     }
@@ -227,7 +226,7 @@ impl<'a> Context<'a> {
         self.parse_with(text, T::parse)
     }
 
-    /// The same with a parser of one's own.
+    /// As `parse`, with a custom parser.
     ///
     /// # Errors
     /// [`ArgError`].
@@ -239,7 +238,7 @@ impl<'a> Context<'a> {
         parse(text.trim_ascii(), &self.scope())
     }
 
-    /// What names mean where the element stands.
+    /// The names visible to the element.
     pub fn scope(&self) -> Scope {
         Scope::new(self.router.names.clone(), self.name())
     }
@@ -254,23 +253,23 @@ impl<'a> Context<'a> {
         self.router.name(self.id)
     }
 
-    /// Name and class, as messages say them: `c :: Counter`.
+    /// Name and class, as in messages: `c :: Counter`.
     pub fn declaration(&self) -> String {
         self.router.declaration(self.id)
     }
 
-    /// How many inputs it has.
+    /// Number of its inputs.
     #[inline]
     pub fn ninputs(&self) -> usize {
         self.router.info(self.id).inputs.len()
     }
 
-    /// How many outputs another element has.
+    /// Number of another element's outputs.
     pub fn outputs_of(&self, id: ElementId) -> usize {
         self.router.info(id).outputs.len()
     }
 
-    /// How many outputs it has.
+    /// Number of its outputs.
     #[inline]
     pub fn noutputs(&self) -> usize {
         self.router.info(self.id).outputs.len()
@@ -286,13 +285,13 @@ impl<'a> Context<'a> {
         self.router.info(self.id).outputs.get(port).is_some_and(|port| !port.pull)
     }
 
-    /// The next random number; the same after the same seed.
+    /// The next random number, determined by the seed.
     pub fn random(&mut self) -> u32 {
         self.router.random().next()
     }
 
-    /// A random number from `least` to `most`, both included; `least` if it is not less. After `RandomSeed` has been
-    /// told a seed they are those that Click draws.
+    /// A random number from `least` to `most`, inclusive; `least` if `most` is smaller. After `RandomSeed` it
+    /// is the same as Click's.
     pub fn random_between(&mut self, least: u32, most: u32) -> u32 {
         self.router.random().between(least, most)
     }
@@ -302,15 +301,14 @@ impl<'a> Context<'a> {
         self.router.chatter(line);
     }
 
-    /// Hears what is said to people from now on: `task` is scheduled when there is something. In
-    /// [`Element::initialize`].
-    pub fn hear_chatter(&mut self, task: Task) -> Heard {
-        let heard = Heard::default();
-        self.router.ears.push((task, heard.clone()));
-        heard
+    /// Subscribes to chatter: `task` is scheduled when there is any. In [`Element::initialize`].
+    pub fn listen_to_chatter(&mut self, task: Task) -> ChatterLines {
+        let chatter = ChatterLines::default();
+        self.router.chatter_listeners.push((task, chatter.clone()));
+        chatter
     }
 
-    /// The number of the process that runs the router; 0 where there are no processes.
+    /// Id of the process that runs the router; 0 if there are no processes.
     pub fn process(&self) -> u32 {
         self.router.console.process()
     }
@@ -320,7 +318,7 @@ impl<'a> Context<'a> {
         self.router.console.output(bytes);
     }
 
-    /// Reports an error while the router is built; afterwards it is chattered.
+    /// Reports an error while the router is built; later, prints it as chatter.
     pub fn error(&mut self, text: impl Into<String>) -> Failed {
         self.router.report_error(text.into())
     }
@@ -352,7 +350,7 @@ impl<'a> Context<'a> {
         self.router.tasks.reschedule(task);
     }
 
-    /// Keeps a task from running until it is scheduled again.
+    /// Unschedules a task.
     pub fn unschedule(&mut self, task: Task) {
         self.router.tasks.unschedule(task);
     }
@@ -372,13 +370,13 @@ impl<'a> Context<'a> {
         self.router.timers.set(timer, at);
     }
 
-    /// Sets a timer to expire in so many nanoseconds.
+    /// Sets a timer to expire after this many nanoseconds.
     pub fn set_timer_after(&mut self, timer: Timer, after: u64) {
         let now = self.steady();
         self.router.timers.set(timer, now.saturating_add(after));
     }
 
-    /// Sets a timer to expire so many nanoseconds after it last expired: for what repeats.
+    /// Sets a timer to expire this many nanoseconds after its last expiry, for periodic timers.
     pub fn set_timer_again(&mut self, timer: Timer, after: u64) {
         let last = self.router.timers.expiry(timer);
         self.router.timers.set(timer, last.saturating_add(after));
@@ -412,62 +410,62 @@ impl<'a> Context<'a> {
         Note(self.router.notes.len() as u32 - 1)
     }
 
-    /// Says that there are packets, or there is room, again: wakes who listens.
+    /// Signals that packets, or room, are available again: wakes listeners.
     #[inline]
     pub fn wake(&mut self, note: Note) {
         self.router.set_note(note, true);
     }
 
-    /// Says that there is nothing.
+    /// Signals that nothing is available.
     #[inline]
     pub fn sleep(&mut self, note: Note) {
         self.router.set_note(note, false);
     }
 
-    /// Whether a notifier says there is something.
+    /// Whether a notifier is active.
     pub fn note_is_active(&self, note: Note) -> bool {
         self.router.is_active(&Signal::Notes(alloc::vec![note]))
     }
 
-    /// Whether a signal says there may be something to do.
+    /// Whether a signal says that there may be something to do.
     #[inline]
     pub fn is_active(&self, signal: &Signal) -> bool {
         self.router.is_active(signal)
     }
 
-    /// Looks upstream of an input for who says when there are packets; they will schedule `task`. In
+    /// Finds the notifiers upstream of an input that signal available packets; they will schedule `task`. In
     /// [`Element::initialize`].
     pub fn upstream_empty_signal(&mut self, port: usize, task: Option<Task>) -> Signal {
         self.router.signal(self.id, port, NoteKind::Empty, task.map(Listener::Task))
     }
 
-    /// The same; they will make another notifier active.
+    /// The same; they will activate another notifier.
     pub fn upstream_empty_signal_for(&mut self, port: usize, note: Note) -> Signal {
         self.router.signal(self.id, port, NoteKind::Empty, Some(Listener::Note(note)))
     }
 
-    /// Looks downstream of an output for who says when there is room; they will schedule `task`.
+    /// Finds the notifiers downstream of an output that signal available room; they will schedule `task`.
     pub fn downstream_full_signal(&mut self, port: usize, task: Option<Task>) -> Signal {
         self.router.signal(self.id, port, NoteKind::Full, task.map(Listener::Task))
     }
 
-    /// The same; they will make another notifier active.
+    /// The same; they will activate another notifier.
     pub fn downstream_full_signal_for(&mut self, port: usize, note: Note) -> Signal {
         self.router.signal(self.id, port, NoteKind::Full, Some(Listener::Note(note)))
     }
 
-    /// The elements of a kind ([`Element::cast`]) that come first, downstream of an output or upstream of
-    /// an input. In [`Element::initialize`].
+    /// The nearest elements of a kind ([`Element::cast`]), downstream of an output or upstream of an input.
+    /// In [`Element::initialize`].
     pub fn nearby(&self, port: usize, downstream: bool, kind: &str) -> alloc::vec::Vec<ElementId> {
         self.router.nearby(self.id, port, downstream, kind)
     }
 
-    /// Asks to be told by [`Element::selected`] when a descriptor is ready; with neither, no longer.
+    /// Requests [`Element::selected`] when a descriptor is ready; with neither flag, cancels it.
     pub fn select(&mut self, descriptor: i32, readable: bool, writable: bool) {
         self.router.set_interest(self.id, descriptor, readable, writable);
     }
 
-    /// Asks to be told by [`Element::signalled`] when the process gets a signal, or no longer.
+    /// Requests [`Element::signalled`] when the process gets a signal, or cancels it.
     pub fn catch_signal(&mut self, signal: i32, catch: bool) {
         let wish = (self.id, signal);
         self.router.signals.retain(|own| *own != wish);
@@ -476,8 +474,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Lets the router that this one is to replace handle packets, if there is one. In [`Element::configure`] and
-    /// [`Element::initialize`], every some ten microseconds of what may last longer.
+    /// Lets the router to be replaced, if any, handle packets. Call it in [`Element::configure`] and
+    /// [`Element::initialize`], every ten microseconds or so of long operations.
     pub fn breathe(&mut self) {
         self.router.breathe();
     }
@@ -487,9 +485,9 @@ impl<'a> Context<'a> {
         &mut *self.router.console
     }
 
-    /// While the router is built to take the place of one that runs: whether there is an element of the
-    /// same name and class there. [`Element::take_state`] will be called then, so what the other holds (a
-    /// socket, a file) need not be opened, and can't be yet.
+    /// While the router is built as a replacement: whether the running one has an element of the same name
+    /// and class. [`Element::take_state`] will then be called, so resources of the other (a socket, a file)
+    /// need not be opened, and can't be opened yet.
     pub fn has_predecessor(&self) -> bool {
         self.router.has_predecessor(self.id)
     }
@@ -499,18 +497,18 @@ impl<'a> Context<'a> {
         self.router.is_replaced()
     }
 
-    /// The element of this name, looked up from this one's compound outwards.
+    /// The element of this name, searched from this one's compound outwards.
     pub fn find(&self, name: &str) -> Option<ElementId> {
         self.router.names.find(name, self.name())
     }
 
-    /// Lets another element be looked into, if it is a `T` and not running.
+    /// Another element, if it is a `T` and not running.
     pub fn element<T: Element>(&self, id: ElementId) -> Option<&T> {
         let element: &dyn Any = self.router.element(id)?;
         element.downcast_ref()
     }
 
-    /// Lets another element be changed, if it is a `T` and not running.
+    /// Another element, mutable, if it is a `T` and not running.
     pub fn with<T: Element, R>(
         &mut self,
         id: ElementId,
@@ -519,8 +517,7 @@ impl<'a> Context<'a> {
         self.router.with(id, change)
     }
 
-    /// Finds the handler of a call such as `e.count` or `stop`, and checks that it can be written (or
-    /// read).
+    /// Finds the handler of a call such as `e.count` or `stop`, and checks that it is writable (or readable).
     ///
     /// # Errors
     /// [`HandlerError`], with Click's text.
@@ -538,7 +535,7 @@ impl<'a> Context<'a> {
         self.router.call_read(call)
     }
 
-    /// Writes a handler. If its element is running, the write is done as soon as it has returned.
+    /// Writes a handler. If its element is running, the write is deferred until it returns.
     ///
     /// # Errors
     /// [`HandlerError`].
@@ -554,7 +551,7 @@ impl<'a> Context<'a> {
         self.router.call_read_on(call, pieces)
     }
 
-    /// Does the next piece of what writing a handler does.
+    /// Performs the next step of writing a handler.
     ///
     /// # Errors
     /// [`HandlerError`].
@@ -588,7 +585,7 @@ impl<'a> Context<'a> {
         self.router.call_own(self.id, element, (name, value, true)).map(drop)
     }
 
-    /// Does the writes to this element that wait for it to return, for one that wants them done at once.
+    /// Performs deferred writes to this element immediately.
     pub fn do_own_writes(&mut self, element: &mut dyn Element) {
         self.router.write_deferred(self.id, element);
     }

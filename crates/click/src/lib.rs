@@ -1,10 +1,9 @@
-//! Click's runtime: builds a router from a flat configuration and runs it: graph, scheduler, handlers.
+//! Click's runtime: builds a router from a flat configuration and runs it.
 //!
-//! The element classes are in `ringway-elements` and wherever else a [`Registry`] gets classes from. [`Router`]
-//! is the main type; read `router/mod.rs` first.
-//!
-//! The crate needs no operating system: time, terminal and descriptors are the caller's ([`Clock`], [`Console`],
-//! [`Router::select`]). How to write an element is told in [`element`].
+//! The element classes are in `ringway-elements` and other crates; a [`Registry`] collects them. [`Router`]
+//! is the main type; read `router/mod.rs` first. The crate needs no operating system: the caller provides
+//! time, console and descriptors ([`Clock`], [`Console`], [`Router::select`]). The module [`element`]
+//! explains how to write an element.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -28,7 +27,7 @@ mod timer;
 
 pub use class::{Class, Metadata};
 pub use clock::{Clock, SECOND, SIMULATION_START, Time, Timestamp, Warped};
-pub use console::{Console, Heard, Recorder};
+pub use console::{ChatterLines, Console, Recorder};
 pub use context::Context;
 pub use division::{Division, Reach};
 pub use element::{Element, ElementId, Failed};

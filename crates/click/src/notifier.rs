@@ -1,11 +1,12 @@
-//! Notifiers: who has packets, or room for them, says so, and who waits for that sleeps meanwhile.
+//! Notifiers: an element signals that it has packets, or room for them; elements that wait for this sleep
+//! meanwhile.
 use crate::{Router, Task};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a notifier tells.
+/// The condition that a notifier signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteKind {
     /// Active while there may be packets to pull (Click's empty notifier).
@@ -14,23 +15,23 @@ pub enum NoteKind {
     Full,
 }
 
-/// How a search for notifiers goes on from one that it found.
+/// How a search for notifiers continues at one that it found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Search {
     /// It ends there.
     #[default]
     Stop,
-    /// It goes on behind it too.
+    /// Continues behind it too.
     Continue,
-    /// It goes on behind it too, and those found there wake the searcher directly.
+    /// Continues behind it too, and notifiers found there wake the searcher directly.
     ContinueWake,
 }
 
-/// A notifier of an element; made by [`crate::Context::new_note`].
+/// A notifier of an element; created by [`crate::Context::new_note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note(pub(crate) u32);
 
-/// Whom to tell when a note becomes active.
+/// The listener of a notifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listener {
     Task(Task),
@@ -41,20 +42,20 @@ pub(crate) enum Listener {
 pub(crate) struct NoteState {
     pub(crate) kind: NoteKind,
     pub(crate) search: Search,
-    /// The output (for [`NoteKind::Empty`]) or input it speaks for; all of them if none.
+    /// Its output (for [`NoteKind::Empty`]) or input; all of them if none.
     pub(crate) port: Option<usize>,
     pub(crate) element: crate::ElementId,
     pub(crate) active: bool,
     pub(crate) listeners: Vec<Listener>,
 }
 
-/// What a search found: whether there may be something to do.
+/// Result of a search: whether there may be something to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Signal {
-    /// Always: somebody there has no notifier.
+    /// Always: some element has no notifier.
     #[default]
     Busy,
-    /// Never: nobody is there.
+    /// Never: there is no element.
     Idle,
     /// While any of these is active.
     Notes(Vec<Note>),

@@ -7,10 +7,10 @@ use core::fmt;
 /// Lines that a piece reads or does: some tens of microseconds.
 pub const LINES: usize = 256;
 
-/// How far a call has come.
+/// Progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It is to be gone on with, after packets have had their turn.
+    /// It must be continued, after packets have been handled.
     More,
     /// That was all.
     Done,
@@ -19,25 +19,25 @@ pub enum Progress {
 /// A call on its way.
 #[derive(Default)]
 pub struct Pieces {
-    /// What was read; who made the call may take it away between two pieces.
+    /// The text read so far; the caller may take it away between two steps.
     pub text: String,
     kept: Option<Box<dyn Any>>,
 }
 
 impl Pieces {
-    /// The whole answer at once.
+    /// The whole answer in one step.
     pub fn whole(&mut self, text: String) -> Progress {
         self.text = text;
         Progress::Done
     }
 
-    /// What was kept; the default if that is nothing, or something else.
+    /// The stored position; the default if there is none of this type.
     pub fn kept<T: Any + Default>(&mut self) -> T {
         let kept = self.kept.take().and_then(|kept| kept.downcast::<T>().ok());
         kept.map(|kept| *kept).unwrap_or_default()
     }
 
-    /// Keeps where the call is to go on.
+    /// Stores the position for the next step.
     pub fn keep<T: Any>(&mut self, place: T) -> Progress {
         self.kept = Some(Box::new(place));
         Progress::More

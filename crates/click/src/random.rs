@@ -1,8 +1,8 @@
 //! Random numbers of a router.
 use alloc::boxed::Box;
 
-/// The numbers of the C library's `random`, which Click draws: each is the sum of those 3 and 31 before it, less its
-/// lowest bit.
+/// The random numbers of the C library's `random`, which Click uses: each is the sum of the numbers 3 and 31
+/// positions before it, without its lowest bit.
 #[derive(Debug)]
 struct Additive {
     sums: [u32; 31],
@@ -12,7 +12,7 @@ struct Additive {
 impl Additive {
     fn new(seed: u32) -> Self {
         let mut sums = [0; 31];
-        // A multiplicative generator (Park, Miller, 1988) fills them, with numbers of either sign.
+        // A multiplicative generator (Park, Miller, 1988) initializes them, with signed numbers.
         let mut number = i64::from(seed.max(1) as i32);
         for sum in &mut sums {
             *sum = number as u32;
@@ -29,7 +29,7 @@ impl Additive {
     }
 
     fn next(&mut self) -> u32 {
-        // The place to fill is three ahead of the oldest.
+        // The position to fill is three ahead of the oldest.
         let place = (self.at + 3) % self.sums.len();
         let sum = self.sums[place].wrapping_add(self.sums[self.at]);
         self.sums[place] = sum;
@@ -38,7 +38,7 @@ impl Additive {
     }
 }
 
-/// See the module.
+/// The random numbers of a router.
 #[derive(Debug)]
 pub(crate) struct Random {
     state: u64,
@@ -52,7 +52,7 @@ impl Random {
         Self { state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, clicks: None }
     }
 
-    /// The same, and numbers from a range are those that Click draws after this seed.
+    /// As `new`, but numbers from a range equal Click's for this seed.
     pub(crate) fn like_click(seed: u32) -> Self {
         Self { clicks: Some(Box::new(Additive::new(seed))), ..Self::new(seed.into()) }
     }
@@ -67,7 +67,7 @@ impl Random {
         (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) as u32
     }
 
-    /// A number from `least` to `most`, both included; `least` if it is not less.
+    /// A number from `least` to `most`, inclusive; `least` if `most` is smaller.
     pub(crate) fn between(&mut self, least: u32, most: u32) -> u32 {
         let Some(span) = most.checked_sub(least).filter(|span| *span > 0) else { return least };
         let Some(clicks) = &mut self.clicks else {

@@ -1,8 +1,8 @@
-//! Which element classes there are.
+//! The available element classes.
 use crate::Class;
 use alloc::collections::BTreeMap;
 
-/// A crate's classes, each a name and its documentation in Markdown. `crates/elements/build.rs` collects it;
+/// A crate's classes, each with its documentation in Markdown, as collected by `crates/elements/build.rs`;
 /// other crates with elements use the same build script.
 pub type Documentation = &'static [(&'static str, &'static str)];
 
@@ -19,7 +19,7 @@ impl Registry {
         Self { classes: BTreeMap::new(), documentation: BTreeMap::new() }
     }
 
-    /// Adds classes; one that has the name of an earlier one takes its place.
+    /// Adds classes; a class replaces an earlier one of the same name.
     pub fn add(&mut self, classes: &[&'static Class]) {
         self.classes.extend(classes.iter().map(|class| (class.name, *class)));
     }
@@ -29,7 +29,7 @@ impl Registry {
         self.documentation.extend(documentation.iter().copied());
     }
 
-    /// What a class is told to be, in Markdown: a line with its arguments and what it does, ports, arguments,
+    /// A class's documentation in Markdown: a line with its arguments and purpose, ports, arguments,
     /// handlers.
     pub fn documentation(&self, class: &str) -> Option<&'static str> {
         self.documentation.get(class).copied()

@@ -1,10 +1,11 @@
-//! Tasks: what elements do without being asked, in proportion to their tickets (stride scheduling, Waldspurger 1995).
+//! Tasks: the periodic work of elements, in proportion to their tickets (stride scheduling, Waldspurger
+//! 1995).
 use crate::ElementId;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// A task of an element; made by [`crate::Context::new_task`].
+/// A task of an element; created by [`crate::Context::new_task`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task(pub(crate) u32);
 
@@ -23,7 +24,7 @@ pub(crate) struct TaskState {
     entry: u64,
 }
 
-/// All tasks; those scheduled in order of their pass.
+/// All tasks; scheduled ones are ordered by pass.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     pub(crate) all: Vec<TaskState>,
@@ -103,8 +104,8 @@ impl Tasks {
         None
     }
 
-    /// After a task ran and wants to run again: a task that found nothing to do goes behind the next one. False if
-    /// it is the only one and did nothing, so that the round may end.
+    /// Reschedules a task after it ran: a task that found nothing to do goes behind the next one. False if it
+    /// is the only one and did nothing, so that the round may end.
     pub(crate) fn again(&mut self, task: Task, worked: bool) -> bool {
         let was = self.all[task.0 as usize].pass;
         let mut pass = was + self.stride(task);

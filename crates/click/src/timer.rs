@@ -1,19 +1,19 @@
-//! Timers: one heap for a router, by expiry and then by the order in which they were set.
+//! Timers: one heap per router, ordered by expiry, then by the order in which they were set.
 use crate::ElementId;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// A timer of an element; made by [`crate::Context::new_timer`].
+/// A timer of an element; created by [`crate::Context::new_timer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer(pub(crate) u32);
 
 #[derive(Debug)]
 struct TimerState {
     element: ElementId,
-    /// When it expires, on the steady clock; meaningful while it is set.
+    /// Its expiry on the steady clock; valid while it is set.
     expiry: u64,
-    /// Which entry of the heap is its own; 0 if it is not set.
+    /// Its entry in the heap; 0 if it is not set.
     entry: u64,
 }
 
@@ -35,7 +35,7 @@ impl Timers {
         self.entries += 1;
         (state.expiry, state.entry) = (expiry, self.entries);
         self.heap.push(Reverse((expiry, self.entries, timer.0)));
-        // Attack: a timer set again and again before it expires leaves an entry each time.
+        // Attack: setting a timer repeatedly before it expires, which leaves an entry each time.
         if self.heap.len() > 64 + 2 * self.all.len() {
             let all = &self.all;
             self.heap.retain(|Reverse((_, entry, timer))| all[*timer as usize].entry == *entry);
@@ -52,7 +52,7 @@ impl Timers {
         self.all.get(timer.0 as usize).is_some_and(|state| state.entry != 0)
     }
 
-    /// When it expires or last expired.
+    /// Its expiry, or its last one.
     pub(crate) fn expiry(&self, timer: Timer) -> u64 {
         self.all.get(timer.0 as usize).map_or(0, |state| state.expiry)
     }

@@ -43,7 +43,7 @@ struct Attachment {
     losses: u64,
     reason: String,
     /// Signals each plug that the state has changed.
-    news: Vec<Weak<EventFd>>,
+    changed: Vec<Weak<EventFd>>,
 }
 
 impl Attachment {
@@ -64,7 +64,7 @@ impl Attachment {
                 since: 0,
                 losses: 0,
                 reason: "not asked for yet".into(),
-                news: Vec::new(),
+                changed: Vec::new(),
             }));
             all.insert(port.into(), Rc::downgrade(&attachment));
             attachment
@@ -73,7 +73,7 @@ impl Attachment {
 
     fn become_as(&mut self, state: State) -> State {
         self.epoch += 1;
-        self.news.retain(|plug| plug.upgrade().inspect(|news| news.signal()).is_some());
+        self.changed.retain(|plug| plug.upgrade().inspect(|changed| changed.signal()).is_some());
         std::mem::replace(&mut self.state, state)
     }
 
@@ -134,7 +134,7 @@ pub(crate) struct Plug {
     port: Option<Rc<RefCell<Attachment>>>,
     timer: Option<Timer>,
     /// Another plug of the port may be the one that brings about, or notices, another state.
-    news: Option<Rc<EventFd>>,
+    changed: Option<Rc<EventFd>>,
     /// Which epoch the descriptors are of.
     epoch: u64,
     watched: Vec<i32>,
@@ -164,10 +164,10 @@ impl Plug {
     /// In its `initialize`.
     pub(crate) fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         if let Some(port) = &self.port {
-            let news = Rc::new(EventFd::new().map_err(|error| cx.error(error.to_string()))?);
-            cx.select(news.as_fd().as_raw_fd(), true, false);
-            port.borrow_mut().news.push(Rc::downgrade(&news));
-            self.news = Some(news);
+            let changed = Rc::new(EventFd::new().map_err(|error| cx.error(error.to_string()))?);
+            cx.select(changed.as_fd().as_raw_fd(), true, false);
+            port.borrow_mut().changed.push(Rc::downgrade(&changed));
+            self.changed = Some(changed);
         }
         let timer = cx.new_timer();
         // Not now: another configuration may still be at work.
@@ -247,8 +247,10 @@ impl Plug {
 
     /// A descriptor is ready: forgets the notification; if the ring's hung up, the ring is lost.
     pub(crate) fn selected(&mut self, descriptor: i32, cx: &mut Context<'_>) {
-        if let Some(news) = self.news.as_ref().filter(|news| news.as_fd().as_raw_fd() == descriptor) {
-            news.clear();
+        if let Some(changed) =
+            self.changed.as_ref().filter(|changed| changed.as_fd().as_raw_fd() == descriptor)
+        {
+            changed.clear();
             return;
         }
         let Some(port) = &self.port else { return };
@@ -298,15 +300,15 @@ mod tests {
         let port = Attachment::to("a socket that nobody listens on");
         let plugs = [(); 2].map(|()| Rc::new(EventFd::new().unwrap()));
         let mut port = port.borrow_mut();
-        port.news.extend(plugs.iter().map(Rc::downgrade));
+        port.changed.extend(plugs.iter().map(Rc::downgrade));
         port.tend(0);
-        assert!(plugs.iter().all(|news| news.clear()), "it is away with another reason");
+        assert!(plugs.iter().all(|changed| changed.clear()), "it is away with another reason");
         assert!(!port.reason.is_empty() && port.next == PAUSES.0 && port.losses == 0);
         port.tend(PAUSES.0 - 1);
-        assert!(!plugs.iter().any(|news| news.clear()), "not tried yet");
+        assert!(!plugs.iter().any(|changed| changed.clear()), "not tried yet");
         let [kept, gone] = plugs;
         drop(gone);
         port.tend(PAUSES.0);
-        assert!(kept.clear() && port.news.len() == 1, "a plug that is gone is forgotten");
+        assert!(kept.clear() && port.changed.len() == 1, "a plug that is gone is forgotten");
     }
 }

@@ -5,7 +5,6 @@
 //! learning, static, hash, or another implementation of the trait. A switch does not depend on devices or
 //! threads: all workers share a lookup, so its learned state is atomic. Read this file first, then
 //! `learning.rs` and `table.rs`.
-//! what they learn in atomics.
 
 mod fixed;
 mod hash;

@@ -18,7 +18,6 @@ pub(crate) enum Choice {
 
 /// The first overload whose ports and arguments fit. If there is only one compound and just its ports don't
 /// fit, returns it anyway, since the resulting errors are more specific.
-/// that one: the errors that follow from it say more.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn choose(
     dialect: Dialect,

@@ -9,7 +9,7 @@ fn named<const N: usize>(text: &str, kind: NameKind, scope: &Scope) -> Option<[u
     scope.names().value(kind, text, scope.element_name())?.try_into().ok()
 }
 
-/// An address that a named prefix has by a rule: with `:bcast` its last, with `:gw` its first host.
+/// An address derived from a named prefix: with `:bcast` its broadcast address, with `:gw` its first host.
 fn derived(text: &str, scope: &Scope) -> Option<Ipv4Addr> {
     let (name, suffix) = text.rsplit_once(':')?;
     let [a, b, c, d, mask @ ..] = named::<8>(name, NameKind::Ipv4Prefix, scope)?;
@@ -88,19 +88,19 @@ impl Prefix {
         })
     }
 
-    /// Whether an address lies in it.
+    /// Whether it contains an address.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         (address.to_bits() ^ self.address.to_bits()) & self.mask.to_bits() == 0
     }
 
-    /// Bits of the mask, if they are contiguous.
+    /// Length of the mask, if it is contiguous.
     pub fn length(&self) -> Option<u32> {
         let mask = self.mask.to_bits();
         (mask.leading_ones() + mask.trailing_zeros() >= 32).then(|| mask.leading_ones())
     }
 }
 
-/// The mask of so many bits.
+/// The mask of this length.
 fn mask(length: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - length).unwrap_or(0))
 }

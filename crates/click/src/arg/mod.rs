@@ -1,4 +1,4 @@
-//! Arguments of elements, read as Click reads them: by position, by keyword, each of its type.
+//! Parsing of elements' arguments, as in Click: positional or by keyword, each of a given type.
 //!
 //! ```text
 //! args.read_p("LIMIT", &mut limit);        // may be given by position or as LIMIT
@@ -41,15 +41,15 @@ pub struct How {
 pub const KEYWORD: How = How { positional: false, mandatory: false, first: false };
 /// By position or keyword.
 pub const POSITIONAL: How = How { positional: true, ..KEYWORD };
-/// By keyword only; must be given.
+/// By keyword only; mandatory.
 pub const MANDATORY: How = How { mandatory: true, ..KEYWORD };
-/// By position or keyword; must be given.
+/// By position or keyword; mandatory.
 pub const MANDATORY_POSITIONAL: How = How { positional: true, mandatory: true, first: false };
 
-/// What an argument looks like, and whether it was read.
+/// State of an argument: how it begins, and whether it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Begins with what may be a keyword of so many bytes.
+    /// Begins with a possible keyword of this many bytes.
     Keyword(usize),
     /// Without a keyword.
     Plain,
@@ -80,7 +80,7 @@ impl Args {
         self.arguments.push(argument);
     }
 
-    /// What is left, in order.
+    /// The unread arguments, in order.
     pub fn rest(&self) -> Vec<&str> {
         let left = self.states.iter().zip(&self.arguments);
         left.filter(|(state, _)| matches!(state, State::Keyword(_) | State::Plain))
@@ -100,7 +100,7 @@ impl Args {
         rest
     }
 
-    /// Forgets what was read, so that the places of what is left count from the first again.
+    /// Removes arguments that were read, so that positions count from the first unread one.
     pub fn consume(&mut self) {
         let read = core::mem::take(&mut self.states);
         let left = |state: &State| matches!(state, State::Keyword(_) | State::Plain);
@@ -109,12 +109,12 @@ impl Args {
             arguments.into_iter().zip(read).filter(|(_, state)| left(state)).unzip();
     }
 
-    /// What names mean where the element stands.
+    /// The scope for resolving names.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// Reads an argument given by keyword. Answers whether it was given and is good.
+    /// Reads an argument given by keyword. Returns whether it was given and valid.
     pub fn read<T: Arg>(&mut self, keyword: &str, value: &mut T) -> bool {
         self.read_with(keyword, KEYWORD, value, T::parse)
     }
@@ -124,17 +124,17 @@ impl Args {
         self.read_with(keyword, POSITIONAL, value, T::parse)
     }
 
-    /// Reads an argument that must be given, by keyword.
+    /// Reads a mandatory argument, given by keyword.
     pub fn read_m<T: Arg>(&mut self, keyword: &str, value: &mut T) -> bool {
         self.read_with(keyword, MANDATORY, value, T::parse)
     }
 
-    /// Reads an argument that must be given, by position or keyword.
+    /// Reads a mandatory argument, given by position or keyword.
     pub fn read_mp<T: Arg>(&mut self, keyword: &str, value: &mut T) -> bool {
         self.read_with(keyword, MANDATORY_POSITIONAL, value, T::parse)
     }
 
-    /// Reads an argument with a parser of one's own. `value` stays as it was unless the argument is given and good.
+    /// Reads an argument with a custom parser. `value` is unchanged unless the argument is given and valid.
     pub fn read_with<T>(
         &mut self,
         keyword: &str,
@@ -165,7 +165,7 @@ impl Args {
         }
     }
 
-    /// Whether a keyword stands among what is left.
+    /// Whether a keyword is among the unread arguments.
     pub fn has(&self, keyword: &str) -> bool {
         self.states.iter().zip(&self.arguments).any(|(state, argument)| {
             matches!(state, State::Keyword(length) if argument.get(..*length) == Some(keyword))
@@ -178,7 +178,7 @@ impl Args {
         self.report.borrow_mut().error(&text.into());
     }
 
-    /// The text of an argument; nothing if it is not given, which is reported if it must be.
+    /// The text of an argument; `None` if it is not given, which is an error if it is mandatory.
     fn find(&mut self, keyword: &str, how: How) -> Option<String> {
         let mut found: Option<(usize, usize)> = None;
         for (index, state) in self.states.iter_mut().enumerate() {
@@ -212,10 +212,10 @@ impl Args {
         Some(self.arguments[index].get(length..)?.trim_ascii_start().into())
     }
 
-    /// Ends reading: what is left over is reported.
+    /// Ends reading: unread arguments are errors.
     ///
     /// # Errors
-    /// [`Failed`] if anything was wrong.
+    /// [`Failed`] if there was any error.
     pub fn complete(&mut self) -> Result<(), Failed> {
         let mut plain = false;
         for index in 0..self.states.len() {
@@ -235,16 +235,16 @@ impl Args {
         self.result()
     }
 
-    /// Ends reading for now: what is left over may be read yet.
+    /// Ends reading for now: other arguments may be read later.
     ///
     /// # Errors
-    /// [`Failed`] if anything was wrong so far.
+    /// [`Failed`] if there was an error so far.
     pub fn result(&self) -> Result<(), Failed> {
         if self.failed { Err(Failed) } else { Ok(()) }
     }
 }
 
-/// Whether an argument begins with what may be a keyword.
+/// Whether an argument begins with a possible keyword.
 fn state(argument: &str) -> State {
     let bytes = argument.as_bytes();
     if !bytes.first().is_some_and(|first| first.is_ascii_alphabetic() || *first == b'_') {

@@ -1,4 +1,4 @@
-//! Names: of elements, and those that AddressInfo, PortInfo and their like define.
+//! Names of elements, and names defined by AddressInfo, PortInfo and similar elements.
 use crate::ElementId;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use ringway_click_lang::Graph;
 
-/// What a defined name stands for.
+/// The kind of value of a defined name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NameKind {
     /// An IPv4 address: 4 bytes.
@@ -58,7 +58,7 @@ impl Names {
         Self { elements, defined: RefCell::default() }
     }
 
-    /// Tries `name` in the compound of `context`, then in those around it.
+    /// Tries `name` in the compound of `context`, then in the enclosing ones.
     fn outwards<T>(name: &str, context: &str, find: impl Fn(String) -> Option<T>) -> Option<T> {
         let mut around = compound(context);
         loop {
@@ -72,7 +72,7 @@ impl Names {
         }
     }
 
-    /// The element of this name, looked up from the compound of the element `context` outwards.
+    /// The element of this name, searched from the compound of `context` outwards.
     pub fn find(&self, name: &str, context: &str) -> Option<ElementId> {
         Self::outwards(name, context, |full| self.elements.get(&full).copied())
     }
@@ -83,7 +83,7 @@ impl Names {
         self.defined.borrow_mut().insert((kind, full), value.to_vec());
     }
 
-    /// What a name stands for.
+    /// The value of a name.
     pub fn value(&self, kind: NameKind, name: &str, context: &str) -> Option<Vec<u8>> {
         let defined = self.defined.borrow();
         Self::outwards(name, context, |full| defined.get(&(kind, full)).cloned())

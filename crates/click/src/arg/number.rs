@@ -26,8 +26,8 @@ fn digits(text: &str) -> Option<Digits<'_>> {
     sound.then_some(Digits { negative, digits, base })
 }
 
-/// A whole number, bounded to `least` and `most`; the second part says whether it had to be. Decimal, or `0x`, `0b`,
-/// `0` for base 16, 2, 8; single `_` between digits. Nothing if it is none.
+/// An integer, clamped to `least` and `most`; the second part says whether it was clamped. Decimal, or `0x`,
+/// `0b`, `0` for base 16, 2, 8; single `_` between digits. `None` if it is not an integer.
 pub fn parse_saturating(text: &str, least: i128, most: i128) -> Option<(i128, bool)> {
     let Digits { negative, digits, base } = digits(text)?;
     if negative && least >= 0 {
@@ -42,7 +42,7 @@ pub fn parse_saturating(text: &str, least: i128, most: i128) -> Option<(i128, bo
     Some((bounded, bounded != value))
 }
 
-/// A whole number within the bounds of its type.
+/// An integer within the bounds of its type.
 ///
 /// # Errors
 /// [`ArgError`], with Click's text if it is too large or small.

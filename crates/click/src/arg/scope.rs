@@ -1,11 +1,11 @@
-//! What an argument is parsed with.
+//! The context for parsing an argument.
 use super::Names;
 use crate::ElementId;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::fmt;
 
-/// What names mean where an element stands; by default in a router without names.
+/// The names visible to an element; by default none.
 #[derive(Clone, Default)]
 pub struct Scope {
     names: Rc<Names>,
@@ -27,7 +27,7 @@ impl Scope {
         &self.names
     }
 
-    /// The element of this name, looked up from this one's compound outwards.
+    /// The element of this name, searched from this element's compound outwards.
     pub fn find(&self, name: &str) -> Option<ElementId> {
         self.names.find(name, &self.element)
     }
@@ -36,7 +36,7 @@ impl Scope {
 /// Why an argument is bad.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArgError {
-    /// It does not look like one of its type.
+    /// The text does not have the syntax of the type.
     Parse,
     /// Something else, in words.
     Other(String),
@@ -60,10 +60,10 @@ impl fmt::Display for ArgError {
 
 /// A type of argument.
 pub trait Arg: Sized {
-    /// Reads one.
+    /// Parses a value.
     ///
     /// # Errors
-    /// [`ArgError::Parse`] for what is none; [`ArgError::Other`] says more.
+    /// [`ArgError::Parse`] for invalid syntax; [`ArgError::Other`] with details.
     fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError>;
 }
 

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click_lang::config;
 
-/// The text as it stands, nothing unquoted.
+/// The text as written, without unquoting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Raw(pub String);
 

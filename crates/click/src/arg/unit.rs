@@ -11,7 +11,7 @@ pub(super) struct Decimal {
     digits: u32,
 }
 
-/// More digits behind the point do not count.
+/// Further digits after the decimal point are ignored.
 const DIGITS: u32 = 20;
 /// More digits at all are out of range for everything that is measured here.
 const LARGEST: u128 = 1 << 90;
@@ -60,7 +60,7 @@ pub(super) fn decimal(text: &str, power: i32) -> Option<Decimal> {
     Some(Decimal { value, digits: digits.max(0) as u32 })
 }
 
-/// A unit, and the power of ten or the factor by which it counts.
+/// A unit, with its power of ten or its factor.
 struct Unit {
     suffix: &'static str,
     factor: u128,
@@ -127,7 +127,7 @@ impl Arg for Seconds {
 pub struct Bandwidth(pub u32);
 
 impl Bandwidth {
-    /// As Click prints it: in bits, with a unit that suits.
+    /// As Click prints it: in bits, with a suitable unit.
     pub fn unparse(self) -> String {
         let (value, unit) = match self.0 {
             0x2000_0000.. => (f64::from(self.0) / 1e6, "MBps"),
@@ -179,15 +179,15 @@ const ANNOTATIONS: &[(&str, usize, usize)] = &[
 pub struct Annotation {
     /// Offset in the annotation area.
     pub offset: usize,
-    /// Size in bytes; 0 if it was not said.
+    /// Size in bytes; 0 if not given.
     pub size: usize,
 }
 
 impl Annotation {
-    /// Reads one of `size` bytes.
+    /// Parses a value of `size` bytes.
     ///
     /// # Errors
-    /// [`ArgError::Parse`] if it is of another size or does not fit.
+    /// [`ArgError::Parse`] if its size differs or it does not fit.
     pub fn of_size(text: &str, size: usize, scope: &Scope) -> Result<Self, ArgError> {
         let found = Self::parse(text, scope)?;
         let size = if found.size == 0 { size } else { found.size };

@@ -8,11 +8,11 @@ use ringway_click_lang::config;
 pub(super) struct Mentions<'a> {
     members: &'a [Member<'a>],
     names: Names,
-    /// What names end with, behind their last slash: most words are none.
+    /// The last components of all names, to reject most words quickly.
     ends: BTreeSet<&'a str>,
 }
 
-/// A name behind its last slash.
+/// The last component of a name.
 fn end(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
@@ -28,8 +28,8 @@ impl<'a> Mentions<'a> {
         Self { members, names, ends: members.iter().map(|member| end(member.name)).collect() }
     }
 
-    /// Calls `found` with each element and each that a word of its configuration names, as it would be looked
-    /// up: a word on its own, in front of a handler's name, in a script.
+    /// Calls `found` for each pair of an element and another one that a word of its configuration names: a
+    /// word alone, before a handler's name, or in a script.
     pub(super) fn each(&self, mut found: impl FnMut(usize, usize)) {
         for (by, member) in self.members.iter().enumerate().filter(|(_, m)| m.reach != Reach::Each) {
             let mut look = |text: &str| {

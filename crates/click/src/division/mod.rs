@@ -1,8 +1,8 @@
 //! Dividing a configuration among threads.
 //!
-//! A router is one thread's. So what is divided is the configuration: into parts that share nothing, each of which one
-//! thread runs. What connections join is one part; so is what the same thing outside joins ([`Element::shares`]), and
-//! so are an element and those whose names its configuration mentions.
+//! A router belongs to one thread. So the configuration is divided into parts that share nothing, each of
+//! which runs on one thread. Elements belong to the same part if they are connected, if they share an
+//! external resource ([`Element::shares`]), or if one's configuration mentions the other's name.
 mod mentions;
 mod parts;
 #[cfg(test)]
@@ -18,46 +18,47 @@ use alloc::vec::Vec;
 use mentions::Mentions;
 use parts::Parts;
 
-/// How far an element acts, besides on packets.
+/// The reach of an element, besides packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// As far as the elements that its configuration mentions.
     #[default]
     Part,
-    /// On the whole configuration. It lives on the first thread, and so does what it mentions if nobody says otherwise.
+    /// The whole configuration. The element runs on the first thread, together with the elements that it
+    /// mentions unless they are assigned elsewhere.
     Whole,
-    /// On whatever is configured or scheduled, on each thread: every thread has it.
+    /// Everything configured or scheduled on a thread: every thread has its own instance.
     Each,
 }
 
-/// What a division asks of an element.
+/// The division's view of an element.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Member<'a> {
     pub(crate) name: &'a str,
     pub(crate) configuration: &'a str,
     pub(crate) reach: Reach,
-    /// What it has in common with elements of the same answer.
+    /// The external resource that it shares with other elements of the same value.
     pub(crate) shares: Option<String>,
-    /// Which thread was asked for.
+    /// The requested thread.
     pub(crate) thread: Option<usize>,
-    /// It makes packets move, so that it costs time.
+    /// Whether it moves packets by itself, and so uses time.
     pub(crate) drives: bool,
 }
 
 /// Stands for every thread.
 const EACH: u32 = u32::MAX;
 
-/// Which thread each element lives on, by its place in the configuration.
+/// The thread of each element, by its index in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Division {
     homes: Arc<[u32]>,
-    /// Elements that do not live on the thread that was asked for.
+    /// Elements that are not on their requested thread.
     strays: Vec<usize>,
 }
 
 impl Division {
-    /// Divides these elements among so many threads. With `balanced`, parts of which nobody says where they live are
-    /// dealt out; else they live on the first.
+    /// Divides these elements among threads. With `balanced`, parts without a requested thread are
+    /// distributed; else they are on the first thread.
     pub(crate) fn new(
         members: &[Member<'_>],
         connections: impl Iterator<Item = (usize, usize)>,
@@ -81,7 +82,7 @@ impl Division {
             }
         }
         if let Some(first) = first {
-            // Nobody says otherwise of those.
+            // These have no requested thread.
             wishes.retain(|wish| !asked.contains_key(&parts.of(*wish)));
             wishes.into_iter().for_each(|wish| parts.join(first, wish));
             asked.insert(parts.of(first), 0);
@@ -106,12 +107,12 @@ impl Division {
         Self { homes, strays }
     }
 
-    /// The thread that an element lives on; nothing if every thread has it.
+    /// The thread of an element; `None` if every thread has it.
     pub(crate) fn home(&self, element: usize) -> Option<usize> {
         self.homes.get(element).filter(|home| **home != EACH).map(|home| *home as usize)
     }
 
-    /// Elements that do not live on the thread that was asked for.
+    /// Elements that are not on their requested thread.
     pub(crate) fn strays(&self) -> &[usize] {
         &self.strays
     }
@@ -121,7 +122,7 @@ impl Division {
         self.homes.iter().all(|home| matches!(*home, 0 | EACH))
     }
 
-    /// The threads besides the first that elements live on.
+    /// The threads in use besides the first.
     pub fn others(&self) -> Vec<usize> {
         let mut others: Vec<usize> = self.homes.iter().map(|home| *home as usize).collect();
         others.sort_unstable();
@@ -131,7 +132,8 @@ impl Division {
     }
 }
 
-/// Joins those that act on the whole, and those that have something in common. One of the former, if there are any.
+/// Joins elements with reach `Whole`, and elements with shared resources. Returns one of the former, if there
+/// are any.
 fn join_shared(members: &[Member<'_>], parts: &mut Parts) -> Option<usize> {
     let mut first = None;
     let mut shared: BTreeMap<&str, usize> = BTreeMap::new();
@@ -146,7 +148,7 @@ fn join_shared(members: &[Member<'_>], parts: &mut Parts) -> Option<usize> {
     first
 }
 
-/// Deals parts out to those threads that have least to do, those with most to do first.
+/// Assigns parts to the threads with the least load, the busiest parts first.
 fn deal(
     members: &[Member<'_>],
     parts: &mut Parts,

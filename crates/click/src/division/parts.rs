@@ -6,12 +6,12 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Each by itself.
+    /// Each element is its own part.
     pub(super) fn new(count: usize) -> Self {
         Self { above: (0..count as u32).collect() }
     }
 
-    /// The element that stands for the part of this one: the first of it.
+    /// The representative of an element's part: its first element.
     pub(super) fn of(&mut self, element: usize) -> usize {
         let mut at = element;
         while self.above[at] as usize != at {

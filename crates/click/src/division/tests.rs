@@ -6,7 +6,7 @@ fn member(name: &str) -> Member<'_> {
     Member { name, ..Member::default() }
 }
 
-/// The homes of these elements, where some are asked for.
+/// The threads of these elements, some of which have a requested thread.
 fn homes(members: &[Member<'_>], connections: &[(usize, usize)], balanced: bool) -> Vec<Option<usize>> {
     let division = Division::new(members, connections.iter().copied(), 3, balanced);
     (0..members.len()).map(|at| division.home(at)).collect()
@@ -74,9 +74,9 @@ fn what_acts_on_the_whole_lives_on_the_first_thread() {
     members[4].reach = Reach::Each;
     members[4].configuration = "a 1, b 2";
     members[2].thread = Some(1);
-    // It is asked for by name on another thread, and asked by the script then.
+    // It is requested on another thread by name, and the script mentions it.
     assert_eq!(homes(&members, &[], true), [Some(0), Some(0), Some(1), Some(0), None]);
-    // What names the script goes with it, whatever is asked for.
+    // An element that mentions the script is on the script's thread, whatever is requested.
     members[2].configuration = "s.run";
     let division = Division::new(&members, core::iter::empty(), 3, false);
     assert_eq!(division.home(2), Some(0));
@@ -96,7 +96,7 @@ fn parts_are_dealt_out_by_what_drives_them() {
 }
 
 proptest! {
-    /// Whatever is connected or mentioned lives on one thread, and each thread there is.
+    /// Connected or mentioned elements are on one thread, and all assigned threads exist.
     #[test]
     fn nothing_is_torn(
         count in 1..12_usize,
@@ -126,7 +126,7 @@ proptest! {
             prop_assert_eq!(homes[*one], homes[*other]);
         }
         prop_assert!(homes.iter().all(|home| home.is_some_and(|home| home < 3)));
-        // An element that nothing is joined to lives where it was asked for.
+        // An element without any relation is on its requested thread.
         for (at, member) in members.iter().enumerate().filter(|(_, member)| member.thread.is_some()) {
             let alone = |pairs: &[(usize, usize)]| {
                 pairs.iter().filter(|pair| inside(pair)).all(|(one, other)| *one != at && *other != at)

@@ -1,4 +1,4 @@
-//! Calls of handlers, and what can go wrong with them.
+//! Handler calls and their errors.
 use crate::ElementId;
 use crate::arg::ArgError;
 use alloc::string::{String, ToString};
@@ -7,15 +7,15 @@ use core::fmt;
 /// Why a handler could not be read or written. The texts are Click's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandlerError {
-    /// No element has this name.
+    /// There is no element of this name.
     NoElement(String),
-    /// There is no such handler: its full name, and which way it was to be called.
+    /// There is no such handler: its full name, and whether it was to be read or written.
     NoHandler(String, &'static str),
     /// It takes no parameters: its full name.
     NoParameters(String),
     /// The element is in the middle of something: its full name. Writes are not answered so but done afterwards.
     Busy(String),
-    /// The handler said so.
+    /// The handler's own error.
     Failed(String),
 }
 
@@ -25,7 +25,7 @@ impl HandlerError {
         Self::NoHandler(name.to_string(), "")
     }
 
-    /// The handler says what is wrong.
+    /// The handler reports an error.
     pub fn failed(text: impl Into<String>) -> Self {
         Self::Failed(text.into())
     }
@@ -59,6 +59,6 @@ pub struct HandlerCall {
     pub element: Option<ElementId>,
     /// The handler's name.
     pub handler: String,
-    /// What to write, or the parameters to read with.
+    /// The value to write, or the parameters for reading.
     pub value: String,
 }

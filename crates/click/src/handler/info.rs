@@ -14,17 +14,17 @@ pub struct HandlerInfo {
     pub writable: bool,
     /// Reading takes parameters.
     pub parameters: bool,
-    /// Its value is handed over as it is: no newline is added to what is read.
+    /// Raw: no newline is appended to the value read.
     pub raw: bool,
     /// Its value changes rarely.
     pub calm: bool,
-    /// Reading it costs much.
+    /// Reading it is expensive.
     pub expensive: bool,
-    /// What is written does not matter.
+    /// The written value is ignored.
     pub button: bool,
     /// It is a Boolean.
     pub checkbox: bool,
-    /// Programs for people need not show it.
+    /// User interfaces need not show it.
     pub uncommon: bool,
     /// It is there for old configurations only.
     pub deprecated: bool,
@@ -35,7 +35,7 @@ pub struct HandlerInfo {
 }
 
 impl HandlerInfo {
-    /// The description of a handler that cannot be read or written, without other properties.
+    /// Properties of a handler that can be neither read nor written.
     pub(crate) const fn new(name: Cow<'static, str>) -> Self {
         Self {
             name,

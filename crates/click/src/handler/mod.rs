@@ -25,11 +25,11 @@ use alloc::string::{String, ToString};
 use core::any::Any;
 use core::fmt::{self, Display};
 
-/// What a handler is called with.
+/// Parameters of a handler call.
 struct Request<'a> {
-    /// Its name, for handlers that stand for several.
+    /// Its name, for handlers that serve several names.
     name: &'a str,
-    /// What to write, or the parameters to read with.
+    /// The value to write, or the parameters for reading.
     value: &'a str,
     pieces: &'a mut Pieces,
 }
@@ -37,9 +37,9 @@ struct Request<'a> {
 type Outcome = Result<Progress, HandlerError>;
 type Action = Box<dyn Fn(&mut dyn Element, Request<'_>, &mut Context<'_>) -> Outcome>;
 
-/// A handler: its description, and what reads and writes it.
+/// A handler: its properties, and the functions that read and write it.
 ///
-/// The functions get the element by its own type, which has to be that of the element that declares the handler.
+/// The functions get the element by its own type, which must be that of the declaring element.
 pub struct Handler {
     info: HandlerInfo,
     read: Option<Action>,
@@ -87,8 +87,8 @@ impl Handler {
         Self::new(name, action(read), None)
     }
 
-    /// A value to read that may be long. Each call adds about [`LINES`](crate::LINES) lines to [`Pieces`] and keeps
-    /// there where to go on. Packets pass in between, so anything may have changed.
+    /// A possibly long value to read. Each call adds about [`LINES`](crate::LINES) lines to [`Pieces`] and
+    /// stores its position there. Packets pass between calls, so anything may change.
     pub fn read_in_pieces<E: Element>(
         name: impl Into<Cow<'static, str>>,
         read: impl Fn(&mut E, &str, &mut Pieces, &mut Context<'_>) -> Outcome + 'static,
@@ -120,7 +120,7 @@ impl Handler {
         Self::new(name, None, None).writes(write)
     }
 
-    /// An action; what is written does not matter.
+    /// An action; the written value is ignored.
     pub fn button<E: Element>(
         name: impl Into<Cow<'static, str>>,
         press: impl Fn(&mut E, &mut Context<'_>) + 'static,
@@ -132,8 +132,8 @@ impl Handler {
         Self::write(name, write).ignores_value()
     }
 
-    /// The handler `*`, which stands for all that the element does not declare otherwise. `call` also gets the name,
-    /// and whether it is written.
+    /// The handler `*`, for all names that the element does not declare. `call` also gets the name, and
+    /// whether it is a write.
     pub fn others<E: Element>(
         call: impl Fn(&mut E, (&str, bool), &str, &mut Context<'_>) -> Result<String, HandlerError>
         + Copy
@@ -156,7 +156,7 @@ impl Handler {
         self.writes_in_pieces(move |e: &mut E, value, _, cx| write(e, value, cx).map(|()| Progress::Done))
     }
 
-    /// It can be written as well, in pieces, for what may take long: as [`Handler::read_in_pieces`].
+    /// Makes it writable in steps, for long operations, as in [`Handler::read_in_pieces`].
     pub fn writes_in_pieces<E: Element>(
         mut self,
         write: impl Fn(&mut E, &str, &mut Pieces, &mut Context<'_>) -> Outcome + 'static,
@@ -177,7 +177,7 @@ impl Handler {
         Self::new(name, None, None).writes_in_pieces(write)
     }
 
-    /// What follows a successful write.
+    /// A function to call after a successful write.
     pub fn then<E: Element>(mut self, act: impl Fn(&mut E, &mut Context<'_>) + 'static) -> Self {
         if let Some(write) = self.write.take() {
             self.write = Some(Box::new(move |element, request, cx| {
@@ -191,7 +191,7 @@ impl Handler {
         self
     }
 
-    /// What a failed write says, whatever was wrong with the value.
+    /// The error text of a failed write, for any invalid value.
     pub fn error(mut self, text: &'static str) -> Self {
         if let Some(write) = self.write.take() {
             self.write = Some(Box::new(move |element, request, cx| {
@@ -207,7 +207,7 @@ impl Handler {
         self
     }
 
-    /// Its value is handed over as it is: no newline is added to what is read.
+    /// Raw: no newline is appended to the value read.
     pub fn raw(mut self) -> Self {
         self.info.raw = true;
         self
@@ -219,13 +219,13 @@ impl Handler {
         self
     }
 
-    /// Reading it costs much.
+    /// Reading it is expensive.
     pub fn expensive(mut self) -> Self {
         self.info.expensive = true;
         self
     }
 
-    /// What is written does not matter.
+    /// The written value is ignored.
     pub fn ignores_value(mut self) -> Self {
         self.info.button = true;
         self
@@ -237,7 +237,7 @@ impl Handler {
         self
     }
 
-    /// Programs for people need not show it.
+    /// User interfaces need not show it.
     pub fn uncommon(mut self) -> Self {
         self.info.uncommon = true;
         self
@@ -265,12 +265,12 @@ impl Handler {
         self.info.combine(other);
     }
 
-    /// Whether it has its own function to read it, or to write it.
+    /// Whether it has a function for reading, or for writing.
     pub(crate) fn answers(&self, write: bool) -> bool {
         if write { self.write.is_some() } else { self.read.is_some() }
     }
 
-    /// Reads or writes it, or does the next piece of that, under the name that the caller used.
+    /// Reads or writes it, or performs the next step of that, under the name used by the caller.
     pub(crate) fn call(
         &self,
         element: &mut dyn Element,

@@ -10,36 +10,36 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click_lang::{Diagnostics, Graph, config};
 
-/// How many elements a router may have. Attack: a configuration whose compounds multiply.
+/// Attack: a configuration whose compounds multiply. Largest number of elements of a router.
 const MOST_ELEMENTS: usize = 1 << 20;
 /// Arguments that are split off before packets have their turn.
 const SPLIT: usize = 64;
 
 /// How a router runs.
 pub struct Options {
-    /// How many packets it handles at once, 1 to [`PACKETS`]; 1 keeps the order of effects exactly Click's.
+    /// Number of packets handled at once, 1 to [`PACKETS`]; 1 keeps the order of effects exactly Click's.
     pub burst: usize,
     /// Its time.
     pub clock: Clock,
-    /// Where it prints.
+    /// Its console.
     pub console: Box<dyn Console>,
-    /// What its random numbers begin with.
+    /// Seed of its random numbers.
     pub seed: u64,
-    /// The configuration as it was written, for the `config` handler.
+    /// The configuration's source text, for the `config` handler.
     pub source: String,
 }
 
 impl Options {
-    /// Those of a simulation, which goes the same way each time.
+    /// Options of a simulation, which is reproducible.
     pub fn simulated(burst: usize, console: impl Console + 'static, source: &str) -> Self {
         Self { burst, clock: Clock::simulated(), console: Box::new(console), seed: 1, source: source.into() }
     }
 }
 
-/// Why there is no router; the messages, and Click's last line.
+/// Why building failed: the messages, and Click's last line.
 #[derive(Debug)]
 pub struct BuildError {
-    /// What was said.
+    /// The messages.
     pub diagnostics: Diagnostics,
 }
 
@@ -52,17 +52,17 @@ impl core::fmt::Display for BuildError {
 impl core::error::Error for BuildError {}
 
 impl Router {
-    /// Checks a configuration, makes its elements, configures and initializes them. Warnings are in
+    /// Checks a configuration, then creates, configures and initializes its elements. Warnings are in
     /// [`Router::diagnostics`].
     ///
     /// # Errors
-    /// [`BuildError`] with everything that is wrong.
+    /// [`BuildError`] with all errors.
     pub fn build(graph: Graph, registry: &Registry, options: Options) -> Result<Self, BuildError> {
         Self::unbuilt(graph, options).complete(registry)
     }
 
-    /// Checks a configuration and configures its elements, which touches nothing outside; then lets them
-    /// go. What was said, errors among it.
+    /// Checks a configuration and configures its elements, without side effects, then drops them. Returns all
+    /// messages.
     pub fn check(graph: Graph, registry: &Registry, options: Options) -> Diagnostics {
         let mut router = Self::unbuilt(graph, options);
         let _ = router.make_elements(registry) && router.check_graph() && router.configure();
@@ -88,7 +88,7 @@ impl Router {
             notes: Vec::new(),
             interests: Vec::new(),
             signals: Vec::new(),
-            ears: Vec::new(),
+            chatter_listeners: Vec::new(),
             emitted: Vec::new(),
             spare: Vec::new(),
             work: Vec::new(),
@@ -127,7 +127,7 @@ impl Router {
         router.finish(built)
     }
 
-    /// Makes elements and configures them. Whether all is well.
+    /// Creates and configures the elements. Returns whether there were no errors.
     pub(super) fn prepare(&mut self, registry: &Registry) -> bool {
         self.make_elements(registry) && self.check_graph() && self.configure()
     }
@@ -147,7 +147,7 @@ impl Router {
         Err(BuildError { diagnostics })
     }
 
-    /// What was said while it was built.
+    /// Messages from building.
     pub fn diagnostics(&self) -> Diagnostics {
         self.report.borrow().diagnostics.clone()
     }
@@ -214,7 +214,7 @@ impl Router {
         good
     }
 
-    /// Configures an element, which is out of its place meanwhile.
+    /// Configures an element, which is taken out of the router meanwhile.
     pub(super) fn configure_one(
         &mut self,
         id: ElementId,
@@ -245,7 +245,7 @@ impl Router {
         })
     }
 
-    /// Does something with an element under a line that says so. Whether it went well.
+    /// Calls a function for an element under a heading for its messages. Returns whether it succeeded.
     fn stage(
         &mut self,
         id: ElementId,

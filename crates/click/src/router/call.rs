@@ -11,13 +11,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click_lang::config;
 
-/// The largest value that may be written. Attack: a control connection that writes without end.
+/// Attack: a control connection that writes endlessly. Largest value in bytes.
 const LARGEST_WRITE: usize = 1 << 24;
-/// How many writes may wait for running elements. Attack: handlers that call each other in a circle.
+/// Attack: handlers that call each other in a loop. Largest number of deferred writes.
 const MOST_DEFERRED: usize = 1000;
 
 impl Router {
-    /// Takes note of the handlers that an element declares, and of those that every element has.
+    /// Records the handlers that an element declares, and those of every element.
     pub(super) fn add_handlers(&mut self, id: ElementId, mut handlers: Vec<Handler>) {
         let live = self.class(id).live;
         let mut infos: Vec<HandlerInfo> = COMMON.iter().map(|common| common.info.clone()).collect();
@@ -55,8 +55,7 @@ impl Router {
         infos
     }
 
-    /// The handler of this name, of several the last, that an element declares with a function to read it, or to
-    /// write it.
+    /// The last declared handler of this name with a function for reading, or for writing.
     fn declared(&self, id: ElementId, name: &str, write: bool) -> Option<(Rc<[Handler]>, usize)> {
         let handlers = self.info(id).handlers.clone();
         let place =
@@ -74,7 +73,7 @@ impl Router {
         }
     }
 
-    /// Reads `element.handler value` or `handler value`; the element is looked up from `context` outwards.
+    /// Parses `element.handler value` or `handler value`; the element is searched from `context` outwards.
     ///
     /// # Errors
     /// [`HandlerError::NoElement`].
@@ -90,7 +89,7 @@ impl Router {
         Ok(HandlerCall { element, handler: handler.to_string(), value: value.to_string() })
     }
 
-    /// The handler a call is for, if it can be written (or read).
+    /// The handler of a call, if it is writable (or readable).
     ///
     /// # Errors
     /// [`HandlerError::NoHandler`], [`HandlerError::NoParameters`].
@@ -147,13 +146,13 @@ impl Router {
         read.unwrap_or_else(|| Err(HandlerError::Busy(self.full_name(call))))
     }
 
-    /// Writes a handler. If its element is running, the write is done as soon as it has returned.
+    /// Writes a handler. If its element is running, the write is deferred until it returns.
     ///
     /// # Errors
     /// [`HandlerError`].
     pub fn call_write(&mut self, call: &HandlerCall) -> Result<(), HandlerError> {
         if (call.element, call.handler.as_str()) == (None, HOTCONFIG) {
-            // Who can't wait has the new router built at once.
+            // A caller that can't wait has the new router built at once.
             return self.check_call(call, true).and_then(|_| self.hotconfig(&call.value));
         }
         let mut pieces = Pieces::default();
@@ -161,7 +160,7 @@ impl Router {
         Ok(())
     }
 
-    /// Does the next piece of what writing a handler does.
+    /// Performs the next step of writing a handler.
     ///
     /// # Errors
     /// [`HandlerError`].
@@ -213,7 +212,7 @@ impl Router {
         answer.unwrap_or_else(|| Err(HandlerError::Busy(self.name(id).to_string())))
     }
 
-    /// Calls a handler that an element declares, while the element runs and is out of its place.
+    /// Calls a declared handler of an element that runs, and is therefore not in the router.
     pub(crate) fn call_own(
         &mut self,
         id: ElementId,
@@ -228,7 +227,7 @@ impl Router {
         Ok(pieces.text)
     }
 
-    /// Does the writes that wait for an element, while it runs and is out of its place.
+    /// Performs the deferred writes of an element that runs, and is therefore not in the router.
     pub(crate) fn write_deferred(&mut self, id: ElementId, element: &mut dyn Element) {
         while let Some(at) = self.deferred.iter().position(|call| call.element == Some(id)) {
             let Some(call) = self.deferred.remove(at) else { return };
@@ -238,7 +237,7 @@ impl Router {
         }
     }
 
-    /// Reads `element.handler parameters` from outside, and does what waited meanwhile.
+    /// Reads `element.handler parameters` from outside, and performs deferred operations.
     ///
     /// # Errors
     /// [`HandlerError`].
@@ -249,7 +248,7 @@ impl Router {
         answer
     }
 
-    /// Writes `element.handler value` from outside, and does what waited meanwhile.
+    /// Writes `element.handler value` from outside, and performs deferred operations.
     ///
     /// # Errors
     /// [`HandlerError`].
@@ -269,7 +268,7 @@ impl Router {
         Ok(())
     }
 
-    /// Notes the thread of a task; where several threads run the configuration tasks stay where they are.
+    /// Sets the thread of a task; with several threads, tasks don't move.
     pub(super) fn move_task(&mut self, task: Task, thread: i32) -> Result<(), HandlerError> {
         let fixed = self.threads().is_some();
         let own = &mut self.tasks.all[task.0 as usize].thread;
@@ -281,8 +280,8 @@ impl Router {
         Ok(())
     }
 
-    /// Configures an element anew while the router runs: a fresh one takes the old one's state. A wrong configuration
-    /// changes nothing. Other elements, and the old one, go on meanwhile.
+    /// Reconfigures an element at run time: a new one takes the old one's state. An invalid configuration
+    /// changes nothing. Other elements, and the old one, keep running meanwhile.
     pub(super) fn reconfigure(&mut self, id: ElementId, configuration: &str) -> Result<(), HandlerError> {
         let busy = || HandlerError::Busy(self.name(id).to_string());
         if self.element(id).is_none() || self.reconfiguring {

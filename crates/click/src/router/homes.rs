@@ -1,8 +1,8 @@
-//! A configuration that several threads run: each has a router of it, and only the elements that live there.
+//! A configuration on several threads: each has a router with only the elements that run there.
 //!
-//! Every thread makes and configures all elements, so that names, numbers and errors are those of one thread; then it
-//! lets those go that live elsewhere, and only those that stay are initialized. The first thread is asked for
-//! everything from outside, and asks the others; they ask nobody.
+//! Every thread creates and configures all elements, so that names, numbers and errors are the same; then it
+//! drops the elements of other threads, and initializes only the remaining ones. Calls from outside go to the
+//! first thread, which calls the others; they call no other thread.
 use super::{BuildError, Options, Router};
 use crate::division::Member;
 use crate::{Console, Division, ElementId, HandlerCall, HandlerError, Pieces, Progress, Registry};
@@ -13,42 +13,43 @@ use alloc::vec::Vec;
 use core::any::Any;
 use ringway_click_lang::{Diagnostic, Graph};
 
-/// Something to be done to a router by the thread whose it is, and what came of it.
+/// A function to run on another thread's router, with its result.
 pub type Job = Box<dyn FnOnce(&mut Router) -> Box<dyn Any + Send> + Send>;
 
-/// The other threads of a configuration, as its first reaches them.
+/// The first thread's interface to the others.
 pub trait Threads {
-    /// Has a thread do something to its router, between two turns, and waits until it has; nothing if the thread is
-    /// gone.
+    /// Runs a function on a thread's router, between two turns, and waits for the result; `None` if the
+    /// thread is gone.
     fn run(&self, thread: usize, job: Job) -> Option<Box<dyn Any + Send>>;
 }
 
 /// Where elements live.
 pub(super) struct Homes {
     division: Division,
-    /// The thread whose router this is.
+    /// The thread of this router.
     own: usize,
-    /// The first thread has them.
+    /// Set on the first thread.
     threads: Option<Box<dyn Threads>>,
-    /// Packets that other threads dropped, as it was last asked.
+    /// Packets dropped on other threads, as of the last query.
     drops: [u64; 2],
 }
 
-/// What came of initializing elements on another thread.
+/// Result of initializing elements on another thread.
 #[derive(Default)]
 struct Begun {
     /// All could be.
     good: bool,
     said: Vec<Diagnostic>,
-    /// Those of them that have tasks.
+    /// Those with tasks.
     tasked: Vec<ElementId>,
 }
 
 impl Router {
-    /// Checks a configuration that may be divided among so many threads, and configures its elements, which touches
-    /// nothing outside. [`Router::begin`] goes on.
+    /// Checks a configuration for a number of threads, and configures its elements, without side effects.
+    /// Continue with [`Router::begin`].
     ///
     /// # Errors
+    /// [`BuildError`] with all errors.
     /// [`BuildError`] with everything that is wrong.
     pub fn configured(
         graph: Graph,
@@ -61,12 +62,12 @@ impl Router {
         if router.prepare(registry) { Ok(router) } else { router.finish(false) }
     }
 
-    /// How many threads the configuration may be divided among, if it may be divided.
+    /// Number of threads available to the configuration, if it may be divided.
     pub fn threads(&self) -> Option<usize> {
         self.threads
     }
 
-    /// Divides the configuration among its threads: by what `StaticThreadSched` says, and evenly where there is a
+    /// Divides the configuration among its threads: as `StaticThreadSched` says, and evenly if there is a
     /// `BalancedThreadSched`.
     pub fn divide(&mut self) -> Division {
         let threads = self.threads.unwrap_or(1);
@@ -115,7 +116,7 @@ impl Router {
         self.report.borrow_mut().diagnostics.warning(landmark, text);
     }
 
-    /// Lets the elements go that live on other threads than this one.
+    /// Drops the elements of other threads.
     pub fn live_on(&mut self, division: &Division, own: usize) {
         self.note_homes(division);
         for id in self.ids() {
@@ -127,7 +128,7 @@ impl Router {
         self.homes = Some(Box::new(Homes { division: division.clone(), own, threads: None, drops: [0; 2] }));
     }
 
-    /// Gives the first thread's router the others.
+    /// Gives the first thread's router access to the others.
     pub fn reach(&mut self, threads: Box<dyn Threads>) {
         if let Some(homes) = &mut self.homes {
             homes.threads = Some(threads);
@@ -139,10 +140,11 @@ impl Router {
         self.console = console;
     }
 
-    /// Initializes the elements of a router that was [configured](Router::configured), each on the thread it lives on,
-    /// in the order of one thread.
+    /// Initializes the elements of a router that was [configured](Router::configured), each on its thread, in
+    /// the order of a single thread.
     ///
     /// # Errors
+    /// [`BuildError`] with all errors.
     /// [`BuildError`] with everything that is wrong.
     pub fn begin(mut self) -> Result<Self, BuildError> {
         let order = self.order();
@@ -194,25 +196,25 @@ impl Router {
         Begun { good, said, tasked: tasked.collect() }
     }
 
-    /// From now on it runs.
+    /// Ends building: from now on it runs.
     fn end_building(&mut self) {
         self.building = false;
         self.settle();
     }
 
-    /// The threads besides the first, for the first.
+    /// The threads besides the first; only on the first.
     fn others(&self) -> Vec<usize> {
         let homes = self.homes.as_ref().filter(|homes| homes.threads.is_some());
         homes.map_or_else(Vec::new, |homes| homes.division.others())
     }
 
-    /// The thread that an element lives on, if it is another one.
+    /// The thread of an element, if it is another one.
     pub(super) fn elsewhere(&self, id: ElementId) -> Option<usize> {
         let homes = self.homes.as_ref()?;
         homes.division.home(id.index()).filter(|home| *home != homes.own)
     }
 
-    /// Has another thread's router do something.
+    /// Runs a function on another thread's router.
     fn ask<R: Any + Send>(
         &self,
         thread: usize,
@@ -247,7 +249,7 @@ impl Router {
         self.visit(thread, call, pieces, Self::call_write_on)
     }
 
-    /// What it keeps between two pieces stays on that thread; here is its number.
+    /// Its state between two steps stays on that thread, identified by this number.
     fn visit(
         &mut self,
         thread: usize,
@@ -269,10 +271,11 @@ impl Router {
         Ok(number.map_or(Progress::Done, |number| pieces.keep(Some(number))))
     }
 
-    /// Has the other threads do what was written to an element that each of them has, or to a handler of the router.
+    /// Repeats, on the other threads, a write to an element that each of them has, or to a handler of the
+    /// router.
     pub(super) fn write_everywhere(&mut self, call: &HandlerCall) {
         for thread in self.others() {
-            // Where it failed the thread has gone, which is said elsewhere.
+            // It fails if the thread has ended, which is reported elsewhere.
             let _ = self.write_there(thread, call, &mut Pieces::default());
         }
     }
@@ -293,13 +296,13 @@ impl Router {
         })?
     }
 
-    /// Whether an element that lives on another thread can stand for a kind.
+    /// Whether an element on another thread counts as a kind.
     pub(super) fn is_kind_there(&self, thread: usize, id: ElementId, kind: &str) -> bool {
         let kind = kind.to_string();
         self.ask(thread, move |router| router.is_kind(id, &kind)).unwrap_or(false)
     }
 
-    /// Learns from the other threads what handlers of the router say of all.
+    /// Queries the other threads for the data of router-wide handlers.
     pub fn gather(&mut self) {
         let mut drops = [0; 2];
         for thread in self.others() {
@@ -315,7 +318,7 @@ impl Router {
         }
     }
 
-    /// Configurations that are not what they were, and packets dropped.
+    /// Changed configurations, and dropped packets.
     fn own_part(&mut self) -> (Vec<(ElementId, String)>, [u64; 2]) {
         let differs = |id: &ElementId| {
             let given = self.graph.elements.get(id.index()).map(|element| &element.configuration);
@@ -332,16 +335,16 @@ impl Router {
         [self.looped + others[0], self.incomplete + others[1]]
     }
 
-    /// Lets those hear who listen to what is said, of what another thread said.
-    pub fn overhear(&mut self, line: &str) {
-        for (task, heard) in &self.ears {
-            heard.add(line);
+    /// Passes a line of another thread's chatter to the listeners.
+    pub fn forward_chatter(&mut self, line: &str) {
+        for (task, lines) in &self.chatter_listeners {
+            lines.add(line);
             self.tasks.reschedule(*task);
         }
     }
 
-    /// Whether anybody listens to what is said.
-    pub fn has_ears(&self) -> bool {
-        !self.ears.is_empty()
+    /// Whether any element listens to chatter.
+    pub fn has_chatter_listeners(&self) -> bool {
+        !self.chatter_listeners.is_empty()
     }
 }

@@ -1,4 +1,4 @@
-//! A router: elements, their connections, and what runs them.
+//! A router: elements, their connections, and the code that runs them.
 mod build;
 mod call;
 mod homes;
@@ -27,8 +27,8 @@ use crate::random::Random;
 use crate::task::Tasks;
 use crate::timer::Timers;
 use crate::{
-    Class, Clock, Console, Context, Element, ElementId, Handler, HandlerCall, HandlerInfo, Heard, Packet,
-    PacketBurst, Pool, Task,
+    ChatterLines, Class, Clock, Console, Context, Element, ElementId, Handler, HandlerCall, HandlerInfo,
+    Packet, PacketBurst, Pool, Task,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -60,15 +60,15 @@ struct Work {
 pub(crate) struct PortInfo {
     /// Pull, else push.
     pub(crate) pull: bool,
-    /// Resolved from its surroundings, as the class leaves it open.
+    /// Determined from its neighbours, since the class is agnostic.
     pub(crate) agnostic: bool,
-    /// The other end, where there is exactly one: of push outputs and pull inputs.
+    /// The other end, if there is exactly one: of push outputs and pull inputs.
     pub(crate) peer: Option<(ElementId, usize)>,
-    /// Of push outputs: whom packets reach.
+    /// Of push outputs: the element that packets reach.
     pub(crate) next: Option<(ElementId, usize)>,
 }
 
-/// What the router knows of an element.
+/// The router's data about an element.
 pub(crate) struct Info {
     pub(crate) name: String,
     pub(crate) class: &'static Class,
@@ -76,28 +76,27 @@ pub(crate) struct Info {
     pub(crate) landmark: Landmark,
     pub(crate) inputs: Vec<PortInfo>,
     pub(crate) outputs: Vec<PortInfo>,
-    /// The handlers that it declares.
+    /// Its declared handlers.
     pub(crate) handlers: Rc<[Handler]>,
-    /// All its handlers but those of tasks.
+    /// All its handlers except those of tasks.
     pub(crate) handler_infos: Vec<HandlerInfo>,
     pub(crate) tasks: Vec<Task>,
-    /// Which thread its tasks belong to, if somebody said so.
+    /// The thread assigned to its tasks, if any.
     pub(crate) thread: Option<i32>,
     /// Its tasks are another thread's.
     pub(crate) tasked: bool,
-    /// Packets are completed before they reach it.
+    /// Whether packets are completed before they reach it.
     completes: bool,
 }
 
 /// A running configuration.
 ///
-/// It and its packets belong to one thread. Nothing happens by itself: [`Router::turn`] is called again and
-/// again.
+/// It and its packets belong to one thread. The caller drives it by calling [`Router::turn`] repeatedly.
 #[expect(clippy::vec_box, reason = "bursts are handed on by pointer")]
 pub struct Router {
     elements: Vec<Option<Box<dyn Element>>>,
     infos: Vec<Info>,
-    /// Whom packets from each element's first output reach, close together.
+    /// The elements that packets from each element's first output reach, stored compactly.
     firsts: Vec<Option<(ElementId, usize)>>,
     graph: Graph,
     source: String,
@@ -110,10 +109,10 @@ pub struct Router {
     pub(crate) timers: Timers,
     pub(crate) notes: Vec<NoteState>,
     interests: Vec<Interest>,
-    /// Signals of the process that elements ask about.
+    /// Signals of the process that elements requested.
     pub(crate) signals: Vec<(ElementId, i32)>,
-    /// Who hears what is said to people.
-    pub(crate) ears: Vec<(Task, Heard)>,
+    /// Listeners to chatter.
+    pub(crate) chatter_listeners: Vec<(Task, ChatterLines)>,
     pub(crate) emitted: Vec<Emission>,
     pub(crate) spare: Vec<Box<PacketBurst>>,
     work: Vec<Work>,
@@ -134,26 +133,26 @@ pub struct Router {
     random: Random,
     /// When the turn began, on the steady clock.
     pub(crate) turn_began: u64,
-    /// The same since 1970, once somebody asked.
+    /// The same since 1970, if it was queried in this turn.
     turn_wall: Option<u64>,
     rebuild: Option<Box<dyn Rebuild>>,
-    /// The configuration that is to replace it and not built yet.
+    /// A requested replacement that is not built yet.
     asked: Option<Asked>,
-    /// While it is built: lets the router that it is to replace handle packets.
+    /// While it is built as a replacement: lets the running router handle packets.
     breath: Option<Breath>,
     /// Calls from other threads.
     visits: visits::Visits,
-    /// One of its elements is configured anew.
+    /// Whether one of its elements is being reconfigured.
     reconfiguring: bool,
-    /// While that lasts: when tasks last ran; nothing if they can't.
+    /// Meanwhile: the time at which tasks last ran; `None` if they can't run.
     breathed: Option<u64>,
-    /// Its elements were told that it ends.
+    /// Whether its elements were told that it ends.
     ended: bool,
-    /// What will take its place.
+    /// Its replacement.
     successor: Option<Box<Router>>,
-    /// Names and classes of the elements whose place its own will take.
+    /// Names and classes of the elements that its own will replace.
     predecessors: BTreeMap<String, &'static str>,
-    /// How many threads the configuration may be divided among, if it may.
+    /// Number of threads available to the configuration, if it may be divided.
     threads: Option<usize>,
     /// Where elements live, if not all live here.
     homes: Option<Box<homes::Homes>>,
@@ -168,12 +167,12 @@ impl Router {
         &mut self.infos[id.index()]
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.infos.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.infos.is_empty()
     }
@@ -203,18 +202,18 @@ impl Router {
         &self.info(id).landmark
     }
 
-    /// Name and class, as messages say them: `c :: Counter`.
+    /// Name and class, as in messages: `c :: Counter`.
     pub fn declaration(&self, id: ElementId) -> String {
         let info = self.info(id);
         format!("{} :: {}", info.name, info.class.name)
     }
 
-    /// The configuration that it was made of.
+    /// Its configuration.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// Whether an element is of a class, or can stand for it.
+    /// Whether an element has a class, or counts as that kind.
     pub fn is_kind(&self, id: ElementId, kind: &str) -> bool {
         self.info(id).class.name == kind
             || self.element(id).is_some_and(|element| element.cast(kind))
@@ -238,7 +237,7 @@ impl Router {
         }
     }
 
-    /// Runs something of an element that may emit as it goes; nothing if it is running already.
+    /// Calls a function of an element that may emit packets; `None` if it is already running.
     pub(crate) fn enter<R>(
         &mut self,
         id: ElementId,
@@ -252,7 +251,7 @@ impl Router {
         Some(result)
     }
 
-    /// Lets an element be changed, if it is a `T` and not running.
+    /// Another element, mutable, if it is a `T` and not running.
     pub fn with<T: Element, R>(
         &mut self,
         id: ElementId,
@@ -269,8 +268,8 @@ impl Router {
     pub fn chatter(&mut self, line: fmt::Arguments<'_>) {
         let line = format!("{line}");
         self.console.chatter(&line);
-        for (task, heard) in &self.ears {
-            heard.add(&line);
+        for (task, lines) in &self.chatter_listeners {
+            lines.add(&line);
             self.tasks.reschedule(*task);
         }
     }
@@ -285,7 +284,7 @@ impl Router {
         &mut self.clock
     }
 
-    /// Nanoseconds since 1970 when somebody first asked in this turn.
+    /// Nanoseconds since 1970 at the first query in this turn.
     pub(crate) fn wall_at_turn(&mut self) -> u64 {
         match self.turn_wall {
             Some(wall) => wall,
@@ -303,18 +302,18 @@ impl Router {
         self.random = Random::new(seed);
     }
 
-    /// Seeds its random numbers so that those from a range ([`Context::random_between`]) are the ones that
-    /// Click draws after this seed with GNU's C library.
+    /// Seeds its random numbers so that those from a range ([`Context::random_between`]) equal Click's with
+    /// GNU's C library.
     pub fn seed_like_click(&mut self, seed: u32) {
         self.random = Random::like_click(seed);
     }
 
-    /// Whether it is to go on; else the driver stops, or asks the element that manages stops.
+    /// Positive while it should continue; else the driver stops, or asks the element that manages stops.
     pub fn runcount(&self) -> i64 {
         self.runcount
     }
 
-    /// Changes for how long it is to go on: Click's run count, within 32 bits.
+    /// Adjusts Click's run count, within 32 bits.
     pub fn adjust_runcount(&mut self, by: i64) {
         let limit = i64::from(i32::MAX);
         self.runcount = self.runcount.saturating_add(by).clamp(-limit, limit);
@@ -325,13 +324,13 @@ impl Router {
         self.runcount = count;
     }
 
-    /// Makes an element the one that is told of stops, by its `step` handler, unless there is one. Says
+    /// Makes an element the one that is told of stops, by its `step` handler, unless there is one. Returns
     /// whether it is.
     pub fn manage_stop(&mut self, id: ElementId) -> bool {
         *self.stop_element.get_or_insert(id) == id
     }
 
-    /// The element of this name, or those in the compound of this name, looked up from `context` outwards.
+    /// The element of this name, or those in the compound of this name, searched from `context` outwards.
     pub fn elements_named(&self, name: &str, context: ElementId) -> Vec<ElementId> {
         let context = self.name(context);
         if let Some(id) = self.names.find(name, context) {
@@ -342,7 +341,7 @@ impl Router {
         self.ids().filter(|id| self.name(*id).starts_with(&prefix)).collect()
     }
 
-    /// Sets the thread of an element's tasks, of those it makes from now on.
+    /// Sets the thread of tasks that an element creates from now on.
     pub fn set_thread(&mut self, id: ElementId, thread: i32) {
         self.info_mut(id).thread = Some(thread);
     }
@@ -354,13 +353,12 @@ impl Router {
         }
     }
 
-    /// Packets dropped because they went round in circles.
+    /// Packets dropped because they were in a loop.
     pub fn looped(&self) -> u64 {
         self.looped
     }
 
-    /// Packets dropped because an element needed them completed and their offload metadata could not be
-    /// acted on.
+    /// Packets dropped because they had to be completed, and their offload metadata was invalid.
     pub fn incomplete(&self) -> u64 {
         self.incomplete
     }

@@ -1,14 +1,15 @@
-//! Offload metadata: completed in software before an element that needs that.
+//! Completing packets with offload metadata in software, before elements that need it.
 //!
-//! A packet may become many, more than whoever pulls asked for. So what will be pulled is completed where it is
-//! pushed: at the push inputs that the pulls lead to.
+//! A packet may become several, more than a pull requested. So packets that will be pulled are completed when
+//! they are pushed: at the push inputs from which pulls get their packets.
 use super::{Router, Work};
 use crate::{ElementId, Metadata, Packet, PacketBurst};
 use alloc::vec::Vec;
 use ringway_frame::Reason;
 
 impl Router {
-    /// Marks the elements that packets reach completed: those that need it, and those that lead to one by pulls.
+    /// Marks elements that packets reach completed: those that need it, and those from which such elements
+    /// pull.
     pub(super) fn mark_completing(&mut self) {
         let needs = |id: &ElementId| self.class(*id).metadata == Metadata::Resolve;
         let mut open: Vec<ElementId> = self.ids().filter(needs).collect();
@@ -21,12 +22,12 @@ impl Router {
         }
     }
 
-    /// Whether a burst holds packets to complete before it is handed over.
+    /// Whether a burst has packets to complete before it is passed on.
     pub(super) fn must_complete(&self, work: &Work) -> bool {
         self.info(work.to).completes && work.burst.iter().any(Packet::has_offload)
     }
 
-    /// Completes the packets of a burst; what they become takes its place.
+    /// Completes the packets of a burst; the results replace it.
     #[cold]
     pub(super) fn complete_work(&mut self, mut work: Work) {
         let mut bursts = Vec::new();
@@ -53,7 +54,8 @@ impl Router {
         self.work.extend(bursts.into_iter().rev().map(|burst| Work { to, port, burst }));
     }
 
-    /// Completes what an element pulled. Who makes packets when pulled leaves no segments to make: those are dropped.
+    /// Completes pulled packets. Packets created by a pull must not need segmentation: such packets are
+    /// dropped.
     #[inline]
     pub(super) fn complete_pulled(&mut self, id: ElementId, burst: &mut PacketBurst) {
         if self.pool.has_offloads() && self.info(id).completes {

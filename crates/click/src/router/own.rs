@@ -1,4 +1,4 @@
-//! Handlers that the runtime answers: the router's own, and those that every element has.
+//! Handlers implemented by the runtime: the router's own, and those of every element.
 use super::Router;
 use crate::{ElementId, HandlerCall, HandlerError, HandlerInfo, Pieces, Progress, Task};
 use alloc::format;
@@ -14,7 +14,7 @@ pub(super) struct Own<R, W> {
 
 type GlobalRead = fn(&mut Router) -> String;
 type GlobalWrite = fn(&mut Router, &HandlerCall, &mut Pieces) -> Result<Progress, HandlerError>;
-/// Nothing is read where the element has no task.
+/// Returns `None` if the element has no task.
 type CommonRead = fn(&Router, ElementId) -> Option<String>;
 type CommonWrite = fn(&mut Router, ElementId, &str) -> Result<(), HandlerError>;
 
@@ -69,7 +69,7 @@ pub(super) const GLOBAL: &[Own<GlobalRead, GlobalWrite>] = &[
     global(HOTCONFIG, None, Some(|router, call, pieces| router.hotconfig_on(&call.value, pieces))).raw(),
 ];
 
-/// What every element has; the configuration is written where the class allows that.
+/// Handlers of every element; the configuration is writable if the class permits it.
 pub(super) const COMMON: &[Own<CommonRead, CommonWrite>] = &[
     common("name", Some(|router, id| Some(router.name(id).to_string())), None).calm(),
     common("class", Some(|router, id| Some(router.class(id).name.to_string())), None).calm(),
@@ -83,7 +83,7 @@ pub(super) const COMMON: &[Own<CommonRead, CommonWrite>] = &[
     common("handlers", Some(|router, id| Some(lines(&router.handlers(Some(id))))), None).calm(),
 ];
 
-/// What elements with a task have besides.
+/// Additional handlers of elements with a task.
 pub(super) const TASK: &[Own<CommonRead, CommonWrite>] = &[
     common(
         "scheduled",
@@ -111,7 +111,7 @@ pub(super) fn own<R, W>(table: &'static [Own<R, W>], name: &str) -> Option<&'sta
     table.iter().find(|own| own.info.name == name)
 }
 
-/// The router, after it has asked the other threads.
+/// The router, after querying the other threads.
 fn gathered(router: &mut Router) -> &Router {
     router.gather();
     router

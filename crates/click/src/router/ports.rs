@@ -1,4 +1,4 @@
-//! Checks of the graph before anything is configured: those of the language, and that pulls end.
+//! Validation of the graph before configuring: the checks of the language, and that pulls terminate.
 use super::{Info, PortInfo, Router};
 use crate::ElementId;
 use alloc::format;
@@ -8,10 +8,11 @@ use alloc::vec::Vec;
 use ringway_click_lang::check::{self, Classes, Facts, PortKind};
 use ringway_click_lang::{Element, Limits};
 
-/// How many elements a pull may go through. Attack: a chain of a million elements would overflow the stack.
+/// Attack: a pull through a million elements, which would overflow the stack. Largest number of elements in a
+/// pull.
 const DEEPEST_PULL: usize = 500;
 
-/// The classes of the elements, by their places.
+/// The classes of the elements, by index.
 struct Known<'a>(&'a Router);
 
 impl Classes for Known<'_> {
@@ -69,12 +70,12 @@ impl Router {
         self.firsts = self.infos.iter().map(first).collect();
     }
 
-    /// Whom packets pushed from an output reach, elements that do nothing to them passed by.
+    /// The element that packets pushed from an output reach, skipping elements that do nothing to them.
     fn pushed_to(&self, id: ElementId, port: usize) -> Option<(ElementId, usize)> {
         let peer = |id: ElementId, port: usize| self.info(id).outputs.get(port)?.peer;
         let direct = peer(id, port)?;
         let mut found = direct;
-        // Attack: such elements joined in a circle.
+        // Attack: such elements connected in a loop.
         for _ in 0..self.infos.len() {
             match peer(found.0, 0).filter(|_| self.class(found.0).passed) {
                 Some(behind) => found = behind,
@@ -84,8 +85,7 @@ impl Router {
         Some(direct)
     }
 
-    /// A pull that goes round in circles or through too many elements could not end well. Relays are passed
-    /// by, as pulls pass them by.
+    /// Finds a pull that loops, or passes too many elements. Relays are skipped, as in pulls.
     fn pulled_too_far(&self) -> Option<(ElementId, String)> {
         let mut depth: Vec<usize> = vec![0; self.infos.len()];
         for _ in 0..=DEEPEST_PULL {

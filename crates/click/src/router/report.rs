@@ -1,14 +1,14 @@
-//! What is wrong with a configuration, in Click's words and order.
+//! Error reports of a configuration, in Click's words and order.
 use super::Router;
 use crate::Failed;
 use alloc::format;
 use alloc::string::String;
 use ringway_click_lang::{Diagnostics, Landmark};
 
-/// How many messages are kept. Attack: a configuration with an error in each of a million elements.
+/// Attack: a configuration with an error in each of a million elements. Largest number of stored messages.
 const MESSAGES: usize = 1000;
 
-/// Messages, below a line that says what was being done.
+/// Messages under headings.
 pub(crate) struct Report {
     pub(crate) diagnostics: Diagnostics,
     context: Option<(Landmark, String)>,
@@ -22,19 +22,19 @@ impl Default for Report {
 }
 
 impl Report {
-    /// Says what is being done from now on; the line appears with the first message.
+    /// Begins a heading, which is printed before the first message.
     pub(crate) fn begin(&mut self, landmark: Landmark, text: String) {
         self.context = Some((landmark, text));
         self.failures = 0;
     }
 
-    /// Says that it is done.
+    /// Ends the heading.
     pub(crate) fn end(&mut self) {
         self.context = None;
         self.failures = 0;
     }
 
-    /// How many errors there were since it began.
+    /// Number of errors since it began.
     pub(crate) fn failures(&self) -> usize {
         self.failures
     }
@@ -89,7 +89,7 @@ impl Router {
         }
     }
 
-    /// `declaration` is whose warning it is, for those that come while the router runs.
+    /// `declaration` is the element of the warning, if the router is running.
     pub(crate) fn report_warning(&mut self, declaration: &str, text: &str) {
         if self.building {
             self.report.borrow_mut().warning(text);

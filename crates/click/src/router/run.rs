@@ -3,32 +3,33 @@ use super::{Emission, Router, Work};
 use crate::{Context, ElementId, PacketBurst};
 use alloc::vec::Vec;
 
-/// How many bursts a turn's task, timer or handler may hand over. Attack: push outputs joined in a circle.
+/// Attack: push outputs connected in a loop. Largest number of bursts that a task, timer or handler may pass
+/// on.
 const BUDGET: u32 = 1 << 20;
-/// Writes that waited for elements, done at once. Attack: two scripts that write each other's `run`.
+/// Attack: two scripts that write each other's `run`. Largest number of deferred writes performed at once.
 const WRITES: u32 = 10_000;
-/// Tasks a turn, as Click's driver runs them between looks at timers and descriptors.
+/// Tasks per turn, as in Click's driver between polls of timers and descriptors.
 const TASKS: usize = 128;
 /// Timers a turn, so that one set to the past again and again does not starve the rest.
 const TIMERS: usize = 64;
-/// How often a stopped router's script may be asked to go on. Attack: a script that never does anything.
+/// Attack: a script that never does anything. How often a stopped router's script may be asked to continue.
 const STEPS: usize = 1000;
 
-/// What a turn came to.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// There is more to do at once.
+    /// There is more to do immediately.
     Busy,
     /// Nothing to do before this moment of the steady clock, unless a descriptor is ready.
     IdleUntil(u64),
     /// Nothing to do unless a descriptor is ready.
     Idle,
-    /// It has stopped.
+    /// The router has stopped.
     Stopped,
 }
 
 impl Router {
-    /// Passes on what element `id` emitted since `base`, with all that follows from it.
+    /// Passes on the packets that element `id` emitted since `base`, and everything that results.
     pub(crate) fn pass_on(&mut self, id: ElementId, base: usize) {
         if self.emitted.len() > base {
             let bottom = self.work.len();
@@ -37,7 +38,7 @@ impl Router {
         }
     }
 
-    /// Turns emissions into work, so that the first comes up first.
+    /// Converts emissions to work, so that the first one is processed first.
     fn route(&mut self, id: ElementId, base: usize) {
         while self.emitted.len() > base {
             let Some(Emission { port, burst }) = self.emitted.pop() else { return };
@@ -46,7 +47,7 @@ impl Router {
         }
     }
 
-    /// The work that packets emitted from an output are; nothing, and they are dropped, if it leads nowhere.
+    /// The work for packets emitted from an output; `None`, dropping them, if the output is unconnected.
     #[inline]
     fn onward(
         &mut self,
@@ -66,7 +67,7 @@ impl Router {
         Some(Work { to, port, burst })
     }
 
-    /// Hands bursts over until no more work lies above `bottom`.
+    /// Passes bursts on until no more work is above `bottom`.
     fn hand_over(&mut self, bottom: usize) {
         while self.work.len() > bottom {
             let mut next = self.work.pop();
@@ -76,7 +77,7 @@ impl Router {
         }
     }
 
-    /// Hands a burst over. Answers what comes next, if that is clear at once.
+    /// Passes a burst on. Returns the next work if it is known at once.
     #[inline]
     fn hand(&mut self, mut work: Work) -> Option<Work> {
         if self.budget == 0 {
@@ -116,13 +117,13 @@ impl Router {
         self.spare.push(work.burst);
     }
 
-    /// Whom a pull at an input asks, relays passed by.
+    /// The element that answers a pull at an input, skipping relays.
     pub(super) fn puller_of(&self, id: ElementId, port: usize) -> Option<(ElementId, usize)> {
         let peer = |id: ElementId, port: usize| {
             self.info(id).inputs.get(port).filter(|port| port.pull).and_then(|port| port.peer)
         };
         let mut found = peer(id, port)?;
-        // Attack: relays joined in a circle.
+        // Attack: relays connected in a loop.
         for _ in 0..self.infos.len() {
             match self.class(found.0).relay {
                 Some((output, input)) if output == found.1 => found = peer(found.0, input)?,
@@ -150,7 +151,7 @@ impl Router {
         self.spare.push(more);
     }
 
-    /// Does what waited for running elements, now that none is running.
+    /// Performs deferred operations, when no element is running.
     pub(crate) fn settle(&mut self) {
         self.budget = BUDGET;
         let mut writes = 0;
@@ -204,7 +205,7 @@ impl Router {
         }
     }
 
-    /// Tells an element that a descriptor is ready.
+    /// Reports a ready descriptor to its element.
     pub fn selected(&mut self, descriptor: i32, readable: bool, writable: bool) {
         for id in self.interested(descriptor, readable, writable) {
             self.enter(id, |element, cx| element.selected(descriptor, readable, writable, cx));
@@ -212,12 +213,12 @@ impl Router {
         }
     }
 
-    /// Signals that elements ask about.
+    /// Signals that elements requested.
     pub fn caught_signals(&self) -> impl Iterator<Item = i32> + '_ {
         self.signals.iter().map(|(_, signal)| *signal)
     }
 
-    /// Tells elements that the process got a signal. Whether any asked about it.
+    /// Reports a signal of the process to elements. Returns whether any requested it.
     pub fn signal_arrived(&mut self, signal: i32) -> bool {
         let asked: Vec<ElementId> =
             self.signals.iter().filter(|(_, own)| *own == signal).map(|(id, _)| *id).collect();
@@ -233,8 +234,8 @@ impl Router {
         self.turn_began
     }
 
-    /// A round of tasks and expired timers. A simulation's clock jumps to the next timer when there is
-    /// nothing else.
+    /// A round of tasks and expired timers. A simulation's clock jumps to the next timer if there is nothing
+    /// else to do.
     pub fn turn(&mut self) -> Turn {
         if self.runcount <= 0 && !self.step_on() {
             return Turn::Stopped;
@@ -256,7 +257,7 @@ impl Router {
         }
     }
 
-    /// Asks whoever manages stops whether to go on.
+    /// Asks the element that manages stops whether to continue.
     fn step_on(&mut self) -> bool {
         let Some(id) = self.stop_element else { return false };
         for _ in 0..STEPS {

@@ -5,16 +5,17 @@ use crate::{ElementId, Note, NoteKind, Search, Signal};
 use alloc::vec::Vec;
 use ringway_click_lang::check::Flow;
 
-/// What lies behind a port that was looked at.
+/// How a search continues behind a port.
 enum Way {
-    /// Is not looked at.
+    /// Stops.
     Ends,
-    /// Is looked at.
+    /// Continues.
     GoesOn,
 }
 
 impl Router {
-    /// The signal of all notifiers that packets to (or from) a port depend on; `listener` is told when one wakes.
+    /// The signal of all notifiers that packets to (or from) a port depend on; `listener` is called when one
+    /// wakes.
     pub(crate) fn signal(
         &mut self,
         from: ElementId,
@@ -34,7 +35,7 @@ impl Router {
         if found.is_empty() { Signal::Idle } else { Signal::Notes(found) }
     }
 
-    /// The notifiers themselves; nothing if somebody on the way has none.
+    /// The notifiers themselves; `None` if an element on the way has none.
     fn find_notes(&self, from: ElementId, port: usize, kind: NoteKind) -> Option<Vec<Note>> {
         let forward = kind == NoteKind::Full;
         let mut found: Vec<Note> = Vec::new();
@@ -52,8 +53,8 @@ impl Router {
         all.then_some(found)
     }
 
-    /// Looks at each port that packets at a port come to, down- or upstream; `look` says of each whether those behind
-    /// it are looked at too, or, by `None`, that no more is to be looked at, and then this is false.
+    /// Visits each port that packets at a port reach, down- or upstream; `look` returns for each whether to
+    /// continue behind it, or `None` to abort the search, which then returns false.
     fn walk(
         &self,
         from: (ElementId, usize),
@@ -89,7 +90,8 @@ impl Router {
         Some(Note(position as u32))
     }
 
-    /// Whether a port without a notifier is where push meets pull, or belongs to an element that makes packets.
+    /// Whether a port without a notifier is at a push-pull boundary, or belongs to an element that creates
+    /// packets.
     fn ends_the_search(&self, element: ElementId, port: usize, forward: bool) -> bool {
         let info = self.info(element);
         let side = if forward { &info.inputs } else { &info.outputs };
@@ -97,7 +99,7 @@ impl Router {
         active || self.flows_to(element, port, forward).is_empty() && info.class.flag('S') != Some(0)
     }
 
-    /// The elements of a kind that come first, down- or upstream of a port.
+    /// The nearest elements of a kind, down- or upstream of a port.
     pub(crate) fn nearby(&self, from: ElementId, port: usize, forward: bool, kind: &str) -> Vec<ElementId> {
         let mut found: Vec<ElementId> = Vec::new();
         self.walk((from, port), forward, |(element, _)| {
@@ -125,7 +127,8 @@ impl Router {
             .collect()
     }
 
-    /// The ports on the other side that packets at a port go on to, or come from, by the class's flow code.
+    /// The ports on the other side of an element that packets at a port leave by, or come from, by the
+    /// class's flow code.
     pub(super) fn flows_to(&self, element: ElementId, port: usize, forward: bool) -> Vec<usize> {
         let info = self.info(element);
         let (here, there) = (info.inputs.len(), info.outputs.len());

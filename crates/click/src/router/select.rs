@@ -3,21 +3,21 @@ use super::Router;
 use crate::ElementId;
 use alloc::vec::Vec;
 
-/// An element's wish to be told that a descriptor is ready.
+/// An element's request for a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// Whose it is.
+    /// The element.
     pub element: ElementId,
     /// The descriptor.
     pub descriptor: i32,
-    /// It is to be told when it can be read.
+    /// Whether to report that it is readable.
     pub readable: bool,
-    /// It is to be told when it can be written.
+    /// Whether to report that it is writable.
     pub writable: bool,
 }
 
 impl Router {
-    /// What to poll.
+    /// The requests to poll.
     pub fn interests(&self) -> &[Interest] {
         &self.interests
     }

@@ -1,4 +1,4 @@
-//! Replacing a configuration while it runs.
+//! Replacing a configuration at run time.
 use super::{BuildError, Options, Router};
 use crate::{Clock, HandlerError, Pieces, Progress, Registry};
 use alloc::boxed::Box;
@@ -8,23 +8,23 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click_lang::Graph;
 
-/// Nanoseconds for which an element is configured anew before tasks have their turn, for so many times as long.
+/// Time slice in nanoseconds for reconfiguring an element; tasks then run for a multiple of it.
 const CONFIGURED: u64 = 100_000;
 const SHARE: u64 = 3;
 
 /// Builds routers for the `hotconfig` handler of one that runs.
 pub trait Rebuild {
-    /// Builds a router of a configuration, by [`Succession::build`].
+    /// Builds a router from a configuration, by [`Succession::build`].
     ///
     /// # Errors
-    /// What is wrong, a line each.
+    /// The errors, one per line.
     fn rebuild(&mut self, text: &str, place: Succession) -> Result<Router, String>;
 }
 
-/// What lets a router handle packets for a while.
+/// Lets a router handle packets for a while.
 pub type Breath = Box<dyn FnMut()>;
 
-/// The place of a router that runs, for one that is to take it.
+/// The handle of a running router for building its replacement.
 pub struct Succession {
     clock: Clock,
     /// Names and classes of its elements.
@@ -33,7 +33,7 @@ pub struct Succession {
 }
 
 impl Succession {
-    /// Lets the router that runs handle packets, if it can meanwhile.
+    /// Lets the running router handle packets, if possible.
     pub fn breathe(&mut self) {
         if let Some(breath) = &mut self.breath {
             breath();
@@ -45,11 +45,11 @@ impl Succession {
         self.clock.fork()
     }
 
-    /// Builds the router that is to take the place: its elements know that they will take over from those of the same
-    /// name and class.
+    /// Builds the replacement: its elements know that they will take over from those of the same name and
+    /// class.
     ///
     /// # Errors
-    /// [`BuildError`] with everything that is wrong.
+    /// [`BuildError`] with all errors.
     pub fn build(self, graph: Graph, registry: &Registry, options: Options) -> Result<Router, BuildError> {
         let mut router = Router::unbuilt(graph, options);
         (router.clock, router.predecessors, router.breath) = (self.clock, self.predecessors, self.breath);
@@ -62,12 +62,12 @@ impl Succession {
 /// A configuration that is to replace one that runs.
 pub(super) struct Asked {
     text: String,
-    /// Held by the call that asked.
+    /// Held by the requesting call.
     asker: Weak<()>,
     built: Option<Result<Box<Router>, String>>,
 }
 
-/// A replacement that is to be built while the router runs on.
+/// A replacement to be built while the router runs.
 pub struct Replacement {
     text: String,
     rebuild: Box<dyn Rebuild>,
@@ -75,8 +75,8 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Builds it; `breath` lets the router that runs handle packets now and then. [`Router::replaced`] takes what came
-    /// of it.
+    /// Builds it; `breath` lets the running router handle packets now and then. Pass the result to
+    /// [`Router::replaced`].
     pub fn build(self, breath: Breath) -> (Box<dyn Rebuild>, Result<Router, String>) {
         let Self { text, mut rebuild, place } = self;
         let built = rebuild.rebuild(&text, Succession { breath: Some(breath), ..place });
@@ -85,7 +85,7 @@ impl Replacement {
 }
 
 impl Router {
-    /// Gives it a `hotconfig` handler.
+    /// Adds a `hotconfig` handler.
     pub fn allow_reconfigure(&mut self, rebuild: Box<dyn Rebuild>) {
         self.rebuild = Some(rebuild);
     }
@@ -98,7 +98,7 @@ impl Router {
         }
     }
 
-    /// Runs tasks while one of its elements is configured anew.
+    /// Runs tasks while one of its elements is being reconfigured.
     fn breathe_itself(&mut self, since: u64) {
         let now = self.clock.glance();
         let passed = now.saturating_sub(since);
@@ -123,8 +123,8 @@ impl Router {
         Succession { clock: self.clock.fork(), predecessors, breath: None }
     }
 
-    /// What the `hotconfig` handler does where it is called by the configuration itself, which can't wait: the router
-    /// that it builds takes this one's place as soon as the driver looks.
+    /// The `hotconfig` handler for calls from the configuration itself, which can't wait: the driver switches
+    /// to the new router immediately afterwards.
     pub(super) fn hotconfig(&mut self, text: &str) -> Result<(), HandlerError> {
         let Some(mut rebuild) = self.rebuild.take() else {
             return Err(HandlerError::failed("another configuration is being built"));
@@ -136,12 +136,13 @@ impl Router {
         Ok(())
     }
 
-    /// What it does for others: the driver builds the new router while this one runs on ([`Router::replacement`]).
+    /// The handler for other callers: the driver builds the new router while this one runs
+    /// ([`Router::replacement`]).
     pub(super) fn hotconfig_on(&mut self, text: &str, pieces: &mut Pieces) -> Result<Progress, HandlerError> {
         let asker: Option<Rc<()>> = pieces.kept();
         let Some(asker) = asker else {
             if self.asked.is_some() {
-                // Its turn comes.
+                // Another replacement is first.
                 return Ok(Progress::More);
             }
             let asker = Rc::new(());
@@ -157,7 +158,7 @@ impl Router {
         Ok(Progress::Done)
     }
 
-    /// What is to be built, if a `hotconfig` handler was written.
+    /// The replacement to build, if a `hotconfig` handler was written.
     pub fn replacement(&mut self) -> Option<Replacement> {
         let asked = self.asked.as_mut()?;
         if asked.built.is_some() {
@@ -171,7 +172,8 @@ impl Router {
         Some(Replacement { text, rebuild, place: self.succession() })
     }
 
-    /// Takes what [`Replacement::build`] came to. Who asked hears of it, and then the new router takes its place.
+    /// Takes the result of [`Replacement::build`]. The caller is answered, and then the new router takes
+    /// over.
     pub fn replaced(&mut self, rebuild: Box<dyn Rebuild>, built: Result<Router, String>) {
         self.rebuild = Some(rebuild);
         if let Some(asked) = &mut self.asked {
@@ -179,19 +181,18 @@ impl Router {
         }
     }
 
-    /// Whoever asked has gone.
+    /// The requesting caller has gone.
     fn adopt(&mut self) {
         let built = self.asked.take().and_then(|asked| asked.built);
         self.successor = built.and_then(Result::ok);
     }
 
-    /// Whether another router is about to take its place, so that nothing should begin any more.
+    /// Whether another router is about to take over, so that nothing new should begin.
     pub fn is_replaced(&self) -> bool {
         self.successor.is_some()
     }
 
-    /// The router that takes this one's place, if there is one; it has taken over what elements of the same name
-    /// know.
+    /// The router that takes over, if there is one, with the state of elements of the same name.
     pub fn successor(&mut self) -> Option<Self> {
         let mut next = *self.successor.take()?;
         next.rebuild = self.rebuild.take();
@@ -224,7 +225,7 @@ impl Router {
         }
     }
 
-    /// Ends it, once another router has taken its place, and lets go of some of its memory.
+    /// Ends it, once another router has taken over, and frees part of its memory.
     pub fn dispose(&mut self) -> Progress {
         self.end();
         while let Some(last) = self.elements.last_mut() {

@@ -1,4 +1,4 @@
-//! A router as text: what its handlers answer.
+//! A router as text, for its handlers.
 use super::{PortInfo, Router};
 use crate::ElementId;
 use alloc::format;
@@ -9,7 +9,7 @@ use core::fmt::Write;
 use ringway_click_lang::{Connection, config};
 
 impl Router {
-    /// The configuration as it was written; the flat one if its source is not known.
+    /// The configuration's source; the flat one if the source is unknown.
     pub fn configuration(&self) -> String {
         let compact = self.graph.requirements.iter().any(|requirement| requirement.kind == "compact_config");
         if compact || self.source.is_empty() { self.flat_configuration() } else { self.source.clone() }
@@ -39,7 +39,7 @@ impl Router {
         out
     }
 
-    /// Chains, each as long as it gets.
+    /// Chains of maximal length.
     fn write_connections(&self, out: &mut String) {
         let all = &self.graph.connections;
         let mut next: Vec<Option<usize>> = vec![None; all.len()];
@@ -117,7 +117,7 @@ impl Router {
         out
     }
 
-    /// Inputs and outputs with their processing and what is at their other ends.
+    /// Inputs and outputs with their processing and their neighbours.
     pub(super) fn ports_text(&self, id: ElementId) -> String {
         let info = self.info(id);
         let mut out = String::new();

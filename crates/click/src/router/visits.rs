@@ -1,8 +1,8 @@
-//! Calls from other threads that are done in pieces.
+//! Calls from other threads that are performed in steps.
 use crate::{HandlerCall, HandlerError, Pieces};
 use alloc::collections::VecDeque;
 
-/// How many may be under way. Attack: callers that go away in the middle, one after the other.
+/// Attack: callers that disappear during a call, one after the other. Largest number of calls in progress.
 const MOST: usize = 256;
 
 /// Those under way.
@@ -28,7 +28,7 @@ impl Visits {
         found.ok_or_else(|| HandlerError::failed("too many calls are under way"))
     }
 
-    /// Keeps one until it is gone on with; its number.
+    /// Stores a call until it is continued; returns its number.
     pub(super) fn pause(&mut self, number: u64, call: HandlerCall, pieces: Pieces) -> u64 {
         if self.waiting.len() >= MOST {
             self.waiting.pop_front();

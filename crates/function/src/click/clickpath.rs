@@ -2,7 +2,6 @@
 
 /// Searches a file in `given`, or else in `CLICKPATH`: in each directory, first below `kind`, then directly.
 /// An empty entry, or an empty path, stands for `default`.
-/// empty one, or none at all, stands for `default`.
 pub fn find(given: Option<&str>, name: &str, kind: &str, default: &str) -> Option<String> {
     if name.starts_with('/') {
         return Some(name.into());

@@ -33,7 +33,7 @@ use std::fs::File;
 use std::io::Write;
 use std::rc::Rc;
 use stopwatch::Stopwatch;
-use threads::{Crew, Plan, Reach};
+use threads::{OtherThreads, Plan, Reach};
 
 /// All element classes.
 pub fn registry() -> Registry {
@@ -62,7 +62,7 @@ pub fn run_with(
             }
             let own = console.clone();
             let own = Rc::new(move || Box::new(Hosted(own.clone())) as Box<dyn Console + Send>);
-            Driver { options, registry, console: &mut console, own, crew: None }.run()
+            Driver { options, registry, console: &mut console, own, others: None }.run()
         }
         Err(Usage::Help) => {
             console.output(options::HELP.as_bytes());
@@ -87,7 +87,7 @@ struct Driver<'a> {
     /// The router's.
     own: Rc<dyn Fn() -> Box<dyn Console + Send>>,
     /// The router's other threads, if any.
-    crew: Option<Rc<Crew>>,
+    others: Option<Rc<OtherThreads>>,
 }
 
 impl Driver<'_> {
@@ -110,8 +110,8 @@ impl Driver<'_> {
         let router = Rc::new(RefCell::new(router));
         if !self.options.quit && !idle {
             self.pin();
-            match self.crew.take() {
-                Some(crew) => crew.drive(&mut router.borrow_mut()),
+            match self.others.take() {
+                Some(others) => others.drive(&mut router.borrow_mut()),
                 None => drive(&router),
             }
         } else if !self.options.quit && self.options.warnings {
@@ -180,7 +180,7 @@ impl Driver<'_> {
                 }
                 if self.options.reconfigure {
                     let rebuild: Box<dyn Rebuild> =
-                        if self.crew.is_some() { Box::new(threads::Refusal) } else { Box::new(builder) };
+                        if self.others.is_some() { Box::new(threads::Refusal) } else { Box::new(builder) };
                     router.allow_reconfigure(rebuild);
                 }
                 Some(router)
@@ -210,10 +210,10 @@ impl Driver<'_> {
             let console = &*self.own;
             let graph = router.graph();
             let plan = Plan { threads, graph, registry, burst, machine, seed, core, console };
-            let crew = Crew::new(&plan, &division).map_err(|error| error.to_string())?;
+            let others = OtherThreads::new(&plan, &division).map_err(|error| error.to_string())?;
             router.live_on(&division, 0);
-            router.reach(Box::new(Reach(crew.clone())));
-            self.crew = Some(crew);
+            router.reach(Box::new(Reach(others.clone())));
+            self.others = Some(others);
         }
         router.begin().map_err(|error| error.to_string())
     }

@@ -18,7 +18,7 @@
 //! Handlers: `port`, `connections` (read).
 use super::listener::{Door, Stream, Where};
 use ringway_click::arg::{Args, Raw};
-use ringway_click::{Class, Context, Element, Failed, Handler, Heard, Reach, Task};
+use ringway_click::{ChatterLines, Class, Context, Element, Failed, Handler, Reach, Task};
 use std::any::Any;
 use std::io::ErrorKind;
 
@@ -61,7 +61,7 @@ pub struct ChatterSocket {
     door: Door,
     greeting: bool,
     connections: Vec<Connection>,
-    heard: Option<Heard>,
+    chatter: Option<ChatterLines>,
 }
 
 impl ChatterSocket {
@@ -100,12 +100,12 @@ impl Element for ChatterSocket {
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         let task = cx.new_task(false);
-        self.heard = Some(cx.hear_chatter(task));
+        self.chatter = Some(cx.listen_to_chatter(task));
         if cx.has_predecessor() { Ok(()) } else { self.door.open(cx) }
     }
 
     fn run_task(&mut self, _: Task, cx: &mut Context<'_>) -> bool {
-        let lines = self.heard.as_ref().map(Heard::take).unwrap_or_default();
+        let lines = self.chatter.as_ref().map(ChatterLines::take).unwrap_or_default();
         for at in (0..self.connections.len()).rev() {
             self.connections[at].waiting.extend_from_slice(lines.as_bytes());
             self.serve(at, false, cx);
@@ -144,7 +144,7 @@ impl Element for ChatterSocket {
 
     fn cleanup(&mut self, _: &mut Context<'_>) {
         // The last lines, as far as they can be sent without blocking.
-        let lines = self.heard.take().map(|heard| heard.take()).unwrap_or_default();
+        let lines = self.chatter.take().map(|chatter| chatter.take()).unwrap_or_default();
         for connection in &mut self.connections {
             connection.waiting.extend_from_slice(lines.as_bytes());
             connection.send();

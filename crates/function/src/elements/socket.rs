@@ -68,7 +68,7 @@ impl Socket {
     }
 
     /// Whether a server accepts this address.
-    fn hears(&self, address: Option<Ipv4Addr>, cx: &mut Context<'_>) -> bool {
+    fn accepts(&self, address: Option<Ipv4Addr>, cx: &mut Context<'_>) -> bool {
         let Some(address) = address else { return true };
         let mut has = |table: &str| {
             let call = cx.handler_call(&format!("{table}.lookup {address}"), false);
@@ -170,11 +170,11 @@ impl Socket {
                 return false;
             }
         };
-        if !self.hears(from, cx) {
+        if !self.accepts(from, cx) {
             return true;
         }
         if let Some(link) = &mut self.link {
-            link.heard();
+            link.accept_sender();
         }
         let Some(mut packet) = cx.make_packet(self.headroom as usize, length, 0) else { return true };
         packet.data_mut().copy_from_slice(&self.buffer[..length]);
@@ -192,7 +192,7 @@ impl Socket {
             Ok(from) => from,
             Err(_) => return,
         };
-        if !self.hears(from, cx) {
+        if !self.accepts(from, cx) {
             return self.close(cx);
         }
         if self.verbose {

@@ -64,7 +64,7 @@ impl Plan {
         let groups = jail.groups.iter().map(|group| Gid::from_raw(*group)).collect();
         plan.steps.extend(jail.user.map(|user| Step::User(user, groups)));
         // The signal of a parent's death is forgotten when rights change.
-        plan.steps.extend([Step::Drop, Step::Leash, Step::Defaults]);
+        plan.steps.extend([Step::Drop, Step::ParentDeathSignal, Step::Defaults]);
         plan.steps.push(Step::Descriptors(held));
         plan.steps.push(Step::NoNewPrivileges);
         if fence == Fence::Landlock {

@@ -51,7 +51,7 @@ pub(super) enum Step {
     /// Drops all capabilities.
     Drop,
     /// Ends the process when the parent thread ends.
-    Leash,
+    ParentDeathSignal,
     /// Restores the signal handling that Rust's runtime changed, and sets the umask to private.
     Defaults,
     /// Sets these descriptors, from number 0 on, and closes all others.
@@ -107,7 +107,7 @@ impl Step {
             Bound => bound(),
             User(user, groups) => become_user(*user, groups),
             Drop => rustix::thread::set_capabilities(None, NONE),
-            Leash => rustix::process::set_parent_process_death_signal(Some(Signal::KILL)),
+            ParentDeathSignal => rustix::process::set_parent_process_death_signal(Some(Signal::KILL)),
             Defaults => defaults(),
             Descriptors(descriptors) => take(descriptors),
             NoNewPrivileges => rustix::thread::set_no_new_privs(true),
@@ -295,7 +295,7 @@ impl std::fmt::Display for Step {
             Step::Bound => ("PR_CAPBSET_DROP", None),
             Step::User(..) => ("setresuid", None),
             Step::Drop => ("capset", None),
-            Step::Leash => ("PR_SET_PDEATHSIG", None),
+            Step::ParentDeathSignal => ("PR_SET_PDEATHSIG", None),
             Step::Defaults => ("sigprocmask", None),
             Step::Descriptors(_) => ("giving it its descriptors", None),
             Step::NoNewPrivileges => ("no_new_privs", None),

@@ -1,13 +1,13 @@
 //! The consoles of routers on other threads than the first.
 use super::mailbox::Mailbox;
-use super::worker::News;
+use super::worker::Message;
 use ringway_click::Console;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Attack: a configuration that prints faster than anybody reads. Largest number of lines that wait for the
 /// first thread.
-const UNHEARD: usize = 1000;
+const MOST_WAITING: usize = 1000;
 
 /// Prints nothing, since the first thread already prints the messages of configuring elements.
 pub(super) struct Mute;
@@ -21,15 +21,15 @@ impl Console for Mute {
 /// Prints, and forwards lines to the first thread if an element there listens.
 pub(super) struct Echo {
     pub(super) console: Box<dyn Console + Send>,
-    pub(super) news: Arc<Mailbox<News>>,
-    pub(super) heard: Arc<AtomicBool>,
+    pub(super) messages: Arc<Mailbox<Message>>,
+    pub(super) has_listeners: Arc<AtomicBool>,
 }
 
 impl Console for Echo {
     fn chatter(&mut self, line: &str) {
         self.console.chatter(line);
-        if self.heard.load(Ordering::Relaxed) {
-            self.news.put_within(UNHEARD, News::Said(line.into()));
+        if self.has_listeners.load(Ordering::Relaxed) {
+            self.messages.put_within(MOST_WAITING, Message::Chatter(line.into()));
         }
     }
 

@@ -11,7 +11,7 @@ pub(super) struct Mailbox<T> {
     /// Whether there may be letters; polled by a busy reader.
     filled: AtomicBool,
     /// Wakes a sleeping reader: signalled while there are letters.
-    bell: EventFd,
+    event: EventFd,
 }
 
 struct Letters<T> {
@@ -22,7 +22,7 @@ struct Letters<T> {
 impl<T> Mailbox<T> {
     pub(super) fn new() -> Result<Self, HostError> {
         let letters = Mutex::new(Letters { waiting: VecDeque::new(), closed: false });
-        Ok(Self { letters, filled: AtomicBool::new(false), bell: EventFd::new()? })
+        Ok(Self { letters, filled: AtomicBool::new(false), event: EventFd::new()? })
     }
 
     fn lock(&self) -> MutexGuard<'_, Letters<T>> {
@@ -35,7 +35,7 @@ impl<T> Mailbox<T> {
         if !letters.closed && letters.waiting.len() < most {
             letters.waiting.push_back(letter);
             self.filled.store(true, Ordering::Release);
-            self.bell.signal();
+            self.event.signal();
         }
     }
 
@@ -53,7 +53,7 @@ impl<T> Mailbox<T> {
         let letter = letters.waiting.pop_front();
         if letters.waiting.is_empty() {
             self.filled.store(false, Ordering::Release);
-            self.bell.clear();
+            self.event.clear();
         }
         letter
     }
@@ -67,7 +67,7 @@ impl<T> Mailbox<T> {
 
     /// Readable while there are letters.
     pub(super) fn descriptor(&self) -> i32 {
-        self.bell.as_fd().as_raw_fd()
+        self.event.as_fd().as_raw_fd()
     }
 }
 

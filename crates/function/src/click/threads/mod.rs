@@ -5,8 +5,8 @@
 //! letters, which they process between two turns. They never wait for the first thread, so there is no
 //! deadlock.
 mod console;
-mod crew;
 mod mailbox;
+mod others;
 mod worker;
 
 use ringway_click::{Rebuild, Router, Succession};
@@ -21,4 +21,4 @@ impl Rebuild for Refusal {
     }
 }
 
-pub(super) use crew::{Crew, Plan, Reach};
+pub(super) use others::{OtherThreads, Plan, Reach};

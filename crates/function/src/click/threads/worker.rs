@@ -24,17 +24,17 @@ pub(super) enum Order {
 }
 
 /// Messages to the first thread.
-pub(super) enum News {
+pub(super) enum Message {
     /// Elements requested a stop this many times, and the thread waits.
     Stopped { thread: usize, times: i64 },
     /// An element printed this.
-    Said(String),
+    Chatter(String),
     /// The thread broke off.
     Lost(usize),
 }
 
 /// Initial data of a thread.
-pub(super) struct Seat {
+pub(super) struct ThreadStart {
     pub(super) thread: usize,
     /// How many there may be.
     pub(super) threads: usize,
@@ -46,31 +46,31 @@ pub(super) struct Seat {
     pub(super) seed: u64,
     pub(super) echo: Echo,
     pub(super) orders: Arc<Mailbox<Order>>,
-    pub(super) news: Arc<Mailbox<News>>,
+    pub(super) messages: Arc<Mailbox<Message>>,
 }
 
 /// Reports the end of the thread, whatever the reason.
 struct Leaving {
     thread: usize,
     orders: Arc<Mailbox<Order>>,
-    news: Arc<Mailbox<News>>,
+    messages: Arc<Mailbox<Message>>,
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
         self.orders.close();
         if std::thread::panicking() {
-            self.news.put(News::Lost(self.thread));
+            self.messages.put(Message::Lost(self.thread));
         }
     }
 }
 
-impl Seat {
+impl ThreadStart {
     /// Builds the thread's router, and runs until the first thread ends it.
     pub(super) fn live(self) {
-        let Self { thread, threads, division, graph, registry, burst, machine, seed, echo, orders, news } =
+        let Self { thread, threads, division, graph, registry, burst, machine, seed, echo, orders, messages } =
             self;
-        let _leaving = Leaving { thread, orders: orders.clone(), news: news.clone() };
+        let _leaving = Leaving { thread, orders: orders.clone(), messages: messages.clone() };
         let options = Options {
             burst,
             clock: Clock::Real(Box::new(machine)),
@@ -82,11 +82,11 @@ impl Seat {
         let Ok(mut router) = Router::configured(graph, &registry, options, threads) else { return };
         router.live_on(&division, thread);
         router.print_to(Box::new(echo));
-        work(&mut router, thread, &orders, &news);
+        work(&mut router, thread, &orders, &messages);
     }
 }
 
-fn work(router: &mut Router, thread: usize, orders: &Mailbox<Order>, news: &Mailbox<News>) {
+fn work(router: &mut Router, thread: usize, orders: &Mailbox<Order>, messages: &Mailbox<Message>) {
     let mut pace = Pace::default();
     let mut running = false;
     loop {
@@ -101,7 +101,7 @@ fn work(router: &mut Router, thread: usize, orders: &Mailbox<Order>, news: &Mail
         }
         if running && router.runcount() <= 0 {
             // The first thread decides whether to continue.
-            news.put(News::Stopped { thread, times: 1 - router.runcount() });
+            messages.put(Message::Stopped { thread, times: 1 - router.runcount() });
             router.set_runcount(1);
             running = false;
         }

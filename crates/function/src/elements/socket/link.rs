@@ -203,11 +203,11 @@ impl Link {
         }
     }
 
-    /// All descriptors, each with whether to wait until it is readable; `hears`: received data is wanted.
-    pub fn descriptors(&self, hears: bool) -> impl Iterator<Item = (i32, bool)> + use<> {
+    /// All descriptors, each with whether to wait until it is readable; `receives`: received data is wanted.
+    pub fn descriptors(&self, receives: bool) -> impl Iterator<Item = (i32, bool)> + use<> {
         // A stream is read in any case, to detect its end; so is a listening socket while there is no
         // connection.
-        let carrier = self.carrier().map(|own| (own, hears || self.stream.is_some()));
+        let carrier = self.carrier().map(|own| (own, receives || self.stream.is_some()));
         let waiting = self.waiting().map(|own| (own, self.stream.is_none()));
         carrier.into_iter().chain(waiting)
     }
@@ -304,7 +304,7 @@ impl Link {
     }
 
     /// Accepts the last sender: a server then replies to it.
-    pub fn heard(&mut self) {
+    pub fn accept_sender(&mut self) {
         if let Some(sender) = self.sender.take().filter(|_| self.answers) {
             self.last = Some(sender);
         }

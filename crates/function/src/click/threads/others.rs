@@ -1,7 +1,7 @@
 //! The other threads, from the first thread's point of view.
 use super::console::Echo;
 use super::mailbox::Mailbox;
-use super::worker::{News, Order, Seat};
+use super::worker::{Message, Order, ThreadStart};
 use crate::click::Machine;
 use crate::click::pace::Pace;
 use crate::click::signals::Signals;
@@ -31,11 +31,11 @@ pub(in crate::click) struct Plan<'a> {
 }
 
 /// The other threads. They end when it is dropped.
-pub(in crate::click) struct Crew {
+pub(in crate::click) struct OtherThreads {
     posts: Vec<Post>,
-    news: Arc<Mailbox<News>>,
+    messages: Arc<Mailbox<Message>>,
     /// Whether an element listens to chatter.
-    heard: Arc<AtomicBool>,
+    has_listeners: Arc<AtomicBool>,
 }
 
 struct Post {
@@ -44,22 +44,22 @@ struct Post {
     handle: Option<JoinHandle<()>>,
 }
 
-impl Crew {
+impl OtherThreads {
     /// Starts the threads that run elements. They wait for orders.
     pub(in crate::click) fn new(plan: &Plan<'_>, division: &Division) -> Result<Rc<Self>, HostError> {
-        let (news, heard) = (Arc::new(Mailbox::new()?), Arc::default());
-        let mut crew = Self { posts: Vec::new(), news, heard };
+        let (messages, has_listeners) = (Arc::new(Mailbox::new()?), Arc::default());
+        let mut others = Self { posts: Vec::new(), messages, has_listeners };
         for thread in division.others() {
-            let post = crew.post(plan, division, thread)?;
-            crew.posts.push(post);
+            let post = others.post(plan, division, thread)?;
+            others.posts.push(post);
         }
-        Ok(Rc::new(crew))
+        Ok(Rc::new(others))
     }
 
     fn post(&self, plan: &Plan<'_>, division: &Division, thread: usize) -> Result<Post, HostError> {
         let orders = Arc::new(Mailbox::new()?);
-        let (news, heard) = (self.news.clone(), self.heard.clone());
-        let seat = Seat {
+        let (messages, has_listeners) = (self.messages.clone(), self.has_listeners.clone());
+        let start = ThreadStart {
             thread,
             threads: plan.threads,
             division: division.clone(),
@@ -68,14 +68,14 @@ impl Crew {
             burst: plan.burst,
             machine: plan.machine.clone(),
             seed: plan.seed.wrapping_add(thread as u64),
-            echo: Echo { console: (plan.console)(), news: news.clone(), heard },
+            echo: Echo { console: (plan.console)(), messages: messages.clone(), has_listeners },
             orders: orders.clone(),
-            news,
+            messages,
         };
         // If the core does not exist, the thread is not pinned, as in Click.
         let known = allowed_cores()?;
         let core = plan.core.map(|first| first.saturating_add(thread)).filter(|core| known.contains(core));
-        let handle = spawn(&format!("click-{thread}"), core, move || seat.live())?;
+        let handle = spawn(&format!("click-{thread}"), core, move || start.live())?;
         Ok(Post { thread, orders, handle: Some(handle) })
     }
 
@@ -92,16 +92,16 @@ impl Crew {
         let mut pace = Pace::default();
         // A driver's script may have something to do before anything else.
         let mut held: Vec<usize> = self.posts.iter().map(|post| post.thread).collect();
-        self.heard.store(router.has_ears(), Ordering::Relaxed);
+        self.has_listeners.store(router.has_chatter_listeners(), Ordering::Relaxed);
         loop {
             signals.look(router);
-            self.hear(router, &mut held);
+            self.handle_messages(router, &mut held);
             if router.runcount() > 0 {
                 held.drain(..).for_each(|thread| self.order(thread, Order::Run));
             }
             match router.turn() {
                 Turn::Stopped => break,
-                turn => pace.rest(router, turn, Some(self.news.descriptor())),
+                turn => pace.rest(router, turn, Some(self.messages.descriptor())),
             }
             if let Some(replacement) = router.replacement() {
                 let (rebuild, built) = replacement.build(Box::new(|| ()));
@@ -111,15 +111,15 @@ impl Crew {
         self.posts.iter().for_each(|post| post.orders.put(Order::Halt));
     }
 
-    fn hear(&self, router: &mut Router, held: &mut Vec<usize>) {
-        while let Some(news) = self.news.take() {
-            match news {
-                News::Stopped { thread, times } => {
+    fn handle_messages(&self, router: &mut Router, held: &mut Vec<usize>) {
+        while let Some(message) = self.messages.take() {
+            match message {
+                Message::Stopped { thread, times } => {
                     router.adjust_runcount(-times);
                     held.push(thread);
                 }
-                News::Said(line) => router.overhear(&line),
-                News::Lost(thread) => {
+                Message::Chatter(line) => router.forward_chatter(&line),
+                Message::Lost(thread) => {
                     router.chatter(format_args!("thread {thread} broke off"));
                     router.set_runcount(-i64::from(i32::MAX));
                 }
@@ -129,7 +129,7 @@ impl Crew {
 }
 
 /// A router's handle to the other threads.
-pub(in crate::click) struct Reach(pub(in crate::click) Rc<Crew>);
+pub(in crate::click) struct Reach(pub(in crate::click) Rc<OtherThreads>);
 
 impl Threads for Reach {
     fn run(&self, thread: usize, job: Job) -> Option<Box<dyn Any + Send>> {
@@ -139,7 +139,7 @@ impl Threads for Reach {
     }
 }
 
-impl Drop for Crew {
+impl Drop for OtherThreads {
     fn drop(&mut self) {
         while let Some(mut post) = self.posts.pop() {
             post.orders.put(Order::End);
