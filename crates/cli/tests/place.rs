@@ -176,6 +176,17 @@ fn a_simulation_meets_an_inventory_and_its_plugins() {
         let (_, code, said) = run(&[&["place", "simulate"][..], &words].concat());
         assert!(matches!(code, Some(1 | 2)) && said.contains(wanted), "{words:?}: {said}");
     }
+    // One VM comes when the other has gone, and there is room for both.
+    std::fs::write(lab.0.join("t.csv"), "vmid,cpu,memory,time,type\n0,4,8,0,0\n0,4,8,99,1\n1,4,8,500,0\n")
+        .unwrap();
+    let trace = ["place", "simulate", "--hosts", "1", "--trace", "t.csv"];
+    for (more, vms, end) in [(&[][..], 1, "/10.0%"), (&["--ignore-departures"][..], 2, "/20.0%")] {
+        let (json, _, said) = run(&[&trace[..], more, &["--json"]].concat());
+        let last = json[0]["samples"].as_array().unwrap().last().unwrap();
+        assert_eq!(last["vms"], vms, "{said}");
+        let table = lab.ok(&[&trace[..], more].concat());
+        assert!(table.contains(" CPU/END ") && table.contains(end), "{table}");
+    }
     let (_, code, said) = run(&["place", "simulate", "--cluster", "x"]);
     assert!(code == Some(1) && said.contains("add --inventory FILE"), "{said}");
 }

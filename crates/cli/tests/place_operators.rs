@@ -78,6 +78,8 @@ fn hosts_go_out_of_use_and_back_and_events_say_so() {
         lab.ok(&["place", "maintenance", "a", "b"]),
         "a is preparing for maintenance\nb is in maintenance\n"
     );
+    let hosts = lab.ok(&["place", "hosts"]);
+    assert!(hosts.contains(" preparing for maintenance ") && hosts.contains(" in maintenance "), "{hosts}");
     lab.ok(&["place", "activate", "b"]);
     lab.ok(&["place", "balance"]);
     // The fabric looks each second.

@@ -501,6 +501,9 @@ pub struct Simulate {
     /// Stop at the first VM that finds no host.
     #[arg(long)]
     pub until_full: bool,
+    /// Keep every VM to the end, whatever departures the trace has.
+    #[arg(long)]
+    pub ignore_departures: bool,
     /// Where everything made up follows from.
     #[arg(long, default_value_t = 1, value_parser = whole::<u64>)]
     pub seed: u64,

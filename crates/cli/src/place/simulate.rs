@@ -10,8 +10,8 @@ use ringway_place::inventory::Beside;
 use ringway_place::object::Host;
 use ringway_place::policy::{self, Policy, built_in};
 use ringway_place::simulate::{
-    Arrival, LONGEST, MIXES, Plan, Report, Synthetic, TraceKind, csv, hosts, read, read_nodes, run_beside,
-    svg,
+    Arrival, LONGEST, MIXES, Plan, Report, Sample, Synthetic, TraceKind, csv, hosts, read, read_nodes,
+    run_beside, svg,
 };
 use ringway_place::unit::{External, ExternalUnit};
 use ringway_scheduler::Clock;
@@ -129,7 +129,10 @@ pub fn simulate(
     plugins: Options,
     json: bool,
 ) -> Result<(), Fail> {
-    let arrivals = arrivals(options)?;
+    let mut arrivals = arrivals(options)?;
+    if options.ignore_departures {
+        arrivals.iter_mut().for_each(|arrival| arrival.lifetime = None);
+    }
     let scene = Scene::new(options, inventory, plugins)?;
     let names: HashSet<&str> = arrivals.iter().map(|arrival| arrival.vm.name.as_str()).collect();
     let taken = scene.beside.iter().find_map(|object| match object {
@@ -242,14 +245,17 @@ fn table(reports: &[Report]) {
         ">REJECTED",
         ">BEFORE",
         ">MIGRATIONS",
-        ">CPU",
-        ">MEMORY",
-        ">FRAGMENTED",
-        ">USED",
+        ">CPU/END",
+        ">MEMORY/END",
+        ">FRAGMENTED/END",
+        ">USED/END",
     ];
     let mut table = Table::new(&heads);
     for report in reports {
-        let percent = |part: f64| cell(format!("{:.1}%", part * 100.0));
+        let end = report.samples.last().cloned().unwrap_or_default();
+        let percent = |part: fn(&Sample) -> f64| {
+            cell(format!("{:.1}%/{:.1}%", report.mean(part) * 100.0, part(&end) * 100.0))
+        };
         table.row(vec![
             cell(&report.policy),
             cell(report.hosts),
@@ -257,10 +263,10 @@ fn table(reports: &[Report]) {
             cell(report.rejected),
             cell(report.before_rejection.map_or("-".into(), |count| count.to_string())),
             cell(report.migrations),
-            percent(report.mean(|sample| sample.cpu)),
-            percent(report.mean(|sample| sample.memory)),
-            percent(report.mean(|sample| sample.fragmentation)),
-            cell(format!("{:.1}", report.mean(|sample| sample.used as f64))),
+            percent(|sample| sample.cpu),
+            percent(|sample| sample.memory),
+            percent(|sample| sample.fragmentation),
+            cell(format!("{:.1}/{}", report.mean(|sample| sample.used as f64), end.used)),
         ]);
     }
     table.print();

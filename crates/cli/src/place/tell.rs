@@ -210,8 +210,8 @@ pub fn hosts(hosts: &[HostRow], json: bool) {
     ];
     let mut table = Table::new(&heads);
     for host in hosts {
-        let status = if host.blacklisted.is_empty() {
-            format!("{:?}", host.status).to_lowercase()
+        let state = if host.blacklisted.is_empty() {
+            status(host.status).into()
         } else {
             format!("blacklisted: {}", host.blacklisted)
         };
@@ -219,7 +219,7 @@ pub fn hosts(hosts: &[HostRow], json: bool) {
         table.row(vec![
             cell(&host.name),
             cell(&host.cluster),
-            text::state(&status),
+            text::state(&state),
             cell(host.cpus),
             cell(format!("{:.0}%", host.load)),
             cell(host.vcpus),
