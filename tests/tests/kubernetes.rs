@@ -103,17 +103,11 @@ impl Lab {
     }
 
     fn api(&self, method: &str, path: &str, more: &[&str]) -> Output {
+        // The API server refuses a PATCH of any other type.
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let mut curl = Command::new("curl");
-        curl.args([
-            "-s",
-            "-S",
-            "-f",
-            "--cacert",
-            "certs/apiserver.crt",
-            "-H",
-            "Authorization: Bearer secret",
-        ]);
-        curl.args(["-H", "Content-Type: application/json", "-X", method]).args(more);
+        curl.args(["-s", "-S", "-f", "--cacert", "certs/apiserver.crt", "-X", method]).args(more);
+        curl.args(["-H", "Authorization: Bearer secret", "-H", &format!("Content-Type: {kind}")]);
         curl.arg(format!("{}{path}", self.server)).current_dir(self.folder.path()).output().unwrap()
     }
 
@@ -161,12 +155,11 @@ impl Lab {
         self.ok("POST", "/api/v1/nodes", &["-d", &body]);
         // TaintNodesByCondition has every new node unready, and nobody here says otherwise.
         let ready = json!({ "spec": { "taints": null } }).to_string();
-        let merge = "Content-Type: application/merge-patch+json";
-        self.ok("PATCH", &format!("/api/v1/nodes/{name}"), &["-H", merge, "-d", &ready]);
+        self.ok("PATCH", &format!("/api/v1/nodes/{name}"), &["-d", &ready]);
         let room = json!({ "cpu": CPUS.to_string(), "memory": "32Gi", "pods": "1000" });
         let conditions = json!([{ "type": "Ready", "status": "True" }]);
         let status = json!({ "status": { "capacity": room, "allocatable": room, "conditions": conditions } });
-        self.ok("PATCH", &format!("/api/v1/nodes/{name}/status"), &["-H", merge, "-d", &status.to_string()]);
+        self.ok("PATCH", &format!("/api/v1/nodes/{name}/status"), &["-d", &status.to_string()]);
     }
 
     /// Makes pods that ask for so much.

@@ -157,6 +157,8 @@ fn advice(
     uid: &str,
     purpose: Purpose,
 ) -> Result<Trace, Failed> {
+    // Attack: names and annotations without end would be remembered.
+    vm.check().map_err(EngineError::from)?;
     let now = service.clock.now();
     // The pod's own reservation from an earlier cycle must not be in its way.
     let ask = PlaceRequest { new: vec![vm.clone()], seed: Some(0), ..PlaceRequest::default() }.ask(now);
@@ -167,7 +169,7 @@ fn advice(
         Purpose::Filter => {
             let (choices, traces) = service.engine.attempt(&ask, vec![vm.clone()])?;
             let why = choices.iter().find(|choice| choice.host.is_none()).map(Choice::why);
-            if why.is_some_and(|why| service.pods.is_news(&vm.name, why)) {
+            if why.is_some_and(|why| service.pods.is_news(&vm.name, &why)) {
                 service.engine.advise(&ask, vec![vm.clone()])?;
             }
             traces

@@ -6,10 +6,12 @@ use ringway_place::object::{Host, Vm};
 use ringway_scheduler::{Patience, Place, Service, router, serve_extender};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// An API on a port of its own, with its thread, and the file of its store.
 struct Api {
@@ -408,4 +410,59 @@ fn who_made_a_request_is_waited_for_longer() {
     let mut silent = TcpStream::connect(api.extender).unwrap();
     assert!(is_over(&mut silent));
     ask();
+}
+
+/// Runs the test `name` by itself where files lie on a disk of 64 MB, and says so. `false` when it already does.
+fn on_a_small_disk(name: &str) -> bool {
+    const SMALL: &str = "RINGWAY_SMALL_DISK";
+    if std::env::var_os(SMALL).is_some() {
+        return false;
+    }
+    let unshare = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
+    let mount = "mount -t tmpfs -o size=64m small /mnt && TMPDIR=/mnt exec \"$0\" --exact \"$1\"";
+    let mut command = Command::new("unshare");
+    command.args([unshare, "sh", "-c", mount]).arg(std::env::current_exe().unwrap()).arg(name);
+    assert!(command.env(SMALL, "yes").status().unwrap().success());
+    true
+}
+
+#[test]
+fn a_full_disk_is_said_and_served_again() {
+    if on_a_small_disk("a_full_disk_is_said_and_served_again") {
+        return;
+    }
+    let api = Api::new("disk");
+    api.hosts(2, 16, 65_536);
+    let mut ballast = File::create(std::env::temp_dir().join("ballast")).unwrap();
+    while ballast.write_all(&[0; 1 << 12]).is_ok() {}
+    let mut accepted = 0;
+    let mut put = || {
+        let labels: Vec<String> = (0..4000).map(|at| format!("{at:060}")).collect();
+        let vm = json!([{ "vm": { "name": format!("v{accepted}"), "labels": labels } }]);
+        let (status, said) = post(api.address, "/v1/place/objects", &vm);
+        accepted += usize::from(status != 507);
+        (status, said, accepted)
+    };
+    let (_, said, _) = (0..200).map(|_| put()).find(|(status, ..)| *status == 507).unwrap();
+    assert!(said["error"].as_str().unwrap().contains("disk is full"), "{said}");
+    let asked = json!({ "new": [{ "name": "w", "memory_mb": 1 }] });
+    let (status, said) = post(api.address, "/v1/place", &asked);
+    assert_eq!(status, 507, "{said}");
+    // What was accepted is there; and maybe what was under way when the disk became full.
+    let count =
+        || serde_json::from_str::<Vec<Value>>(&by("GET", api.address, "/v1/place/vms", b"").1).unwrap().len();
+    let accepted = put().2;
+    assert!((accepted..=accepted + 1).contains(&count()));
+    ballast.set_len(0).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    let accepted = loop {
+        let (status, said, accepted) = put();
+        if status != 507 {
+            assert!(status < 300, "{status} {said}");
+            break accepted;
+        }
+        assert!(Instant::now() < end, "{said}");
+    };
+    assert_eq!(count(), accepted);
+    assert_eq!(post(api.address, "/v1/place", &asked).0, 200);
 }

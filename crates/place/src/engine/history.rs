@@ -20,6 +20,9 @@ const FAILURES: usize = 1000;
 /// Attack: failures on thousands of hosts, each with reasons for every host. Largest total size of the
 /// details in bytes.
 const DETAILS: usize = 128 << 20;
+/// Attack: requests that name thousands of hosts, or VMs with long labels. Largest total size of the decisions
+/// in bytes.
+const DECISIONS: usize = 128 << 20;
 /// Number of decisions between two compactions of the store.
 const COMPACT: usize = 500;
 /// Attack: hosts that are measured continuously while nothing is decided. Number of revisions that the store
@@ -108,7 +111,10 @@ pub struct WhyNot {
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     full: VecDeque<(u64, Revision)>,
-    known: VecDeque<u64>,
+    /// Numbers and bytes of decisions.
+    known: VecDeque<(u64, usize)>,
+    /// Bytes of all of them.
+    bytes: usize,
     failures: VecDeque<u64>,
     /// Decisions with answers of units from outside.
     answered: VecDeque<u64>,
@@ -124,22 +130,30 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    pub(super) fn push(&mut self, id: u64, revision: Revision, placed: bool) {
-        if self.known.back().is_some_and(|last| *last >= id) {
+    /// Notes a decision that takes `size` bytes.
+    pub(super) fn push(&mut self, id: u64, revision: Revision, placed: bool, size: usize) {
+        if self.known.back().is_some_and(|(last, _)| *last >= id) {
             return;
         }
         self.full.push_back((id, revision));
-        self.known.push_back(id);
+        self.known.push_back((id, size));
+        self.bytes += size;
         self.since += 1;
-        if self.full.len() > FULL
-            && let Some((old, _)) = self.full.pop_front()
+        if self.full.len() > FULL {
+            self.shorten();
+        }
+        if !placed {
+            self.failures.push_back(id);
+        }
+    }
+
+    /// Keeps one decision less in full.
+    fn shorten(&mut self) {
+        if let Some((old, _)) = self.full.pop_front()
             && self.detailed.remove(&old)
         {
             self.sizes.remove(&old);
             self.outdated.push(Op::Delete(format!("detail/{old:020}")));
-        }
-        if !placed {
-            self.failures.push_back(id);
         }
     }
 
@@ -160,14 +174,17 @@ impl Recent {
 
     /// Deletes what is too old; repeated until [`Recent::removed`] is called.
     pub(super) fn outdated(&mut self) -> Vec<Op> {
+        while self.known.len() > KNOWN || (self.bytes > DECISIONS && self.known.len() > 1) {
+            let Some((id, size)) = self.known.pop_front() else { break };
+            self.bytes -= size;
+            self.outdated.push(Op::Delete(format!("decision/{id:020}")));
+            if self.full.front().is_some_and(|(oldest, _)| *oldest <= id) {
+                self.shorten();
+            }
+        }
         let oldest = self.full.front().map_or(0, |(id, _)| *id);
         while let Some(id) = self.answered.pop_front_if(|id| *id < oldest) {
             self.outdated.push(Op::Delete(format!("answers/{id:020}")));
-        }
-        while self.known.len() > KNOWN {
-            if let Some(id) = self.known.pop_front() {
-                self.outdated.push(Op::Delete(format!("decision/{id:020}")));
-            }
         }
         let mut total: usize = self.sizes.values().sum();
         while self.failures.len() > FAILURES || (total > DETAILS && self.failures.len() > 1) {
@@ -186,7 +203,7 @@ impl Recent {
 
     /// The revision before which the store may forget everything, now and then.
     pub(super) fn compact(&mut self) -> Option<Revision> {
-        if self.since < COMPACT || self.full.len() < FULL {
+        if self.since < COMPACT || (self.full.len() < FULL && self.bytes < DECISIONS / 2) {
             return None;
         }
         self.since = 0;
@@ -219,7 +236,7 @@ impl Engine {
     pub fn decisions(&self, count: usize) -> Result<Vec<Decision>, EngineError> {
         let newest: Vec<u64> = {
             let inner = self.current()?;
-            inner.recent.known.iter().rev().take(count).copied().collect()
+            inner.recent.known.iter().rev().take(count).map(|(id, _)| *id).collect()
         };
         Ok(newest.into_iter().filter_map(|id| self.decision(id).ok()).collect())
     }
@@ -341,5 +358,31 @@ impl Engine {
             errors: choices.iter().flat_map(|choice| choice.errors.iter().cloned()).collect(),
             refused: choice.refused.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_bytes_of_decisions_are_kept() {
+        let mut recent = Recent::default();
+        let mut deleted = Vec::new();
+        for id in 1..=200 {
+            recent.push(id, id, true, DECISIONS / 100);
+            recent.detailed(id, 1);
+            deleted.extend(recent.outdated());
+            recent.removed();
+        }
+        let of = |kind: &str, id: u64| Op::Delete(format!("{kind}/{id:020}"));
+        assert_eq!(deleted.len(), 200, "decisions and what is written down about them");
+        assert!(deleted.contains(&of("decision", 100)) && deleted.contains(&of("detail", 100)));
+        assert_eq!((recent.known.len(), recent.full.len(), recent.sizes.len()), (100, 100, 100));
+        assert_eq!(recent.bytes, DECISIONS / 100 * 100);
+        // One that is larger than all may be is there until the next.
+        recent.push(201, 201, true, DECISIONS * 2);
+        recent.outdated();
+        assert_eq!((recent.known.len(), recent.full.len()), (1, 1));
     }
 }

@@ -331,8 +331,9 @@ impl Inner {
         } else if let Some(id) = key.strip_prefix("decision/") {
             let Ok(id) = id.parse::<u64>() else { return };
             self.next = self.next.max(id + 1);
-            if let Some(decision) = value.and_then(|value| serde_json::from_slice::<Decision>(value).ok()) {
-                self.recent.push(id, decision.revision, decision.placed());
+            let Some(value) = value else { return };
+            if let Ok(decision) = serde_json::from_slice::<Decision>(value) {
+                self.recent.push(id, decision.revision, decision.placed(), value.len());
             }
         }
     }
@@ -426,7 +427,9 @@ impl Inner {
         mut ops: Vec<Op>,
         details: usize,
     ) -> Result<(Revision, bool), StoreError> {
-        ops.push(put(&format!("decision/{:020}", decision.id), decision, None));
+        let op = put(&format!("decision/{:020}", decision.id), decision, None);
+        let bytes = size(&op);
+        ops.push(op);
         if !decision.answers.is_empty() {
             ops.push(put(&format!("answers/{:020}", decision.id), &decision.answers, None));
         }
@@ -438,7 +441,7 @@ impl Inner {
         }
         self.seen = revision;
         self.next = decision.id + 1;
-        self.recent.push(decision.id, decision.revision, decision.placed());
+        self.recent.push(decision.id, decision.revision, decision.placed(), bytes);
         if details > 0 {
             self.recent.detailed(decision.id, details);
         }

@@ -15,8 +15,8 @@ pub struct Wrong {
     pub what: String,
 }
 
-/// Attack: endless names, or names that break keys. Longest name in bytes.
-const NAME: usize = 255;
+/// Attack: endless names, or names that break keys. Longest name in bytes: a Kubernetes pod's with its namespace.
+const NAME: usize = 63 + 1 + 253;
 /// Attack: sums that overflow. Largest number of CPUs of a host.
 const CPUS: u32 = 65_536;
 /// The most memory of a host: 1 PB.

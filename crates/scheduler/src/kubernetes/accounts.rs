@@ -14,6 +14,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// Attack: names of labels and taints without end. So many of all nodes are figures.
 const NAMES: usize = 512;
+/// Attack: nodes and pods without end. So many are known; more are counted as skipped.
+const NODES: usize = 100_000;
+const PODS: usize = 1_000_000;
 
 /// What is known of nodes beside what placement knows.
 #[derive(Default)]
@@ -78,7 +81,10 @@ impl Accounts {
         let mut known = self.facts.clone();
         for (name, node) in &last {
             match node {
-                Some(node) => drop(known.insert(name.to_string(), facts(node))),
+                Some(node) if known.len() < NODES || known.contains_key(*name) => {
+                    drop(known.insert(name.to_string(), facts(node)));
+                }
+                Some(_) => self.skip(),
                 None => drop(known.remove(*name)),
             }
         }
@@ -87,7 +93,8 @@ impl Accounts {
         let names: BTreeSet<String> = all.into_iter().take(NAMES).cloned().collect();
         let changes = self.service.engine.view(|model| {
             let mut changes = Changes::default();
-            last.iter().for_each(|(name, node)| self.node(model, name, *node, &mut changes));
+            let kept = last.iter().filter(|(name, node)| node.is_none() || known.contains_key(**name));
+            kept.for_each(|(name, node)| self.node(model, name, *node, &mut changes));
             if listed {
                 self.left_over(model, &last, &mut changes);
             }
@@ -101,13 +108,19 @@ impl Accounts {
         let mut taints = self.nodes.0.write().unwrap_or_else(PoisonError::into_inner);
         for (name, node) in last {
             match node {
-                Some(node) => drop(taints.insert(name.to_string(), strict_taints(node))),
-                None => drop(taints.remove(name)),
+                Some(node) if known.contains_key(name) => {
+                    drop(taints.insert(name.to_string(), strict_taints(node)));
+                }
+                _ => drop(taints.remove(name)),
             }
         }
         drop(taints);
         (self.facts, self.names) = (known, names);
         Ok(())
+    }
+
+    fn skip(&self) {
+        self.health.skipped.fetch_add(1, Relaxed);
     }
 
     /// What has to change about one node.
@@ -117,7 +130,7 @@ impl Accounts {
             Some(node) => {
                 let host = host(node, &self.cluster, known);
                 if host.check().is_err() {
-                    self.health.skipped.fetch_add(1, Relaxed);
+                    self.skip();
                 } else if known != Some(&host) {
                     changes.objects.push(Object::Host(Box::new(host)));
                 }
@@ -190,9 +203,9 @@ impl Accounts {
         let node = &pod.spec.node_name;
         let cluster = model.host(node).map(|id| &model.state(id.cluster).cluster.name);
         let made = vm(pod, cluster.unwrap_or(&self.cluster), known);
-        let Some(mut made) = made.ok().filter(|vm| vm.check().is_ok()) else {
-            self.health.skipped.fetch_add(1, Relaxed);
-            return;
+        let has_room = known.is_some() || model.vm_places() + changes.objects.len() < PODS;
+        let Some(mut made) = made.ok().filter(|vm| has_room && vm.check().is_ok()) else {
+            return self.skip();
         };
         // It runs, whatever it asks for.
         made.policy = made.policy.filter(|policy| model.policy(policy).is_some());

@@ -21,7 +21,17 @@ pub struct Metadata {
     #[serde(deserialize_with = "nullable")]
     pub labels: BTreeMap<String, String>,
     #[serde(deserialize_with = "nullable")]
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Annotations,
+}
+
+/// Attack: annotations of a quarter of a megabyte. These are read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Annotations {
+    #[serde(rename = "ringway/policy", skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    #[serde(rename = "ringway/chain", skip_serializing_if = "Option::is_none")]
+    pub chain: Option<String>,
 }
 
 /// A pod.

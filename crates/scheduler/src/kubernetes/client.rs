@@ -43,6 +43,9 @@ pub enum ClientError {
     /// The answer is too long.
     #[error("the answer is longer than {LARGEST} bytes")]
     TooLong,
+    /// The list is too long.
+    #[error("the list has more than {0} objects")]
+    TooMany(usize),
     /// It refused.
     #[error("{message}")]
     Refused {

@@ -10,8 +10,11 @@ use std::collections::BTreeMap;
 /// Labels of hosts and VMs that were made from nodes and pods, and go with them.
 const OF_NODE: &str = "ringway/node";
 const OF_POD: &str = "ringway/pod";
-/// Attack: labels without end. So many of an object are read.
+/// Attack: labels and taints without end. So many of an object's labels, and so many bytes of either, are read.
 const LABELS: usize = 256;
+const BYTES: usize = 64 << 10;
+/// Attack: a zone's name without end. A label's value has 63 bytes.
+const ZONE: usize = 63;
 /// Attack: figures without end. So many of a node are read.
 const FACTS: usize = 64;
 /// Most CPUs and most memory in MB that are believed.
@@ -39,8 +42,17 @@ pub fn is_of_node(host: &Host) -> bool {
     host.labels.iter().any(|label| label == OF_NODE)
 }
 
+/// The first of `all`, as long as they have [`BYTES`] bytes together.
+fn first<T>(all: impl Iterator<Item = T>, size: impl Fn(&T) -> usize) -> impl Iterator<Item = T> {
+    all.scan(BYTES, move |left, it| {
+        *left = left.checked_sub(size(&it))?;
+        Some(it)
+    })
+}
+
 fn labels(metadata: &Metadata) -> impl Iterator<Item = String> {
-    metadata.labels.iter().take(LABELS).map(|(key, value)| format!("{key}={value}"))
+    let labels = first(metadata.labels.iter().take(LABELS), |(key, value)| key.len() + value.len());
+    labels.map(|(key, value)| format!("{key}={value}"))
 }
 
 /// A pod as a VM that does not run: what it requests. Where it requests nothing, that is as much as the VM that was put
@@ -72,9 +84,9 @@ pub fn vm(pod: &Pod, cluster: &str, known: Option<&Vm>) -> Result<Vm, String> {
     if taken.bytes > 0 {
         vm.memory_mb = taken.bytes.div_ceil(1 << 20);
     }
-    let annotation = |key: &str| metadata.annotations.get(key).cloned();
-    vm.policy = annotation("ringway/policy").or(vm.policy);
-    vm.chain = annotation("ringway/chain").or(vm.chain);
+    let annotations = metadata.annotations.clone();
+    vm.policy = annotations.policy.or(vm.policy);
+    vm.chain = annotations.chain.or(vm.chain);
     vm.labels.retain(|label| !label.contains('='));
     vm.labels.extend(labels(metadata));
     Ok(vm)
@@ -119,7 +131,8 @@ pub fn host(node: &Node, cluster: &str, known: Option<&Host>) -> Host {
     host.memory_mb = (read(&capacity.memory, quantity::whole) >> 20).clamp(usable, MOST_MB);
     host.reserved_mb = host.memory_mb - usable;
     let text = |key: &str| node.metadata.labels.get(key).cloned();
-    host.fault_domain = text("topology.kubernetes.io/zone").unwrap_or(host.fault_domain);
+    let zone = text("topology.kubernetes.io/zone").filter(|zone| zone.len() <= ZONE);
+    host.fault_domain = zone.unwrap_or(host.fault_domain);
     host.labels.retain(|label| !label.contains('='));
     host.labels.extend(labels(&node.metadata));
     host
@@ -167,7 +180,8 @@ pub fn facts(node: &Node) -> BTreeMap<String, f64> {
 /// Taints that keep pods away which do not tolerate them.
 pub fn strict_taints(node: &Node) -> Vec<Taint> {
     let strict = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
-    node.spec.taints.iter().filter(strict).take(FACTS).cloned().collect()
+    let strict = node.spec.taints.iter().filter(strict).take(FACTS);
+    first(strict, |taint| taint.key.len() + taint.value.len()).cloned().collect()
 }
 
 /// The first taint that a pod does not tolerate, in words.
@@ -293,5 +307,30 @@ mod tests {
         assert_eq!((known.cores, known.milli_cpus, known.memory_mb, known.ha), (8, None, 6000, true));
         assert!(!is_of_pod(&known));
         assert!(vm(&Pod::default(), "edge", None).is_err());
+    }
+
+    #[test]
+    fn what_kubernetes_can_size_is_bounded() {
+        let long = "x".repeat(1 << 10);
+        let many: BTreeMap<String, String> = (0..9999).map(|at| (format!("k{at}"), long.clone())).collect();
+        let size = |labels: &[String]| labels.iter().map(String::len).sum::<usize>();
+        let taint = json!({ "key": long, "value": long.repeat(9), "effect": "NoSchedule" });
+        let mut node = node();
+        node.metadata.labels = many.clone();
+        node.metadata.labels.insert("topology.kubernetes.io/zone".into(), long.repeat(99));
+        node.spec.taints = serde_json::from_value(vec![taint; 9999].into()).unwrap();
+        let made = host(&node, "edge", None);
+        made.check().unwrap();
+        assert!(size(&made.labels) < BYTES + LABELS && made.fault_domain.len() <= ZONE);
+        assert_eq!((strict_taints(&node).len(), facts(&node).len()), (BYTES / 10 / 1024, 4));
+        let mut web = pod(json!({}));
+        // The longest names that Kubernetes has will do.
+        (web.metadata.namespace, web.metadata.name) = ("n".repeat(63), "p".repeat(253));
+        web.metadata.labels = many;
+        let made = vm(&web, "edge", None).unwrap();
+        made.check().unwrap();
+        assert!(size(&made.labels) < BYTES + LABELS);
+        web.metadata.annotations.chain = Some(long);
+        vm(&web, "edge", None).unwrap().check().unwrap_err();
     }
 }

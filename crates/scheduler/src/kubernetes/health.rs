@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// How long a watch may fail before that is said.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Letters of a message that are kept.
+const LETTERS: usize = 500;
 
 /// How watching a kind of objects goes.
 #[derive(Default)]
@@ -34,9 +36,11 @@ impl Feed {
     /// Notes that it fails, and whether that is news.
     pub fn fail(&self, why: &str) -> bool {
         let mut state = self.state();
-        let news = state.failing.as_ref().is_none_or(|(_, before)| before != why);
+        // Attack: a message without end.
+        let why: String = why.chars().take(LETTERS).collect();
+        let news = state.failing.as_ref().is_none_or(|(_, before)| *before != why);
         let since = state.failing.take().map_or_else(Instant::now, |(since, _)| since);
-        state.failing = Some((since, why.to_string()));
+        state.failing = Some((since, why));
         news
     }
 

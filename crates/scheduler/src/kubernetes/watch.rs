@@ -15,6 +15,8 @@ use tokio::time::{sleep, timeout};
 
 /// Objects a page of a list.
 const PAGE: usize = 500;
+/// Attack: a list without end. Objects of one.
+const OBJECTS: usize = 1_000_000;
 /// How long the API server lets a watch go on, and how long until we believe that it forgot it.
 const WATCH: u64 = 240;
 const SILENT: Duration = Duration::from_secs(WATCH + 60);
@@ -102,6 +104,9 @@ impl<T: Kind> Watcher<T> {
             };
             let page: List<T> = serde_json::from_slice(&body)?;
             items.extend(page.items.into_iter().flatten());
+            if items.len() > OBJECTS {
+                return Err(ClientError::TooMany(OBJECTS));
+            }
             rest = page.metadata.rest;
             if rest.is_empty() {
                 // Nobody listens where it can't be sent: then this ends.
