@@ -15,7 +15,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("ring", &["mem"]),
     ("virtq", &["mem", "ring"]),
     ("vhost-user", &[]),
-    ("switch", &["frame", "wire"]),
+    ("switch", &["frame", "spec", "wire"]),
     ("host", &["mem"]),
     ("port", &["host", "vhost-user", "virtq", "frame", "wire", "spec"]),
     ("client", &["ring", "host"]),

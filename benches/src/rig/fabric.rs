@@ -7,7 +7,8 @@ use ringway_frame::{Counters, CountersPage};
 use ringway_host::listener::{Access, Listener};
 use ringway_host::wait_readable;
 use ringway_port::vhost_user::{KIND, MEMORY, Settings};
-use ringway_spec::{Kind, Lookup, Poll, Port, Switch, To, Worker};
+use ringway_spec::{Kind, Poll, Port, Switch, To, Worker};
+use ringway_switch::learning;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl Rig {
         let page: Arc<Vec<Counters>> = Arc::new((0..queues).map(|_| Counters::default()).collect());
         let workers: Vec<Worker> = cores.iter().map(worker).collect();
         let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?, &[])?;
-        let lookup = Lookup::Learning { ageing: 300, entries: 4096 };
+        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 4096 });
         fabric.add_switch(Switch { name: SWITCH.into(), lookup })?;
         Ok(Rig { fabric, page, next: 0 })
     }

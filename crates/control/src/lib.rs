@@ -10,6 +10,7 @@ pub mod function;
 mod functions;
 mod guests;
 pub mod kinds;
+mod lookups;
 pub mod open;
 mod pages;
 mod placement;

@@ -4,7 +4,8 @@
 use proptest::prelude::*;
 use ringway_control::file::{Host, read};
 use ringway_port::{source, vhost_user};
-use ringway_spec::{Lookup, Notify, To};
+use ringway_spec::{Kind, Notify, To};
+use ringway_switch::learning;
 use std::path::{Path, PathBuf};
 
 fn host() -> Host {
@@ -94,7 +95,10 @@ fn a_file_says_what_it_means() {
     "#;
     let fabric = read("f", text, &host()).unwrap();
     assert_eq!(fabric.name, "lab");
-    assert_eq!(fabric.switches[0].lookup, Lookup::Learning { ageing: 60, entries: 4096 });
+    assert_eq!(
+        fabric.switches[0].lookup,
+        Kind::new("learning", &learning::Settings { ageing: 60, entries: 4096 })
+    );
     let a = fabric.port("a").unwrap();
     assert_eq!(
         (a.to.clone(), a.hold, a.worker.as_deref()),

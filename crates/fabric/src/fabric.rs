@@ -12,7 +12,7 @@ use ringway_host::{Budget, Clock, EventFd, HostError, ThreadFiles};
 use ringway_mem::Published;
 use ringway_port::{Context, Doorbell, Gone, KINDS, Kind, Peer};
 use ringway_spec::{self as spec, MacAddress, To};
-use ringway_switch::{FlowHash, Hash, Learning, Lookup, Mac, PortId, Static, Table};
+use ringway_switch::{FlowHash, LOOKUPS, Maker, Making, PortId};
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Ports a fabric can have.
 pub const PORTS: usize = 4096;
-/// Addresses one port of a learning switch may have.
-const QUOTA: u32 = 4096;
 
+/// Said of an address of the file that is not in the table.
+const LOST: &str = "the address found no room: frames for it are dropped";
 /// Why a peer that held a worker is let go.
 const HELD: &str = "its memory held a worker for too long: it was taken away, or is slow";
 
@@ -41,6 +41,9 @@ pub enum FabricError {
     /// A limit.
     #[error("{0}")]
     Limit(&'static str),
+    /// The switch can't be set up.
+    #[error("switch `{0}`: {1}")]
+    Switch(String, String),
     /// The port can't be set up.
     #[error("port `{0}`: {1}")]
     Port(String, String),
@@ -82,8 +85,7 @@ struct Record {
 }
 
 struct SwitchRecord {
-    spec: spec::Lookup,
-    learning: Option<Arc<Learning>>,
+    lookup: Box<dyn Maker>,
     /// As it was last published.
     made: Option<Arc<Switch>>,
 }
@@ -135,18 +137,15 @@ impl Fabric {
 
     /// Adds a switch without ports.
     pub fn add_switch(&mut self, switch: spec::Switch) -> Result<(), FabricError> {
-        let spec::Switch { name, lookup: spec } = switch;
+        let spec::Switch { name, lookup } = switch;
         if self.switches.contains_key(&name) {
             return Err(FabricError::Exists("switch", name));
         }
-        let learning = match &spec {
-            spec::Lookup::Learning { ageing, entries } => {
-                let table = Table::new(*entries, PORTS, *ageing, QUOTA.min(*entries), self.seed);
-                Some(Arc::new(Learning::new(table)))
-            }
-            spec::Lookup::Static { .. } | spec::Lookup::Hash { .. } => None,
-        };
-        self.switches.insert(name, SwitchRecord { spec, learning, made: None });
+        let kind = LOOKUPS.iter().find(|kind| kind.name == lookup.name());
+        let kind = kind.ok_or_else(|| FabricError::Unknown("lookup", lookup.name().into()))?;
+        let lookup =
+            (kind.open)(&lookup).map_err(|error| FabricError::Switch(name.clone(), error.to_string()))?;
+        self.switches.insert(name, SwitchRecord { lookup, made: None });
         Ok(())
     }
 
@@ -280,8 +279,8 @@ impl Fabric {
         self.leave(&record.seats);
         self.watchdog.name(record.id, None);
         for switch in self.switches.values() {
-            if let Some(learning) = &switch.learning {
-                learning.forget(record.id);
+            if let Some(made) = &switch.made {
+                made.lookup.forget(record.id);
             }
         }
         Ok(())
@@ -462,9 +461,14 @@ impl Fabric {
                 Some(made) if made.members == members => made.clone(),
                 _ => {
                     let here = Some(To::Switch(name.clone()));
-                    let on = |port: &String| self.ports.get(port).filter(|port| port.spec.to == here);
-                    let id = |port: &String| on(port).map(|record| record.id);
-                    let lookup = lookup(name, record, id, self.hash, self.seed);
+                    let on = |port: &str| self.ports.get(port).filter(|port| port.spec.to == here);
+                    let lookup = record.lookup.make(&Making {
+                        port: &|port| on(port).map(|record| record.id),
+                        ports: PORTS,
+                        hash: self.hash,
+                        seed: self.seed,
+                        lost: &|mac| tracing::error!(switch = name, %mac, "{LOST}"),
+                    });
                     Arc::new(Switch { lookup, members })
                 }
             };
@@ -510,36 +514,6 @@ impl Fabric {
             })
             .collect())
     }
-}
-
-/// What finds frames' ports on a switch whose ports changed.
-fn lookup(
-    name: &str,
-    record: &SwitchRecord,
-    id: impl Fn(&String) -> Option<PortId>,
-    hash: FlowHash,
-    seed: u64,
-) -> Arc<dyn Lookup> {
-    match (&record.spec, &record.learning) {
-        (_, Some(learning)) => learning.clone(),
-        (spec::Lookup::Hash { members, uplink }, _) => {
-            let uplink = id(uplink).unwrap_or(ringway_switch::NOWHERE);
-            Arc::new(Hash::new(members.iter().filter_map(id).collect(), uplink, hash))
-        }
-        (spec::Lookup::Static { entries }, _) => {
-            let known = entries.iter().filter_map(|(mac, port)| Some((Mac::new(mac.0), id(port)?)));
-            Arc::new(fixed(name, &known.collect::<Vec<_>>(), seed))
-        }
-        (spec::Lookup::Learning { .. }, None) => Arc::new(fixed(name, &[], seed)),
-    }
-}
-
-fn fixed(name: &str, entries: &[(Mac, PortId)], seed: u64) -> Static {
-    let (table, left) = Static::new(entries, PORTS, seed);
-    for mac in left {
-        tracing::error!(switch = name, %mac, "the address found no room: frames for it are dropped");
-    }
-    table
 }
 
 /// Starts a worker.
@@ -600,7 +574,8 @@ mod tests {
     use super::*;
     use crate::worker::tests::wrong;
     use ringway_port::source;
-    use ringway_spec::{Kind, Lookup, Poll, Port};
+    use ringway_spec::{Kind, Poll, Port};
+    use ringway_switch::{fixed, learning};
 
     fn until(mut done: impl FnMut() -> bool) {
         while !done() {
@@ -614,8 +589,8 @@ mod tests {
         let worker = spec::Worker { name: "w".into(), core: None, poll: Poll::Adaptive, spin: 0, hold: 0 };
         let mut fabric = Fabric::start(&[worker], page, 7, &[]).unwrap();
         let entries = vec![(MacAddress([2, 0, 0, 0, 0, 1]), "a".into())];
-        let learning = Lookup::Learning { ageing: 300, entries: 64 };
-        for (name, lookup) in [("s", Lookup::Static { entries }), ("t", learning)] {
+        let learning = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        for (name, lookup) in [("s", Kind::new("static", &fixed::Settings { entries })), ("t", learning)] {
             fabric.add_switch(spec::Switch { name: name.into(), lookup }).unwrap();
         }
         let mut add = |name: &str, switch: &str, counters| {
@@ -640,7 +615,7 @@ mod tests {
             hold: 0,
         };
         let mut fabric = Fabric::start(&[worker("w0"), worker("w1")], page.clone(), 7, &[]).unwrap();
-        let lookup = Lookup::Learning { ageing: 300, entries: 64 };
+        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
         fabric.add_switch(spec::Switch { name: "s".into(), lookup }).unwrap();
         let mut add = |name: &str, worker: &str, counters, kind| {
             let port = Port::new(name, kind, Some(To::Switch("s".into())));

@@ -4,7 +4,8 @@
 use ringway_fabric::{Fabric, FabricError};
 use ringway_frame::{Counters, CountersPage, Reason};
 use ringway_port::source::Settings;
-use ringway_spec::{Kind, Lookup, MacAddress, Poll, Port, Switch, To, Worker};
+use ringway_spec::{Kind, MacAddress, Poll, Port, Switch, To, Worker};
+use ringway_switch::{fixed, hash, learning};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ impl Bench {
         Bench { fabric: Fabric::start(&workers, shared, 42, &[]).unwrap(), page, next: 0 }
     }
 
-    fn switch(&mut self, name: &str, lookup: Lookup) {
+    fn switch(&mut self, name: &str, lookup: Kind) {
         self.fabric.add_switch(Switch { name: name.into(), lookup }).unwrap();
     }
 
@@ -47,8 +48,8 @@ impl Bench {
     }
 }
 
-fn learning() -> Lookup {
-    Lookup::Learning { ageing: 300, entries: 1024 }
+fn learning() -> Kind {
+    Kind::new("learning", &learning::Settings { ageing: 300, entries: 1024 })
 }
 
 fn source(to: u8, from: u8) -> Kind {
@@ -112,14 +113,17 @@ fn an_idle_worker_sleeps_and_a_patch_carries_frames() {
 fn static_and_hash_lookups_follow_their_ports() {
     let mut bench = Bench::new(1);
     let entries = vec![(MacAddress([2, 0, 0, 0, 0, 2]), "b".into())];
-    bench.switch("fixed", Lookup::Static { entries });
+    bench.switch("fixed", Kind::new("static", &fixed::Settings { entries }));
     let a = bench.port("a", source(2, 1), on("fixed"));
     let drops = |bench: &Bench| bench.page[a].tx_drops[Reason::NoPort as usize].load(Relaxed);
     until("drops, as the port isn't there yet", || drops(&bench) > 0);
     let b = bench.port("b", null(), on("fixed"));
     until("traffic", || bench.rx_frames(b) > 1000);
 
-    bench.switch("spread", Lookup::Hash { members: vec!["m".into()], uplink: "up".into() });
+    bench.switch(
+        "spread",
+        Kind::new("hash", &hash::Settings { members: vec!["m".into()], uplink: "up".into() }),
+    );
     let m = bench.port("m", null(), on("spread"));
     bench.port("up", source(2, 1), on("spread"));
     until("traffic to the member", || bench.rx_frames(m) > 1000);

@@ -7,7 +7,8 @@ use ringway_frame::Counters;
 use ringway_host::{map_region, memfd, open_thread_files, receive_with, send_with, wait_readable};
 use ringway_mem::Memory;
 use ringway_port::{source, vhost_user};
-use ringway_spec::{Kind, Lookup, MacAddress, Poll, Port, Switch, To, Worker};
+use ringway_spec::{Kind, MacAddress, Poll, Port, Switch, To, Worker};
+use ringway_switch::learning;
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Frontend, MemoryRegion, Packet, SharedRegion, Transport, Vring, VringAddr};
 use ringway_virtq::{Areas, Buffer, Driver, Layout};
@@ -122,7 +123,7 @@ fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
         ("end", Kind::new("null", &()), "its"),
     ];
     for name in ["others", "its"] {
-        let lookup = Lookup::Learning { ageing: 300, entries: 64 };
+        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
         fabric.add_switch(Switch { name: name.into(), lookup }).unwrap();
     }
     for (counters, (name, kind, switch)) in (0..).zip(ports) {

@@ -19,7 +19,7 @@ pub use ipnet::IpNet;
 pub use notify::Notify;
 pub use port::{Kind, Port, Socket, To};
 pub use ringway_wire::MacAddress;
-pub use switch::{Lookup, Switch};
+pub use switch::Switch;
 pub use worker::{Poll, Worker};
 
 use serde::{Deserialize, Serialize};

@@ -57,9 +57,10 @@ pub struct Socket {
     pub mode: Option<u32>,
 }
 
-/// Kind of a port: its name in the file, and the settings of that kind.
+/// Kind of a port or of a lookup: its name in the file, and the settings of that kind.
 ///
-/// The settings' type belongs to the kind (`port/KIND`), so that a kind can be added without a change here.
+/// The settings' type belongs to the kind (`port/KIND`, `switch/LOOKUP.rs`), so that a kind can be added without a
+/// change here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kind {
     name: String,

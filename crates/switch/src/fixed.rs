@@ -1,7 +1,31 @@
 //! A table of addresses from the file.
 
-use crate::{Entry, FLOOD, Lookup, Mac, NOWHERE, PortId, Table, Verdicts};
+use crate::{Entry, FLOOD, Lookup, LookupKind, Mac, Maker, Making, NOWHERE, PortId, Table, Verdicts};
 use ringway_frame::Burst;
+use ringway_spec::MacAddress;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// `lookup = "static"`.
+pub const LOOKUP: LookupKind =
+    LookupKind { name: "static", open: |kind| Ok(Box::new(kind.settings::<Settings>()?)) };
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Address and port name.
+    pub entries: Vec<(MacAddress, String)>,
+}
+
+impl Maker for Settings {
+    fn make(&mut self, making: &Making<'_>) -> Arc<dyn Lookup> {
+        let known =
+            self.entries.iter().filter_map(|(mac, port)| Some((Mac::new(mac.0), (making.port)(port)?)));
+        let (table, lost) = Static::new(&known.collect::<Vec<_>>(), making.ports, making.seed);
+        lost.into_iter().for_each(making.lost);
+        Arc::new(table)
+    }
+}
 
 /// Table sizes to try, as multiples of the number of addresses; several seeds are tried for each.
 const SIZES: [u32; 4] = [2, 4, 8, 16];

@@ -1,8 +1,30 @@
 //! Spreads flows over member ports.
 
-use crate::{Entry, Lookup, NOWHERE, PortId, Verdicts};
+use crate::{Entry, Lookup, LookupKind, Maker, Making, NOWHERE, PortId, Verdicts};
 use ringway_frame::{Burst, HEAD};
 use ringway_wire::flow::Flow;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// `lookup = "hash"`.
+pub const LOOKUP: LookupKind =
+    LookupKind { name: "hash", open: |kind| Ok(Box::new(kind.settings::<Settings>()?)) };
+
+/// What the file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Port names.
+    pub members: Vec<String>,
+    /// Port name.
+    pub uplink: String,
+}
+
+impl Maker for Settings {
+    fn make(&mut self, making: &Making<'_>) -> Arc<dyn Lookup> {
+        let members = self.members.iter().filter_map(|member| (making.port)(member)).collect();
+        Arc::new(Hash::new(members, (making.port)(&self.uplink).unwrap_or(NOWHERE), making.hash))
+    }
+}
 
 /// A flow hash with a secret key.
 #[derive(Clone, Copy, Debug)]

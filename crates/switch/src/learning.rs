@@ -1,7 +1,43 @@
 //! Learns source addresses, floods frames to unknown addresses (IEEE 802.1Q, 8.7 and 8.8).
 
-use crate::{Entry, FLOOD, INVALID, Lookup, Mac, NOWHERE, PortId, Table, Verdicts};
+use crate::{
+    Entry, FLOOD, INVALID, Lookup, LookupKind, Mac, Maker, Making, NOWHERE, PortId, Table, Verdicts,
+};
 use ringway_frame::Burst;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Addresses that one port may have. Attack: a guest that sends from many addresses, so that no others are learned.
+const QUOTA: u32 = 4096;
+
+/// `lookup = "learning"`.
+pub const LOOKUP: LookupKind = LookupKind {
+    name: "learning",
+    open: |kind| Ok(Box::new(Learner { settings: kind.settings()?, learning: None })),
+};
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Seconds after which an address that sends nothing is forgotten.
+    pub ageing: u32,
+    /// Addresses that the table can hold.
+    pub entries: u32,
+}
+
+struct Learner {
+    settings: Settings,
+    learning: Option<Arc<Learning>>,
+}
+
+impl Maker for Learner {
+    /// The same each time: what was learned of other ports stays.
+    fn make(&mut self, making: &Making<'_>) -> Arc<dyn Lookup> {
+        let Learner { settings: Settings { ageing, entries }, learning } = self;
+        let table = || Table::new(*entries, making.ports, *ageing, QUOTA.min(*entries), making.seed);
+        learning.get_or_insert_with(|| Arc::new(Learning::new(table()))).clone()
+    }
+}
 
 /// A learning bridge.
 #[derive(Debug)]

@@ -3,18 +3,20 @@
 //! As in VALE a burst is processed in two passes: a [`Lookup`] finds a port for each frame, then [`Sorter`]
 //! makes one list per destination, in the order of the frames. As in mSwitch the lookup is pluggable:
 //! learning, static, hash, or another implementation of the trait. A switch does not depend on devices or
-//! threads: all workers share a lookup, so its learned state is atomic. Read this file first, then
-//! `learning.rs` and `table.rs`.
+//! threads: all workers share a lookup, so its learned state is atomic. `lookups.rs` has a row for each. Read this
+//! file first, then `learning.rs` and `table.rs`.
 
-mod fixed;
-mod hash;
-mod learning;
+pub mod fixed;
+pub mod hash;
+pub mod learning;
+mod lookups;
 mod sorter;
 mod table;
 
 pub use fixed::Static;
 pub use hash::{FlowHash, Hash};
 pub use learning::Learning;
+pub use lookups::{LOOKUPS, LookupKind, Maker, Making};
 pub use sorter::{List, Run, Sorter};
 pub use table::{Entry, Table};
 

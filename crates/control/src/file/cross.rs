@@ -3,9 +3,10 @@
 use super::desired::Fabric;
 use super::{Host, Patch, SOCKET_PATH};
 use crate::kinds;
+use crate::lookups;
 use ringway_port::vhost_user::Settings;
 use ringway_spec::file::{Notes, either, nearest, units};
-use ringway_spec::{Guest, GuestKind, Lookup, Port, To};
+use ringway_spec::{Guest, GuestKind, Port, To};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
@@ -22,7 +23,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, notes: &Notes) 
     patches(fabric, &partial.patches, notes);
     joins(fabric, &partial.patches, host, notes);
     workers(fabric, &partial.assigned, host, notes);
-    lookups(fabric, notes);
+    named_by_lookups(fabric, notes);
     sockets(fabric, host, notes);
     unique(fabric, host, notes);
     memory(fabric, notes);
@@ -142,39 +143,15 @@ fn workers(fabric: &mut Fabric, assigned: &BTreeMap<String, (String, String)>, h
     }
 }
 
-fn lookups(fabric: &Fabric, notes: &Notes) {
+fn named_by_lookups(fabric: &Fabric, notes: &Notes) {
     for switch in &fabric.switches {
         let path = format!("switch.{}", switch.name);
-        let mut named: Vec<(String, &str)> = Vec::new();
-        match &switch.lookup {
-            Lookup::Learning { .. } => {}
-            Lookup::Static { entries } => {
-                named.extend(
-                    entries.iter().enumerate().map(|(i, (_, port))| (format!("{path}.static.{i}"), &**port)),
-                );
-            }
-            Lookup::Hash { members, uplink } => {
-                named.extend(
-                    members.iter().enumerate().map(|(i, port)| (format!("{path}.members.{i}"), &**port)),
-                );
-                if members.contains(uplink) {
-                    let fix = "an uplink is not a member";
-                    notes.wrong(
-                        &notes.of(&format!("{path}.uplink")),
-                        format!("port {uplink} is a member too"),
-                        fix,
-                    );
-                }
-                if !uplink.is_empty() {
-                    named.push((format!("{path}.uplink"), uplink));
-                }
-            }
-        }
-        for (place, name) in named {
-            if !known_port(fabric, &place, name, notes) {
+        for (place, name) in lookups::ports(&switch.lookup) {
+            let place = format!("{path}.{place}");
+            if !known_port(fabric, &place, &name, notes) {
                 continue;
             }
-            let on = fabric.port(name).and_then(|port| port.to.as_ref());
+            let on = fabric.port(&name).and_then(|port| port.to.as_ref());
             if on != Some(&To::Switch(switch.name.clone())) {
                 let fix = format!("add switch = \"{}\" to [port.{name}]", switch.name);
                 notes.wrong(&notes.of(&place), format!("port {name} is not on switch {}", switch.name), fix);

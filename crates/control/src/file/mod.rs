@@ -16,10 +16,11 @@ pub(crate) use outside::number;
 pub use port::{cidr, mac, shape, socket, station};
 
 use crate::kinds::PortKind;
+use crate::lookups::LOOKUPS;
 use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Found, Options};
 use ringway_spec::file::{Notes, Problems, Section, either, nearest, parse};
-use ringway_spec::{Function, HugePages, Lookup, MacAddress, Poll, Switch, Worker};
+use ringway_spec::{Function, HugePages, Poll, Switch, Worker};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -288,73 +289,20 @@ fn patches(top: &DeTable<'_>, notes: &Notes) -> Vec<Patch> {
 
 fn switch(mut section: Section<'_>, notes: &Notes) -> Option<Switch> {
     let name = section.path.strip_prefix("switch.")?.to_string();
-    #[derive(Clone, Copy, PartialEq)]
-    enum How {
-        Learning,
-        Static,
-        Hash,
+    let words: Vec<_> = LOOKUPS.iter().map(|keys| (keys.name(), *keys)).collect();
+    let known = section.word("lookup", &words);
+    if known.is_none() && section.has("lookup") {
+        LOOKUPS.iter().for_each(|keys| section.accept(keys.keys()));
     }
-    let words = [("learning", How::Learning), ("static", How::Static), ("hash", How::Hash)];
-    let how = section.word("lookup", &words);
-    if how.is_none() && section.has("lookup") {
-        section.accept(&["ageing", "entries", "static", "members", "uplink"]);
-        section.finish(|_| None);
-        return Some(Switch { name, lookup: Lookup::Static { entries: Vec::new() } });
-    }
-    let how = how.unwrap_or(How::Learning);
-    let lookup = match how {
-        How::Learning => Lookup::Learning {
-            ageing: section
-                .duration("ageing", 1_000_000_000..=86_400_000_000_000, "300s")
-                .map_or(300, |nanoseconds| (nanoseconds / 1_000_000_000) as u32),
-            entries: section.number("entries", 1..=1 << 20).unwrap_or(4096) as u32,
-        },
-        How::Static => Lookup::Static { entries: static_entries(&mut section, notes) },
-        How::Hash => {
-            let members = section.strings("members", "[\"a\", \"b\"]");
-            let uplink = section.string("uplink", "c");
-            if members.as_ref().is_none_or(Vec::is_empty) {
-                section.missing("members", "add members = [\"a\", \"b\"], the ports to spread flows over");
-            }
-            if uplink.is_none() && !section.has("uplink") {
-                section.missing("uplink", "add uplink = \"c\", the port that members send to");
-            }
-            Lookup::Hash { members: members.unwrap_or_default(), uplink: uplink.unwrap_or_default() }
-        }
-    };
-    section.finish(|key| match key {
-        "ageing" | "entries" if how != How::Learning => Some("only lookup = \"learning\" has it".into()),
-        "static" if how != How::Static => Some("only lookup = \"static\" has it".into()),
-        "members" | "uplink" if how != How::Hash => Some("only lookup = \"hash\" has it".into()),
-        "ports" => Some(format!("each port names its switch: switch = \"{name}\"")),
-        _ => None,
+    let keys = known.or(LOOKUPS.first().copied())?;
+    let lookup = keys.read(&mut section, notes);
+    section.finish(|key| match LOOKUPS.iter().find(|keys| keys.keys().contains(&key)) {
+        Some(owner) => Some(format!("only lookup = \"{}\" has it", owner.name())),
+        None if key == "ports" => Some(format!("each port names its switch: switch = \"{name}\"")),
+        None => None,
     });
     Some(Switch { name, lookup })
 }
-
-fn static_entries(section: &mut Section<'_>, notes: &Notes) -> Vec<(MacAddress, String)> {
-    let mut entries: Vec<(MacAddress, String)> = Vec::new();
-    for (index, (mac, port)) in
-        section.pairs("static", "{ \"02:00:00:00:00:01\" = \"a\" }").into_iter().enumerate()
-    {
-        let at = notes.of(&format!("{}.static.{index}", section.path));
-        match mac.parse::<MacAddress>().ok() {
-            None => notes.wrong(&at, format!("\"{mac}\" is not an Ethernet address"), MAC_FIX),
-            Some(mac) if mac.is_group() => {
-                let fix = "name stations; frames to groups go to every port";
-                notes.wrong(&at, format!("{mac} is a group's address"), fix);
-            }
-            Some(mac) if entries.iter().any(|(other, _)| *other == mac) => {
-                notes.wrong(&at, format!("{mac} is there twice"), "keep one");
-            }
-            Some(mac) => entries.push((mac, port)),
-        }
-    }
-    entries
-}
-
-/// What to do about a wrong Ethernet address.
-const MAC_FIX: &str = "write six bytes, such as \"02:00:00:00:00:01\"";
 
 fn worker(
     mut section: Section<'_>,

@@ -1,8 +1,9 @@
 //! `[port.NAME]`.
 
 use super::notify::notify;
-use super::{LONGEST_HOLD, MAC_FIX, SOCKET_PATH};
+use super::{LONGEST_HOLD, SOCKET_PATH};
 use crate::kinds::{Described, KINDS, PortKind};
+use crate::lookups::MAC_FIX;
 use ringway_port::ring::Settings;
 use ringway_ring::{SLOTS_MAX, SLOTS_MIN};
 use ringway_spec::file::{Notes, Section, either};

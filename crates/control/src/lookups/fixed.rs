@@ -1,0 +1,48 @@
+//! `lookup = "static"`.
+
+use super::{LookupKeys, MAC_FIX};
+use ringway_spec::file::{Notes, Section};
+use ringway_spec::{Kind, MacAddress};
+use ringway_switch::fixed::{LOOKUP, Settings};
+
+pub struct Static;
+
+impl LookupKeys for Static {
+    fn name(&self) -> &'static str {
+        LOOKUP.name
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["static"]
+    }
+
+    fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Kind {
+        Kind::new(self.name(), &Settings { entries: entries(section, notes) })
+    }
+
+    fn ports(&self, lookup: &Kind) -> Vec<(String, String)> {
+        let Settings { entries } = lookup.settings().unwrap_or_default();
+        entries.into_iter().enumerate().map(|(i, (_, port))| (format!("static.{i}"), port)).collect()
+    }
+}
+
+fn entries(section: &mut Section<'_>, notes: &Notes) -> Vec<(MacAddress, String)> {
+    let mut entries: Vec<(MacAddress, String)> = Vec::new();
+    for (index, (mac, port)) in
+        section.pairs("static", "{ \"02:00:00:00:00:01\" = \"a\" }").into_iter().enumerate()
+    {
+        let at = notes.of(&format!("{}.static.{index}", section.path));
+        match mac.parse::<MacAddress>().ok() {
+            None => notes.wrong(&at, format!("\"{mac}\" is not an Ethernet address"), MAC_FIX),
+            Some(mac) if mac.is_group() => {
+                let fix = "name stations; frames to groups go to every port";
+                notes.wrong(&at, format!("{mac} is a group's address"), fix);
+            }
+            Some(mac) if entries.iter().any(|(other, _)| *other == mac) => {
+                notes.wrong(&at, format!("{mac} is there twice"), "keep one");
+            }
+            Some(mac) => entries.push((mac, port)),
+        }
+    }
+    entries
+}

@@ -1,0 +1,31 @@
+//! `lookup = "learning"`.
+
+use super::LookupKeys;
+use ringway_spec::Kind;
+use ringway_spec::file::{Notes, Section};
+use ringway_switch::learning::{LOOKUP, Settings};
+
+pub struct Learning;
+
+impl LookupKeys for Learning {
+    fn name(&self) -> &'static str {
+        LOOKUP.name
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["ageing", "entries"]
+    }
+
+    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Kind {
+        let ageing = section.duration("ageing", 1_000_000_000..=86_400_000_000_000, "300s");
+        let settings = Settings {
+            ageing: ageing.map_or(300, |nanoseconds| (nanoseconds / 1_000_000_000) as u32),
+            entries: section.number("entries", 1..=1 << 20).unwrap_or(4096) as u32,
+        };
+        Kind::new(self.name(), &settings)
+    }
+
+    fn ports(&self, _lookup: &Kind) -> Vec<(String, String)> {
+        Vec::new()
+    }
+}

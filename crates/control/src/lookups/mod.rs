@@ -1,0 +1,35 @@
+//! The lookups of switches, as the file describes them. The data path's side of a lookup is `switch/LOOKUP.rs`.
+
+mod fixed;
+mod hash;
+mod learning;
+
+use ringway_spec::Kind;
+use ringway_spec::file::{Notes, Section};
+
+/// Every lookup, the default first.
+pub const LOOKUPS: &[&dyn LookupKeys] = &[&learning::Learning, &fixed::Static, &hash::Hash];
+
+/// What to do about a wrong Ethernet address.
+pub const MAC_FIX: &str = "write six bytes, such as \"02:00:00:00:00:01\"";
+
+/// A lookup's keys in the file.
+pub trait LookupKeys: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// The keys that no other lookup has.
+    fn keys(&self) -> &'static [&'static str];
+
+    /// Reads its keys and notes what is wrong with them.
+    fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Kind;
+
+    /// The ports that it names, each after its place below the switch.
+    fn ports(&self, lookup: &Kind) -> Vec<(String, String)>;
+}
+
+/// The ports that a lookup names, each after its place below the switch.
+pub fn ports(lookup: &Kind) -> Vec<(String, String)> {
+    let keys = LOOKUPS.iter().find(|keys| keys.name() == lookup.name());
+    keys.map(|keys| keys.ports(lookup)).unwrap_or_default()
+}
