@@ -68,8 +68,8 @@ impl Drop for Leaving {
 impl ThreadStart {
     /// Builds the thread's router, and runs until the first thread ends it.
     pub(super) fn live(self) {
-        let Self { thread, threads, division, graph, registry, burst, machine, seed, echo, orders, messages } =
-            self;
+        let Self { thread, threads, division, graph, registry, .. } = self;
+        let Self { burst, machine, seed, echo, orders, messages, .. } = self;
         let _leaving = Leaving { thread, orders: orders.clone(), messages: messages.clone() };
         let options = Options {
             burst,
