@@ -4,6 +4,7 @@ mod bare;
 mod kinds;
 mod licences;
 mod names;
+mod promises;
 mod sizes;
 mod text;
 mod unsafety;
@@ -48,6 +49,7 @@ fn tidy(root: &Path, shrink: bool) -> Findings {
     findings.extend(sizes::check(root, &files, shrink));
     findings.extend(names::check(root, &files));
     findings.extend(kinds::check(&files));
+    findings.extend(promises::check(&files));
     findings.extend(licences::check(root));
     findings
 }

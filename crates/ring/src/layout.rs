@@ -30,7 +30,7 @@ mod memory;
 mod producer;
 mod slot;
 #[cfg(test)]
-mod test;
+mod tests;
 
 pub use consumer::Consumer;
 pub use geometry::{FEATURES, Geometry, Header, Kind, LayoutError, MAGIC, VERSION};

@@ -10,7 +10,7 @@ mod editor;
 mod lookup;
 mod map;
 #[cfg(test)]
-mod test;
+mod tests;
 
 pub use editor::{Change, Editor, UpdateError};
 pub use lookup::{Lookaside, Lookup, MISSED, Missed};

@@ -6,6 +6,6 @@
 
 mod open;
 #[cfg(test)]
-mod test;
+mod tests;
 
 pub use open::{Pipe, PipeError};

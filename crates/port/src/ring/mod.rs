@@ -8,7 +8,7 @@ mod peer;
 mod rx;
 mod session;
 #[cfg(test)]
-mod test;
+mod tests;
 mod tx;
 
 pub use peer::KIND;

@@ -6,13 +6,9 @@
 //! given up after every worker's turn has passed.
 
 mod backend;
-#[cfg(test)]
-mod commands;
 mod config_space;
 mod control;
 mod device;
-#[cfg(test)]
-mod hostile;
 mod iommu;
 mod log;
 mod offer;
@@ -20,11 +16,7 @@ mod peer;
 mod rarp;
 mod rx;
 #[cfg(test)]
-pub(crate) mod slow;
-#[cfg(test)]
-mod test;
-#[cfg(test)]
-mod traffic;
+pub(crate) mod tests;
 mod tx;
 mod usage;
 mod vring;

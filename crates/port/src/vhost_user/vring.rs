@@ -1,7 +1,7 @@
 //! A ring as workers see it, and what stays of it between two of its descriptions.
 
 #[cfg(test)]
-mod test;
+mod tests;
 
 use super::iommu::Granted;
 use super::log::{Log, Logging};

@@ -4,30 +4,10 @@
 //! rests; the session's thread asks the front-end for all of it at once, and wakes the queue when it is answered.
 //! Nothing is held meanwhile, and other queues go on.
 
-#[cfg(test)]
-mod attack;
 mod board;
-#[cfg(test)]
-mod driver;
-#[cfg(test)]
-mod ends;
-#[cfg(test)]
-mod guest;
-#[cfg(test)]
-mod huge;
-#[cfg(test)]
-mod log;
-#[cfg(test)]
-mod place;
 mod queue;
 #[cfg(test)]
-mod random;
-#[cfg(test)]
-mod rig;
-#[cfg(test)]
-mod shrink;
-#[cfg(test)]
-mod test;
+mod tests;
 
 pub(super) use board::{Bell, Board};
 pub(super) use queue::{Seeker, through};
@@ -213,75 +193,5 @@ impl Iommu {
 impl Drop for Iommu {
     fn drop(&mut self) {
         ringway_host::reclaim_all(std::mem::take(self.editor.retired()));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ringway_vhost_user::Header;
-    use std::io::{PipeReader, PipeWriter, Read};
-
-    const ASKED: std::ops::Range<u64> = 1..2000;
-
-    /// A channel with room for a page, and who asks more than that.
-    fn asking() -> (Iommu, PipeReader, PipeWriter) {
-        let (reader, writer) = std::io::pipe().unwrap();
-        rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
-        let mut iommu = Iommu::new(&Arc::new(Memory::default()), Vec::new());
-        for page in ASKED {
-            iommu.miss(0, Missed { iova: page * PAGE, access: Access::READ }, 0);
-        }
-        assert!(iommu.outbox.len() >= OUTBOX);
-        iommu.send(&writer);
-        assert_ne!(iommu.outbox.len() % 44, 0, "a half of one was sent");
-        (iommu, reader, writer)
-    }
-
-    /// What a channel's reader hears: pages that are asked for, and 0 for a change of the configuration space.
-    fn kicked(iommu: &mut Iommu, reader: &mut PipeReader, writer: PipeWriter) -> Vec<u64> {
-        let (mut stream, mut bytes) = (Vec::new(), [0; 4096]);
-        while !iommu.outbox.is_empty() {
-            let count = reader.read(&mut bytes).unwrap();
-            stream.extend_from_slice(&bytes[..count]);
-            iommu.send(&writer);
-        }
-        drop(writer);
-        reader.read_to_end(&mut stream).unwrap();
-        let mut kicked = Vec::new();
-        while let Some(header) = stream.first_chunk::<12>() {
-            let header = Header::decode(header).unwrap();
-            let end = 12 + header.size as usize;
-            kicked.push(
-                match BackendRequest::decode(header.request, &stream[12..end], Vec::new()).unwrap() {
-                    BackendRequest::Iotlb(asked) => asked.iova / PAGE,
-                    _ => 0,
-                },
-            );
-            stream.drain(..end);
-        }
-        assert!(stream.is_empty());
-        kicked
-    }
-
-    #[test]
-    fn a_question_of_which_a_half_was_sent_is_ended_before_anything_else_is_said() {
-        let (mut iommu, mut reader, writer) = asking();
-        iommu.tell(&BackendRequest::ConfigChange.encode(), &writer);
-        let kicked = kicked(&mut iommu, &mut reader, writer);
-        let questions = kicked.len() as u64 - 1;
-        assert!(questions > 1000);
-        assert_eq!(kicked, (1..=questions).chain([0]).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn another_channel_hears_whole_questions() {
-        let (mut iommu, _reader, _writer) = asking();
-        let (mut reader, writer) = std::io::pipe().unwrap();
-        iommu.ask_anew();
-        iommu.send(&writer);
-        let kicked = kicked(&mut iommu, &mut reader, writer);
-        assert!(kicked.len() > 1000);
-        assert_eq!(kicked, (1..=kicked.len() as u64).collect::<Vec<_>>());
     }
 }

@@ -8,7 +8,7 @@
 use super::guest::{BOTH, Kind, Monitor, READ, USER, WRITE};
 use super::log::Bits;
 use super::rig::StopOnDrop;
-use crate::vhost_user::test::port;
+use crate::vhost_user::tests::session::port;
 use crate::{Queue, vhost_user::Backend};
 use ringway_frame::{Burst, Storage};
 use ringway_host::EventFd;

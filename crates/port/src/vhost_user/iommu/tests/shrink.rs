@@ -4,7 +4,7 @@ use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, Space, add, framed};
 use super::rig::{next_one_works, pass, reflect, with};
 use crate::State;
 use crate::vhost_user::BackendError;
-use crate::vhost_user::test::port;
+use crate::vhost_user::tests::session::port;
 use ringway_host::EventFd;
 use ringway_mem::Reader;
 use ringway_vhost_user::SharedRegion;

@@ -1,6 +1,6 @@
 //! Front-ends that die, or say what no front-end says: their port suffers, and serves the next one.
 
-use super::test::{port, region};
+use super::session::{port, region};
 use super::{Backend, BackendError, Config, new};
 use crate::Doorbell;
 use crate::State;
@@ -238,7 +238,7 @@ struct Slow;
 impl Doorbell for Slow {
     fn wake(&self) {
         let (clock, begun) = (Clock::new(), Clock::new().now());
-        while clock.now() < begun + super::backend::SHARE {
+        while clock.now() < begun + super::super::backend::SHARE {
             std::hint::spin_loop();
         }
     }

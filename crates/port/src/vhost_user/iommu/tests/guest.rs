@@ -2,7 +2,7 @@
 //! QEMU does, a page at a time.
 
 use crate::State;
-use crate::vhost_user::test::Wire;
+use crate::vhost_user::tests::session::Wire;
 use crate::vhost_user::{Backend, BackendError};
 use ringway_mem::{Hint, Memory, SpanMut};
 use ringway_vhost_user::feature::{protocol, virtio};

@@ -4,7 +4,7 @@ use super::guest::{BOTH, Kind, Monitor, PART, RINGS, RINGS_IOVA, SIZE, Space, US
 use super::rig::reflect;
 use crate::State;
 use crate::vhost_user::BackendError;
-use crate::vhost_user::test::port;
+use crate::vhost_user::tests::session::port;
 use ringway_mem::Reader;
 use ringway_vhost_user::Iotlb;
 

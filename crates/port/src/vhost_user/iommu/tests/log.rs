@@ -4,7 +4,7 @@ use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, USER, WRITE, add, fra
 use super::rig::{Rig, StopOnDrop, next_one_works, pass, reflect, reflect_until, said_in_a_turn, with};
 use crate::State;
 use crate::vhost_user::BackendError;
-use crate::vhost_user::test::port;
+use crate::vhost_user::tests::session::port;
 use ringway_host::EventFd;
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_vhost_user::feature::virtio;

@@ -3,7 +3,7 @@
 use super::guest::{BOTH, Kind, Monitor, Space, USER, add, framed};
 use super::rig::{next_one_works, reflect};
 use crate::vhost_user::BackendError;
-use crate::vhost_user::test::port;
+use crate::vhost_user::tests::session::port;
 use ringway_mem::Reader;
 use ringway_vhost_user::{MemoryRegion, SharedRegion};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};

@@ -7,7 +7,7 @@ use super::guest::{
 use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, with};
 use crate::State;
 use crate::vhost_user::BackendError;
-use crate::vhost_user::test::{Wire, port};
+use crate::vhost_user::tests::session::{Wire, port};
 use ringway_frame::CountersRef;
 use ringway_mem::Reader;
 use ringway_vhost_user::feature::virtio;
@@ -529,7 +529,7 @@ fn who_has_no_channel_is_offered_no_iommu() {
 fn a_queue_that_waits_for_an_answer_holds_no_other_of_its_guest() {
     for (packed, iommu) in [(false, true), (true, true)] {
         let kind = Kind { packed, iommu, page: 4096, ring: 256 };
-        let (mut backend, mut queues, counters) = crate::vhost_user::commands::port(2);
+        let (mut backend, mut queues, counters) = crate::vhost_user::tests::commands::port(2);
         let space = Space::new(kind);
         let mut drivers = [0, 1, 2, 3].map(|ring| space.driver(ring));
         let mut monitor = Monitor::agreeing(&mut backend, kind, space.share(), virtio::NET_MQ);

@@ -1,6 +1,6 @@
 //! Commands of a driver, and what is said in a guest's name, on ports whose rings a front-end set up.
 
-use super::test::{Wire, region};
+use super::session::{Wire, region};
 use super::{Backend, Config, new};
 use crate::{Queue, Silent};
 use ringway_frame::{Burst, CountersRef, Storage};
@@ -136,7 +136,7 @@ fn is_readable(backend: &Backend) -> bool {
     wait_readable(&[backend.fd().unwrap()], Some(0)).unwrap()[0]
 }
 
-pub(super) fn port(queues: u16) -> (Backend, Vec<Queue>, Vec<CountersRef>) {
+pub(crate) fn port(queues: u16) -> (Backend, Vec<Queue>, Vec<CountersRef>) {
     let counters: Vec<_> = (0..queues).map(|_| CountersRef::private()).collect();
     let doorbells = counters.iter().map(|_| Arc::new(Silent) as Arc<dyn crate::Doorbell>).collect();
     let config = Config { mac: Some([2, 0, 0, 0, 0, 1]), mtu: Some(9000), queues, ..Config::default() };

@@ -5,7 +5,7 @@ use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, Space, add, framed};
 use super::rig::{next_one_works, reflect};
 use crate::Queue;
 use crate::vhost_user::BackendError;
-use crate::vhost_user::test::port;
+use crate::vhost_user::tests::session::port;
 use ringway_frame::{Burst, CountersRef, Reason, Storage};
 use ringway_mem::Reader;
 use ringway_vhost_user::feature::virtio;

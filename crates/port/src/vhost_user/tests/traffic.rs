@@ -1,7 +1,7 @@
 //! Frames between a driver and the queues of a port whose rings a front-end set up.
 
 use super::Backend;
-use super::test::{Wire, port, region};
+use super::session::{Wire, port, region};
 use crate::Queue;
 use crate::State;
 use ringway_frame::{Burst, Storage};

@@ -287,7 +287,7 @@ fn a_buffer_that_is_not_there_ends_the_port() {
 #[test]
 fn a_program_whose_eventfd_wakes_thousands_loses_its_ring() {
     let mut rig = rig_with(small(), Policy::NONE);
-    let _watchers = crate::vhost_user::slow::watch_by_thousands(&rig.call);
+    let _watchers = crate::vhost_user::tests::slow::watch_by_thousands(&rig.call);
     let mut frames = 0;
     while rig.faults.lock().unwrap().is_empty() {
         put(&mut rig, &[(frame(60, 0), Offload::default())], 0);

@@ -3,7 +3,7 @@
 use super::guest::{BOTH, Kind, Monitor, Space, add, framed};
 use crate::Queue;
 use crate::vhost_user::Backend;
-use crate::vhost_user::test::port;
+use crate::vhost_user::tests::session::port;
 use ringway_frame::{Burst, CountersRef, Storage};
 use ringway_mem::Reader;
 use ringway_virtq::Driver;

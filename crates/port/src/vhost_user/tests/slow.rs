@@ -1,6 +1,6 @@
 //! Front-ends that make it slow to wake them.
 
-use super::test::{agree, port, shared, shared_file, vring};
+use super::session::{agree, port, shared, shared_file, vring};
 use super::{Backend, BackendError};
 use ringway_host::{Epoll, EventFd};
 use ringway_mem::Reader;

@@ -6,7 +6,7 @@
 
 use super::guest::{BOTH, Kind, Monitor, Space, add, framed};
 use super::rig::reflect;
-use crate::vhost_user::test::port;
+use crate::vhost_user::tests::session::port;
 use ringway_mem::Reader;
 
 /// The driver's own pages, and the kernel's.

@@ -33,7 +33,7 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(format!("/dev/shm/ringway-test-{}-{number}-{name}", std::process::id()))
 }
 
-pub(super) fn shared_file(len: u64) -> File {
+pub(crate) fn shared_file(len: u64) -> File {
     let path = path("memory");
     let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -45,56 +45,56 @@ fn fd(file: &File) -> OwnedFd {
     file.as_fd().try_clone_to_owned().unwrap()
 }
 
-pub(super) fn region(guest: u64, size: u64, offset: u64) -> MemoryRegion {
+pub(crate) fn region(guest: u64, size: u64, offset: u64) -> MemoryRegion {
     MemoryRegion { guest, size, user: USER + guest, offset }
 }
 
-pub(super) fn shared(file: &File, guest: u64, size: u64, offset: u64) -> SharedRegion {
+pub(crate) fn shared(file: &File, guest: u64, size: u64, offset: u64) -> SharedRegion {
     SharedRegion { region: region(guest, size, offset), fd: fd(file) }
 }
 
 /// Hands what the front-end sends to the back-end at once.
-pub(super) struct Wire<'a> {
+pub(crate) struct Wire<'a> {
     stream: UnixStream,
     backend: &'a mut Backend,
     end: Option<BackendError>,
 }
 
 impl<'a> Wire<'a> {
-    pub(super) fn new(backend: &'a mut Backend) -> Wire<'a> {
+    pub(crate) fn new(backend: &'a mut Backend) -> Wire<'a> {
         let (stream, other) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
         backend.connect(other.into()).unwrap();
         Wire { stream, backend, end: None }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         self.backend.state()
     }
 
     /// Where answers come, for somebody who sees them come while the back-end is still at it.
-    pub(super) fn answers(&self) -> UnixStream {
+    pub(crate) fn answers(&self) -> UnixStream {
         self.stream.try_clone().unwrap()
     }
 
     /// Has the back-end look at what there is to do.
-    pub(super) fn attend(&mut self) -> Result<(), BackendError> {
+    pub(crate) fn attend(&mut self) -> Result<(), BackendError> {
         self.backend.readable()
     }
 
     /// Has it look, and notes whether the session ended.
-    pub(super) fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         self.end = self.end.take().or(self.backend.readable().err());
         self.end.is_some()
     }
 
     /// What ended the session, if it ended.
-    pub(super) fn take_end(&mut self) -> Option<BackendError> {
+    pub(crate) fn take_end(&mut self) -> Option<BackendError> {
         self.end.take()
     }
 
     /// Has questions that nobody answered asked once more.
-    pub(super) fn wait_for_reminder(&mut self) {
+    pub(crate) fn wait_for_reminder(&mut self) {
         self.backend.remind();
     }
 }
@@ -113,18 +113,18 @@ impl Transport for Wire<'_> {
     }
 }
 
-pub(super) fn port() -> (Backend, Vec<Queue>, CountersRef) {
+pub(crate) fn port() -> (Backend, Vec<Queue>, CountersRef) {
     let counters = CountersRef::private();
     let config = Config { mac: Some([2, 0, 0, 0, 0, 1]), mtu: Some(9000), ..Config::default() };
     let (backend, queues) = new(config, vec![Arc::new(Silent)], vec![counters.clone()]);
     (backend, queues, counters)
 }
 
-pub(super) fn agree(backend: &mut Backend) -> Frontend<Wire<'_>> {
+pub(crate) fn agree(backend: &mut Backend) -> Frontend<Wire<'_>> {
     Frontend::negotiate(Wire::new(backend), MODERN, ACK).unwrap()
 }
 
-pub(super) fn vring(index: u32, at: u64) -> Vring {
+pub(crate) fn vring(index: u32, at: u64) -> Vring {
     let user = USER + at;
     let addresses = VringAddr {
         index,

@@ -1,0 +1,16 @@
+//! Ports behind an IOMMU that a front-end plays.
+
+mod attack;
+mod channel;
+mod driver;
+mod ends;
+mod guest;
+mod huge;
+mod log;
+mod place;
+mod random;
+mod rig;
+mod shrink;
+mod translation;
+
+use super::MOST;
