@@ -1,125 +1,64 @@
 //! Frame headers.
 
-use ringway_wire::ethernet::{EtherType, Frame};
-use ringway_wire::ip::Protocol;
-use ringway_wire::{Sum, arp, ethernet, flow::Flow, icmpv4, icmpv6, ipv4, ipv6, tcp, tcp_option, udp, vlan};
-use std::fmt::Debug;
+use ringway_wire::icmp::{LinkOption, Neighbor};
+use ringway_wire::{Arp, EtherType, Ethernet, Header, Ipv4, Protocol, Tcp, flow::Flow, ipv4, ipv6, vlan};
 
-/// Asserts that what was read is read again from what is written of it.
-fn again<R: PartialEq + Debug>(first: R, second: Option<R>) {
-    assert_eq!(Some(first), second, "what was written differs from what was read");
-}
-
-/// Reads `data` as a frame, and every header in it; writes what it read and reads that again.
+/// Reads `data` as a frame, and every header in it.
 pub fn run(data: &[u8]) {
     let flow = Flow::parse(data);
-    assert_eq!(flow.is_some(), data.len() >= ethernet::HEADER_LEN);
+    assert_eq!(flow.is_some(), data.len() >= Ethernet::LEN);
     if let Some(flow) = flow {
         assert_eq!(flow.symmetric_hash(1), flow.reversed().symmetric_hash(1));
     }
-    let Ok(frame) = Frame::new_checked(data) else { return };
-    let mut out = vec![0; data.len() + 64];
-    let repr = ethernet::Repr::parse(&frame);
-    if repr.emit(&mut out).is_ok() {
-        again(repr, Frame::new_checked(&out).ok().map(|frame| ethernet::Repr::parse(&frame)));
-    }
-    let Ok(inner) = vlan::untag(frame.ethertype(), frame.payload()) else { return };
+    let Some((frame, payload)) = Ethernet::split(data) else { return };
+    let Some(inner) = vlan::untag(frame.ethertype, payload) else { return };
+    assert!(payload.ends_with(inner.payload));
     match inner.ethertype {
-        EtherType::ARP => arp_packet(inner.payload, &mut out),
-        EtherType::IPV4 => ipv4_packet(inner.payload, &mut out),
-        EtherType::IPV6 => ipv6_packet(inner.payload, &mut out),
+        EtherType::ARP => {
+            let arp = Arp::parse(inner.payload);
+            assert!(arp.is_none_or(|arp| inner.payload.starts_with(arp.bytes())));
+        }
+        EtherType::IPV4 => ipv4_packet(inner.payload),
+        EtherType::IPV6 => ipv6_packet(inner.payload),
         _ => (),
     }
 }
 
-fn arp_packet(bytes: &[u8], out: &mut [u8]) {
-    let Ok(packet) = arp::Packet::new_checked(bytes) else { return };
-    let repr = arp::Repr::parse(&packet);
-    if repr.emit(out).is_ok() {
-        again(repr, arp::Packet::new_checked(out).ok().map(|packet| arp::Repr::parse(&packet)));
-    }
+fn ipv4_packet(bytes: &[u8]) {
+    let Some(packet) = ipv4::Packet::parse(bytes) else { return };
+    let header = *packet.header;
+    assert_eq!(header.header_len(), Ipv4::LEN + packet.options.len());
+    let shown = header.header_len() + packet.payload.len();
+    assert_eq!(packet.whole, shown == usize::from(header.total_length.get()));
+    let mut bytes = bytes.to_vec();
+    let (header, ..) = Ipv4::parse_mut(&mut bytes).expect("it was read");
+    header.set_ttl(2);
+    header.decrement_ttl();
+    assert_eq!(header.ttl, 1);
+    upper(header.protocol, packet.payload);
 }
 
-fn ipv4_packet(bytes: &[u8], out: &mut [u8]) {
-    let Ok((packet, whole)) = ipv4::Packet::new_prefix(bytes) else { return };
-    assert_eq!(whole, ipv4::Packet::new_checked(bytes).is_ok());
-    assert!(ipv4::IpOptions::new(packet.options()).count() <= ipv4::OPTIONS_LEN);
-    if let Ok(repr) = ipv4::Repr::parse(&packet)
-        && repr.emit(out).is_ok()
-    {
-        let again_read = ipv4::Packet::new_prefix(out).ok();
-        again(repr, again_read.and_then(|(packet, _)| ipv4::Repr::parse(&packet).ok()));
-    }
-    let len = packet.payload().len() as u16;
-    upper(packet.protocol(), packet.payload(), packet.pseudo_header(len), out);
-}
-
-fn ipv6_packet(bytes: &[u8], out: &mut [u8]) {
-    let Ok((packet, whole)) = ipv6::Packet::new_prefix(bytes) else { return };
-    assert_eq!(whole, ipv6::Packet::new_checked(bytes).is_ok());
+fn ipv6_packet(bytes: &[u8]) {
+    let Some(packet) = ipv6::Packet::parse(bytes) else { return };
     assert!(packet.extensions().count() <= ipv6::EXTENSIONS + 1);
-    if let Ok(repr) = ipv6::Repr::parse(&packet)
-        && repr.emit(out).is_ok()
-    {
-        let again_read = ipv6::Packet::new_prefix(out).ok();
-        again(repr, again_read.and_then(|(packet, _)| ipv6::Repr::parse(&packet).ok()));
-    }
-    if let Ok(found) = packet.upper() {
-        assert!(packet.payload().ends_with(found.payload));
-        let pseudo = packet.pseudo_header(found.protocol, found.payload.len() as u32);
-        upper(found.protocol, found.payload, pseudo, out);
+    if let Some(found) = packet.upper() {
+        assert!(packet.payload.ends_with(found.payload));
+        upper(found.protocol, found.payload);
     }
 }
 
-fn upper(protocol: Protocol, bytes: &[u8], pseudo: Sum, out: &mut [u8]) {
-    match protocol {
-        Protocol::TCP => tcp_segment(bytes, pseudo, out),
-        Protocol::UDP => udp_datagram(bytes, pseudo, out),
-        Protocol::ICMP => icmpv4_message(bytes, out),
-        Protocol::ICMPV6 => icmpv6_message(bytes, pseudo, out),
+fn upper(protocol: Protocol, bytes: &[u8]) {
+    match (protocol, Tcp::parse(bytes), Neighbor::split(bytes)) {
+        (Protocol::TCP, Some((tcp, options, payload)), _) => {
+            assert_eq!(tcp.header_len(), Tcp::LEN + options.len());
+            assert!(bytes.ends_with(payload));
+        }
+        (Protocol::ICMPV6, _, Some((_, options))) => {
+            for kind in [LinkOption::SOURCE, LinkOption::TARGET] {
+                let _ = LinkOption::find(kind, options);
+            }
+        }
         _ => (),
-    }
-}
-
-fn tcp_segment(bytes: &[u8], pseudo: Sum, out: &mut [u8]) {
-    let Ok(segment) = tcp::Segment::new_checked(bytes) else { return };
-    assert!(tcp_option::TcpOptions::new(segment.options()).count() <= tcp_option::OPTIONS_LEN);
-    let Ok(repr) = tcp::Repr::parse(&segment) else { return };
-    let Some(out) = out.get_mut(..repr.header_len()) else { return };
-    if repr.emit(out, pseudo).is_ok() {
-        let written = tcp::Segment::new_checked(out).ok();
-        assert!(written.is_some_and(|segment| segment.is_checksum_valid(pseudo)));
-        again(repr, written.and_then(|segment| tcp::Repr::parse(&segment).ok()));
-    }
-}
-
-fn udp_datagram(bytes: &[u8], pseudo: Sum, out: &mut [u8]) {
-    let Ok(datagram) = udp::Datagram::new_checked(bytes) else { return };
-    let repr = udp::Repr::parse(&datagram);
-    if repr.emit(out, pseudo).is_ok() {
-        let written = udp::Datagram::new_checked(out).ok();
-        assert!(written.is_some_and(|datagram| datagram.is_checksum_valid(pseudo)));
-        again(repr, written.map(|datagram| udp::Repr::parse(&datagram)));
-    }
-}
-
-fn icmpv4_message(bytes: &[u8], out: &mut [u8]) {
-    let Ok(message) = icmpv4::Message::new_checked(bytes) else { return };
-    let Ok(repr) = icmpv4::Repr::parse(&message) else { return };
-    let Some(out) = out.get_mut(..repr.len()) else { return };
-    if repr.emit(out).is_ok() {
-        let written = icmpv4::Message::new_checked(out).ok();
-        again(repr, written.and_then(|message| icmpv4::Repr::parse(&message).ok()));
-    }
-}
-
-fn icmpv6_message(bytes: &[u8], pseudo: Sum, out: &mut [u8]) {
-    let Ok(message) = icmpv6::Message::new_checked(bytes) else { return };
-    let Ok(repr) = icmpv6::Repr::parse(&message) else { return };
-    let Some(out) = out.get_mut(..repr.len()) else { return };
-    if repr.emit(out, pseudo).is_ok() {
-        let written = icmpv6::Message::new_checked(out).ok();
-        again(repr, written.and_then(|message| icmpv6::Repr::parse(&message).ok()));
     }
 }
 
@@ -132,24 +71,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
         frame
     };
     let four = |protocol: u8, behind: &[u8]| {
-        let mut packet = vec![0; 20];
-        let repr = ipv4::Repr {
-            dscp: 0,
-            ecn: 0,
-            identification: 1,
-            dont_fragment: true,
-            more_fragments: false,
-            fragment_offset: 0,
+        let mut header = Ipv4 {
+            total_length: (20 + behind.len() as u16).into(),
+            fragment: ipv4::DONT_FRAGMENT.into(),
             ttl: 64,
             protocol: Protocol(protocol),
             source: [10, 0, 0, 1].into(),
             destination: [10, 0, 0, 2].into(),
-            options: &[],
-            payload_len: behind.len() as u16,
+            ..Ipv4::EMPTY
         };
-        let _ = repr.emit(&mut packet);
-        packet.extend_from_slice(behind);
-        link(0x0800, &packet)
+        header.fill_checksum(&[]);
+        link(0x0800, &[header.bytes(), behind].concat())
     };
     let six = |protocol: u8, behind: &[u8]| {
         let mut packet = vec![0x60, 0, 0, 0, 0, behind.len() as u8, protocol, 64];

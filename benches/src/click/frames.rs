@@ -213,9 +213,9 @@ mod tests {
         let frames = Frames::new(Length::Imix, 5, flow);
         assert_eq!(frames.len(), LEAST);
         let (third, length) = frames.get(2);
-        let (packet, _) = ringway_wire::ipv4::Packet::new_prefix(&third[14..]).unwrap();
-        assert!(packet.is_checksum_valid());
-        assert_eq!((packet.destination(), length), (Ipv4Addr::new(0, 0, 0, 2), 60));
+        let packet = ringway_wire::ipv4::Packet::parse(&third[14..]).unwrap();
+        assert!(packet.header.is_checksum_valid(packet.options));
+        assert_eq!((packet.header.destination_addr(), length), (Ipv4Addr::new(0, 0, 0, 2), 60));
     }
 
     #[test]
@@ -223,9 +223,9 @@ mod tests {
         let session = Session { subscriber: [2, 0, 0, 0, 9, 9], number: 7 };
         let frames = Frames::sessions(Length::Fixed(64), 1, |number| (session, flow(number)));
         let (frame, length) = frames.get(3);
-        let (packet, _) = ringway_wire::ipv4::Packet::new_prefix(&frame[22..]).unwrap();
-        assert!(packet.is_checksum_valid());
-        assert_eq!((length, frame[18..20].to_vec(), packet.total_len()), (64, vec![0, 44], 42));
+        let packet = ringway_wire::ipv4::Packet::parse(&frame[22..]).unwrap();
+        assert!(packet.header.is_checksum_valid(packet.options));
+        assert_eq!((length, frame[18..20].to_vec(), packet.header.total_length.get()), (64, vec![0, 44], 42));
     }
 
     #[test]

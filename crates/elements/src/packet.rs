@@ -3,10 +3,7 @@ use alloc::format;
 use alloc::string::String;
 use ringway_click::arg::{ArgError, Scope, parse_int};
 use ringway_click::{Context, Element, Handler, Packet, PacketBurst};
-use ringway_wire::{MacAddress, checksum};
-
-/// Bytes of an IPv4 header without options.
-pub(crate) const IP_HEADER: usize = 20;
+use ringway_wire::{Ipv4, MacAddress};
 
 /// Makes a packet longer by zeros. Attack: what an earlier packet left there would go out.
 pub(crate) fn grow(packet: &mut Packet, missing: usize) -> bool {
@@ -50,18 +47,10 @@ pub(crate) fn prepend(packet: &mut Packet, bytes: &[u8]) -> bool {
     true
 }
 
-/// Length of an IPv4 header, options included, if all of it is there.
+/// The IPv4 header that is noted, if all of it is there, to change.
 #[inline]
-pub(crate) fn header_length(data: &[u8]) -> Option<usize> {
-    let length = usize::from(*data.first()? & 15) * 4;
-    (length >= IP_HEADER && length <= data.len()).then_some(length)
-}
-
-/// The IPv4 header that is noted, options included, if all of it is there, to change.
-#[inline]
-pub(crate) fn ip_header_mut(packet: &mut Packet) -> Option<&mut [u8]> {
-    let length = header_length(packet.network_data()?)?;
-    packet.network_data_mut()?.get_mut(..length)
+pub(crate) fn ipv4_mut(packet: &mut Packet) -> Option<&mut Ipv4> {
+    Some(Ipv4::parse_mut(packet.network_data_mut()?)?.0)
 }
 
 /// Two bytes as a number; 0 past the end.
@@ -84,22 +73,6 @@ pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     }
 }
 
-/// Changes a word of a header and, to match, the checksum at `sum`.
-#[inline]
-pub(crate) fn change_u16(header: &mut [u8], at: usize, new: u16, sum: usize) {
-    let updated = checksum::update(u16_at(header, sum), u16_at(header, at), new);
-    put(header, at, new.to_be_bytes());
-    put(header, sum, updated.to_be_bytes());
-}
-
-/// Computes the checksum of an IPv4 header anew.
-#[inline]
-pub(crate) fn fill_ip_checksum(header: &mut [u8]) {
-    put(header, 10, [0, 0]);
-    let sum = checksum::checksum(header);
-    put(header, 10, sum.to_be_bytes());
-}
-
 /// Leaves a burst as it is if no packet is longer than `mtu` from its network header on, or from its begin. Else all go
 /// out of output 0 in order, and those that are longer through `fragment`.
 pub(crate) fn cut_to(
@@ -115,12 +88,6 @@ pub(crate) fn cut_to(
     for packet in burst.drain() {
         if fits(&packet) { cx.push(0, packet) } else { fragment(packet, cx) }
     }
-}
-
-/// Whether an IPv4 header is one of a fragment that is not the first.
-#[inline]
-pub(crate) fn is_later_fragment(header: &[u8]) -> bool {
-    u16_at(header, 6) & 0x1fff != 0
 }
 
 /// Sends packets that `keep` says no to out of output 1; the others stay in the burst.

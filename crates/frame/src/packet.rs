@@ -23,6 +23,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Range;
 use pool::Shelf;
 use ringway_mem::prefetch_value;
+use ringway_wire::Header;
 
 /// Room before the data that a packet is made with unless someone asks for another.
 pub const HEADROOM: usize = 28;
@@ -264,13 +265,13 @@ impl Packet {
     /// Puts a header in front. False if the packet would become larger than [`LARGEST_BUFFER`].
     #[inline]
     #[must_use]
-    pub fn push_header<const N: usize>(&mut self, header: &[u8; N]) -> bool {
-        if (self.headroom() < N || self.0.cloned.get()) && !self.make_room(N) {
+    pub fn push_header<H: Header>(&mut self, header: &H) -> bool {
+        if (self.headroom() < H::LEN || self.0.cloned.get()) && !self.make_room(H::LEN) {
             return false;
         }
-        self.0.start -= N as u32;
+        self.0.start -= H::LEN as u32;
         // SAFETY: there were as many bytes of room, and there are no clones.
-        if let Some(front) = unsafe { self.0.data_mut() }.first_chunk_mut() {
+        if let Some(front) = H::of_mut(unsafe { self.0.data_mut() }) {
             *front = *header;
         }
         true
@@ -465,28 +466,28 @@ impl Packet {
         inner.bytes_mut(header as usize, inner.end as usize)
     }
 
-    /// The first `N` bytes from the network header on, if it is known and so many are there.
+    /// The network header, if its place is known and so many bytes are there; which protocol it is is not looked at.
     #[inline]
-    pub fn network_chunk<const N: usize>(&self) -> Option<&[u8; N]> {
+    pub fn network<H: Header>(&self) -> Option<&H> {
         let at = self.0.network as usize;
-        if at + N > self.0.end as usize {
+        if at + H::LEN > self.0.end as usize {
             return None;
         }
         // SAFETY: so many bytes lie before `end`, which is at most the buffer's capacity; who writes has
-        // them for himself.
+        // them for himself; any bytes are an `H`, wherever they lie.
         Some(unsafe { self.0.buffer.at(at).cast().as_ref() })
     }
 
     /// The same, to write to.
     #[inline]
-    pub fn network_chunk_mut<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
+    pub fn network_mut<H: Header>(&mut self) -> Option<&mut H> {
         self.make_unique();
         let at = self.0.network as usize;
-        if at + N > self.0.end as usize {
+        if at + H::LEN > self.0.end as usize {
             return None;
         }
         // SAFETY: so many bytes lie before `end`, which is at most the buffer's capacity; there are no
-        // clones.
+        // clones; any bytes are an `H`, wherever they lie.
         Some(unsafe { self.0.buffer.at(at).cast().as_mut() })
     }
 

@@ -104,7 +104,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 /// Whether the checksum of a header without options, its own included, is 0: its length is known
 /// beforehand, so that nothing is left to loops.
 #[inline(always)]
-pub fn is_valid<const N: usize>(header: &[u8; N]) -> bool {
+pub(crate) fn is_valid<const N: usize>(header: &[u8; N]) -> bool {
     let (words, rest) = header.as_chunks::<8>();
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
@@ -130,6 +130,14 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
 pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
     let halves = |word: u32| u64::from(word >> 16) + u64::from(word & 0xffff);
     !fold(u64::from(!checksum) + halves(!old) + halves(new))
+}
+
+/// The checksum after eight adjoining covered words changed, as an IPv6 address.
+#[inline]
+pub fn update_u128(checksum: u16, old: u128, new: u128) -> u16 {
+    [96, 64, 32, 0]
+        .into_iter()
+        .fold(checksum, |sum, at| update_u32(sum, (old >> at) as u32, (new >> at) as u32))
 }
 
 /// The sum in the machine's byte order, not folded.

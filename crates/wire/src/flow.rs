@@ -2,10 +2,7 @@
 //!
 //! All fragments of a packet belong to the same flow, one without ports, as they must reach the same place.
 
-use crate::bytes::u16_at;
-use crate::ethernet::{EtherType, Frame};
-use crate::ip::Protocol;
-use crate::{ipv4, ipv6, vlan};
+use crate::{EtherType, Ethernet, Header, Protocol, U16, ipv4, ipv6, vlan};
 
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,16 +31,16 @@ impl Flow {
     /// or broken count as absent; `None` is a frame without an Ethernet header.
     #[inline]
     pub fn parse(head: &[u8]) -> Option<Flow> {
-        let frame = Frame::new_checked(head).ok()?;
-        let flow = match vlan::untag(frame.ethertype(), frame.payload()) {
-            Ok(inner) if inner.ethertype == EtherType::IPV4 => ipv4_flow(inner.payload),
-            Ok(inner) if inner.ethertype == EtherType::IPV6 => ipv6_flow(inner.payload),
+        let (frame, payload) = Ethernet::split(head)?;
+        let flow = vlan::untag(frame.ethertype, payload).and_then(|inner| match inner.ethertype {
+            EtherType::IPV4 => ipv4_flow(inner.payload),
+            EtherType::IPV6 => ipv6_flow(inner.payload),
             _ => None,
-        };
+        });
         Some(flow.unwrap_or_else(|| {
-            let mut flow = Flow { ethertype: frame.ethertype(), ..Flow::default() };
-            flow.source.address[..6].copy_from_slice(&frame.source().0);
-            flow.destination.address[..6].copy_from_slice(&frame.destination().0);
+            let mut flow = Flow { ethertype: frame.ethertype, ..Flow::default() };
+            flow.source.address[..6].copy_from_slice(&frame.source.0);
+            flow.destination.address[..6].copy_from_slice(&frame.destination.0);
             flow
         }))
     }
@@ -58,7 +55,7 @@ impl Flow {
     /// queue; so draw it at random.
     #[inline]
     pub fn hash(&self, key: u64) -> u64 {
-        let kind = u64::from(self.ethertype.0) << 8 | u64::from(self.protocol.0);
+        let kind = u64::from(self.ethertype.get()) << 8 | u64::from(self.protocol.0);
         let source = endpoint_hash(&self.source, key);
         let destination = endpoint_hash(&self.destination, key ^ MIX[3]);
         mix(source ^ kind, destination ^ key)
@@ -67,7 +64,7 @@ impl Flow {
     /// A hash that is the same for both directions.
     #[inline]
     pub fn symmetric_hash(&self, key: u64) -> u64 {
-        let kind = u64::from(self.ethertype.0) << 8 | u64::from(self.protocol.0);
+        let kind = u64::from(self.ethertype.get()) << 8 | u64::from(self.protocol.0);
         let (source, destination) = (endpoint_hash(&self.source, key), endpoint_hash(&self.destination, key));
         mix(source.wrapping_add(destination) ^ kind, source ^ destination ^ key ^ MIX[3])
     }
@@ -96,37 +93,36 @@ fn endpoint_hash(end: &Endpoint, key: u64) -> u64 {
 
 #[inline]
 fn ports(bytes: &[u8]) -> (u16, u16) {
-    bytes.first_chunk::<4>().map_or((0, 0), |bytes| (u16_at(bytes, 0), u16_at(bytes, 2)))
+    <[U16; 2]>::of(bytes).map_or((0, 0), |[source, destination]| (source.get(), destination.get()))
 }
 
 #[inline]
 fn ipv4_flow(bytes: &[u8]) -> Option<Flow> {
-    let (packet, _) = ipv4::Packet::new_prefix(bytes).ok()?;
-    let protocol = packet.protocol();
+    let packet = ipv4::Packet::parse(bytes)?;
+    let (header, protocol) = (packet.header, packet.header.protocol);
     let (from, to) =
-        if protocol.has_ports() && !packet.is_fragment() { ports(packet.payload()) } else { (0, 0) };
+        if protocol.has_ports() && !header.is_fragment() { ports(packet.payload) } else { (0, 0) };
     let mut flow = Flow { ethertype: EtherType::IPV4, protocol, ..Flow::default() };
-    flow.source.address[..4].copy_from_slice(&packet.source().octets());
-    flow.destination.address[..4].copy_from_slice(&packet.destination().octets());
+    flow.source.address[..4].copy_from_slice(&header.source.to_bytes());
+    flow.destination.address[..4].copy_from_slice(&header.destination.to_bytes());
     (flow.source.port, flow.destination.port) = (from, to);
     Some(flow)
 }
 
 #[inline]
 fn ipv6_flow(bytes: &[u8]) -> Option<Flow> {
-    let (packet, _) = ipv6::Packet::new_prefix(bytes).ok()?;
-    let (source, destination) = (packet.source().octets(), packet.destination().octets());
+    let packet = ipv6::Packet::parse(bytes)?;
     let (protocol, (from, to)) = match packet.upper() {
-        Ok(upper) if upper.fragment => (Protocol::FRAGMENT, (0, 0)),
-        Ok(upper) if upper.protocol.has_ports() => (upper.protocol, ports(upper.payload)),
-        Ok(upper) => (upper.protocol, (0, 0)),
-        Err(_) => (packet.next_header(), (0, 0)),
+        Some(upper) if upper.fragment => (Protocol::FRAGMENT, (0, 0)),
+        Some(upper) if upper.protocol.has_ports() => (upper.protocol, ports(upper.payload)),
+        Some(upper) => (upper.protocol, (0, 0)),
+        None => (packet.header.next_header, (0, 0)),
     };
     Some(Flow {
         ethertype: EtherType::IPV6,
         protocol,
-        source: Endpoint { address: source, port: from },
-        destination: Endpoint { address: destination, port: to },
+        source: Endpoint { address: packet.header.source.to_bytes(), port: from },
+        destination: Endpoint { address: packet.header.destination.to_bytes(), port: to },
     })
 }
 

@@ -1,299 +1,227 @@
 //! The IPv4 header (RFC 791, RFC 2474, RFC 3168).
 
-use crate::bytes::{four_at, u16_at};
-use crate::checksum::{Sum, checksum};
-use crate::ip::Protocol;
-use crate::{MacAddress, WireError};
+use crate::checksum::{Sum, is_valid, update};
+use crate::{Header, MacAddress, Protocol, U16, U32};
 use core::net::Ipv4Addr;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_ref};
 
-const NAME: &str = "IPv4";
 /// Bytes of a header without options.
-pub const HEADER_LEN: usize = 20;
+pub const HEADER_LEN: usize = Ipv4::LEN;
 /// Bytes that options may take.
 pub const OPTIONS_LEN: usize = 40;
 
-/// A view of a packet. Bytes past its total length, as Ethernet's padding, are left out.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet<'a> {
-    header: &'a [u8; HEADER_LEN],
-    options: &'a [u8],
-    payload: &'a [u8],
+/// A flag that is 0.
+pub const RESERVED: u16 = 0x8000;
+/// DF.
+pub const DONT_FRAGMENT: u16 = 0x4000;
+/// MF.
+pub const MORE_FRAGMENTS: u16 = 0x2000;
+/// The bits of the fragment offset, in units of eight bytes.
+pub const FRAGMENT_OFFSET: u16 = 0x1fff;
+
+/// Types of options.
+pub mod option {
+    /// End of the list.
+    pub const END: u8 = 0;
+    /// No operation.
+    pub const NOP: u8 = 1;
+    /// Record route.
+    pub const RECORD_ROUTE: u8 = 7;
+    /// Timestamp.
+    pub const TIMESTAMP: u8 = 68;
+    /// Loose source and record route.
+    pub const LOOSE_ROUTE: u8 = 131;
+    /// Strict source and record route.
+    pub const STRICT_ROUTE: u8 = 137;
+    /// The bit of options that every fragment bears.
+    pub const COPIED: u8 = 0x80;
 }
 
-impl<'a> Packet<'a> {
-    /// Checks version, header length and total length against `bytes`. Not the checksum.
+/// The header, without its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Ipv4 {
+    /// Version, and the header's length in words of four bytes.
+    pub version_ihl: u8,
+    /// Type of service: differentiated services code point and ECN.
+    pub tos: u8,
+    /// Bytes of the packet, header included.
+    pub total_length: U16,
+    /// Identification.
+    pub identification: U16,
+    /// Flags and fragment offset.
+    pub fragment: U16,
+    /// Time to live.
+    pub ttl: u8,
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Header checksum.
+    pub checksum: U16,
+    /// Source address.
+    pub source: U32,
+    /// Destination address.
+    pub destination: U32,
+}
+
+impl Ipv4 {
+    /// A header without options; everything else is 0.
+    pub const EMPTY: Ipv4 = Ipv4 {
+        version_ihl: 0x45,
+        tos: 0,
+        total_length: U16::ZERO,
+        identification: U16::ZERO,
+        fragment: U16::ZERO,
+        ttl: 0,
+        protocol: Protocol(0),
+        checksum: U16::ZERO,
+        source: U32::ZERO,
+        destination: U32::ZERO,
+    };
+
+    /// The header at the start of `bytes`, its options, and what follows; nothing if it is not whole. The version is
+    /// not looked at.
     #[inline]
-    pub fn new_checked(bytes: &'a [u8]) -> Result<Packet<'a>, WireError> {
-        let (packet, whole) = Packet::new_prefix(bytes)?;
-        if whole { Ok(packet) } else { Err(WireError::Truncated { header: NAME }) }
+    pub fn parse(bytes: &[u8]) -> Option<(&Ipv4, &[u8], &[u8])> {
+        let (ip, rest) = Ipv4::split(bytes)?;
+        let (options, payload) = rest.split_at_checked(ip.header_len().checked_sub(HEADER_LEN)?)?;
+        Some((ip, options, payload))
     }
 
-    /// The same, where `bytes` may be the beginning of a packet only, its whole header included: as much of
-    /// the payload as there is, and whether that is all.
+    /// The same, to change.
     #[inline]
-    pub fn new_prefix(bytes: &'a [u8]) -> Result<(Packet<'a>, bool), WireError> {
-        let (header, _) =
-            bytes.split_first_chunk::<HEADER_LEN>().ok_or(WireError::Truncated { header: NAME })?;
-        if header[0] >> 4 != 4 {
-            return Err(WireError::Illegal { header: NAME, field: "Version" });
-        }
-        let header_len = usize::from(header[0] & 0xf) * 4;
-        if header_len < HEADER_LEN {
-            return Err(WireError::Illegal { header: NAME, field: "IHL" });
-        }
-        let total = usize::from(u16_at(header, 2));
-        if total < header_len {
-            return Err(WireError::Illegal { header: NAME, field: "Total Length" });
-        }
-        let present = &bytes[..total.min(bytes.len())];
-        let (front, payload) =
-            present.split_at_checked(header_len).ok_or(WireError::Truncated { header: NAME })?;
-        Ok((Packet { header, options: &front[HEADER_LEN..], payload }, total <= bytes.len()))
+    pub fn parse_mut(bytes: &mut [u8]) -> Option<(&mut Ipv4, &mut [u8], &mut [u8])> {
+        let (ip, rest) = Ipv4::split_mut(bytes)?;
+        let (options, payload) = rest.split_at_mut_checked(ip.header_len().checked_sub(HEADER_LEN)?)?;
+        Some((ip, options, payload))
     }
 
-    /// Bytes of the header, options included.
+    /// Version.
+    #[inline]
+    pub fn version(&self) -> u8 {
+        self.version_ihl >> 4
+    }
+
+    /// Bytes of the header, options included; below 20 if the field is wrong.
     #[inline]
     pub fn header_len(&self) -> usize {
-        HEADER_LEN + self.options.len()
-    }
-
-    /// Differentiated services code point.
-    pub fn dscp(&self) -> u8 {
-        self.header[1] >> 2
-    }
-
-    /// Explicit congestion notification.
-    pub fn ecn(&self) -> u8 {
-        self.header[1] & 3
-    }
-
-    /// Bytes of the packet, header included.
-    #[inline]
-    pub fn total_len(&self) -> u16 {
-        u16_at(self.header, 2)
-    }
-
-    /// Identification.
-    #[inline]
-    pub fn identification(&self) -> u16 {
-        u16_at(self.header, 4)
-    }
-
-    /// DF.
-    pub fn dont_fragment(&self) -> bool {
-        self.header[6] & 0x40 != 0
+        usize::from(self.version_ihl & 0xf) * 4
     }
 
     /// MF.
+    #[inline]
     pub fn more_fragments(&self) -> bool {
-        self.header[6] & 0x20 != 0
+        self.fragment.get() & MORE_FRAGMENTS != 0
     }
 
     /// Fragment offset in bytes.
+    #[inline]
     pub fn fragment_offset(&self) -> u16 {
-        (u16_at(self.header, 6) & 0x1fff) << 3
+        self.fragment.get() << 3
     }
 
     /// Whether it is a fragment, the first one included.
     #[inline]
     pub fn is_fragment(&self) -> bool {
-        u16_at(self.header, 6) & 0x3fff != 0
+        self.fragment.get() & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0
     }
 
-    /// Time to live.
-    pub fn ttl(&self) -> u8 {
-        self.header[8]
-    }
-
-    /// Protocol.
+    /// Whether it is a fragment that is not the first.
     #[inline]
-    pub fn protocol(&self) -> Protocol {
-        Protocol(self.header[9])
-    }
-
-    /// Header checksum.
-    pub fn checksum(&self) -> u16 {
-        u16_at(self.header, 10)
-    }
-
-    /// Whether the header checksum is right.
-    pub fn is_checksum_valid(&self) -> bool {
-        let mut sum = Sum::new();
-        sum.add(self.header);
-        sum.add(self.options);
-        sum.is_valid()
+    pub fn is_later_fragment(&self) -> bool {
+        self.fragment.get() & FRAGMENT_OFFSET != 0
     }
 
     /// Source address.
     #[inline]
-    pub fn source(&self) -> Ipv4Addr {
-        four_at(self.header, 12).into()
+    pub fn source_addr(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.source.get())
     }
 
     /// Destination address.
     #[inline]
-    pub fn destination(&self) -> Ipv4Addr {
-        four_at(self.header, 16).into()
-    }
-
-    /// The options, raw.
-    pub fn options(&self) -> &'a [u8] {
-        self.options
-    }
-
-    /// What follows the header.
-    #[inline]
-    pub fn payload(&self) -> &'a [u8] {
-        self.payload
+    pub fn destination_addr(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.destination.get())
     }
 
     /// The pseudo header of what follows, `len` bytes of it.
     #[inline]
     pub fn pseudo_header(&self, len: u16) -> Sum {
-        Sum::pseudo_v4(self.source(), self.destination(), self.protocol().0, len)
+        Sum::pseudo_v4(self.source_addr(), self.destination_addr(), self.protocol.0, len)
     }
-}
 
-/// One option (RFC 791, 3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IpOption<'a> {
-    /// The whole type octet: copied flag, class and number.
-    pub kind: u8,
-    /// What follows type and length.
-    pub data: &'a [u8],
-}
-
-/// The options in raw bytes: up to the end of the list, no-operations left out. Ends with an error at the
-/// first that is broken.
-#[derive(Clone, Debug)]
-pub struct IpOptions<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> IpOptions<'a> {
-    /// Reads `bytes`, of which only the first 40 can be options.
-    pub fn new(bytes: &'a [u8]) -> IpOptions<'a> {
-        IpOptions { rest: &bytes[..bytes.len().min(OPTIONS_LEN)] }
+    /// Computes the checksum of the header and its options.
+    #[inline]
+    pub fn fill_checksum(&mut self, options: &[u8]) {
+        self.checksum.set(0);
+        let mut sum = Sum::new();
+        sum.add(self.bytes());
+        sum.add(options);
+        self.checksum.set(sum.finish());
     }
-}
 
-impl<'a> Iterator for IpOptions<'a> {
-    type Item = Result<IpOption<'a>, WireError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (&kind, behind) = self.rest.split_first()?;
-            match kind {
-                0 => return None,
-                1 => self.rest = behind,
-                _ => {
-                    let whole = behind.first().map_or(0, |&len| usize::from(len));
-                    // Attack: an option of less than its own two bytes has its reader go in circles.
-                    let Some(data) = self.rest.get(2..whole) else {
-                        self.rest = &[];
-                        return Some(Err(WireError::Illegal { header: NAME, field: "option length" }));
-                    };
-                    self.rest = &self.rest[whole..];
-                    return Some(Ok(IpOption { kind, data }));
-                }
-            }
+    /// Whether the checksum of the header and its options is right.
+    #[inline(always)]
+    pub fn is_checksum_valid(&self, options: &[u8]) -> bool {
+        if options.is_empty() {
+            let bytes: &[u8; HEADER_LEN] = transmute_ref!(self);
+            return is_valid(bytes);
         }
+        let mut sum = Sum::new();
+        sum.add(self.bytes());
+        sum.add(options);
+        sum.is_valid()
+    }
+
+    /// Sets the type of service, with the checksum (RFC 1624).
+    #[inline]
+    pub fn set_tos(&mut self, tos: u8) {
+        self.checksum.set(update(self.checksum.get(), self.tos.into(), tos.into()));
+        self.tos = tos;
+    }
+
+    /// Sets the time to live, with the checksum (RFC 1624).
+    #[inline]
+    pub fn set_ttl(&mut self, ttl: u8) {
+        self.checksum.set(update(self.checksum.get(), u16::from(self.ttl) << 8, u16::from(ttl) << 8));
+        self.ttl = ttl;
+    }
+
+    /// Counts the time to live, which is not 0, down by one, with the checksum: the sum of complements gains what
+    /// the word loses (RFC 1624, equation 3).
+    #[inline(always)]
+    pub fn decrement_ttl(&mut self) {
+        self.ttl -= 1;
+        // In the order of bytes in memory, which makes no difference to the sum (RFC 1071, 2(B)).
+        let sum = u32::from(!u16::from_le_bytes(self.checksum.to_bytes())) + 0xfffe;
+        self.checksum = U16::from_bytes((!((sum + (sum >> 16)) as u16)).to_le_bytes());
     }
 }
 
-/// The header's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repr<'a> {
-    /// Differentiated services code point, below 64.
-    pub dscp: u8,
-    /// Explicit congestion notification, below 4.
-    pub ecn: u8,
-    /// Identification.
-    pub identification: u16,
-    /// DF.
-    pub dont_fragment: bool,
-    /// MF.
-    pub more_fragments: bool,
-    /// Fragment offset in bytes, a multiple of 8.
-    pub fragment_offset: u16,
-    /// Time to live.
-    pub ttl: u8,
-    /// Protocol.
-    pub protocol: Protocol,
-    /// Source address.
-    pub source: Ipv4Addr,
-    /// Destination address.
-    pub destination: Ipv4Addr,
-    /// Options, raw, a multiple of 4 bytes.
+/// A packet whose header is sound. Bytes past its total length, as Ethernet's padding, are left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// The header.
+    pub header: &'a Ipv4,
+    /// The options, raw.
     pub options: &'a [u8],
-    /// Bytes that follow the header.
-    pub payload_len: u16,
+    /// As much of what follows as there is.
+    pub payload: &'a [u8],
+    /// Whether that is all.
+    pub whole: bool,
 }
 
-impl<'a> Repr<'a> {
-    /// Reads a view whose checksum is right and whose reserved flag is clear.
-    pub fn parse(packet: &Packet<'a>) -> Result<Repr<'a>, WireError> {
-        if !packet.is_checksum_valid() {
-            return Err(WireError::Illegal { header: NAME, field: "Header Checksum" });
+impl<'a> Packet<'a> {
+    /// Checks version, header length and total length. `bytes` may be the beginning of a packet only, its whole
+    /// header included. Not the checksum.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Option<Packet<'a>> {
+        let header = Ipv4::of(bytes)?;
+        let total = usize::from(header.total_length.get());
+        if header.version() != 4 || total < header.header_len() {
+            return None;
         }
-        if packet.header[6] & 0x80 != 0 {
-            return Err(WireError::Illegal { header: NAME, field: "Flags" });
-        }
-        Ok(Repr {
-            dscp: packet.dscp(),
-            ecn: packet.ecn(),
-            identification: packet.identification(),
-            dont_fragment: packet.dont_fragment(),
-            more_fragments: packet.more_fragments(),
-            fragment_offset: packet.fragment_offset(),
-            ttl: packet.ttl(),
-            protocol: packet.protocol(),
-            source: packet.source(),
-            destination: packet.destination(),
-            options: packet.options,
-            payload_len: packet.total_len() - packet.header_len() as u16,
-        })
-    }
-
-    /// Bytes that `emit` writes.
-    pub const fn header_len(&self) -> usize {
-        HEADER_LEN + self.options.len()
-    }
-
-    /// Writes the header, with its checksum, to the start of `out`.
-    pub fn emit(&self, out: &mut [u8]) -> Result<(), WireError> {
-        let illegal = |field| Err(WireError::Illegal { header: NAME, field });
-        if self.options.len() > OPTIONS_LEN || !self.options.len().is_multiple_of(4) {
-            return illegal("options");
-        }
-        if self.dscp > 63 || self.ecn > 3 {
-            return illegal("Type of Service");
-        }
-        if !self.fragment_offset.is_multiple_of(8) {
-            return illegal("Fragment Offset");
-        }
-        let len = self.header_len();
-        let Ok(total) = u16::try_from(len + usize::from(self.payload_len)) else {
-            return illegal("Total Length");
-        };
-        let header = out.get_mut(..len).ok_or(WireError::NoRoom { header: NAME })?;
-        let (fixed, options) =
-            header.split_first_chunk_mut::<HEADER_LEN>().ok_or(WireError::NoRoom { header: NAME })?;
-        fixed[0] = 0x40 | (len / 4) as u8;
-        fixed[1] = self.dscp << 2 | self.ecn;
-        fixed[2..4].copy_from_slice(&total.to_be_bytes());
-        fixed[4..6].copy_from_slice(&self.identification.to_be_bytes());
-        let flags = u16::from(self.dont_fragment) << 14 | u16::from(self.more_fragments) << 13;
-        fixed[6..8].copy_from_slice(&(flags | self.fragment_offset >> 3).to_be_bytes());
-        fixed[8] = self.ttl;
-        fixed[9] = self.protocol.0;
-        fixed[10..12].fill(0);
-        fixed[12..16].copy_from_slice(&self.source.octets());
-        fixed[16..].copy_from_slice(&self.destination.octets());
-        options.copy_from_slice(self.options);
-        let sum = checksum(header).to_be_bytes();
-        header[10..12].copy_from_slice(&sum);
-        Ok(())
+        let (_, options, payload) = Ipv4::parse(&bytes[..total.min(bytes.len())])?;
+        Some(Packet { header, options, payload, whole: total <= bytes.len() })
     }
 }
 
@@ -306,66 +234,50 @@ pub fn multicast_mac(group: Ipv4Addr) -> MacAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checksum::tests::slow;
     use proptest::prelude::*;
 
     const GOLDEN: [u8; 20] = [
-        0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0x00, 0x01, 0xc0,
+        0x45, 0x00, 0x00, 0x73, 0x00, 0x01, 0x40, 0x00, 0x40, 0x11, 0xb8, 0x60, 0xc0, 0xa8, 0x00, 0x01, 0xc0,
         0xa8, 0x00, 0xc7,
     ];
 
     #[test]
     fn golden() {
+        let mut ip = Ipv4 {
+            total_length: U16::new(0x73),
+            identification: U16::new(1),
+            fragment: U16::new(DONT_FRAGMENT),
+            ttl: 64,
+            protocol: Protocol::UDP,
+            source: U32::from_bytes([192, 168, 0, 1]),
+            destination: U32::from_bytes([192, 168, 0, 199]),
+            ..Ipv4::EMPTY
+        };
+        ip.fill_checksum(&[]);
+        assert_eq!(ip.bytes(), GOLDEN);
         let mut bytes = [0; 120];
         bytes[..20].copy_from_slice(&GOLDEN);
-        let packet = Packet::new_checked(&bytes).unwrap();
-        assert_eq!(packet.payload().len(), 95);
-        let repr = Repr::parse(&packet).unwrap();
-        assert_eq!(
-            repr,
-            Repr {
-                dscp: 0,
-                ecn: 0,
-                identification: 0,
-                dont_fragment: true,
-                more_fragments: false,
-                fragment_offset: 0,
-                ttl: 64,
-                protocol: Protocol::UDP,
-                source: Ipv4Addr::new(192, 168, 0, 1),
-                destination: Ipv4Addr::new(192, 168, 0, 199),
-                options: &[],
-                payload_len: 95,
-            }
-        );
-        let mut out = [0xaa; 20];
-        repr.emit(&mut out).unwrap();
-        assert_eq!(out, GOLDEN);
+        let packet = Packet::parse(&bytes).unwrap();
+        assert_eq!((packet.header, packet.payload.len(), packet.whole), (&ip, 95, true));
+        assert!(packet.header.is_checksum_valid(packet.options));
     }
 
     #[test]
     fn lengths_that_contradict_each_other_are_refused() {
-        let good = |change: fn(&mut [u8; 20])| {
+        let good = |change: fn(&mut Ipv4)| {
             let mut bytes = GOLDEN;
-            bytes[3] = 20;
-            change(&mut bytes);
-            Packet::new_checked(&bytes).map(|packet| packet.payload().len())
+            let ip = Ipv4::of_mut(&mut bytes).unwrap();
+            ip.total_length.set(20);
+            change(ip);
+            Packet::parse(&bytes).is_some_and(|packet| packet.whole)
         };
-        assert_eq!(good(|_| ()), Ok(0));
-        assert!(good(|bytes| bytes[0] = 0x44).is_err());
-        assert!(good(|bytes| bytes[0] = 0x46).is_err());
-        assert!(good(|bytes| bytes[0] = 0x65).is_err());
-        assert!(good(|bytes| bytes[3] = 19).is_err());
-        assert!(good(|bytes| bytes[3] = 21).is_err());
-    }
-
-    #[test]
-    fn options_end_at_the_list_or_at_the_first_broken_one() {
-        let list: Vec<_> = IpOptions::new(&[1, 148, 4, 0, 0, 1, 0, 148]).collect();
-        assert_eq!(list, [Ok(IpOption { kind: 148, data: &[0, 0] })]);
-        for broken in [&[7, 0][..], &[7, 1], &[7], &[7, 9, 1]] {
-            let list: Vec<_> = IpOptions::new(broken).collect();
-            assert!(matches!(list[..], [Err(_)]), "{broken:?}");
-        }
+        assert!(good(|_| ()));
+        assert!(!good(|ip| ip.version_ihl = 0x44));
+        assert!(!good(|ip| ip.version_ihl = 0x46));
+        assert!(!good(|ip| ip.version_ihl = 0x65));
+        assert!(!good(|ip| ip.total_length.set(19)));
+        assert!(!good(|ip| ip.total_length.set(21)));
     }
 
     #[test]
@@ -376,31 +288,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(
-            fixed: [u8; 20], options in prop::collection::vec(any::<u8>(), 0..10), payload_len in 0u16..100,
-        ) {
-            let options: Vec<u8> = options.iter().flat_map(|&byte| [byte; 4]).collect();
-            let repr = Repr {
-                dscp: fixed[0] >> 2,
-                ecn: fixed[0] & 3,
-                identification: u16::from_be_bytes([fixed[1], fixed[2]]),
-                dont_fragment: fixed[3] & 1 != 0,
-                more_fragments: fixed[3] & 2 != 0,
-                fragment_offset: u16::from_be_bytes([fixed[4], fixed[5]]) & 0xfff8,
-                ttl: fixed[6],
-                protocol: Protocol(fixed[7]),
-                source: Ipv4Addr::new(fixed[8], fixed[9], fixed[10], fixed[11]),
-                destination: Ipv4Addr::new(fixed[12], fixed[13], fixed[14], fixed[15]),
-                options: &options,
-                payload_len,
-            };
-            let mut out = vec![0; repr.header_len() + usize::from(payload_len)];
-            repr.emit(&mut out).unwrap();
-            let packet = Packet::new_checked(&out).unwrap();
-            prop_assert_eq!(Repr::parse(&packet).unwrap(), repr);
-            for option in IpOptions::new(packet.options()) {
-                prop_assert!(option.is_err() || option.unwrap().data.len() <= 38);
-            }
+        fn changes_keep_the_checksum_right(mut bytes: [u8; 20], tos: u8, ttl in 1u8..) {
+            bytes[0] = 0x45;
+            let ip = Ipv4::of_mut(&mut bytes).unwrap();
+            ip.fill_checksum(&[]);
+            prop_assert_eq!(slow(ip.bytes()), 0);
+            ip.set_tos(tos);
+            ip.set_ttl(ttl);
+            ip.decrement_ttl();
+            prop_assert_eq!((ip.tos, ip.ttl), (tos, ttl - 1));
+            prop_assert_eq!(slow(&bytes), 0);
         }
 
         #[test]
@@ -410,11 +307,10 @@ mod tests {
             if let Some(byte) = bytes.first_mut() {
                 *byte = first;
             }
-            if let Ok((packet, whole)) = Packet::new_prefix(&bytes) {
-                let shown = packet.header_len() + packet.payload().len();
+            if let Some(packet) = Packet::parse(&bytes) {
+                let shown = packet.header.header_len() + packet.payload.len();
                 prop_assert!(shown <= bytes.len());
-                prop_assert_eq!(whole, shown == usize::from(packet.total_len()));
-                prop_assert!(IpOptions::new(packet.options()).count() <= 40);
+                prop_assert_eq!(packet.whole, shown == usize::from(packet.header.total_length.get()));
             }
         }
     }

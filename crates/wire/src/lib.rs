@@ -1,8 +1,8 @@
 //! Headers, checksums, flows and capture files.
 //!
-//! Each header has two layers: a checked view of bytes, whose constructor has done all bounds checks, and a
-//! `Repr` of legal values that can be parsed from a view and emitted again. Field names are those of the
-//! header's RFC. Views borrow plain slices, so bytes that a peer can write are copied first.
+//! Each header is a struct with the field names of its RFC, which lies over bytes in place: [`Header::of`] and its
+//! like check the length once, and whatever holds a whole header then reads and writes fields. Bytes that a peer can
+//! write are copied first.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -10,11 +10,10 @@ extern crate alloc;
 
 pub mod arp;
 pub mod checksum;
-mod error;
 pub mod ethernet;
 pub mod flow;
-pub mod icmpv4;
-pub mod icmpv6;
+mod header;
+pub mod icmp;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
@@ -22,12 +21,22 @@ mod mac;
 pub mod pcap;
 pub mod pcapng;
 pub mod tcp;
-pub mod tcp_option;
+pub mod tunnel;
 pub mod udp;
 pub mod vlan;
 
 mod bytes;
 
+pub use arp::Arp;
 pub use checksum::Sum;
-pub use error::WireError;
+pub use ethernet::{EtherType, Ethernet};
+pub use header::Header;
+pub use icmp::Icmp;
+pub use ip::Protocol;
+pub use ipv4::Ipv4;
+pub use ipv6::Ipv6;
 pub use mac::{MacAddress, MacAddressError};
+pub use tcp::Tcp;
+pub use udp::Udp;
+pub use vlan::Vlan;
+pub use zerocopy::big_endian::{U16, U32, U64, U128};

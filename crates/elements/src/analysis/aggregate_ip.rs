@@ -22,6 +22,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Raw};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_wire::Protocol;
 
 /// Facts.
 pub static CLASS: Class =
@@ -88,10 +89,10 @@ impl Element for AggregateIp {
                 Header::Payload => "payload".to_string(),
                 Header::TcpOrUdp => "tcpudp".to_string(),
                 Header::Transport => "transp".to_string(),
-                Header::Protocol(1) => "icmp".to_string(),
-                Header::Protocol(6) => "tcp".to_string(),
-                Header::Protocol(17) => "udp".to_string(),
-                Header::Protocol(number) => number.to_string(),
+                Header::Protocol(Protocol::ICMP) => "icmp".to_string(),
+                Header::Protocol(Protocol::TCP) => "tcp".to_string(),
+                Header::Protocol(Protocol::UDP) => "udp".to_string(),
+                Header::Protocol(number) => number.0.to_string(),
             }),
             Handler::read("bit_offset", |e: &Self| e.field.offset),
             Handler::read("bit_length", |e: &Self| e.field.length),

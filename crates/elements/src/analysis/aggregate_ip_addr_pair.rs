@@ -11,12 +11,13 @@
 //! Time is that of the packets' timestamps.
 //!
 //! Handlers: `clear` (write), forgets all pairs.
-use crate::packet::{divert, header_length, u32_at};
+use crate::packet::divert;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Seconds};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
+use ringway_wire::Ipv4;
 
 /// Facts.
 pub static CLASS: Class = Class::new("AggregateIPAddrPair", || Box::<AggregateIpAddrPair>::default())
@@ -59,9 +60,8 @@ impl AggregateIpAddrPair {
 
     /// The packet's number and direction.
     fn tag(&mut self, packet: &Packet) -> Option<(u32, u8)> {
-        let ip = packet.network_data().filter(|ip| ip.first().is_some_and(|first| first >> 4 == 4))?;
-        header_length(ip)?;
-        let (source, destination) = (u32_at(ip, 12), u32_at(ip, 16));
+        let (ip, ..) = Ipv4::parse(packet.network_data()?).filter(|(ip, ..)| ip.version() == 4)?;
+        let (source, destination) = (ip.source.get(), ip.destination.get());
         let now = packet.notes().timestamp;
         if now >= self.reap_at {
             self.forget(now);

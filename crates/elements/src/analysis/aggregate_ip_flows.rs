@@ -18,27 +18,25 @@
 //! Handlers: `length` (read): fragments, and packets behind them, that wait; `clear` (write): forgets all flows, and
 //! what waits is sent on.
 use super::fragments::{Fragments, Tag};
-use crate::packet::u16_at;
 use crate::rewriter::key::FlowKey;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Seconds};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
+use ringway_wire::icmp::v4::is_error;
+use ringway_wire::tcp::Flags;
+use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp};
 
 /// Facts.
 pub static CLASS: Class =
     Class::new("AggregateIPFlows", || Box::<AggregateIpFlows>::default()).ports("1/1-2").processing("a/ah");
 
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-
 /// Flows at most. Attack: packets with ever other ports.
 const MOST: usize = 1 << 20;
 
 /// Addresses and ports in an order that is the same both ways, and the protocol.
-type Name = (u8, u32, u16, u32, u16);
+type Name = (Protocol, u32, u16, u32, u16);
 
 #[derive(Debug)]
 struct Flow {
@@ -84,7 +82,7 @@ impl Default for AggregateIpFlows {
 }
 
 /// A flow's name, and whether the packet's ends are turned round in it.
-fn name(protocol: u8, key: FlowKey) -> (Name, bool) {
+fn name(protocol: Protocol, key: FlowKey) -> (Name, bool) {
     let turned = (key.destination, key.destination_port) < (key.source, key.source_port);
     let key = if turned { key.reverse() } else { key };
     ((protocol, key.source, key.source_port, key.destination, key.destination_port), turned)
@@ -98,23 +96,21 @@ enum Fate {
     None,
 }
 
-/// The header's length, if that many bytes and `more` are there, of IPv4.
-fn header(ip: &[u8], more: usize) -> Option<usize> {
-    let first = *ip.first()?;
-    let length = usize::from(first & 15) * 4;
-    (first >> 4 == 4 && length >= 20 && ip.len() >= length + more).then_some(length)
+/// The header, its options and what follows, of IPv4.
+fn header(data: &[u8]) -> Option<(&Ipv4, &[u8], &[u8])> {
+    Ipv4::parse(data).filter(|(ip, ..)| ip.version() == 4)
 }
 
 impl AggregateIpFlows {
-    fn timeout(&self, protocol: u8, done: u8) -> u64 {
+    fn timeout(&self, protocol: Protocol, done: u8) -> u64 {
         match (protocol, done) {
-            (TCP, 3) => self.tcp_done,
-            (TCP, _) => self.tcp,
+            (Protocol::TCP, 3) => self.tcp_done,
+            (Protocol::TCP, _) => self.tcp,
             _ => self.udp,
         }
     }
 
-    fn is_over(&self, protocol: u8, flow: &Flow, now: u64) -> bool {
+    fn is_over(&self, protocol: Protocol, flow: &Flow, now: u64) -> bool {
         now.saturating_sub(flow.last) > self.timeout(protocol, flow.done)
     }
 
@@ -125,9 +121,9 @@ impl AggregateIpFlows {
     }
 
     /// The flow of a packet with ports, made if need be.
-    fn tag(&mut self, protocol: u8, key: FlowKey, flags: u8, now: u64) -> Option<Tag> {
+    fn tag(&mut self, protocol: Protocol, key: FlowKey, flags: Flags, now: u64) -> Option<Tag> {
         let (name, turned) = name(protocol, key);
-        let (fin, syn, reset) = (flags & 1 > 0, flags & 2 > 0, flags & 4 > 0);
+        let [fin, syn, reset] = [Flags::FIN, Flags::SYN, Flags::RST].map(|flag| flags.has(flag));
         let over = self
             .flows
             .get(&name)
@@ -155,31 +151,26 @@ impl AggregateIpFlows {
 
     /// The flow that an ICMP error is about.
     fn error(&self, icmp: &[u8], now: u64) -> Option<Tag> {
-        if !matches!(icmp.first()?, 3 | 4 | 5 | 11 | 12) {
-            return None;
-        }
-        let ip = icmp.get(8..)?;
-        let length = header(ip, 4)?;
-        let protocol = ip[9];
-        if u16_at(ip, 6) & 0x1fff != 0 {
-            return None;
-        }
-        let (name, turned) = name(protocol, FlowKey::of(ip, length)?);
+        let (_, quoted) = Icmp::split(icmp).filter(|(icmp, _)| is_error(icmp.kind))?;
+        let (ip, _, transport) = header(quoted).filter(|(ip, ..)| !ip.is_later_fragment())?;
+        let protocol = ip.protocol;
+        let (name, turned) = name(protocol, FlowKey::of(ip, transport)?);
         let flow = self.flows.get(&name).filter(|flow| !self.is_over(protocol, flow, now))?;
         Some(Tag { aggregate: flow.number, paint: 2 + u8::from(flow.turned != turned) })
     }
 
     fn fate(&mut self, packet: &Packet, now: u64) -> Fate {
         let ip = packet.network_data().unwrap_or_default();
-        let Some(length) = header(ip, 0) else { return Fate::None };
-        let (protocol, fragment) = (ip[9], u16_at(ip, 6));
+        let Some((ip, _, transport)) = header(ip) else { return Fate::None };
+        let (protocol, later) = (ip.protocol, ip.is_later_fragment());
         let tag = match protocol {
-            TCP | UDP if fragment & 0x1fff != 0 => return Fate::Fragment,
-            TCP | UDP => FlowKey::of(ip, length).filter(|_| ip.len() >= length + 4).and_then(|key| {
-                let flags = if protocol == TCP { ip.get(length + 13).copied().unwrap_or(0) } else { 0 };
-                self.tag(protocol, key, flags, now)
-            }),
-            ICMP if self.icmp && fragment & 0x1fff == 0 => self.error(&ip[length..], now),
+            Protocol::TCP | Protocol::UDP if later => return Fate::Fragment,
+            Protocol::TCP => FlowKey::of(ip, transport)
+                .and_then(|key| self.tag(protocol, key, Tcp::padded(transport).flags, now)),
+            Protocol::UDP => {
+                FlowKey::of(ip, transport).and_then(|key| self.tag(protocol, key, Flags::default(), now))
+            }
+            Protocol::ICMP if self.icmp && !later => self.error(transport, now),
             _ => None,
         };
         tag.map_or(Fate::None, Fate::Tag)

@@ -12,13 +12,13 @@
 //! 0.0.0.0 and 255.255.255.255 stay as they are. The key is made of the router's random numbers
 //! (`RandomSeed`). It has 64 bits and the mixing is no cipher's: who can choose addresses may learn it. No
 //! handlers.
-use crate::packet::{ip_header_mut, put, u16_at, u32_at};
+use crate::packet::ipv4_mut;
 use alloc::boxed::Box;
 use alloc::format;
 use ringway_click::arg::{Args, Raw};
 use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
 use ringway_click_lang::config;
-use ringway_wire::checksum;
+use ringway_wire::checksum::update_u32;
 
 /// Facts.
 pub static CLASS: Class = Class::new("AnonymizeIPAddr", || Box::<AnonymizeIpAddr>::default())
@@ -98,13 +98,11 @@ impl Element for AnonymizeIpAddr {
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         for packet in burst.iter_mut() {
-            let Some(header) = ip_header_mut(packet) else { continue };
-            for at in [12, 16] {
-                let old = u32_at(header, at);
-                let new = self.change(old);
-                let sum = checksum::update_u32(u16_at(header, 10), old, new);
-                put(header, at, new.to_be_bytes());
-                put(header, 10, sum.to_be_bytes());
+            let Some(ip) = ipv4_mut(packet) else { continue };
+            for field in [&mut ip.source, &mut ip.destination] {
+                let (old, new) = (field.get(), self.change(field.get()));
+                field.set(new);
+                ip.checksum.set(update_u32(ip.checksum.get(), old, new));
             }
         }
     }

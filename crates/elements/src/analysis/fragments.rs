@@ -1,7 +1,7 @@
 //! Fragments that wait for the one that has their ports.
-use crate::packet::{u16_at, u32_at};
 use alloc::collections::{BTreeMap, VecDeque};
 use ringway_click::Packet;
+use ringway_wire::{Header, Ipv4, Protocol};
 
 /// Packets that wait at most. Attack: fragments without a first one.
 const MOST_HELD: usize = 4096;
@@ -16,7 +16,7 @@ pub(super) struct Tag {
 }
 
 /// Which datagram fragments are of: source, destination, protocol, identification (RFC 791, 3.2).
-type Datagram = (u32, u32, u8, u16);
+type Datagram = (u32, u32, Protocol, u16);
 
 /// Where packets go, with their tag if they have one.
 pub(super) type Out<'a> = &'a mut dyn FnMut(Option<Tag>, Packet);
@@ -39,8 +39,8 @@ pub(super) struct Fragments {
 }
 
 fn datagram(packet: &Packet) -> Datagram {
-    let ip = packet.network_data().unwrap_or_default();
-    (u32_at(ip, 12), u32_at(ip, 16), ip.get(9).copied().unwrap_or(0), u16_at(ip, 4))
+    let ip = Ipv4::padded(packet.network_data().unwrap_or_default());
+    (ip.source.get(), ip.destination.get(), ip.protocol, ip.identification.get())
 }
 
 /// Emits from the front of a queue what has a tag or came before `until`; how many.
@@ -71,7 +71,7 @@ impl Fragments {
     /// Takes a packet that has a tag: a first fragment gives it to the others.
     pub(super) fn tagged(&mut self, packet: Packet, tag: Tag, out: Out<'_>) {
         let datagram = datagram(&packet);
-        let more = packet.network_data().is_some_and(|ip| u16_at(ip, 6) & 0x2000 != 0);
+        let more = packet.network_data().is_some_and(|ip| Ipv4::padded(ip).more_fragments());
         if more && self.known.len() < MOST_KNOWN {
             self.known.insert(datagram, (tag, packet.notes().timestamp));
         }

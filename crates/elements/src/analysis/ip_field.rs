@@ -1,13 +1,8 @@
 //! Fields of IPv4 packets by name or place: `ip src/8`, `tcp[13]`, `transp{4:2}`, `ip[8:2] & 0x3f0`.
 use crate::ip::names::parse_protocol;
-use crate::packet::{header_length, is_later_fragment};
 use ringway_click::Packet;
 use ringway_click::arg::{Scope, parse_int};
-
-/// Protocol numbers of TCP and UDP.
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMP: u8 = 1;
+use ringway_wire::{self as wire, Ipv4, Tcp, tcp, udp};
 
 /// What a field's place counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +13,7 @@ pub(super) enum Header {
     /// The same, of TCP or UDP.
     TcpOrUdp,
     /// The same, of one protocol.
-    Protocol(u8),
+    Protocol(wire::Protocol),
     /// What TCP or UDP carry.
     Payload,
 }
@@ -36,23 +31,24 @@ impl Header {
 
     /// Where it begins in an IPv4 packet.
     fn start(self, ip: &[u8]) -> Option<usize> {
-        let (length, protocol) = (header_length(ip)?, ip[9]);
+        use wire::Protocol;
+        let (ip, _, transport) = Ipv4::parse(ip)?;
+        let (length, protocol) = (ip.header_len(), ip.protocol);
         if self == Self::Ip {
             return Some(0);
         }
-        let there = !is_later_fragment(ip)
+        let there = !ip.is_later_fragment()
             && match self {
-                Self::TcpOrUdp => matches!(protocol, TCP | UDP),
+                Self::TcpOrUdp => matches!(protocol, Protocol::TCP | Protocol::UDP),
                 Self::Protocol(own) => protocol == own,
                 _ => true,
             };
         match (self, protocol) {
             _ if !there => None,
-            (Self::Payload, TCP) => {
-                let offset = usize::from(ip.get(length + 12)? >> 4) * 4;
-                Some(length + offset.max(20))
+            (Self::Payload, Protocol::TCP) => {
+                Some(length + Tcp::header_len_of(transport)?.max(tcp::HEADER_LEN))
             }
-            (Self::Payload, UDP) => Some(length + 8),
+            (Self::Payload, Protocol::UDP) => Some(length + udp::HEADER_LEN),
             (Self::Payload, _) => None,
             _ => Some(length),
         }
@@ -130,9 +126,9 @@ fn named(header: &str, name: &str) -> Option<(Header, u32, u32)> {
         *row(header).or_else(|| if header == "ip" { row("tcpudp") } else { None })?;
     let header = match own {
         "ip" => Header::Ip,
-        "tcp" => Header::Protocol(TCP),
-        "udp" => Header::Protocol(UDP),
-        "icmp" => Header::Protocol(ICMP),
+        "tcp" => Header::Protocol(wire::Protocol::TCP),
+        "udp" => Header::Protocol(wire::Protocol::UDP),
+        "icmp" => Header::Protocol(wire::Protocol::ICMP),
         _ => Header::TcpOrUdp,
     };
     Some((header, offset, length))

@@ -12,22 +12,20 @@
 //! 4 bytes each, in network order. UDP's checksum is computed anew unless there is none. Handlers:
 //! `count`, `drops` (read).
 use crate::ip::transport::Transport;
-use crate::packet::{put, retain_counting, u16_at, u32_at};
+use crate::packet::retain_counting;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, SECOND};
-use ringway_wire::checksum::Sum;
-use ringway_wire::{ip::Protocol, ipv6};
+use ringway_wire::{Header, Ipv6, Protocol, Sum, U32, Udp, ipv6};
 
 /// Facts.
 pub static CLASS: Class = Class::new("StoreUDPTimeSeqRecord", || Box::<StoreUdpTimeSeqRecord>::default())
     .ports("1/1")
     .metadata(Metadata::Resolve);
 
-/// Bytes of UDP's header, and of the record behind it.
-const HEADER: usize = 8;
-const RECORD: usize = 20;
+/// Count, time, and what passed since an earlier time; both in seconds and nanoseconds.
+type Record = [U32; 5];
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -41,41 +39,35 @@ pub struct StoreUdpTimeSeqRecord {
 /// The datagram in a packet that begins with an IP header, and the sum of its pseudo header.
 fn datagram(data: &mut [u8]) -> Option<(&mut [u8], Sum)> {
     if data.first()? >> 4 == 4 {
-        let transport = Transport::of(data).filter(|t| t.protocol == Protocol::UDP.0 && !t.later)?;
+        let transport = Transport::of(data).filter(|t| t.protocol == Protocol::UDP && !t.later)?;
         return Some((transport.slice_mut(data)?, transport.pseudo(transport.length)));
     }
-    let (packet, _) = ipv6::Packet::new_prefix(data).ok()?;
-    let (source, destination, length) =
-        (packet.source(), packet.destination(), usize::from(packet.payload_len()));
-    let is_udp = data.get(6) == Some(&Protocol::UDP.0);
-    let datagram = data.get_mut(ipv6::HEADER_LEN..)?.get_mut(..length).filter(|_| is_udp)?;
-    Some((datagram, Sum::pseudo_v6(source, destination, Protocol::UDP.0, length as u32)))
+    let ip = *ipv6::Packet::parse(data)?.header;
+    let length = usize::from(ip.payload_length.get());
+    let is_udp = ip.next_header == Protocol::UDP;
+    let datagram = data.get_mut(Ipv6::LEN..)?.get_mut(..length).filter(|_| is_udp)?;
+    Some((datagram, ip.pseudo_header(Protocol::UDP, length as u32)))
 }
 
 impl StoreUdpTimeSeqRecord {
     fn store(&mut self, data: &mut [u8], now: u64) -> Option<()> {
-        let (datagram, mut sum) = datagram(data.get_mut(self.offset as usize..)?)?;
-        let record = datagram.get_mut(HEADER..)?.get_mut(..RECORD)?;
-        let time = |nanoseconds: u64| {
-            [(nanoseconds / SECOND) as u32, (nanoseconds % SECOND) as u32].map(u32::to_be_bytes)
-        };
+        let (datagram, sum) = datagram(data.get_mut(self.offset as usize..)?)?;
+        let (udp, behind) = Udp::split_mut(datagram)?;
+        let summed = udp.checksum != 0;
+        let record = Record::of_mut(behind)?;
+        let time =
+            |nanoseconds: u64| [(nanoseconds / SECOND) as u32, (nanoseconds % SECOND) as u32].map(U32::new);
         if self.delta {
-            let began = u64::from(u32_at(record, 4)) * SECOND + u64::from(u32_at(record, 8));
-            let [seconds, rest] = time(now.saturating_sub(began));
-            put(record, 12, seconds);
-            put(record, 16, rest);
+            let [_, seconds, rest, passed @ ..] = record;
+            let began = u64::from(seconds.get()) * SECOND + u64::from(rest.get());
+            *passed = time(now.saturating_sub(began));
         } else {
             let [seconds, rest] = time(now);
-            put(record, 0, self.count.to_be_bytes());
-            put(record, 4, seconds);
-            put(record, 8, rest);
-            put(record, 12, [0; 8]);
+            *record = [self.count.into(), seconds, rest, U32::ZERO, U32::ZERO];
         }
         self.count = self.count.wrapping_add(1);
-        if u16_at(datagram, 6) != 0 {
-            put(datagram, 6, [0, 0]);
-            sum.add(datagram);
-            put(datagram, 6, sum.finish_nonzero().to_be_bytes());
+        if summed {
+            Udp::fill_checksum(datagram, sum)?;
         }
         Some(())
     }

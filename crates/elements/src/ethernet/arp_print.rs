@@ -9,8 +9,7 @@
 //! - `ACTIVE`: whether it prints; true by default.
 //!
 //! Handlers: `active` (read, write).
-use super::arp::{OPERATION, SENDER_ETHER, SENDER_IP, TARGET_ETHER, TARGET_IP};
-use crate::packet::{mac_text, u16_at, u32_at};
+use crate::packet::mac_text;
 use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -19,7 +18,7 @@ use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
-use ringway_wire::{MacAddress, ethernet::Frame};
+use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, arp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("ARPPrint", || Box::<ArpPrint>::default()).ports("1/1");
@@ -70,50 +69,45 @@ impl ArpPrint {
         let mac = packet.mac_header().unwrap_or(0);
         let bytes = packet.mac_data().unwrap_or_else(|| packet.data());
         if self.ether
-            && mac + 14 <= network
-            && let Ok(frame) = Frame::new_checked(bytes)
+            && mac + Ethernet::LEN as isize <= network
+            && let Some(frame) = Ethernet::of(bytes)
         {
-            let _ = write!(line, "{} > {}: ", mac_text(frame.source()), mac_text(frame.destination()));
+            let _ = write!(line, "{} > {}: ", mac_text(frame.source), mac_text(frame.destination));
         }
         describe(&mut line, arp);
         Some(line)
     }
 }
 
-fn describe(line: &mut String, arp: &[u8]) {
-    let address = |at: usize| Ipv4Addr::from_bits(u32_at(arp, at));
-    let mac = |at: usize| {
-        let bytes = arp.get(at..).and_then(<[u8]>::first_chunk).copied();
-        mac_text(MacAddress(bytes.unwrap_or_default()))
-    };
-    if arp.len() < 8 {
-        let _ = write!(line, "truncated-arp ({})", arp.len());
+fn describe(line: &mut String, bytes: &[u8]) {
+    if bytes.len() < 8 {
+        let _ = write!(line, "truncated-arp ({})", bytes.len());
         return;
     }
-    let (hardware, protocol, operation) = (u16_at(arp, 0), u16_at(arp, 2), u16_at(arp, OPERATION));
-    let (hardware_length, protocol_length) = (arp[4], arp[5]);
-    if protocol != 0x0800 || protocol_length != 4 || hardware_length == 0 || arp.len() < 28 {
+    let arp = Arp::padded(bytes);
+    let Arp { hardware, protocol, hardware_len, protocol_len, operation, .. } = arp;
+    if protocol != EtherType::IPV4 || protocol_len != 4 || hardware_len == 0 || bytes.len() < Arp::LEN {
         let _ = write!(
             line,
-            "arp-#{operation} for proto #{protocol} ({protocol_length}) \
-             hardware #{hardware} ({hardware_length})"
+            "arp-#{operation} for proto #{} ({protocol_len}) hardware #{hardware} ({hardware_len})",
+            protocol.get()
         );
         return;
     }
-    let (sender, target) = (address(SENDER_IP), address(TARGET_IP));
-    let (sender_ether, target_ether) = (mac(SENDER_ETHER), mac(TARGET_ETHER));
-    let known = arp[TARGET_ETHER..TARGET_IP].iter().any(|byte| *byte != 0);
-    let _ = match operation {
-        1 if known => write!(line, "arp who-has {target} ({target_ether}) tell {sender}"),
-        1 => write!(line, "arp who-has {target} tell {sender}"),
-        2 => write!(line, "arp reply {sender} is-at {sender_ether}"),
-        3 => write!(line, "rarp who-is {target_ether} tell {sender_ether}"),
+    let [sender, target] = [arp.sender_protocol, arp.target_protocol].map(|ip| Ipv4Addr::from_bits(ip.get()));
+    let [sender_ether, target_ether] = [arp.sender_hardware, arp.target_hardware].map(mac_text);
+    let known = arp.target_hardware != MacAddress::default();
+    let _ = match operation.get() {
+        arp::REQUEST if known => write!(line, "arp who-has {target} ({target_ether}) tell {sender}"),
+        arp::REQUEST => write!(line, "arp who-has {target} tell {sender}"),
+        arp::REPLY => write!(line, "arp reply {sender} is-at {sender_ether}"),
+        arp::REVERSE_REQUEST => write!(line, "rarp who-is {target_ether} tell {sender_ether}"),
         4 => write!(line, "rarp reply {target_ether} at {target}"),
         8 => write!(line, "invarp who-is {target_ether} tell {sender_ether}"),
         9 => write!(line, "invarp reply {target_ether} at {target}"),
         other => write!(line, "arp-#{other}"),
     };
-    if hardware != 1 {
+    if hardware != arp::ETHERNET {
         let _ = write!(line, "hardware #{hardware}");
     }
 }

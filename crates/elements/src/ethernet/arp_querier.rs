@@ -20,7 +20,7 @@ use super::arp;
 use super::arp_entries::{ArpEntries, Waiting, jiffies};
 use super::arp_table::ArpTable;
 use crate::ip::bare_prefix;
-use crate::packet::{mark_ethernet, prepend, put};
+use crate::packet::{mark_ethernet, prepend};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::ToString;
@@ -31,7 +31,8 @@ use ringway_click::arg::{Arg, Args, Nanoseconds, Prefix};
 use ringway_click::{
     Class, Context, Element, ElementId, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND, Timer,
 };
-use ringway_wire::{MacAddress, arp::Operation, arp::Repr, ethernet};
+use ringway_wire::arp::{REPLY, REQUEST};
+use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, ipv4};
 
 /// Facts.
 pub static CLASS: Class = Class::new("ARPQuerier", || Box::<ArpQuerier>::default())
@@ -196,13 +197,12 @@ impl ArpQuerier {
     /// Puts a header before a packet; keeps it if it has to wait.
     #[inline]
     fn encap(&mut self, mut packet: Packet, now: u64, cx: &mut Context<'_>) -> Option<Packet> {
-        let mut header = [0; ethernet::HEADER_LEN];
-        put(&mut header, 12, [0x08, 0x00]);
-        if self.ip.is_unspecified() || !prepend(&mut packet, &header) {
+        let header = Ethernet { ethertype: EtherType::IPV4, ..Ethernet::default() };
+        if self.ip.is_unspecified() || !prepend(&mut packet, header.bytes()) {
             self.drops += 1;
             return None;
         }
-        mark_ethernet(&mut packet, ethernet::HEADER_LEN);
+        mark_ethernet(&mut packet, Ethernet::LEN);
         let ip = Ipv4Addr::from(packet.notes().dst_ip());
         let poll = self.poll;
         if let Some((ether, ask)) = self.entries(cx, |entries| entries.lookup(ip, now, poll)) {
@@ -218,9 +218,7 @@ impl ArpQuerier {
             return Some(packet);
         }
         if ip.is_multicast() {
-            // RFC 1112, 6.4.
-            let [_, a, b, c] = ip.octets();
-            self.address(&mut packet, MacAddress([1, 0, 0x5e, a & 0x7f, b, c]));
+            self.address(&mut packet, ipv4::multicast_mac(ip));
             return Some(packet);
         }
         self.wait(ip, packet, now, cx);
@@ -229,9 +227,9 @@ impl ArpQuerier {
 
     #[inline]
     fn address(&self, packet: &mut Packet, ether: MacAddress) {
-        let frame = packet.data_mut();
-        put(frame, 0, ether.0);
-        put(frame, 6, self.ether.0);
+        if let Some(header) = Ethernet::of_mut(packet.data_mut()) {
+            (header.destination, header.source) = (ether, self.ether);
+        }
     }
 
     fn wait(&mut self, ip: Ipv4Addr, packet: Packet, now: u64, cx: &mut Context<'_>) {
@@ -252,12 +250,11 @@ impl ArpQuerier {
 
     /// Asks for a packet's destination.
     fn ask(&mut self, to: MacAddress, packet: &Packet, cx: &mut Context<'_>) {
-        let request = Repr {
-            operation: Operation::Request,
-            source_hardware: self.ether,
-            source_protocol: self.ip,
-            target_hardware: MacAddress::default(),
+        let request = Arp {
+            sender_hardware: self.ether,
+            sender_protocol: self.ip.to_bits().into(),
             target_protocol: packet.notes().dst_ip().into(),
+            ..Arp::new(REQUEST)
         };
         if let Some(mut frame) = arp::make(to, &request, Some(packet), cx) {
             frame.notes_mut().timestamp = packet.notes().timestamp;
@@ -269,14 +266,14 @@ impl ArpQuerier {
 
     /// Learns from a reply, and lets the packets go that waited for it.
     fn learn(&mut self, packet: &Packet, now: u64, cx: &mut Context<'_>) {
-        if packet.len() >= ethernet::HEADER_LEN + ringway_wire::arp::PACKET_LEN {
+        if packet.len() >= Ethernet::LEN + Arp::LEN {
             self.responses += 1;
         }
         let Some(reply) = arp::parse(packet.data()) else { return };
-        if reply.operation != Operation::Reply || reply.source_hardware.is_group() {
+        if reply.operation != REPLY || reply.sender_hardware.is_group() {
             return;
         }
-        let (ip, ether) = (reply.source_protocol, reply.source_hardware);
+        let (ip, ether) = (reply.sender_protocol.get().into(), reply.sender_hardware);
         for mut waited in self.entries(cx, |entries| entries.insert(ip, ether, now)) {
             self.address(&mut waited, ether);
             cx.push(0, waited);

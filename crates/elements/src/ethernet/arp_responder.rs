@@ -18,7 +18,7 @@ use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Args, Prefix, Scope};
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
 use ringway_click_lang::config;
-use ringway_wire::{MacAddress, arp::Operation};
+use ringway_wire::{MacAddress, arp::REQUEST};
 
 /// Facts.
 pub static CLASS: Class =
@@ -129,10 +129,10 @@ impl ArpResponder {
     }
 
     fn answer(&self, packet: &Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let request = arp::parse(packet.data()).filter(|arp| arp.operation == Operation::Request)?;
-        let ether = self.lookup(request.target_protocol)?;
-        let (asker, asker_ip) = (request.source_hardware, request.source_protocol);
-        arp::make(asker, &arp::reply(ether, request.target_protocol, asker, asker_ip), Some(packet), cx)
+        let request = arp::parse(packet.data()).filter(|arp| arp.operation == REQUEST)?;
+        let [asked, asker_ip] = [request.target_protocol, request.sender_protocol].map(|ip| ip.get().into());
+        let (ether, asker) = (self.lookup(asked)?, request.sender_hardware);
+        arp::make(asker, &arp::reply(ether, asked, asker, asker_ip), Some(packet), cx)
     }
 
     fn table(&self) -> String {

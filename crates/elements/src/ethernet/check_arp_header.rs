@@ -9,11 +9,11 @@
 //!
 //! Handlers: `drops`, and with DETAILS `drop_details` (read).
 use crate::check::Check;
-use crate::packet::u16_at;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_wire::{Arp, EtherType, Header, arp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("CheckARPHeader", || Box::<CheckArpHeader>::default())
@@ -51,20 +51,23 @@ impl Element for CheckArpHeader {
 
 fn check(packet: &mut Packet, offset: usize) -> Result<(), usize> {
     let data = packet.data().get(offset..).unwrap_or_default();
-    let Some([_, _, _, _, hardware, protocol, ..]) = data.first_chunk::<8>() else { return Err(0) };
-    let length = 8 + 2 * usize::from(*hardware) + 2 * usize::from(*protocol);
+    if data.len() < 8 {
+        return Err(0);
+    }
+    let Arp { hardware, protocol, hardware_len, protocol_len, .. } = Arp::padded(data);
+    let length = 8 + 2 * usize::from(hardware_len) + 2 * usize::from(protocol_len);
     if data.len() < length {
         return Err(1);
     }
-    if u16_at(data, 0) == 1 && *hardware != 6 {
+    if hardware == arp::ETHERNET && hardware_len != 6 {
         return Err(2);
     }
-    let expected = match u16_at(data, 2) {
-        0x0800 => 4,
-        0x86dd => 16,
-        _ => *protocol,
+    let expected = match protocol {
+        EtherType::IPV4 => 4,
+        EtherType::IPV6 => 16,
+        _ => protocol_len,
     };
-    if *protocol != expected {
+    if protocol_len != expected {
         return Err(3);
     }
     packet.set_network_header(offset as isize, length);

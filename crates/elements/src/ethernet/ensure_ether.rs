@@ -8,11 +8,11 @@
 //!
 //! No handlers. Packets whose network header is not known pass unchanged, and so do those with an Ethernet header of IP
 //! before it, which is uncovered if it was stripped. Others lose what stands before their network header.
-use crate::packet::{prepend, put, u16_at};
+use crate::packet::prepend;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
-use ringway_wire::{MacAddress, ethernet::HEADER_LEN};
+use ringway_wire::{EtherType, Ethernet, Header, MacAddress};
 
 /// Facts.
 pub static CLASS: Class = Class::new("EnsureEther", || Box::<EnsureEther>::default()).ports("1/1");
@@ -20,19 +20,17 @@ pub static CLASS: Class = Class::new("EnsureEther", || Box::<EnsureEther>::defau
 /// Puts headers where they lack.
 #[derive(Debug, Default)]
 pub struct EnsureEther {
-    header: [u8; HEADER_LEN],
+    header: Ethernet,
 }
 
 impl Element for EnsureEther {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
         let (mut source, mut destination) = (MacAddress([1; 6]), MacAddress([2; 6]));
-        let mut ethertype = 0x800u16;
+        let mut ethertype = EtherType::IPV4.get();
         args.read_p("ETHERTYPE", &mut ethertype);
         args.read_p("SRC", &mut source);
         args.read_p("DST", &mut destination);
-        put(&mut self.header, 0, destination.0);
-        put(&mut self.header, 6, source.0);
-        put(&mut self.header, 12, ethertype.to_be_bytes());
+        self.header = Ethernet { destination, source, ethertype: EtherType::new(ethertype) };
         args.complete()
     }
 
@@ -47,15 +45,15 @@ impl EnsureEther {
         let network = network as usize;
         let (buffer, data) = packet.buffer();
         let header = match network {
-            HEADER_LEN => Some(data.start),
-            0 => data.start.checked_sub(HEADER_LEN),
+            Ethernet::LEN => Some(data.start),
+            0 => data.start.checked_sub(Ethernet::LEN),
             _ => None,
         };
-        let found = header.map(|at| u16_at(buffer, at + 12));
-        if matches!(found, Some(0x0800 | 0x86dd)) {
-            return network > 0 || packet.push(HEADER_LEN);
+        let found = header.and_then(|at| Ethernet::of(buffer.get(at..)?)).map(|header| header.ethertype);
+        if matches!(found, Some(EtherType::IPV4 | EtherType::IPV6)) {
+            return network > 0 || packet.push(Ethernet::LEN);
         }
         packet.pull(network);
-        prepend(packet, &self.header)
+        prepend(packet, self.header.bytes())
     }
 }

@@ -7,12 +7,12 @@
 //! - `SRC`, `DST`: addresses.
 //!
 //! Handlers: `src`, `dst`, `ethertype` (read, write).
-use crate::packet::{mac_text, mark_ethernet, put, u16_at};
+use crate::packet::{mac_handler, mark_ethernet};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
-use ringway_wire::{MacAddress, ethernet::HEADER_LEN};
+use ringway_wire::{EtherType, Ethernet, Header};
 
 /// Facts.
 pub static CLASS: Class = Class::new("EtherEncap", || Box::<EtherEncap>::default()).ports("1/1").live();
@@ -20,49 +20,41 @@ pub static CLASS: Class = Class::new("EtherEncap", || Box::<EtherEncap>::default
 /// Puts headers before packets.
 #[derive(Debug, Default)]
 pub struct EtherEncap {
-    header: [u8; HEADER_LEN],
-}
-
-/// The handler of an address, at its offset in the header.
-fn address(name: &'static str, at: usize) -> Handler {
-    Handler::read(name, move |e: &EtherEncap| {
-        mac_text(MacAddress(e.header[at..].first_chunk().copied().unwrap_or_default()))
-    })
-    .writes(move |e: &mut EtherEncap, value, cx| {
-        put(&mut e.header, at, cx.parse::<MacAddress>(value)?.0);
-        Ok(())
-    })
+    header: Ethernet,
 }
 
 fn ethertype(name: &'static str) -> Handler {
-    Handler::read(name, |e: &EtherEncap| u16_at(&e.header, 12)).writes(|e: &mut EtherEncap, value, cx| {
-        put(&mut e.header, 12, cx.parse::<u16>(value)?.to_be_bytes());
+    Handler::read(name, |e: &EtherEncap| e.header.ethertype.get()).writes(|e: &mut EtherEncap, value, cx| {
+        e.header.ethertype = EtherType::new(cx.parse(value)?);
         Ok(())
     })
 }
 
 impl Element for EtherEncap {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        let (mut ethertype, mut source, mut destination) =
-            (0u16, MacAddress::default(), MacAddress::default());
+        let mut ethertype = 0;
         args.read_mp("ETHERTYPE", &mut ethertype);
-        args.read_mp("SRC", &mut source);
-        args.read_mp("DST", &mut destination);
-        put(&mut self.header, 0, destination.0);
-        put(&mut self.header, 6, source.0);
-        put(&mut self.header, 12, ethertype.to_be_bytes());
+        args.read_mp("SRC", &mut self.header.source);
+        args.read_mp("DST", &mut self.header.destination);
+        self.header.ethertype = EtherType::new(ethertype);
         args.complete()
     }
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         burst.retain(|packet| {
             let grown = packet.push_header(&self.header);
-            mark_ethernet(packet, HEADER_LEN);
+            mark_ethernet(packet, Ethernet::LEN);
             grown
         });
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [address("src", 6), address("dst", 0), ethertype("ethertype"), ethertype("etht").deprecated()].into()
+        [
+            mac_handler("src", |e: &mut Self| &mut e.header.source),
+            mac_handler("dst", |e: &mut Self| &mut e.header.destination),
+            ethertype("ethertype"),
+            ethertype("etht").deprecated(),
+        ]
+        .into()
     }
 }

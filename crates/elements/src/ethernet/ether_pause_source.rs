@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND, Timer};
-use ringway_wire::MacAddress;
+use ringway_wire::{EtherType, Ethernet, Header, MacAddress, U16};
 
 /// Facts.
 pub static CLASS: Class = Class::new("EtherPauseSource", || Box::<EtherPauseSource>::default())
@@ -29,8 +29,8 @@ pub static CLASS: Class = Class::new("EtherPauseSource", || Box::<EtherPauseSour
 
 /// Bytes of a frame without its check sequence.
 const FRAME: usize = 60;
-/// Length/type of MAC control, and PAUSE's opcode.
-const PAUSE: [u8; 4] = [0x88, 0x08, 0, 1];
+/// PAUSE's opcode.
+const PAUSE: u16 = 1;
 const EVERYBODY: MacAddress = MacAddress([1, 0x80, 0xc2, 0, 0, 1]);
 /// The shortest interval.
 const LEAST: u64 = SECOND / 1000;
@@ -55,10 +55,10 @@ impl EtherPauseSource {
 
     fn make(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
         let mut frame = [0; FRAME];
-        frame[..6].copy_from_slice(&self.destination.0);
-        frame[6..12].copy_from_slice(&self.source.0);
-        frame[12..16].copy_from_slice(&PAUSE);
-        frame[16..18].copy_from_slice(&self.time.to_be_bytes());
+        let (source, destination) = (self.source, self.destination);
+        let (header, control) = Ethernet::split_mut(&mut frame)?;
+        *header = Ethernet { destination, source, ethertype: EtherType::MAC_CONTROL };
+        *<[U16; 2]>::of_mut(control)? = [PAUSE.into(), self.time.into()];
         let mut packet = cx.packet(&frame)?;
         packet.notes_mut().timestamp = cx.packet_time();
         packet.set_mac_header(0);

@@ -7,12 +7,11 @@
 //!
 //! Handlers: `src`, `dst` (read, write); `drops` (read).
 use crate::packet::mac_handler;
-use crate::packet::put;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
-use ringway_wire::MacAddress;
+use ringway_wire::{Header, MacAddress};
 
 /// Facts.
 pub static CLASS: Class = Class::new("EtherRewrite", || Box::<EtherRewrite>::default()).ports("1/1").live();
@@ -34,12 +33,11 @@ impl Element for EtherRewrite {
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         burst.retain(|packet| {
-            let Some(addresses) = packet.data_mut().first_chunk_mut::<12>() else {
+            let Some(addresses) = <[MacAddress; 2]>::of_mut(packet.data_mut()) else {
                 self.drops += 1;
                 return false;
             };
-            put(addresses, 0, self.destination.0);
-            put(addresses, 6, self.source.0);
+            *addresses = [self.destination, self.source];
             true
         });
     }

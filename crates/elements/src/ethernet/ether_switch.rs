@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Seconds};
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
-use ringway_wire::{MacAddress, ethernet::Frame};
+use ringway_wire::{Ethernet, Header, MacAddress};
 
 /// Facts.
 pub static CLASS: Class = Class::new("EtherSwitch", || Box::new(EtherSwitch::new(false)))
@@ -94,8 +94,8 @@ impl EtherSwitch {
     }
 
     fn switch(&mut self, from: usize, packet: Packet, now: u64, cx: &mut Context<'_>) {
-        let Ok(frame) = Frame::new_checked(packet.data()) else { return };
-        let (source, destination) = (frame.source(), frame.destination());
+        let Some(frame) = Ethernet::of(packet.data()) else { return };
+        let Ethernet { source, destination, .. } = *frame;
         self.learn(source, from, now);
         let ports = cx.ninputs();
         if self.listen {

@@ -14,13 +14,13 @@
 //! write).
 use super::vlan::Tag;
 use crate::packet::mac_handler;
-use crate::packet::{mac_text, mark_ethernet, prepend, put};
+use crate::packet::{mac_text, mark_ethernet};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
-use ringway_wire::MacAddress;
+use ringway_wire::{EtherType, Ethernet, Header, MacAddress, Vlan, vlan::Tagged};
 
 /// Facts.
 pub static CLASS: Class =
@@ -45,25 +45,19 @@ impl Element for EtherVlanEncap {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        let mut header = [0u8; 18];
-        put(&mut header, 0, self.destination.0);
-        put(&mut header, 6, self.source.0);
-        put(&mut header, 12, [0x81, 0x00]);
+        let Self { source, destination, .. } = *self;
+        let header = |ethertype| Ethernet { destination, source, ethertype };
+        let ethertype = EtherType::new(self.ethertype);
         burst.retain(|packet| {
             let tag = self.tag.of(packet);
             let grown = match tag {
-                Some(tci) => {
-                    put(&mut header, 12, [0x81, 0x00]);
-                    put(&mut header, 14, tci.to_be_bytes());
-                    put(&mut header, 16, self.ethertype.to_be_bytes());
-                    prepend(packet, &header)
-                }
-                None => {
-                    put(&mut header, 12, self.ethertype.to_be_bytes());
-                    prepend(packet, &header[..14])
-                }
+                Some(tci) => packet.push_header(&Tagged {
+                    ethernet: header(EtherType::VLAN),
+                    tag: Vlan { tci: tci.into(), ethertype },
+                }),
+                None => packet.push_header(&header(ethertype)),
             };
-            mark_ethernet(packet, if tag.is_some() { 18 } else { 14 });
+            mark_ethernet(packet, if tag.is_some() { Tagged::LEN } else { Ethernet::LEN });
             grown
         });
     }

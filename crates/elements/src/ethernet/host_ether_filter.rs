@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, PacketType};
-use ringway_wire::{MacAddress, ethernet::Frame};
+use ringway_wire::{Ethernet, Header, MacAddress};
 
 /// Facts.
 pub static CLASS: Class = Class::new("HostEtherFilter", || Box::<HostEtherFilter>::default())
@@ -56,8 +56,8 @@ impl Element for HostEtherFilter {
 impl HostEtherFilter {
     fn check(&self, packet: &mut Packet) -> bool {
         let data = packet.data().get(self.offset as usize..).unwrap_or_default();
-        let Ok(frame) = Frame::new_checked(data) else { return false };
-        let (source, destination) = (frame.source(), frame.destination());
+        let Some(frame) = Ethernet::of(data) else { return false };
+        let Ethernet { source, destination, .. } = *frame;
         let kind = match destination {
             _ if destination == self.address => PacketType::Host,
             MacAddress::BROADCAST => PacketType::Broadcast,

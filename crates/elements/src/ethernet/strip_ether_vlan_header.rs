@@ -8,10 +8,11 @@
 //!
 //! No handlers.
 use super::vlan;
-use crate::packet::{bounded, divert, u16_at};
+use crate::packet::{bounded, divert};
 use alloc::boxed::Box;
 use ringway_click::arg::{Args, POSITIONAL};
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_wire::{EtherType, Ethernet, Header, vlan::Tagged};
 
 /// Facts.
 pub static CLASS: Class = Class::new("StripEtherVLANHeader", || Box::<StripEtherVlanHeader>::default())
@@ -33,11 +34,11 @@ impl Element for StripEtherVlanHeader {
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         divert(burst, cx, |packet, _| {
-            let data = packet.data();
-            let (tci, header) = if u16_at(data, 12) == 0x8100 && data.len() >= 18 {
-                (u16_at(data, 14), 18)
+            let frame = Tagged::of(packet.data()).filter(|frame| frame.ethernet.ethertype == EtherType::VLAN);
+            let (tci, header) = if let Some(Tagged { tag, .. }) = frame {
+                (tag.tci.get(), Tagged::LEN)
             } else if let Ok(native) = u16::try_from(self.native) {
-                (native, 14)
+                (native, Ethernet::LEN)
             } else {
                 return false;
             };

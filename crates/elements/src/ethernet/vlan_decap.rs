@@ -8,10 +8,11 @@
 //!
 //! No handlers.
 use super::vlan;
-use crate::packet::{mark_ethernet, u16_at};
+use crate::packet::mark_ethernet;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
+use ringway_wire::{EtherType, Ethernet, Header, Vlan, vlan::Tagged};
 
 /// Facts.
 pub static CLASS: Class = Class::new("VLANDecap", || Box::<VlanDecap>::default()).ports("1/1");
@@ -25,7 +26,7 @@ pub struct VlanDecap {
 
 impl Element for VlanDecap {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        (self.annotate, self.ethertype) = (true, 0x8100);
+        (self.annotate, self.ethertype) = (true, EtherType::VLAN.get());
         args.read_p("ANNO", &mut self.annotate);
         args.read("ETHERTYPE", &mut self.ethertype);
         args.complete()
@@ -38,15 +39,16 @@ impl Element for VlanDecap {
 
 impl VlanDecap {
     fn decap(&self, packet: &mut Packet) {
-        let tagged = packet.len() >= 18 && u16_at(packet.data(), 12) == self.ethertype;
-        let tci = if tagged { u16_at(packet.data(), 14) } else { 0 };
-        if tagged {
-            packet.data_mut().copy_within(0..12, 4);
-            packet.pull(4);
+        let frame = Tagged::of(packet.data());
+        let tagged = frame.filter(|frame| frame.ethernet.ethertype.get() == self.ethertype);
+        let tci = tagged.map(|frame| frame.tag.tci.get());
+        if tci.is_some() {
+            packet.data_mut().copy_within(0..12, Vlan::LEN);
+            packet.pull(Vlan::LEN);
         }
-        mark_ethernet(packet, 14);
+        mark_ethernet(packet, Ethernet::LEN);
         if self.annotate {
-            vlan::annotate(packet, tci);
+            vlan::annotate(packet, tci.unwrap_or(0));
         }
     }
 }

@@ -10,11 +10,12 @@
 //!
 //! Handlers: `config` (read); `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan`, `ethertype` (read, write).
 use super::vlan::Tag;
-use crate::packet::{mark_ethernet, put};
+use crate::packet::mark_ethernet;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_wire::{EtherType, Ethernet, Header, U16, Vlan, vlan::Tagged};
 
 /// Facts.
 pub static CLASS: Class = Class::new("VLANEncap", || Box::<VlanEncap>::default()).ports("1/1").live();
@@ -28,7 +29,7 @@ pub struct VlanEncap {
 
 impl Element for VlanEncap {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        self.ethertype = 0x8100;
+        self.ethertype = EtherType::VLAN.get();
         self.tag.read(args, true);
         args.read("ETHERTYPE", &mut self.ethertype);
         args.complete()
@@ -38,24 +39,27 @@ impl Element for VlanEncap {
         burst.retain(|packet| {
             let tag = self.tag.of(packet);
             if let Some(tci) = tag {
-                if packet.len() < 12 || !packet.push(4) {
+                if packet.len() < 12 || !packet.push(Vlan::LEN) {
                     return false;
                 }
                 let data = packet.data_mut();
                 data.copy_within(4..16, 0);
-                put(data, 12, self.ethertype.to_be_bytes());
-                put(data, 14, tci.to_be_bytes());
+                if let Some((header, rest)) = Ethernet::split_mut(data)
+                    && let Some(tag) = U16::of_mut(rest)
+                {
+                    (header.ethertype, *tag) = (EtherType::new(self.ethertype), tci.into());
+                }
             }
-            mark_ethernet(packet, if tag.is_some() { 18 } else { 14 });
+            mark_ethernet(packet, if tag.is_some() { Tagged::LEN } else { Ethernet::LEN });
             true
         });
     }
 
     fn handlers(&self) -> Vec<Handler> {
         let tag: fn(&mut Self) -> &mut Tag = |e| &mut e.tag;
-        let config = Handler::read("config", |e: &Self| match e.ethertype {
-            0x8100 => e.tag.configuration(),
-            ethertype => e.tag.configuration() + &alloc::format!(", ETHERTYPE {ethertype:#06x}"),
+        let config = Handler::read("config", |e: &Self| match EtherType::new(e.ethertype) {
+            EtherType::VLAN => e.tag.configuration(),
+            ethertype => e.tag.configuration() + &alloc::format!(", ETHERTYPE {ethertype:?}"),
         });
         let ethertype = Handler::field("ethertype", |e: &mut Self| &mut e.ethertype).error("parse error");
         [config].into_iter().chain(Tag::handlers(tag)).chain([Tag::native_handler(tag), ethertype]).collect()

@@ -1,30 +1,26 @@
 //! Which flow an IP packet belongs to.
 use super::table::{Key, fold};
-use crate::packet::{is_later_fragment, u16_at};
 use crate::rewriter::key::FlowKey;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use ringway_click::Packet;
-use ringway_wire::ipv6;
-
-/// Protocol number of TCP.
-pub(crate) const TCP: u8 = 6;
-/// Protocol number of UDP.
-pub(crate) const UDP: u8 = 17;
+use ringway_wire::tcp::Flags;
+use ringway_wire::{Header, Ipv4, Ipv6, Protocol, Tcp, U16, ipv6};
 
 /// Addresses, ports and protocol of IPv4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Connection {
     pub(crate) ends: FlowKey,
-    pub(crate) protocol: u8,
+    pub(crate) protocol: Protocol,
 }
 
 impl Key for Connection {
     #[inline]
     fn hash(self, seed: u64) -> u64 {
-        self.ends.hash(self.protocol.into(), seed)
+        self.ends.hash(self.protocol.0.into(), seed)
     }
 }
 
@@ -35,7 +31,7 @@ pub(crate) struct Connection6 {
     pub(crate) destination: u128,
     pub(crate) source_port: u16,
     pub(crate) destination_port: u16,
-    pub(crate) protocol: u8,
+    pub(crate) protocol: Protocol,
 }
 
 impl Key for Connection6 {
@@ -46,7 +42,7 @@ impl Key for Connection6 {
         let ports = u64::from(self.source_port) << 16 | u64::from(self.destination_port);
         let first = fold(a ^ seed, b ^ 0x9e37_79b9_7f4a_7c15);
         let second = fold(c ^ seed.rotate_left(32), d ^ 0xd6e8_feb8_6659_fd93);
-        let third = u64::from(self.protocol) << 32 | ports;
+        let third = u64::from(self.protocol.0) << 32 | ports;
         fold(first ^ second.rotate_left(21) ^ third, 0xa076_1d64_78bd_642f ^ seed)
     }
 }
@@ -74,7 +70,7 @@ pub(crate) struct Headers<C = Connection> {
     /// Type of service, or traffic class.
     pub(crate) tos: u8,
     /// Of TCP; 0 else.
-    pub(crate) flags: u8,
+    pub(crate) flags: Flags,
     /// Where what follows the IP headers begins, from the first of them on.
     pub(crate) transport: usize,
     /// Whether there are ports, so that packets of one connection can be told from another's.
@@ -85,24 +81,20 @@ impl Headers {
     /// Of a packet whose IPv4 header is noted and sound; ports are 0 where there are none, as in later fragments.
     #[inline]
     pub(crate) fn of(packet: &Packet) -> Option<Self> {
-        let ip = packet.network_data()?;
-        let (first, header) = (*ip.first()?, usize::from(ip.first()? & 15) * 4);
-        if first >> 4 != 4 || header < 20 || ip.len() < header {
-            return None;
-        }
-        let protocol = ip[9];
-        let has_ports = matches!(protocol, TCP | UDP) && !is_later_fragment(ip) && ip.len() >= header + 4;
-        let mut ends = FlowKey::of(ip, if has_ports { header } else { 12 })?;
-        if !has_ports {
-            (ends.source_port, ends.destination_port) = (0, 0);
-        }
+        let (ip, _, segment) = Ipv4::parse(packet.network_data()?).filter(|(ip, ..)| ip.version() == 4)?;
+        let (protocol, header) = (ip.protocol, ip.header_len());
+        let has_ports = matches!(protocol, Protocol::TCP | Protocol::UDP) && !ip.is_later_fragment();
+        let ports = <[U16; 2]>::of(segment).filter(|_| has_ports);
+        let [source_port, destination_port] = ports.map_or([0; 2], |ports| ports.map(U16::get));
+        let (source, destination) = (ip.source.get(), ip.destination.get());
+        let ends = FlowKey { source, source_port, destination, destination_port };
         Some(Self {
             connection: Connection { ends, protocol },
-            length: u16_at(ip, 2).into(),
-            tos: ip[1],
-            flags: tcp_flags(protocol, ip.get(header..).filter(|_| has_ports)),
+            length: u32::from(ip.total_length.get()),
+            tos: ip.tos,
+            flags: tcp_flags(protocol, ports.map(|_| segment)),
             transport: header,
-            has_ports: has_ports && (ends.source_port | ends.destination_port) != 0,
+            has_ports: source_port | destination_port != 0,
         })
     }
 }
@@ -110,32 +102,28 @@ impl Headers {
 impl Headers<Connection6> {
     /// Of a packet whose IPv6 header is noted and sound; ports are 0 where there are none, as in all fragments.
     pub(crate) fn of_ip6(packet: &Packet) -> Option<Self> {
-        let data = packet.network_data().filter(|data| data.first().is_some_and(|first| first >> 4 == 6))?;
-        let (ip, _) = ipv6::Packet::new_prefix(data).ok()?;
-        let upper = ip.upper().ok()?;
-        let (protocol, segment) = (upper.protocol.0, upper.payload);
-        let has_ports = matches!(protocol, TCP | UDP) && !upper.fragment && segment.len() >= 4;
-        let port = |at| if has_ports { u16_at(segment, at) } else { 0 };
+        let ip = ipv6::Packet::parse(packet.network_data()?)?;
+        let upper = ip.upper()?;
+        let (protocol, segment) = (upper.protocol, upper.payload);
+        let has_ports = matches!(protocol, Protocol::TCP | Protocol::UDP) && !upper.fragment;
+        let ports = <[U16; 2]>::of(segment).filter(|_| has_ports);
+        let [source_port, destination_port] = ports.map_or([0; 2], |ports| ports.map(U16::get));
+        let (source, destination) = (ip.header.source.get(), ip.header.destination.get());
         Some(Self {
-            connection: Connection6 {
-                source: ip.source().to_bits(),
-                destination: ip.destination().to_bits(),
-                source_port: port(0),
-                destination_port: port(2),
-                protocol,
-            },
-            length: ipv6::HEADER_LEN as u32 + u32::from(ip.payload_len()),
-            tos: ip.traffic_class(),
-            flags: tcp_flags(protocol, has_ports.then_some(segment)),
-            transport: ipv6::HEADER_LEN + ip.payload().len() - segment.len(),
-            has_ports: has_ports && (port(0) | port(2)) != 0,
+            connection: Connection6 { source, destination, source_port, destination_port, protocol },
+            length: Ipv6::LEN as u32 + u32::from(ip.header.payload_length.get()),
+            tos: ip.header.traffic_class(),
+            flags: tcp_flags(protocol, ports.map(|_| segment)),
+            transport: Ipv6::LEN + ip.payload.len() - segment.len(),
+            has_ports: source_port | destination_port != 0,
         })
     }
 }
 
-fn tcp_flags(protocol: u8, segment: Option<&[u8]>) -> u8 {
-    let flags = segment.filter(|_| protocol == TCP).and_then(|segment| segment.get(13));
-    flags.copied().unwrap_or(0)
+fn tcp_flags(protocol: Protocol, segment: Option<&[u8]>) -> Flags {
+    let flags =
+        segment.filter(|_| protocol == Protocol::TCP).and_then(|segment| segment.get(offset_of!(Tcp, flags)));
+    Flags(flags.copied().unwrap_or(0))
 }
 
 /// What flows are told apart by, and how IPFIX tells it.
@@ -149,7 +137,7 @@ pub(super) trait Ends: Key + core::fmt::Debug {
     fn write(&self, out: &mut Vec<u8>);
 
     /// The protocol.
-    fn protocol(&self) -> u8;
+    fn protocol(&self) -> Protocol;
 
     /// For people: `SADDR SPORT DADDR DPORT PROTO`.
     fn text(&self) -> String;
@@ -166,14 +154,14 @@ impl Ends for Connection {
         out.extend(source_port.to_be_bytes().into_iter().chain(destination_port.to_be_bytes()));
     }
 
-    fn protocol(&self) -> u8 {
+    fn protocol(&self) -> Protocol {
         self.protocol
     }
 
     fn text(&self) -> String {
         let FlowKey { source, source_port, destination, destination_port } = self.ends;
         let (from, to) = (Ipv4Addr::from_bits(source), Ipv4Addr::from_bits(destination));
-        format!("{from} {source_port} {to} {destination_port} {}", self.protocol)
+        format!("{from} {source_port} {to} {destination_port} {:?}", self.protocol)
     }
 }
 
@@ -187,13 +175,13 @@ impl Ends for Connection6 {
         out.extend(self.source_port.to_be_bytes().into_iter().chain(self.destination_port.to_be_bytes()));
     }
 
-    fn protocol(&self) -> u8 {
+    fn protocol(&self) -> Protocol {
         self.protocol
     }
 
     fn text(&self) -> String {
         let (from, to) = (Ipv6Addr::from_bits(self.source), Ipv6Addr::from_bits(self.destination));
         let Self { source_port, destination_port, protocol, .. } = self;
-        format!("{from} {source_port} {to} {destination_port} {protocol}")
+        format!("{from} {source_port} {to} {destination_port} {protocol:?}")
     }
 }

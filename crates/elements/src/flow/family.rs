@@ -1,13 +1,13 @@
 //! What a load balancer does the same with IPv4 and with IPv6.
-use super::connection::{Connection, Connection6, Headers, TCP, UDP};
+use super::connection::{Connection, Connection6, Headers};
 use super::table::{Key, fold};
-use crate::packet::{put, u16_at, u32_at};
 use crate::rewriter::key::FlowKey;
 use core::fmt::{Debug, Display};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use ringway_click::arg::Arg;
 use ringway_click::{Annotations, Packet};
-use ringway_wire::checksum::update_u32;
+use ringway_wire::checksum::{update_u32, update_u128};
+use ringway_wire::{Header, Ipv4, Ipv6, Protocol, U16};
 
 /// An address, and the packets that have such.
 pub(super) trait Family: Arg + Copy + Eq + Debug + Display + 'static {
@@ -20,10 +20,10 @@ pub(super) trait Family: Arg + Copy + Eq + Debug + Display + 'static {
     fn headers(packet: &Packet) -> Option<Headers<Self::Connection>>;
 
     /// A connection by its parts.
-    fn connection(ends: [(Self, u16); 2], protocol: u8) -> Self::Connection;
+    fn connection(ends: [(Self, u16); 2], protocol: Protocol) -> Self::Connection;
 
     /// Source and destination, each with its port, and the protocol.
-    fn ends(connection: &Self::Connection) -> ([(Self, u16); 2], u8);
+    fn ends(connection: &Self::Connection) -> ([(Self, u16); 2], Protocol);
 
     /// A number that stands for the address.
     fn number(self) -> u64;
@@ -35,19 +35,18 @@ pub(super) trait Family: Arg + Copy + Eq + Debug + Display + 'static {
     fn note(self, packet: &mut Packet);
 }
 
-/// Brings the checksum of what an IP packet carries up to date; `sum_at` is where TCP or UDP has it.
+/// Brings the checksum of what an IP packet carries up to date.
 #[inline]
-fn mend(ip: &mut [u8], transport: usize, protocol: u8, changed: impl Iterator<Item = (u32, u32)>) {
-    let at = transport + if protocol == TCP { 16 } else { 6 };
+fn mend(ip: &mut [u8], transport: usize, protocol: Protocol, update: impl FnOnce(u16) -> u16) {
+    let is_udp = protocol == Protocol::UDP;
+    let place = protocol.checksum_at().and_then(|at| U16::of_mut(ip.get_mut(transport + at..)?));
     // A UDP checksum of 0 is none. One that becomes 0 is written as its other form.
-    if at + 2 > ip.len() || (protocol == UDP && u16_at(ip, at) == 0) {
-        return;
+    if let Some(checksum) = place.filter(|sum| !is_udp || sum.get() != 0) {
+        checksum.set(match update(checksum.get()) {
+            0 if is_udp => u16::MAX,
+            sum => sum,
+        });
     }
-    let sum = match changed.fold(u16_at(ip, at), |sum, (old, new)| update_u32(sum, old, new)) {
-        0 if protocol == UDP => u16::MAX,
-        sum => sum,
-    };
-    put(ip, at, sum.to_be_bytes());
 }
 
 impl Family for Ipv4Addr {
@@ -60,7 +59,7 @@ impl Family for Ipv4Addr {
     }
 
     #[inline]
-    fn connection([source, destination]: [(Self, u16); 2], protocol: u8) -> Connection {
+    fn connection([source, destination]: [(Self, u16); 2], protocol: Protocol) -> Connection {
         let ends = FlowKey {
             source: source.0.to_bits(),
             source_port: source.1,
@@ -71,7 +70,7 @@ impl Family for Ipv4Addr {
     }
 
     #[inline]
-    fn ends(Connection { ends, protocol }: &Connection) -> ([(Self, u16); 2], u8) {
+    fn ends(Connection { ends, protocol }: &Connection) -> ([(Self, u16); 2], Protocol) {
         let source = (Self::from_bits(ends.source), ends.source_port);
         ([source, (Self::from_bits(ends.destination), ends.destination_port)], *protocol)
     }
@@ -82,13 +81,13 @@ impl Family for Ipv4Addr {
 
     #[inline]
     fn set(self, packet: &mut Packet, headers: &Headers, destination: bool) {
-        let Some(ip) = packet.network_data_mut() else { return };
-        let at = if destination { 16 } else { 12 };
-        let (old, new) = (u32_at(ip, at), self.to_bits());
-        put(ip, at, new.to_be_bytes());
-        let sum = update_u32(u16_at(ip, 10), old, new);
-        put(ip, 10, sum.to_be_bytes());
-        mend(ip, headers.transport, headers.connection.protocol, core::iter::once((old, new)));
+        let Some(data) = packet.network_data_mut() else { return };
+        let Some(ip) = Ipv4::of_mut(data) else { return };
+        let field = if destination { &mut ip.destination } else { &mut ip.source };
+        let (old, new) = (field.get(), self.to_bits());
+        field.set(new);
+        ip.checksum.set(update_u32(ip.checksum.get(), old, new));
+        mend(data, headers.transport, headers.connection.protocol, |sum| update_u32(sum, old, new));
     }
 
     #[inline]
@@ -105,7 +104,7 @@ impl Family for Ipv6Addr {
         Headers::of_ip6(packet).filter(|headers| headers.has_ports)
     }
 
-    fn connection([source, destination]: [(Self, u16); 2], protocol: u8) -> Connection6 {
+    fn connection([source, destination]: [(Self, u16); 2], protocol: Protocol) -> Connection6 {
         Connection6 {
             source: source.0.to_bits(),
             destination: destination.0.to_bits(),
@@ -115,7 +114,7 @@ impl Family for Ipv6Addr {
         }
     }
 
-    fn ends(connection: &Connection6) -> ([(Self, u16); 2], u8) {
+    fn ends(connection: &Connection6) -> ([(Self, u16); 2], Protocol) {
         let source = (Self::from_bits(connection.source), connection.source_port);
         let destination = (Self::from_bits(connection.destination), connection.destination_port);
         ([source, destination], connection.protocol)
@@ -127,14 +126,12 @@ impl Family for Ipv6Addr {
     }
 
     fn set(self, packet: &mut Packet, headers: &Headers<Connection6>, destination: bool) {
-        let Some(ip) = packet.network_data_mut() else { return };
-        let at = if destination { 24 } else { 8 };
-        let (new, mut changed) = (self.octets(), [(0, 0); 4]);
-        for (word, change) in changed.iter_mut().enumerate() {
-            *change = (u32_at(ip, at + 4 * word), u32_at(&new, 4 * word));
-        }
-        put(ip, at, new);
-        mend(ip, headers.transport, headers.connection.protocol, changed.into_iter());
+        let Some(data) = packet.network_data_mut() else { return };
+        let Some(ip) = Ipv6::of_mut(data) else { return };
+        let field = if destination { &mut ip.destination } else { &mut ip.source };
+        let (old, new) = (field.get(), self.to_bits());
+        field.set(new);
+        mend(data, headers.transport, headers.connection.protocol, |sum| update_u128(sum, old, new));
     }
 
     fn note(self, packet: &mut Packet) {

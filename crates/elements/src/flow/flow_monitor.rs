@@ -30,6 +30,7 @@ use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
     Class, Context, Element, Failed, Handler, LINES, PACKETS, PacketBurst, Pieces, Progress, SECOND, Timer,
 };
+use ringway_wire::tcp::Flags;
 
 /// Facts.
 pub static CLASS: Class =
@@ -39,8 +40,6 @@ pub static CLASS: Class =
 const PERIOD: u64 = SECOND / 50;
 /// Lines of a table. Attack: a handler that would print millions while packets wait.
 const MOST_LINES: usize = 10_000;
-const FIN: u8 = 1;
-const RST: u8 = 4;
 
 /// What is counted of a flow since its last report.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +47,7 @@ struct Counts {
     packets: u64,
     bytes: u64,
     first: u64,
-    flags: u8,
+    flags: Flags,
     tos: u8,
 }
 
@@ -66,7 +65,7 @@ impl Rules {
     /// Whether a flow is to be reported, and why.
     fn end(&self, counts: &Counts, seen: u64, now: u64) -> Option<End> {
         let silent = now.saturating_sub(seen);
-        let ended = counts.flags & (FIN | RST) != 0 && silent >= SECOND;
+        let ended = counts.flags.has(Flags::FIN.with(Flags::RST)) && silent >= SECOND;
         match () {
             () if self.flushed.is_some_and(|flushed| seen <= flushed) => Some(End::Forced),
             () if silent >= self.idle => Some(End::Idle),
@@ -149,7 +148,7 @@ impl<C: Ends> Flows<C> {
         if let Some(counts) = self.table.touch(number, now) {
             counts.packets += 1;
             counts.bytes += u64::from(length);
-            counts.flags |= flags;
+            counts.flags = counts.flags.with(flags);
         }
     }
 

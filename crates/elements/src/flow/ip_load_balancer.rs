@@ -38,6 +38,7 @@ use ringway_click::{
     Timer,
 };
 use ringway_click_lang::config;
+use ringway_wire::tcp::Flags;
 
 /// Facts.
 pub static CLASS: Class = Class::new("IPLoadBalancer", || Box::<IpLoadBalancer>::default())
@@ -52,8 +53,6 @@ const MOST_SERVERS: usize = 4096;
 const PERIOD: u64 = SECOND / 10;
 /// How long a connection that has ended is kept.
 const ENDED: u64 = 10 * SECOND;
-const FIN: u8 = 1;
-const RST: u8 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -185,7 +184,8 @@ impl<A: Family> Balancer<A> {
         };
         let place = self.connections.touch(number, now)?;
         // A new connection between the same ports begins with SYN.
-        place.ended = headers.flags & (FIN | RST) != 0 || (place.ended && headers.flags & 2 == 0);
+        place.ended =
+            headers.flags.has(Flags::FIN.with(Flags::RST)) || (place.ended && !headers.flags.has(Flags::SYN));
         let server = usize::from(place.server);
         if self.servers.get(server)?.state != State::Gone {
             return Some(server);
@@ -226,7 +226,7 @@ impl<A: Family> Balancer<A> {
         let ([(from, _), (to, _)], _) = A::ends(&headers.connection);
         let Some(number) = self.connections.find(hash, self.client_side(headers)) else { return false };
         let Some(place) = self.connections.touch(number, now) else { return false };
-        place.ended |= headers.flags & (FIN | RST) != 0;
+        place.ended |= headers.flags.has(Flags::FIN.with(Flags::RST));
         let server = self.servers.get(usize::from(place.server));
         if server.is_none_or(|server| server.address != from) {
             return false;

@@ -2,6 +2,7 @@
 use super::connection::Ends;
 use alloc::vec::Vec;
 use ringway_click::SECOND;
+use ringway_wire::tcp::Flags;
 
 /// IPFIX's version.
 const VERSION: u16 = 10;
@@ -55,7 +56,7 @@ pub(super) enum End {
 pub(super) struct Record<C> {
     pub(super) connection: C,
     pub(super) tos: u8,
-    pub(super) flags: u8,
+    pub(super) flags: Flags,
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) start: u64,
@@ -90,8 +91,8 @@ pub(super) fn message<C: Ends>(all: &[Record<C>], domain: u32, sequence: u32, no
     word(&mut out, 4 + data as u16);
     for record in records {
         record.connection.write(&mut out);
-        out.extend([record.connection.protocol(), record.tos]);
-        word(&mut out, record.flags.into());
+        out.extend([record.connection.protocol().0, record.tos]);
+        word(&mut out, record.flags.0.into());
         quad(&mut out, record.packets);
         quad(&mut out, record.bytes);
         quad(&mut out, record.start / 1_000_000);
@@ -112,7 +113,7 @@ mod tests {
         let record = Record {
             connection: C::default(),
             tos: 1,
-            flags: 2,
+            flags: Flags::SYN,
             packets: 3,
             bytes: 4,
             start: 5_000_000,

@@ -11,31 +11,33 @@ use crate::check::{Header, HeaderCheck};
 use crate::ip::transport::Transport;
 use alloc::boxed::Box;
 use ringway_click::{Class, Metadata, Packet};
-use ringway_wire::checksum;
+use ringway_wire::icmp::v4;
+use ringway_wire::{Protocol, checksum};
 
 /// Facts.
-pub static CLASS: Class = Class::new("CheckICMPHeader", || Box::<HeaderCheck<Icmp>>::default())
+pub static CLASS: Class = Class::new("CheckICMPHeader", || Box::<HeaderCheck<Rules>>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
 /// Its rules.
-struct Icmp;
+struct Rules;
 
-impl Header for Icmp {
+impl Header for Rules {
     const NAME: &'static str = "ICMP";
     const REASONS: &'static [&'static str] = &["not ICMP", "bad packet length", "bad ICMP checksum"];
 
     fn check(packet: &mut Packet) -> Result<(), usize> {
         let data = packet.network_data().unwrap_or_default();
-        let transport = Transport::of(data).filter(|transport| transport.protocol == 1).ok_or(0usize)?;
+        let transport =
+            Transport::of(data).filter(|transport| transport.protocol == Protocol::ICMP).ok_or(0usize)?;
         let message = data.get(transport.header..).unwrap_or_default();
         let length = message.len();
         let good = match message.first() {
             // Errors quote an IP header and eight bytes (RFC 792).
-            Some(3 | 4 | 5 | 11 | 12) => length >= 36,
-            Some(13 | 14) => length == 20,
-            Some(15 | 16) => length == 8,
+            Some(kind) if v4::is_error(*kind) => length >= 36,
+            Some(&(v4::TIMESTAMP | v4::TIMESTAMP_REPLY)) => length == 20,
+            Some(&(v4::INFORMATION | v4::INFORMATION_REPLY)) => length == 8,
             _ => length >= 8,
         };
         if !good {

@@ -15,7 +15,6 @@
 //! packets from addresses that cannot be a host's are dropped without an answer.
 use crate::ip::names::{icmp_code, parse_icmp_type};
 use crate::ip::transport::Transport;
-use crate::packet::{fill_ip_checksum, put};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::ToString;
@@ -26,16 +25,13 @@ use ringway_click::{
     Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst,
     PacketType,
 };
-use ringway_wire::checksum;
+use ringway_wire::icmp::v4::{NEEDS_FRAGMENTATION, PARAMETER_PROBLEM, REDIRECT, UNREACHABLE, is_error};
+use ringway_wire::ipv4::{OPTIONS_LEN, option};
+use ringway_wire::{Header, Icmp, Ipv4, Protocol, Sum};
 
 /// Facts.
 pub static CLASS: Class =
     Class::new("ICMPError", || Box::<IcmpError>::default()).ports("1/1").metadata(Metadata::Resolve).live();
-
-const REDIRECT: u8 = 5;
-const PARAMETER_PROBLEM: u8 = 12;
-const UNREACHABLE: u8 = 3;
-const NEED_FRAGMENTATION: u8 = 4;
 
 /// Makes errors.
 #[derive(Debug)]
@@ -65,10 +61,6 @@ impl Default for IcmpError {
             drops: 0,
         }
     }
-}
-
-fn is_error(kind: u8) -> bool {
-    matches!(kind, 3 | 4 | 5 | 11 | 12)
 }
 
 impl Element for IcmpError {
@@ -121,23 +113,24 @@ impl IcmpError {
         let source = Ipv4Addr::from_bits(transport.source);
         let is_host = !matches!(source.octets()[0], 0 | 127 | 240..);
         let group = matches!(packet.notes().packet_type, PacketType::Broadcast | PacketType::Multicast);
-        let quiet = transport.protocol == 1
+        let quiet = transport.protocol == Protocol::ICMP
             && (transport.later || data.get(transport.header).is_none_or(|kind| is_error(*kind)));
         let whole = self.is_unicast(transport.destination.into()) && !group && !transport.later;
         !quiet && whole && is_host && self.is_unicast(source)
     }
 
     /// The option of the source route that the answer takes back, and how many bytes of it are meaningful.
-    fn reversed_route(&self, packet: &Packet, header: &[u8], out: &mut [u8; 40]) -> Option<usize> {
-        let (at, option) = source_route(header)?;
-        let pointer = usize::from(packet.notes().u8(Annotations::ICMP_PARAMPROB));
+    fn reversed_route(&self, packet: &Packet, options: &[u8], out: &mut [u8; OPTIONS_LEN]) -> Option<usize> {
+        let (at, option) = source_route(options)?;
+        let pointer = usize::from(packet.notes().u8(Annotations::ICMP_PARAMPROB)).wrapping_sub(Ipv4::LEN);
         let concerns = self.kind == PARAMETER_PROBLEM && self.code == 0;
         if concerns && (at..at + option.len()).contains(&pointer) {
             return Some(0);
         }
         // The pointer counts from 1; the hops before it have been visited.
-        let length = usize::from(option[2]) - 1;
-        out[..3].copy_from_slice(&[option[0], length as u8, 4]);
+        let &[kind, _, next, ..] = option else { return None };
+        let length = usize::from(next) - 1;
+        out[..3].copy_from_slice(&[kind, length as u8, 4]);
         let hops = option.get(3..length)?.as_chunks::<4>().0;
         for (place, hop) in out[3..].as_chunks_mut::<4>().0.iter_mut().zip(hops.iter().rev()) {
             *place = *hop;
@@ -151,35 +144,40 @@ impl IcmpError {
         if !self.may_answer(packet, data, &transport) {
             return None;
         }
-        let mut options = [0; 40];
-        let route = self.reversed_route(packet, &data[..transport.header], &mut options);
+        let mut options = [0; OPTIONS_LEN];
+        let route = self.reversed_route(packet, &data[Ipv4::LEN..transport.header], &mut options);
         if route.is_some_and(|length| length > 0) && self.kind == REDIRECT {
             return None;
         }
-        let header = 20 + route.unwrap_or(0);
-        let quoted = data.len().min(usize::from(self.mtu).saturating_sub(header + 8));
-        let length = header + 8 + quoted;
+        let options = &options[..route.unwrap_or(0)];
+        let header = Ipv4::LEN + options.len();
+        let quoted = data.len().min(usize::from(self.mtu).saturating_sub(header + Icmp::LEN));
+        let length = header + Icmp::LEN + quoted;
         let mut made = cx.make_packet(HEADROOM, length, 0)?;
-        let out = made.data_mut();
-        out.fill(0);
-        (out[0], out[8], out[9]) = (0x40 | (header / 4) as u8, 200, 1);
-        put(out, 2, (length as u16).to_be_bytes());
-        put(out, 4, self.id.to_be_bytes());
-        put(out, 12, self.source.octets());
-        put(out, 16, transport.source.to_be_bytes());
-        out[20..header].copy_from_slice(&options[..header - 20]);
-        fill_ip_checksum(&mut out[..header]);
-        let message = &mut out[header..];
-        (message[0], message[1]) = (self.kind, self.code);
-        match (self.kind, self.code) {
-            (PARAMETER_PROBLEM, 0) => message[4] = packet.notes().u8(Annotations::ICMP_PARAMPROB),
-            (REDIRECT, _) => put(message, 4, packet.notes().dst_ip()),
-            (UNREACHABLE, NEED_FRAGMENTATION) => put(message, 6, self.path_mtu.to_be_bytes()),
-            _ => {}
-        }
-        message[8..].copy_from_slice(&data[..quoted]);
-        let sum = checksum::checksum(message);
-        put(message, 2, sum.to_be_bytes());
+        let (ip, rest) = Ipv4::split_mut(made.data_mut())?;
+        *ip = Ipv4 {
+            version_ihl: 4 << 4 | (header / 4) as u8,
+            total_length: (length as u16).into(),
+            identification: self.id.into(),
+            ttl: 200,
+            protocol: Protocol::ICMP,
+            source: self.source.to_bits().into(),
+            destination: transport.source.into(),
+            ..Ipv4::EMPTY
+        };
+        ip.fill_checksum(options);
+        let (own, message) = rest.split_at_mut(options.len());
+        own.copy_from_slice(options);
+        let (icmp, behind) = Icmp::split_mut(message)?;
+        *icmp = Icmp { kind: self.kind, code: self.code, ..Icmp::default() };
+        icmp.set_rest(match (self.kind, self.code) {
+            (PARAMETER_PROBLEM, 0) => u32::from(packet.notes().u8(Annotations::ICMP_PARAMPROB)) << 24,
+            (REDIRECT, _) => u32::from_be_bytes(packet.notes().dst_ip()),
+            (UNREACHABLE, NEEDS_FRAGMENTATION) => self.path_mtu.into(),
+            _ => 0,
+        });
+        behind.copy_from_slice(&data[..quoted]);
+        Icmp::fill_checksum(message, Sum::new())?;
         self.id = self.id.wrapping_add(1);
         made.set_network_header(0, header);
         let notes = made.notes_mut();
@@ -192,20 +190,20 @@ impl IcmpError {
     }
 }
 
-/// The source route among a header's options, if its pointer is sound, and where it begins.
-fn source_route(header: &[u8]) -> Option<(usize, &[u8])> {
-    let mut at = 20;
+/// The source route among options, if its pointer is sound, and where it begins.
+fn source_route(options: &[u8]) -> Option<(usize, &[u8])> {
+    let mut at = 0;
     loop {
-        match *header.get(at)? {
-            0 => return None,
-            1 => at += 1,
+        match *options.get(at)? {
+            option::END => return None,
+            option::NOP => at += 1,
             kind => {
-                let length = usize::from(*header.get(at + 1)?);
-                let option = header.get(at..at + length).filter(|_| length >= 2)?;
-                let route = matches!(kind, 131 | 137);
-                let pointer = option.get(2).map_or(0, |pointer| usize::from(*pointer));
+                let length = usize::from(*options.get(at + 1)?);
+                let found = options.get(at..at + length).filter(|_| length >= 2)?;
+                let route = matches!(kind, option::LOOSE_ROUTE | option::STRICT_ROUTE);
+                let pointer = found.get(2).map_or(0, |pointer| usize::from(*pointer));
                 if route && pointer >= 4 && pointer % 4 == 0 && pointer <= length + 1 {
-                    return Some((at, option));
+                    return Some((at, found));
                 }
                 at += length;
             }

@@ -4,10 +4,12 @@
 //!
 //! No arguments, no handlers. The IPv4 header must be noted. Requests to broadcasts of the link are not answered.
 use crate::ip::transport::Transport;
-use crate::packet::{change_u16, divert, put, u16_at};
+use crate::packet::divert;
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst, PacketType};
-use ringway_wire::checksum::checksum;
+use ringway_wire::checksum::update;
+use ringway_wire::icmp::v4::{ECHO, ECHO_REPLY};
+use ringway_wire::{Header, Icmp, Ipv4, Protocol, Sum};
 
 /// Facts.
 pub static CLASS: Class = Class::new("ICMPPingResponder", || Box::<IcmpPingResponder>::default())
@@ -28,22 +30,20 @@ impl Element for IcmpPingResponder {
 fn answer(packet: &mut Packet) -> Option<()> {
     let data = packet.network_data()?;
     let transport = Transport::of(data)?;
-    let echo = data.get(transport.header..).filter(|message| message.len() >= 8 && message[0] == 8);
-    if transport.protocol != 1 || transport.later || echo.is_none() {
+    let echo = Icmp::of(&data[transport.header..]).filter(|icmp| icmp.kind == ECHO);
+    if transport.protocol != Protocol::ICMP || transport.later || echo.is_none() {
         return None;
     }
-    let data = packet.network_data_mut()?;
-    let (header, message) = data.split_at_mut(transport.header);
-    header[12..20].rotate_left(4);
+    let (ip, _, message) = Ipv4::parse_mut(packet.network_data_mut()?)?;
+    core::mem::swap(&mut ip.source, &mut ip.destination);
     // A new packet starts with a time to live of its own.
-    change_u16(header, 8, u16_at(header, 8) | 0xff00, 10);
-    let code = u16::from(message[1]);
-    change_u16(message, 0, code, 2);
-    put(message, 0, [0]);
-    if u16_at(message, 2) == 0 {
+    ip.set_ttl(255);
+    let icmp = Icmp::of_mut(message)?;
+    icmp.kind = ECHO_REPLY;
+    icmp.checksum.set(update(icmp.checksum.get(), u16::from(ECHO) << 8, u16::from(ECHO_REPLY) << 8));
+    if icmp.checksum == 0 {
         // Of nothing but zeros the checksum is 0xffff, which an update can't tell from 0 (RFC 1624).
-        let sum = checksum(message);
-        put(message, 2, sum.to_be_bytes());
+        Icmp::fill_checksum(message, Sum::new())?;
     }
     packet.notes_mut().set_dst_ip(transport.source.to_be_bytes());
     packet.notes_mut().packet_type = PacketType::Host;

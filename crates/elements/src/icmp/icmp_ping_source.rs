@@ -17,19 +17,19 @@
 //! `rtt_max` (read); `reset_counts` (write).
 use super::message::Message;
 use crate::ip::transport::Transport;
-use crate::packet::{u16_at, u32_at};
 use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
     Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Note, NoteKind, Packet, PacketBurst,
     SECOND, Search, Timer,
 };
+use ringway_wire::icmp::v4::ECHO_REPLY;
+use ringway_wire::{Header, Icmp, Ipv4, Protocol};
 
 /// Facts.
 pub static CLASS: Class = Class::new("ICMPPingSource", || Box::<IcmpPingSource>::default())
@@ -183,17 +183,16 @@ impl IcmpPingSource {
 
     fn reply(&mut self, packet: &Packet, cx: &mut Context<'_>) {
         let Some(data) = packet.network_data() else { return };
-        let Some(transport) = Transport::of(data) else { return };
-        let message = data.get(transport.header..).unwrap_or_default();
-        let ours = transport.protocol == 1
-            && !transport.later
-            && message.len() >= 8
-            && message[0] == 0
-            && u16_at(message, 4) == self.message.id;
-        if !ours {
+        let (Some(transport), Some((ip, _, message))) = (Transport::of(data), Ipv4::parse(data)) else {
             return;
-        }
-        let sequence = u16_at(message, 6);
+        };
+        let ours = |icmp: &&Icmp| {
+            let ours = transport.protocol == Protocol::ICMP && !transport.later;
+            ours && icmp.kind == ECHO_REPLY && icmp.identifier == self.message.id
+        };
+        let Some(sequence) = Icmp::of(message).filter(ours).map(|icmp| icmp.sequence_number.get()) else {
+            return;
+        };
         let sent = core::mem::take(&mut self.sent[usize::from(sequence) % WINDOW]);
         if sent == 0 {
             return;
@@ -205,8 +204,8 @@ impl IcmpPingSource {
         self.replies += 1;
         if self.verbose {
             let name = cx.declaration();
-            let (from, length) = (Ipv4Addr::from_bits(u32_at(data, 12)), data.len());
-            let (ttl, time) = (data[8], Stamp(trip));
+            let (from, length) = (ip.source_addr(), data.len());
+            let (ttl, time) = (ip.ttl, Stamp(trip));
             cx.chatter(format_args!(
                 "{name}: {length} bytes from {from}: icmp_seq={sequence} ttl={ttl} time={time}"
             ));

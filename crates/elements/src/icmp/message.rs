@@ -1,11 +1,11 @@
 //! ICMP messages that elements put before packets.
 use crate::ip::encap::{Destination, Encap};
-use crate::packet::put;
 use alloc::string::ToString;
 use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
 use ringway_click::{Element, Handler, Packet};
-use ringway_wire::checksum;
+use ringway_wire::icmp::v4;
+use ringway_wire::{Header, Icmp, Protocol, Sum};
 
 /// The message.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(super) struct Message {
 
 impl Default for Message {
     fn default() -> Self {
-        let encap = Encap { protocol: 1, ttl: 255, id: 1, ..Encap::default() };
-        Self { encap, kind: 8, code: 0, id: 0, sequence: 0 }
+        let encap = Encap { protocol: Protocol::ICMP, ttl: 255, id: 1, ..Encap::default() };
+        Self { encap, kind: v4::ECHO, code: 0, id: 0, sequence: 0 }
     }
 }
 
@@ -47,16 +47,16 @@ impl Message {
     /// Puts the headers before a packet; false if it would be too long.
     pub(super) fn wrap(&mut self, packet: &mut Packet) -> bool {
         // Types with identifier and sequence number (RFC 792, RFC 950).
-        let numbered = matches!(self.kind, 0 | 8 | 13..=18);
+        let numbered = matches!(self.kind, v4::ECHO_REPLY | v4::ECHO | v4::TIMESTAMP..=v4::MASK_REPLY);
         let (id, sequence) = if numbered { (self.id, self.sequence) } else { (0, 0) };
         let (kind, code) = (self.kind, self.code);
         self.sequence = self.sequence.wrapping_add(1);
-        self.encap.wrap(packet, 8, |message, _| {
-            put(message, 0, [kind, code, 0, 0]);
-            put(message, 4, id.to_be_bytes());
-            put(message, 6, sequence.to_be_bytes());
-            let sum = checksum::checksum(message);
-            put(message, 2, sum.to_be_bytes());
+        self.encap.wrap(packet, Icmp::LEN, |message, _| {
+            if let Some(icmp) = Icmp::of_mut(message) {
+                let (identifier, sequence_number) = (id.into(), sequence.into());
+                *icmp = Icmp { kind, code, checksum: 0.into(), identifier, sequence_number };
+            }
+            let _ = Icmp::fill_checksum(message, Sum::new());
         })
     }
 }

@@ -32,7 +32,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use ringway_click::arg::{Arg, Args};
 use ringway_click::{Class, Context, Element, Failed, Handler, LINES, Metadata, Packet, PacketBurst};
-use ringway_wire::ipv6;
+use ringway_wire::{Header, Protocol, Tcp, Udp, ipv6};
 
 /// Facts.
 pub static CLASS: Class = Class::new("IDSMatcher", || Box::<IdsMatcher>::default())
@@ -43,8 +43,6 @@ pub static CLASS: Class = Class::new("IDSMatcher", || Box::<IdsMatcher>::default
 /// Patterns at most, and their bytes. Attack: a configuration that would take all memory.
 const MOST: usize = 1 << 20;
 const MOST_BYTES: usize = 64 << 20;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -76,20 +74,20 @@ fn text(packet: &Packet) -> &[u8] {
     };
     let header = match protocol {
         _ if later => 0,
-        TCP => payload.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4).max(20),
-        UDP => 8,
+        Protocol::TCP => Tcp::header_len_of(payload).unwrap_or(0).max(Tcp::LEN),
+        Protocol::UDP => Udp::LEN,
         _ => 0,
     };
     payload.get(header..).unwrap_or_default()
 }
 
 /// The protocol of an IPv6 packet, whether it is a later fragment, and what follows its headers.
-fn ip6_payload(ip: &[u8]) -> Option<(u8, bool, &[u8])> {
-    let (packet, _) = ipv6::Packet::new_prefix(ip).ok()?;
-    let upper = packet.upper().ok()?;
-    let later = upper.fragment
-        && packet.extensions().flatten().filter_map(|part| part.fragment()).any(|(offset, ..)| offset > 0);
-    Some((upper.protocol.0, later, upper.payload))
+fn ip6_payload(ip: &[u8]) -> Option<(Protocol, bool, &[u8])> {
+    let packet = ipv6::Packet::parse(ip)?;
+    let upper = packet.upper()?;
+    let is_later = |part: ipv6::Extension<'_>| part.fragment().is_some_and(|fragment| fragment.offset() > 0);
+    let later = upper.fragment && packet.extensions().flatten().any(is_later);
+    Some((upper.protocol, later, upper.payload))
 }
 
 /// The headers of a TCP segment, and the segment.
@@ -103,7 +101,7 @@ fn segment(packet: &Packet) -> Option<(Headers<Connection6>, &[u8])> {
     };
     // What follows the packet in its frame is not part of it.
     let end = ip.len().min(headers.length as usize);
-    let whole = headers.has_ports && headers.connection.protocol == TCP;
+    let whole = headers.has_ports && headers.connection.protocol == Protocol::TCP;
     if whole { Some((headers, ip.get(headers.transport..end)?)) } else { None }
 }
 

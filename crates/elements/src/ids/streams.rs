@@ -1,14 +1,13 @@
 //! The ends of what TCP connections carried last, so that a pattern is found that lies across two segments.
 use crate::flow::connection::{Connection6, Headers};
 use crate::flow::table::FlowTable;
-use crate::packet::u32_at;
 use alloc::vec::Vec;
+use ringway_wire::tcp::Flags;
+use ringway_wire::{Header, Tcp};
 
 /// Bytes kept of a connection's one direction. Attack: patterns so long that a connection would take a page.
 pub(super) const TAIL: usize = 255;
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
+const END: Flags = Flags::FIN.with(Flags::RST);
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -75,17 +74,16 @@ impl Streams {
 
     /// Takes a segment, its header included; the bytes across its border with the one before, if it follows one.
     pub(super) fn take(&mut self, headers: &Headers<Connection6>, segment: &[u8], now: u64) -> Option<&[u8]> {
-        let header = usize::from(*segment.get(12)? >> 4) * 4;
-        let payload = segment.get(header.max(20)..)?;
-        let sequence = u32_at(segment, 4);
+        let tcp = Tcp::of(segment)?;
+        let payload = segment.get(tcp.header_len().max(Tcp::LEN)..)?;
+        let (sequence, opens) = (tcp.sequence_number.get(), headers.flags.has(Flags::SYN));
         let hash = self.table.approach(headers.connection);
         let found = self.table.find(hash, headers.connection);
-        if headers.flags & (FIN | RST) != 0 && payload.is_empty() {
+        if headers.flags.has(END) && payload.is_empty() {
             found.and_then(|number| self.table.remove(number));
             return None;
         }
-        let end =
-            sequence.wrapping_add(payload.len() as u32).wrapping_add(u32::from(headers.flags & SYN != 0));
+        let end = sequence.wrapping_add(payload.len() as u32).wrapping_add(u32::from(opens));
         let keep = self.keep;
         let Some(number) = found else {
             let mut stream = Stream { next: end, ..Stream::default() };
@@ -96,8 +94,8 @@ impl Streams {
         let stream = self.table.touch(number, now)?;
         let ahead = sequence.wrapping_sub(stream.next) as i32;
         let new = end.wrapping_sub(stream.next) as i32;
-        if headers.flags & SYN != 0 || ahead > 0 {
-            self.gaps += u64::from(headers.flags & SYN == 0);
+        if opens || ahead > 0 {
+            self.gaps += u64::from(!opens);
             *stream = Stream { next: end, ..Stream::default() };
             stream.append(payload, keep);
             return None;
@@ -113,7 +111,7 @@ impl Streams {
         let across = stream.length > 0;
         stream.append(payload, keep);
         stream.next = end;
-        if headers.flags & (FIN | RST) != 0 {
+        if headers.flags.has(END) {
             self.table.remove(number);
         }
         across.then_some(self.joint.as_slice())
@@ -124,37 +122,35 @@ impl Streams {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use ringway_wire::Protocol;
 
     fn segment(sequence: u32, payload: &[u8]) -> Vec<u8> {
-        let mut segment = alloc::vec![0; 20];
-        segment[4..8].copy_from_slice(&sequence.to_be_bytes());
-        segment[12] = 5 << 4;
-        segment.extend_from_slice(payload);
-        segment
+        [Tcp { sequence_number: sequence.into(), ..Tcp::EMPTY }.bytes(), payload].concat()
     }
 
-    fn headers(port: u16, flags: u8) -> Headers<Connection6> {
-        let connection = Connection6 { source_port: port, protocol: 6, ..Connection6::default() };
+    fn headers(port: u16, flags: Flags) -> Headers<Connection6> {
+        let connection = Connection6 { source_port: port, protocol: Protocol::TCP, ..Connection6::default() };
         Headers { connection, length: 0, tos: 0, flags, transport: 40, has_ports: true }
     }
 
     #[test]
     fn borders_are_given_where_segments_follow_one_another() {
         let mut streams = Streams::new(2, 1, 4);
+        const NONE: Flags = Flags(0);
         let mut take = |port, flags, sequence: u32, payload: &[u8]| {
             streams.take(&headers(port, flags), &segment(sequence, payload), 0).map(<[u8]>::to_vec)
         };
-        assert_eq!(take(1, SYN, u32::MAX, b""), None);
-        assert_eq!(take(1, 0, 0, b"abcdef"), None);
-        assert_eq!(take(1, 0, 6, b"gh"), Some(b"defgh".to_vec()));
+        assert_eq!(take(1, Flags::SYN, u32::MAX, b""), None);
+        assert_eq!(take(1, NONE, 0, b"abcdef"), None);
+        assert_eq!(take(1, NONE, 6, b"gh"), Some(b"defgh".to_vec()));
         // Again, in part again, out of order.
-        assert_eq!(take(1, 0, 0, b"abcdef"), None);
-        assert_eq!(take(1, 0, 6, b"ghi"), Some(b"fghi".to_vec()));
-        assert_eq!(take(1, 0, 20, b"uvw"), None);
-        assert_eq!(take(1, FIN, 23, b"x"), Some(b"uvwx".to_vec()));
-        assert_eq!(take(1, 0, 24, b"y"), None);
+        assert_eq!(take(1, NONE, 0, b"abcdef"), None);
+        assert_eq!(take(1, NONE, 6, b"ghi"), Some(b"fghi".to_vec()));
+        assert_eq!(take(1, NONE, 20, b"uvw"), None);
+        assert_eq!(take(1, Flags::FIN, 23, b"x"), Some(b"uvwx".to_vec()));
+        assert_eq!(take(1, NONE, 24, b"y"), None);
         for port in 2..5 {
-            assert_eq!(take(port, 0, 0, b"z"), None);
+            assert_eq!(take(port, NONE, 0, b"z"), None);
         }
         assert_eq!((streams.len(), streams.evictions(), streams.gaps()), (2, 2, 1));
     }
@@ -168,7 +164,7 @@ mod tests {
             for length in cuts {
                 let piece = &stream[at..at + length];
                 seen.push(piece.to_vec());
-                let across = streams.take(&headers(1, 0), &segment(at as u32, piece), 0);
+                let across = streams.take(&headers(1, Flags::default()), &segment(at as u32, piece), 0);
                 seen.extend(across.map(<[u8]>::to_vec));
                 at += length;
             }

@@ -22,7 +22,7 @@ use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Args, Ipv4List, KEYWORD, Prefix, Scope};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 use ringway_click_lang::config;
-use ringway_wire::checksum;
+use ringway_wire::{Header, Ipv4, checksum};
 
 /// Facts.
 pub static CLASS: Class = Class::new("CheckIPHeader", || Box::<CheckIpHeader>::default())
@@ -30,9 +30,6 @@ pub static CLASS: Class = Class::new("CheckIPHeader", || Box::<CheckIpHeader>::d
     .processing("a/ah")
     .flags("A")
     .metadata(Metadata::Keeps);
-
-/// Bytes of a header without options.
-const HEADER: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
@@ -125,32 +122,31 @@ impl CheckIpHeader {
     #[inline]
     fn check(&self, packet: &mut Packet) -> Result<(), Reason> {
         let data = packet.data().get(self.offset..).unwrap_or_default();
-        let Some(header) = data.first_chunk::<HEADER>() else { return Err(Reason::Tiny) };
-        if header[0] >> 4 != 4 {
+        let Some(header) = Ipv4::of(data) else { return Err(Reason::Tiny) };
+        if header.version() != 4 {
             return Err(Reason::Version);
         }
-        let header_length = usize::from(header[0] & 15) * 4;
-        if header_length < HEADER {
+        let header_length = header.header_len();
+        if header_length < Ipv4::LEN {
             return Err(Reason::HeaderLength);
         }
-        let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        let length = usize::from(header.total_length.get());
         if length > data.len() || length < header_length {
             return Err(Reason::Length);
         }
         if self.checksum {
             let good = match header_length {
-                HEADER => checksum::is_valid(header),
+                Ipv4::LEN => header.is_checksum_valid(&[]),
                 _ => checksum::checksum(&data[..header_length]) == 0,
             };
             if !good {
                 return Err(Reason::Checksum);
             }
         }
-        let [.., a, b, c, d, e, f, g, h] = *header;
-        let (source, destination) = ([a, b, c, d], [e, f, g, h]);
-        if !self.bad_sources.is_empty() && self.is_bad(source, destination) {
+        if !self.bad_sources.is_empty() && self.is_bad(header) {
             return Err(Reason::Source);
         }
+        let destination = header.destination.to_bytes();
         let behind = data.len() - length;
         packet.set_network_header(self.offset as isize, header_length);
         packet.notes_mut().set_dst_ip(destination);
@@ -158,9 +154,9 @@ impl CheckIpHeader {
         Ok(())
     }
 
-    fn is_bad(&self, source: [u8; 4], destination: [u8; 4]) -> bool {
-        let is = |list: &[Ipv4Addr], address: [u8; 4]| list.iter().any(|own| own.octets() == address);
-        is(&self.bad_sources, source) && !is(&self.good_destinations, destination)
+    fn is_bad(&self, header: &Ipv4) -> bool {
+        self.bad_sources.contains(&header.source_addr())
+            && !self.good_destinations.contains(&header.destination_addr())
     }
 
     #[cold]

@@ -9,33 +9,35 @@
 //! Handlers: `drops`, and with DETAILS `drop_details` (read). The IPv4 header must be noted and checked already.
 use super::transport::Transport;
 use crate::check::{Header, HeaderCheck};
-use crate::packet::u16_at;
 use alloc::boxed::Box;
 use ringway_click::{Class, Metadata, Packet};
+use ringway_wire::{Header as _, Protocol, Udp};
 
 /// Facts.
-pub static CLASS: Class = Class::new("CheckUDPHeader", || Box::<HeaderCheck<Udp>>::default())
+pub static CLASS: Class = Class::new("CheckUDPHeader", || Box::<HeaderCheck<Rules>>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
 /// Its rules.
-struct Udp;
+struct Rules;
 
-impl Header for Udp {
+impl Header for Rules {
     const NAME: &'static str = "UDP";
     const REASONS: &'static [&'static str] = &["not UDP", "bad packet length", "bad UDP checksum"];
     const NAMED: bool = false;
 
     fn check(packet: &mut Packet) -> Result<(), usize> {
         let data = packet.network_data().unwrap_or_default();
-        let transport = Transport::of(data).filter(|transport| transport.protocol == 17).ok_or(0usize)?;
+        let transport =
+            Transport::of(data).filter(|transport| transport.protocol == Protocol::UDP).ok_or(0usize)?;
         let bytes = transport.slice(data).ok_or(1usize)?;
-        let length = usize::from(u16_at(bytes, 4));
-        if bytes.len() < 8 || length < 8 || length > bytes.len() {
+        let udp = Udp::of(bytes).ok_or(1usize)?;
+        let length = usize::from(udp.length.get());
+        if length < Udp::LEN || length > bytes.len() {
             return Err(1);
         }
-        if u16_at(bytes, 6) != 0 {
+        if udp.checksum.get() != 0 {
             let mut sum = transport.pseudo(length);
             sum.add(&bytes[..length]);
             if !sum.is_valid() {

@@ -14,6 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
+use ringway_wire::Ipv4;
 
 /// Facts.
 pub static CLASS: Class =
@@ -53,20 +54,15 @@ impl Element for DecIpTtl {
 impl DecIpTtl {
     #[inline]
     fn count_down(&mut self, packet: &mut Packet) -> bool {
-        let Some(header) = packet.network_chunk_mut::<20>() else { return true };
-        if !self.multicast && header[16] >> 4 == 14 {
+        let Some(header) = packet.network_mut::<Ipv4>() else { return true };
+        if !self.multicast && header.destination_addr().is_multicast() {
             return true;
         }
-        if header[8] <= 1 {
+        if header.ttl <= 1 {
             self.drops += 1;
             return false;
         }
-        header[8] -= 1;
-        // The sum is the same in either order of bytes. With the TTL's first, its word lost 1, so the sum
-        // of complements gains that (RFC 1624, equation 3).
-        let sum = u32::from(!u16::from_le_bytes([header[10], header[11]])) + 0xfffe;
-        let sum = !((sum + (sum >> 16)) as u16);
-        [header[10], header[11]] = sum.to_le_bytes();
+        header.decrement_ttl();
         true
     }
 }

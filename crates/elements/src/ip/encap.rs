@@ -1,10 +1,9 @@
 //! The IPv4 header that elements put before packets.
-use crate::packet::{fill_ip_checksum, put};
 use core::fmt;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Scope};
 use ringway_click::{Element, Handler, Packet, PacketBurst};
-use ringway_wire::checksum::Sum;
+use ringway_wire::{Header, Ipv4, Protocol, Sum, ipv4};
 
 /// Where packets go: to one address, or each to the one that is noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +55,7 @@ impl Destination {
 pub(crate) struct Encap {
     pub(crate) source: Ipv4Addr,
     pub(crate) destination: Destination,
-    pub(crate) protocol: u8,
+    pub(crate) protocol: Protocol,
     pub(crate) tos: u8,
     pub(crate) ttl: u8,
     pub(crate) dont_fragment: bool,
@@ -68,7 +67,7 @@ impl Default for Encap {
         Self {
             source: Ipv4Addr::UNSPECIFIED,
             destination: Destination::default(),
-            protocol: 0,
+            protocol: Protocol(0),
             tos: 0,
             ttl: 250,
             dont_fragment: false,
@@ -95,23 +94,27 @@ impl Encap {
         behind: usize,
         fill: impl FnOnce(&mut [u8], Sum),
     ) -> bool {
-        let Ok(length) = u16::try_from(packet.len() + behind + 20) else { return false };
-        if !packet.push(20 + behind) {
+        let Ok(length) = u16::try_from(packet.len() + behind + Ipv4::LEN) else { return false };
+        if !packet.push(Ipv4::LEN + behind) {
             return false;
         }
         let destination = self.destination.of(packet);
-        let (header, rest) = packet.data_mut().split_at_mut(20);
-        header.copy_from_slice(&[0; 20]);
-        (header[0], header[1], header[8], header[9]) = (0x45, self.tos, self.ttl, self.protocol);
-        put(header, 2, length.to_be_bytes());
-        put(header, 4, self.id.to_be_bytes());
-        header[6] = if self.dont_fragment { 0x40 } else { 0 };
-        put(header, 12, self.source.octets());
-        put(header, 16, destination);
-        fill_ip_checksum(header);
-        fill(rest, Sum::pseudo_v4(self.source, destination.into(), self.protocol, length - 20));
+        let Some((header, rest)) = Ipv4::split_mut(packet.data_mut()) else { return false };
+        *header = Ipv4 {
+            tos: self.tos,
+            total_length: length.into(),
+            identification: self.id.into(),
+            fragment: if self.dont_fragment { ipv4::DONT_FRAGMENT } else { 0 }.into(),
+            ttl: self.ttl,
+            protocol: self.protocol,
+            source: self.source.to_bits().into(),
+            destination: destination.into(),
+            ..Ipv4::EMPTY
+        };
+        header.fill_checksum(&[]);
+        fill(rest, header.pseudo_header(length - Ipv4::LEN as u16));
         self.id = self.id.wrapping_add(1);
-        packet.set_network_header(0, 20);
+        packet.set_network_header(0, Ipv4::LEN);
         true
     }
 

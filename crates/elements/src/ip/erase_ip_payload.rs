@@ -5,6 +5,7 @@
 use super::transport::Transport;
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst};
+use ringway_wire::{Header, Protocol, Tcp, Udp};
 
 /// Facts.
 pub static CLASS: Class =
@@ -18,9 +19,9 @@ fn erase(packet: &mut Packet) -> Option<()> {
     let transport = Transport::of_packet(packet)?;
     let ip = packet.network_data()?;
     let own = match transport.protocol {
-        6 | 17 if transport.later => 0,
-        6 => usize::from(*ip.get(transport.header + 12)? >> 4) * 4,
-        17 => 8,
+        Protocol::TCP | Protocol::UDP if transport.later => 0,
+        Protocol::TCP => Tcp::header_len_of(ip.get(transport.header..)?)?,
+        Protocol::UDP => Udp::LEN,
         _ => return None,
     };
     packet.network_data_mut()?.get_mut(transport.header + own..)?.fill(0);

@@ -6,11 +6,11 @@
 //! - `IPADDR`: this host's address.
 //!
 //! No handlers. The mark is the FIX_IP_SRC annotation, which ICMPError sets; it is cleared.
-use crate::packet::{fill_ip_checksum, ip_header_mut, put};
 use alloc::boxed::Box;
 use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+use ringway_wire::Ipv4;
 
 /// Facts.
 pub static CLASS: Class = Class::new("FixIPSrc", || Box::<FixIpSrc>::default()).ports("1/1");
@@ -31,9 +31,9 @@ impl Element for FixIpSrc {
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         for packet in burst.iter_mut().filter(|packet| packet.notes().u8(Annotations::FIX_IP_SRC) != 0) {
-            if let Some(header) = ip_header_mut(packet) {
-                put(header, 12, self.address);
-                fill_ip_checksum(header);
+            if let Some((header, options, _)) = packet.network_data_mut().and_then(Ipv4::parse_mut) {
+                header.source = self.address.into();
+                header.fill_checksum(options);
                 packet.notes_mut().set_u8(Annotations::FIX_IP_SRC, 0);
             }
         }

@@ -10,12 +10,13 @@
 //!
 //! Handlers: `drops`, `fragments` (read). What stands before the IPv4 header stays with the first fragment.
 use super::transport::Transport;
-use crate::packet::{cut_to, fill_ip_checksum, put, u16_at};
+use crate::packet::cut_to;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst};
+use ringway_wire::ipv4::{self, DONT_FRAGMENT, MORE_FRAGMENTS, OPTIONS_LEN};
+use ringway_wire::{Header, Ipv4};
 
 /// Facts.
 pub static CLASS: Class = Class::new("IPFragmenter", || Box::<IpFragmenter>::default())
@@ -23,8 +24,6 @@ pub static CLASS: Class = Class::new("IPFragmenter", || Box::<IpFragmenter>::def
     .processing("h")
     .metadata(Metadata::Resolve);
 
-const DONT_FRAGMENT: u16 = 0x4000;
-const MORE_FRAGMENTS: u16 = 0x2000;
 /// Room before a packet at most. Attack: a configuration that asks for more than there is memory.
 const MOST_HEADROOM: u32 = 1 << 16;
 
@@ -67,9 +66,8 @@ impl Element for IpFragmenter {
 impl IpFragmenter {
     fn refuse(&mut self, packet: Packet, cx: &mut Context<'_>) {
         if self.verbose || self.drops < 5 {
-            let data = packet.network_data().unwrap_or_default();
-            let address = |at| Ipv4Addr::from_bits(crate::packet::u32_at(data, at));
-            let (source, destination, length) = (address(12), address(16), packet.len());
+            let ip = Ipv4::padded(packet.network_data().unwrap_or_default());
+            let (source, destination, length) = (ip.source_addr(), ip.destination_addr(), packet.len());
             cx.chatter(format_args!("IPFragmenter({}) DF {source} {destination} len={length}", self.mtu));
         }
         self.drops += 1;
@@ -79,8 +77,10 @@ impl IpFragmenter {
     fn fragment(&mut self, mut packet: Packet, cx: &mut Context<'_>) {
         let data = packet.network_data().unwrap_or_default();
         let mtu = self.mtu as usize;
-        let Some(transport) = Transport::of(data) else { return self.refuse(packet, cx) };
-        let flags = u16_at(data, 6);
+        let (Some(transport), Some(ip)) = (Transport::of(data), Ipv4::of(data)) else {
+            return self.refuse(packet, cx);
+        };
+        let (mut ip, flags) = (*ip, ip.fragment.get());
         let header = transport.header;
         let first = mtu.saturating_sub(header) & !7;
         // Attack: a length that is larger than the packet, or smaller than the first fragment.
@@ -92,21 +92,22 @@ impl IpFragmenter {
             return cx.push(0, packet);
         }
         // The identification of packets that were not to be fragmented means nothing (RFC 6864, 4.1).
-        let id = if flags & DONT_FRAGMENT != 0 { cx.random() as u16 } else { u16_at(data, 4) };
-        let flags = flags & !DONT_FRAGMENT;
+        if flags & DONT_FRAGMENT != 0 {
+            ip.identification.set(cx.random() as u16);
+        }
+        ip.fragment.set(flags & !DONT_FRAGMENT);
         let whole = packet.clone();
         let Some(at) = packet.network_header() else { return };
         let end = usize::try_from(at + (header + first) as isize).unwrap_or(0);
         packet.take(packet.len().saturating_sub(end));
-        if let Some(data) = packet.network_data_mut() {
-            put(data, 2, ((header + first) as u16).to_be_bytes());
-            put(data, 4, id.to_be_bytes());
-            put(data, 6, (flags | MORE_FRAGMENTS).to_be_bytes());
-            fill_ip_checksum(&mut data[..header]);
+        if let Some((own, options, _)) = packet.network_data_mut().and_then(Ipv4::parse_mut) {
+            *own = Ipv4 { total_length: ((header + first) as u16).into(), ..ip };
+            own.fragment |= MORE_FRAGMENTS;
+            own.fill_checksum(options);
         }
         self.fragments += 1;
         cx.push(0, packet);
-        self.rest(&whole, (first, length), header, (id, flags), cx);
+        self.rest(&whole, (first, length), ip, cx);
     }
 
     /// Makes the fragments that follow the first.
@@ -114,15 +115,15 @@ impl IpFragmenter {
         &mut self,
         whole: &Packet,
         (mut offset, length): (usize, usize),
-        header: usize,
-        (id, flags): (u16, u16),
+        mut ip: Ipv4,
         cx: &mut Context<'_>,
     ) {
         let data = whole.network_data().unwrap_or_default();
-        let mut front = [0; 60];
-        front[..20].copy_from_slice(&data[..20]);
-        let own = 20 + copied_options(&data[20..header], &mut front[20..]);
-        front[0] = 0x40 | (own / 4) as u8;
+        let (header, flags) = (ip.header_len(), ip.fragment.get());
+        let mut options = [0; OPTIONS_LEN];
+        let copied = copied_options(&data[Ipv4::LEN..header], &mut options);
+        let (options, own) = (&options[..copied], Ipv4::LEN + copied);
+        ip.version_ihl = 4 << 4 | (own / 4) as u8;
         let most = (self.mtu as usize).saturating_sub(own) & !7;
         while offset < length {
             let piece = most.min(length - offset);
@@ -131,13 +132,13 @@ impl IpFragmenter {
             }
             let last = offset + piece >= length && flags & MORE_FRAGMENTS == 0;
             let more = if last { flags & !MORE_FRAGMENTS } else { flags | MORE_FRAGMENTS };
-            put(&mut front, 2, ((own + piece) as u16).to_be_bytes());
-            put(&mut front, 4, id.to_be_bytes());
-            put(&mut front, 6, (more.wrapping_add((offset >> 3) as u16)).to_be_bytes());
-            fill_ip_checksum(&mut front[..own]);
+            ip.total_length.set((own + piece) as u16);
+            ip.fragment.set(more.wrapping_add((offset >> 3) as u16));
+            ip.fill_checksum(options);
             let Some(mut made) = cx.make_packet(self.headroom as usize, own + piece, 0) else { return };
             let (head, tail) = made.data_mut().split_at_mut(own);
-            head.copy_from_slice(&front[..own]);
+            head[..Ipv4::LEN].copy_from_slice(ip.bytes());
+            head[Ipv4::LEN..].copy_from_slice(options);
             tail.copy_from_slice(&data[header + offset..header + offset + piece]);
             made.set_network_header(0, own);
             *made.notes_mut() = whole.notes().clone();
@@ -152,18 +153,19 @@ impl IpFragmenter {
 fn copied_options(mut options: &[u8], out: &mut [u8]) -> usize {
     let mut length = 0;
     while let Some((&kind, rest)) = options.split_first() {
-        if kind == 1 {
+        if kind == ipv4::option::NOP {
             options = rest;
             continue;
         }
-        let Some(option) = rest.first().filter(|_| kind != 0).and_then(|n| options.get(..usize::from(*n)))
+        let Some(option) =
+            rest.first().filter(|_| kind != ipv4::option::END).and_then(|n| options.get(..usize::from(*n)))
         else {
             break;
         };
         if option.len() < 2 {
             break;
         }
-        if kind & 0x80 != 0 && length + option.len() <= out.len() {
+        if kind & ipv4::option::COPIED != 0 && length + option.len() <= out.len() {
             out[length..length + option.len()].copy_from_slice(option);
             length += option.len();
         }

@@ -9,19 +9,18 @@
 //! - `OTHERADDRS`: this host's other addresses.
 //!
 //! Handlers: `drops` (read).
-use crate::packet::{divert_counting, fill_ip_checksum, header_length, put, u32_at};
+use crate::packet::{divert_counting, put, u32_at};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Ipv4List};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
+use ringway_wire::ipv4::option::{END, NOP, RECORD_ROUTE, TIMESTAMP};
+use ringway_wire::{Header, Ipv4};
 
 /// Facts.
 pub static CLASS: Class =
     Class::new("IPGWOptions", || Box::<IpGwOptions>::default()).ports("1/1-2").processing("a/ah");
-
-const RECORD_ROUTE: u8 = 7;
-const TIMESTAMP: u8 = 68;
 
 /// Who this host is.
 #[derive(Debug, Default)]
@@ -61,34 +60,34 @@ impl Own {
     /// Does a packet's options. False, and noted where, if one is bad.
     #[inline]
     pub(super) fn handle(&self, packet: &mut Packet, cx: &mut Context<'_>) -> bool {
-        let first = packet.network_chunk::<1>();
-        first.is_none_or(|[first]| first & 15 <= 5) || self.handle_options(packet, cx)
+        // The byte that is looked at first, if there is no more of the packet.
+        let first = packet.network::<u8>();
+        first.is_none_or(|first| first & 15 <= 5) || self.handle_options(packet, cx)
     }
 
     #[cold]
     fn handle_options(&self, packet: &mut Packet, cx: &mut Context<'_>) -> bool {
-        let Some(length) = packet.network_data().and_then(header_length) else { return true };
         let now = cx.now();
         let midnight = (now / (SECOND / 1000) % 86_400_000) as u32;
-        let Some(header) = packet.network_data_mut().and_then(|data| data.get_mut(..length)) else {
+        let Some((header, options, _)) = packet.network_data_mut().and_then(Ipv4::parse_mut) else {
             return true;
         };
-        let mut at = 20;
+        let mut at = 0;
         let mut bad = None;
         let mut changed = false;
-        while at < length && bad.is_none() {
-            let size = match header[at] {
-                0 => break,
-                1 => 1,
-                _ => match header.get(at + 1).map(|size| usize::from(*size)) {
-                    Some(size) if size >= 2 && at + size <= length => size,
+        while at < options.len() && bad.is_none() {
+            let size = match options[at] {
+                END => break,
+                NOP => 1,
+                _ => match options.get(at + 1).map(|size| usize::from(*size)) {
+                    Some(size) if size >= 2 && at + size <= options.len() => size,
                     _ => {
                         bad = Some(at + 1);
                         break;
                     }
                 },
             };
-            let option = &mut header[at..at + size];
+            let option = &mut options[at..at + size];
             let done = match option[0] {
                 RECORD_ROUTE => self.record_route(option),
                 TIMESTAMP => self.record_time(option, midnight),
@@ -101,10 +100,10 @@ impl Own {
             at += size;
         }
         if changed {
-            fill_ip_checksum(header);
+            header.fill_checksum(options);
         }
         if let Some(offset) = bad {
-            packet.notes_mut().set_u8(Annotations::ICMP_PARAMPROB, offset as u8);
+            packet.notes_mut().set_u8(Annotations::ICMP_PARAMPROB, (Ipv4::LEN + offset) as u8);
         }
         bad.is_none()
     }

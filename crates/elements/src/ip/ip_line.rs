@@ -1,15 +1,10 @@
 //! A line of text about an IPv4 packet.
 use super::names;
-use crate::packet::{is_later_fragment, u16_at, u32_at};
 use alloc::string::String;
 use core::fmt::{Display, Write};
-use core::net::Ipv4Addr;
-
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const PSH: u8 = 8;
-const ACK: u8 = 16;
+use ringway_wire::icmp::v4;
+use ringway_wire::tcp::Flags;
+use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp, U16, Udp};
 
 /// What to tell of a packet.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,62 +16,60 @@ pub(super) struct Fields {
     pub(super) swap: bool,
 }
 
-fn address(data: &[u8], at: usize) -> Ipv4Addr {
-    Ipv4Addr::from_bits(u32_at(data, at))
-}
-
 impl Fields {
-    /// Tells of a packet of at least 20 bytes, in a frame of `frame` bytes.
-    pub(super) fn describe(&self, line: &mut String, data: &[u8], frame: usize) {
+    /// Tells of a packet that begins with `ip`, in a frame of `frame` bytes.
+    pub(super) fn describe(&self, line: &mut String, ip: &Ipv4, data: &[u8], frame: usize) {
         let mut field = |wanted: bool, name: &str, value: &dyn Display| {
             if wanted {
                 let _ = write!(line, "{name} {value} ");
             }
         };
-        field(self.id, "id", &u16_at(data, 4));
-        field(self.ttl, "ttl", &data[8]);
-        field(self.tos, "tos", &data[1]);
-        field(self.length, "length", &u16_at(data, 2));
-        let header = usize::from(data[0] & 15) * 4;
-        let payload = i32::from(u16_at(data, 2)) - header as i32;
-        let transport = data.get(header..).unwrap_or_default();
+        let id = ip.identification;
+        field(self.id, "id", &id);
+        field(self.ttl, "ttl", &ip.ttl);
+        field(self.tos, "tos", &ip.tos);
+        field(self.length, "length", &ip.total_length);
+        let payload = i32::from(ip.total_length.get()) - ip.header_len() as i32;
+        let transport = data.get(ip.header_len()..).unwrap_or_default();
         let transport = &transport[..transport.len().min(payload.max(0) as usize)];
-        let (source, destination) = (address(data, 12), address(data, 16));
-        match data[9] {
-            protocol @ (6 | 17) => {
-                let name = if protocol == 6 { "tcp" } else { "udp" };
-                let later = is_later_fragment(data);
-                if later || transport.len() < 4 {
-                    let truncated = if later { "" } else { "truncated-" };
-                    let _ = write!(line, "{source} > {destination}: {truncated}{name}");
-                } else {
-                    let (from, to) = (u16_at(transport, 0), u16_at(transport, 2));
-                    let _ = write!(line, "{source}.{from} > {destination}.{to}: ");
-                    match protocol {
-                        6 => tcp(line, transport, payload, u16_at(data, 2), frame),
-                        _ if transport.len() < 8 => line.push_str("truncated-udp"),
-                        _ => {
-                            let _ = write!(line, "udp {}", u16_at(transport, 4));
+        let (source, destination) = (ip.source_addr(), ip.destination_addr());
+        match ip.protocol {
+            protocol @ (Protocol::TCP | Protocol::UDP) => {
+                let name = if protocol == Protocol::TCP { "tcp" } else { "udp" };
+                let later = ip.is_later_fragment();
+                match <[U16; 2]>::of(transport).filter(|_| !later) {
+                    None => {
+                        let truncated = if later { "" } else { "truncated-" };
+                        let _ = write!(line, "{source} > {destination}: {truncated}{name}");
+                    }
+                    Some([from, to]) => {
+                        let _ = write!(line, "{source}.{from} > {destination}.{to}: ");
+                        match Udp::of(transport) {
+                            _ if protocol == Protocol::TCP => {
+                                tcp(line, transport, payload, ip.total_length.get(), frame);
+                            }
+                            None => line.push_str("truncated-udp"),
+                            Some(udp) => {
+                                let _ = write!(line, "udp {}", udp.length);
+                            }
                         }
                     }
                 }
             }
-            1 => {
+            Protocol::ICMP => {
                 let _ = write!(line, "{source} > {destination}: ");
-                if is_later_fragment(data) {
+                if ip.is_later_fragment() {
                     line.push_str("icmp");
                 } else if self.icmp(line, transport).is_none() {
                     line.push_str("truncated-icmp");
                 }
             }
-            other => {
+            Protocol(other) => {
                 let _ = write!(line, "{source} > {destination}: ip-proto-{other}");
             }
         }
-        let fragment = u16_at(data, 6);
-        if fragment & 0x3fff != 0 {
-            let (id, offset) = (u16_at(data, 4), (fragment & 0x1fff) << 3);
-            let more = if fragment & 0x2000 != 0 { "+" } else { "" };
+        if ip.is_fragment() {
+            let (offset, more) = (ip.fragment_offset(), if ip.more_fragments() { "+" } else { "" });
             let _ = write!(line, " (frag {id}:{payload}@{offset}{more})");
         }
     }
@@ -85,16 +78,14 @@ impl Fields {
     fn icmp(&self, line: &mut String, message: &[u8]) -> Option<()> {
         let (&kind, &code) = (message.first()?, message.get(1)?);
         match kind {
-            0 | 8 => {
-                line.push_str(if kind == 0 { "icmp echo-reply " } else { "icmp echo " });
-                message.get(..8)?;
-                let number = |at| {
-                    let number = u16_at(message, at);
-                    if self.swap { number } else { number.swap_bytes() }
-                };
-                let _ = write!(line, "({}, {})", number(4), number(6));
+            v4::ECHO_REPLY | v4::ECHO => {
+                line.push_str(if kind == v4::ECHO { "icmp echo " } else { "icmp echo-reply " });
+                let echo = Icmp::of(message)?;
+                let [id, sequence] = [echo.identifier.get(), echo.sequence_number.get()]
+                    .map(|number| if self.swap { number } else { number.swap_bytes() });
+                let _ = write!(line, "({id}, {sequence})");
             }
-            3 => unreachable(line, message, code)?,
+            v4::UNREACHABLE => unreachable(line, message, code)?,
             _ => {
                 let _ = match names::icmp_type_name(kind) {
                     Some(name) => write!(line, "icmp {name}"),
@@ -112,53 +103,51 @@ impl Fields {
 }
 
 fn tcp(line: &mut String, segment: &[u8], payload: i32, ip_length: u16, frame: usize) {
+    let tcp = Tcp::padded(segment);
     if segment.len() < 14 {
         line.push_str("truncated-tcp");
         return;
     }
-    let flags = segment[13];
-    let counted = i32::from(flags & SYN != 0) + i32::from(flags & FIN != 0);
-    let length = payload - i32::from(segment[12] >> 4) * 4 + counted;
-    for (flag, letter) in [(SYN, 'S'), (FIN, 'F'), (RST, 'R'), (PSH, 'P')] {
-        if flags & flag != 0 {
-            line.push(letter);
-        }
-    }
-    if flags & (SYN | FIN | RST | PSH) == 0 {
+    let counted = i32::from(tcp.flags.has(Flags::SYN)) + i32::from(tcp.flags.has(Flags::FIN));
+    let length = payload - tcp.header_len() as i32 + counted;
+    let letters = [(Flags::SYN, 'S'), (Flags::FIN, 'F'), (Flags::RST, 'R'), (Flags::PSH, 'P')];
+    let before = line.len();
+    line.extend(letters.iter().filter(|(flag, _)| tcp.flags.has(*flag)).map(|(_, letter)| letter));
+    if line.len() == before {
         line.push('.');
     }
-    let first = u32_at(segment, 4);
+    let first = tcp.sequence_number.get();
     let _ = write!(line, " {first}:{}({length},{frame},{ip_length})", first.wrapping_add_signed(length));
-    if flags & ACK != 0 {
-        let _ = write!(line, " ack {}", u32_at(segment, 8));
+    if tcp.flags.has(Flags::ACK) {
+        let _ = write!(line, " ack {}", tcp.acknowledgment_number);
     }
-    let _ = match segment.get(14..16) {
-        Some(_) => write!(line, " win {}", u16_at(segment, 14)),
-        None => line.write_str("truncated-tcp"),
+    let _ = match segment.len() {
+        16.. => write!(line, " win {}", tcp.window),
+        _ => line.write_str("truncated-tcp"),
     };
 }
 
 fn unreachable(line: &mut String, message: &[u8], code: u8) -> Option<()> {
-    let inner = message.get(8..).unwrap_or_default();
-    let _ = match names::icmp_code_name(3, code) {
-        Some(name) if inner.len() < 20 => write!(line, "icmp unreachable {name} "),
-        None if inner.len() < 20 => write!(line, "icmp unreachable code {code} "),
-        Some(name) => write!(line, "icmp {} unreachable {name}", address(inner, 16)),
-        None => write!(line, "icmp {} unreachable code {code}", address(inner, 16)),
+    let inner = message.get(Icmp::LEN..).unwrap_or_default();
+    let ip = Ipv4::of(inner);
+    let _ = match (names::icmp_code_name(v4::UNREACHABLE, code), ip.map(Ipv4::destination_addr)) {
+        (Some(name), None) => write!(line, "icmp unreachable {name} "),
+        (None, None) => write!(line, "icmp unreachable code {code} "),
+        (Some(name), Some(address)) => write!(line, "icmp {address} unreachable {name}"),
+        (None, Some(address)) => write!(line, "icmp {address} unreachable code {code}"),
     };
-    let protocol = *inner.get(9).filter(|_| inner.len() >= 20)?;
-    let name = names::protocol_name(protocol);
-    let _ = match (code, name) {
+    let (ip, mtu) = (ip?, Icmp::padded(message).sequence_number);
+    let protocol = ip.protocol.0;
+    let _ = match (code, names::protocol_name(protocol)) {
         (2 | 3, Some(name)) => write!(line, " {name}"),
         (2, None) => write!(line, " {protocol}"),
         (3, None) => write!(line, " protocol {protocol}"),
-        (4, _) if u16_at(message, 6) != 0 => write!(line, " (mtu {})", u16_at(message, 6)),
+        (v4::NEEDS_FRAGMENTATION, _) if mtu != 0 => write!(line, " (mtu {mtu})"),
         _ => Ok(()),
     };
     if code == 3 {
-        let ports = inner.get(usize::from(inner[0] & 15) * 4..)?;
-        ports.get(..4)?;
-        let _ = write!(line, "/{}", u16_at(ports, 2));
+        let [_, port] = <[U16; 2]>::of(inner.get(ip.header_len()..)?)?;
+        let _ = write!(line, "/{port}");
     }
     Some(())
 }

@@ -6,10 +6,10 @@
 //! - `DST_ANNO`: whether the new destination is noted; true by default.
 //!
 //! No handlers. Checksums stay right, as they don't depend on the order.
-use crate::packet::{header_length, is_later_fragment};
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
+use ringway_wire::{Ipv4, Protocol};
 
 /// Facts.
 pub static CLASS: Class = Class::new("IPMirror", || Box::<IpMirror>::default()).ports("1/1");
@@ -35,14 +35,13 @@ impl Element for IpMirror {
 impl IpMirror {
     fn mirror(&self, packet: &mut Packet) {
         let Some(data) = packet.network_data_mut() else { return };
-        let Some(length) = header_length(data) else { return };
-        let (header, behind) = data.split_at_mut(length);
-        header[12..20].rotate_left(4);
-        let ports = matches!(header[9], 6 | 17) && !is_later_fragment(header);
+        let Some((ip, _, behind)) = Ipv4::parse_mut(data) else { return };
+        core::mem::swap(&mut ip.source, &mut ip.destination);
+        let ports = matches!(ip.protocol, Protocol::TCP | Protocol::UDP) && !ip.is_later_fragment();
         if ports && let Some(ports) = behind.first_chunk_mut::<4>() {
             ports.rotate_left(2);
         }
-        let destination = [header[16], header[17], header[18], header[19]];
+        let destination = ip.destination.to_bytes();
         if self.annotate {
             packet.notes_mut().set_dst_ip(destination);
         }

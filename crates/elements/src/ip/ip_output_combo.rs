@@ -12,12 +12,12 @@
 //!
 //! Handlers: `drops` (read): broadcasts, and packets without a whole header.
 use super::ip_gw_options::Own;
-use crate::packet::{fill_ip_checksum, header_length, put, u16_at};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, PacketType};
+use ringway_wire::Ipv4;
 
 /// Facts.
 pub static CLASS: Class =
@@ -75,19 +75,15 @@ impl IpOutputCombo {
             return Some(2);
         }
         let fix = packet.notes().u8(Annotations::FIX_IP_SRC) != 0;
-        let data = packet.network_data_mut()?;
-        let length = header_length(data)?;
-        let header = &mut data[..length];
+        let (header, options, _) = Ipv4::parse_mut(packet.network_data_mut()?)?;
         if fix {
-            put(header, 12, self.own.preferred);
-            fill_ip_checksum(header);
+            header.source = self.own.preferred.into();
+            header.fill_checksum(options);
         }
-        if header[8] <= 1 {
+        if header.ttl <= 1 {
             return Some(3);
         }
-        header[8] -= 1;
-        let sum = u32::from(!u16_at(header, 10)) + 0xfeff;
-        put(header, 10, (!((sum + (sum >> 16)) as u16)).to_be_bytes());
+        header.decrement_ttl();
         if fix {
             packet.notes_mut().set_u8(Annotations::FIX_IP_SRC, 0);
         }

@@ -16,7 +16,6 @@
 //!
 //! Handlers: `active` (read, write).
 use super::ip_line;
-use crate::packet::{header_length, is_later_fragment};
 use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::format;
@@ -25,6 +24,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_click::arg::{Args, Word, parse_bool};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_wire::{Header, Ipv4, Protocol, Tcp, Udp};
 
 /// Facts.
 pub static CLASS: Class =
@@ -132,11 +132,11 @@ impl IpPrint {
             line.push_str(": ");
         }
         let data = packet.network_data().unwrap_or_default();
-        if data.len() < 20 {
+        let Some(ip) = Ipv4::of(data) else {
             line.push_str("truncated-ip");
             return line;
-        }
-        self.fields.describe(&mut line, data, packet.len());
+        };
+        self.fields.describe(&mut line, ip, data, packet.len());
         if self.contents != Contents::None {
             self.dump(&mut line, if self.payload { behind_headers(data) } else { packet.data() });
         }
@@ -162,11 +162,11 @@ impl IpPrint {
 
 /// What stands behind the headers of TCP or UDP, or behind the IPv4 header.
 fn behind_headers(data: &[u8]) -> &[u8] {
-    let transport = header_length(data).and_then(|length| data.get(length..)).unwrap_or_default();
-    let header = match data[9] {
-        _ if is_later_fragment(data) => 0,
-        6 => transport.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4),
-        17 => 8,
+    let Some((ip, _, transport)) = Ipv4::parse(data) else { return &[] };
+    let header = match ip.protocol {
+        _ if ip.is_later_fragment() => 0,
+        Protocol::TCP => Tcp::header_len_of(transport).unwrap_or(0),
+        Protocol::UDP => Udp::LEN,
         _ => 0,
     };
     transport.get(header..).unwrap_or_default()

@@ -12,7 +12,6 @@
 //! that stands for it not counted; `drops`: fragments given up (read). What stands before the first fragment's
 //! header stays there. Fragments that contradict themselves are dropped.
 use super::transport::Transport;
-use crate::packet::{fill_ip_checksum, put, u16_at};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -22,6 +21,8 @@ use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Annotation, Args, KEYWORD};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND};
+use ringway_wire::ipv4::{DONT_FRAGMENT, RESERVED};
+use ringway_wire::{Header, Ipv4, Protocol};
 
 /// Facts.
 pub static CLASS: Class = Class::new("IPReassembler", || Box::<IpReassembler>::default())
@@ -39,7 +40,7 @@ const OVERHEAD: usize = 256;
 const MOST_RANGES: usize = 64;
 
 /// Source, destination, protocol, identification.
-type Key = (u32, u32, u8, u16);
+type Key = (u32, u32, Protocol, u16);
 
 #[derive(Debug)]
 struct Assembly {
@@ -93,10 +94,10 @@ impl Assembly {
         }
         let data = packet.network_data_mut()?;
         data.get_mut(header..)?.get_mut(..length)?.copy_from_slice(self.payload.get(..length)?);
-        put(data, 2, u16::try_from(header + length).unwrap_or(u16::MAX).to_be_bytes());
-        let flags = u16_at(data, 6) & 0xc000;
-        put(data, 6, flags.to_be_bytes());
-        fill_ip_checksum(data.get_mut(..header)?);
+        let (ip, options, _) = Ipv4::parse_mut(data)?;
+        ip.total_length.set(u16::try_from(header + length).unwrap_or(u16::MAX));
+        ip.fragment &= DONT_FRAGMENT | RESERVED;
+        ip.fill_checksum(options);
         Some(packet)
     }
 }
@@ -132,7 +133,7 @@ impl Element for IpReassembler {
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         burst.filter_map(|packet| {
-            let fragment = packet.network_data().is_some_and(|data| u16_at(data, 6) & 0x3fff != 0);
+            let fragment = packet.network_data().is_some_and(|data| Ipv4::padded(data).is_fragment());
             if fragment { self.add(packet, cx) } else { Some(packet) }
         });
     }
@@ -217,13 +218,14 @@ impl IpReassembler {
     fn place(&self, packet: &Packet) -> Option<(Key, usize, bool)> {
         let data = packet.network_data()?;
         let transport = Transport::of(data)?;
-        let from = usize::from(u16_at(data, 6) & 0x1fff) * 8;
+        let ip = Ipv4::of(data)?;
+        let from = usize::from(ip.fragment_offset());
         let to = from + transport.length;
         let bad = to > 0xffff - transport.header
             || transport.length == 0
             || transport.more && transport.length % 8 != 0
             || transport.slice(data).is_none();
-        let key = (transport.source, transport.destination, transport.protocol, u16_at(data, 4));
+        let key = (transport.source, transport.destination, transport.protocol, ip.identification.get());
         (!bad).then_some((key, from, transport.more))
     }
 
@@ -275,7 +277,7 @@ impl IpReassembler {
         );
         for ((source, destination, protocol, id), assembly) in &self.assemblies {
             let (source, destination) = (Ipv4Addr::from(*source), Ipv4Addr::from(*destination));
-            let _ = write!(text, " ({source}, {destination}, {protocol}) {id}");
+            let _ = write!(text, " ({source}, {destination}, {protocol:?}) {id}");
             for (from, to) in &assembly.ranges {
                 let _ = write!(text, " ({from},{to})");
             }
@@ -303,7 +305,7 @@ fn fill(assembly: &mut Assembly, packet: Packet, from: usize, more: bool) -> boo
         assembly.payload.resize(to, 0);
     }
     assembly.payload[from..to].copy_from_slice(payload);
-    assembly.largest = assembly.largest.max(u16_at(data, 2));
+    assembly.largest = assembly.largest.max(Ipv4::padded(data).total_length.get());
     if from == 0 {
         assembly.head = Some(packet);
     }

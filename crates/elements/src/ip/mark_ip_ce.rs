@@ -7,7 +7,7 @@
 //! - `FORCE`: marks all, drops none; false by default.
 //!
 //! Handlers: `drops` (read). The checksum is updated.
-use crate::packet::{change_u16, ip_header_mut, u16_at};
+use crate::packet::ipv4_mut;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
@@ -31,13 +31,12 @@ impl Element for MarkIpCe {
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         burst.retain(|packet| {
-            let Some(header) = ip_header_mut(packet) else { return true };
-            if header[1] & 3 == 0 && !self.force {
+            let Some(header) = ipv4_mut(packet) else { return true };
+            if header.tos & 3 == 0 && !self.force {
                 self.drops += 1;
                 return false;
             }
-            let marked = u16_at(header, 0) | 3;
-            change_u16(header, 0, marked, 10);
+            header.set_tos(header.tos | 3);
             true
         });
     }

@@ -2,6 +2,7 @@
 //! manual).
 use crate::summary::names::{ICMP_TYPES, icmp_codes};
 use ringway_click::arg::{Arg, ArgError, NameKind, Scope};
+use ringway_wire::Protocol;
 
 /// TCP or UDP.
 pub(crate) const TCP_OR_UDP: u32 = 256;
@@ -11,14 +12,14 @@ pub(crate) const TRANSPORT: u32 = 257;
 pub(crate) const PAYLOAD: u32 = 258;
 
 const PROTOCOLS: &[(&str, u32)] = &[
-    ("icmp", 1),
-    ("igmp", 2),
-    ("ipip", 4),
-    ("tcp", 6),
-    ("udp", 17),
-    ("dccp", 33),
-    ("gre", 47),
-    ("sctp", 132),
+    ("icmp", Protocol::ICMP.0 as u32),
+    ("igmp", Protocol::IGMP.0 as u32),
+    ("ipip", Protocol::IPIP.0 as u32),
+    ("tcp", Protocol::TCP.0 as u32),
+    ("udp", Protocol::UDP.0 as u32),
+    ("dccp", Protocol::DCCP.0 as u32),
+    ("gre", Protocol::GRE.0 as u32),
+    ("sctp", Protocol::SCTP.0 as u32),
     ("tcpudp", TCP_OR_UDP),
     ("transp", TRANSPORT),
     ("payload", PAYLOAD),
@@ -119,10 +120,10 @@ pub(crate) fn icmp_code_name(kind: u8, code: u8) -> Option<&'static str> {
 }
 
 /// Reads a protocol: its number or its name.
-pub fn parse_protocol(text: &str, scope: &Scope) -> Result<u8, ArgError> {
+pub fn parse_protocol(text: &str, scope: &Scope) -> Result<Protocol, ArgError> {
     match protocol(text, scope).and_then(|number| u8::try_from(number).ok()) {
-        Some(number) => Ok(number),
-        None => u8::parse(text, scope),
+        Some(number) => Ok(Protocol(number)),
+        None => u8::parse(text, scope).map(Protocol),
     }
 }
 

@@ -3,10 +3,10 @@
 //! Ports: one input, one output, push or pull. Packets without a whole header are dropped.
 //!
 //! No arguments. Handlers: `drops` (read).
-use crate::packet::{fill_ip_checksum, ip_header_mut};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Handler, PacketBurst};
+use ringway_wire::Ipv4;
 
 /// Facts.
 pub static CLASS: Class = Class::new("SetIPChecksum", || Box::<SetIpChecksum>::default()).ports("1/1");
@@ -20,9 +20,9 @@ pub struct SetIpChecksum {
 impl Element for SetIpChecksum {
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         burst.retain(|packet| {
-            let header = ip_header_mut(packet);
+            let header = packet.network_data_mut().and_then(Ipv4::parse_mut);
             self.drops += u64::from(header.is_none());
-            header.map(fill_ip_checksum).is_some()
+            header.map(|(header, options, _)| header.fill_checksum(options)).is_some()
         });
     }
 

@@ -7,7 +7,7 @@
 //!
 //! Handlers: `dscp` (read, write). The checksum is updated.
 use crate::field::{Field, SetField};
-use crate::packet::{change_u16, ip_header_mut, u16_at};
+use crate::packet::ipv4_mut;
 use alloc::boxed::Box;
 use ringway_click::arg::{ArgError, Scope, parse_int};
 use ringway_click::{Class, Packet};
@@ -27,9 +27,8 @@ impl Field for Dscp {
     }
 
     fn set(packet: &mut Packet, value: u8) {
-        if let Some(header) = ip_header_mut(packet) {
-            let word = u16_at(header, 0) & !0xfc | u16::from(value) << 2;
-            change_u16(header, 0, word, 10);
+        if let Some(header) = ipv4_mut(packet) {
+            header.set_tos(header.tos & 3 | value << 2);
         }
     }
 }

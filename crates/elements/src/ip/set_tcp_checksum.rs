@@ -8,11 +8,12 @@
 //!
 //! Handlers: `drops` (read). The IPv4 header must be noted.
 use super::transport::Transport;
-use crate::packet::{put, retain_counting};
+use crate::packet::retain_counting;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_wire::{Header, Protocol, Tcp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("SetTCPChecksum", || Box::<SetTcpChecksum>::default())
@@ -45,21 +46,16 @@ impl Element for SetTcpChecksum {
 
 impl SetTcpChecksum {
     fn set(&self, packet: &mut Packet) -> Option<()> {
-        let transport = Transport::of_packet(packet).filter(|t| t.protocol == 6 && !t.later && !t.more)?;
+        let transport =
+            Transport::of_packet(packet).filter(|t| t.protocol == Protocol::TCP && !t.later && !t.more)?;
         let segment = transport.slice_mut(packet.network_data_mut()?)?;
         let length = segment.len();
-        if length < 20 {
-            return None;
+        let tcp = Tcp::of_mut(segment)?;
+        let offset = tcp.header_len();
+        if self.fix_offset && (offset < Tcp::LEN || offset > length) {
+            let words = if offset < Tcp::LEN { 5 } else { (length / 4).min(15) as u8 };
+            tcp.data_offset = tcp.data_offset & 15 | words << 4;
         }
-        let offset = usize::from(segment[12] >> 4) * 4;
-        if self.fix_offset && (offset < 20 || offset > length) {
-            let words = if offset < 20 { 5 } else { (length / 4).min(15) as u8 };
-            segment[12] = segment[12] & 15 | words << 4;
-        }
-        put(segment, 16, [0, 0]);
-        let mut sum = transport.pseudo(length);
-        sum.add(segment);
-        put(segment, 16, sum.finish().to_be_bytes());
-        Some(())
+        Tcp::fill_checksum(segment, transport.pseudo(length))
     }
 }

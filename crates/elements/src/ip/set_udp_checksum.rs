@@ -5,9 +5,10 @@
 //!
 //! No arguments, no handlers. The IPv4 header must be noted.
 use super::transport::Transport;
-use crate::packet::{divert, put, u16_at};
+use crate::packet::divert;
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst};
+use ringway_wire::{Header, Protocol, Udp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("SetUDPChecksum", || Box::<SetUdpChecksum>::default())
@@ -26,13 +27,9 @@ impl Element for SetUdpChecksum {
 }
 
 fn set(packet: &mut Packet) -> Option<()> {
-    let transport = Transport::of_packet(packet).filter(|t| t.protocol == 17 && !t.later && !t.more)?;
+    let transport =
+        Transport::of_packet(packet).filter(|t| t.protocol == Protocol::UDP && !t.later && !t.more)?;
     let bytes = transport.slice_mut(packet.network_data_mut()?)?;
-    let length = usize::from(u16_at(bytes, 4));
-    let datagram = bytes.get_mut(..length).filter(|datagram| datagram.len() >= 8)?;
-    put(datagram, 6, [0, 0]);
-    let mut sum = transport.pseudo(length);
-    sum.add(datagram);
-    put(datagram, 6, sum.finish_nonzero().to_be_bytes());
-    Some(())
+    let length = usize::from(Udp::of(bytes)?.length.get());
+    Udp::fill_checksum(bytes.get_mut(..length)?, transport.pseudo(length))
 }

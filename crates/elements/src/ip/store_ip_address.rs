@@ -8,12 +8,13 @@
 //!   UDP are kept right.
 //!
 //! No handlers.
-use crate::packet::{divert, is_later_fragment, put, u16_at, u32_at};
+use crate::packet::{divert, put};
 use alloc::boxed::Box;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Scope};
 use ringway_click::{Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
-use ringway_wire::checksum;
+use ringway_wire::checksum::update_u32;
+use ringway_wire::{Header, Ipv4, Protocol, Tcp, Udp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("StoreIPAddress", || Box::<StoreIpAddress>::default())
@@ -24,7 +25,8 @@ pub static CLASS: Class = Class::new("StoreIPAddress", || Box::<StoreIpAddress>:
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Data(usize),
-    Header(usize),
+    Source,
+    Destination,
 }
 
 /// Writes addresses.
@@ -42,8 +44,8 @@ impl Default for StoreIpAddress {
 
 fn place(text: &str, scope: &Scope) -> Result<Place, ArgError> {
     match text.to_ascii_lowercase().as_str() {
-        "src" => Ok(Place::Header(12)),
-        "dst" => Ok(Place::Header(16)),
+        "src" => Ok(Place::Source),
+        "dst" => Ok(Place::Destination),
         _ => u32::parse(text, scope).map(|offset| Place::Data(offset as usize)),
     }
 }
@@ -73,36 +75,32 @@ impl StoreIpAddress {
                 }
                 fits
             }
-            Place::Header(at) => {
+            Place::Source | Place::Destination => {
                 let transport = packet.network_header_len().unwrap_or(0);
-                match packet.network_data_mut() {
-                    Some(data) if data.len() >= 20 => set_address(data, at, transport, address),
-                    _ => return false,
-                }
-                true
+                let destination = matches!(self.place, Place::Destination);
+                let data = packet.network_data_mut();
+                data.and_then(|data| set_address(data, destination, transport, address)).is_some()
             }
         }
     }
 }
 
-/// Sets the address at `at` of an IPv4 header whose transport header begins at `transport`; mends checksums.
-fn set_address(data: &mut [u8], at: usize, transport: usize, address: [u8; 4]) {
-    let (old, new) = (u32_at(data, at), u32::from_be_bytes(address));
-    put(data, at, address);
-    let mut mend = |sum: usize| {
-        let updated = checksum::update_u32(u16_at(data, sum), old, new);
-        put(data, sum, updated.to_be_bytes());
-    };
-    mend(10);
-    let (protocol, later) = (data[9], is_later_fragment(data));
-    let behind = data.len().saturating_sub(transport);
+/// Sets an address of an IPv4 header whose transport header begins at `transport`; mends checksums.
+fn set_address(data: &mut [u8], destination: bool, transport: usize, address: [u8; 4]) -> Option<()> {
+    let ip = Ipv4::of_mut(data)?;
+    let field = if destination { &mut ip.destination } else { &mut ip.source };
+    let (old, new) = (field.get(), u32::from_be_bytes(address));
+    field.set(new);
+    ip.checksum.set(update_u32(ip.checksum.get(), old, new));
+    let (protocol, later) = (ip.protocol, ip.is_later_fragment());
+    let segment = data.get_mut(transport..).filter(|_| !later).unwrap_or_default();
     let sum = match protocol {
-        6 if behind >= 20 => transport + 16,
-        17 if behind >= 8 && u16_at(data, transport + 6) != 0 => transport + 6,
-        _ => return,
+        Protocol::TCP => Tcp::of_mut(segment).map(|tcp| &mut tcp.checksum),
+        Protocol::UDP => Udp::of_mut(segment).map(|udp| &mut udp.checksum).filter(|sum| sum.get() != 0),
+        _ => None,
     };
-    if !later {
-        let updated = checksum::update_u32(u16_at(data, sum), old, new);
-        put(data, sum, updated.to_be_bytes());
+    if let Some(sum) = sum {
+        sum.set(update_u32(sum.get(), old, new));
     }
+    Some(())
 }

@@ -1,12 +1,11 @@
 //! The transport part of IPv4 packets, bounded by what the headers say and by what is there.
-use crate::packet::{header_length, u16_at, u32_at};
 use ringway_click::Packet;
-use ringway_wire::checksum::Sum;
+use ringway_wire::{Ipv4, Protocol, Sum};
 
 /// What follows an IPv4 header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transport {
-    pub(crate) protocol: u8,
+    pub(crate) protocol: Protocol,
     /// Bytes of the IPv4 header.
     pub(crate) header: usize,
     /// Bytes behind it, as the header says.
@@ -22,16 +21,15 @@ impl Transport {
     /// Reads it from the bytes that begin with the header; nothing if that is not whole.
     #[inline]
     pub(crate) fn of(data: &[u8]) -> Option<Self> {
-        let header = header_length(data)?;
-        let fragment = u16_at(data, 6);
+        let (ip, ..) = Ipv4::parse(data)?;
         Some(Self {
-            protocol: data[9],
-            header,
-            length: usize::from(u16_at(data, 2)).checked_sub(header)?,
-            later: fragment & 0x1fff != 0,
-            more: fragment & 0x2000 != 0,
-            source: u32_at(data, 12),
-            destination: u32_at(data, 16),
+            protocol: ip.protocol,
+            header: ip.header_len(),
+            length: usize::from(ip.total_length.get()).checked_sub(ip.header_len())?,
+            later: ip.is_later_fragment(),
+            more: ip.more_fragments(),
+            source: ip.source.get(),
+            destination: ip.destination.get(),
         })
     }
 
@@ -47,7 +45,7 @@ impl Transport {
         Sum::pseudo_v4(
             self.source.into(),
             self.destination.into(),
-            self.protocol,
+            self.protocol.0,
             u16::try_from(length).unwrap_or(u16::MAX),
         )
     }

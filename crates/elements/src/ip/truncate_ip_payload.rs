@@ -12,6 +12,7 @@ use super::transport::Transport;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
+use ringway_wire::{Header, Protocol, Tcp, Udp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("TruncateIPPayload", || Box::<TruncateIpPayload>::default())
@@ -54,8 +55,8 @@ impl TruncateIpPayload {
         let transport = Transport::of(data)?;
         let behind = match transport.protocol {
             _ if !self.transport || transport.later => 0,
-            6 => usize::from(data.get(transport.header + 12)? >> 4) * 4,
-            17 => 8,
+            Protocol::TCP => Tcp::header_len_of(data.get(transport.header..)?)?,
+            Protocol::UDP => Udp::LEN,
             _ => 0,
         };
         let at = packet.network_header()?;

@@ -10,14 +10,11 @@
 //! Handlers: `src`, `sport`, `dst`, `dport` (read, write).
 use super::encap::Encap;
 use super::names::parse_port;
-use crate::packet::put;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL, NameKind};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
-use ringway_wire::ip::Protocol;
-
-const UDP: NameKind = NameKind::UdpPort;
+use ringway_wire::{Header, Protocol, Udp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("UDPIPEncap", || Box::<UdpIpEncap>::default())
@@ -50,11 +47,11 @@ impl UdpIpEncap {
 impl Element for UdpIpEncap {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
         self.checksum = true;
-        self.encap.protocol = Protocol::UDP.0;
+        self.encap.protocol = Protocol::UDP;
         args.read_mp("SRC", &mut self.encap.source);
-        args.read_with("SPORT", MANDATORY_POSITIONAL, &mut self.source, parse_port(UDP));
+        args.read_with("SPORT", MANDATORY_POSITIONAL, &mut self.source, parse_port(NameKind::UdpPort));
         args.read_mp("DST", &mut self.encap.destination);
-        args.read_with("DPORT", MANDATORY_POSITIONAL, &mut self.destination, parse_port(UDP));
+        args.read_with("DPORT", MANDATORY_POSITIONAL, &mut self.destination, parse_port(NameKind::UdpPort));
         args.read_p("CHECKSUM", &mut self.checksum);
         if self.dynamic {
             args.read_p("INTERVAL", &mut self.interval);
@@ -65,15 +62,20 @@ impl Element for UdpIpEncap {
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         let Self { source, destination, checksum, interval, count, .. } = self;
         let checksum = *checksum;
-        self.encap.wrap_all(burst, 8, |datagram, mut pseudo| {
+        self.encap.wrap_all(burst, Udp::LEN, |datagram, mut pseudo| {
             let length = datagram.len() as u16;
-            put(datagram, 0, source.to_be_bytes());
-            put(datagram, 2, destination.to_be_bytes());
-            put(datagram, 4, length.to_be_bytes());
-            put(datagram, 6, [0, 0]);
-            if checksum {
-                pseudo.add(datagram);
-                put(datagram, 6, pseudo.finish_nonzero().to_be_bytes());
+            if let Some((udp, payload)) = Udp::split_mut(datagram) {
+                *udp = Udp {
+                    source_port: (*source).into(),
+                    destination_port: (*destination).into(),
+                    length: length.into(),
+                    checksum: 0.into(),
+                };
+                if checksum {
+                    pseudo.add(udp.bytes());
+                    pseudo.add(payload);
+                    udp.checksum.set(pseudo.finish_nonzero());
+                }
             }
             if *interval > 0 {
                 *count += 1;
@@ -88,12 +90,12 @@ impl Element for UdpIpEncap {
     fn handlers(&self) -> Vec<Handler> {
         let [source, destination] = Encap::handlers(|e: &mut Self| &mut e.encap);
         let source_port = Handler::read("sport", |e: &Self| e.source).writes(|e: &mut Self, value, cx| {
-            e.source = cx.parse_with(value, parse_port(UDP))?;
+            e.source = cx.parse_with(value, parse_port(NameKind::UdpPort))?;
             Ok(())
         });
         let destination_port =
             Handler::read("dport", |e: &Self| e.destination).writes(|e: &mut Self, value, cx| {
-                e.destination = cx.parse_with(value, parse_port(UDP))?;
+                e.destination = cx.parse_with(value, parse_port(NameKind::UdpPort))?;
                 Ok(())
             });
         [source, source_port, destination, destination_port].into()

@@ -19,7 +19,6 @@
 //!
 //! Handlers: `drops`, `evictions`, `table` (read): a mapping made from packets a line: inside, mapped, and outside
 //! with PORTS.
-use crate::packet::{put, u16_at, u32_at};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -34,8 +33,9 @@ use ringway_click::{
     Progress,
 };
 use ringway_click_lang::config;
-use ringway_wire::checksum::{update, update_u32};
-use ringway_wire::ipv6;
+use ringway_wire::checksum::{update, update_u128};
+use ringway_wire::icmp::v6;
+use ringway_wire::{Header, Icmp, Ipv6, Protocol, U16, Udp, ipv6};
 
 /// Facts.
 pub static CLASS: Class = Class::new("AddressTranslator", || Box::<AddressTranslator>::default())
@@ -43,10 +43,6 @@ pub static CLASS: Class = Class::new("AddressTranslator", || Box::<AddressTransl
     .processing("h")
     .flow("xy/xy")
     .metadata(Metadata::Resolve);
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMP6: u8 = 58;
 
 /// Ports looked at for a new flow.
 const LOOKS: usize = 16;
@@ -66,60 +62,59 @@ enum Way {
 struct Ends {
     own: End,
     other: End,
-    protocol: u8,
+    protocol: Protocol,
     /// Where the transport header begins, from the IPv6 header on.
     transport: usize,
 }
 
-/// Where the ports are, or what stands for them: nothing if there are none.
-fn port_offsets(protocol: u8, segment: &[u8]) -> Option<[Option<usize>; 2]> {
-    match protocol {
-        TCP | UDP if segment.len() >= 8 => Some([Some(0), Some(2)]),
-        ICMP6 if matches!(segment.first()?, 128 | 129) && segment.len() >= 8 => Some([Some(4), Some(4)]),
-        ICMP6 if segment.len() >= 8 => Some([None, None]),
+/// The ports, or what stands for them: zeros if there are none.
+fn ports(protocol: Protocol, segment: &[u8]) -> Option<[u16; 2]> {
+    let (udp, icmp) = (Udp::of(segment)?, Icmp::of(segment)?);
+    match (protocol, icmp.kind) {
+        (Protocol::TCP | Protocol::UDP, _) => Some([udp.source_port.get(), udp.destination_port.get()]),
+        (Protocol::ICMPV6, v6::ECHO | v6::ECHO_REPLY) => Some([icmp.identifier.get(); 2]),
+        (Protocol::ICMPV6, _) => Some([0; 2]),
         _ => None,
     }
 }
 
 impl Ends {
     fn of(data: &[u8], way: Way) -> Option<Self> {
-        let (ip, _) = ipv6::Packet::new_prefix(data).ok()?;
-        let upper = ip.upper().ok().filter(|upper| !upper.fragment && !upper.routed)?;
-        let ports = port_offsets(upper.protocol.0, upper.payload)?;
-        let port = |at: Option<usize>| at.map_or(0, |at| u16_at(upper.payload, at));
-        let (source, destination) =
-            ((ip.source().to_bits(), port(ports[0])), (ip.destination().to_bits(), port(ports[1])));
+        let ip = ipv6::Packet::parse(data)?;
+        let upper = ip.upper().filter(|upper| !upper.fragment && !upper.routed)?;
+        let ports = ports(upper.protocol, upper.payload)?;
+        let source = (ip.header.source.get(), ports[0]);
+        let destination = (ip.header.destination.get(), ports[1]);
         let (own, mut other) =
             if way == Way::Outward { (source, destination) } else { (destination, source) };
-        if upper.protocol.0 == ICMP6 {
+        if upper.protocol == Protocol::ICMPV6 {
             other.1 = 0;
         }
-        let transport = ipv6::HEADER_LEN + ip.payload().len() - upper.payload.len();
-        Some(Self { own, other, protocol: upper.protocol.0, transport })
+        let transport = Ipv6::LEN + ip.payload.len() - upper.payload.len();
+        Some(Self { own, other, protocol: upper.protocol, transport })
     }
 
     /// Writes another end in the place of the packet's own, with the checksum that covers it (RFC 1624).
-    fn write(&self, ip: &mut [u8], (address, port): End, way: Way) {
-        let at = if way == Way::Outward { 8 } else { 24 };
-        let sum_at = self.transport
-            + if self.protocol == TCP {
-                16
-            } else if self.protocol == UDP {
-                6
-            } else {
-                2
-            };
-        let (new, mut sum) = (address.to_be_bytes(), u16_at(ip, sum_at));
-        for word in (0..16).step_by(4) {
-            sum = update_u32(sum, u32_at(ip, at + word), u32_at(&new, word));
+    fn write(&self, data: &mut [u8], (address, port): End, way: Way) -> Option<()> {
+        let outward = way == Way::Outward;
+        let (head, segment) = data.split_at_mut_checked(self.transport)?;
+        let ip = Ipv6::of_mut(head)?;
+        let field = if outward { &mut ip.source } else { &mut ip.destination };
+        let old = core::mem::replace(field, address.into());
+        let is_echo = matches!(*segment.first()?, v6::ECHO | v6::ECHO_REPLY);
+        let [source, destination, identifier, _] = <[U16; 4]>::of_mut(segment)?;
+        let own = match self.protocol {
+            Protocol::ICMPV6 => is_echo.then_some(identifier),
+            _ => Some(if outward { source } else { destination }),
+        };
+        let change = own.map(|own| (core::mem::replace(own, port.into()).get(), port));
+        let checksum = self.protocol.checksum_at().and_then(|at| U16::of_mut(segment.get_mut(at..)?));
+        if let Some(checksum) = checksum {
+            let sum = update_u128(checksum.get(), old.get(), address);
+            let sum = change.map_or(sum, |(old, new)| update(sum, old, new));
+            checksum.set(if sum == 0 { 0xffff } else { sum });
         }
-        put(ip, at, new);
-        let offsets = ip.get(self.transport..).and_then(|segment| port_offsets(self.protocol, segment));
-        if let Some(offset) = offsets.and_then(|offsets| offsets[usize::from(way == Way::Inward)]) {
-            sum = update(sum, u16_at(ip, self.transport + offset), port);
-            put(ip, self.transport + offset, port.to_be_bytes());
-        }
-        put(ip, sum_at, if sum == 0 { [0xff; 2] } else { sum.to_be_bytes() });
+        Some(())
     }
 }
 
@@ -135,7 +130,7 @@ fn text(address: u128) -> Ipv6Addr {
 }
 
 /// A flow that got a port: its end that is not translated, the outside, and the protocol.
-type Flow = (End, End, u8);
+type Flow = (End, End, Protocol);
 
 /// How mappings are made.
 #[derive(Debug, Default)]
@@ -192,7 +187,7 @@ impl Pool {
     }
 
     /// The flow's own end for what comes back to a mapped end from outside.
-    fn back(&mut self, (address, port): End, other: End, protocol: u8, now: u64) -> Option<End> {
+    fn back(&mut self, (address, port): End, other: End, protocol: Protocol, now: u64) -> Option<End> {
         let index = usize::from(port.checked_sub(self.first)?);
         let ((own, outside, theirs), seen) = self.taken.get_mut(index)?.as_mut()?;
         let same = address == self.address && *outside == other && *theirs == protocol;
@@ -248,11 +243,11 @@ impl AddressTranslator {
 
     fn pass(&mut self, packet: &mut Packet, way: Way, now: u64) -> Option<()> {
         if packet.network_data().is_none() {
-            packet.set_network_header(0, ipv6::HEADER_LEN);
+            packet.set_network_header(0, Ipv6::LEN);
         }
         let ends = Ends::of(packet.network_data()?, way)?;
         let new = self.translate(&ends, way, now)?;
-        ends.write(packet.network_data_mut()?, new, way);
+        ends.write(packet.network_data_mut()?, new, way)?;
         if way == Way::Inward {
             packet.notes_mut().set(Annotations::DST_IP6, new.0.to_be_bytes());
         }

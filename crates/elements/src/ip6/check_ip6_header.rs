@@ -15,7 +15,7 @@ use core::net::Ipv6Addr;
 use ringway_click::arg::{Arg, ArgError, Args, POSITIONAL, Scope};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 use ringway_click_lang::config;
-use ringway_wire::ipv6;
+use ringway_wire::{Header, Ipv6, ipv6};
 
 /// Facts.
 pub static CLASS: Class =
@@ -57,15 +57,15 @@ impl Element for CheckIp6Header {
 impl CheckIp6Header {
     fn check(&self, packet: &mut Packet) -> Option<()> {
         let data = packet.data().get(self.offset as usize..)?;
-        let header = ipv6::Packet::new_checked(data).ok()?;
-        let (source, destination) = (header.source(), header.destination());
+        let ip = ipv6::Packet::parse(data).filter(|ip| ip.whole)?;
+        let (source, destination) = (ip.header.source_addr(), ip.header.destination);
         if source.is_multicast() || self.bad.contains(&source) {
             return None;
         }
-        let behind = data.len() - ipv6::HEADER_LEN - usize::from(header.payload_len());
+        let behind = data.len() - Ipv6::LEN - ip.payload.len();
         packet.take(behind);
-        packet.set_network_header(self.offset as isize, ipv6::HEADER_LEN);
-        packet.notes_mut().set(Annotations::DST_IP6, destination.octets());
+        packet.set_network_header(self.offset as isize, Ipv6::LEN);
+        packet.notes_mut().set(Annotations::DST_IP6, destination.to_bytes());
         Some(())
     }
 }

@@ -7,6 +7,7 @@ use crate::packet::divert;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Handler, Packet, PacketBurst};
+use ringway_wire::Ipv6;
 
 /// Facts.
 pub static CLASS: Class =
@@ -30,14 +31,12 @@ impl Element for DecIp6Hlim {
 
 impl DecIp6Hlim {
     fn count_down(&mut self, packet: &mut Packet) -> bool {
-        let header = packet.network_data().and_then(<[u8]>::first_chunk::<40>);
-        let over = header.is_some_and(|header| header[7] <= 1);
+        let Some(header) = packet.network_mut::<Ipv6>() else { return true };
+        let over = header.hop_limit <= 1;
         if over {
             self.drops += 1;
-        } else if header.is_some()
-            && let Some(header) = packet.network_data_mut()
-        {
-            header[7] -= 1;
+        } else {
+            header.hop_limit -= 1;
         }
         !over
     }

@@ -8,7 +8,6 @@
 //!   ICMP_PARAMPROB annotation says.
 //!
 //! Handlers: `drops` (read). Errors, groups and broadcasts are dropped without an answer.
-use crate::packet::put;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -17,7 +16,7 @@ use ringway_click::{
     Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst,
     PacketType,
 };
-use ringway_wire::{ip::Protocol, ipv6};
+use ringway_wire::{Header, Icmp, Ipv6, Protocol, icmp::v6, ipv6};
 
 /// Facts.
 pub static CLASS: Class =
@@ -65,43 +64,38 @@ impl Element for Icmp6Error {
 impl Icmp6Error {
     fn answer(&self, packet: &Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let data = packet.network_data()?;
-        let (header, _) = ipv6::Packet::new_prefix(data).ok()?;
+        let ip = ipv6::Packet::parse(data)?;
         let group = matches!(packet.notes().packet_type, PacketType::Broadcast | PacketType::Multicast);
-        let (source, destination) = (header.source(), header.destination());
+        let (source, destination) = (ip.header.source_addr(), ip.header.destination_addr());
         // Types below 128 are errors; unspecified and group sources name nobody.
-        let error = header.upper().is_ok_and(|upper| {
+        let error = ip.upper().is_some_and(|upper| {
             upper.protocol == Protocol::ICMPV6 && upper.payload.first().is_none_or(|kind| *kind < 128)
         });
         if group || error || destination.is_multicast() || source.is_multicast() || source.is_unspecified() {
             return None;
         }
-        let quoted = data.len().min(LARGEST - ipv6::HEADER_LEN - 8);
-        let length = 8 + quoted;
-        let reply = ipv6::Repr {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_len: length as u16,
+        let quoted = data.len().min(LARGEST - Ipv6::LEN - Icmp::LEN);
+        let length = Icmp::LEN + quoted;
+        let mut made = cx.make_packet(HEADROOM, Ipv6::LEN + length, 0)?;
+        let (reply, message) = Ipv6::split_mut(made.data_mut())?;
+        *reply = Ipv6 {
+            payload_length: (length as u16).into(),
             next_header: Protocol::ICMPV6,
             hop_limit: 255,
-            source: self.source,
-            destination: source,
+            source: self.source.to_bits().into(),
+            destination: ip.header.source,
+            ..Ipv6::EMPTY
         };
-        let mut made = cx.make_packet(HEADROOM, ipv6::HEADER_LEN + length, 0)?;
-        let out = made.data_mut();
-        reply.emit(out).ok()?;
-        let message = out.get_mut(ipv6::HEADER_LEN..)?;
-        message[..8].fill(0);
-        (message[0], message[1]) = (self.kind, self.code);
-        match self.kind {
-            2 => put(message, 4, 1500u32.to_be_bytes()),
-            4 => message[7] = packet.notes().u8(Annotations::ICMP_PARAMPROB),
-            _ => {}
-        }
-        message[8..].copy_from_slice(&data[..quoted]);
-        let mut sum = ringway_wire::checksum::Sum::pseudo_v6(self.source, source, 58, length as u32);
-        sum.add(message);
-        put(message, 2, sum.finish().to_be_bytes());
-        made.set_network_header(0, ipv6::HEADER_LEN);
+        let (icmp, behind) = Icmp::split_mut(message)?;
+        *icmp = Icmp { kind: self.kind, code: self.code, ..Icmp::default() };
+        icmp.set_rest(match self.kind {
+            v6::PACKET_TOO_BIG => 1500,
+            v6::PARAMETER_PROBLEM => packet.notes().u8(Annotations::ICMP_PARAMPROB).into(),
+            _ => 0,
+        });
+        behind.copy_from_slice(&data[..quoted]);
+        Icmp::fill_checksum(message, reply.pseudo_header(Protocol::ICMPV6, length as u32))?;
+        made.set_network_header(0, Ipv6::LEN);
         made.notes_mut().set(Annotations::DST_IP6, source.octets());
         made.notes_mut().set_u8(Annotations::FIX_IP_SRC, 1);
         Some(made)

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Scope};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
-use ringway_wire::{ip::Protocol, ipv6};
+use ringway_wire::{Header, Ipv6, Protocol};
 
 /// Facts.
 pub static CLASS: Class =
@@ -26,7 +26,7 @@ pub static CLASS: Class =
 /// Puts headers before packets.
 #[derive(Debug)]
 pub struct Ip6Encap {
-    protocol: u8,
+    protocol: Protocol,
     source: Ipv6Addr,
     /// None: the one that is noted.
     destination: Option<Ipv6Addr>,
@@ -36,7 +36,13 @@ pub struct Ip6Encap {
 
 impl Default for Ip6Encap {
     fn default() -> Self {
-        Self { protocol: 0, source: Ipv6Addr::UNSPECIFIED, destination: None, hop_limit: 250, class: 0 }
+        Self {
+            protocol: Protocol(0),
+            source: Ipv6Addr::UNSPECIFIED,
+            destination: None,
+            hop_limit: 250,
+            class: 0,
+        }
     }
 }
 
@@ -81,22 +87,22 @@ impl Element for Ip6Encap {
 
 impl Ip6Encap {
     fn wrap(&self, packet: &mut Packet) -> Option<()> {
-        let noted = Ipv6Addr::from(packet.notes().get::<16>(Annotations::DST_IP6));
-        let header = ipv6::Repr {
-            traffic_class: self.class,
-            flow_label: 0,
-            payload_len: u16::try_from(packet.len()).ok()?,
-            next_header: Protocol(self.protocol),
+        let noted = packet.notes().get::<16>(Annotations::DST_IP6);
+        let destination = self.destination.map_or(noted, |destination| destination.octets());
+        let mut header = Ipv6 {
+            payload_length: u16::try_from(packet.len()).ok()?.into(),
+            next_header: self.protocol,
             hop_limit: self.hop_limit,
-            source: self.source,
-            destination: self.destination.unwrap_or(noted),
+            source: self.source.to_bits().into(),
+            destination: destination.into(),
+            ..Ipv6::EMPTY
         };
-        if !packet.push(ipv6::HEADER_LEN) {
+        header.set_traffic_class(self.class);
+        if !packet.push_header(&header) {
             return None;
         }
-        header.emit(packet.data_mut()).ok()?;
-        packet.notes_mut().set(Annotations::DST_IP6, header.destination.octets());
-        packet.set_network_header(0, ipv6::HEADER_LEN);
+        packet.notes_mut().set(Annotations::DST_IP6, destination);
+        packet.set_network_header(0, Ipv6::LEN);
         Some(())
     }
 }

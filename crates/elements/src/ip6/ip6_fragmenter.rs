@@ -10,12 +10,14 @@
 //!
 //! Handlers: `drops`, `fragments` (read). The header is that which is noted, else at the beginning; what stands
 //! before it stays with the first fragment.
-use crate::packet::{cut_to, put};
+use crate::packet::cut_to;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst};
-use ringway_wire::{ip::Protocol, ipv6};
+use ringway_wire::ipv6::{self, Fragment};
+use ringway_wire::{Header, Ipv6, Protocol};
 
 /// Facts.
 pub static CLASS: Class = Class::new("IP6Fragmenter", || Box::<Ip6Fragmenter>::default())
@@ -23,10 +25,8 @@ pub static CLASS: Class = Class::new("IP6Fragmenter", || Box::<Ip6Fragmenter>::d
     .processing("h")
     .metadata(Metadata::Resolve);
 
-/// Bytes of a fragment header.
-const FRAGMENT: usize = 8;
 /// Bytes of the MTU at least: headers, and the least that a fragment carries.
-const LEAST: u32 = (ipv6::HEADER_LEN + FRAGMENT + 8) as u32;
+const LEAST: u32 = (Ipv6::LEN + Fragment::LEN + 8) as u32;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -45,24 +45,25 @@ struct Cut {
     /// Where the last of them says what follows.
     next: usize,
     /// What follows.
-    kind: u8,
+    kind: Protocol,
     /// Bytes of the whole packet.
     length: usize,
 }
 
 /// Headers that routers look at stay in front of every fragment.
 fn cut(data: &[u8]) -> Option<Cut> {
-    let packet = ipv6::Packet::new_checked(data).ok()?;
-    let length = ipv6::HEADER_LEN + packet.payload().len();
-    let mut found = Cut { headers: ipv6::HEADER_LEN, next: 6, kind: packet.next_header().0, length };
-    let mut at = ipv6::HEADER_LEN;
+    let packet = ipv6::Packet::parse(data).filter(|packet| packet.whole)?;
+    let length = Ipv6::LEN + packet.payload.len();
+    let next = offset_of!(Ipv6, next_header);
+    let mut found = Cut { headers: Ipv6::LEN, next, kind: packet.header.next_header, length };
+    let mut at = Ipv6::LEN;
     for extension in packet.extensions() {
-        let extension = extension.ok()?;
+        let extension = extension?;
         match extension.kind {
             Protocol::FRAGMENT => return None,
             Protocol::HOP_BY_HOP | Protocol::ROUTING => {
                 let headers = at + extension.bytes.len();
-                found = Cut { headers, next: at, kind: extension.next.0, length };
+                found = Cut { headers, next: at, kind: extension.next, length };
             }
             _ => {}
         }
@@ -80,7 +81,7 @@ impl Ip6Fragmenter {
     fn fragment(&mut self, packet: Packet, cx: &mut Context<'_>) {
         let start = packet.network_header().unwrap_or(0);
         let data = packet.network_data().unwrap_or_else(|| packet.data());
-        let room = |cut: &Cut| self.mtu.checked_sub(cut.headers + FRAGMENT).map(|room| room & !7);
+        let room = |cut: &Cut| self.mtu.checked_sub(cut.headers + Fragment::LEN).map(|room| room & !7);
         let found = cut(data).and_then(|cut| Some((cut, room(&cut).filter(|room| *room >= 8)?)));
         let Some(((cut, room), before)) = found.zip(usize::try_from(start).ok()) else {
             return self.refuse(packet, cx);
@@ -91,7 +92,7 @@ impl Ip6Fragmenter {
         for piece in payload.chunks(room) {
             // What stands before the header goes with the first.
             let own = if offset == 0 { before } else { 0 };
-            let front = own + cut.headers + FRAGMENT;
+            let front = own + cut.headers + Fragment::LEN;
             let Some(mut made) = cx.make_packet(HEADROOM, front + piece.len(), 0) else {
                 return self.refuse(packet, cx);
             };
@@ -99,13 +100,17 @@ impl Ip6Fragmenter {
             out[..own].copy_from_slice(&packet.data()[..own]);
             out[own..own + cut.headers].copy_from_slice(&data[..cut.headers]);
             out[own + cut.next] = Protocol::FRAGMENT.0;
-            let length = (cut.headers - ipv6::HEADER_LEN + FRAGMENT + piece.len()) as u16;
-            put(out, own + 4, length.to_be_bytes());
+            if let Some(ip) = Ipv6::of_mut(&mut out[own..]) {
+                ip.payload_length.set((cut.headers - Ipv6::LEN + Fragment::LEN + piece.len()) as u16);
+            }
             let more = u16::from(offset + piece.len() < payload.len());
-            let header = &mut out[own + cut.headers..front];
-            header.copy_from_slice(&[cut.kind, 0, 0, 0, 0, 0, 0, 0]);
-            put(header, 2, (offset as u16 | more).to_be_bytes());
-            put(header, 4, self.id.to_be_bytes());
+            let header = Fragment {
+                next_header: cut.kind,
+                reserved: 0,
+                offset: (offset as u16 | more).into(),
+                identification: self.id.into(),
+            };
+            out[own + cut.headers..front].copy_from_slice(header.bytes());
             out[front..].copy_from_slice(piece);
             made.set_network_header(own as isize, cut.headers);
             *made.notes_mut() = packet.notes().clone();

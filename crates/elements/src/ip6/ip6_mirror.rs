@@ -5,6 +5,7 @@
 //! No arguments, no handlers. Checksums stay right, as they don't depend on the order.
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, PacketBurst};
+use ringway_wire::{Header, Ipv6, Protocol};
 
 /// Facts.
 pub static CLASS: Class =
@@ -17,13 +18,9 @@ pub struct Ip6Mirror;
 impl Element for Ip6Mirror {
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         for packet in burst.iter_mut() {
-            let Some((header, behind)) =
-                packet.network_data_mut().and_then(|data| data.split_at_mut_checked(40))
-            else {
-                continue;
-            };
-            header[8..40].rotate_left(16);
-            if matches!(header[6], 6 | 17)
+            let Some((ip, behind)) = packet.network_data_mut().and_then(Ipv6::split_mut) else { continue };
+            core::mem::swap(&mut ip.source, &mut ip.destination);
+            if matches!(ip.next_header, Protocol::TCP | Protocol::UDP)
                 && let Some(ports) = behind.first_chunk_mut::<4>()
             {
                 ports.rotate_left(2);

@@ -14,7 +14,8 @@ use core::net::Ipv6Addr;
 use ringway_click::arg::{Arg, Args, Prefix6};
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 use ringway_click_lang::config;
-use ringway_wire::{MacAddress, icmpv6};
+use ringway_wire::MacAddress;
+use ringway_wire::icmp::{Neighbor, v6};
 
 /// Facts.
 pub static CLASS: Class = Class::new("IP6NDAdvertiser", || Box::<Ip6NdAdvertiser>::default()).ports("1/1");
@@ -77,16 +78,9 @@ impl Ip6NdAdvertiser {
     }
 
     fn answer(&self, packet: &Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let asked = neighbor::parse(packet.data())?;
-        let icmpv6::Repr::NeighborSolicitation { target, .. } = asked.message else { return None };
-        let ether = self.lookup(target)?;
-        let message = icmpv6::Repr::NeighborAdvertisement {
-            router: true,
-            solicited: true,
-            override_known: false,
-            target,
-            target_link: Some(ether),
-        };
-        neighbor::make((ether, target), (asked.ether, asked.source), &message, cx)
+        let asked = neighbor::parse(packet.data(), v6::NEIGHBOR_SOLICITATION)?;
+        let (target, flags) = (asked.target, Neighbor::ROUTER | Neighbor::SOLICITED);
+        let message = (v6::NEIGHBOR_ADVERTISEMENT, flags, target);
+        neighbor::make((self.lookup(target)?, target), (asked.ether, asked.source), message, cx)
     }
 }

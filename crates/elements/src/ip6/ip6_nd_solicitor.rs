@@ -10,7 +10,7 @@
 //! Handlers: `table`, `stats`, `length` (packets that wait), `drops` (read). One packet waits for each address;
 //! what is known counts for 5 minutes.
 use super::neighbor;
-use crate::packet::{mac_text, mark_ethernet, prepend, put};
+use crate::packet::{mac_text, mark_ethernet};
 use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
-use ringway_wire::{MacAddress, ethernet, icmpv6, ipv6};
+use ringway_wire::{EtherType, Ethernet, Header, MacAddress, icmp::v6, ipv6};
 
 /// Facts.
 pub static CLASS: Class = Class::new("IP6NDSolicitor", || Box::<Ip6NdSolicitor>::default())
@@ -98,23 +98,28 @@ impl Element for Ip6NdSolicitor {
     }
 }
 
+fn set_destination(packet: &mut Packet, ether: MacAddress) {
+    if let Some(header) = Ethernet::of_mut(packet.data_mut()) {
+        header.destination = ether;
+    }
+}
+
 impl Ip6NdSolicitor {
     fn encap(&mut self, mut packet: Packet, now: u64, cx: &mut Context<'_>) -> Option<Packet> {
         let ip = Ipv6Addr::from(packet.notes().get::<16>(Annotations::DST_IP6));
-        let mut header = [0; ethernet::HEADER_LEN];
-        put(&mut header, 6, self.ether.0);
-        put(&mut header, 12, [0x86, 0xdd]);
-        if !prepend(&mut packet, &header) {
+        let destination = MacAddress::default();
+        let header = Ethernet { destination, source: self.ether, ethertype: EtherType::IPV6 };
+        if !packet.push_header(&header) {
             self.drops += 1;
             return None;
         }
-        mark_ethernet(&mut packet, ethernet::HEADER_LEN);
+        mark_ethernet(&mut packet, Ethernet::LEN);
         let known = self.neighbors.get(&ip.to_bits());
         let fresh = known.filter(|known| known.learned.saturating_add(TIMEOUT) > now);
         let ether =
             if ip.is_multicast() { Some(ipv6::multicast_mac(ip)) } else { fresh.and_then(|k| k.ether) };
         if let Some(ether) = ether {
-            put(packet.data_mut(), 0, ether.0);
+            set_destination(&mut packet, ether);
             return Some(packet);
         }
         self.wait(ip, packet, now, cx);
@@ -143,9 +148,9 @@ impl Ip6NdSolicitor {
         // The solicited-node group (RFC 4291, 2.7.1).
         let low = target.to_bits() & 0xff_ffff;
         let group = Ipv6Addr::from_bits(0xff02_0000_0000_0000_0000_0001_ff00_0000 | low);
-        let message = icmpv6::Repr::NeighborSolicitation { target, source_link: Some(self.ether) };
+        let message = (v6::NEIGHBOR_SOLICITATION, 0, target);
         let to = (ipv6::multicast_mac(group), group);
-        if let Some(frame) = neighbor::make((self.ether, self.ip), to, &message, cx) {
+        if let Some(frame) = neighbor::make((self.ether, self.ip), to, message, cx) {
             self.queries += 1;
             let port = cx.noutputs().saturating_sub(1);
             cx.push(port, frame);
@@ -153,17 +158,16 @@ impl Ip6NdSolicitor {
     }
 
     fn learn(&mut self, packet: &Packet, now: u64, cx: &mut Context<'_>) {
-        let Some(heard) = neighbor::parse(packet.data()) else { return };
-        let icmpv6::Repr::NeighborAdvertisement { target, target_link, .. } = heard.message else { return };
-        let ether = target_link.unwrap_or(heard.ether);
+        let Some(heard) = neighbor::parse(packet.data(), v6::NEIGHBOR_ADVERTISEMENT) else { return };
+        let ether = heard.link.unwrap_or(heard.ether);
         // Attack: advertisements that nobody asked for fill the table; only what was asked for is kept.
-        let Some(known) = self.neighbors.get_mut(&target.to_bits()) else { return };
+        let Some(known) = self.neighbors.get_mut(&heard.target.to_bits()) else { return };
         if ether.is_group() {
             return;
         }
         (known.ether, known.learned, known.asked) = (Some(ether), now, None);
         if let Some(mut waited) = known.waiting.take() {
-            put(waited.data_mut(), 0, ether.0);
+            set_destination(&mut waited, ether);
             cx.push(0, waited);
         }
     }

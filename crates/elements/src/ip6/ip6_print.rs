@@ -46,7 +46,7 @@ impl Element for Ip6Print {
 
 impl Ip6Print {
     fn line(&self, packet: &Packet) -> Option<String> {
-        let (header, _) = ipv6::Packet::new_prefix(packet.network_data()?).ok()?;
+        let ip = ipv6::Packet::parse(packet.network_data()?)?.header;
         let mut line = String::new();
         if !self.label.is_empty() {
             let _ = write!(line, "{}: ", self.label);
@@ -54,11 +54,11 @@ impl Ip6Print {
         let _ = writeln!(
             line,
             "{} -> {} plen {}, next {}, hlim {}",
-            header.source(),
-            header.destination(),
-            header.payload_len(),
-            header.next_header().0,
-            header.hop_limit()
+            ip.source_addr(),
+            ip.destination_addr(),
+            ip.payload_length,
+            ip.next_header.0,
+            ip.hop_limit
         );
         if self.contents {
             line.push_str("  ");

@@ -9,7 +9,7 @@
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
-use ringway_wire::ipv6::HEADER_LEN;
+use ringway_wire::{Header, Ipv6};
 
 /// Facts.
 pub static CLASS: Class = Class::new("MarkIP6Header", || Box::<MarkIp6Header>::default()).ports("1/1");
@@ -27,6 +27,6 @@ impl Element for MarkIp6Header {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        burst.iter_mut().for_each(|packet| packet.set_network_header(self.offset as isize, HEADER_LEN));
+        burst.iter_mut().for_each(|packet| packet.set_network_header(self.offset as isize, Ipv6::LEN));
     }
 }

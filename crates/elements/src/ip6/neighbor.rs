@@ -1,63 +1,67 @@
 //! Neighbor discovery in Ethernet frames (RFC 4861, 4).
-use crate::packet::{mark_ethernet, put};
+use crate::packet::mark_ethernet;
 use core::net::Ipv6Addr;
 use ringway_click::{Context, HEADROOM, Packet};
-use ringway_wire::ethernet::{self, EtherType, Frame};
-use ringway_wire::{MacAddress, icmpv6, ip::Protocol, ipv6};
+use ringway_wire::icmp::{LinkOption, Neighbor, v6};
+use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv6, MacAddress, Protocol, ipv6};
 
 /// A message and who sent it.
 #[derive(Debug)]
-pub(super) struct Heard<'a> {
+pub(super) struct Heard {
     pub(super) ether: MacAddress,
     pub(super) source: Ipv6Addr,
-    pub(super) message: icmpv6::Repr<'a>,
+    pub(super) target: Ipv6Addr,
+    /// The link-layer address that it bears.
+    pub(super) link: Option<MacAddress>,
 }
 
-/// The sound neighbor discovery message in a frame. Its hop limit of 255 shows that no router passed it on.
-pub(super) fn parse(frame: &[u8]) -> Option<Heard<'_>> {
-    let frame = Frame::new_checked(frame).ok().filter(|frame| frame.ethertype() == EtherType::IPV6)?;
-    let packet = ipv6::Packet::new_checked(frame.payload()).ok()?;
-    if packet.hop_limit() != 255 || packet.next_header() != Protocol::ICMPV6 {
-        return None;
-    }
-    let payload = packet.payload();
-    let message = icmpv6::Message::new_checked(payload).ok()?;
-    let pseudo = packet.pseudo_header(Protocol::ICMPV6, payload.len() as u32);
-    if !message.is_checksum_valid(pseudo) {
-        return None;
-    }
-    let message = icmpv6::Repr::parse(&message).ok()?;
-    Some(Heard { ether: frame.source(), source: packet.source(), message })
+/// The option of a message of this type.
+fn link_option(kind: u8) -> u8 {
+    if kind == v6::NEIGHBOR_SOLICITATION { LinkOption::SOURCE } else { LinkOption::TARGET }
 }
 
-/// A frame with a message.
+/// The sound neighbor discovery message of type `kind` in a frame. Its hop limit of 255 shows that no router passed
+/// it on.
+pub(super) fn parse(frame: &[u8], kind: u8) -> Option<Heard> {
+    let (frame, payload) = Ethernet::split(frame).filter(|(frame, _)| frame.ethertype == EtherType::IPV6)?;
+    let ipv6::Packet { header, payload, .. } = ipv6::Packet::parse(payload).filter(|packet| packet.whole)?;
+    let mut sum = header.pseudo_header(Protocol::ICMPV6, payload.len() as u32);
+    sum.add(payload);
+    if header.hop_limit != 255 || header.next_header != Protocol::ICMPV6 || !sum.is_valid() {
+        return None;
+    }
+    let (message, options) = Neighbor::split(payload)?;
+    let target = Ipv6Addr::from_bits(message.target.get());
+    let link = LinkOption::find(link_option(kind), options)?;
+    let sound = message.icmp.kind == kind && message.icmp.code == 0 && !target.is_multicast();
+    sound.then(|| Heard { ether: frame.source, source: header.source_addr(), target, link })
+}
+
+/// A frame with a message of type `kind` about `target`, which bears the sender's link-layer address.
 pub(super) fn make(
     (from, source): (MacAddress, Ipv6Addr),
     (to, destination): (MacAddress, Ipv6Addr),
-    message: &icmpv6::Repr<'_>,
+    (kind, flags, target): (u8, u32, Ipv6Addr),
     cx: &mut Context<'_>,
 ) -> Option<Packet> {
-    let length = message.len();
-    let header = ipv6::Repr {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_len: u16::try_from(length).ok()?,
+    let length = Neighbor::LEN + LinkOption::LEN;
+    let mut made = cx.make_packet(HEADROOM, Ethernet::LEN + Ipv6::LEN + length, 0)?;
+    let (ethernet, packet) = Ethernet::split_mut(made.data_mut())?;
+    *ethernet = Ethernet { destination: to, source: from, ethertype: EtherType::IPV6 };
+    let (ip, message) = Ipv6::split_mut(packet)?;
+    *ip = Ipv6 {
+        payload_length: (length as u16).into(),
         next_header: Protocol::ICMPV6,
         hop_limit: 255,
-        source,
-        destination,
+        source: source.to_bits().into(),
+        destination: destination.to_bits().into(),
+        ..Ipv6::EMPTY
     };
-    let whole = ethernet::HEADER_LEN + ipv6::HEADER_LEN + length;
-    let mut made = cx.make_packet(HEADROOM, whole, 0)?;
-    let frame = made.data_mut();
-    frame.fill(0);
-    put(frame, 0, to.0);
-    put(frame, 6, from.0);
-    put(frame, 12, [0x86, 0xdd]);
-    let (_, packet) = frame.split_at_mut_checked(ethernet::HEADER_LEN)?;
-    header.emit(packet).ok()?;
-    let pseudo = ringway_wire::checksum::Sum::pseudo_v6(source, destination, 58, length as u32);
-    message.emit(packet.get_mut(ipv6::HEADER_LEN..)?, pseudo).ok()?;
-    mark_ethernet(&mut made, ethernet::HEADER_LEN);
+    let (neighbor, option) = Neighbor::split_mut(message)?;
+    *neighbor = Neighbor { icmp: Icmp { kind, ..Icmp::default() }, target: target.to_bits().into() };
+    neighbor.icmp.set_rest(flags);
+    *LinkOption::of_mut(option)? = LinkOption { kind: link_option(kind), length: 1, address: from };
+    Icmp::fill_checksum(message, ip.pseudo_header(Protocol::ICMPV6, length as u32))?;
+    mark_ethernet(&mut made, Ethernet::LEN);
     Some(made)
 }

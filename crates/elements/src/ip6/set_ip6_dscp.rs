@@ -7,10 +7,10 @@
 //!
 //! Handlers: `dscp` (read, write).
 use crate::field::{Field, SetField};
-use crate::packet::{put, u16_at};
 use alloc::boxed::Box;
 use ringway_click::arg::{ArgError, Scope, parse_int};
 use ringway_click::{Class, Packet};
+use ringway_wire::{Header, U16};
 
 /// Facts.
 pub static CLASS: Class = Class::new("SetIP6DSCP", || Box::<SetField<Dscp>>::default()).ports("1/1").live();
@@ -27,9 +27,9 @@ impl Field for Dscp {
     }
 
     fn set(packet: &mut Packet, value: u8) {
-        if let Some(header) = packet.network_data_mut() {
-            let word = u16_at(header, 0) & !0x0fc0 | u16::from(value) << 6;
-            put(header, 0, word.to_be_bytes());
+        // The beginning of the header is enough.
+        if let Some(word) = packet.network_data_mut().and_then(U16::of_mut) {
+            *word = *word & !0x0fc0 | u16::from(value) << 6;
         }
     }
 }

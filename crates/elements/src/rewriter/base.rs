@@ -19,6 +19,8 @@ use ringway_click::{
     Context, Element, ElementId, Failed, Handler, HandlerError, LINES, PACKETS, Packet, PacketBurst, Pieces,
     Progress, SECOND, Timer,
 };
+use ringway_wire::icmp::v4::{ECHO, ECHO_REPLY};
+use ringway_wire::{Header, Icmp, Ipv4, Protocol};
 
 /// Flows that are forgotten, or looked at, before packets have their turn.
 const STEPS: u32 = 256;
@@ -44,11 +46,6 @@ pub enum Kind {
     /// Echo requests.
     Ping,
 }
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const DCCP: u8 = 33;
-const ICMP: u8 = 1;
 
 /// Rewrites packets.
 pub struct Rewriter {
@@ -83,7 +80,7 @@ enum Verdict {
 /// What a packet's flow is found by.
 #[derive(Clone, Copy)]
 struct Sought {
-    protocol: u8,
+    protocol: Protocol,
     key: FlowKey,
     hash: u64,
 }
@@ -121,17 +118,17 @@ impl Rewriter {
         self.actions.len()
     }
 
-    fn tracking(&self, protocol: u8) -> Tracking {
+    fn tracking(&self, protocol: Protocol) -> Tracking {
         match self.kind {
             Kind::Tcp => Tracking::Tcp,
-            Kind::Ip if protocol == TCP => Tracking::Tcp,
+            Kind::Ip if protocol == Protocol::TCP => Tracking::Tcp,
             Kind::Ip | Kind::Udp => Tracking::Udp,
             _ => Tracking::Plain,
         }
     }
 
-    fn map(&self, protocol: u8) -> u32 {
-        self.maps[usize::from(self.kind == Kind::Ip && protocol != TCP)]
+    fn map(&self, protocol: Protocol) -> u32 {
+        self.maps[usize::from(self.kind == Kind::Ip && protocol != Protocol::TCP)]
     }
 
     /// A flow as this rewriter looks at it.
@@ -144,7 +141,7 @@ impl Rewriter {
     }
 
     /// The flow that packets with this identifier belong to, and whether as replies.
-    pub fn find(&self, protocol: u8, key: FlowKey) -> Option<(u32, bool)> {
+    pub fn find(&self, protocol: Protocol, key: FlowKey) -> Option<(u32, bool)> {
         let (flows, map) = (self.flows.borrow(), self.map(protocol));
         flows.find(map, self.normal(key)).or_else(|| {
             let reply = FlowKey { destination: key.destination, ..FlowKey::default() };
@@ -153,7 +150,7 @@ impl Rewriter {
     }
 
     /// What packets with this identifier become, with the output they take.
-    pub fn rewritten(&self, protocol: u8, key: FlowKey) -> Option<FlowKey> {
+    pub fn rewritten(&self, protocol: Protocol, key: FlowKey) -> Option<FlowKey> {
         let (flow, reply) = self.find(protocol, key)?;
         self.flows.borrow().get(flow).map(|flow| flow.rewritten(reply))
     }
@@ -166,7 +163,7 @@ impl Rewriter {
     /// Finds a flow, or makes one as if a packet of it had come to an input.
     pub fn find_or_add(
         &mut self,
-        protocol: u8,
+        protocol: Protocol,
         key: FlowKey,
         input: usize,
         cx: &mut Context<'_>,
@@ -177,7 +174,7 @@ impl Rewriter {
     /// Makes a flow for a packet that came to an input.
     fn add(
         &mut self,
-        protocol: u8,
+        protocol: Protocol,
         key: FlowKey,
         input: usize,
         cx: &mut Context<'_>,
@@ -225,33 +222,34 @@ impl Rewriter {
     }
 
     /// The identifier of a packet that this rewriter can rewrite.
-    fn key(&self, packet: &Packet) -> Option<(u8, FlowKey)> {
-        let ip = packet.network_data()?;
-        let header = usize::from(ip.first()? & 15) * 4;
-        let (protocol, fragment) = (*ip.get(9)?, u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]));
+    fn key(&self, packet: &Packet) -> Option<(Protocol, FlowKey)> {
+        let data = packet.network_data()?;
+        let ip = Ipv4::of(data)?;
+        let protocol = ip.protocol;
         if matches!(self.kind, Kind::Address | Kind::Pair) {
-            let long = |at: usize| Some(u32::from_be_bytes(*ip.get(at..)?.first_chunk()?));
-            let key = FlowKey { source: long(12)?, destination: long(16)?, ..FlowKey::default() };
-            return Some((protocol, key));
+            let (source, destination) = (ip.source.get(), ip.destination.get());
+            return Some((protocol, FlowKey { source, destination, ..FlowKey::default() }));
         }
-        let protocols: &[u8] = match self.kind {
-            Kind::Ip => &[TCP, UDP],
-            Kind::Tcp => &[TCP],
-            Kind::Udp => &[TCP, UDP, DCCP],
-            _ => &[ICMP],
+        let protocols: &[Protocol] = match self.kind {
+            Kind::Ip => &[Protocol::TCP, Protocol::UDP],
+            Kind::Tcp => &[Protocol::TCP],
+            Kind::Udp => &[Protocol::TCP, Protocol::UDP, Protocol::DCCP],
+            _ => &[Protocol::ICMP],
         };
-        if header < 20 || !protocols.contains(&protocol) || fragment & 0x1fff != 0 || ip.len() < header + 8 {
+        let (.., transport) = Ipv4::parse(data)?;
+        let icmp = Icmp::of(transport)?;
+        if !protocols.contains(&protocol) || ip.is_later_fragment() {
             return None;
         }
-        let key = FlowKey::of(ip, header)?;
+        let key = FlowKey::of(ip, transport)?;
         if self.kind != Kind::Ping {
             return Some((protocol, key));
         }
-        let identifier = u16::from_be_bytes([ip[header + 4], ip[header + 5]]);
+        let identifier = icmp.identifier.get();
         let next = identifier.wrapping_add(1);
-        let (source_port, destination_port) = match ip[header] {
-            8 => (identifier, next),
-            0 => (next, identifier),
+        let (source_port, destination_port) = match icmp.kind {
+            ECHO => (identifier, next),
+            ECHO_REPLY => (next, identifier),
             _ => return None,
         };
         Some((protocol, FlowKey { source_port, destination_port, ..key }))
@@ -412,13 +410,13 @@ impl Rewriter {
         None
     }
 
-    fn table(&self, wanted: Option<u8>, pieces: &mut Pieces, now: u64) -> Progress {
+    fn table(&self, wanted: Option<Protocol>, pieces: &mut Pieces, now: u64) -> Progress {
         let from: u32 = pieces.kept();
         let flows = self.flows.borrow();
         let (piece, next) = flows.some(from, LINES);
         for flow in piece.filter(|flow| self.maps.contains(&flow.map)) {
             let is_tcp = flow.tracking == Tracking::Tcp;
-            if wanted.is_some_and(|wanted| (wanted == TCP) != is_tcp) {
+            if wanted.is_some_and(|wanted| (wanted == Protocol::TCP) != is_tcp) {
                 continue;
             }
             for reply in [false, true] {
@@ -492,7 +490,7 @@ impl Rewriter {
             destination: address(destination)?,
             destination_port: port(destination_port)?,
         };
-        Ok(self.rewritten(TCP, key).map_or_else(String::new, |to| {
+        Ok(self.rewritten(Protocol::TCP, key).map_or_else(String::new, |to| {
             let (source, destination) = (Ipv4Addr::from_bits(to.source), Ipv4Addr::from_bits(to.destination));
             format!("{source} {} {destination} {}", to.source_port, to.destination_port)
         }))
@@ -521,7 +519,7 @@ impl Rewriter {
     }
 
     /// A handler that reads the flows, or those of one protocol.
-    fn table_handler(name: &'static str, wanted: Option<u8>) -> Handler {
+    fn table_handler(name: &'static str, wanted: Option<Protocol>) -> Handler {
         Handler::read_in_pieces(name, move |e: &mut Self, _, pieces, cx| {
             Ok(e.table(wanted, pieces, cx.coarse_now()))
         })
@@ -690,10 +688,10 @@ impl Element for Rewriter {
             |name| Handler::read_with(name, |e: &mut Self, flow, cx| e.lookup(flow, cx)).parameters();
         let mut handlers = match self.kind {
             Kind::Ip => Vec::from([
-                Self::table_handler("tcp_table", Some(TCP)),
-                Self::table_handler("udp_table", Some(UDP)),
-                Self::table_handler("tcp_mappings", Some(TCP)).deprecated(),
-                Self::table_handler("udp_mappings", Some(UDP)).deprecated(),
+                Self::table_handler("tcp_table", Some(Protocol::TCP)),
+                Self::table_handler("udp_table", Some(Protocol::UDP)),
+                Self::table_handler("tcp_mappings", Some(Protocol::TCP)).deprecated(),
+                Self::table_handler("udp_mappings", Some(Protocol::UDP)).deprecated(),
                 lookup("tcp_lookup"),
             ]),
             _ => Vec::from([

@@ -16,13 +16,12 @@ use alloc::format;
 use core::ops::Range;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, ElementId, Failed, Metadata, Packet, PacketBurst};
-use ringway_wire::checksum::{Sum, update};
+use ringway_wire::checksum::update;
+use ringway_wire::{Header, Ipv4, Protocol, Tcp};
 
 /// Facts.
 pub static CLASS: Class =
     Class::new("FTPPortMapper", || Box::<FtpPortMapper>::default()).ports("1/1").metadata(Metadata::Resolve);
-
-const TCP: u8 = 6;
 
 /// Rewrites PORT commands.
 #[derive(Debug, Default)]
@@ -67,16 +66,14 @@ fn command(payload: &[u8]) -> Option<Command> {
 impl FtpPortMapper {
     /// Rewrites a packet's command, if it has one.
     fn map(&self, packet: &mut Packet, cx: &mut Context<'_>) -> Option<()> {
-        let ip = packet.network_data()?;
-        let header = usize::from(ip.first()? & 15) * 4;
-        if ip.get(9) != Some(&TCP) || header < 20 {
-            return None;
-        }
-        let payload = header + usize::from(ip.get(header + 12)? >> 4) * 4;
-        let found = command(ip.get(payload..)?)?;
-        let control = FlowKey::of(ip, header)?;
-        let length = (ip.len() - payload) as u32;
-        let sequence = u32::from_be_bytes(*ip.get(header + 4..)?.first_chunk()?);
+        let data = packet.network_data()?;
+        let (ip, _, segment) = Ipv4::parse(data).filter(|(ip, ..)| ip.protocol == Protocol::TCP)?;
+        let (header, own) = (ip.header_len(), Tcp::header_len_of(segment)?);
+        let text = segment.get(own..)?;
+        let found = command(text)?;
+        let control = FlowKey::of(ip, segment)?;
+        let (payload, length) = (header + own, text.len() as u32);
+        let sequence = Tcp::padded(segment).sequence_number.get();
         let data = FlowKey {
             source: found.address,
             source_port: found.port,
@@ -84,10 +81,10 @@ impl FtpPortMapper {
             destination_port: control.destination_port.wrapping_sub(1),
         };
         let (control_id, data_id) = (self.control?, self.data?);
-        let (flow, reply) = cx.element::<Rewriter>(control_id)?.find(TCP, control)?;
+        let (flow, reply) = cx.element::<Rewriter>(control_id)?.find(Protocol::TCP, control)?;
         let note = cx.element::<Rewriter>(control_id)?.with_flow(flow, |flow| flow.reply_note)?;
         let to = cx.with(data_id, |rewriter: &mut Rewriter, cx| {
-            let (flow, reply) = rewriter.find_or_add(TCP, data, self.input, cx)?;
+            let (flow, reply) = rewriter.find_or_add(Protocol::TCP, data, self.input, cx)?;
             rewriter.with_flow(flow, |flow| {
                 flow.reply_note = note;
                 flow.rewritten(reply)
@@ -98,7 +95,7 @@ impl FtpPortMapper {
         let range = payload + found.argument.start..payload + found.argument.end;
         let by = argument.len() as i32 - range.len() as i32;
         replace(packet, range, argument.as_bytes())?;
-        fix(packet, header)?;
+        fix(packet)?;
         cx.element::<Rewriter>(control_id)?.with_flow(flow, |flow| {
             flow.shifts.get_or_insert_default().add(reply, sequence.wrapping_add(length), by)
         });
@@ -120,19 +117,13 @@ fn replace(packet: &mut Packet, range: Range<usize>, bytes: &[u8]) -> Option<()>
 }
 
 /// Sets lengths and checksums after the payload has changed.
-fn fix(packet: &mut Packet, header: usize) -> Option<()> {
-    let ip = packet.network_data_mut()?;
-    let length = u16::try_from(ip.len()).ok()?;
-    let word = |ip: &[u8], at: usize| Some(u16::from_be_bytes(*ip.get(at..)?.first_chunk()?));
-    let sum = update(word(ip, 10)?, word(ip, 2)?, length);
-    ip.get_mut(2..4)?.copy_from_slice(&length.to_be_bytes());
-    ip.get_mut(10..12)?.copy_from_slice(&sum.to_be_bytes());
-    ip.get_mut(header + 16..header + 18)?.fill(0);
-    let address = |at: usize| Some((*ip.get(at..)?.first_chunk::<4>()?).into());
-    let mut sum = Sum::pseudo_v4(address(12)?, address(16)?, TCP, length - header as u16);
-    sum.add(ip.get(header..)?);
-    ip.get_mut(header + 16..header + 18)?.copy_from_slice(&sum.finish().to_be_bytes());
-    Some(())
+fn fix(packet: &mut Packet) -> Option<()> {
+    let data = packet.network_data_mut()?;
+    let length = u16::try_from(data.len()).ok()?;
+    let (ip, _, segment) = Ipv4::parse_mut(data)?;
+    ip.checksum.set(update(ip.checksum.get(), ip.total_length.get(), length));
+    ip.total_length.set(length);
+    Tcp::fill_checksum(segment, ip.pseudo_header(length - ip.header_len() as u16))
 }
 
 impl Element for FtpPortMapper {

@@ -16,26 +16,23 @@
 //! Destination unreachable, source quench, redirect, time exceeded and parameter problem are errors (RFC 792).
 use super::base::{Kind, Rewriter};
 use super::key::FlowKey;
-use crate::packet::{put, u16_at, u32_at};
+use crate::packet::{put, u16_at};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use ringway_click::arg::{Annotation, Args, KEYWORD, Raw};
 use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, Metadata, Packet, PacketBurst};
-use ringway_wire::checksum::update;
+use ringway_wire::checksum::{update, update_u32};
+use ringway_wire::icmp::v4::{ECHO, is_error};
+use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp, Udp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("ICMPRewriter", || Box::<IcmpRewriter>::default())
     .ports("1/1-")
     .processing("h")
     .metadata(Metadata::Resolve);
-
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const DCCP: u8 = 33;
-const ECHO: u8 = 8;
 
 /// Where the output for what can't be rewritten is.
 const OTHER: usize = 1;
@@ -63,7 +60,7 @@ struct About {
     /// Where its IP header and what follows it begin, from the network header on.
     ip: usize,
     transport: usize,
-    protocol: u8,
+    protocol: Protocol,
     /// The flow that answers to it belong to.
     reply: FlowKey,
     /// Whether its ports or its identifier are there.
@@ -71,32 +68,24 @@ struct About {
 }
 
 fn about(packet: &[u8]) -> Option<About> {
-    let icmp = usize::from(packet.first()? & 15) * 4;
-    // Destination unreachable, source quench, redirect, time exceeded, parameter problem.
-    if icmp < 20 || !matches!(packet.get(icmp)?, 3 | 4 | 5 | 11 | 12) {
-        return None;
-    }
-    let ip = icmp + 8;
-    let header = packet.get(ip..ip + 20)?;
-    let (version, length) = (header[0] >> 4, usize::from(header[0] & 15) * 4);
-    if version != 4 || length < 20 {
-        return None;
-    }
-    let transport = ip + length;
-    let protocol = header[9];
-    let mut reply =
-        FlowKey { source: u32_at(header, 16), destination: u32_at(header, 12), ..FlowKey::default() };
-    let first = u16_at(header, 6) & 0x1fff == 0;
-    let there = packet.get(transport..transport + 8).filter(|_| first);
+    let (outer, _, behind) = Ipv4::parse(packet)?;
+    let (icmp, quoted) = Icmp::split(behind).filter(|(icmp, _)| is_error(icmp.kind))?;
+    let inner = Ipv4::of(quoted).filter(|ip| ip.version() == 4 && ip.header_len() >= Ipv4::LEN)?;
+    let ip = outer.header_len() + icmp.bytes().len();
+    let (transport, protocol) = (ip + inner.header_len(), inner.protocol);
+    let (source, destination) = (inner.destination.get(), inner.source.get());
+    let mut reply = FlowKey { source, destination, ..FlowKey::default() };
+    // Of any protocol, the first eight bytes of its header.
+    let there = packet.get(transport..).filter(|_| !inner.is_later_fragment());
     let mut whole = false;
-    match (protocol, there) {
-        (TCP | UDP | DCCP, Some(ports)) => {
-            (reply.source_port, reply.destination_port) = (u16_at(ports, 2), u16_at(ports, 0));
+    match (protocol, there.and_then(Icmp::of), there.and_then(Udp::of)) {
+        (Protocol::TCP | Protocol::UDP | Protocol::DCCP, _, Some(udp)) => {
+            (reply.source_port, reply.destination_port) = (udp.destination_port.get(), udp.source_port.get());
             whole = true;
         }
         // The identifier stands for the port; see ICMPPingRewriter.
-        (ICMP, Some(echo)) if echo[0] == ECHO => {
-            let identifier = u16_at(echo, 4);
+        (Protocol::ICMP, Some(echo), _) if echo.kind == ECHO => {
+            let identifier = echo.identifier.get();
             (reply.source_port, reply.destination_port) = (identifier.wrapping_add(1), identifier);
             whole = true;
         }
@@ -109,10 +98,10 @@ fn about(packet: &[u8]) -> Option<About> {
 fn is_for(kind: Kind, about: &About) -> bool {
     match kind {
         Kind::Address | Kind::Pair => true,
-        Kind::Ip => about.whole && matches!(about.protocol, TCP | UDP),
-        Kind::Tcp => about.whole && about.protocol == TCP,
-        Kind::Udp => about.whole && about.protocol != ICMP,
-        Kind::Ping => about.whole && about.protocol == ICMP,
+        Kind::Ip => about.whole && matches!(about.protocol, Protocol::TCP | Protocol::UDP),
+        Kind::Tcp => about.whole && about.protocol == Protocol::TCP,
+        Kind::Udp => about.whole && about.protocol != Protocol::ICMP,
+        Kind::Ping => about.whole && about.protocol == Protocol::ICMP,
     }
 }
 
@@ -134,30 +123,29 @@ fn set_address(packet: &mut [u8], at: usize, new: u32, sums: &[usize]) {
 /// Makes a packet that an error is about one of the flow that answers of the flow `to` answer.
 fn rewrite(packet: &mut [u8], about: &About, to: FlowKey, ports: bool) {
     let About { ip, transport, protocol, .. } = *about;
-    let outer = ip - 8 + 2;
+    let outer = ip - Icmp::LEN + offset_of!(Icmp, checksum);
     // What changes within, checksums too, changes the checksum around it.
-    let header_sum = ip + 10;
+    let header_sum = ip + offset_of!(Ipv4, checksum);
     let before = u16_at(packet, header_sum);
     let length = packet.len();
-    let transport_sum = match protocol {
-        TCP => Some(transport + 16).filter(|at| at + 2 <= length),
-        UDP => Some(transport + 6).filter(|at| u16_at(packet, *at) != 0),
-        ICMP => Some(transport + 2),
-        _ => None,
-    };
+    let transport_sum = protocol.checksum_at().map(|at| transport + at).filter(|at| match protocol {
+        Protocol::TCP => at + 2 <= length,
+        Protocol::UDP => u16_at(packet, *at) != 0,
+        _ => protocol == Protocol::ICMP,
+    });
     let transport_sum = transport_sum.filter(|_| about.whole);
     let sum_before = transport_sum.map(|at| u16_at(packet, at));
-    let pseudo = transport_sum.filter(|_| protocol != ICMP);
+    let pseudo = transport_sum.filter(|_| protocol != Protocol::ICMP);
     let of_addresses: Vec<usize> = [outer, header_sum].into_iter().chain(pseudo).collect();
-    set_address(packet, ip + 12, to.destination, &of_addresses);
-    set_address(packet, ip + 16, to.source, &of_addresses);
+    set_address(packet, ip + offset_of!(Ipv4, source), to.destination, &of_addresses);
+    set_address(packet, ip + offset_of!(Ipv4, destination), to.source, &of_addresses);
     if ports {
         let of_ports: Vec<usize> = [outer].into_iter().chain(transport_sum).collect();
-        if protocol == ICMP {
-            set(packet, transport + 4, to.destination_port, &of_ports);
+        if protocol == Protocol::ICMP {
+            set(packet, transport + offset_of!(Icmp, identifier), to.destination_port, &of_ports);
         } else {
-            set(packet, transport, to.destination_port, &of_ports);
-            set(packet, transport + 2, to.source_port, &of_ports);
+            set(packet, transport + offset_of!(Tcp, source_port), to.destination_port, &of_ports);
+            set(packet, transport + offset_of!(Tcp, destination_port), to.source_port, &of_ports);
         }
     }
     let changed = [Some((header_sum, before)), transport_sum.zip(sum_before)];
@@ -191,9 +179,11 @@ impl IcmpRewriter {
                 }
             }
             let data = packet.network_data_mut()?;
-            let is_destination = u32_at(data, 16) == about.reply.destination;
+            let outer = Ipv4::of_mut(data)?;
+            let is_destination = outer.destination == about.reply.destination;
             if is_destination {
-                set_address(data, 16, to.destination, &[10]);
+                let sum = update_u32(outer.checksum.get(), outer.destination.get(), to.destination);
+                (outer.checksum, outer.destination) = (sum.into(), to.destination.into());
             }
             rewrite(data, &about, to, ports);
             if is_destination && self.note_destination {
@@ -249,7 +239,7 @@ impl Element for IcmpRewriter {
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for mut packet in burst.drain() {
-            if packet.network_data().and_then(|ip| ip.get(9)) != Some(&ICMP) {
+            if packet.network_data().is_none_or(|ip| Ipv4::padded(ip).protocol != Protocol::ICMP) {
                 self.drops += 1;
                 continue;
             }

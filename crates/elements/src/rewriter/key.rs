@@ -2,6 +2,7 @@
 use crate::flow::table::fold;
 use core::fmt;
 use core::net::Ipv4Addr;
+use ringway_wire::{Header, Ipv4, U16};
 
 /// Addresses and ports, in the machine's order; what an element does not look at is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,16 +29,15 @@ impl FlowKey {
         }
     }
 
-    /// Of a packet, from its IP header on, with this many bytes of header.
+    /// Of an IP header and what follows it.
     #[inline]
-    pub fn of(ip: &[u8], header: usize) -> Option<Self> {
-        let long = |at: usize| Some(u32::from_be_bytes(*ip.get(at..)?.first_chunk()?));
-        let word = |at: usize| Some(u16::from_be_bytes(*ip.get(at..)?.first_chunk()?));
+    pub fn of(ip: &Ipv4, transport: &[u8]) -> Option<Self> {
+        let [source_port, destination_port] = <[U16; 2]>::of(transport)?.map(U16::get);
         Some(Self {
-            source: long(12)?,
-            source_port: word(header)?,
-            destination: long(16)?,
-            destination_port: word(header + 2)?,
+            source: ip.source.get(),
+            source_port,
+            destination: ip.destination.get(),
+            destination_port,
         })
     }
 

@@ -10,6 +10,7 @@ use crate::flow::buckets::{Buckets, MOVES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_frame::prefetch;
+use ringway_wire::Protocol;
 
 /// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
 pub const LARGEST: u32 = 1 << 24;
@@ -79,7 +80,7 @@ pub struct Flow {
     /// The annotation that replies get.
     pub reply_note: u8,
     /// Its IP protocol.
-    pub protocol: u8,
+    pub protocol: Protocol,
     /// Its expiry is a promise.
     pub guaranteed: bool,
     /// When it may be forgotten, on the steady clock.

@@ -41,8 +41,8 @@ fn key(number: u32) -> FlowKey {
 /// Which pattern a packet's flow has, which is made if there is none.
 fn send(router: &mut Router, input: usize, number: u32) -> Option<u32> {
     with(router, |rewriter, cx| {
-        rewriter.find_or_add(UDP, key(number), input, cx)?;
-        Some(rewriter.rewritten(UDP, key(number))?.source & 0x00ff_ffff)
+        rewriter.find_or_add(Protocol::UDP, key(number), input, cx)?;
+        Some(rewriter.rewritten(Protocol::UDP, key(number))?.source & 0x00ff_ffff)
     })
 }
 

@@ -17,11 +17,12 @@
 use super::flows::{Flow, Flows};
 use super::pace::Pace;
 use super::template::{Ends, Template};
-use crate::packet::put;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, Timer};
+use ringway_wire::tcp::Flags;
+use ringway_wire::{Protocol, Tcp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("FastTCPFlows", || Box::<FastTcpFlows>::default())
@@ -30,9 +31,8 @@ pub static CLASS: Class = Class::new("FastTCPFlows", || Box::<FastTcpFlows>::def
     .flags("S1")
     .metadata(Metadata::Ignores);
 
-const TCP: u8 = 6;
-/// Flags of the three kinds of frames: SYN; PSH and ACK; FIN.
-const FLAGS: [u8; 3] = [0x02, 0x18, 0x01];
+/// Flags of the three kinds of frames.
+const FLAGS: [Flags; 3] = [Flags::SYN, Flags::PSH.with(Flags::ACK), Flags::FIN];
 const SYN: usize = 0;
 const DATA: usize = 1;
 const FIN: usize = 2;
@@ -83,12 +83,10 @@ impl Element for FastTcpFlows {
         }
         self.ends.bound(cx);
         self.templates = FLAGS.map(|flags| {
-            let mut header = [0; 20];
-            put(&mut header, 4, cx.random().to_be_bytes());
-            put(&mut header, 8, cx.random().to_be_bytes());
-            (header[12], header[13]) = (5 << 4, flags);
-            put(&mut header, 14, [0xff; 2]);
-            self.ends.template(TCP, &header, Some(16))
+            let (sequence_number, acknowledgment_number) = (cx.random().into(), cx.random().into());
+            let window = u16::MAX.into();
+            let header = Tcp { sequence_number, acknowledgment_number, flags, window, ..Tcp::EMPTY };
+            self.ends.template(Protocol::TCP, &header, true)
         });
         self.flows.begin(cx);
         Ok(())

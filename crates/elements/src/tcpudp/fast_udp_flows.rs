@@ -22,6 +22,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Timer};
+use ringway_wire::{Protocol, Udp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("FastUDPFlows", || Box::<FastUdpFlows>::default())
@@ -29,8 +30,6 @@ pub static CLASS: Class = Class::new("FastUDPFlows", || Box::<FastUdpFlows>::def
     .processing("l")
     .flags("S1")
     .metadata(Metadata::Ignores);
-
-const UDP: u8 = 17;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -45,7 +44,7 @@ pub struct FastUdpFlows {
 impl FastUdpFlows {
     fn prepare(&mut self, cx: &mut Context<'_>) {
         self.ends.bound(cx);
-        self.template = self.ends.template(UDP, &[0; 8], self.checksum.then_some(6));
+        self.template = self.ends.template(Protocol::UDP, &Udp::default(), self.checksum);
     }
 }
 

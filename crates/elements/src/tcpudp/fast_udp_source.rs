@@ -20,6 +20,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Timer};
+use ringway_wire::{Protocol, Udp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("FastUDPSource", || Box::<FastUdpSource>::default())
@@ -27,8 +28,6 @@ pub static CLASS: Class = Class::new("FastUDPSource", || Box::<FastUdpSource>::d
     .processing("l")
     .flags("S1")
     .metadata(Metadata::Ignores);
-
-const UDP: u8 = 17;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -49,7 +48,7 @@ impl Element for FastUdpSource {
         args.read_p("ACTIVE", &mut self.pace.active);
         args.complete()?;
         self.ends.bound(cx);
-        self.template = self.ends.template(UDP, &[0; 8], checksum.then_some(6));
+        self.template = self.ends.template(Protocol::UDP, &Udp::default(), checksum);
         Ok(())
     }
 

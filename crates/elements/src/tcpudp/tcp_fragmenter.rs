@@ -10,11 +10,12 @@
 //! number and checksums its own; FIN and PSH are on the last only. What is no whole TCP segment passes.
 //! The IPv4 header must be noted. Handlers: `fragments`, `fragmented`, `count` (read).
 use crate::ip::transport::Transport;
-use crate::packet::{fill_ip_checksum, put, u32_at};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, Args, KEYWORD};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_wire::tcp::Flags;
+use ringway_wire::{Header, Ipv4, Protocol, Tcp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("TCPFragmenter", || Box::<TcpFragmenter>::default())
@@ -24,9 +25,8 @@ pub static CLASS: Class = Class::new("TCPFragmenter", || Box::<TcpFragmenter>::d
 
 /// Pieces a packet. Attack: an MTU of a byte makes of one packet tens of thousands.
 const MOST: usize = 1024;
-const TCP: u8 = 6;
-/// FIN and PSH.
-const LAST_ONLY: u8 = 0x09;
+/// Flags that only the last piece bears.
+const LAST_ONLY: Flags = Flags::FIN.with(Flags::PSH);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -48,17 +48,13 @@ struct Parts {
 
 impl Parts {
     fn of(packet: &Packet) -> Option<Self> {
-        let transport = Transport::of_packet(packet).filter(|t| t.protocol == TCP && !t.later && !t.more)?;
+        let transport =
+            Transport::of_packet(packet).filter(|t| t.protocol == Protocol::TCP && !t.later && !t.more)?;
         let segment = transport.slice(packet.network_data()?)?;
-        let header = usize::from(*segment.get(12)? >> 4) * 4;
+        let (header, ..) = Tcp::parse(segment)?;
         let ip = usize::try_from(packet.network_header()?).ok()?;
         let tcp = ip + transport.header;
-        (header >= 20 && header <= segment.len()).then(|| Self {
-            ip,
-            tcp,
-            payload: tcp + header,
-            end: tcp + segment.len(),
-        })
+        Some(Self { ip, tcp, payload: tcp + header.header_len(), end: tcp + segment.len() })
     }
 }
 
@@ -89,19 +85,16 @@ impl TcpFragmenter {
             piece.set_mac_header(whole.mac_header().unwrap_or(0));
         }
         let last = parts.payload + to == parts.end;
-        let bytes = piece.data_mut();
-        put(bytes, parts.ip + 2, u16::try_from(length - parts.ip).ok()?.to_be_bytes());
-        fill_ip_checksum(bytes.get_mut(parts.ip..parts.tcp)?);
-        let tcp = bytes.get_mut(parts.tcp..)?;
-        let sequence = u32_at(tcp, 4).wrapping_add(from as u32);
-        put(tcp, 4, sequence.to_be_bytes());
+        let (ip, options, segment) = Ipv4::parse_mut(piece.data_mut().get_mut(parts.ip..)?)?;
+        ip.total_length.set(u16::try_from(length - parts.ip).ok()?);
+        ip.fill_checksum(options);
+        let tcp = Tcp::of_mut(segment)?;
+        tcp.sequence_number.set(tcp.sequence_number.get().wrapping_add(from as u32));
         if !last {
-            tcp[13] &= !LAST_ONLY;
+            tcp.flags = tcp.flags.without(LAST_ONLY);
         }
-        put(tcp, 16, [0, 0]);
-        let mut sum = Transport::of(whole.network_data()?)?.pseudo(tcp.len());
-        sum.add(tcp);
-        put(tcp, 16, sum.finish().to_be_bytes());
+        let pseudo = ip.pseudo_header(u16::try_from(segment.len()).unwrap_or(u16::MAX));
+        Tcp::fill_checksum(segment, pseudo)?;
         Some(piece)
     }
 

@@ -4,13 +4,13 @@
 //!
 //! Handlers: `send` (write): `SADDR SPORT DADDR DPORT SEQNO ACKNO BITS [COUNT [STOP]]`. BITS are the six
 //! flags of TCP as a number; COUNT packets are sent, 1 by default; STOP says whether the driver stops then.
-use super::super::packet::{fill_ip_checksum, put};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::{Class, Context, Element, Handler, HandlerError, Metadata};
 use ringway_click_lang::config;
-use ringway_wire::checksum::Sum;
+use ringway_wire::tcp::Flags;
+use ringway_wire::{Header, Ipv4, Protocol, Tcp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("TCPIPSend", || Box::<TcpIpSend>::default())
@@ -20,7 +20,6 @@ pub static CLASS: Class = Class::new("TCPIPSend", || Box::<TcpIpSend>::default()
 
 /// Packets a write at most. Attack: a handler that keeps the router from everything else.
 const MOST: u32 = 1 << 16;
-const TCP: u8 = 6;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -55,24 +54,29 @@ impl Wish {
         })
     }
 
-    fn packet(&self, id: u16) -> [u8; 40] {
-        let mut packet = [0; 40];
-        let (ip, tcp) = packet.split_at_mut(20);
-        (ip[0], ip[3], ip[8], ip[9]) = (0x45, 40, 255, TCP);
-        put(ip, 4, id.to_be_bytes());
-        put(ip, 12, self.addresses[0].octets());
-        put(ip, 16, self.addresses[1].octets());
-        fill_ip_checksum(ip);
-        put(tcp, 0, self.ports[0].to_be_bytes());
-        put(tcp, 2, self.ports[1].to_be_bytes());
-        put(tcp, 4, self.numbers[0].to_be_bytes());
-        put(tcp, 8, self.numbers[1].to_be_bytes());
-        (tcp[12], tcp[13]) = (5 << 4, self.flags);
-        put(tcp, 14, [0x7f, 0xff]);
-        let mut sum = Sum::pseudo_v4(self.addresses[0], self.addresses[1], TCP, 20);
-        sum.add(tcp);
-        put(tcp, 16, sum.finish().to_be_bytes());
-        packet
+    fn packet(&self, id: u16) -> Vec<u8> {
+        let [source, destination] = self.addresses.map(Ipv4Addr::to_bits);
+        let mut ip = Ipv4 {
+            total_length: ((Ipv4::LEN + Tcp::LEN) as u16).into(),
+            identification: id.into(),
+            ttl: 255,
+            protocol: Protocol::TCP,
+            source: source.into(),
+            destination: destination.into(),
+            ..Ipv4::EMPTY
+        };
+        ip.fill_checksum(&[]);
+        let mut tcp = Tcp {
+            source_port: self.ports[0].into(),
+            destination_port: self.ports[1].into(),
+            sequence_number: self.numbers[0].into(),
+            acknowledgment_number: self.numbers[1].into(),
+            flags: Flags(self.flags),
+            window: 0x7fff.into(),
+            ..Tcp::EMPTY
+        };
+        let _ = Tcp::fill_checksum(tcp.bytes_mut(), ip.pseudo_header(Tcp::LEN as u16));
+        [ip.bytes(), tcp.bytes()].concat()
     }
 }
 
@@ -87,7 +91,7 @@ impl TcpIpSend {
         for _ in 0..wish.count {
             self.id = self.id.wrapping_add(1);
             let Some(mut packet) = cx.packet(&wish.packet(self.id)) else { break };
-            packet.set_network_header(0, 20);
+            packet.set_network_header(0, Ipv4::LEN);
             packet.notes_mut().set_dst_ip(wish.addresses[1].octets());
             cx.push(0, packet);
         }

@@ -1,19 +1,16 @@
 //! Frames that differ in their ports only.
-use crate::packet::{fill_ip_checksum, put, u16_at};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
 use ringway_click::{Context, HEADROOM, Packet};
-use ringway_wire::MacAddress;
-use ringway_wire::checksum::{Sum, update_u32};
+use ringway_wire::checksum::update_u32;
+use ringway_wire::{EtherType, Ethernet, Header, Ipv4, MacAddress, Protocol, U16, Udp};
 
 /// Bytes of a frame at least, and at most.
 const LEAST: u32 = 60;
 const MOST: u32 = 65_535;
 /// Where the transport header begins.
-const TRANSPORT: usize = 34;
-const UDP: u8 = 17;
+const TRANSPORT: usize = Ethernet::LEN + Ipv4::LEN;
 const TTL: u8 = 250;
 
 /// Where frames come from and go to, and how long they are.
@@ -67,29 +64,34 @@ impl Ends {
         self.length = self.length.clamp(LEAST, MOST);
     }
 
-    /// A frame whose ports are 0; `header` is that of the transport layer, its checksum at `sum`, 0 if there is to be
-    /// none.
-    pub(super) fn template(&self, protocol: u8, header: &[u8], sum: Option<usize>) -> Template {
-        let mut frame = vec![0; self.length as usize];
-        put(&mut frame, 0, self.destination_ether.0);
-        put(&mut frame, 6, self.source_ether.0);
-        put(&mut frame, 12, [8, 0]);
-        let (_, packet) = frame.split_at_mut(14);
-        let length = packet.len() as u16;
-        (packet[0], packet[8], packet[9]) = (0x45, TTL, protocol);
-        put(packet, 2, length.to_be_bytes());
-        put(packet, 12, self.source.octets());
-        put(packet, 16, self.destination.octets());
-        let (ip, segment) = packet.split_at_mut(20);
-        fill_ip_checksum(ip);
-        segment[..header.len()].copy_from_slice(header);
-        if protocol == UDP {
-            put(segment, 4, (length - 20).to_be_bytes());
+    /// A frame whose ports are 0; `header` is that of the transport layer, whose checksum is only filled if `summed`.
+    pub(super) fn template(&self, protocol: Protocol, header: &impl Header, summed: bool) -> Template {
+        let length = self.length as u16 - Ethernet::LEN as u16;
+        let ethernet = Ethernet {
+            destination: self.destination_ether,
+            source: self.source_ether,
+            ethertype: EtherType::IPV4,
+        };
+        let mut ip = Ipv4 {
+            total_length: length.into(),
+            ttl: TTL,
+            protocol,
+            source: self.source.to_bits().into(),
+            destination: self.destination.to_bits().into(),
+            ..Ipv4::EMPTY
+        };
+        ip.fill_checksum(&[]);
+        let mut frame = [ethernet.bytes(), ip.bytes(), header.bytes()].concat();
+        frame.resize(self.length as usize, 0);
+        let segment = &mut frame[TRANSPORT..];
+        if let (Protocol::UDP, Some(udp)) = (protocol, Udp::of_mut(segment)) {
+            udp.length.set(length - Ipv4::LEN as u16);
         }
+        let sum = protocol.checksum_at().filter(|_| summed);
         if let Some(at) = sum {
-            let mut total = Sum::pseudo_v4(self.source, self.destination, protocol, length - 20);
+            let mut total = ip.pseudo_header(length - Ipv4::LEN as u16);
             total.add(segment);
-            put(segment, at, total.finish_nonzero().to_be_bytes());
+            segment[at..at + 2].copy_from_slice(&total.finish_nonzero().to_be_bytes());
         }
         Template { frame, sum: sum.map(|at| TRANSPORT + at), destination: self.destination }
     }
@@ -116,18 +118,18 @@ impl Template {
         let mut packet = cx.make_packet(HEADROOM, self.frame.len(), 0)?;
         let data = packet.data_mut();
         data.copy_from_slice(&self.frame);
-        put(data, TRANSPORT, ports[0].to_be_bytes());
-        put(data, TRANSPORT + 2, ports[1].to_be_bytes());
-        if let Some(at) = self.sum {
+        if let Some(place) = data.get_mut(TRANSPORT..).and_then(<[U16; 2]>::of_mut) {
+            *place = ports.map(U16::new);
+        }
+        if let Some(checksum) = self.sum.and_then(|at| U16::of_mut(data.get_mut(at..)?)) {
             let new = u32::from(ports[0]) << 16 | u32::from(ports[1]);
-            let sum = match update_u32(u16_at(data, at), 0, new) {
+            checksum.set(match update_u32(checksum.get(), 0, new) {
                 0 => u16::MAX,
                 sum => sum,
-            };
-            put(data, at, sum.to_be_bytes());
+            });
         }
         packet.set_mac_header(0);
-        packet.set_network_header(14, 20);
+        packet.set_network_header(Ethernet::LEN as isize, Ipv4::LEN);
         packet.notes_mut().set_dst_ip(self.destination.octets());
         packet.notes_mut().timestamp = cx.packet_time();
         Some(packet)

@@ -11,22 +11,19 @@
 //!
 //! Handlers: `drops` (read): packets that were none.
 use super::decap::{Decap, Tunnel};
-use super::gre_encap::{GRE, HAS_CHECKSUM, HAS_KEY, HAS_SEQUENCE};
 use crate::ip::transport::Transport;
-use crate::packet::{header_length, u16_at, u32_at};
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Metadata, Packet};
 use ringway_wire::checksum::checksum;
+use ringway_wire::tunnel::Gre;
+use ringway_wire::{EtherType, Header, Ipv4, Protocol, U32};
 
 /// Facts.
 pub static CLASS: Class = Class::new("GREDecap", || Box::<Decap<GreDecap>>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
-
-/// Version, and reserved bits that must be 0 (RFC 2784, 2.3).
-const MUST_BE_ZERO: u16 = 0x4c07;
 
 /// See the module.
 #[derive(Debug)]
@@ -37,7 +34,7 @@ pub struct GreDecap {
 
 impl Default for GreDecap {
     fn default() -> Self {
-        Self { protocol: 0x0800, key: None }
+        Self { protocol: EtherType::IPV4.get(), key: None }
     }
 }
 
@@ -45,18 +42,20 @@ impl GreDecap {
     /// Where in the packet what is carried begins, how long it is, and the key.
     fn find(&self, packet: &Packet) -> Option<(usize, usize, u32)> {
         let ip = packet.network_data()?;
-        let transport = Transport::of(ip).filter(|part| part.protocol == GRE && !part.later && !part.more)?;
+        let transport =
+            Transport::of(ip).filter(|part| part.protocol == Protocol::GRE && !part.later && !part.more)?;
         let gre = transport.slice(ip)?;
-        let flags = u16_at(gre, 0);
-        if gre.len() < 4 || flags & MUST_BE_ZERO != 0 || u16_at(gre, 2) != self.protocol {
+        let &Gre { flags, protocol } = Gre::of(gre)?;
+        let flags = flags.get();
+        if flags & Gre::MUST_BE_ZERO != 0 || protocol.get() != self.protocol {
             return None;
         }
         let has = |flag: u16| flags & flag != 0;
-        let key_at = 4 + if has(HAS_CHECKSUM) { 4 } else { 0 };
-        let length = key_at + if has(HAS_KEY) { 4 } else { 0 } + if has(HAS_SEQUENCE) { 4 } else { 0 };
+        let key_at = Gre::LEN + if has(Gre::CHECKSUM) { 4 } else { 0 };
+        let length = key_at + if has(Gre::KEY) { 4 } else { 0 } + if has(Gre::SEQUENCE) { 4 } else { 0 };
         let rest = gre.len().checked_sub(length)?;
-        let key = has(HAS_KEY).then(|| u32_at(gre, key_at));
-        if (self.key.is_some() && key != self.key) || (has(HAS_CHECKSUM) && checksum(gre) != 0) {
+        let key = has(Gre::KEY).then(|| U32::of(&gre[key_at..]).map_or(0, |key| key.get()));
+        if (self.key.is_some() && key != self.key) || (has(Gre::CHECKSUM) && checksum(gre) != 0) {
             return None;
         }
         let at = usize::try_from(packet.network_header()?).ok()? + transport.header + length;
@@ -76,12 +75,10 @@ impl Tunnel for GreDecap {
         packet.take(packet.len().saturating_sub(length));
         packet.clear_headers();
         packet.notes_mut().set_u32(Annotations::AGGREGATE, key);
-        if self.protocol == 0x0800
-            && let Some(header) = header_length(packet.data())
-        {
-            let destination = u32_at(packet.data(), 16);
+        let ip = Ipv4::parse(packet.data()).filter(|_| self.protocol == EtherType::IPV4.get());
+        if let Some((header, destination)) = ip.map(|(ip, ..)| (ip.header_len(), ip.destination)) {
             packet.set_network_header(0, header);
-            packet.notes_mut().set_dst_ip(destination.to_be_bytes());
+            packet.notes_mut().set_dst_ip(destination.to_bytes());
         }
         true
     }

@@ -13,23 +13,17 @@
 //!
 //! Handlers: `src`, `dst` (read, write).
 use crate::ip::encap::Encap;
-use crate::packet::put;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 use ringway_wire::checksum::checksum;
+use ringway_wire::tunnel::Gre;
+use ringway_wire::{EtherType, Header, Protocol, U16, U32};
 
 /// Facts.
 pub static CLASS: Class =
     Class::new("GREEncap", || Box::<GreEncap>::default()).ports("1/1").metadata(Metadata::Resolve).live();
-
-/// IPv4's number for GRE.
-pub(super) const GRE: u8 = 47;
-/// Flags of the first two bytes: a checksum, a key, a sequence number follow.
-pub(super) const HAS_CHECKSUM: u16 = 0x8000;
-pub(super) const HAS_KEY: u16 = 0x2000;
-pub(super) const HAS_SEQUENCE: u16 = 0x1000;
 
 /// See the module.
 #[derive(Debug)]
@@ -42,8 +36,8 @@ pub struct GreEncap {
 
 impl Default for GreEncap {
     fn default() -> Self {
-        let encap = Encap { protocol: GRE, ttl: 64, ..Encap::default() };
-        Self { encap, protocol: 0x0800, key: None, checksum: false }
+        let encap = Encap { protocol: Protocol::GRE, ttl: 64, ..Encap::default() };
+        Self { encap, protocol: EtherType::IPV4.get(), key: None, checksum: false }
     }
 }
 
@@ -60,19 +54,21 @@ impl Element for GreEncap {
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         let Self { encap, protocol, key, checksum: summed } = self;
-        let header = 4 + if *summed { 4 } else { 0 } + if key.is_some() { 4 } else { 0 };
-        let mut flags = if *summed { HAS_CHECKSUM } else { 0 };
-        flags |= if key.is_some() { HAS_KEY } else { 0 };
+        let header = Gre::LEN + if *summed { 4 } else { 0 } + if key.is_some() { 4 } else { 0 };
+        let mut flags = if *summed { Gre::CHECKSUM } else { 0 };
+        flags |= if key.is_some() { Gre::KEY } else { 0 };
+        let start = Gre { flags: flags.into(), protocol: EtherType::new(*protocol) };
         encap.wrap_all(burst, header, |gre, _| {
-            put(gre, 0, flags.to_be_bytes());
-            put(gre, 2, protocol.to_be_bytes());
-            if let Some(key) = key {
-                put(gre, header - 4, key.to_be_bytes());
+            gre[..Gre::LEN].copy_from_slice(start.bytes());
+            gre[Gre::LEN..header].fill(0);
+            if let (Some(key), Some(place)) = (&*key, U32::of_mut(&mut gre[header - 4..])) {
+                place.set(*key);
             }
             if *summed {
-                put(gre, 4, [0; 4]);
                 let sum = checksum(gre);
-                put(gre, 4, sum.to_be_bytes());
+                if let Some(place) = U16::of_mut(&mut gre[Gre::LEN..]) {
+                    place.set(sum);
+                }
             }
         });
     }

@@ -22,10 +22,10 @@
 //! rate from the subscriber; the same to it; `table` (read, with how many lines, 100 by default): Ethernet address,
 //! number, then the same, a session a line; `count` (sessions), `capacity`, `unknown`, `spoofed`, `limited`,
 //! `malformed` (read).
-use super::pppoe::{self, IPV4, IPV6, SessionFrame, Wrong};
+use super::pppoe::{self, SessionFrame, Wrong};
 use super::sessions::{Delegation, Refused, Session, Sessions, name, parts};
 use crate::flow::table::USUAL;
-use crate::packet::{mac_text, u32_at};
+use crate::packet::mac_text;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -38,7 +38,8 @@ use ringway_click::{
     Pieces, Progress,
 };
 use ringway_click_lang::config;
-use ringway_wire::MacAddress;
+use ringway_wire::tunnel::Pppoe;
+use ringway_wire::{Header, Ipv4, Ipv6, MacAddress};
 
 /// Facts.
 pub static CLASS: Class = Class::new("PPPoEConcentrator", || Box::<PppoeConcentrator>::default())
@@ -116,24 +117,23 @@ impl PppoeConcentrator {
             self.unknown += 1;
             return Fate::Other;
         };
-        let (version, least) = match frame.protocol {
-            IPV4 => (4, 20),
-            IPV6 => (6, 40),
+        let data = packet.data().get(Pppoe::LEN..).unwrap_or_default();
+        let data = data.get(..frame.length).unwrap_or_default();
+        let (four, six) = match frame.protocol {
+            Pppoe::IPV4 => (Ipv4::of(data).filter(|ip| ip.version() == 4), None),
+            Pppoe::IPV6 => (None, Ipv6::of(data).filter(|ip| ip.version() == 6)),
             _ => return Fate::Other,
         };
-        let ip = packet.data().get(pppoe::HEADERS..).unwrap_or_default();
-        if frame.length < least || ip.first().is_none_or(|first| first >> 4 != version) {
+        if four.is_none() && six.is_none() {
             self.malformed += 1;
             return Fate::Drop;
         }
-        if version == 6 && is_local(u64_at(ip, 8), u64_at(ip, 24)) {
+        if six.is_some_and(is_local) {
             return Fate::Other;
         }
         let Some(session) = self.sessions.sessions.touch(number, now) else { return Fate::Drop };
-        let own = match version {
-            4 => session.address == u32_at(ip, 12),
-            _ => session.delegation.holds(u64_at(ip, 8)),
-        };
+        let own = four.is_some_and(|ip| session.address == ip.source.get())
+            || six.is_some_and(|ip| session.delegation.holds((ip.source.get() >> 64) as u64));
         if !own {
             self.spoofed += 1;
             return Fate::Drop;
@@ -198,15 +198,12 @@ impl PppoeConcentrator {
     fn push_down(&mut self, burst: &mut PacketBurst, now: u64, cx: &mut Context<'_>) {
         let (mut found, mut numbers) = ([None; PACKETS], [None; PACKETS]);
         for ((packet, place), number) in burst.iter().zip(&mut found).zip(&mut numbers) {
-            match packet.network_data() {
-                Some(ip) if ip.len() >= 20 && ip[0] >> 4 == 4 => {
-                    let address = u32_at(ip, 16);
-                    *place = Some((address, self.sessions.addresses.approach(address)));
-                }
-                Some(ip) if ip.len() >= 40 && ip[0] >> 4 == 6 && !is_local(u64_at(ip, 8), u64_at(ip, 24)) => {
-                    *number = self.sessions.by_prefix(u64_at(ip, 24));
-                }
-                _ => {}
+            let data = packet.network_data().unwrap_or_default();
+            if let Some(ip) = Ipv4::of(data).filter(|ip| ip.version() == 4) {
+                let address = ip.destination.get();
+                *place = Some((address, self.sessions.addresses.approach(address)));
+            } else if let Some(ip) = Ipv6::of(data).filter(|ip| ip.version() == 6 && !is_local(ip)) {
+                *number = self.sessions.by_prefix((ip.destination.get() >> 64) as u64);
             }
         }
         for (_, hash) in found.iter().flatten() {
@@ -257,15 +254,10 @@ impl PppoeConcentrator {
     }
 }
 
-/// Eight bytes as a number; 0 past the end.
-#[inline]
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |half| u64::from_be_bytes(*half))
-}
-
-/// Whether an IPv6 packet with these first halves of addresses stays on its link: from or to a link-local address,
-/// from none, or to a group of the link (RFC 4291).
-fn is_local(source: u64, destination: u64) -> bool {
+/// Whether an IPv6 packet stays on its link: from or to a link-local address, from none, or to a group of the link
+/// (RFC 4291).
+fn is_local(ip: &Ipv6) -> bool {
+    let [source, destination] = [ip.source, ip.destination].map(|address| (address.get() >> 64) as u64);
     let on_link = |address: u64| address >> 54 == 0xfe80 >> 6;
     on_link(source) || on_link(destination) || source == 0 || destination >> 48 & 0xff0f == 0xff02
 }

@@ -5,9 +5,10 @@
 //!
 //! Handlers: `drops` (read): frames that are none or whose headers lie.
 use super::decap::{Decap, Tunnel};
-use super::pppoe::{IPV4, IPV6, SessionFrame};
+use super::pppoe::SessionFrame;
 use alloc::boxed::Box;
 use ringway_click::{Annotations, Class, Packet};
+use ringway_wire::tunnel::Pppoe;
 
 /// Facts.
 pub static CLASS: Class =
@@ -20,7 +21,7 @@ pub struct PppoeDecap;
 impl Tunnel for PppoeDecap {
     fn strip(&self, packet: &mut Packet) -> bool {
         let Ok(frame) = SessionFrame::of(packet.data()) else { return false };
-        if !matches!(frame.protocol, IPV4 | IPV6) {
+        if !matches!(frame.protocol, Pppoe::IPV4 | Pppoe::IPV6) {
             return false;
         }
         frame.strip(packet);

@@ -10,22 +10,20 @@
 //!
 //! Handlers: `drops` (read): packets that were none.
 use super::decap::{Decap, Tunnel};
-use super::vxlan_encap::{HEADER, LARGEST, PORT, VALID};
+use super::vxlan_encap::LARGEST;
 use crate::ip::transport::Transport;
-use crate::packet::{bounded, u16_at, u32_at};
+use crate::packet::bounded;
 use alloc::boxed::Box;
 use ringway_click::arg::{Args, POSITIONAL};
 use ringway_click::{Annotations, Class, Metadata, Packet};
+use ringway_wire::tunnel::Vxlan;
+use ringway_wire::{Ethernet, Header, Protocol, Udp};
 
 /// Facts.
 pub static CLASS: Class = Class::new("VXLANDecap", || Box::<Decap<VxlanDecap>>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
-
-const UDP: u8 = 17;
-/// Bytes of an Ethernet header.
-const ETHERNET: usize = 14;
 
 /// See the module.
 #[derive(Debug)]
@@ -36,7 +34,7 @@ pub struct VxlanDecap {
 
 impl Default for VxlanDecap {
     fn default() -> Self {
-        Self { vni: None, port: PORT }
+        Self { vni: None, port: Vxlan::PORT }
     }
 }
 
@@ -44,18 +42,21 @@ impl VxlanDecap {
     /// Where in the packet the frame begins, how long it is, and its network.
     fn find(&self, packet: &Packet) -> Option<(usize, usize, u32)> {
         let ip = packet.network_data()?;
-        let transport = Transport::of(ip).filter(|part| part.protocol == UDP && !part.later && !part.more)?;
-        let udp = transport.slice(ip)?;
-        let length = usize::from(u16_at(udp, 4));
-        if u16_at(udp, 2) != self.port || length > udp.len() || length < 8 + HEADER + ETHERNET {
+        let transport =
+            Transport::of(ip).filter(|part| part.protocol == Protocol::UDP && !part.later && !part.more)?;
+        let segment = transport.slice(ip)?;
+        let (udp, rest) = Udp::split(segment)?;
+        let (length, headers) = (usize::from(udp.length.get()), Udp::LEN + Vxlan::LEN);
+        if udp.destination_port != self.port || length > segment.len() || length < headers + Ethernet::LEN {
             return None;
         }
-        let vni = u32_at(udp, 12) >> 8;
-        if udp[8] & VALID == 0 || self.vni.is_some_and(|own| own != vni) {
+        let vxlan = Vxlan::of(rest)?;
+        let vni = vxlan.vni.get() >> 8;
+        if vxlan.flags & Vxlan::VALID == 0 || self.vni.is_some_and(|own| own != vni) {
             return None;
         }
-        let at = usize::try_from(packet.network_header()?).ok()? + transport.header + 8 + HEADER;
-        Some((at, length - 8 - HEADER, vni))
+        let at = usize::try_from(packet.network_header()?).ok()? + transport.header + headers;
+        Some((at, length - headers, vni))
     }
 }
 

@@ -15,25 +15,20 @@
 //! Handlers: `src`, `dst`, `vni` (read, write).
 use crate::flow::table::Key;
 use crate::ip::encap::Encap;
-use crate::packet::{bounded, put, u16_at};
+use crate::packet::bounded;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_wire::tunnel::Vxlan;
+use ringway_wire::{EtherType, Ethernet, Header, Ipv4, MacAddress, Protocol, U16, Udp};
 
 /// Facts.
 pub static CLASS: Class =
     Class::new("VXLANEncap", || Box::<VxlanEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
-/// The port that VXLAN has (RFC 7348, 8).
-pub(super) const PORT: u16 = 4789;
-/// Bytes of VXLAN's header.
-pub(super) const HEADER: usize = 8;
-/// The flag that says that the identifier is valid.
-pub(super) const VALID: u8 = 0x08;
 /// The largest identifier.
 pub(super) const LARGEST: i128 = (1 << 24) - 1;
-const UDP: u8 = 17;
 
 /// See the module.
 #[derive(Debug)]
@@ -45,7 +40,11 @@ pub struct VxlanEncap {
 
 impl Default for VxlanEncap {
     fn default() -> Self {
-        Self { encap: Encap { protocol: UDP, ttl: 64, ..Encap::default() }, vni: 0, port: PORT }
+        Self {
+            encap: Encap { protocol: Protocol::UDP, ttl: 64, ..Encap::default() },
+            vni: 0,
+            port: Vxlan::PORT,
+        }
     }
 }
 
@@ -59,15 +58,14 @@ fn source_port(frame: &[u8]) -> u16 {
             hash = u64::from_le_bytes(word).hash(hash);
         }
     };
-    add(frame.get(..12).unwrap_or_default());
-    if u16_at(frame, 12) == 0x0800
-        && let Some(ip) = frame.get(14..).filter(|ip| ip.len() >= 20)
+    add(<[MacAddress; 2]>::of(frame).map_or(&[], Header::bytes));
+    if let Some((ethernet, rest)) = Ethernet::split(frame)
+        && let (EtherType::IPV4, Some(ip)) = (ethernet.ethertype, Ipv4::of(rest))
     {
-        add(&ip[12..20]);
-        add(&ip[9..10]);
-        let header = usize::from(ip[0] & 15) * 4;
-        if u16_at(ip, 6) & 0x3fff == 0 {
-            add(ip.get(header..header + 4).unwrap_or_default());
+        add([ip.source, ip.destination].bytes());
+        add(ip.protocol.bytes());
+        if !ip.is_fragment() {
+            add(rest.get(ip.header_len()..).and_then(<[U16; 2]>::of).map_or(&[], Header::bytes));
         }
     }
     0xc000 | hash as u16
@@ -87,14 +85,18 @@ impl Element for VxlanEncap {
         let (vni, port) = (self.vni << 8, self.port);
         burst.retain(|packet| {
             let source = source_port(packet.data());
-            self.encap.wrap(packet, 8 + HEADER, |rest, _| {
+            self.encap.wrap(packet, Udp::LEN + Vxlan::LEN, |rest, _| {
                 let length = rest.len() as u16;
-                put(rest, 0, source.to_be_bytes());
-                put(rest, 2, port.to_be_bytes());
-                put(rest, 4, length.to_be_bytes());
-                put(rest, 6, [0, 0]);
-                put(rest, 8, [VALID, 0, 0, 0]);
-                put(rest, 12, vni.to_be_bytes());
+                let Some((udp, rest)) = Udp::split_mut(rest) else { return };
+                *udp = Udp {
+                    source_port: source.into(),
+                    destination_port: port.into(),
+                    length: length.into(),
+                    checksum: 0.into(),
+                };
+                if let Some(vxlan) = Vxlan::of_mut(rest) {
+                    *vxlan = Vxlan { flags: Vxlan::VALID, reserved: [0; 3], vni: vni.into() };
+                }
             })
         });
     }

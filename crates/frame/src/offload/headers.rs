@@ -2,10 +2,9 @@
 
 use super::{Gso, Offload};
 use crate::Reason;
-use ringway_wire::ethernet::{self, EtherType};
-use ringway_wire::ip::Protocol;
 use ringway_wire::tcp::Flags;
-use ringway_wire::{Sum, ipv4, ipv6, tcp, udp, vlan};
+use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Ipv6, Protocol, Sum, Tcp, Udp};
+use ringway_wire::{ipv4, ipv6, tcp, udp, vlan};
 
 /// Bytes that a frame's headers may have, all together.
 pub const HEADERS: usize = 256;
@@ -50,10 +49,10 @@ pub struct Part {
 }
 
 /// Where the network layer begins, and which it is.
-fn network(bytes: &[u8]) -> Result<(EtherType, usize), Reason> {
-    let frame = ethernet::Frame::new_checked(bytes).map_err(|_| BAD)?;
-    let inner = vlan::untag(frame.ethertype(), frame.payload()).map_err(|_| BAD)?;
-    Ok((inner.ethertype, ethernet::HEADER_LEN + inner.tags * vlan::TAG_LEN))
+fn network(bytes: &[u8]) -> Option<(EtherType, usize)> {
+    let (frame, payload) = Ethernet::split(bytes)?;
+    let inner = vlan::untag(frame.ethertype, payload)?;
+    Some((inner.ethertype, Ethernet::LEN + inner.tags * vlan::TAG_LEN))
 }
 
 /// What the network layer says: the upper layer's protocol and place, and the pseudo header without a length
@@ -65,34 +64,24 @@ struct Network {
     identification: Option<u16>,
 }
 
-fn ipv4_network(bytes: &[u8], l3: usize) -> Result<Network, Reason> {
-    let (packet, _) = ipv4::Packet::new_prefix(&bytes[l3..]).map_err(|_| BAD)?;
-    if packet.is_fragment() {
-        return Err(BAD);
-    }
-    Ok(Network {
-        protocol: packet.protocol(),
-        l4: l3 + packet.header_len(),
-        pseudo: Some(packet.pseudo_header(0)),
-        identification: Some(packet.identification()),
+fn ipv4_network(bytes: &[u8], l3: usize) -> Option<Network> {
+    let header = ipv4::Packet::parse(&bytes[l3..])?.header;
+    (!header.is_fragment()).then(|| Network {
+        protocol: header.protocol,
+        l4: l3 + header.header_len(),
+        pseudo: Some(header.pseudo_header(0)),
+        identification: Some(header.identification.get()),
     })
 }
 
-fn ipv6_network(bytes: &[u8], l3: usize) -> Result<Network, Reason> {
-    let (packet, _) = ipv6::Packet::new_prefix(&bytes[l3..]).map_err(|_| BAD)?;
-    let upper = packet.upper().map_err(|_| BAD)?;
-    if upper.fragment {
-        return Err(BAD);
-    }
-    let extensions = packet.payload().len() - upper.payload.len();
+fn ipv6_network(bytes: &[u8], l3: usize) -> Option<Network> {
+    let packet = ipv6::Packet::parse(&bytes[l3..])?;
+    let upper = packet.upper().filter(|upper| !upper.fragment)?;
+    let extensions = packet.payload.len() - upper.payload.len();
     // With a routing header the final destination isn't the one in the header.
-    let pseudo = (!upper.routed).then(|| packet.pseudo_header(upper.protocol, 0));
-    Ok(Network {
-        protocol: upper.protocol,
-        l4: l3 + ipv6::HEADER_LEN + extensions,
-        pseudo,
-        identification: None,
-    })
+    let pseudo = (!upper.routed).then(|| packet.header.pseudo_header(upper.protocol, 0));
+    let l4 = l3 + Ipv6::LEN + extensions;
+    Some(Network { protocol: upper.protocol, l4, pseudo, identification: None })
 }
 
 impl Headers {
@@ -102,7 +91,7 @@ impl Headers {
     /// # Errors
     /// [`Reason::BadOffload`] if they are not what the metadata says, [`Reason::NoOffload`] if they are too long.
     pub fn parse(bytes: &[u8], total: usize, offload: Offload, gso: Gso) -> Result<Headers, Reason> {
-        let (ethertype, l3) = network(bytes)?;
+        let (ethertype, l3) = network(bytes).ok_or(BAD)?;
         Headers::behind(l3, ethertype, bytes, total, offload, gso)
     }
 
@@ -135,10 +124,11 @@ impl Headers {
     ) -> Result<Headers, Reason> {
         let bytes = &bytes[..bytes.len().min(HEADERS)];
         let network = match (ethertype, gso) {
-            (EtherType::IPV4, Gso::Tcp4 | Gso::UdpL4) => ipv4_network(bytes, l3)?,
-            (EtherType::IPV6, Gso::Tcp6 | Gso::UdpL4) => ipv6_network(bytes, l3)?,
-            _ => return Err(BAD),
+            (EtherType::IPV4, Gso::Tcp4 | Gso::UdpL4) => ipv4_network(bytes, l3),
+            (EtherType::IPV6, Gso::Tcp6 | Gso::UdpL4) => ipv6_network(bytes, l3),
+            _ => None,
         };
+        let network = network.ok_or(BAD)?;
         let l4 = network.l4;
         let (expected, field) = match gso {
             Gso::Tcp4 | Gso::Tcp6 => (Protocol::TCP, tcp::CHECKSUM_AT),
@@ -154,12 +144,11 @@ impl Headers {
         let behind = bytes.get(l4..).ok_or(BAD)?;
         let (upper, len) = match gso {
             Gso::Tcp4 | Gso::Tcp6 => {
-                let segment = tcp::Segment::new_checked(behind).map_err(|_| too_long_or_bad(bytes, total))?;
-                let offset = (segment.header_len() / 4 * 16) as u8 | behind[12] & 0xf;
-                let sequence = segment.sequence_number();
-                (Upper::Tcp { sequence, offset, flags: segment.flags() }, l4 + segment.header_len())
+                let (tcp, ..) = Tcp::parse(behind).ok_or_else(|| too_long_or_bad(bytes, total))?;
+                let (sequence, offset) = (tcp.sequence_number.get(), tcp.data_offset);
+                (Upper::Tcp { sequence, offset, flags: tcp.flags }, l4 + tcp.header_len())
             }
-            Gso::UdpL4 if behind.len() >= udp::HEADER_LEN => (Upper::Udp, l4 + udp::HEADER_LEN),
+            Gso::UdpL4 if behind.len() >= Udp::LEN => (Upper::Udp, l4 + Udp::LEN),
             Gso::UdpL4 => return Err(too_long_or_bad(bytes, total)),
         };
         let pseudo = network.pseudo.unwrap_or_else(|| {
@@ -187,22 +176,28 @@ impl Headers {
 
     /// Zeroes what changes, and sums the rest.
     fn clear(&mut self) {
-        let (l3, l4) = (self.l3, self.l4);
-        if let Some((sum, _)) = &mut self.ipv4 {
-            self.bytes[l3 + 2..l3 + 6].fill(0);
-            self.bytes[l3 + 10..l3 + 12].fill(0);
-            sum.add(&self.bytes[l3..l4]);
+        let (network, upper) = self.bytes.split_at_mut(self.l4);
+        let network = &mut network[self.l3..];
+        if let Some((sum, _)) = &mut self.ipv4
+            && let Some(ip) = Ipv4::of_mut(network)
+        {
+            (ip.total_length, ip.identification, ip.checksum) = Default::default();
+            sum.add(network);
         }
         match self.upper {
             Upper::Tcp { .. } => {
-                self.bytes[l4 + 4..l4 + 8].fill(0);
-                self.bytes[l4 + 12..l4 + 14].fill(0);
-                self.bytes[l4 + 16..l4 + 18].fill(0);
+                if let Some(tcp) = Tcp::of_mut(upper) {
+                    (tcp.sequence_number, tcp.data_offset, tcp.flags, tcp.checksum) = Default::default();
+                }
             }
-            Upper::Udp => self.bytes[l4 + 4..l4 + 8].fill(0),
+            Upper::Udp => {
+                if let Some(udp) = Udp::of_mut(upper) {
+                    (udp.length, udp.checksum) = Default::default();
+                }
+            }
         }
         self.header = self.pseudo;
-        self.header.add(&self.bytes[l4..self.len]);
+        self.header.add(&self.bytes[self.l4..self.len]);
     }
 
     /// Bytes of all headers.
@@ -216,7 +211,7 @@ impl Headers {
     fn most(&self) -> usize {
         let counted = match self.ipv4 {
             Some(_) => self.l3,
-            None => self.l3 + ipv6::HEADER_LEN,
+            None => self.l3 + Ipv6::LEN,
         };
         usize::from(u16::MAX).saturating_sub(self.len - counted)
     }
@@ -240,38 +235,42 @@ impl Headers {
     /// Writes the headers of one segment, all but the upper layer's checksum; gives that of the pseudo header
     /// and of the headers.
     pub fn emit(&self, part: &Part, out: &mut [u8; HEADERS]) -> (Sum, Sum) {
-        let (l3, l4) = (self.l3, self.l4);
         out[..self.len].copy_from_slice(&self.bytes[..self.len]);
-        let mut put = |at: usize, word: u16| out[at..at + 2].copy_from_slice(&word.to_be_bytes());
+        let (network, upper) = out.split_at_mut(self.l4);
+        let network = &mut network[self.l3..];
+        let total = self.len - self.l3 + part.len;
         if let Some((mut sum, first)) = self.ipv4 {
-            let total = (self.len - l3 + part.len) as u16;
-            let identification = first.wrapping_add(part.number as u16);
-            sum.add_u16(total);
-            sum.add_u16(identification);
-            put(l3 + 2, total);
-            put(l3 + 4, identification);
-            put(l3 + 10, sum.finish());
-        } else {
-            put(l3 + 4, (self.len - l3 - ipv6::HEADER_LEN + part.len) as u16);
+            if let Some(ip) = Ipv4::of_mut(network) {
+                let identification = first.wrapping_add(part.number as u16);
+                sum.add_u16(total as u16);
+                sum.add_u16(identification);
+                ip.total_length.set(total as u16);
+                ip.identification.set(identification);
+                ip.checksum.set(sum.finish());
+            }
+        } else if let Some(ip) = Ipv6::of_mut(network) {
+            ip.payload_length.set((total - Ipv6::LEN) as u16);
         }
-        let upper_len = (self.len - l4 + part.len) as u16;
+        let upper_len = (self.len - self.l4 + part.len) as u16;
         let (mut pseudo, mut header) = (self.pseudo, self.header);
         pseudo.add_u16(upper_len);
         header.add_u16(upper_len);
         match self.upper {
             Upper::Tcp { sequence, offset, flags } => {
-                let sequence = sequence.wrapping_add(part.offset as u32);
-                let flags = segment_flags(flags, part);
-                let word = u16::from(offset) << 8 | u16::from(flags.0);
-                header.add_u32(sequence);
-                header.add_u16(word);
-                put(l4 + 4, (sequence >> 16) as u16);
-                put(l4 + 6, sequence as u16);
-                put(l4 + 12, word);
+                if let Some(tcp) = Tcp::of_mut(upper) {
+                    let sequence = sequence.wrapping_add(part.offset as u32);
+                    let flags = segment_flags(flags, part);
+                    header.add_u32(sequence);
+                    header.add_u16(u16::from(offset) << 8 | u16::from(flags.0));
+                    tcp.sequence_number.set(sequence);
+                    (tcp.data_offset, tcp.flags) = (offset, flags);
+                }
             }
             Upper::Udp => {
-                header.add_u16(upper_len);
-                put(l4 + 4, upper_len);
+                if let Some(udp) = Udp::of_mut(upper) {
+                    header.add_u16(upper_len);
+                    udp.length.set(upper_len);
+                }
             }
         }
         (pseudo, header)

@@ -1,5 +1,6 @@
 //! Locating IP packets behind link headers.
 use ringway_click::Packet;
+use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Ipv6, vlan::Tagged};
 
 /// Link types of captures: Ethernet; packets without a link header, in several systems' numbers.
 pub const ETHERNET: u16 = 1;
@@ -16,21 +17,26 @@ pub fn is_known(link: u16) -> bool {
 /// Ethernet's header also with one VLAN tag. False if it is not an IP packet, or its header is truncated.
 pub fn mark_ip(packet: &mut Packet, link: u16) -> bool {
     let data = packet.data();
-    let at = match link {
+    let ip_type = |ethertype| matches!(ethertype, EtherType::IPV4 | EtherType::IPV6);
+    let at = match (link, Ethernet::of(data), Tagged::of(data)) {
         _ if RAWS.contains(&link) => 0,
-        ETHERNET if matches!(data.get(12..14), Some([8, 0] | [0x86, 0xdd])) => 14,
-        ETHERNET if matches!(data.get(12..18), Some([0x81, 0, _, _, 8, 0] | [0x81, 0, _, _, 0x86, 0xdd])) => {
-            18
+        (ETHERNET, Some(frame), _) if ip_type(frame.ethertype) => Ethernet::LEN,
+        (ETHERNET, _, Some(frame))
+            if frame.ethernet.ethertype == EtherType::VLAN && ip_type(frame.tag.ethertype) =>
+        {
+            Tagged::LEN
         }
         _ => return false,
     };
     let header = data.get(at..).unwrap_or_default();
-    let first = header.first().copied().unwrap_or(0);
-    let length = if first >> 4 == 6 { 40 } else { usize::from(first & 15) * 4 };
-    if !matches!(first >> 4, 4 | 6) || length < 20 || header.len() < length {
-        return false;
-    }
-    let destination = header.get(16..).and_then(<[u8]>::first_chunk).copied().filter(|_| first >> 4 == 4);
+    let (length, destination) = match header.first().map_or(0, |first| first >> 4) {
+        6 if header.len() >= Ipv6::LEN => (Ipv6::LEN, None),
+        4 => match Ipv4::parse(header) {
+            Some((ip, ..)) => (ip.header_len(), Some(ip.destination.to_bytes())),
+            None => return false,
+        },
+        _ => return false,
+    };
     packet.set_network_header(at as isize, length);
     if let Some(destination) = destination {
         packet.notes_mut().set_dst_ip(destination);

@@ -22,6 +22,7 @@ use ringway_click::{
 };
 use ringway_elements::ip::parse_protocol;
 use ringway_host::open_raw;
+use ringway_wire::{Header, Ipv4, Protocol};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
@@ -35,10 +36,6 @@ pub static CLASS: Class = Class::new("RawSocket", || Box::<RawSocket>::default()
     .phase(Class::PRIVILEGED)
     .metadata(Metadata::Resolve);
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-/// Bytes of an IPv4 header.
-const HEADER: usize = 20;
 /// Largest possible packet.
 const LARGEST: u32 = 65_535;
 
@@ -52,7 +49,7 @@ enum Port {
 /// Exchanges packets by a raw socket.
 #[derive(Default)]
 pub struct RawSocket {
-    protocol: u8,
+    protocol: Protocol,
     port: u16,
     snaplen: u32,
     headroom: u32,
@@ -69,8 +66,8 @@ impl RawSocket {
         let place = (Ipv4Addr::UNSPECIFIED, self.port);
         Ok(match self.protocol {
             _ if self.port == 0 => None,
-            TCP => Some(Port::Tcp(TcpListener::bind(place)?)),
-            UDP => Some(Port::Udp(UdpSocket::bind(place)?)),
+            Protocol::TCP => Some(Port::Tcp(TcpListener::bind(place)?)),
+            Protocol::UDP => Some(Port::Udp(UdpSocket::bind(place)?)),
             _ => None,
         })
     }
@@ -99,12 +96,11 @@ impl RawSocket {
     /// Sends a packet, or returns it if there is no room now.
     fn send(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let socket = self.socket.as_ref()?;
-        let Some(header) = packet.data().first_chunk::<HEADER>() else {
+        let Some(header) = Ipv4::of(packet.data()) else {
             self.drops += 1;
             return None;
         };
-        let [.., a, b, c, d] = *header;
-        let to = SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), 0);
+        let to = SocketAddrV4::new(header.destination_addr(), 0);
         match rustix::net::sendto(socket, packet.data(), SendFlags::empty(), &to) {
             Ok(_) => self.count += 1,
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => return Some(packet),
@@ -139,7 +135,7 @@ impl Element for RawSocket {
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let socket = open_raw(self.protocol).map_err(|error| cx.error(error.to_string()))?;
+        let socket = open_raw(self.protocol.0).map_err(|error| cx.error(error.to_string()))?;
         self.held = self.take_port().map_err(|error| {
             let text = format!("port {}: {}", self.port, reason(&error));
             cx.error(text)

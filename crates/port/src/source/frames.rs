@@ -2,9 +2,7 @@
 
 use super::{Config, MEMORY, SHORTEST, SourceError};
 use ringway_frame::LARGEST;
-use ringway_wire::ethernet::EtherType;
-use ringway_wire::ip::Protocol;
-use ringway_wire::{Sum, ethernet, ipv4, udp};
+use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Protocol, Udp, ipv4};
 use std::net::Ipv4Addr;
 
 /// Frames lie this many bytes, or a multiple, apart: no two share a cache line.
@@ -71,37 +69,35 @@ impl Frames {
 /// Fills `frame`: headers, and bytes that count up behind them.
 fn write(frame: &mut [u8], config: &Config, flow: u16) {
     let [source, destination] = ADDRESSES;
-    let network = frame.len() - ethernet::HEADER_LEN;
-    // The longest frame has room for two tags, which these don't carry; IPv4 can't fill it.
-    let datagram = network.min(usize::from(u16::MAX)) - ipv4::HEADER_LEN;
-    let (link, behind) = frame.split_at_mut(ethernet::HEADER_LEN);
-    let (header, payload) = behind.split_at_mut(ipv4::HEADER_LEN);
-    let payload = &mut payload[..datagram];
-    for (at, byte) in payload.iter_mut().enumerate() {
-        *byte = at as u8;
-    }
     let ethernet =
-        ethernet::Repr { destination: config.destination, source: config.source, ethertype: EtherType::IPV4 };
-    let ip = ipv4::Repr {
-        dscp: 0,
-        ecn: 0,
-        identification: 0,
-        dont_fragment: true,
-        more_fragments: false,
-        fragment_offset: 0,
+        Ethernet { destination: config.destination, source: config.source, ethertype: EtherType::IPV4 };
+    // The longest frame has room for two tags, which these don't carry; IPv4 can't fill it.
+    let network = u16::try_from(frame.len() - Ethernet::LEN).unwrap_or(u16::MAX);
+    let datagram = network - Ipv4::LEN as u16;
+    let mut ip = Ipv4 {
+        total_length: network.into(),
+        fragment: ipv4::DONT_FRAGMENT.into(),
         ttl: 64,
         protocol: Protocol::UDP,
-        source,
-        destination,
-        options: &[],
-        payload_len: datagram as u16,
+        source: source.to_bits().into(),
+        destination: destination.to_bits().into(),
+        ..Ipv4::EMPTY
     };
-    let udp = udp::Repr {
-        source_port: FIRST_PORT.wrapping_add(flow),
-        destination_port: DISCARD,
-        payload_len: (datagram - udp::HEADER_LEN) as u16,
+    ip.fill_checksum(&[]);
+    let mut udp = Udp {
+        source_port: FIRST_PORT.wrapping_add(flow).into(),
+        destination_port: DISCARD.into(),
+        length: datagram.into(),
+        checksum: 0.into(),
     };
-    let pseudo = Sum::pseudo_v4(source, destination, Protocol::UDP.0, datagram as u16);
-    let written = ethernet.emit(link).and_then(|()| ip.emit(header)).and_then(|()| udp.emit(payload, pseudo));
-    debug_assert_eq!(written, Ok(()), "sizes were checked");
+    let (headers, payload) = frame.split_at_mut(Ethernet::LEN + Ipv4::LEN + Udp::LEN);
+    let payload = &mut payload[..usize::from(datagram) - Udp::LEN];
+    for (at, byte) in payload.iter_mut().enumerate() {
+        *byte = (at + Udp::LEN) as u8;
+    }
+    let mut sum = ip.pseudo_header(datagram);
+    sum.add(udp.bytes());
+    sum.add(payload);
+    udp.checksum = sum.finish_nonzero().into();
+    headers.copy_from_slice(&[ethernet.bytes(), ip.bytes(), udp.bytes()].concat());
 }

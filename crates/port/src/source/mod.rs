@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use ringway_frame::{BURST, Burst, Storage};
     use ringway_mem::Reader;
-    use ringway_wire::{ethernet, ipv4, udp};
+    use ringway_wire::{Ethernet, Header, Udp, ipv4};
 
     fn config() -> Config {
         let (a, b) = (MacAddress([2, 0, 0, 0, 0, 1]), MacAddress([2, 0, 0, 0, 0, 2]));
@@ -116,13 +116,15 @@ mod tests {
                 let mut bytes = [0; 2000];
                 let len = burst.read(frame, 0, &mut bytes);
                 assert_eq!(len as u32, config.sizes[ports.len() % 2]);
-                let view = ethernet::Frame::new_checked(&bytes[..len]).unwrap();
-                assert_eq!((view.source(), view.destination()), (config.source, config.destination));
-                let packet = ipv4::Packet::new_checked(view.payload()).unwrap();
-                assert!(packet.is_checksum_valid());
-                let datagram = udp::Datagram::new_checked(packet.payload()).unwrap();
-                assert!(datagram.is_checksum_valid(packet.pseudo_header(datagram.length())));
-                ports.push(datagram.source_port());
+                let (ethernet, payload) = Ethernet::split(&bytes[..len]).unwrap();
+                assert_eq!((ethernet.source, ethernet.destination), (config.source, config.destination));
+                let packet = ipv4::Packet::parse(payload).unwrap();
+                assert!(packet.whole && packet.header.is_checksum_valid(packet.options));
+                let udp = Udp::of(packet.payload).unwrap();
+                let mut sum = packet.header.pseudo_header(udp.length.get());
+                sum.add(packet.payload);
+                assert!(sum.is_valid());
+                ports.push(udp.source_port.get());
                 total += len;
             }
             tx.release(&turn, 7);

@@ -1,6 +1,7 @@
 //! The frame that tells switches where a guest is now that it has moved (RFC 903; vhost-user protocol,
 //! `SEND_RARP`).
 
+use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, arp};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of an Ethernet frame without its check sequence at least.
@@ -20,12 +21,12 @@ impl Rarp {
     pub(super) fn of(address: [u8; 6]) -> Rarp {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let mut frame = [0; LEN];
-        frame[..6].fill(0xff);
-        frame[6..12].copy_from_slice(&address);
-        // RARP; Ethernet, IPv4, addresses of 6 and 4 bytes, "request reverse".
-        frame[12..22].copy_from_slice(&[0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3]);
-        frame[22..28].copy_from_slice(&address);
-        frame[32..38].copy_from_slice(&address);
+        let source = MacAddress(address);
+        let ethernet = Ethernet { destination: MacAddress::BROADCAST, source, ethertype: EtherType::RARP };
+        let request = Arp::new(arp::REVERSE_REQUEST);
+        let request = Arp { sender_hardware: source, target_hardware: source, ..request };
+        let headers = [ethernet.bytes(), request.bytes()].concat();
+        frame[..headers.len()].copy_from_slice(&headers);
         Rarp { serial: SERIAL.fetch_add(1, Ordering::Relaxed), frame }
     }
 }

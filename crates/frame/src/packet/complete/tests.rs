@@ -2,8 +2,8 @@ use super::super::Pool;
 use crate::{Offload, Reason};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
-use ringway_wire::ip::Protocol;
-use ringway_wire::{Sum, ipv4, ipv6, tcp, udp};
+use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Ipv6, MacAddress, Protocol, Sum, Tcp, Udp};
+use ringway_wire::{ipv4, ipv6, tcp, udp};
 use std::vec::Vec;
 
 /// A packet to complete.
@@ -50,45 +50,43 @@ impl Shape {
     fn frame(&self) -> (Vec<u8>, Offload) {
         let (l4, header) = (self.l4(), self.header());
         let behind = header + self.payload.len();
-        let mut frame = vec![2; l4 + header];
-        frame.extend_from_slice(&self.payload);
-        frame[12..14].copy_from_slice(if self.six { &[0x86, 0xdd] } else { &[8, 0] });
+        let ethertype = if self.six { EtherType::IPV6 } else { EtherType::IPV4 };
+        let mac = MacAddress([2; 6]);
+        let ethernet = Ethernet { destination: mac, source: mac, ethertype };
+        let mut frame = ethernet.bytes().to_vec();
         if self.six {
             let [source, destination]: [Ipv6Addr; 2] = [SOURCE, DESTINATION].map(|end| end.to_ipv6_mapped());
-            let (next_header, payload_len) = (self.protocol(), behind as u16);
-            let repr = ipv6::Repr {
-                traffic_class: 0,
-                flow_label: 7,
-                payload_len,
-                next_header,
+            let ip = Ipv6 {
+                version_class_label: (6 << 28 | 7).into(),
+                payload_length: (behind as u16).into(),
+                next_header: self.protocol(),
                 hop_limit: 9,
-                source,
-                destination,
+                source: source.to_bits().into(),
+                destination: destination.to_bits().into(),
             };
-            repr.emit(&mut frame[14..]).unwrap();
+            frame.extend_from_slice(ip.bytes());
         } else {
-            let repr = ipv4::Repr {
-                dscp: 0,
-                ecn: 0,
-                identification: 65_535,
-                dont_fragment: true,
-                more_fragments: false,
-                fragment_offset: 0,
+            let mut ip = Ipv4 {
+                total_length: (20 + behind as u16).into(),
+                identification: 65_535.into(),
+                fragment: ipv4::DONT_FRAGMENT.into(),
                 ttl: 9,
                 protocol: self.protocol(),
-                source: SOURCE,
-                destination: DESTINATION,
-                options: &[],
-                payload_len: behind as u16,
+                source: SOURCE.to_bits().into(),
+                destination: DESTINATION.to_bits().into(),
+                ..Ipv4::EMPTY
             };
-            repr.emit(&mut frame[14..]).unwrap();
+            ip.fill_checksum(&[]);
+            frame.extend_from_slice(ip.bytes());
         }
+        frame.resize(l4 + header, 2);
+        frame.extend_from_slice(&self.payload);
         let field = if self.udp {
-            frame[l4 + 4..l4 + 6].copy_from_slice(&(behind as u16).to_be_bytes());
+            Udp::of_mut(&mut frame[l4..]).unwrap().length.set(behind as u16);
             udp::CHECKSUM_AT
         } else {
-            frame[l4 + 12] = 0x50;
-            frame[l4 + 13] = 0x19;
+            let tcp = Tcp::of_mut(&mut frame[l4..]).unwrap();
+            (tcp.data_offset, tcp.flags.0) = (0x50, 0x19);
             tcp::CHECKSUM_AT
         };
         frame[l4 + field..l4 + field + 2].copy_from_slice(&self.pseudo(behind).value().to_be_bytes());
@@ -104,21 +102,21 @@ impl Shape {
     /// Checks what is behind the network header; gives the payload.
     fn check<'a>(&self, network: &'a [u8]) -> &'a [u8] {
         let behind = if self.six {
-            ipv6::Packet::new_checked(network).unwrap().payload()
+            ipv6::Packet::parse(network).filter(|packet| packet.whole).unwrap().payload
         } else {
-            let packet = ipv4::Packet::new_checked(network).unwrap();
-            assert!(packet.is_checksum_valid());
-            packet.payload()
+            let packet = ipv4::Packet::parse(network).unwrap();
+            assert!(packet.whole && packet.header.is_checksum_valid(packet.options));
+            packet.payload
         };
-        let pseudo = self.pseudo(behind.len());
+        let mut sum = self.pseudo(behind.len());
+        sum.add(behind);
+        assert!(sum.is_valid());
         if self.udp {
-            let datagram = udp::Datagram::new_checked(behind).unwrap();
-            assert!(datagram.is_checksum_valid(pseudo) && datagram.checksum() != 0);
-            datagram.payload()
+            let (udp, payload) = Udp::split(behind).unwrap();
+            assert_eq!((udp.length.get() as usize, udp.checksum.get() != 0), (behind.len(), true));
+            payload
         } else {
-            let segment = tcp::Segment::new_checked(behind).unwrap();
-            assert!(segment.is_checksum_valid(pseudo));
-            segment.payload()
+            Tcp::parse(behind).unwrap().2
         }
     }
 }

@@ -1,0 +1,57 @@
+//! Headers as structs over their bytes.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// A header of fixed length at the start of some bytes: its fields are read and written in place, and only the
+/// length is checked, once.
+pub trait Header: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
+    /// Bytes of the header.
+    const LEN: usize = size_of::<Self>();
+
+    /// The header, and what follows it.
+    #[inline(always)]
+    fn split(bytes: &[u8]) -> Option<(&Self, &[u8])> {
+        Self::ref_from_prefix(bytes).ok()
+    }
+
+    /// The same, to change.
+    #[inline(always)]
+    fn split_mut(bytes: &mut [u8]) -> Option<(&mut Self, &mut [u8])> {
+        Self::mut_from_prefix(bytes).ok()
+    }
+
+    /// The header.
+    #[inline(always)]
+    fn of(bytes: &[u8]) -> Option<&Self> {
+        Some(Self::split(bytes)?.0)
+    }
+
+    /// The same, to change.
+    #[inline(always)]
+    fn of_mut(bytes: &mut [u8]) -> Option<&mut Self> {
+        Some(Self::split_mut(bytes)?.0)
+    }
+
+    /// The header, with zeros where `bytes` are cut short.
+    #[inline]
+    fn padded(bytes: &[u8]) -> Self {
+        let mut header = Self::new_zeroed();
+        let there = bytes.len().min(Self::LEN);
+        header.as_mut_bytes()[..there].copy_from_slice(&bytes[..there]);
+        header
+    }
+
+    /// Its bytes.
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        self.as_bytes()
+    }
+
+    /// The same, to change.
+    #[inline(always)]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.as_mut_bytes()
+    }
+}
+
+impl<T: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned> Header for T {}

@@ -1,0 +1,205 @@
+//! ICMP for IPv4 (RFC 792, RFC 1191) and for IPv6 (RFC 4443), with its neighbor discovery (RFC 4861).
+
+use crate::{Header, MacAddress, Sum, U16, U128};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Types of ICMP for IPv4.
+pub mod v4 {
+    /// Echo reply.
+    pub const ECHO_REPLY: u8 = 0;
+    /// Destination unreachable.
+    pub const UNREACHABLE: u8 = 3;
+    /// The code of an unreachable destination of which DF is why; `sequence_number` is the MTU (RFC 1191).
+    pub const NEEDS_FRAGMENTATION: u8 = 4;
+    /// Source quench.
+    pub const SOURCE_QUENCH: u8 = 4;
+    /// Redirect; `rest` is the better router.
+    pub const REDIRECT: u8 = 5;
+    /// Echo request.
+    pub const ECHO: u8 = 8;
+    /// Time exceeded.
+    pub const TIME_EXCEEDED: u8 = 11;
+    /// Parameter problem; the first byte of `rest` points at it.
+    pub const PARAMETER_PROBLEM: u8 = 12;
+    /// Timestamp request.
+    pub const TIMESTAMP: u8 = 13;
+    /// Timestamp reply.
+    pub const TIMESTAMP_REPLY: u8 = 14;
+    /// Information request.
+    pub const INFORMATION: u8 = 15;
+    /// Information reply.
+    pub const INFORMATION_REPLY: u8 = 16;
+    /// Address mask request (RFC 950).
+    pub const MASK: u8 = 17;
+    /// Address mask reply.
+    pub const MASK_REPLY: u8 = 18;
+
+    /// Whether messages of the type quote the packet that they are about.
+    pub const fn is_error(kind: u8) -> bool {
+        matches!(kind, UNREACHABLE | SOURCE_QUENCH | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM)
+    }
+}
+
+/// Types of ICMP for IPv6. Those below 128 are errors.
+pub mod v6 {
+    /// Destination unreachable.
+    pub const UNREACHABLE: u8 = 1;
+    /// Packet too big; `rest` is the MTU.
+    pub const PACKET_TOO_BIG: u8 = 2;
+    /// Time exceeded.
+    pub const TIME_EXCEEDED: u8 = 3;
+    /// Parameter problem; `rest` points at it.
+    pub const PARAMETER_PROBLEM: u8 = 4;
+    /// Echo request.
+    pub const ECHO: u8 = 128;
+    /// Echo reply.
+    pub const ECHO_REPLY: u8 = 129;
+    /// Neighbor solicitation.
+    pub const NEIGHBOR_SOLICITATION: u8 = 135;
+    /// Neighbor advertisement.
+    pub const NEIGHBOR_ADVERTISEMENT: u8 = 136;
+}
+
+/// Options of a neighbor discovery message that are read. Attack: a message of many small options.
+const OPTIONS: usize = 16;
+
+/// The header of either version.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Icmp {
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+    /// Checksum.
+    pub checksum: U16,
+    /// Identifier of an echo; other types have their own use of this and the next field, see [`Icmp::rest`].
+    pub identifier: U16,
+    /// Sequence number of an echo.
+    pub sequence_number: U16,
+}
+
+impl Icmp {
+    /// Computes the checksum of a whole message; `sum` is that of ICMPv6's pseudo header. Nothing if it has no header.
+    #[inline]
+    pub fn fill_checksum(message: &mut [u8], mut sum: Sum) -> Option<()> {
+        Icmp::of_mut(message)?.checksum.set(0);
+        sum.add(message);
+        Icmp::of_mut(message)?.checksum.set(sum.finish());
+        Some(())
+    }
+
+    /// The four bytes behind the checksum.
+    #[inline]
+    pub fn rest(&self) -> u32 {
+        u32::from(self.identifier.get()) << 16 | u32::from(self.sequence_number.get())
+    }
+
+    /// Sets the four bytes behind the checksum.
+    #[inline]
+    pub fn set_rest(&mut self, rest: u32) {
+        self.identifier.set((rest >> 16) as u16);
+        self.sequence_number.set(rest as u16);
+    }
+}
+
+/// A neighbor solicitation or advertisement; options follow.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Neighbor {
+    /// The header; `rest` are the flags of an advertisement.
+    pub icmp: Icmp,
+    /// The address that the message is about.
+    pub target: U128,
+}
+
+impl Neighbor {
+    /// Flag: the sender is a router.
+    pub const ROUTER: u32 = 1 << 31;
+    /// Flag: the answer to a solicitation.
+    pub const SOLICITED: u32 = 1 << 30;
+}
+
+/// The option with a link-layer address (RFC 4861, 4.6.1).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct LinkOption {
+    /// Whose it is, [`LinkOption::SOURCE`] or [`LinkOption::TARGET`].
+    pub kind: u8,
+    /// Length in units of eight bytes.
+    pub length: u8,
+    /// The address.
+    pub address: MacAddress,
+}
+
+impl LinkOption {
+    /// The sender's.
+    pub const SOURCE: u8 = 1;
+    /// The target's.
+    pub const TARGET: u8 = 2;
+
+    /// The address in the last option of this kind among `options`, if any; nothing if they are broken.
+    pub fn find(kind: u8, mut options: &[u8]) -> Option<Option<MacAddress>> {
+        let mut found = None;
+        for _ in 0..OPTIONS {
+            let Some(&[this, units]) = options.first_chunk::<2>() else { break };
+            // Attack: a length of 0 has its reader go in circles (RFC 4861, 4.6).
+            let (option, rest) = match usize::from(units) * 8 {
+                0 => return None,
+                length => options.split_at_checked(length)?,
+            };
+            if let (true, Ok(option)) = (this == kind, LinkOption::ref_from_bytes(option)) {
+                found = Some(option.address);
+            }
+            options = rest;
+        }
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn golden_echo() {
+        let bytes = *b"\x08\x00\x06\xfa\x12\x34\x00\x01ping";
+        let (echo, data) = Icmp::split(&bytes).unwrap();
+        assert_eq!((echo.kind, echo.checksum.get(), data), (v4::ECHO, 0x06fa, &b"ping"[..]));
+        assert_eq!(
+            (echo.identifier.get(), echo.sequence_number.get(), echo.rest()),
+            (0x1234, 1, 0x1234_0001)
+        );
+        let mut copy = Icmp { checksum: U16::new(0), ..*echo };
+        assert_eq!(crate::checksum::checksum(&[copy.bytes(), data].concat()), 0x06fa);
+        copy.set_rest(0xdead_beef);
+        assert_eq!(copy.bytes(), b"\x08\0\0\0\xde\xad\xbe\xef");
+    }
+
+    #[test]
+    fn golden_solicitation() {
+        let mut bytes =
+            *b"\x87\0\0\0\0\0\0\0\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\x02\x01\x01\x52\x54\0\0\0\x01";
+        let (message, options) = Neighbor::split(&bytes).unwrap();
+        assert_eq!((message.icmp.kind, message.target.get()), (v6::NEIGHBOR_SOLICITATION, 0xfe80 << 112 | 2));
+        let link = Some(MacAddress([0x52, 0x54, 0, 0, 0, 1]));
+        assert_eq!(LinkOption::find(LinkOption::SOURCE, options), Some(link));
+        assert_eq!(LinkOption::find(LinkOption::TARGET, options), Some(None));
+        bytes[25] = 0;
+        assert_eq!(LinkOption::find(LinkOption::SOURCE, &bytes[24..]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_options_end(bytes in prop::collection::vec(0u8..4, 0..300)) {
+            let _ = LinkOption::find(1, &bytes);
+        }
+    }
+}

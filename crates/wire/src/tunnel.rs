@@ -1,0 +1,77 @@
+//! Headers of tunnels: GRE (RFC 2784, RFC 2890), VXLAN (RFC 7348), PPPoE (RFC 2516).
+
+use crate::{EtherType, Ethernet, U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The first four bytes of GRE's header.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Gre {
+    /// Flags and version.
+    pub flags: U16,
+    /// What is carried.
+    pub protocol: EtherType,
+}
+
+impl Gre {
+    /// Flag: a checksum follows, and two reserved bytes.
+    pub const CHECKSUM: u16 = 0x8000;
+    /// Flag: a key follows.
+    pub const KEY: u16 = 0x2000;
+    /// Flag: a sequence number follows.
+    pub const SEQUENCE: u16 = 0x1000;
+    /// Version, and reserved bits that must be 0 (RFC 2784, 2.3).
+    pub const MUST_BE_ZERO: u16 = 0x4c07;
+}
+
+/// The header of VXLAN.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Vxlan {
+    /// [`Vxlan::VALID`].
+    pub flags: u8,
+    /// Reserved.
+    pub reserved: [u8; 3],
+    /// The network's identifier, 24 bits, and a reserved byte.
+    pub vni: U32,
+}
+
+impl Vxlan {
+    /// The port that it has (RFC 7348, 8).
+    pub const PORT: u16 = 4789;
+    /// The flag that says that the identifier is valid.
+    pub const VALID: u8 = 0x08;
+}
+
+/// The headers of a PPPoE session's frame: Ethernet, PPPoE, and PPP's protocol.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Pppoe {
+    /// The Ethernet header.
+    pub ethernet: Ethernet,
+    /// [`Pppoe::VERSION_TYPE`].
+    pub version_type: u8,
+    /// 0 for session data.
+    pub code: u8,
+    /// The session's identifier.
+    pub session: U16,
+    /// Bytes that follow, PPP's protocol included.
+    pub length: U16,
+    /// What PPP carries.
+    pub protocol: U16,
+}
+
+impl Pppoe {
+    /// Version 1, type 1.
+    pub const VERSION_TYPE: u8 = 0x11;
+    /// PPP's number for IPv4.
+    pub const IPV4: u16 = 0x0021;
+    /// PPP's number for IPv6.
+    pub const IPV6: u16 = 0x0057;
+}
