@@ -286,7 +286,7 @@ pub fn whole<N: FromStr>(text: &str) -> Result<N, String> {
 
 fn interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
-    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("it is from 0.01 to 3600".into()) }
+    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("use a value from 0.01 to 3600".into()) }
 }
 
 /// What to look at in a switch.

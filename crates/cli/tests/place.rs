@@ -77,7 +77,7 @@ fn reasons_are_said_and_exit_codes_tell() {
     let bad = lab.run(&["place", "--inventory", "bad.toml", "hosts"]);
     assert_eq!(bad.status.code(), Some(3));
     let stderr = String::from_utf8_lossy(&bad.stderr).into_owned();
-    assert_eq!(stderr.trim(), "bad.toml:1:7: host a: `cores` is 0; 1 to 65536 will do");
+    assert_eq!(stderr.trim(), "bad.toml:1:7: host a: `cores` is 0; permitted: 1 to 65536");
     let units = lab.ok(&["place", "policies", "--units", "--json"]);
     let units: serde_json::Value = serde_json::from_str(&units).unwrap();
     assert!(units.as_array().unwrap().len() > 50);

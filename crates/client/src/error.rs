@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// No process listens there, or access is denied.
-    #[error("{path}: {error}; is the fabric up, and does the port's `mode` let this user in?")]
+    #[error("{path}: {error}; is the fabric up, and does the port's `mode` permit this user?")]
     Connect {
         /// The port's socket.
         path: PathBuf,
@@ -16,7 +16,7 @@ pub enum RingError {
         error: std::io::Error,
     },
     /// Ringway refuses to give a ring, for this reason.
-    #[error("no ring was given: {0}")]
+    #[error("the ring was refused: {0}")]
     Refused(String),
     /// The other side of the socket does not speak this protocol.
     #[error(transparent)]

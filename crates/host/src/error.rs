@@ -16,10 +16,10 @@ pub enum HostError {
         error: Errno,
     },
     /// Memory that the peer could take from under us, or that blocks.
-    #[error("shared memory must be a memfd or lie on tmpfs or hugetlbfs")]
+    #[error("shared memory must be a memfd or a file on tmpfs or hugetlbfs")]
     NotMemory,
     /// The file is too short.
-    #[error("the file has {size} bytes, and {needed} are to be mapped")]
+    #[error("the file has {size} bytes, but {needed} must be mapped")]
     TooShort {
         /// Its size in bytes.
         size: u64,
@@ -35,7 +35,7 @@ pub enum HostError {
         len: u64,
     },
     /// Parts of memory that can't be mapped contiguously.
-    #[error("its parts lie scattered in the guest's memory, and not each in whole pages of it")]
+    #[error("its parts are scattered in the guest's memory and are not whole pages")]
     Scattered,
     /// No huge pages are free.
     #[error(
@@ -52,7 +52,7 @@ pub enum HostError {
     #[error("the shared memory isn't sealed against shrinking and growing")]
     NotSealed,
     /// A core this process may not use.
-    #[error("core {core} is not there or not allowed; allowed are {allowed:?}")]
+    #[error("core {core} does not exist or is not allowed; allowed are {allowed:?}")]
     NoCore {
         /// The requested core.
         core: usize,
@@ -63,7 +63,7 @@ pub enum HostError {
     #[error("a process has 64 workers at most")]
     TooManyReaders,
     /// More mappings than the fault handler can track.
-    #[error("all places for regions beyond the 8 that each port is sure of are taken; detach some guests")]
+    #[error("all memory regions beyond the 8 guaranteed to each port are in use; detach some guests")]
     TooManyMappings,
     /// So much shared memory that our own would find no addresses.
     #[error(

@@ -39,7 +39,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Nobody listens there, but it was made by somebody else.
-    #[error("{}: a socket of user {owner} is left there; remove it or use another path", .path.display())]
+    #[error("{}: a leftover socket of user {owner} is there; remove it or use another path", .path.display())]
     Foreign {
         /// The path.
         path: PathBuf,

@@ -26,7 +26,7 @@ pub enum SocketFileError {
     #[error("another program listens on this socket")]
     Alive,
     /// The socket of this name has no listener, but belongs to another user.
-    #[error("a socket of user {0} is left there")]
+    #[error("a leftover socket of user {0} is there")]
     Foreign(u32),
     /// The system refused.
     #[error(transparent)]

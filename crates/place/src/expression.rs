@@ -15,7 +15,7 @@ pub const FIGURES: &[(&str, &str)] = &[
     ("vcpus", "virtual CPUs that share its CPUs, those on their way included"),
     ("memory_mb", "memory"),
     ("free_mb", "free memory less what is on its way"),
-    ("schedulable_mb", "memory that may still be promised"),
+    ("schedulable_mb", "memory that can still be reserved"),
     ("vms", "VMs that run"),
     ("pending_vms", "VMs on their way"),
     ("ha_vms", "highly available VMs"),
@@ -116,7 +116,7 @@ impl Expression {
         names.dedup();
         let said = names.iter().map(|name| match figure(context, name, row) {
             Some(value) => format!("{name} is {value}"),
-            None => format!("{name} is not known"),
+            None => format!("{name} is unknown"),
         });
         said.collect::<Vec<_>>().join(", ")
     }

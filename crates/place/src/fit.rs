@@ -36,14 +36,14 @@ pub fn cpus<'v>(slot: &HostSlot, vms: impl Iterator<Item = &'v Vm>) -> Result<Cp
             return Err(format!("it has no CPU {cpu}"));
         }
         if let Some(cpu) = vm.pins.iter().find(|cpu| map.is_exclusive(**cpu)) {
-            return Err(format!("its CPU {cpu} is another VM's own"));
+            return Err(format!("its CPU {cpu} is dedicated to another VM"));
         }
         map.share(&vm.pins);
     }
     own.sort_by(|a, b| order(a).cmp(&order(b)));
     for vm in own {
         let size = format!("{} sockets, {} cores and {} threads", vm.sockets, vm.cores, vm.threads);
-        map.dedicate(vm).ok_or_else(|| format!("its free CPUs can't hold {size} for {} alone", vm.name))?;
+        map.dedicate(vm).ok_or_else(|| format!("its free CPUs have no room for {size} of {}", vm.name))?;
     }
     if map.any_exclusive() && shared.iter().any(|vm| vm.pinning == Pinning::ResizeAndPinNuma) {
         return Err("a VM that takes the whole host can't be beside VMs with CPUs of their own".into());

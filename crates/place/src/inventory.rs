@@ -397,7 +397,7 @@ mod tests {
         let text = "[host.a]\ncores = 0\n[host.b]\ncoers = 4\n[hots.c]\n[policy.p]\nfilters = [\"x\"]\n";
         let said = read("i.toml", text, &Beside::default()).unwrap_err().to_string();
         let lines: Vec<&str> = said.lines().collect();
-        assert_eq!(lines[0], "i.toml:1:7: host a: `cores` is 0; 1 to 65536 will do");
+        assert_eq!(lines[0], "i.toml:1:7: host a: `cores` is 0; permitted: 1 to 65536");
         assert_eq!(lines[1], "i.toml:4:1: a host has no key `coers`; did you mean `cores`?");
         assert_eq!(lines[2], "i.toml:5:2: there is no table `hots`; did you mean `host`?");
         assert!(lines[3].starts_with("i.toml:7:12: there is no filter \"x\""), "{said}");

@@ -142,7 +142,7 @@ fn facts_show_in_the_next_decision_and_go_stale() {
 fn absurd_figures_are_refused() {
     let engine = engine(vec![]);
     let absurd = engine.put(vec![host("a", 4, 1 << 40)]).unwrap_err().to_string();
-    assert_eq!(absurd, "host a: `memory_mb` is 1099511627776; 1 to 1073741824 will do");
+    assert_eq!(absurd, "host a: `memory_mb` is 1099511627776; permitted: 1 to 1073741824");
     let fact = Fact { host: "a".into(), name: "t".into(), value: f64::NAN, until: None, pushed: None };
     assert!(engine.put(vec![Object::Fact(fact)]).is_err());
     assert!(engine.hosts(0).unwrap().is_empty());

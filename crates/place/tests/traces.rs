@@ -29,9 +29,9 @@ fn vmagents_trace_is_read_as_it_is_documented() {
         assert!(is_read || answer.starts_with("vmagent.csv:"), "{end}: {answer}");
     }
     let again = said(&text.replace("0,1,1,5,1\r\n", ""));
-    assert_eq!(again, "vmagent.csv:8: VM `0` comes again before it goes");
+    assert_eq!(again, "vmagent.csv:8: VM `0` arrives again before it leaves");
     let kind = said(&text.replace("7,8,16,6,1", "7,8,16,6,2"));
-    assert_eq!(kind, "vmagent.csv:6: type `2` is neither 0 (comes) nor 1 (goes)");
+    assert_eq!(kind, "vmagent.csv:6: type `2` is neither 0 (arrives) nor 1 (leaves)");
 }
 
 /// In each format, invalid figures are reported with their line; no trace makes a simulation endless.
@@ -88,9 +88,9 @@ fn absurd_figures_are_said_with_their_line() {
     // Each time can be, and all together can't.
     let long = "vmid,cpu,memory,time,type\n1,1,1,0,0\n2,1,1,3000000000,0\n";
     let error = read(TraceKind::Vmagent, "t.csv", long).unwrap_err().to_string();
-    assert_eq!(error, "t.csv:1: it spans 94 years, up to vm-2; ten will do");
+    assert_eq!(error, "t.csv:1: it spans 94 years, up to vm-2; the limit is ten");
     for (nodes, said) in [
-        ("a,1000,512\na,1000,512", "n.csv:3: host a is there twice"),
+        ("a,1000,512\na,1000,512", "n.csv:3: host a is defined twice"),
         ("a,0,512", "n.csv:2: 0 CPUs can't be"),
         ("a,1e30,512", "n.csv:2: "),
         ("a,1000,-5", "n.csv:2: -5 MB can't be"),

@@ -208,7 +208,7 @@ struct Which {
 /// follows asks again with the revision of the answer.
 #[utoipa::path(get, path = "/v1/place/events", params(Which),
     responses((status = 200, body = EventsView),
-        (status = 409, body = Trouble, description = "What was so long ago is no longer known")))]
+        (status = 409, body = Trouble, description = "The revision was compacted")))]
 async fn events(
     State(place): State<Place>,
     which: Result<Query<Which>, QueryRejection>,

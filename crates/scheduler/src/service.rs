@@ -265,7 +265,7 @@ impl Service {
         {
             let mut seen = BTreeSet::new();
             if let Some(name) = names.into_iter().find(|name| !seen.insert(name.as_str())) {
-                return Err(Failed::Wrong(format!("VM {name} is named twice; once will do")));
+                return Err(Failed::Wrong(format!("VM {name} is named twice; name it once")));
             }
         }
         // Described anew it would be one that does not run, and what it takes of its host would be forgotten.
@@ -280,7 +280,7 @@ impl Service {
         }
         match request.vms.len() + request.new.len() {
             0 => Err(Failed::Wrong(
-                "no VM is named; `vms` names those that are known, `new` describes others".into(),
+                "the request names no VM; `vms` names known ones, `new` describes others".into(),
             )),
             1..=MOST => Ok(()),
             many => Err(Failed::Wrong(format!("{many} VMs at once; {MOST} at most"))),

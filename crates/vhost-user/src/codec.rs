@@ -14,7 +14,7 @@ pub enum CodecError {
         flags: u32,
     },
     /// A payload longer than that of any message.
-    #[error("message {} claims {size} bytes; no message has that many", name(*request))]
+    #[error("message {} claims {size} bytes, more than any message has", name(*request))]
     Oversize {
         /// Number of the message.
         request: u32,
@@ -22,7 +22,7 @@ pub enum CodecError {
         size: u32,
     },
     /// A payload of the wrong length.
-    #[error("message {} has {size} bytes, which is not its length", name(*request))]
+    #[error("message {} has {size} bytes, a wrong length", name(*request))]
     Size {
         /// Number of the message.
         request: u32,
@@ -40,10 +40,10 @@ pub enum CodecError {
         want: usize,
     },
     /// More descriptors than the receiver accepts; the surplus is lost.
-    #[error("more descriptors came than any message carries")]
+    #[error("more descriptors were received than any message carries")]
     DescriptorFlood,
     /// A field with an invalid value.
-    #[error("message {} has an impossible {field}", name(*request))]
+    #[error("message {} has an invalid {field}", name(*request))]
     Field {
         /// Number of the message.
         request: u32,
@@ -51,7 +51,7 @@ pub enum CodecError {
         field: &'static str,
     },
     /// An unknown message.
-    #[error("message {request} is not known")]
+    #[error("unknown message {request}")]
     Unknown {
         /// Its number.
         request: u32,

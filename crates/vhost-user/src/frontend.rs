@@ -29,10 +29,10 @@ pub enum FrontendError {
     #[error("the back-end closed the connection")]
     Closed,
     /// The reply is not a valid message.
-    #[error("the back-end's answer: {0}")]
+    #[error("invalid reply of the back-end: {0}")]
     Codec(#[from] CodecError),
     /// The reply does not match the request.
-    #[error("the back-end's answer to {} is for something else", name(*request))]
+    #[error("the back-end's reply to {} does not match", name(*request))]
     Mismatch {
         /// Number of the question.
         request: u32,

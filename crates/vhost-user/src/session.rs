@@ -76,7 +76,7 @@ pub enum SessionError {
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// A reply without a request.
-    #[error("message {} is an answer, but nothing was asked", name(*request))]
+    #[error("message {} is a reply without a request", name(*request))]
     Unasked {
         /// Its number.
         request: u32,
@@ -90,7 +90,7 @@ pub enum SessionError {
         offered: u64,
     },
     /// A ring that doesn't exist.
-    #[error("message {} is about ring {index}, but there are {rings}", name(*request))]
+    #[error("message {} is for ring {index}, but the number of rings is {rings}", name(*request))]
     Ring {
         /// Number of the message.
         request: u32,
@@ -110,7 +110,7 @@ pub enum SessionError {
         what: &'static str,
     },
     /// A message of a protocol feature that was not negotiated.
-    #[error("message {} needs a feature that was not agreed", name(*request))]
+    #[error("message {} needs a feature that was not negotiated", name(*request))]
     NotAgreed {
         /// Number of the message.
         request: u32,

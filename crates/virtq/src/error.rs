@@ -95,7 +95,7 @@ impl core::fmt::Display for QueueError {
             QueueError::Descriptor => "a descriptor's number is outside the ring",
             QueueError::Chain => "a chain of descriptors is longer than its ring or loops",
             QueueError::Unfinished => "a chain of descriptors was made available without its end",
-            QueueError::Indirect => "an indirect table is where none may be, or of a wrong size",
+            QueueError::Indirect => "an indirect table is not permitted here, or has a wrong size",
             QueueError::Zero => "a descriptor has no bytes",
             QueueError::Direction => {
                 "a descriptor is writable where it must be readable, or the other way round"
@@ -103,8 +103,8 @@ impl core::fmt::Display for QueueError {
             QueueError::Address => "a descriptor's address is outside the memory that was shared",
             QueueError::Miss => "the translation of an address is not known yet",
             QueueError::Place => {
-                "the ring's parts are not aligned, or lie scattered in the guest's memory and not in whole \
-                 pages of it: a ring of 256 descriptors does with pages of 4 KB"
+                "the ring's parts are misaligned, or scattered in the guest's memory and not whole pages; \
+                 each part of a ring of 256 descriptors fits into 4 KB"
             }
         })
     }

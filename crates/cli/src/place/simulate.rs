@@ -209,7 +209,7 @@ fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, Fail> {
     if span > LONGEST {
         let years = span / (LONGEST / 10);
         return Err(Fail::Failed(format!(
-            "the trace lasts {years} years; ten will do: lower --vms or --gap"
+            "the trace lasts {years} years; the limit is ten: lower --vms or --gap"
         )));
     }
     Ok(arrivals)

@@ -68,10 +68,10 @@ pub struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum DecideError {
     /// Unknown VM.
-    #[error("there is no VM {0}; put it in first, as `ringway place put FILE` does")]
+    #[error("there is no VM {0}; add it first with `ringway place put FILE`")]
     NoVm(String),
     /// Unknown cluster.
-    #[error("there is no cluster {0}; a host makes one")]
+    #[error("there is no cluster {0}; adding a host to it creates it")]
     NoCluster(String),
     /// Unknown policy.
     #[error("there is no policy {0}; `ringway place policies` lists them")]
@@ -80,7 +80,7 @@ pub enum DecideError {
     #[error("there is no host {0}; `ringway place hosts` lists them")]
     NoHost(String),
     /// The request names no VM.
-    #[error("no VM is named")]
+    #[error("the request names no VM")]
     Nothing,
 }
 

@@ -103,7 +103,7 @@ impl Outside<'_> {
                 for (unit, outcome) in &mut scores {
                     let wrong = outcome.as_ref().ok().map(Vec::len).filter(|count| *count != hosts.len());
                     if let Some(count) = wrong {
-                        *outcome = Err(error(unit, &format!("{count} figures for {} hosts", hosts.len())));
+                        *outcome = Err(error(unit, &format!("{count} scores for {} hosts", hosts.len())));
                     }
                 }
                 answers.weights.push(scores.clone());

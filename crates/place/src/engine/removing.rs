@@ -55,8 +55,8 @@ impl Inner {
             "load" => model.load(name).is_some(),
             "blacklist" => model.blacklist(name).is_some(),
             _ => {
-                let what = format!("there is no kind `{}` of objects to take out", kind.escape_debug());
-                return Err(EngineError::NoObject(format!("{what}; there is {}", REMOVABLE.join(", "))));
+                let what = format!("objects of kind `{}` can't be removed", kind.escape_debug());
+                return Err(EngineError::NoObject(format!("{what}; kinds are {}", REMOVABLE.join(", "))));
             }
         };
         if !known {

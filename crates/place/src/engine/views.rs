@@ -23,7 +23,7 @@ pub struct HostRow {
     pub vcpus: f64,
     /// Memory in MB.
     pub memory_mb: i32,
-    /// Memory in MB that may still be promised.
+    /// Memory in MB that can still be reserved.
     pub schedulable_mb: i32,
     /// VMs that run.
     pub vms: i32,

@@ -31,7 +31,7 @@ impl Filter for InClusterUpgrade {
 fn wrong(context: &Context<'_>, last: &Os, row: Row) -> Option<String> {
     let slot = context.cluster.slot(row)?;
     match Os::read(&slot.host.os) {
-        None => Some(format!("its operating system, \"{}\", can't be read", slot.host.os)),
+        None => Some(format!("its operating system, \"{}\", can't be parsed", slot.host.os)),
         Some(os) if os.family != last.family => {
             Some(format!("it runs {}, the VM comes from {}", os.family, last.family))
         }

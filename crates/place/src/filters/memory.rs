@@ -57,6 +57,6 @@ impl Filter for Memory {
         }
         let promised = columns.schedulable[at].max(0);
         let needed = need.committed.saturating_add(dynamic);
-        format!("{promised} MB of memory may still be promised, {needed} MB are needed")
+        format!("{promised} MB of memory can still be reserved, {needed} MB are needed")
     }
 }

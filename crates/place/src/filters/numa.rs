@@ -44,6 +44,6 @@ fn wrong(context: &Context<'_>, row: Row) -> Option<String> {
     let strict = new.into_iter().filter(|vm| vm.numa.iter().all(|node| node.mode != NumaMode::Preferred));
     match fit::assign(&fit::numa_free(context, row), &fit::pinned_nodes(strict), None) {
         Some(_) => None,
-        None => Some("the memory of its NUMA nodes can't hold those of the VM as they are pinned".into()),
+        None => Some("its NUMA nodes lack memory for the VM's pinned nodes".into()),
     }
 }

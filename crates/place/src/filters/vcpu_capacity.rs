@@ -40,6 +40,6 @@ impl Filter for VCpuCapacity {
         let cpus = f64::from(columns.cpus[at] - context.exclusive()[at]) - own;
         let taken = f64::from(columns.promised[at]) / 1000.0;
         let more = f64::from(need.cpus(&context.cluster.cluster)) / 1000.0;
-        format!("{taken} virtual CPUs are on its {cpus} CPUs; {more} more are too many")
+        format!("{taken} virtual CPUs are on its {cpus} CPUs; {more} more exceed the limit")
     }
 }

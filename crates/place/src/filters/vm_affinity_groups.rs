@@ -33,10 +33,10 @@ impl Filter for VmAffinityGroups {
     fn reason(&self, context: &Context<'_>, row: Row) -> String {
         let Some(rules) = Rules::of(context) else { return String::new() };
         if let Some(group) = rules.conflict {
-            return format!("group {group} wants apart what another wants together");
+            return format!("group {group} separates VMs that another group keeps together");
         }
         if let Some((_, group)) = rules.full().find(|(full, _)| *full == row) {
-            return format!("group {group} has VMs on it already, and is to be apart");
+            return format!("VMs of group {group} are already on it, which keeps its VMs apart");
         }
         let groups: BTreeSet<&str> = rules.with.values().flatten().copied().collect();
         format!(

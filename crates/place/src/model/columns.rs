@@ -45,7 +45,7 @@ pub struct Columns {
     pub swapping: Vec<i32>,
     /// All memory.
     pub physical: Vec<i32>,
-    /// Memory that may still be promised (oVirt's `maxSchedulingMemory`).
+    /// Memory that can still be reserved (oVirt's `maxSchedulingMemory`).
     pub schedulable: Vec<i32>,
     /// VMs that run.
     pub vms: Vec<i32>,

@@ -49,7 +49,7 @@ impl Check<'_> {
 
     fn range(&self, what: &str, value: u64, least: u64, most: u64) -> Result<(), Wrong> {
         self.that((least..=most).contains(&value), || {
-            format!("`{what}` is {value}; {least} to {most} will do")
+            format!("`{what}` is {value}; permitted: {least} to {most}")
         })
     }
 
@@ -149,7 +149,7 @@ impl Fact {
             && self.name.starts_with(|c: char| c.is_ascii_alphabetic());
         check.that(named, || "`name` is a letter, then letters, digits and `_`, 64 at most".into())?;
         check.that(!FIGURES.iter().any(|(figure, _)| *figure == self.name), || {
-            format!("`name` is {}, a figure that every host has; choose another one", self.name)
+            format!("`name` is {}, a built-in figure; choose another name", self.name)
         })?;
         check.that(self.value.is_finite(), || "`value` is not a finite number".into())
     }

@@ -48,7 +48,7 @@ pub fn check(policy: &Policy, external: &[ExternalUnit]) -> Vec<(String, String,
         say(
             &format!("weights.{}", weight.name),
             format!("the factor of {} is {}", weight.name, weight.factor),
-            format!("0 to {FACTOR} will do"),
+            format!("permitted: 0 to {FACTOR}"),
         );
     }
     let known: Vec<&str> = balancers::NAMES.iter().copied().chain(outside(ExternalKind::Balance)).collect();
@@ -83,7 +83,7 @@ impl Policy {
 
 fn units(key: &str, what: &str, names: &[&str], known: &[&str], say: &mut impl FnMut(&str, String, String)) {
     if names.len() > UNITS {
-        say(key, format!("{} {what}s", names.len()), format!("{UNITS} are enough"));
+        say(key, format!("{} {what}s", names.len()), format!("at most {UNITS} are permitted"));
     }
     for (index, name) in names.iter().enumerate() {
         if !known.contains(name) {
@@ -94,7 +94,7 @@ fn units(key: &str, what: &str, names: &[&str], known: &[&str], say: &mut impl F
             say(&format!("{key}.{name}"), format!("there is no {what} \"{}\"", name.escape_debug()), fix);
         }
         if names[..index].contains(name) {
-            say(&format!("{key}.{name}"), format!("{what} \"{name}\" is there twice"), "keep one".into());
+            say(&format!("{key}.{name}"), format!("{what} \"{name}\" is defined twice"), "keep one".into());
         }
     }
 }

@@ -333,7 +333,7 @@ mod tests {
         let said = read("p.toml", text, &[]).unwrap_err().to_string();
         let expected = "\
 p.toml:2:19: there is no filter \"Memry\"; did you mean \"Memory\"?
-p.toml:2:28: filter \"CPU\" is there twice; keep one
+p.toml:2:28: filter \"CPU\" is defined twice; keep one
 p.toml:3:9: `first` is not one name; write first = \"NAME\"
 p.toml:4:23: a factor is a whole number, 0 or more; correct it
 p.toml:4:27: there is no weight \"Nothing\"; `ringway place policies --units` lists them

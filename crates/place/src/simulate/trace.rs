@@ -107,7 +107,7 @@ impl<'t> Table<'t> {
             return Ok(number);
         }
         let (least, most) = range.into_inner();
-        Err(self.wrong(line, format!("{number} {what} can't be; {least} to {most} will do")))
+        Err(self.wrong(line, format!("{number} {what} can't be; permitted: {least} to {most}")))
     }
 
     /// Converts a time in seconds to milliseconds. VMs that started before the trace have negative times.
@@ -158,7 +158,7 @@ pub fn read(kind: TraceKind, file: &str, text: &str) -> Result<Vec<Arrival>, Tra
     let span = arrivals.first().zip(arrivals.last()).map_or(0, |(first, last)| last.at - first.at);
     if span > LONGEST {
         let last = arrivals.last().map_or("", |last| &last.vm.name);
-        let what = format!("it spans {} years, up to {last}; ten will do", span / (366 * 86_400_000));
+        let what = format!("it spans {} years, up to {last}; the limit is ten", span / (366 * 86_400_000));
         return Err(table.wrong(1, what));
     }
     Ok(arrivals)
@@ -192,7 +192,7 @@ fn vmagent(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
         match table.number(*line, cells, kind)? {
             0.0 => {
                 if open.insert(name, arrivals.len()).is_some() {
-                    let what = format!("VM `{}` comes again before it goes", name.escape_debug());
+                    let what = format!("VM `{}` arrives again before it leaves", name.escape_debug());
                     return Err(table.wrong(*line, what));
                 }
                 let memory = table.number(*line, cells, memory)? * 1024.0;
@@ -210,7 +210,7 @@ fn vmagent(table: &Table<'_>) -> Result<Vec<Arrival>, TraceError> {
                 }
             }
             other => {
-                let what = format!("type `{other}` is neither 0 (comes) nor 1 (goes)");
+                let what = format!("type `{other}` is neither 0 (arrives) nor 1 (leaves)");
                 return Err(table.wrong(*line, what));
             }
         }
@@ -247,7 +247,7 @@ pub fn read_nodes(file: &str, text: &str) -> Result<Vec<Host>, TraceError> {
         let host = Host { name, cores, threads: cores, memory_mb, ..Host::default() };
         host.check().map_err(|error| table.wrong(*line, error.to_string()))?;
         if !seen.insert(host.name.clone()) {
-            return Err(table.wrong(*line, format!("host {} is there twice", host.name)));
+            return Err(table.wrong(*line, format!("host {} is defined twice", host.name)));
         }
         Ok(host)
     };

@@ -74,7 +74,7 @@ pub enum StoreError {
     #[error("{0} was changed meanwhile")]
     Conflict(String),
     /// The revision has been compacted.
-    #[error("revision {asked} is no longer known; the oldest is {oldest}")]
+    #[error("revision {asked} was compacted; the oldest is {oldest}")]
     Compacted {
         /// The requested revision.
         asked: Revision,

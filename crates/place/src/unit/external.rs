@@ -41,7 +41,7 @@ pub struct HostView {
     pub pending_load: f64,
     /// Free memory in MB, less that of pending VMs.
     pub free_mb: i64,
-    /// Memory in MB that may still be promised.
+    /// Memory in MB that can still be reserved.
     pub schedulable_mb: i64,
     /// Names of VMs that run on it.
     pub vms: Vec<String>,

@@ -234,7 +234,7 @@ impl World {
         if free > 0 { (used - free) * 100 / host.memory_mb as i64 } else { 0 }
     }
 
-    /// Memory that may still be promised.
+    /// Memory that can still be reserved.
     pub fn schedulable(&self, host: &Host) -> i64 {
         let guests = self.guests(host);
         let limit = self.plain_memory(host) * i64::from(self.cluster.memory_overcommit) / 100;

@@ -18,7 +18,7 @@ use toml::de::DeTable;
 /// Attack: a file sent at run time that has no end: nothing is read of one with more than `largest` bytes.
 pub fn parse<'t>(text: &'t str, largest: usize, notes: &Notes) -> Spanned<DeTable<'t>> {
     if text.len() > largest {
-        notes.wrong(&(0..0), format!("the file has {} bytes", text.len()), format!("{largest} are enough"));
+        notes.wrong(&(0..0), format!("the file has {} bytes", text.len()), format!("the limit is {largest}"));
         return DeTable::parse_recoverable("").0;
     }
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -27,7 +27,7 @@ pub fn parse<'t>(text: &'t str, largest: usize, notes: &Notes) -> Spanned<DeTabl
         let what = error.message().lines().collect::<Vec<_>>().join(", ");
         match text.get(at.clone()).filter(|_| what == "duplicate key") {
             Some(key) => {
-                notes.wrong(&at, format!("`{}` is there already", key.trim()), "keep one, or rename one");
+                notes.wrong(&at, format!("`{}` is defined twice", key.trim()), "keep one, or rename one");
             }
             None => notes.wrong(&at, what, ""),
         }

@@ -238,7 +238,7 @@ impl<'t> Section<'t> {
             self.notes.wrong(
                 &value.span(),
                 format!("`{key}` is {}", number.as_str()),
-                format!("it is from {} to {}", range.start(), range.end()),
+                format!("use a value from {} to {}", range.start(), range.end()),
             );
             return None;
         }
@@ -321,7 +321,7 @@ impl<'t> Section<'t> {
         if range.contains(&read) {
             return Some(read);
         }
-        let fix = format!("it is from {} to {}", show(*range.start()), show(*range.end()));
+        let fix = format!("use a value from {} to {}", show(*range.start()), show(*range.end()));
         self.notes.wrong(at, format!("`{key}` is {}", show(read)), fix);
         None
     }

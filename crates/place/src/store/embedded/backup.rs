@@ -64,7 +64,7 @@ fn read(from: &Path) -> Result<Batch, StoreError> {
         let (sum, body) = rest.split_first_chunk()?;
         (crc32fast::hash(body) == u32::from_le_bytes(*sum)).then_some(body)
     });
-    let what = || StoreError::Damaged(format!("{}: it is no backup, or a damaged one", from.display()));
+    let what = || StoreError::Damaged(format!("{}: it is not a backup, or it is damaged", from.display()));
     body.and_then(note::read).filter(|batch| batch.len() == 1).ok_or_else(what)
 }
 
@@ -100,7 +100,7 @@ pub fn restore(path: &Path, from: &Path, now: u64) -> Result<(Summary, Vec<PathB
 pub fn salvage(path: &Path, now: u64) -> Result<(Summary, Vec<PathBuf>, Vec<String>), StoreError> {
     let hopeless = |damage: Damage| {
         let what = format!("{}: {damage}: nothing can be read without it", path.display());
-        StoreError::Damaged(format!("{what}; `ringway place store restore BACKUP` brings a backup back"))
+        StoreError::Damaged(format!("{what}; `ringway place store restore BACKUP` restores a backup"))
     };
     let (state, lost) = Files::read(path)?.salvage(now).map_err(hopeless)?;
     let kept = replace(path, state.notes())?;

@@ -127,7 +127,7 @@ impl Files {
                 commit(&database, last, ahead)?;
                 lost.extend(log.damage.as_ref().map(ToString::to_string));
                 if last < log.newest {
-                    lost.push(format!("the log's records from {} to {} are left out", last + 1, log.newest));
+                    lost.push(format!("the log's records from {} to {} are lost", last + 1, log.newest));
                 }
             }
             Ok(_) => lost.push(Damage::OtherLog.to_string()),

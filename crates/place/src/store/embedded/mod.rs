@@ -29,23 +29,23 @@ use writer::Noted;
 enum Damage {
     #[error("its log is missing")]
     NoLog,
-    #[error("it is missing or empty, and its log is there")]
+    #[error("it is missing or empty, but its log exists")]
     NoDatabase,
     #[error("it is damaged: {0}")]
     Database(String),
-    #[error("its log is damaged at its begin")]
+    #[error("its log is damaged at the beginning")]
     LogHeader,
     #[error("its log has {0} bytes instead of {1}")]
     LogLength(usize, usize),
     #[error("its log is damaged at byte {0}")]
     LogSector(usize),
-    #[error("its log lacks record {0}, and has later ones")]
+    #[error("its log lacks record {0}, but has later ones")]
     LogGap(u64),
     #[error("its log belongs to another store")]
     OtherLog,
-    #[error("it has record {0}, and its log ends at {1}: the log is an older one")]
+    #[error("it contains record {0}, but its log ends at {1}: the log is older")]
     OldLog(u64, u64),
-    #[error("it has records up to {0}, and its log does not go on from there to {1}: it is an older one")]
+    #[error("it contains records up to {0}, but its log does not continue from there to {1}: it is older")]
     OldDatabase(u64, u64),
 }
 
@@ -158,7 +158,7 @@ impl Embedded {
             lock = files::lock(path)?;
             found = Files::read(path)?.examine(now).map_err(|damage| refused(path, &damage))?;
         }
-        let gone = || StoreError::File(format!("{}: somebody else removed it", path.display()));
+        let gone = || StoreError::File(format!("{}: another process removed it", path.display()));
         let (found, lock) = found.zip(lock).ok_or_else(gone)?;
         let copy = path.to_path_buf();
         let open: writer::Open = Box::new(move || Ok(Database::open(&copy)?));

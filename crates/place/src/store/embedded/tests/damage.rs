@@ -141,10 +141,10 @@ fn refused_files_are_left_as_they_are_and_the_way_out_is_said() {
         (Some(database.clone()), None, "its log is missing"),
         (None, Some(log.clone()), "it is missing or empty"),
         (Some(Vec::new()), Some(log.clone()), "it is missing or empty"),
-        (Some(database.clone()), Some(Vec::new()), "its log is damaged at its begin"),
+        (Some(database.clone()), Some(Vec::new()), "its log is damaged at the beginning"),
         (Some(database.clone()), Some(log[..4096].to_vec()), "its log has 4096 bytes instead of 8704"),
         (Some(database.clone()), flipped(log.clone(), 700), "its log is damaged at byte 512"),
-        (Some(database.clone()), Some(vec![0; log.len()]), "its log is damaged at its begin"),
+        (Some(database.clone()), Some(vec![0; log.len()]), "its log is damaged at the beginning"),
         (Some(b"no database".to_vec()), Some(log.clone()), "it is damaged"),
         (Some(database.clone()), Lab::new("another").crashed.log.clone(), "belongs to another store"),
     ];
