@@ -50,8 +50,8 @@ const ROUND: u64 = 500_000_000;
 struct Round(u64);
 
 impl Round {
-    /// Whether they are to be looked at again: nothing else is to be done, or it was long ago. Attack: one front-end
-    /// that sends without end, so that nobody sees what the others do.
+    /// Whether other descriptors must be polled again: nothing else is left to do, or the last poll was long
+    /// ago. Attack: a front-end that sends endlessly, so that other front-ends are never served.
     fn is_over(&mut self, now: u64, ready: &[bool]) -> bool {
         let is_over = now.saturating_sub(self.0) >= ROUND || !ready.contains(&true);
         if is_over {

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Lines about one port, and the time for them.
+/// Largest number of log lines about one port, and the period.
 ///
-/// Attack: a front-end or a program that connects, is refused, or changes its rings ten thousand times a second.
+/// Attack: a front-end or program that connects, is refused, or changes its rings ten thousand times a
+/// second.
 const PORT: (u32, Duration) = (60, Duration::from_secs(60));
 
 /// A limit on log lines: so many within a window of time; what exceeds them is counted.

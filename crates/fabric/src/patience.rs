@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 /// One destination may keep frames for others waiting for one part in so many of the time.
 const SHARE: u64 = 16;
 
-/// What senders have left for one destination. They wait for it, each up to its `hold`, until that was once not enough;
-/// then nobody does, until it takes all that it is offered and some time has passed.
+/// The time for which senders still wait for one destination. They wait up to their `hold` each, until that
+/// was once not enough; then no sender waits until the destination accepts everything offered and some time
+/// has passed.
 ///
-/// Attack: a destination that frees one buffer every now and then, shortly before its senders would give it up. Each of
-/// its frames would hold all that stands behind it in their rings. So the time that frames for others waited is
-/// added up, and forgotten no faster than by a [`SHARE`]th of the time that passes.
+/// Attack: a destination that frees one buffer now and then, shortly before its senders give up. Each of its
+/// frames would block all frames behind it in their rings. So the time for which frames for other
+/// destinations waited is added up, and decreases no faster than by a [`SHARE`]th of the elapsed time.
 ///
-/// Several workers may write at once; what one of them loses of the other's is a few microseconds.
+/// Several workers may write concurrently; a lost update is a few microseconds.
 #[derive(Debug, Default)]
 pub struct Patience {
     is_over: AtomicBool,

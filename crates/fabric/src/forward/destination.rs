@@ -91,8 +91,8 @@ impl Unsuited<'_, '_> {
     pub(super) fn reserve(&mut self, turn: &Turn<'_>) {
         let Unsuited { to, completed, whole } = self;
         to.reserve(turn, &completed.burst, completed.names());
-        // Attack: room for some segments of a frame, never for all. Whole frames count, or its sender would wait
-        // for ever.
+        // Attack: a destination that always has room for some segments of a frame, but never for all. Only
+        // whole frames count, or the sender would wait forever.
         *whole = completed.whole(to.fits);
     }
 

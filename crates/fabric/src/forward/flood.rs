@@ -9,8 +9,8 @@ use ringway_frame::{BURST, Caps, Reason};
 use ringway_port::offload::{Completer, Whole};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Bytes copied for flooding before others get their turn. Attack: bursts of 256 KB to a switch of 4096 ports would
-/// have a worker copy a gigabyte in one turn.
+/// Bytes copied for flooding before other queues are served. Attack: bursts of 256 KB to a switch of 4096
+/// ports would make a worker copy a gigabyte in one turn.
 const SHARE: usize = 2 << 20;
 /// What a delivery costs beside its bytes, in bytes.
 const OVERHEAD: usize = 256;

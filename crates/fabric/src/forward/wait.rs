@@ -83,7 +83,8 @@ impl Delivery<'_, '_, '_> {
         });
         if now.saturating_sub(since) >= hold {
             match why {
-                // Attack: a peer whose memory holds the worker that has its queue, and with it all that send there.
+                // Attack: a peer whose memory blocks the worker that holds its queue, and so all senders to
+                // it.
                 Why::Busy => slot.given_up.store(true, Relaxed),
                 Why::Full | Why::Asks => slot.patience.end(now, hold),
             }

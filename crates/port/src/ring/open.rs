@@ -55,7 +55,7 @@ impl AsFd for RingListener {
     }
 }
 
-/// A program that has no ring yet. Attack: one that says nothing; drop it after a while.
+/// A program without a ring. Attack: a program that sends nothing; the caller drops it after a while.
 #[derive(Debug)]
 pub struct Newcomer {
     socket: UnixStream,
@@ -67,7 +67,7 @@ impl Newcomer {
     /// What the program asks for, as soon as it has said it. To be called when the socket is readable.
     pub fn hello(&mut self) -> Result<Option<Hello>, GreetError> {
         while self.filled < Hello::SIZE {
-            // Attack: descriptors whose closing takes as long as the program likes. None are taken.
+            // Attack: descriptors whose closing blocks. None are received.
             match try_receive_with(self.socket.as_fd(), &mut self.bytes[self.filled..], 0)? {
                 None => return Ok(None),
                 Some((0, _)) => return Err(GreetError::Gone),
@@ -197,7 +197,7 @@ pub(crate) fn say_no(socket: &UnixStream, why: &str) {
 
 pub(crate) fn is_gone(socket: &UnixStream) -> bool {
     let mut bytes = [0; 64];
-    // Attack: a program that writes without end; so much is read each time and no more.
+    // Attack: a program that writes endlessly; each call reads a limited amount.
     for _ in 0..16 {
         match try_receive_with(socket.as_fd(), &mut bytes, 0) {
             Ok(None) => return false,

@@ -146,8 +146,8 @@ fn several<'t>(
     let (mut count, mut len, mut bad) = (0, 0, None);
     let mut offload = Offload::default();
     loop {
-        // Attack: a frame without end would be looked at for ever; one that isn't whole yet would keep the worker
-        // awake while nothing comes. A program shows whole frames only.
+        // Attack: an endless frame would be read forever; an incomplete one would keep the worker awake. A
+        // program must publish whole frames only.
         if at + count >= available || count as usize >= FRAGMENTS {
             return Look::Bad(count.max(1), Reason::BadDescriptor);
         }

@@ -12,11 +12,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Messages handled before others get their turn. Attack: a front-end that sends without end would keep the
-/// thread from every other port.
+/// Messages handled before other ports are served. Attack: a front-end that sends endlessly would block the
+/// session thread for all other ports.
 const MESSAGES: usize = 64;
-/// Nanoseconds after which they get theirs even sooner. Attack: messages that change every ring, each of
-/// which waits for the turns of all workers.
+/// Nanoseconds after which other ports are served even earlier. Attack: messages that change every ring, each
+/// of which waits for turns of all workers.
 pub(super) const SHARE: u64 = 10_000_000;
 
 /// Why a connection ended. The text is for people.
@@ -37,8 +37,8 @@ pub enum BackendError {
          nor an eventfd, a pipe or a UNIX socket"
     )]
     Descriptor,
-    /// It sent a socket by which it met somebody. Attack: its own end of the session: it would never be seen
-    /// to go.
+    /// It sent a connected socket that has a name. Attack: its own end of the session, which would then never
+    /// be seen to close.
     #[error("the front-end sent a socket that has a name; requests and interrupts need a socket pair")]
     Socket,
     /// The last front-end's such descriptors are still being closed.
@@ -293,10 +293,10 @@ impl Drop for Backend {
     }
 }
 
-/// Duplicates of memory's descriptors, which a thread closes that nobody waits for.
+/// Duplicates of the memory's descriptors, which a separate thread closes.
 ///
-/// Attack: gigabytes of which the front-end keeps no descriptor, so that closing the last of ours frees them. These are
-/// the last: they are closed after those that came with the message.
+/// Attack: gigabytes of memory of which the front-end keeps no descriptor, so that closing our last one frees
+/// them. The duplicates are the last ones: they are closed after those from the message.
 #[derive(Default)]
 struct Late(Vec<OwnedFd>);
 
@@ -327,7 +327,7 @@ fn send(stream: &mut UnixStream, answer: &[u8], budget: &Budget) -> Result<(), B
     match written {
         Ok(0) if budget.is_spent() => Err(BackendError::Slow),
         Ok(count) if count == answer.len() => Ok(()),
-        // Attack: answers that pile up because nobody reads them.
+        // Attack: replies that pile up because they are not read.
         Ok(_) => Err(BackendError::Deaf),
         Err(error) => match error.kind() {
             io::ErrorKind::WouldBlock => Err(BackendError::Deaf),

@@ -7,8 +7,8 @@ use ringway_mem::{Direct, DirtyLog, Hint, Logged, Memory, Trail, Translate};
 use ringway_ring::{Notifier, Policy};
 use ringway_virtq::{CommandDevice, QueueError, Ring};
 
-/// Commands answered before others get their turn. Attack: a driver that asks without end would keep the
-/// thread from every other port.
+/// Commands answered before other ports are served. Attack: a driver that sends commands endlessly would
+/// block the session thread for all other ports.
 const COMMANDS: usize = 64;
 
 /// Answers.
@@ -60,7 +60,7 @@ impl Settings {
             }
             (MQ, MQ_VQ_PAIRS_SET) if data_len >= 2 => {
                 let pairs = u16::from_le_bytes([data[0], data[1]]);
-                // Attack: no pairs at all, or more than there are.
+                // Attack: zero pairs, or more than the device has.
                 if !(1..=most).contains(&pairs) {
                     return ERR;
                 }

@@ -265,7 +265,7 @@ impl Guest {
 
     fn watch(&mut self, kick: Arc<OwnedFd>) -> Result<(), Refused> {
         let Some(epoll) = &self.epoll else { return Ok(()) };
-        // Edge-triggered. Attack: a descriptor that is readable for ever would keep the thread busy.
+        // Edge-triggered. Attack: a descriptor that is always readable would keep the thread busy.
         epoll.add_edge(kick.as_fd(), KICK).map_err(|error| Refused(error.to_string()))?;
         self.kick = Some(kick);
         Ok(())
@@ -301,7 +301,8 @@ impl Guest {
         self.publish_each((0..self.slots.len()).step_by(2).filter(|index| control != Some(*index)));
     }
 
-    /// Publishes such of these rings as run. Attack: messages about every ring. All together wait for one turn.
+    /// Publishes those of these rings that run. Attack: messages that affect every ring. All together wait
+    /// for one turn.
     fn publish_each(&mut self, indices: impl Iterator<Item = usize>) {
         self.held = Some(Vec::new());
         for index in indices {
@@ -347,8 +348,9 @@ impl Guest {
         Ok(Mapped { said, region, file: self.usage.share(fd) })
     }
 
-    /// Whether the files behind the guest's memory grew by more than they can where it shares what it may: once, and
-    /// once more for what it let go of. Attack: one file of holes after the other, all of which it keeps.
+    /// Whether the files of the guest's memory grew by more than the permitted amount: the limit of shared
+    /// memory, and the same again for released memory. Attack: one sparse file after the other, all of which
+    /// the front-end keeps.
     pub(super) fn has_grown(&mut self, now: u64, counters: &Counters) -> bool {
         self.usage.measure(now, counters) > self.config.memory.saturating_mul(2)
     }
@@ -509,8 +511,8 @@ impl Guest {
     }
 }
 
-/// Refuses a descriptor for kicks unless it is an eventfd. Attack: a pipe that nobody reads is full one day and wakes
-/// nobody any more; a socket may be the front-end's own end of the session, which would never be seen to close.
+/// Refuses a kick descriptor unless it is an eventfd. Attack: a pipe that is not read fills up and then wakes
+/// nobody; a socket may be the front-end's own end of the session, which would then never be seen to close.
 fn check_kick(ring: &Ring) -> Result<(), Refused> {
     match &ring.kick {
         Kick::Fd(kick) if FdKind::of(kick.as_fd()) != Some(FdKind::EventFd) => {
@@ -583,8 +585,8 @@ impl Device for Guest {
             return self.begin(index, ring);
         }
         if let Err(refused) = self.publish(index) {
-            // Attack: a ring that is told to lie where none can be goes on where it is, and is to be found there when
-            // that place is taken back.
+            // Attack: invalid addresses for a running ring. It keeps running at the former ones, and must be
+            // found there when they are unmapped.
             self.slots[index].ring = former;
             return Err(refused);
         }
@@ -656,7 +658,7 @@ impl Device for Guest {
 
     fn set_log_call(&mut self, call: OwnedFd) -> Result<(), Refused> {
         let call = Arc::new(call);
-        // Attack: as with interrupts.
+        // Attack: as for call descriptors.
         let refused = |error| Refused(format!("the descriptor for news of the log is {error}"));
         let call = Signal::of(call).map_err(refused)?.charged_to(&self.budget);
         self.log.call = Some(Arc::new(call));

@@ -33,9 +33,10 @@ impl Log {
         place: Place,
         file: &OwnedFd,
     ) -> Result<Option<Arc<DirtyLog>>, HostError> {
-        // Attack: an offset and a size whose sum is small (CVE-2020-10722); a file that is no memory, or is too short.
+        // Attack: an offset and a size whose sum overflows (CVE-2020-10722); a file that is not memory, or is
+        // too short.
         let range = (place.offset, place.size);
-        // Attack: a file of holes as a log that leaves no addresses for others' memory.
+        // Attack: a huge sparse file as a log, which leaves no addresses for others' memory.
         if place.size > MOST {
             return Err(HostError::Impossible { offset: place.offset, len: place.size });
         }
@@ -87,7 +88,8 @@ impl Logging {
         Some(self.ring.as_ref().map_or(ring, |tracker| ring.logged(tracker)))
     }
 
-    /// Whether the file behind the log shrank. Attack: as with memory; what is marked there instead nobody sees.
+    /// Whether the file of the log shrank. Attack: as with memory; the replacement pages are visible to
+    /// nobody.
     pub(super) fn is_lost(&self) -> bool {
         ringway_host::is_lost(self.log.region())
     }

@@ -183,7 +183,8 @@ impl RxQueue for VringRx {
         let known = vring.filter(|vring| vring.generation == self.generation);
         match known.and_then(|vring| Some((vring, vring.ring()?))) {
             Some((vring, ring)) => self.show(turn, vring, &ring),
-            // Attack: an interrupt held back for a guest that is gone would be due for ever, and nobody sleep.
+            // Attack: an interrupt held back for a guest that is gone would be due forever, so that the
+            // worker never sleeps.
             None => self.notifier = Notifier::new(self.notifier.policy()),
         }
     }

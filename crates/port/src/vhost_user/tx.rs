@@ -183,7 +183,8 @@ impl TxQueue for VringTx {
 
     fn arm(&mut self, turn: &Turn<'_>) -> bool {
         let Some((vring, ring)) = self.vring(turn) else {
-            // Attack: an interrupt held back for a guest that is gone would be due for ever, and nobody sleep.
+            // Attack: an interrupt held back for a guest that is gone would be due forever, so that the
+            // worker never sleeps.
             self.notifier = Notifier::new(self.notifier.policy());
             return true;
         };
@@ -257,7 +258,7 @@ impl<'t> Reader<'_, 't> {
         if parts.is_empty() {
             return Err(Reason::BadDescriptor);
         }
-        // Attack: a header in parts, the later of them too short (CVE-2022-2132).
+        // Attack: a header in several parts, of which a later one is too short (CVE-2022-2132).
         let mut header = [0; 12];
         let header = &mut header[..self.header.min(12)];
         let (mut filled, mut len) = (0, 0usize);

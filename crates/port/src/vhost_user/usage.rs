@@ -1,7 +1,7 @@
-//! How much memory the files behind a guest's memory take.
+//! Memory usage of the files of a guest's memory.
 //!
-//! Attack: a front-end whose own memory is limited shares a file of holes, and names them in its rings. The pages that
-//! the file grows by when a worker touches them are charged to `data`. Who touched a page first can't be seen, so that
+//! Attack: a front-end with a memory limit of its own shares a sparse file, and uses its holes in its rings.
+//! The pages that a worker touches first are charged to `data`. Who touched a page first is not visible, so
 //! all growth counts.
 
 use super::device::Mapped;
@@ -10,7 +10,8 @@ use ringway_host::FileId;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Files that are looked at. Attack: a file a region, each of which would take one descriptor more.
+/// Largest number of files that are measured. Attack: one file a region, each of which would need another
+/// descriptor.
 const FILES: usize = 8;
 /// Nanoseconds between looks.
 const INTERVAL: u64 = 250_000_000;

@@ -220,7 +220,7 @@ impl Vring {
             Space::Direct(memory) => (memory.clone(), None),
             Space::Granted(editor, granted, _) => (editor.shared().memory().clone(), Some(granted)),
         };
-        // Attack: a full pipe or counter would have the worker wait for the peer.
+        // Attack: a full pipe or eventfd would block the worker.
         let signal = |fd: &Option<Arc<OwnedFd>>| {
             let signal = fd.clone().map(Signal::of).transpose().map_err(VringError::Signal)?;
             Ok::<_, VringError>(signal.map(|signal| signal.charged_to(&state.budget)))
@@ -355,8 +355,8 @@ impl Vring {
             || (self.state.losses.load(Ordering::Relaxed) != ringway_host::losses() && self.is_lost())
     }
 
-    /// Whether a file behind the guest's memory shrank. Attack: what is there instead is memory of ours,
-    /// and frames for the guest would go on filling it.
+    /// Whether a file of the guest's memory shrank. Attack: the replacement is our own memory, which frames
+    /// for the guest would fill.
     #[cold]
     fn is_lost(&self) -> bool {
         let losses = ringway_host::losses();

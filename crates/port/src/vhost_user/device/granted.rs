@@ -148,8 +148,8 @@ impl Guest {
         }
     }
 
-    /// Looks ahead on rings whose driver has posted more. Attack: many long rings that are filled again and again,
-    /// while nobody else gets a turn; what is left over is looked at in the next.
+    /// Prefetches translations on rings whose driver has posted buffers. Attack: many long rings that are
+    /// refilled continuously, so that other ports are not served; the rest is done in the next call.
     fn look_all_ahead(&mut self, now: u64) {
         let (clock, until) = (Clock::new(), now.saturating_add(SHARE));
         let kicked = std::mem::take(&mut self.kicked);
@@ -220,7 +220,7 @@ impl Guest {
         let aside = self.aside.get_or_insert_with(|| Box::new(Lookaside::default()));
         let (mut at, now) = (vring.places().0, Clock::new().now());
         let mut lacks = false;
-        // Attack: a driver that posts and posts, while nobody else gets a turn.
+        // Attack: a driver that posts buffers continuously, so that other ports are not served.
         for _ in 0..usize::from(vring.size()).div_ceil(AHEAD) + 1 {
             let before = at;
             at = prefetch_translations(&ring, at, true, AHEAD, &mut Lookup::of(&iommu.editor, aside));

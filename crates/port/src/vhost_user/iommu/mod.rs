@@ -23,9 +23,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Translations kept at most; few enough in tests that they can be too many.
 const MOST: usize = if cfg!(test) { 4096 } else { ENTRIES };
-/// Translations asked for and not answered, at most. Attack: a driver that names addresses without end.
+/// Largest number of outstanding IOTLB misses. Attack: a driver that uses ever new addresses.
 const PENDING: usize = 4096;
-/// Bytes of questions that wait for room on the channel, at most. Attack: a front-end that never reads them.
+/// Largest size in bytes of requests that wait for room on the channel. Attack: a front-end that never reads
+/// them.
 const OUTBOX: usize = 1 << 16;
 /// Nanoseconds after which a question is asked again, and how often: it may have been lost.
 const AGAIN: u64 = 1_000_000_000;
