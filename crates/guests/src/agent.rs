@@ -1,19 +1,19 @@
-//! Talking to a guest's first process over its serial line; `agent.sh` is the other end.
+//! The protocol with a guest's first process over its serial line; `agent.sh` is the other end.
 use std::io::{self, BufRead, Read};
 
-/// Attack: a guest may write on its serial line what it likes. Longer answers and lines are cut.
+/// Attack: a guest may write anything to its serial line. Longer answers and lines are truncated.
 const LARGEST_ANSWER: u64 = 4 << 20;
 const LONGEST_LINE: u64 = 4096;
 /// The longest command: the guest's terminal takes a line of 4096 bytes.
 const LONGEST_COMMAND: usize = 3500;
 const MARK: &str = "=ringway ";
 
-/// What a guest wrote.
+/// Output of a guest.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message {
-    /// An answer: number of the command (0: the guest is ready), exit status, what it printed.
+    /// An answer: the command's number (0: the guest is ready), exit status, output.
     Answer(u64, i32, String),
-    /// Anything else, such as a message of the kernel before it has a console.
+    /// Anything else, such as a kernel message before there is a console.
     Text(Vec<u8>),
 }
 
@@ -38,7 +38,8 @@ fn header(line: &[u8]) -> Option<(u64, i32, u64)> {
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
-/// The line that asks for a command to run for at most `seconds`; `None` if it has several lines or is too long.
+/// The request line for running a command for at most `seconds`; `None` if it has several lines or is too
+/// long.
 pub fn request(id: u64, seconds: u64, command: &str) -> Option<String> {
     let fits = command.len() <= LONGEST_COMMAND && !command.contains('\n');
     fits.then(|| format!("{id} {seconds} {command}\n"))
@@ -86,7 +87,7 @@ mod tests {
         assert_eq!(request(3, 5, &"a".repeat(4000)), None);
     }
 
-    /// The other end, with its files in `folder`.
+    /// The agent, with its files in `folder`.
     fn agent(folder: &std::path::Path, line: UnixStream) -> Child {
         let script = format!("run={}; exec 3<&0 </dev/null\n{}", folder.display(), include_str!("agent.sh"));
         let mut command = Command::new("busybox");
@@ -105,7 +106,7 @@ mod tests {
         for id in 1..20 {
             ours.write_all(format!("{id} 9 true\n{} 9 ec", id + 20).as_bytes()).unwrap();
             assert_eq!(next(), Message::Answer(id, 0, String::new()));
-            // What ran it ends right after it answered.
+            // The process that ran it ends right after its answer.
             std::thread::sleep(std::time::Duration::from_millis(5));
             ours.write_all(b"ho whole\n").unwrap();
             assert_eq!(next(), Message::Answer(id + 20, 0, "whole\n".into()));

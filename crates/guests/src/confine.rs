@@ -1,4 +1,4 @@
-//! What the program that runs a guest is confined to.
+//! Confinement of the process that runs a guest.
 
 use super::user::Lease;
 use super::{Attachment, Error, Kind, Launch, Spec, image};
@@ -12,15 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Processes and threads that run a guest at most. User-Mode Linux has one for each of its guest's processes.
+/// Largest number of processes and threads of a guest's user. User-Mode Linux has one for each process of the
+/// guest.
 const PROCESSES: u64 = 8192;
-/// What a program that runs a guest may take beside the guest's memory: an eighth of that, for page tables and queues,
-/// and so much. QEMU's translator keeps up to 1 GB of what it translated.
+/// Memory overhead beyond the guest's memory: an eighth of that, for page tables and queues, plus this much.
+/// QEMU's translator caches up to 1 GB of translated code.
 const BESIDE: [u64; 2] = [64 << 20, 1536 << 20];
-/// Bytes that User-Mode Linux's memory file may have beside the guest's memory; QEMU has no such file.
+/// Size in bytes of User-Mode Linux's memory file beyond the guest's memory; QEMU has no such file.
 const SCRATCH: u64 = 32 << 20;
 
-/// The user that a guest runs as: the one that it is to have, or one of its own; `None`: this process can't change
+/// The user that a guest runs as: the configured one, or a unique one; `None` if this process can't change
 /// users.
 pub fn user(spec: &Spec) -> Result<Option<Arc<Lease>>, Error> {
     if spec.user.is_some() || !can_change_user() {
@@ -30,7 +31,7 @@ pub fn user(spec: &Spec) -> Result<Option<Arc<Lease>>, Error> {
     Ok(Some(Arc::new(lease)))
 }
 
-/// Whether a guest of this kind may run with what there is to confine it with.
+/// Whether a guest of this kind may run with the available confinement.
 pub fn suffices(spec: &Spec) -> Result<(), Error> {
     let (found, changes) = (fence(), can_change_user());
     let needed = match spec.kind {
@@ -57,7 +58,7 @@ pub fn suffices(spec: &Spec) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has paths begin at the root: a guest's program starts there.
+/// Makes paths absolute: a guest's program starts in the root directory.
 pub fn resolve(spec: &mut Spec) {
     let absolute = |path: &mut PathBuf| *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone());
     for interface in &mut spec.interfaces {
@@ -69,19 +70,19 @@ pub fn resolve(spec: &mut Spec) {
     files.chain(&mut spec.shared).for_each(absolute);
 }
 
-/// A folder of its own for the program that runs a guest.
+/// A private folder for the process that runs a guest.
 pub fn scratch() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    // In memory that others can map: User-Mode Linux's guest's lies there.
+    // In shareable memory: User-Mode Linux's guest memory is there.
     format!("/dev/shm/ringway-{}-{count}", std::process::id()).into()
 }
 
-/// The folder where a program makes the sockets on which it listens.
+/// The folder for the sockets on which the program listens.
 pub fn sockets(folder: &Path, user: Option<&Lease>) -> Result<PathBuf, image::Error> {
     let path = folder.join("sockets");
     let failed = |source| image::Error::File { path: path.clone(), source };
-    // What an earlier start left there is another user's.
+    // A folder left by an earlier start belongs to another user.
     match std::fs::remove_dir_all(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
@@ -91,18 +92,18 @@ pub fn sockets(folder: &Path, user: Option<&Lease>) -> Result<PathBuf, image::Er
     Ok(path)
 }
 
-/// The name that a file gives a socket on which a guest's program listens; a link, which goes with this.
+/// The configured name of a socket on which a guest's program listens; a symbolic link, removed when dropped.
 pub struct Named {
     path: PathBuf,
     to: PathBuf,
 }
 
 impl Named {
-    /// Has the name lead to the socket. An earlier run's is replaced, and so is a socket that is dead.
+    /// Links the name to the socket. Replaces a link or a dead socket of an earlier run.
     pub fn new(path: &Path, to: PathBuf) -> Result<Named, OpenError> {
         let named = Named { path: path.to_path_buf(), to };
         named.remove();
-        // What else is there is found to be in the way.
+        // Any other file is reported as an error.
         drop(Listener::bind(path, Access::default())?);
         let system = |error| OpenError::System { path: path.to_path_buf(), error };
         std::os::unix::fs::symlink(&named.to, path).map_err(system)?;
@@ -111,7 +112,7 @@ impl Named {
 
     fn remove(&self) {
         if std::fs::read_link(&self.path).is_ok_and(|to| to == self.to) {
-            // Whoever has the folder may have removed it.
+            // The owner of the folder may have removed it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -123,7 +124,7 @@ impl Drop for Named {
     }
 }
 
-/// The bound of what a guest's program may take.
+/// The memory limit of a guest's program.
 pub fn memory(spec: &Spec) -> Option<MemoryGroup> {
     let guest = spec.memory << 20;
     let beside = BESIDE[usize::from(spec.kind == Kind::Qemu)];
@@ -137,7 +138,7 @@ pub fn memory(spec: &Spec) -> Option<MemoryGroup> {
     }
 }
 
-/// The jail of a guest. Its memory's bound is added when it starts.
+/// The jail of a guest. Its memory limit is added at start.
 pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static> {
     let has_tap = spec.interfaces.iter().any(|one| matches!(one.attachment, Attachment::Tap { .. }));
     let sockets = spec.interfaces.iter().filter_map(|one| match &one.attachment {
@@ -156,7 +157,7 @@ pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static>
         read: launch.reads.clone(),
         write: write.chain(launch.sockets.iter().chain(&spec.shared).cloned()).collect(),
         sockets: sockets.collect(),
-        // Newer ones start themselves again, or look for their files beside themselves.
+        // Newer ones execute themselves again, or look for files next to themselves.
         links: launch.links.iter().cloned().chain([(exe, launch.program.clone())]).collect(),
         scratch: Some((
             launch.scratch.clone(),
@@ -170,16 +171,17 @@ pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static>
     }
 }
 
-/// A program with the libraries that the dynamic linker loads for it.
+/// A program and the libraries that the dynamic linker loads for it.
 pub fn with_libraries(program: &Path) -> Vec<PathBuf> {
     [program.to_path_buf()].into_iter().chain(image::libraries(program)).collect()
 }
 
-/// A file that the guest's user may read: the same, or a copy in `folder`, where nobody else writes.
+/// A file that the guest's user can read: the file itself, or a copy in `folder`, where nobody else can
+/// write.
 pub fn readable(path: &Path, folder: &Path, user: Option<&Lease>) -> Result<PathBuf, image::Error> {
     let failed = |source| image::Error::File { path: path.to_path_buf(), source };
     let seen = path.metadata().map_err(failed)?;
-    // What its owner may execute, such as User-Mode Linux, it is to execute.
+    // Files that their owner can execute, such as User-Mode Linux, must be executable.
     let needed = 0o004 | if seen.mode() & 0o100 == 0 { 0 } else { 0o001 };
     let Some(user) = user.filter(|_| seen.mode() & needed != needed && seen.is_file()) else {
         return Ok(path.to_path_buf());
@@ -189,7 +191,7 @@ pub fn readable(path: &Path, folder: &Path, user: Option<&Lease>) -> Result<Path
     Ok(copy)
 }
 
-/// Gives the guest's user a file that nobody else but us may read.
+/// Gives the guest's user a file that only that user and root can read.
 pub fn own(path: &Path, mode: u32, user: &Lease) -> io::Result<()> {
     let file = File::open(path)?;
     rustix::fs::fchmod(&file, Mode::from_bits_truncate(mode))?;

@@ -1,4 +1,5 @@
-//! What a guest boots: a kernel with its network modules, and an initial file system made of this host's own programs.
+//! A guest's boot files: a kernel with its network modules, and an initial file system made of this host's
+//! programs.
 use ringway_host::read_file;
 use std::fs;
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::process::{Command, Stdio};
 
 /// The first process of a guest.
 const INIT: &str = concat!(include_str!("init.sh"), include_str!("agent.sh"));
-/// Modules a network guest needs, in the order they load. One that is not there is taken as built in.
+/// Modules for networking, in loading order. A missing module is assumed to be built in.
 const VIRTIO: &[&str] =
     &["virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci"];
 const NETWORK: &[&str] = &["failover", "net_failover", "virtio_net"];
@@ -16,13 +17,13 @@ const PROGRAMS: &[&str] = &["iperf3", "ethtool", "ping"];
 /// Packages that bring a kernel for virtual machines: Debian's, Ubuntu's.
 const PACKAGES: &[&str] = &["linux-image-cloud-amd64", "linux-image-virtual"];
 
-/// A mirror that says nothing is not waited for without end.
+/// Time-outs for a mirror that does not answer.
 const BOUNDS: [&str; 4] = ["-o", "Acquire::http::Timeout=30", "-o", "Acquire::Retries=2"];
 
-/// Bytes of a file in a guest's initial file system. Attack: a device as its script.
+/// Attack: a device as a guest's script. Largest size in bytes of a file in a guest's initial file system.
 const LARGEST: usize = 1 << 30;
 
-/// Why a guest's kernel or file system could not be made.
+/// Why a guest's kernel or file system could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program of the host is missing.
@@ -38,7 +39,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -79,7 +80,7 @@ pub fn qemu() -> Result<Kernel, Error> {
     kernel_under(&folder).ok_or_else(|| Error::Kernel(format!("no vmlinuz below {}", folder.display())))
 }
 
-/// Fetches a kernel into `folder`, whole or not at all, unless another guest that starts at the same time just did.
+/// Downloads a kernel to `folder`, atomically, unless another guest that starts at the same time just did.
 fn fetched_once(folder: &Path, fetch: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
     let (lock, fresh) = (folder.with_extension("lock"), folder.with_extension("new"));
     if let Some(above) = folder.parent() {
@@ -97,7 +98,7 @@ fn fetched_once(folder: &Path, fetch: impl FnOnce(&Path) -> Result<(), Error>) -
     fs::rename(&fresh, folder).map_err(file(folder))
 }
 
-/// Where what was downloaded is kept: `$XDG_CACHE_HOME/ringway`, or `~/.cache/ringway`.
+/// The folder for downloads: `$XDG_CACHE_HOME/ringway`, or `~/.cache/ringway`.
 pub fn cache() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
@@ -122,7 +123,7 @@ fn newest(folder: &Path) -> Option<PathBuf> {
     fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).max()
 }
 
-/// Fetches a kernel package with this host's package manager and unpacks it, without installing it.
+/// Downloads a kernel package with this host's package manager and unpacks it without installing it.
 fn download(cache: &Path) -> Result<(), Error> {
     fs::create_dir_all(cache).map_err(file(cache))?;
     let wanted = PACKAGES.iter().map(|package| kernel_packages(package)).find(|found| !found.is_empty());
@@ -140,7 +141,7 @@ fn download(cache: &Path) -> Result<(), Error> {
     fs::remove_dir_all(&folder).map_err(file(&folder))
 }
 
-/// The packages with the image and the modules that a kernel's meta package stands for.
+/// The packages with image and modules that a kernel's meta package depends on.
 fn kernel_packages(meta: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut open = vec![meta.to_string()];
@@ -189,14 +190,14 @@ pub fn libraries(of: &Path) -> Vec<PathBuf> {
     text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }
 
-/// What an initial file system has beyond what each has.
+/// Additional contents of an initial file system.
 #[derive(Debug, Default)]
 pub struct More<'a> {
-    /// A shell script that runs once the network is up.
+    /// A shell script to run once the network is up.
     pub script: Option<&'a Path>,
     /// Modules to load before those of the network.
     pub modules: Vec<&'a str>,
-    /// Programs and libraries of this host, at the same place there.
+    /// Programs and libraries of this host, copied to the same paths.
     pub carried: &'a [PathBuf],
 }
 
@@ -269,7 +270,7 @@ struct Archive {
     names: Vec<String>,
 }
 
-/// What one entry of the archive says about itself.
+/// Metadata of an archive entry.
 #[derive(Default)]
 struct Entry {
     mode: u32,
@@ -295,13 +296,13 @@ impl Archive {
         Ok(())
     }
 
-    /// A program and the libraries that the dynamic linker would load for it, each of these at its own path.
+    /// A program and the libraries that the dynamic linker would load for it, each at its own path.
     fn program(&mut self, name: &str, from: &Path) -> Result<(), Error> {
         self.copy(name, from)?;
         self.libraries(from)
     }
 
-    /// The same for what keeps its path.
+    /// The same for a file that keeps its path.
     fn with_libraries(&mut self, from: &Path) -> Result<(), Error> {
         self.at_its_path(from)?;
         self.libraries(from)
@@ -317,7 +318,7 @@ impl Archive {
     fn libraries(&mut self, of: &Path) -> Result<(), Error> {
         for library in &libraries(of) {
             self.at_its_path(library)?;
-            // glibc loads it by itself to end a thread (pthread_cancel(3)), so ldd(1) doesn't list it.
+            // glibc loads it at run time to cancel a thread (pthread_cancel(3)), so ldd(1) doesn't list it.
             let unwinder = library.with_file_name("libgcc_s.so.1");
             if library.file_name().is_some_and(|name| name == "libc.so.6") && unwinder.exists() {
                 self.at_its_path(&unwinder)?;
@@ -333,7 +334,7 @@ impl Archive {
         }
     }
 
-    /// Appends an entry once; a library that two programs share is there already.
+    /// Appends an entry once, since two programs may share a library.
     fn entry(&mut self, name: &str, entry: &Entry, content: &[u8]) {
         if self.names.iter().any(|other| other == name) {
             return;

@@ -1,4 +1,4 @@
-//! Processes of guests whose fabric was killed.
+//! Leftover processes of guests whose fabric was killed.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::path::Path;
@@ -6,18 +6,19 @@ use std::path::Path;
 /// The file in a guest's folder that names its process group.
 const GROUP: &str = "group";
 
-/// Keeps the process group of a guest with this folder. Without it a crash leaves helpers of User-Mode Linux.
+/// Records the process group of the guest with this folder. After a crash, helpers of User-Mode Linux would
+/// otherwise remain.
 pub fn note(folder: &Path, group: Pid) {
     let _ = std::fs::write(folder.join(GROUP), group.as_raw_nonzero().to_string());
 }
 
-/// Ends what is left of guests with folders in `guests` whose fabric was killed: the kernel ends each guest's first
-/// process by itself, not those that it started.
+/// Ends the remaining processes of guests with folders in `guests` whose fabric was killed: the kernel only
+/// ends each guest's first process.
 pub fn end_left_over(guests: &Path) {
     let Ok(folders) = std::fs::read_dir(guests) else { return };
     for folder in folders.flatten().map(|entry| entry.path()) {
         let said = std::fs::read_to_string(folder.join(GROUP)).unwrap_or_default();
-        // Numbers are given again: a group of somebody else's names no file of this guest.
+        // Process ids are reused: an unrelated group does not have a file of this guest on its command line.
         if let Some(group) = said.parse().ok().and_then(Pid::from_raw).filter(|&group| is_of(group, &folder))
         {
             tracing::warn!(folder = %folder.display(), "ending what an earlier fabric left");
@@ -38,7 +39,8 @@ fn is_of(group: Pid, folder: &Path) -> bool {
     })
 }
 
-/// The process group in a folder of `/proc`: the third field behind the program's name, which may have any letter.
+/// The process group from a folder of `/proc`: the third field after the program's name, which may contain
+/// any characters.
 fn group_of(process: &Path) -> Option<Pid> {
     let stat = std::fs::read_to_string(process.join("stat")).ok()?;
     let group = stat.rsplit_once(')')?.1.split_whitespace().nth(2)?;
@@ -51,7 +53,7 @@ mod tests {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Child, Command, Stdio};
 
-    /// A shell that names a path, with a child of its own.
+    /// A shell with a path on its command line, and with a child.
     struct Shell(Child);
 
     impl Shell {
@@ -78,7 +80,7 @@ mod tests {
         let mut ours = Shell::new(&left.join("initramfs.cpio"));
         let mut other = Shell::new(Path::new("/elsewhere"));
         note(&left, Pid::from_child(&ours.0));
-        // Its number was given to somebody else meanwhile.
+        // Its id was reused by another process.
         note(&right, Pid::from_child(&other.0));
         end_left_over(&guests);
         assert_eq!(ours.0.wait().unwrap().signal(), Some(9));

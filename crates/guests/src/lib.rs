@@ -1,6 +1,9 @@
-//! Guests: small Linux virtual machines behind a port, started from a description, with a line for commands to them.
+//! Guests: small Linux virtual machines behind ports, started from a description, with a channel for
+//! commands.
 //!
-//! A guest's file system is made at its start out of programs of this host; nothing of the guest outlives it except its
+//! A guest's file system is created at its start from programs of this host; only the log of its console
+//! outlives it. A guest ends with the process that started it. [`Guest`] is the main type; read this file
+//! first, then `uml.rs` or `qemu.rs`.
 //! console's log. A guest ends with the process that started it.
 mod agent;
 mod confine;
@@ -26,10 +29,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Attack: a guest that writes to its console without end would fill the disk; the log stops here.
+/// Attack: a guest that writes endlessly to its console would fill the disk. Largest size of its log in
+/// bytes.
 const LARGEST_LOG: u64 = 16 << 20;
 
-/// What runs the guest.
+/// The program that runs the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// User-Mode Linux.
@@ -38,7 +42,7 @@ pub enum Kind {
     Qemu,
 }
 
-/// What the guest's network interface is attached to.
+/// The other end of the guest's network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attachment {
     /// A vhost-user socket; the guest listens on it, or connects to it.
@@ -58,13 +62,13 @@ pub enum Attachment {
 /// A network interface of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// What it is attached to.
+    /// Its other end.
     pub attachment: Attachment,
     /// Its address with prefix length, such as `10.0.0.1/24`.
     pub address: Option<String>,
-    /// Its MAC address; without one, what the back-end says, or a random one.
+    /// Its MAC address; without one, the back-end's, or a random one.
     pub mac: Option<String>,
-    /// Queue pairs; User-Mode Linux has one.
+    /// Queue pairs; User-Mode Linux has only one.
     pub queues: u16,
     /// Further properties of QEMU's network device, such as `packed=on`.
     pub options: Vec<String>,
@@ -82,13 +86,13 @@ impl Interface {
 pub struct Spec {
     /// Its name: letters, digits, `-` and `_`.
     pub name: String,
-    /// What runs it.
+    /// The program that runs it.
     pub kind: Kind,
     /// Memory in MiB.
     pub memory: u64,
-    /// Size of the huge pages that QEMU's memory is made of, in KiB; ordinary pages if none.
+    /// Size of huge pages for QEMU's memory in KiB; ordinary pages if none.
     pub huge: Option<u64>,
-    /// Virtual processors; User-Mode Linux has one.
+    /// Virtual processors; User-Mode Linux has only one.
     pub processors: u32,
     /// Its network interfaces, `eth0` first.
     pub interfaces: Vec<Interface>,
@@ -104,28 +108,28 @@ pub struct Spec {
     pub append: Vec<String>,
     /// The program that runs QEMU, if not the one that is installed.
     pub program: Option<PathBuf>,
-    /// The IOMMU of a QEMU guest, which its interfaces are behind and which its kernel uses strictly: each buffer is
-    /// mapped when it is given to the device, and unmapped when it comes back.
+    /// The IOMMU in front of a QEMU guest's interfaces, used strictly by its kernel: each buffer is mapped
+    /// when it is given to the device, and unmapped when it is returned.
     pub iommu: Option<Iommu>,
     /// Further words of QEMU's command line.
     pub words: Vec<String>,
-    /// More modules of its kernel, in the order they load, before those of its network. One that is not there is taken
-    /// as built in.
+    /// Additional kernel modules, loaded in this order before those of the network. A missing one is assumed
+    /// to be built in.
     pub drivers: Vec<String>,
-    /// Programs and libraries of this host that it has too, at the same place, with what they are linked to.
+    /// Programs and libraries of this host to copy to the same paths, with the libraries that they need.
     pub carried: Vec<PathBuf>,
-    /// The user that the program that runs it is; one of its own if none, where this process can change users.
+    /// The user of the process that runs it; a unique one if none, if this process can change users.
     pub user: Option<Arc<Lease>>,
     /// Files and folders of this host that this program sees, and writes to as far as its user may.
     pub shared: Vec<PathBuf>,
 }
 
-/// What stands between a QEMU guest's devices and its memory.
+/// The IOMMU of a QEMU guest's devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Iommu {
     /// VT-d.
     Intel,
-    /// virtio's (virtio 1.3, 5.13); the guest's kernel has to have its driver.
+    /// virtio-iommu (virtio 1.3, 5.13); the guest's kernel must have its driver.
     Virtio,
 }
 
@@ -155,10 +159,10 @@ impl Spec {
     }
 }
 
-/// What can go wrong with a guest.
+/// Errors of guests.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its kernel or file system could not be made.
+    /// Its kernel or file system could not be created.
     #[error(transparent)]
     Image(#[from] image::Error),
     /// A name that would not do as a folder or a kernel argument.
@@ -171,7 +175,7 @@ pub enum Error {
         name: String,
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The program did not start in its jail.
@@ -181,10 +185,10 @@ pub enum Error {
         name: String,
         /// The program.
         program: PathBuf,
-        /// What was refused.
+        /// The jail's error.
         source: JailError,
     },
-    /// It has no user of its own.
+    /// There is no user for it.
     #[error("guest {name}: no user to run as: {source}")]
     User {
         /// The guest.
@@ -192,14 +196,14 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// Its program would have what its user has.
+    /// Its program would have its user's rights.
     #[error(
         "guest {0}: User-Mode Linux runs its guest's code as a program of this host, which can't be confined \
          here; run Ringway as root, let its user make user namespaces (`ringway doctor` says more), or use \
          kind = \"qemu\""
     )]
     Unconfined(String),
-    /// The socket on which it is to listen can't be made.
+    /// Its listening socket can't be created.
     #[error("guest {name}: {source}")]
     Socket {
         /// The guest.
@@ -225,19 +229,19 @@ pub enum Error {
     Timeout {
         /// The guest.
         name: String,
-        /// How long it had.
+        /// The time limit in seconds.
         seconds: u64,
-        /// What was asked.
+        /// The command.
         command: String,
         /// The console's log.
         console: PathBuf,
     },
-    /// Its kernel began anew, and with it whatever ran there.
+    /// Its kernel restarted, and the command was lost.
     #[error("guest {name} began anew before it answered: {command}")]
     BeganAnew {
         /// The guest.
         name: String,
-        /// What was asked.
+        /// The command.
         command: String,
     },
     /// A command that can't be sent.
@@ -245,7 +249,7 @@ pub enum Error {
     Command(String),
 }
 
-/// What a command in a guest printed, and how it ended.
+/// Output and exit status of a command in a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// Exit status of the shell; 143 or 124 after its time.
@@ -254,28 +258,28 @@ pub struct Output {
     pub text: String,
 }
 
-/// A program to start, made by a kind of guest.
+/// The program to start for a kind of guest.
 struct Launch {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     /// Files and folders of this host that it reads.
     reads: Vec<PathBuf>,
-    /// Symbolic links that this host has, and where they lead.
+    /// Symbolic links of this host, with their targets.
     links: Vec<(PathBuf, PathBuf)>,
-    /// Devices that it needs, whose groups it is in.
+    /// Devices that it needs; it gets their groups.
     devices: Vec<PathBuf>,
-    /// A folder of its own.
+    /// A private folder.
     scratch: PathBuf,
-    /// Where it finds the library that is preloaded into it.
+    /// Path of the preloaded library.
     preloaded: Option<PathBuf>,
-    /// A folder of this host that it writes to, where its sockets are, and the names under which ports find them.
+    /// A writable folder of this host for its sockets, and the names under which ports find them.
     sockets: Option<PathBuf>,
     _names: Vec<confine::Named>,
     note: String,
 }
 
-/// The guest's kernel and initial file system, and what the kernel's command line tells its first process.
+/// The guest's kernel and initial file system, and the kernel's command line.
 fn image(
     spec: &Spec,
     folder: &Path,
@@ -319,10 +323,10 @@ fn image(
     Ok((found, initrd, words))
 }
 
-/// What the threads that watch a guest know.
+/// State shared by the threads of a guest.
 #[derive(Default)]
 struct Known {
-    /// How often it said that it is ready; more than once after a reboot.
+    /// Number of times that it reported to be ready; more than one after a reboot.
     boots: u64,
     ended: Option<ExitStatus>,
     asked: u64,
@@ -352,7 +356,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts a guest with its files in `folder`, which is made. It boots meanwhile; see [`Guest::ready`].
+    /// Starts a guest with its files in `folder`, which is created. It boots in the background; see
+    /// [`Guest::ready`].
     pub fn start(mut spec: Spec, folder: &Path) -> Result<Guest, Error> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if spec.name.is_empty() || spec.name.len() > 32 || !spec.name.chars().all(plain) {
@@ -379,7 +384,7 @@ impl Guest {
         std::thread::spawn(move || {
             let spec = started_spec;
             supervise(&spec, jail, &launch, log, &watcher, &started);
-            // Only now another guest may have them.
+            // Only now may another guest use them.
             drop((launch, user));
         });
         let jail_error = |source| Error::Jail { name: spec.name.clone(), program: program.clone(), source };
@@ -393,12 +398,12 @@ impl Guest {
         Ok(Guest { spec, note, console, process, input: Mutex::new(input), shared })
     }
 
-    /// What was asked for.
+    /// Its description.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// What really runs it: "User-Mode Linux", "QEMU 7 with KVM", "QEMU 11 with TCG".
+    /// The program that runs it: "User-Mode Linux", "QEMU 7 with KVM", "QEMU 11 with TCG".
     pub fn note(&self) -> &str {
         &self.note
     }
@@ -408,7 +413,7 @@ impl Guest {
         &self.console
     }
 
-    /// The process that runs it.
+    /// Id of its process.
     pub fn process(&self) -> i32 {
         self.process.as_raw_nonzero().get()
     }
@@ -419,7 +424,7 @@ impl Guest {
         (known.ended.is_none(), known.boots)
     }
 
-    /// How its process ended, if it did.
+    /// Its process's exit status, if it has ended.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.shared.lock().ended
     }
@@ -429,7 +434,7 @@ impl Guest {
         self.booted(1, bound)
     }
 
-    /// It did not boot, but was moved here while it ran, by QEMU's migration.
+    /// Marks it as booted, after it was migrated here by QEMU.
     pub fn arrived(&self) {
         let mut known = self.shared.lock();
         known.boots = known.boots.max(1);
@@ -456,7 +461,7 @@ impl Guest {
         answer?.map_err(|()| Error::BeganAnew { name, command })
     }
 
-    /// Starts a shell command in it and does not wait; its answer is forgotten.
+    /// Starts a shell command in it without waiting; its answer is ignored.
     fn send(&self, command: &str, bound: Duration) -> Result<u64, Error> {
         let id = {
             let mut known = self.shared.lock();
@@ -467,14 +472,14 @@ impl Guest {
         let line =
             agent::request(id, seconds, command).ok_or_else(|| Error::Command(self.spec.name.clone()))?;
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        // A guest that is gone shows when waiting for the answer.
+        // If the guest is gone, waiting for the answer fails.
         let _ = input.write_all(line.as_bytes()).and_then(|()| input.flush());
         Ok(id)
     }
 
-    /// Asks it to power off; ends it when it hasn't after `bound`.
+    /// Asks it to power off; kills it if it hasn't after `bound`.
     pub fn stop(&self, bound: Duration) {
-        // Whether it obeys is seen below.
+        // Whether it worked is checked below.
         let _ = self.send("poweroff -f", bound);
         let end = Instant::now() + bound;
         let mut known = self.shared.lock();
@@ -486,11 +491,11 @@ impl Guest {
         self.kill();
     }
 
-    /// Ends it at once, as a power failure would, and waits until its process is gone.
+    /// Kills it, like a power failure, and waits until its process is gone.
     pub fn kill(&self) {
         let mut known = self.shared.lock();
         while known.ended.is_none() {
-            // The process group still exists: its leader has not been waited for.
+            // The process group still exists, since its leader has not been waited for.
             let _ = kill_process_group(self.process, Signal::KILL);
             let second = Duration::from_secs(1);
             known = self.shared.changed.wait_timeout(known, second).unwrap_or_else(PoisonError::into_inner).0;
@@ -504,7 +509,7 @@ impl Guest {
         self.booted(boots + 1, bound)
     }
 
-    /// Waits until `found` finds something in what is known, the guest ends, or time is up.
+    /// Waits until `found` returns a value from the shared state, the guest ends, or the time limit expires.
     fn wait<T>(
         &self,
         bound: Duration,
@@ -552,7 +557,7 @@ impl Drop for Guest {
     }
 }
 
-/// Starts the program, reads what it says, and waits for its end: one thread, as long as the guest lives.
+/// Starts the program, reads its output, and waits for its end: one thread for the guest's lifetime.
 fn supervise(
     spec: &Spec,
     jail: Jail<'static>,
@@ -589,12 +594,12 @@ fn supervise(
     }
 }
 
-/// Waits for the program, then ends what it left behind in its group.
+/// Waits for the program, then ends the rest of its process group.
 fn end(child: &Jailed, shared: &Shared) -> ExitStatus {
     let process = child.process();
-    // Waiting without reaping keeps the group's number ours; when that fails, `wait` below says so again.
+    // Waiting without reaping keeps the group's id reserved; if that fails, `wait` below reports it.
     let _ = waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-    // Helpers of User-Mode Linux that outlived it; mostly there are none.
+    // Helpers of User-Mode Linux that outlived it; usually there are none.
     let _ = kill_process_group(process, Signal::KILL);
     let status = child.wait();
     shared.lock().ended = Some(status);
@@ -631,7 +636,7 @@ fn listen(mut from: impl io::BufRead, shared: &Shared, log: &Mutex<Log>) {
             agent::Message::Answer(0, ..) => shared.lock().boots += 1,
             agent::Message::Answer(id, status, text) => {
                 let mut known = shared.lock();
-                // Attack: answers nobody asked for would pile up.
+                // Attack: unsolicited answers would pile up.
                 if id <= known.asked && known.answers.len() < 64 {
                     known.answers.insert(id, Output { status, text });
                 }
@@ -641,7 +646,7 @@ fn listen(mut from: impl io::BufRead, shared: &Shared, log: &Mutex<Log>) {
     }
 }
 
-/// Copies the console to its log until it closes.
+/// Copies the console to its log until it is closed.
 fn record(mut from: impl Read, log: &Mutex<Log>) {
     let mut buffer = [0; 4096];
     while let Ok(length @ 1..) = from.read(&mut buffer) {

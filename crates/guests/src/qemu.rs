@@ -1,27 +1,26 @@
-//! QEMU: a virtual machine, with KVM where it really runs a guest, else with its translator (TCG).
+//! QEMU: a virtual machine, with KVM if it can run guests, else with its translator (TCG).
 use super::{Attachment, Error, Interface, Iommu, Launch, Lease, Spec, confine, image};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// What a guest prints when it is asked only whether guest code runs.
+/// Output of a guest that only tests whether guest code runs.
 const PROBE_ANSWER: &str = "ringway: guest code runs";
 const PROBE_BOUND: Duration = Duration::from_secs(8);
 
-/// An IOMMU that tells vhost-user's back-ends what the guest takes back. The machine has to leave interrupts to
-/// it.
+/// An IOMMU that forwards the guest's unmappings to vhost-user back-ends. It requires a split irqchip.
 const INTEL: [&str; 4] = [
     "-machine",
     "kernel-irqchip=split",
     "-device",
     "intel-iommu,intremap=on,device-iotlb=on,caching-mode=on",
 ];
-/// What the guest's driver has not set up yet is out of a device's reach.
+/// Devices can't access memory before the guest's driver has set up the IOMMU.
 const VIRTIO: [&str; 2] = ["-device", "virtio-iommu-pci,boot-bypass=off"];
 
-/// What QEMU denies itself once it is set up: old and rare calls, more rights, other programs, the scheduler's
-/// settings.
+/// QEMU's own seccomp filter after start-up: refuses obsolete calls, privilege changes, other programs, and
+/// scheduler settings.
 const SANDBOX: [&str; 2] =
     ["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"];
 /// The console's serial line: descriptor 3, which is standard error too. A pipe can't be truncated, but appended to.
@@ -50,7 +49,7 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
         words.extend(["iommu.strict=1", "iommu.passthrough=0"].into_iter().chain(more).map(String::from));
     }
     if !kvm && !spec.carried.is_empty() {
-        // QEMU's usual processor is older than what programs of a host may be made for.
+        // QEMU's default processor is older than the host's programs may require.
         arguments.extend(words_of(&["-cpu", "max,la57=off"]));
     }
     arguments.extend(words_of(&CONSOLE));
@@ -81,7 +80,7 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
     arguments.extend(spec.words.iter().cloned());
     let (mut reads, links) = system();
     reads.extend(confine::with_libraries(&program));
-    // A QEMU that is not installed has its files beside itself.
+    // An uninstalled QEMU has its files next to itself.
     reads.extend(program.canonicalize().ok().and_then(|program| Some(program.parent()?.to_path_buf())));
     reads.extend([kernel.image, initrd]);
     let scratch = confine::scratch();
@@ -100,7 +99,7 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
     })
 }
 
-/// Programs, libraries and QEMU's own files of this host, and the links to them.
+/// Programs, libraries and QEMU's own files of this host, and the symbolic links to them.
 fn system() -> (Vec<PathBuf>, Vec<(PathBuf, PathBuf)>) {
     let (mut reads, mut links) = (vec![PathBuf::from("/usr"), PathBuf::from("/etc/ld.so.cache")], Vec::new());
     for folder in ["/bin", "/lib", "/lib64", "/etc/alternatives"].map(PathBuf::from) {
@@ -113,7 +112,7 @@ fn system() -> (Vec<PathBuf>, Vec<(PathBuf, PathBuf)>) {
     (reads, links)
 }
 
-/// Modules for what the virtual machine has beside network devices.
+/// Modules for the virtual machine's devices other than network devices.
 pub fn modules(spec: &Spec) -> Option<&'static str> {
     (spec.iommu == Some(Iommu::Virtio)).then_some("virtio_iommu")
 }
@@ -122,7 +121,7 @@ fn words_of(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
-/// Processor, memory (as a memfd that the back-end can map) and nothing that was not asked for.
+/// Processor, memory (as a memfd that the back-end can map) and no default devices.
 fn machine(kvm: bool, processors: u32, memory: u64, huge: Option<u64>) -> Vec<String> {
     let mut words = words_of(&["-nodefaults", "-no-user-config", "-display", "none", "-M", "q35"]);
     words.extend(words_of(if kvm {
@@ -152,7 +151,8 @@ fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
             format!("tap,id={id},ifname={interface},script=no,downscript=no,vhost=off{queues}")
         }
         Attachment::VhostUser { socket, listen } => {
-            // QEMU as client connects again when the back-end was restarted; as server it waits for the back-end.
+            // As client, QEMU reconnects when the back-end was restarted; as server it waits for the
+            // back-end.
             let role = match (*listen, version) {
                 (true, _) => "server=on",
                 (false, ..10) => "reconnect=1",
@@ -163,7 +163,7 @@ fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
         }
     };
     let mut device = format!("virtio-net-pci,netdev={id},disable-legacy=on");
-    // Without one, QEMU gives each of its guests the same.
+    // Otherwise QEMU gives all its guests the same address.
     let mac = interface.mac.clone().or_else(random_mac);
     if let Some(mac) = mac {
         device.push_str(&format!(",mac={mac}"));
@@ -191,14 +191,16 @@ fn random_mac() -> Option<String> {
     Some(format!("52:54:00:{}:{}:{}", a?, b?, c?))
 }
 
-/// The major version of this QEMU; `None` when it does not say, such as for an option that it does not know.
+/// The major version of this QEMU; `None` if it can't be determined, for example because of an unknown
+/// option.
 fn version(program: &Path, options: &[&str]) -> Option<u32> {
     let output = Command::new(program).args(options).arg("--version").stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.split_once("version ")?.1.split('.').next()?.parse().ok()
 }
 
-/// Whether KVM runs a kernel: `/dev/kvm` may be usable, and yet run no guest. Tried once a start of the host.
+/// Whether KVM can run a kernel: `/dev/kvm` may be accessible, but not work. Tested once per boot of the
+/// host.
 fn kvm_works(program: &Path, folder: &Path) -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     *WORKS.get_or_init(|| {
@@ -209,7 +211,7 @@ fn kvm_works(program: &Path, folder: &Path) -> bool {
             return works;
         }
         let works = probe(program, folder).unwrap_or(false);
-        // Without a place to keep the answer it is found again.
+        // If the result can't be stored, it is determined again.
         let _ = std::fs::create_dir_all(image::cache());
         let _ = std::fs::write(kept(), if works { "works" } else { "does not work" });
         works
@@ -222,12 +224,12 @@ fn kept() -> PathBuf {
     image::cache().join(format!("kvm-{}", boot.trim()))
 }
 
-/// Whether KVM runs a kernel here, if a guest has tried since the host started.
+/// Whether KVM can run a kernel here, if a guest has tested it since the host's boot.
 pub fn kvm_known() -> Option<bool> {
     Some(std::fs::read_to_string(kept()).ok()? == "works")
 }
 
-/// Boots our kernel under KVM; its first process says that it runs and stops.
+/// Boots our kernel under KVM; its first process reports success and stops.
 fn probe(program: &Path, folder: &Path) -> Result<bool, Error> {
     let kernel = image::qemu()?;
     let (initrd, console) = (folder.join("probe.cpio"), folder.join("probe.log"));
@@ -243,7 +245,7 @@ fn probe(program: &Path, folder: &Path) -> Result<bool, Error> {
     while child.try_wait().map_err(start)?.is_none() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(20));
     }
-    // It may have ended by itself.
+    // It may have ended already.
     let _ = child.kill();
     child.wait().map_err(start)?;
     let said = std::fs::read(&console).unwrap_or_default();

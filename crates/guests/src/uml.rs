@@ -37,12 +37,12 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
         }
     }
     arguments.extend(words);
-    // Its memory is a file: it must be one that can be mapped by others and is not on a disk.
+    // Its memory is a file, which must be shareable and not on a disk.
     let mut environment = vec![("TMPDIR".to_string(), scratch.display().to_string())];
     let preloaded = (extended_state() > STATE).then(|| scratch.join("ptrace.so"));
     environment.extend(preloaded.iter().map(|path| ("LD_PRELOAD".into(), path.display().to_string())));
     let mut reads = confine::with_libraries(&kernel.image);
-    // What the processor can do.
+    // Processor features.
     reads.extend([initrd, "/proc/cpuinfo".into()]);
     Ok(Launch {
         program: kernel.image,

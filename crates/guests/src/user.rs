@@ -1,4 +1,4 @@
-//! Users that guests run as: each guest has its own, so that none can reach another's processes and files.
+//! Users of guests: each guest has its own user, so that it can't access another's processes and files.
 
 use ringway_host::random;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -9,12 +9,12 @@ use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-/// The users of guests that no other is named for: numbers that no distribution gives to anybody.
+/// The users of guests without a configured one: ids that no distribution assigns.
 pub const USERS: Range<u32> = 1_900_000_000..1_900_065_536;
-/// A file for each user that has a guest, locked by the process that started it.
+/// A file for each user of a guest, locked by the process that started the guest.
 const LEASES: &str = "/run/ringway-guests";
 
-/// A user that no other guest of this host has while this lives.
+/// A user that no other guest of this host has while this exists.
 #[derive(Debug)]
 pub struct Lease {
     user: u32,
@@ -32,7 +32,7 @@ impl Lease {
                 USERS.end - 1
             )));
         }
-        // Not the one that a guest had just now, whose files may be left.
+        // Not the most recently used one, which may have leftover files.
         let first = random().map_err(io::Error::other)? % u64::from(USERS.end - USERS.start);
         let from = USERS.start + first as u32;
         for user in (from..USERS.end).chain(USERS.start..from) {
@@ -44,7 +44,7 @@ impl Lease {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// This one. [`io::ErrorKind::WouldBlock`]: another guest has it.
+    /// This user. [`io::ErrorKind::WouldBlock`]: another guest has it.
     pub fn of(user: u32) -> io::Result<Lease> {
         Lease::within(Path::new(LEASES), user)
     }
@@ -58,7 +58,7 @@ impl Lease {
             Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::WouldBlock.into()),
             locked => locked?,
         }
-        // What was started by a process that was killed may be ending.
+        // Processes of a killed fabric may still be ending.
         if is_used(user) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(Lease { user, _lock: lock }) }
     }
 
@@ -68,7 +68,7 @@ impl Lease {
     }
 }
 
-/// Whether a user is one of those that a user namespace has; `map` as in user_namespaces(7).
+/// Whether a user exists in a user namespace; `map` as in user_namespaces(7).
 fn is_mapped(map: &str, user: u32) -> bool {
     map.lines().any(|line| {
         let mut words = line.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));

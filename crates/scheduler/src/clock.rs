@@ -1,8 +1,8 @@
-//! The time: the host's clock when we began, and what a clock that never jumps says has passed since.
+//! The time: the host's clock at the start, advanced by a monotonic clock.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Tells the time.
+/// A clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     began: u64,

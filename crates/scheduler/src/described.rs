@@ -1,4 +1,4 @@
-//! What the fabric's file says of placement, and how placement becomes so. What came by the API stays.
+//! Applies the placement part of the fabric file. Objects added through the API stay.
 
 use super::{Failed, Service};
 use crate::Placement;
@@ -7,26 +7,26 @@ use ringway_place::object::Cluster;
 use ringway_place::policy::Policy;
 use std::collections::BTreeMap;
 
-/// What was before.
+/// The previous state.
 struct Before {
     policies: BTreeMap<String, Policy>,
     clusters: BTreeMap<String, Cluster>,
-    /// What a file described.
+    /// The objects described by a file.
     described: Described,
 }
 
-/// A step from what was to what is to be.
+/// A step from the previous to the new state.
 enum Step {
     Put(&'static str, Box<Object>),
     Remove(&'static str, String),
 }
 
-/// What happened, in words.
+/// The changes, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// A line each.
     pub said: Vec<String>,
-    /// Lines about what was not done.
+    /// Changes that failed, in words.
     pub refused: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Before {
         })?)
     }
 
-    /// Clusters leave before the policies they have, and come after them.
+    /// Clusters are removed before their policies, and added after them.
     fn steps(&self, now: &Placement) -> Vec<Step> {
         let verb = |is_there: bool| if is_there { "change" } else { "add" };
         let mut steps = Vec::new();
@@ -105,7 +105,7 @@ impl Step {
     fn take(&self, service: &Service) -> Result<(), Failed> {
         match self {
             Step::Put(_, object) => service.put(vec![(**object).clone()]).map(drop),
-            // Its hosts are still there; it is as one that nobody described.
+            // Its hosts remain; it gets the defaults.
             Step::Remove("cluster", name) => {
                 service.put(vec![Object::Cluster(Cluster { name: name.clone(), ..Cluster::default() })])?;
                 Ok(())
@@ -115,20 +115,20 @@ impl Step {
     }
 }
 
-/// What changes from one file to the next, where placement was never asked for.
+/// The changes from one file to the next, if placement was never used.
 pub(crate) fn words(before: &Placement, now: &Placement) -> Vec<String> {
     let steps = Before::of_file(before).steps(now);
     steps.iter().map(|step| [step.verb(), step.kind_and_name().0, step.kind_and_name().1].join(" ")).collect()
 }
 
-/// Makes placement as the file says. What can't be done is left as it was, and said.
+/// Applies the file. Changes that fail are skipped and reported.
 pub(crate) fn follow(service: &Service, now: &Placement) -> Result<Outcome, Failed> {
     let before = Before::of_store(service)?;
     let wanted = described(now);
     let mut ours = wanted.clone();
     ours.policies.extend(before.described.policies.iter().cloned());
     ours.clusters.extend(before.described.clusters.iter().cloned());
-    // First of all: what is put in and not noted could never be taken out again after a crash.
+    // First: an object that is added without being recorded could not be removed after a crash.
     service.engine.describe(&ours)?;
     let mut outcome = Outcome::default();
     let mut left = wanted;
@@ -186,7 +186,7 @@ mod tests {
         let said = follow(&service, &first).unwrap().said;
         assert_eq!(said, ["add policy day", "add policy night", "add cluster default"]);
         assert_eq!(follow(&service, &first).unwrap(), Outcome::default(), "nothing is to be done twice");
-        // Whoever begins with another file knows by the store what the last one had.
+        // With another file, the store tells which objects the previous one described.
         let said = follow(&service, &file(&["day"], &[])).unwrap().said;
         assert_eq!(said, ["remove cluster default", "remove policy night"]);
         assert_eq!(names(&service), ["day", "mine"]);

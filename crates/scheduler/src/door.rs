@@ -1,4 +1,4 @@
-//! Who comes to the extender's address: so many connections at a time, and for one more the idlest is closed.
+//! Connections to the extender's address: at the limit, the longest idle one is closed for a new one.
 
 use super::routes::LARGEST;
 use super::{Failed, Place, extender_router};
@@ -23,23 +23,23 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-/// Attack: connections without end, which would take every descriptor that this process may have.
+/// Attack: endless connections, which would use up this process's descriptors. Largest number of connections.
 const CONNECTIONS: usize = 64;
 
 /// How long a client is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Attack: a connection that says nothing. How long it may take until the head of its first request is complete.
+    /// Attack: a silent connection. Time limit for the head of its first request.
     pub first: Duration,
-    /// How long it may take from an answer until the head of the next request is complete.
+    /// Time limit from an answer until the head of the next request.
     pub idle: Duration,
-    /// Attack: a byte now and then. How long a request's body may take, and how long a client may read nothing of an
+    /// Attack: a byte now and then. Time limit for a request's body, and for a client that does not read its
     /// answer.
     pub whole: Duration,
 }
 
 impl Default for Patience {
-    /// Idle ones stay longer than clients written in Go keep one that they don't use; kube-scheduler itself waits five
+    /// Idle connections are kept longer than Go clients keep unused ones; kube-scheduler itself waits five
     /// seconds for an answer.
     fn default() -> Patience {
         let seconds = Duration::from_secs;
@@ -47,7 +47,7 @@ impl Default for Patience {
     }
 }
 
-/// Serves the extender of kube-scheduler until it is dropped.
+/// Serves kube-scheduler's extender until it is dropped.
 pub async fn serve_extender(mut listener: TcpListener, place: Place, patience: Patience) {
     let router = extender_router(place);
     let mut room = Room::default();
@@ -60,7 +60,7 @@ pub async fn serve_extender(mut listener: TcpListener, place: Place, patience: P
     }
 }
 
-/// What a connection is doing.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Its request is complete, and its answer is being worked out.
@@ -104,7 +104,7 @@ impl Drop for Guard {
     }
 }
 
-/// The connections there are.
+/// All connections.
 #[derive(Default)]
 struct Room {
     tasks: JoinSet<()>,
@@ -113,7 +113,7 @@ struct Room {
 }
 
 impl Room {
-    /// Returns when there is room for one more connection.
+    /// Returns when there is room for another connection.
     async fn make_room(&mut self) {
         loop {
             while self.tasks.try_join_next().is_some() {}
@@ -129,8 +129,8 @@ impl Room {
     }
 }
 
-/// The connection to close for another: of the address that has most, one that never made a request if there is any,
-/// and of those the one that has waited longest. None that is being served.
+/// The connection to close for a new one: of the address with the most connections, preferably one that never
+/// made a request, and of those the one that has waited longest. Connections being served are never closed.
 fn idlest<'a>(all: impl Iterator<Item = &'a Connection> + Clone) -> Option<usize> {
     let of = |from: IpAddr| all.clone().filter(|other| other.from == from).count();
     let rank = |connection: &Connection| {
@@ -143,7 +143,8 @@ fn idlest<'a>(all: impl Iterator<Item = &'a Connection> + Clone) -> Option<usize
 
 async fn serve(stream: TcpStream, router: Router, connection: Arc<Connection>, patience: Patience) {
     let _guard = Guard(connection.clone());
-    // Attack: an answer that is never read. Where the kernel can't do so, it stays until others need its place.
+    // Attack: an answer that is never read. If the kernel lacks this option, the connection stays until its
+    // slot is needed.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, patience.whole.as_millis() as u32);
     let service = {
         let connection = connection.clone();

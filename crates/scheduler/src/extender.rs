@@ -1,6 +1,5 @@
-//! The extender of kube-scheduler (k8s.io/kube-scheduler/extender/v1): filter, prioritize, bind; node names
-//! only, so it has
-//! to be configured with `nodeCacheCapable: true`.
+//! kube-scheduler's extender (k8s.io/kube-scheduler/extender/v1): filter, prioritize, bind; with node names
+//! only, so it must be configured with `nodeCacheCapable: true`.
 
 use super::kubernetes::{Kubernetes, Pod, is_of_pod, name_of, vm, vm_name};
 use super::metrics::Verb;
@@ -26,7 +25,7 @@ const HIGHEST: f64 = 10.0;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct ExtenderArgs {
-    /// The pod, as Kubernetes has it.
+    /// The pod as a Kubernetes object.
     #[schema(value_type = Object)]
     pub pod: Pod,
     /// Names of nodes.
@@ -41,9 +40,9 @@ pub struct ExtenderFilterResult {
     pub node_names: Option<Vec<String>>,
     /// Nodes that can't, and why.
     pub failed_nodes: BTreeMap<String, String>,
-    /// Nodes that can't, whoever were evicted, and why.
+    /// Nodes that can't take the pod whatever pods are evicted, with reasons.
     pub failed_and_unresolvable_nodes: BTreeMap<String, String>,
-    /// What went wrong; empty for nothing.
+    /// The error; empty if none.
     pub error: String,
 }
 
@@ -79,23 +78,23 @@ pub struct ExtenderBindingArgs {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "PascalCase")]
 pub struct BindingResult {
-    /// What went wrong; empty for nothing.
+    /// The error; empty if none.
     pub error: String,
 }
 
-/// What comes of judging nodes for a pod.
+/// Result of judging nodes for a pod.
 #[derive(Default)]
 struct Judged {
     trace: Trace,
     /// Nodes of the pod's cluster.
     nodes: BTreeSet<String>,
-    /// Nodes that no policy was asked about, and why.
+    /// Nodes rejected without asking a policy, with reasons.
     others: BTreeMap<String, String>,
-    /// Nodes that are not known.
+    /// Unknown nodes.
     missing: BTreeSet<String>,
 }
 
-/// What a question is for: which nodes can have a pod, or which is the best.
+/// The purpose of a query: the possible nodes for a pod, or the best one.
 #[derive(Clone, Copy, PartialEq)]
 enum Purpose {
     Filter,
@@ -103,16 +102,16 @@ enum Purpose {
 }
 
 fn names(args: &ExtenderArgs) -> Result<BTreeSet<String>, Failed> {
-    // Attack: a node a million times. Each is there once.
+    // Attack: a node listed a million times. Duplicates are removed.
     let names = args.node_names.iter().flatten().cloned().collect();
     let missing = || Failed::Wrong("`NodeNames` is missing; set nodeCacheCapable: true".into());
     args.node_names.as_ref().map(|_| names).ok_or_else(missing)
 }
 
-/// Judges nodes for a pod, and remembers it. Its cluster is the first node's.
+/// Judges nodes for a pod, and remembers the pod. Its cluster is the first node's.
 ///
-/// The decision is stored when it is made: which nodes are good, or that none is. The latter once, not each time that
-/// kube-scheduler tries again.
+/// The decision is stored when it is made: the suitable nodes, or that there are none. The latter is stored
+/// once, not on each retry of kube-scheduler.
 fn judge(service: &Service, args: &ExtenderArgs, purpose: Purpose) -> Result<Judged, Failed> {
     let kubernetes = service.kubernetes.get();
     kubernetes.map_or(Ok(()), |kubernetes| kubernetes.check_synced())?;
@@ -149,7 +148,7 @@ fn judge(service: &Service, args: &ExtenderArgs, purpose: Purpose) -> Result<Jud
     Ok(judged)
 }
 
-/// What a policy makes of nodes for a pod, which is remembered.
+/// A policy's judgement of nodes for a pod, which is remembered.
 fn advice(
     service: &Service,
     vm: &Vm,
@@ -178,7 +177,7 @@ fn advice(
     Ok(traces.pop().unwrap_or_default())
 }
 
-/// Waits a moment for nodes that kube-scheduler has heard of before us.
+/// Waits briefly for nodes that kube-scheduler already knows and Ringway does not.
 async fn await_nodes(place: &Place, args: &Result<Json<ExtenderArgs>, JsonRejection>) {
     let opened = place.open_service();
     let kubernetes = opened.as_ref().and_then(|service| service.kubernetes.get());
@@ -224,7 +223,7 @@ pub async fn filter(
     })
 }
 
-/// Gives nodes priorities for kube-scheduler.
+/// Rates nodes for kube-scheduler.
 #[utoipa::path(post, path = "/v1/place/extender/prioritize", request_body = ExtenderArgs,
     responses((status = 200, body = Vec<HostPriority>)))]
 pub async fn prioritize(
@@ -251,8 +250,8 @@ pub async fn prioritize(
     result
 }
 
-/// Binds a pod to a node, here and in Kubernetes: for what `filter` or `prioritize` was last told that it requests, or
-/// for the VM `NAMESPACE.NAME` that was put in. Refused where Kubernetes is not followed.
+/// Binds a pod to a node, here and in Kubernetes, with the requests from the last `filter` or `prioritize`,
+/// or those of the VM `NAMESPACE.NAME`. Refused if Kubernetes is not watched.
 #[utoipa::path(post, path = "/v1/place/extender/bind", request_body = ExtenderBindingArgs,
     responses((status = 200, body = BindingResult)))]
 pub async fn bind(
@@ -297,7 +296,7 @@ fn reserve(service: &Service, args: &ExtenderBindingArgs) -> Result<(Arc<Kuberne
         let node = args.node.escape_debug();
         return Err(Failed::Unknown(format!("there is no node {node}")));
     }
-    // Attack: a pod that runs, bound again: its account would be lost.
+    // Attack: binding a running pod again, which would lose its accounting.
     if let Some(running) = own.as_ref().filter(|vm| vm.runs()) {
         let node = running.host.as_deref().unwrap_or_default();
         return Err(Failed::Conflict(format!("pod {} runs on {node} already", name.escape_debug())));
@@ -320,9 +319,9 @@ fn reserve(service: &Service, args: &ExtenderBindingArgs) -> Result<(Arc<Kuberne
     Err(Failed::Conflict(decision.choices.last().map(Choice::why).unwrap_or_default()))
 }
 
-/// Gives back what was reserved for a pod that is not bound.
+/// Releases the reservation of a pod that was not bound.
 fn give_back(service: &Service, name: &str, fresh: bool) -> Result<(), Failed> {
-    // Somebody else may have bound it meanwhile.
+    // Another scheduler may have bound it meanwhile.
     if service.engine.view(|model| model.vm(name).is_some_and(|slot| slot.vm.runs()))? {
         return Ok(());
     }
@@ -337,7 +336,7 @@ fn give_back(service: &Service, name: &str, fresh: bool) -> Result<(), Failed> {
     }
 }
 
-/// What to do about a pod of which nobody said what it takes.
+/// Advice for a pod whose requests are unknown.
 fn unspoken_of(name: &str) -> String {
     let minutes = KEPT / 60_000;
     format!(
@@ -378,7 +377,7 @@ mod tests {
         bind(State(place.clone()), Ok(Json(serde_json::from_value(binding).unwrap()))).await.0
     }
 
-    /// Without an API server nobody is told that a pod is bound.
+    /// Without an API server, bindings can't be reported.
     #[tokio::test]
     async fn nothing_is_bound_where_kubernetes_is_not_followed() {
         let service = service();
@@ -390,7 +389,7 @@ mod tests {
         assert!(service.hosts().unwrap().iter().all(|row| row.pending == 0));
     }
 
-    /// The decision is stored when it is made, and not again when nothing is new about it.
+    /// The decision is stored when it is made, and not again if nothing changed.
     #[tokio::test]
     async fn decisions_are_stored_when_they_are_made() {
         let service = service();

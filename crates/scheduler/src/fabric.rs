@@ -1,4 +1,4 @@
-//! What placement takes from the fabric of this host: live rates of its ports; and guests that it starts.
+//! Placement's interface to the fabric of this host: rates of its ports, and the guests that it starts.
 
 use crate::{DecisionView, Failed, PlaceRequest, Service};
 use ringway_place::engine::Object;
@@ -8,12 +8,12 @@ use std::sync::{Mutex, PoisonError};
 
 /// Rates are of this long at least, in nanoseconds.
 const WINDOW: u64 = 5_000_000_000;
-/// After so many milliseconds rates are stale.
+/// Milliseconds after which rates are outdated.
 const FRESH: u64 = 60_000;
 
-/// The fabric of this host, as placement needs it. Methods block; they belong on a thread that may wait.
+/// The fabric of this host. Methods block, and must be called on a thread that may block.
 pub trait Fabric: Send + Sync {
-    /// What its ports have carried until now.
+    /// Traffic of its ports so far.
     fn traffic(&self) -> Result<Traffic, Failed>;
     /// The guests and functions of its file.
     fn machines(&self) -> Result<Vec<Machine>, Failed>;
@@ -21,7 +21,7 @@ pub trait Fabric: Send + Sync {
     fn start(&self, name: &str) -> Result<(), Failed>;
 }
 
-/// What ports carried until a moment.
+/// Traffic of ports up to a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// The moment, in nanoseconds of the host's monotonic clock.
@@ -39,11 +39,11 @@ pub struct Machine {
     pub cores: u32,
     /// Its memory in bytes.
     pub memory: u64,
-    /// Whether it takes them now.
+    /// Whether it is running.
     pub runs: bool,
 }
 
-/// The fabric of this host, and what it carried when it was last looked at.
+/// The fabric of this host, with its traffic at the last measurement.
 pub(crate) struct Link {
     fabric: Box<dyn Fabric>,
     last: Mutex<Option<Traffic>>,
@@ -54,7 +54,7 @@ pub(crate) struct Link {
 pub(crate) struct Rates {
     /// Facts about this host.
     pub facts: Vec<Object>,
-    /// What each port carries.
+    /// Load of each port.
     pub ports: Vec<PortLoad>,
 }
 
@@ -63,9 +63,9 @@ impl Link {
         Link { fabric, last: Mutex::default() }
     }
 
-    /// Rates of the fabric's ports since the last time, as facts about `host`: `fabric_mbps` and `fabric_pps`, of what
-    /// enters and leaves all ports, and for each port `port_NAME_mbps` and `port_NAME_pps`. None if too little time
-    /// passed.
+    /// Rates of the fabric's ports since the last call, as facts about `host`: `fabric_mbps` and
+    /// `fabric_pps`, totals in both directions, and for each port `port_NAME_mbps` and `port_NAME_pps`.
+    /// `None` if too little time passed.
     pub fn rates(&self, host: &str, now: u64) -> Result<Option<Rates>, Failed> {
         let traffic = self.fabric.traffic()?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,23 +82,24 @@ impl Link {
         self.fabric.machines()
     }
 
-    /// The guest or function of that name, if the fabric has one.
+    /// The guest or function of that name, if there is one.
     pub fn machine(&self, name: &str) -> Result<Option<Machine>, Failed> {
         Ok(self.machines()?.into_iter().find(|machine| machine.name == name))
     }
 
-    /// Places a guest or a function of the fabric and starts it; what was reserved is given back if it does not start.
+    /// Places a guest or a function of the fabric and starts it; if it does not start, its reservation is
+    /// released.
     pub fn start(&self, service: &Service, here: &str, name: &str) -> Result<DecisionView, Failed> {
         let known = service.engine.view(|model| model.vm(name).map(|slot| (*slot.vm).clone()))?;
         let Some(machine) = self.machine(name)? else {
             return Err(Failed::Unknown(nothing_to_start(name, known.is_some())));
         };
-        // Described by an operator or not, nobody can move it.
+        // It can't be moved, whether or not an operator described it.
         let vm = Vm { migration: Migration::PinnedToHost, ..known.unwrap_or_else(|| vm(&machine)) };
         let request = PlaceRequest {
             vms: vec![name.into()],
             new: vec![vm],
-            // Nobody starts guests on other hosts yet.
+            // Guests can only be started on this host.
             only: BTreeSet::from([here.to_string()]),
             ..PlaceRequest::default()
         };
@@ -117,7 +118,7 @@ impl Link {
     }
 }
 
-/// What to do about a name that the fabric's file does not have; `known` if placement knows it all the same.
+/// Advice for a name that is not in the fabric file; `known` if placement knows it.
 fn nothing_to_start(name: &str, known: bool) -> String {
     let file = format!("describe it there as [guest.{name}] or [function.{name}] and run `ringway apply`");
     match known {
@@ -130,7 +131,7 @@ fn nothing_to_start(name: &str, known: bool) -> String {
     }
 }
 
-/// A guest or a function as a VM. Nobody can move it: no other host runs guests yet.
+/// A guest or a function as a VM. It can't be moved, since no other host runs guests.
 fn vm(machine: &Machine) -> Vm {
     Vm {
         name: machine.name.clone(),
@@ -141,8 +142,8 @@ fn vm(machine: &Machine) -> Vm {
     }
 }
 
-/// What has to be put in so that VMs on `here` are as the guests and functions of the fabric are: those that run
-/// without having been placed take what they take, those that ended take nothing any more.
+/// Objects to add so that VMs on `here` match the fabric's guests and functions: those that run without
+/// having been placed use resources, and those that ended no longer do.
 pub(crate) fn differences(machines: &[Machine], known: &BTreeMap<String, Vm>, here: &str) -> Vec<Object> {
     let mut changes = Vec::new();
     for machine in machines {
@@ -170,13 +171,13 @@ fn rates(before: &Traffic, traffic: &Traffic, host: &str, now: u64) -> Rates {
     let mut rates = Rates::default();
     let (mut all_pps, mut all_mbps) = (0.0, 0.0);
     for (port, (frames, bytes)) in &traffic.ports {
-        // A port that is new counts from nothing; one that was made anew counts from nothing again.
+        // A new or recreated port counts from zero.
         let (old_frames, old_bytes) = before.ports.get(port).copied().unwrap_or_default();
         let pps = frames.saturating_sub(old_frames) as f64 / seconds;
         let mbps = bytes.saturating_sub(old_bytes) as f64 * 8.0 / 1e6 / seconds;
         (all_pps, all_mbps) = (all_pps + pps, all_mbps + mbps);
         rates.ports.push(PortLoad { name: port.clone(), mbps: mbps as u64, pps: pps as u64 });
-        // A fact's name has letters, digits and `_`, 64 at most.
+        // A fact's name consists of letters, digits and `_`, at most 64.
         let name: String = port.replace('-', "_").chars().take(50).collect();
         rates.facts.push(fact(format!("port_{name}_mbps"), mbps));
         rates.facts.push(fact(format!("port_{name}_pps"), pps));

@@ -1,5 +1,5 @@
-//! What placement does without being asked: leases end, this host is measured, clusters are balanced each interval,
-//! and what was decided to move moves.
+//! Periodic work of placement: expiring leases, measuring this host, balancing clusters, and carrying out
+//! moves.
 
 use super::{Failed, Place, Service};
 use ringway_place::engine::{BalanceStep, Engine, EngineError, MigrationState};
@@ -9,9 +9,9 @@ use std::sync::PoisonError;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How often it looks what is due.
+/// How often it checks for due work.
 const LOOK: Duration = Duration::from_secs(1);
-/// Rounds that are remembered: those in which something happened.
+/// Number of recorded rounds in which something happened.
 const ROUNDS: usize = 100;
 
 /// Rounds of balancing.
@@ -22,7 +22,7 @@ pub struct Rounds {
     last: VecDeque<BalanceStep>,
 }
 
-/// Does what is due from now on, until the task is aborted.
+/// Does periodic work until the task is aborted.
 pub fn keep(place: Place) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut last = String::new();
@@ -32,7 +32,7 @@ pub fn keep(place: Place) -> JoinHandle<()> {
             // It waits for the disk, and for plugins.
             match tokio::task::spawn_blocking(move || place.tick()).await {
                 Ok(Ok(())) => last.clear(),
-                // What stays wrong is said once, and tried on.
+                // A persistent error is reported once, and the work is retried.
                 Ok(Err(error)) => {
                     if std::mem::replace(&mut last, error.to_string()) != last {
                         tracing::warn!("placement: {error}");
@@ -45,7 +45,7 @@ pub fn keep(place: Place) -> JoinHandle<()> {
 }
 
 impl Service {
-    /// Balances the clusters whose interval is over.
+    /// Balances the clusters that are due.
     pub(crate) fn balance_due(&self) -> Result<(), Failed> {
         let now = self.clock.now();
         let clusters: Vec<(String, u64)> = self.engine.view(|model| {
@@ -60,7 +60,7 @@ impl Service {
         Ok(())
     }
 
-    /// Has hosts that were being emptied, and are empty, in maintenance.
+    /// Puts hosts that have been emptied into maintenance.
     pub(crate) fn end_emptying(&self) -> Result<(), Failed> {
         for host in self.engine.end_emptying()? {
             tracing::info!(host, "it is empty and in maintenance");
@@ -75,7 +75,7 @@ impl Service {
             return false;
         }
         let next = rounds.next.entry(cluster.into()).or_insert(now.saturating_add(interval));
-        // An interval that was made shorter holds at once.
+        // A shortened interval applies at once.
         *next = (*next).min(now.saturating_add(interval));
         let due = now >= *next;
         if due {
@@ -112,9 +112,9 @@ impl Service {
     }
 }
 
-/// Moves what a round decided to move. Hosts are figures here: a VM moves in the inventory, at once. What runs on this
-/// host is pinned to it while it does, so nobody decides to move it. A cluster that has an executor of its own is
-/// left to it: it finds reservations, and confirms or releases them.
+/// Carries out the moves of a round. A VM moves in the inventory at once, since other hosts are only
+/// simulated. VMs on this host are pinned while they run, so they are never moved. A cluster with an external
+/// executor is left to it: it finds reservations, and confirms or releases them.
 fn carry_out(engine: &Engine, step: &mut BalanceStep, now: u64) -> Result<(), EngineError> {
     let executor =
         engine.view(|model| model.cluster(&step.cluster).map(|(_, state)| state.cluster.executor))?;
@@ -126,7 +126,7 @@ fn carry_out(engine: &Engine, step: &mut BalanceStep, now: u64) -> Result<(), En
         if let Err(error) = engine.confirm(&migration.vm, now) {
             migration.state = MigrationState::Refused;
             migration.refused = error.to_string();
-            // Where it was taken out meanwhile, so was its reservation.
+            // If the VM was deleted meanwhile, so was its reservation.
             let _ = engine.release(&migration.vm);
         }
     }

@@ -1,4 +1,4 @@
-//! What is measured of this host, again and again.
+//! Periodic measurements of this host.
 
 use super::fabric::differences;
 use crate::fabric::Link;
@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 
 /// Milliseconds between two measurements.
 const EACH: u64 = 1000;
-/// Milliseconds after which figures are written even if they changed a little only.
+/// Milliseconds after which figures are written even without a notable change.
 const STALE: u64 = 60_000;
 /// Milliseconds after which loads of ports are written.
 const PORTS: u64 = 5_000;
-/// What counts as a little: MB, and percent of the CPUs.
+/// Changes that are not notable: MB, and percent of the CPUs.
 const LITTLE: (u64, u32) = (64, 5);
 
-/// What was measured last.
+/// The last measurements.
 #[derive(Default)]
 pub struct Measure {
     at: Option<u64>,
@@ -24,12 +24,12 @@ pub struct Measure {
     written: Option<(u64, Load)>,
     cpu: Option<this_host::CpuTime>,
     nics: BTreeMap<String, this_host::NicCount>,
-    /// What the fabric's ports carried last.
+    /// The last load of the fabric's ports.
     ports: Vec<PortLoad>,
 }
 
 impl Measure {
-    /// Measures this host and what the fabric carries on it, unless that was done a moment ago.
+    /// Measures this host and the fabric's traffic on it, unless that was done a moment ago.
     pub fn take(&mut self, service: &Service, link: Option<&Link>) -> Result<(), Failed> {
         let now = service.clock.now();
         if self.at.is_some_and(|at| now < at.saturating_add(EACH)) {
@@ -53,13 +53,13 @@ impl Measure {
         }
         objects.extend(self.load(service, &here, now, ports)?.map(Object::Load));
         if !objects.is_empty() {
-            // Measured a moment ago: ports may have gone since.
+            // Measured a moment ago: ports may have been removed since.
             service.engine.put_at(objects, now)?;
         }
         Ok(())
     }
 
-    /// This host's load, where it is to be written.
+    /// This host's load, if it must be written.
     fn load(
         &mut self,
         service: &Service,
@@ -93,7 +93,7 @@ impl Measure {
         Ok(Some(load))
     }
 
-    /// What each network card of this host carries.
+    /// The load of each network card of this host.
     fn nic_loads(&mut self, passed: Option<u64>) -> Vec<PortLoad> {
         let counts = this_host::nic_counts();
         let before = std::mem::replace(&mut self.nics, counts);

@@ -1,4 +1,4 @@
-//! `/metrics`, as Prometheus reads it, and `/healthz`: beside the extender.
+//! `/metrics` in Prometheus' format, and `/healthz`, served beside the extender.
 
 use super::{Failed, Place, Service};
 use axum::extract::State;
@@ -8,10 +8,10 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Upper ends of what durations are counted in, in seconds.
+/// Upper bounds of the duration histogram's buckets, in seconds.
 const ENDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
 
-/// What the extender is asked.
+/// The extender's calls.
 #[derive(Clone, Copy)]
 pub enum Verb {
     Filter,
@@ -22,11 +22,11 @@ pub enum Verb {
 const VERBS: [(Verb, &str); 3] =
     [(Verb::Filter, "filter"), (Verb::Prioritize, "prioritize"), (Verb::Bind, "bind")];
 
-/// How often something was asked, and how long the answers took.
+/// Number of calls, and their durations.
 #[derive(Default)]
 struct Asked {
     failed: AtomicU64,
-    /// By [`ENDS`]; those that took longer are last.
+    /// By [`ENDS`]; the last one counts longer durations.
     took: [AtomicU64; ENDS.len() + 1],
     micros: AtomicU64,
 }
@@ -36,7 +36,7 @@ struct Asked {
 pub struct Metrics([Asked; VERBS.len()]);
 
 impl Metrics {
-    /// Notes an answer to what was asked at `began`.
+    /// Records an answer to a call received at `began`.
     pub fn answered(&self, verb: Verb, began: Instant, failed: bool) {
         let (asked, took) = (&self.0[verb as usize], began.elapsed());
         let at = ENDS.partition_point(|end| *end < took.as_secs_f64());
@@ -75,7 +75,7 @@ impl Metrics {
     }
 }
 
-/// Figures of what is placed.
+/// Metrics of placed VMs.
 fn placed(service: &Service, into: &mut String) -> Result<(), Failed> {
     let (hosts, running, pending) = service.engine.view(|model| {
         let running = model.vm_slots().filter(|slot| slot.vm.runs()).count();
@@ -112,7 +112,7 @@ pub async fn metrics(State(place): State<Place>) -> Response {
     }
 }
 
-/// Whether all is well: what is wrong, a line each, if anything is.
+/// The health: errors, one per line, if any.
 #[utoipa::path(get, path = "/healthz", responses((status = 200, body = String), (status = 503, body = String)))]
 pub async fn healthz(State(place): State<Place>) -> Response {
     let task = tokio::task::spawn_blocking(move || match place.service() {

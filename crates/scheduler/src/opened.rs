@@ -1,4 +1,4 @@
-//! Placement on a file that is made when it is first asked for: a fabric that places nothing leaves nothing.
+//! Placement on a store that is created on first use: a fabric that never places anything has no store.
 
 use super::described::{Outcome, follow, words};
 use super::measure::Measure;
@@ -17,22 +17,22 @@ use std::time::SystemTime;
 #[derive(Clone)]
 pub struct Place {
     path: Option<PathBuf>,
-    /// What the fabric's file says.
+    /// The placement part of the fabric file.
     file: Arc<Mutex<Placement>>,
-    /// What of it could not be done yet.
+    /// Changes of the file that failed so far.
     refused: Arc<Mutex<Vec<String>>>,
     link: Option<Arc<Link>>,
     service: Arc<Mutex<Option<Service>>>,
-    /// Why the store could not be opened, and the files that it was read from.
+    /// Why the store could not be opened, and the state of its files then.
     damaged: Arc<Mutex<Option<(Stamp, Failed)>>>,
     measure: Arc<Mutex<Measure>>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What tells files that were changed from those of before.
+/// Identifies the state of files, to detect changes.
 type Stamp = [Option<(u64, u64, Option<SystemTime>)>; 2];
 
-/// What can't be written for want of room keeps nobody from reading.
+/// A full disk does not prevent reading.
 fn unless_full(done: Result<(), Failed>) -> Result<(), Failed> {
     match done {
         Err(Failed::Full(_)) => Ok(()),
@@ -41,7 +41,7 @@ fn unless_full(done: Result<(), Failed>) -> Result<(), Failed> {
 }
 
 impl Place {
-    /// Placement on the store at `path`, as the fabric's file says, beside the fabric of this host.
+    /// Placement on the store at `path`, with the fabric file's settings and the fabric of this host.
     pub fn at(path: PathBuf, file: Placement, fabric: Box<dyn Fabric>) -> Place {
         Place {
             path: Some(path),
@@ -73,7 +73,7 @@ impl Place {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Placement if it is open, or if there is something to open.
+    /// Placement if it is open, or if its store exists.
     fn kept(&self) -> Result<Option<Service>, Failed> {
         let open = self.service.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         let there = open || self.path.as_ref().is_some_and(|path| Embedded::is_there(path));
@@ -85,7 +85,7 @@ impl Place {
         self.service.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Placement, opened, with this host as it is now, and without reservations whose time is over.
+    /// Opens placement, with the current state of this host, and without expired reservations.
     pub fn service(&self) -> Result<Service, Failed> {
         let mut opened = self.service.lock().unwrap_or_else(PoisonError::into_inner);
         let service = match (&*opened, &self.path) {
@@ -96,7 +96,7 @@ impl Place {
                 let known = service.engine.view(|model| model.host(&host.name).is_some())?;
                 let file = self.file();
                 service.plugins_of_file(file.plugins.clone());
-                // What people said of it since holds.
+                // Later manual settings stay.
                 if !known {
                     service.put(vec![Object::Host(Box::new(host))])?;
                 }
@@ -143,7 +143,7 @@ impl Place {
         link.start(&service, &super::this_host::name(), name)
     }
 
-    /// Takes an object out, unless it would come back by itself.
+    /// Deletes an object, unless it would be recreated.
     pub fn remove(&self, kind: &str, name: &str) -> Result<(), Failed> {
         let service = self.service()?;
         if let Some(why) = self.keeps(&service, kind, name)? {
@@ -152,7 +152,7 @@ impl Place {
         service.remove(kind, name)
     }
 
-    /// Why an object would come back: it is measured here, runs here, or the fabric's file has it.
+    /// Why an object would be recreated: it is measured here, runs here, or is in the fabric file.
     fn keeps(&self, service: &Service, kind: &str, name: &str) -> Result<Option<String>, Failed> {
         let Some(link) = &self.link else { return Ok(None) };
         let here = super::this_host::name();
@@ -177,7 +177,7 @@ impl Place {
         })
     }
 
-    /// Does what is due without being asked: measures, ends leases, balances. Nothing where nothing was ever placed.
+    /// Does periodic work: measures, expires leases, balances. Does nothing without a store.
     pub(crate) fn tick(&self) -> Result<(), Failed> {
         match self.kept()? {
             Some(service) => {
@@ -193,7 +193,7 @@ impl Place {
         }
     }
 
-    /// Makes placement as the file says; what can't be done is tried again.
+    /// Applies the fabric file; changes that fail are retried.
     fn follow_file(&self, service: &Service, file: &Placement) -> Result<Outcome, Failed> {
         let outcome = follow(service, file)?;
         outcome.said.iter().for_each(|said| tracing::info!("the file: {said}"));
@@ -205,7 +205,7 @@ impl Place {
         Ok(outcome)
     }
 
-    /// Takes over what a changed file says. What changed, in words.
+    /// Applies a changed file. Returns the changes, in words.
     pub async fn become_as(&self, file: Placement) -> Vec<String> {
         let place = self.clone();
         // It waits for the disk, and for plugins.

@@ -1,4 +1,4 @@
-//! What operators ask of placement: hosts out of use and back, what changed, the store and its backups.
+//! Operators' requests: hosts in and out of use, events, the store and its backups.
 
 use super::view::{EventsView, StatusView, StoreView, VmView};
 use super::{Failed, Service};
@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::PoisonError;
 
-/// Attack: a store that changes for ever. So many revisions are known with their times.
+/// Attack: a store that changes endlessly. Largest number of revisions with known times.
 const STAMPS: usize = 20_000;
-/// Changes that are told in one answer at most.
+/// Largest number of events in one answer.
 const EVENTS: usize = 10_000;
 
 /// When revisions were first seen, oldest first. The first is of before the store was opened.
@@ -27,7 +27,7 @@ impl Stamps {
         }
     }
 
-    /// When a revision was made, or a little later.
+    /// The time of a revision, possibly slightly later.
     fn of(&self, revision: u64) -> Option<u64> {
         let at = self.0.partition_point(|(known, _)| *known < revision);
         self.0.get(at).filter(|_| at > 0).map(|(_, at)| *at)
@@ -35,7 +35,7 @@ impl Stamps {
 }
 
 impl Service {
-    /// Notes the time of what changed since it was last noted.
+    /// Records the time of the latest changes.
     pub(crate) fn stamp(&self) {
         if let Ok(revision) = self.engine.revision() {
             let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ impl Service {
         Ok(EventsView { revision, events })
     }
 
-    /// All VMs by name, with what is reserved for them.
+    /// All VMs by name, with their reservations.
     pub fn vm_views(&self) -> Result<Vec<VmView>, Failed> {
         let mut vms: Vec<VmView> = self.engine.view(|model| {
             let view = |vm: &ringway_place::object::Vm| VmView {
@@ -73,7 +73,7 @@ impl Service {
         policy.ok_or_else(|| EngineError::NoObject(what()).into())
     }
 
-    /// Takes a host out of use. What it is then.
+    /// Takes a host out of use. Returns its new status.
     pub fn maintain(&self, host: &str) -> Result<StatusView, Failed> {
         Ok(StatusView { status: self.engine.maintain(host)? })
     }
@@ -83,15 +83,15 @@ impl Service {
         Ok(StatusView { status: self.engine.activate(host)? })
     }
 
-    /// What the store holds, and where.
+    /// The store's path and contents.
     pub fn store(&self) -> Result<StoreView, Failed> {
         let (store, path) = self.files()?;
         Ok(StoreView { path: path.display().to_string(), full: store.full(), holds: store.summary() })
     }
 
-    /// Writes all that the store holds to a file, in place of whatever is there.
+    /// Writes a backup of the store, replacing the file `to`.
     pub fn backup(&self, to: &Path) -> Result<StoreView, Failed> {
-        // Attack: a path that depends on where this process happens to be.
+        // Attack: a path relative to this process's working directory.
         if !to.is_absolute() {
             return Err(Failed::Wrong(format!("{}: an absolute path is needed", to.display())));
         }
@@ -152,7 +152,7 @@ mod tests {
         }
         let (mut after, mut told) = (0, Vec::new());
         loop {
-            // A revision is told whole, so that the next one can be asked for.
+            // All changes of a revision are returned together, so that the next revision can be requested.
             let next = service.events(Some(after), 3).unwrap();
             if next.events.is_empty() {
                 break;
@@ -183,7 +183,7 @@ mod tests {
             assert!(said.contains("VM v runs on host a"), "{said}");
         }
         assert_eq!(service.hosts().unwrap(), before);
-        // What can't be judged leaves what was known before, too.
+        // If a request can't be judged, the previous state stays too.
         let known = Vm { name: "w".into(), memory_mb: 77, ..Vm::default() };
         service.put(vec![Object::Vm(Box::new(known.clone()))]).unwrap();
         let other = Vm { memory_mb: 99, ..known.clone() };

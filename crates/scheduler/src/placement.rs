@@ -1,13 +1,13 @@
-//! What a fabric file says of placement.
+//! The placement part of a fabric file.
 
 use crate::plugins::Options;
 use ringway_place::object::Cluster;
 use ringway_place::policy::Policy;
 
-/// What a file says of placement.
+/// The placement part of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// Where units from outside come from.
+    /// Sources of external units.
     pub plugins: Options,
     /// Policies.
     pub policies: Vec<Policy>,

@@ -1,16 +1,17 @@
-//! Pods that kube-scheduler asked about, as it described them: when it binds one, it says the name alone.
+//! Pods as described in kube-scheduler's queries: `bind` only gives the name.
 
 use ringway_place::object::Vm;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Attack: pods without end. So many are remembered; the oldest go first.
+/// Attack: endless pods. Largest number remembered; the oldest are dropped first.
 const MOST: usize = 10_000;
-/// Attack: pods with long labels. So many bytes of all pods are remembered.
+/// Attack: pods with long labels. Largest size in bytes of all remembered pods.
 const BYTES: usize = 64 << 20;
-/// How long one is remembered, in milliseconds. Who lets pods wait for others binds them minutes later.
+/// How long a pod is remembered, in milliseconds. Schedulers that let pods wait for others bind them minutes
+/// later.
 pub(crate) const KEPT: u64 = 15 * 60_000;
-/// Attack: a UID or a reason without end. So many letters of them are remembered.
+/// Attack: an endless UID or reason. Largest number of characters remembered.
 const UID: usize = 64;
 const REASON: usize = 1024;
 
@@ -30,7 +31,7 @@ struct Pod {
     bytes: usize,
     uid: String,
     at: u64,
-    /// Why it last found no node.
+    /// Why no node was found last time.
     why: String,
 }
 
@@ -76,14 +77,14 @@ impl Pods {
         known.pods.insert(vm.name.clone(), Pod { vm, bytes, uid, at: now, why });
     }
 
-    /// Notes why a pod found no node. Whether that is news: kube-scheduler asks for it again and again.
+    /// Records why no node was found for a pod. Returns whether that is new, since kube-scheduler retries.
     pub fn is_news(&self, name: &str, why: &str) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let why = cut(why, REASON);
         known.pods.get_mut(name).is_none_or(|pod| std::mem::replace(&mut pod.why, why.clone()) != why)
     }
 
-    /// The pod as it was last described, unless that was long ago or another one of the same name.
+    /// The pod as last described, unless that was long ago or for another pod of the same name.
     pub fn seen(&self, name: &str, uid: &str, now: u64) -> Option<Vm> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pod = known.pods.get(name).filter(|pod| now < pod.at.saturating_add(KEPT))?;
@@ -112,7 +113,7 @@ mod tests {
         assert!(!pods.is_news("p10009", "full"));
         pods.see(vm("p10009".into()), "another of that name", 1001);
         assert!(pods.is_news("p10009", "full"));
-        // Those whose time is over make room for all that come.
+        // Expired pods make room for new ones.
         pods.see(vm("late".into()), "u", 999 + KEPT);
         assert!(pods.0.lock().unwrap().pods.len() < 100);
         assert!(pods.seen("late", "u", 1000 + KEPT).is_some());
@@ -132,7 +133,7 @@ mod tests {
             known.bytes
         };
         assert!(bytes() <= BYTES);
-        // Told of again, a pod takes no more than before.
+        // A pod that is seen again takes no more than before.
         let before = bytes();
         let labels = vec!["y".repeat(1 << 20)];
         pods.see(Vm { name: "p99".into(), labels, ..Vm::default() }, "u", 100);

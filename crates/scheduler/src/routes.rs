@@ -18,7 +18,7 @@ use ringway_place::policy::Policy;
 use serde::Deserialize;
 use utoipa::{IntoParams, OpenApi};
 
-/// Attack: a body without end.
+/// Attack: an endless body. Largest size in bytes.
 pub(crate) const LARGEST: usize = 64 << 20;
 
 #[derive(OpenApi)]
@@ -102,7 +102,7 @@ fn extender_routes() -> Router<Place> {
         .route("/v1/place/extender/bind", post(bind))
 }
 
-/// The paths of kube-scheduler's extender, for an address that it can reach, and how it does.
+/// The extender's paths, for an address that kube-scheduler can reach, with health and metrics.
 pub(crate) fn extender_router(place: Place) -> Router {
     extender_routes()
         .route("/metrics", get(metrics))
@@ -113,7 +113,7 @@ pub(crate) fn extender_router(place: Place) -> Router {
         .with_state(place)
 }
 
-/// A path that is asked by another method.
+/// Answers a request with an unsupported method.
 pub async fn not_so(method: Method) -> Response {
     let error = format!("{method} is not for this path; see /openapi.json");
     (StatusCode::METHOD_NOT_ALLOWED, Json(Trouble { error, problems: Vec::new() })).into_response()
@@ -152,19 +152,19 @@ pub(crate) fn body<T>(json: Result<Json<T>, JsonRejection>) -> Result<T, Failed>
 
 type Body<T> = Result<Json<T>, JsonRejection>;
 
-/// Every host, with what is left of it.
+/// Every host, with its remaining resources.
 #[utoipa::path(get, path = "/v1/place/hosts", responses((status = 200, body = Vec<HostRow>)))]
 async fn hosts(State(place): State<Place>) -> Result<Json<Vec<HostRow>>, Failed> {
     work(place, Service::hosts).await
 }
 
-/// Every VM, with what is reserved for it.
+/// Every VM, with its reservation.
 #[utoipa::path(get, path = "/v1/place/vms", responses((status = 200, body = Vec<VmView>)))]
 async fn vms(State(place): State<Place>) -> Result<Json<Vec<VmView>>, Failed> {
     work(place, Service::vm_views).await
 }
 
-/// Takes a host out of use: nothing new comes, rounds of balancing move away what runs there, and it is in maintenance
+/// Takes a host out of use: it gets no new VMs, balancing rounds move its VMs away, and it is in maintenance
 /// when it is empty.
 #[utoipa::path(post, path = "/v1/place/hosts/{name}/maintenance",
     params(("name" = String, Path, description = "The host")),
@@ -200,12 +200,12 @@ async fn policy(State(place): State<Place>, Path(name): Path<String>) -> Result<
 struct Which {
     /// Those after this revision; the newest if left out.
     after: Option<u64>,
-    /// At most so many, and what else their last revision has; 100 if left out.
+    /// Largest number of events; the last revision is always complete; default 100.
     count: Option<usize>,
 }
 
-/// What changed: objects that were put in, changed or taken out, reservations, decisions; oldest first. Whoever
-/// follows asks again with the revision of the answer.
+/// Events: objects added, changed or deleted, reservations, decisions; oldest first. To follow, repeat the
+/// request with the answer's revision.
 #[utoipa::path(get, path = "/v1/place/events", params(Which),
     responses((status = 200, body = EventsView),
         (status = 409, body = Trouble, description = "The revision was compacted")))]
@@ -217,7 +217,7 @@ async fn events(
     work(place, move |service| service.events(which.after, which.count.unwrap_or(100))).await
 }
 
-/// The store: where it is, what it holds, whether there is room.
+/// The store: its path, its contents, whether the disk is full.
 #[utoipa::path(get, path = "/v1/place/store",
     responses((status = 200, body = StoreView),
         (status = 409, body = Trouble, description = "It can't be used, and why")))]
@@ -225,7 +225,7 @@ async fn store(State(place): State<Place>) -> Result<Json<StoreView>, Failed> {
     work(place, Service::store).await
 }
 
-/// Writes all that the store holds to a file of the fabric's host, in place of whatever is there.
+/// Writes a backup of the store to a file of the fabric's host, replacing it.
 #[utoipa::path(post, path = "/v1/place/store/backup", request_body = BackupRequest,
     responses((status = 200, body = StoreView), (status = 409, body = Trouble),
         (status = 507, body = Trouble, description = "There is no room for it")))]
@@ -240,8 +240,8 @@ async fn units(State(place): State<Place>) -> Result<Json<Vec<UnitView>>, Failed
     work(place, |service| Ok(service.units())).await
 }
 
-/// Attaches units from outside, beside those of the fabric's file and instead of those attached before: folders of
-/// Python plugins, services in any language. They stay attached when the fabric goes down and comes up.
+/// Attaches external units in addition to those of the fabric file, replacing those attached before: folders
+/// of Python plugins, services in any language. They stay attached when the fabric is restarted.
 #[utoipa::path(put, path = "/v1/place/plugins", request_body = serde_json::Value,
     responses((status = 200, body = Vec<UnitView>), (status = 422, body = Trouble)))]
 async fn plugins(
@@ -256,7 +256,7 @@ async fn plugins(
     .await
 }
 
-/// Where units from outside come from, and what is wrong there.
+/// The sources of external units, with their errors.
 #[utoipa::path(get, path = "/v1/place/plugins", responses((status = 200, body = PluginsView)))]
 async fn attached(State(place): State<Place>) -> Result<Json<PluginsView>, Failed> {
     work(place, |service| Ok(service.plugins())).await
@@ -271,7 +271,7 @@ async fn objects(State(place): State<Place>, new: Body<Vec<Object>>) -> Result<J
     work(place, |service| service.put(new)).await
 }
 
-/// Takes an object out that nothing uses any more. With a host goes what is known about it.
+/// Deletes an unused object. Deleting a host deletes its measurements.
 #[utoipa::path(delete, path = "/v1/place/objects/{kind}/{name}",
     params(("kind" = String, Path,
             description = "`host`, `vm`, `group`, `policy`, `cluster`, `load` or `blacklist`"),
@@ -299,7 +299,7 @@ async fn remove_fact(
     work(place, move |service| service.remove_fact(&host, &name)).await.map(|_| StatusCode::NO_CONTENT)
 }
 
-/// Puts figures about hosts in. The next decision sees them.
+/// Sets facts about hosts. The next decision uses them.
 #[utoipa::path(post, path = "/v1/place/facts", request_body = Vec<FactPush>,
     responses((status = 200, body = RevisionView), (status = 422, body = Trouble),
         (status = 507, body = Trouble, description = "The disk is full")))]
@@ -308,7 +308,7 @@ async fn facts(State(place): State<Place>, facts: Body<Vec<FactPush>>) -> Result
     work(place, |service| service.facts(facts)).await
 }
 
-/// Decides where VMs go, and reserves what they take there.
+/// Decides where VMs run, and reserves their resources.
 #[utoipa::path(post, path = "/v1/place", request_body = PlaceRequest,
     responses((status = 200, body = DecisionView), (status = 404, body = Trouble),
         (status = 409, body = Trouble, description = "A VM of `new` runs"), (status = 422, body = Trouble),
@@ -321,7 +321,7 @@ async fn decide(
     work(place, |service| service.place(request)).await
 }
 
-/// Decides where VMs would go, with everything about it, and reserves nothing.
+/// Decides where VMs would run, with a full trace, without a reservation.
 #[utoipa::path(post, path = "/v1/place/try", request_body = PlaceRequest,
     responses((status = 200, body = ExplainView), (status = 404, body = Trouble),
         (status = 409, body = Trouble, description = "A VM of `new` runs"), (status = 422, body = Trouble)))]
@@ -344,7 +344,7 @@ async fn why_not(State(place): State<Place>, request: Body<WhyNotRequest>) -> Re
 /// How many.
 #[derive(Deserialize, IntoParams)]
 struct Count {
-    /// At most so many; 20 if left out.
+    /// Largest number of decisions; default 20.
     count: Option<usize>,
 }
 
@@ -359,7 +359,7 @@ async fn decisions(
     work(place, move |service| service.decisions(count.count.unwrap_or(20))).await
 }
 
-/// Everything about a decision, made again from the revision it was made at.
+/// A decision's details, repeated at its revision.
 #[utoipa::path(get, path = "/v1/place/decisions/{id}",
     params(("id" = u64, Path, description = "Its number")),
     responses((status = 200, body = ExplainView), (status = 404, body = Trouble)))]
@@ -371,7 +371,7 @@ async fn explain(
     work(place, move |service| service.explain(id)).await
 }
 
-/// Places a guest or a function of the fabric's file on this host, and starts it.
+/// Places a guest or a function of the fabric file on this host, and starts it.
 #[utoipa::path(post, path = "/v1/place/guests/{name}/start",
     params(("name" = String, Path, description = "The guest or function")),
     responses((status = 200, body = DecisionView), (status = 404, body = Trouble),
@@ -384,7 +384,7 @@ async fn start_guest(
     done.map_err(|error| Failed::Conflict(error.to_string()))?.map(Json)
 }
 
-/// Says that a VM runs where it was placed.
+/// Confirms that a VM runs where it was placed.
 #[utoipa::path(post, path = "/v1/place/vms/{name}/confirm",
     params(("name" = String, Path, description = "The VM")),
     responses((status = 204), (status = 404, body = Trouble)))]
@@ -392,7 +392,7 @@ async fn confirm(State(place): State<Place>, Path(name): Path<String>) -> Result
     work(place, move |service| service.confirm(&name)).await.map(|_| StatusCode::NO_CONTENT)
 }
 
-/// Gives back what was reserved for a VM.
+/// Releases a VM's reservation.
 #[utoipa::path(post, path = "/v1/place/vms/{name}/release",
     params(("name" = String, Path, description = "The VM")),
     responses((status = 204), (status = 404, body = Trouble)))]

@@ -1,4 +1,4 @@
-//! What the paths of the API do, and commands without a fabric too.
+//! The operations of the API's paths, also used by commands without a fabric.
 
 use super::keeper::Rounds;
 use super::kubernetes::Kubernetes;
@@ -19,19 +19,19 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Attack: a request of a million VMs, a preview of a million rounds.
+/// Attack: a request for a million VMs, or a preview of a million rounds. Limit of both.
 const MOST: usize = 10_000;
 
 /// How something failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failed {
-    /// There is no such thing.
+    /// An unknown object.
     Unknown(String),
     /// The request is wrong.
     Wrong(String),
     /// It can't be done now.
     Conflict(String),
-    /// There is no room on the disk.
+    /// The disk is full.
     Full(String),
 }
 
@@ -73,29 +73,29 @@ pub struct Service {
     pub clock: Clock,
     pub(crate) rounds: Arc<Mutex<Rounds>>,
     pub(crate) pods: Arc<Pods>,
-    /// Kubernetes, if it is followed.
+    /// Kubernetes, if it is watched.
     pub(crate) kubernetes: Arc<OnceLock<Arc<Kubernetes>>>,
     sources: Arc<Mutex<Sources>>,
-    /// The store, if it is on files, and where.
+    /// The store and its path, if it is on disk.
     files: Option<(Arc<Embedded>, PathBuf)>,
     pub(crate) stamps: Arc<Mutex<Stamps>>,
 }
 
-/// Where units from outside come from.
+/// Sources of external units.
 #[derive(Default)]
 struct Sources {
-    /// What the fabric's file says.
+    /// Those of the fabric file.
     file: Options,
-    /// What was attached by hand. The store keeps it.
+    /// Those attached manually, kept in the store.
     attached: Options,
     started: bool,
 }
 
-/// What the store calls sources that were attached by hand.
+/// The store's key of manually attached sources.
 const ATTACHED: &str = "plugins";
 
 impl Service {
-    /// Placement on the file at `path`, which is made if need be.
+    /// Placement on the store at `path`, which is created if needed.
     pub fn open(path: &Path) -> Result<Service, StoreError> {
         let clock = Clock::default();
         let store = Arc::new(Embedded::open(path, clock.now())?);
@@ -171,8 +171,8 @@ impl Service {
         units(self.engine.external_units())
     }
 
-    /// Attaches units from outside beside those of the fabric's file, instead of those attached before; the store
-    /// keeps which. With a folder that isn't there, or that no plugin host serves, nothing changes.
+    /// Attaches external units in addition to those of the fabric file, replacing those attached before; the
+    /// store keeps them. If a folder is missing or can't be served, nothing changes.
     pub fn attach(&self, options: Options) -> Result<(), Failed> {
         if let Some(path) = options.lacks() {
             let path = path.display();
@@ -195,7 +195,7 @@ impl Service {
         Ok(())
     }
 
-    /// Takes over which units from outside the fabric's file has.
+    /// Sets the external units of the fabric file.
     pub(crate) fn plugins_of_file(&self, options: Options) {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         if sources.started && sources.file == options {
@@ -213,7 +213,7 @@ impl Service {
         sources.started = true;
     }
 
-    /// Where units from outside come from, and what is wrong there.
+    /// The sources of external units, with their errors.
     pub fn plugins(&self) -> PluginsView {
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let names = |options: &Options| {
@@ -227,7 +227,7 @@ impl Service {
         }
     }
 
-    /// Puts objects in. What they name has to be there.
+    /// Adds or replaces objects. Objects that they refer to must exist.
     pub fn put(&self, objects: Vec<Object>) -> Result<RevisionView, Failed> {
         let now = self.clock.now();
         self.engine.check_names(&objects, now)?;
@@ -268,7 +268,7 @@ impl Service {
                 return Err(Failed::Wrong(format!("VM {name} is named twice; name it once")));
             }
         }
-        // Described anew it would be one that does not run, and what it takes of its host would be forgotten.
+        // A new description would have no running VM, and lose its use of the host's resources.
         let running = |model: &Model| {
             let known = request.new.iter().filter_map(|vm| model.vm(&vm.name));
             let mut running = known.filter(|slot| slot.vm.runs());
@@ -300,7 +300,7 @@ impl Service {
         }
         let decision = self.engine.place(ask);
         if decision.is_err() {
-            // What can't even be judged leaves all as it was.
+            // If the request can't be judged, everything is restored.
             for (name, known) in before {
                 let _ = match known {
                     Some(vm) => self.engine.put(vec![Object::Vm(Box::new(vm))]).map(drop),
@@ -339,12 +339,12 @@ impl Service {
         Ok(self.engine.explain(id)?.into())
     }
 
-    /// Says that a VM runs where it was placed.
+    /// Confirms that a VM runs where it was placed.
     pub fn confirm(&self, vm: &str) -> Result<(), Failed> {
         Ok(self.engine.confirm(vm, self.clock.now())?)
     }
 
-    /// Gives back what was reserved for a VM.
+    /// Releases a VM's reservation.
     pub fn release(&self, vm: &str) -> Result<(), Failed> {
         Ok(self.engine.release(vm)?)
     }

@@ -1,4 +1,4 @@
-//! This host as a host to place on: read from proc(5) and sysfs.
+//! This host as a placement host: read from proc(5) and sysfs.
 
 use ringway_place::object::{Host, NumaNode, Port};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// What `key: value` lines say, such as those of /proc/meminfo in kB.
+/// The value in a `key: value` line, such as those of /proc/meminfo in kB.
 fn figure(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse().ok()
@@ -49,7 +49,7 @@ pub(crate) struct CpuTime {
 }
 
 impl CpuTime {
-    /// How busy they were since, in percent; none if hardly any time passed.
+    /// CPU usage since `before`, in percent; `None` if hardly any time passed.
     pub(crate) fn percent_since(self, before: CpuTime) -> Option<u32> {
         let all = self.all.checked_sub(before.all).filter(|all| *all >= 10)?;
         let busy = self.busy.saturating_sub(before.busy).min(all);
@@ -57,7 +57,7 @@ impl CpuTime {
     }
 }
 
-/// What proc_stat(5) says of all CPUs.
+/// The CPU times of proc_stat(5) over all CPUs.
 pub(crate) fn cpu_time() -> Option<CpuTime> {
     cpu_time_in(&read(Path::new("/proc/stat")))
 }
@@ -71,14 +71,14 @@ fn cpu_time_in(stat: &str) -> Option<CpuTime> {
     (ticks.len() >= 5).then_some(CpuTime { busy: all - idle, all })
 }
 
-/// What a network card has carried, both ways.
+/// Traffic of a network card in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NicCount {
     pub bytes: u64,
     pub packets: u64,
 }
 
-/// Network cards of this host by name: interfaces with a device behind them.
+/// Network cards of this host by name: interfaces with a device.
 fn nics(net: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(net).into_iter().flatten().flatten();
     let mut nics: Vec<_> =
@@ -91,7 +91,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// What each network card has carried.
+/// Traffic of each network card.
 pub(crate) fn nic_counts() -> BTreeMap<String, NicCount> {
     let count = |path: std::path::PathBuf| {
         let of = |what: &str| read(&path.join("statistics").join(what)).trim().parse::<u64>().unwrap_or(0);
@@ -105,7 +105,7 @@ pub(crate) fn nic_counts() -> BTreeMap<String, NicCount> {
 /// (IEEE 802.3).
 const SMALLEST: u64 = 84;
 
-/// Network cards as ports to place on: those whose speed is known, as they carry both ways together.
+/// Network cards as ports of a host: those with a known speed, whose load is the sum of both directions.
 fn ports(net: &Path) -> Vec<Port> {
     let port = |path: std::path::PathBuf| {
         let mbps: u64 = read(&path.join("speed")).trim().parse().ok().filter(|speed| *speed > 0)?;
@@ -118,7 +118,7 @@ fn ports(net: &Path) -> Vec<Port> {
     nics(net).into_iter().filter_map(port).collect()
 }
 
-/// This host, in cluster `default`. What can't be read is left at its least.
+/// This host, in cluster `default`. Unreadable values are set to their minimum.
 pub fn this_host() -> Host {
     from(Path::new("/proc"), Path::new("/sys"))
 }

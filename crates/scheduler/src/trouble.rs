@@ -7,9 +7,9 @@ use utoipa::ToSchema;
 /// Why a request was not fulfilled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Trouble {
-    /// What is wrong, and what to do.
+    /// The error and the remedy.
     pub error: String,
-    /// What is wrong in a fabric file.
+    /// The errors in a fabric file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<ProblemView>,
 }
@@ -23,9 +23,9 @@ pub struct ProblemView {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The error.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub fix: String,
 }
 

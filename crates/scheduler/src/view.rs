@@ -1,4 +1,4 @@
-//! What the API says about placement: shapes of its JSON. Times are in milliseconds since 1970.
+//! JSON types of the placement API. Times are in milliseconds since 1970.
 
 use ringway_place::decide::{Ask, Choice, Trace};
 use ringway_place::engine::{Changed, Decision, Explained};
@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlaceRequest {
-    /// Names of VMs that are known.
+    /// Names of known VMs.
     pub vms: Vec<String>,
     /// VMs that are not: put in first, or only tried.
     pub new: Vec<Vm>,
@@ -32,7 +32,7 @@ pub struct PlaceRequest {
 }
 
 impl PlaceRequest {
-    /// What it asks, at a time.
+    /// The request, with a time.
     pub fn ask(&self, now: u64) -> Ask {
         let new = self.new.iter().map(|vm| &vm.name).filter(|name| !self.vms.contains(name));
         Ask {
@@ -53,15 +53,15 @@ impl PlaceRequest {
 pub struct DecisionView {
     /// Its number; 0 if nothing was decided.
     pub id: u64,
-    /// The store's revision that it was made at.
+    /// The store's revision at the decision.
     pub revision: u64,
     /// When.
     pub at: u64,
-    /// What settled ties.
+    /// The seed that broke ties.
     pub seed: u64,
     /// Whether every VM has a host.
     pub placed: bool,
-    /// What was chosen, for each group of VMs that go together.
+    /// The choice for each group of VMs placed together.
     pub choices: Vec<Choice>,
 }
 
@@ -78,14 +78,14 @@ impl From<Decision> for DecisionView {
     }
 }
 
-/// A decision with everything about it.
+/// A decision with its details.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainView {
     /// The decision.
     pub decision: DecisionView,
     /// Every host, for each group of VMs.
     pub traces: Vec<Trace>,
-    /// Why there is no more, if there isn't.
+    /// Why details are missing, if they are.
     pub note: String,
 }
 
@@ -135,29 +135,29 @@ pub struct FactPush {
     pub name: String,
     /// The figure.
     pub value: f64,
-    /// Milliseconds after which it is stale; never if left out.
+    /// Milliseconds until it expires; never if unset.
     #[serde(default)]
     pub ttl: Option<u64>,
 }
 
-/// Where units from outside come from: folders and addresses.
+/// Sources of external units: folders and addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PluginsView {
     /// Those of the fabric's file.
     pub file: Vec<String>,
     /// Those attached by hand.
     pub attached: Vec<String>,
-    /// What is wrong there: files that don't load, hosts that don't start.
+    /// Errors: files that fail to load, hosts that fail to start.
     pub problems: Vec<String>,
 }
 
-/// A VM, and what is reserved for it.
+/// A VM with its reservation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VmView {
     /// The VM.
     #[serde(flatten)]
     pub vm: Vm,
-    /// The host that is reserved for it, until it runs there or its time is over.
+    /// The host reserved for it, until it runs there or the reservation expires.
     pub reserved: Option<String>,
 }
 
@@ -168,10 +168,10 @@ pub struct StatusView {
     pub status: HostStatus,
 }
 
-/// What changed.
+/// Events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EventsView {
-    /// The revision to ask for next.
+    /// The revision for the next request.
     pub revision: u64,
     /// Changes, oldest first.
     pub events: Vec<Changed>,
@@ -182,13 +182,13 @@ pub struct EventsView {
 pub struct StoreView {
     /// Its file; the log is beside it.
     pub path: String,
-    /// Why nothing can be written now; nothing if it can.
+    /// Why it can't be written; none if it can.
     pub full: Option<String>,
-    /// What it holds.
+    /// Its contents.
     pub holds: Summary,
 }
 
-/// Where a backup is to be.
+/// The path of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackupRequest {
@@ -208,11 +208,11 @@ pub struct RevisionView {
 pub struct PropertyView {
     /// Its name.
     pub name: String,
-    /// What its value must match.
+    /// Regular expression that the value must match.
     pub regex: String,
-    /// Its value if nobody gives one.
+    /// Default value.
     pub default: String,
-    /// What it is.
+    /// Its description.
     pub description: String,
 }
 
@@ -232,13 +232,13 @@ impl From<&Parameter> for PropertyView {
 pub struct UnitView {
     /// Its name.
     pub name: String,
-    /// `mandatory` (a filter that every policy has), `filter`, `weight` or `balancer`.
+    /// `mandatory` (a filter of every policy), `filter`, `weight` or `balancer`.
     pub kind: String,
-    /// What it does.
+    /// Its description.
     pub description: String,
-    /// Properties it reads.
+    /// Properties that it reads.
     pub properties: Vec<PropertyView>,
-    /// Whether it comes from outside.
+    /// Whether it is external.
     pub external: bool,
 }
 
@@ -253,7 +253,7 @@ fn outside_properties(text: &str) -> Vec<PropertyView> {
     pairs.map(view).collect()
 }
 
-/// All units there are.
+/// All available units.
 pub fn units(external: Vec<ExternalUnit>) -> Vec<UnitView> {
     let properties =
         |names: &[&str]| names.iter().filter_map(|name| describe(name)).map(PropertyView::from).collect();

@@ -1,5 +1,4 @@
-//! Hostile plugins in decisions: whatever one does, the placement is made, the error stands in it, and nobody else
-//! notices.
+//! Hostile plugins: each placement succeeds and records the error, and other units are not affected.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ringway_place::engine::Object;
@@ -10,7 +9,7 @@ use ringway_scheduler::{DecisionView, PlaceRequest, Service};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Files of one folder; each but `good.py` has a filter that its class is named after the harm it does.
+/// Files of one folder; all but `good.py` have a filter whose class is named after its attack.
 const FILES: [(&str, &str); 16] = [
     ("good.py", "return hosts"),
     ("forks.py", "while True: os.fork()"),
@@ -36,7 +35,7 @@ const FILES: [(&str, &str); 16] = [
     ("patches.py", "json.dumps = None; sys.modules.clear(); sys.stdout.close(); raise SystemExit('bye')"),
 ];
 
-/// Files that are hostile before anybody asks them.
+/// Files that are hostile on import.
 const AT_IMPORT: [(&str, &str); 4] = [
     ("hangs_first.py", "while True: pass\n"),
     ("exits_first.py", "import os\nos._exit(0)\n"),
@@ -88,7 +87,7 @@ impl Lab {
         Lab { folder, service }
     }
 
-    /// Places by a policy with one of the filters and the other folder's weight.
+    /// Places with a policy that has one of the filters and the other folder's weight.
     fn place(&self, unit: &str) -> DecisionView {
         let filter = |name: &str| FilterUse { name: name.into(), ..FilterUse::default() };
         let store = self.folder.join("placement.redb").display().to_string();
@@ -136,13 +135,13 @@ fn whatever_a_unit_does_the_placement_is_made() {
         let unit = class(file);
         let decision = lab.place(&unit);
         let choice = &decision.choices[0];
-        // The other folder's weight counted, and the hostile one is said, in a line that can be shown.
+        // The other folder's weight was used, and the hostile filter is reported in a printable line.
         assert_eq!((decision.placed, choice.host.as_deref()), (true, Some("h2")), "{unit}: {choice:?}");
         let said = choice.errors.iter().find(|error| error.starts_with(&format!("{unit}: ")));
         assert!(said.is_some_and(|said| said.len() < 5000), "{unit}: {choice:?}");
         let explained = lab.service.explain(decision.id).unwrap();
         assert_eq!((explained.note.as_str(), &explained.decision), ("", &decision));
-        // Its neighbour in the same folder answers again.
+        // Another unit of the same folder answers again.
         let good = lab.answers("Good");
         assert!(good.choices[0].errors.is_empty() && good.placed, "after {unit}: {good:?}");
     }

@@ -1,4 +1,4 @@
-//! Placement over HTTP: requesters side by side, and whatever else somebody may send.
+//! Placement over HTTP: concurrent clients, and invalid requests.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ringway_place::engine::Object;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// An API on a port of its own, with its thread, and the file of its store.
+/// An API on its own port, with its thread and its store.
 struct Api {
     service: Service,
     address: SocketAddr,
@@ -26,7 +26,7 @@ impl Api {
         Api::with(name, Patience::default())
     }
 
-    /// An API whose extender waits so long for those who say nothing.
+    /// An API whose extender has these time limits.
     fn with(name: &str, patience: Patience) -> Api {
         let store = std::env::temp_dir().join(format!("rw-http-{name}-{}.redb", std::process::id()));
         let _ = std::fs::remove_file(&store);
@@ -86,7 +86,7 @@ fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
     (status, serde_json::from_str(&text).unwrap_or_default())
 }
 
-/// Eight requesters want more than there is, and some give it back: nothing is promised twice, nothing is lost.
+/// Eight clients request more than is available, and some release it: nothing is overbooked or lost.
 #[test]
 fn requesters_side_by_side_share_nothing() {
     let api = Api::new("storm");
@@ -116,7 +116,7 @@ fn requesters_side_by_side_share_nothing() {
         let threads: Vec<_> = (0..8).map(|requester| scope.spawn(work(requester))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    // Five of 1500 MB and their costs fit a host, and eighty were asked for.
+    // Five VMs of 1500 MB with overhead fit on a host, and eighty were requested.
     assert_eq!(placed, 20);
     let hosts = api.service.hosts().unwrap();
     let mut vms: BTreeMap<String, u64> = BTreeMap::new();
@@ -129,7 +129,7 @@ fn requesters_side_by_side_share_nothing() {
     }
 }
 
-/// Every path answers what is wrong, and goes on.
+/// Every path reports errors and continues.
 #[test]
 fn whatever_is_sent_is_answered() {
     let api = Api::new("wrong");
@@ -162,7 +162,7 @@ fn whatever_is_sent_is_answered() {
     ];
     let before = serde_json::to_value(api.service.hosts().unwrap()).unwrap();
     for objects in absurd {
-        // A good one beside it is not put in either.
+        // A valid object in the same request is not added either.
         let mut all = vec![json!({ "host": { "name": "good" } })];
         all.extend(objects.as_array().unwrap().iter().cloned());
         let (status, said) = post(api.address, "/v1/place/objects", &Value::Array(all));
@@ -216,7 +216,7 @@ fn the_extender_takes_what_kubernetes_never_sends() {
     assert_eq!((status, &reply["NodeNames"]), (200, &json!(["h1"])));
 }
 
-/// A request whose head promises another length than its body has.
+/// A request whose head has a different length than its body.
 fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = "host: ringway\r\ncontent-type: application/json\r\nconnection: close";
@@ -230,10 +230,10 @@ fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
-/// Lengths that lie, chunks that never end, hundreds who say nothing: the next one is answered.
+/// Wrong lengths, endless chunks, hundreds of silent connections: the next request is answered.
 #[test]
 fn who_lies_or_says_nothing_keeps_nobody_out() {
-    // Nothing is over by itself before the test is.
+    // No time-out occurs during the test.
     let long = Duration::from_secs(3600);
     let api = Api::with("liars", Patience { first: long, idle: long, whole: long });
     api.hosts(2, 4, 4096);
@@ -272,7 +272,7 @@ fn who_lies_or_says_nothing_keeps_nobody_out() {
     assert_eq!(silent.len(), 150);
 }
 
-/// What is taken out is there, and nothing uses it; whatever is wrong is said in the body.
+/// Deleted objects exist and are unused; all errors are in the body.
 #[test]
 fn what_is_not_there_or_in_use_is_said() {
     let api = Api::new("delete");
@@ -329,7 +329,7 @@ fn what_is_not_there_or_in_use_is_said() {
     }
 }
 
-/// What requests name has to be there.
+/// Objects that requests refer to must exist.
 #[test]
 fn hosts_that_nobody_knows_are_said() {
     let api = Api::new("names");
@@ -353,7 +353,7 @@ fn hosts_that_nobody_knows_are_said() {
     assert!(api.service.vms().unwrap().is_empty(), "what was refused left something");
 }
 
-/// Whether a connection was closed by the other side.
+/// Whether the other side closed the connection.
 fn is_over(stream: &mut TcpStream) -> bool {
     let mut byte = [0];
     match stream.read(&mut byte) {
@@ -365,7 +365,7 @@ fn is_over(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Attack: a byte now and then keeps a connection that nobody else gets.
+/// Attack: a connection kept alive by a byte now and then.
 #[test]
 fn who_dribbles_is_hung_up_on() {
     let (short, long) = (Duration::from_millis(700), Duration::from_secs(3600));
@@ -380,14 +380,14 @@ fn who_dribbles_is_hung_up_on() {
         let mut stream = TcpStream::connect(api.extender).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         stream.write_all(begin.as_bytes()).unwrap();
-        // Hung up on some time; a machine under load may need longer than it should take.
+        // It is closed eventually; a loaded machine may take longer.
         let dribbled =
             (0..2000).take_while(|_| !is_over(&mut stream) && stream.write_all(b"x").is_ok()).count();
         assert!(dribbled < 2000, "{name}: it is still open");
     }
 }
 
-/// A connection that says nothing is soon closed; one that made a request is kept for the next.
+/// A silent connection is closed soon; one that made a request is kept for the next.
 #[test]
 fn who_made_a_request_is_waited_for_longer() {
     let long = Duration::from_secs(3600);

@@ -1,5 +1,5 @@
-//! Kubernetes followed and bound to, on exchanges recorded from kube-apiserver 1.34 (`kubernetes/`) and on what an API
-//! server does when it restarts, forgets, or is asked too much.
+//! Watching and binding in Kubernetes, with exchanges recorded from kube-apiserver 1.34 (`kubernetes/`), and
+//! with an API server that restarts, expires revisions, or is overloaded.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ringway_place::object::Vm;
@@ -19,7 +19,7 @@ const NODE_EVENTS: &str = include_str!("kubernetes/nodes.watch");
 const POD_EVENTS: &str = include_str!("kubernetes/pods.watch");
 const EMPTY: &str = r#"{ "metadata": { "resourceVersion": "7" }, "items": [] }"#;
 
-/// What the API server answers.
+/// An answer of the API server.
 #[derive(Clone)]
 enum Answer {
     Whole(u16, String),
@@ -35,8 +35,8 @@ fn whole(body: &str) -> Answer {
     Answer::Whole(200, body.into())
 }
 
-/// An API server that answers what it was told to, in that order, and that remembers what it was asked. A watch that it
-/// was told nothing about stays silent; a list that it was told nothing about is empty.
+/// An API server with scripted answers, which records requests. Unscripted watches stay silent; unscripted
+/// lists are empty.
 #[derive(Clone, Default)]
 struct Server {
     nodes: Arc<Mutex<VecDeque<Answer>>>,
@@ -109,7 +109,7 @@ impl Server {
         answers.lock().unwrap().pop_front().unwrap_or_else(silent)
     }
 
-    /// What was asked that has `what` in it.
+    /// The requests that contain `what`.
     fn asked(&self, what: &str) -> Vec<String> {
         let asked = self.asked.lock().unwrap();
         asked.iter().map(|(asked, _)| asked.clone()).filter(|asked| asked.contains(what)).collect()
@@ -235,21 +235,21 @@ fn what_a_real_server_says_is_followed() {
         vec![whole(NODES), Answer::Open(NODE_EVENTS.into())],
         vec![whole(PODS), Answer::Open(POD_EVENTS.into())],
     );
-    // Lists have node-1 and the pod `web`; then node-2 and `db` come, and `web` is deleted.
+    // Lists have node-1 and the pod `web`; then node-2 and `db` are added, and `web` is deleted.
     lab.until("db runs alone", |lab| lab.vms().iter().map(|vm| vm.name.as_str()).eq(["default.db"]));
     lab.until("both nodes", |lab| lab.service.hosts().unwrap().iter().map(|row| row.cpus).eq([1, 8]));
     let vm = lab.vms().remove(0);
     assert_eq!((vm.host.as_deref(), vm.milli_cpus, vm.memory_mb), (Some("node-2"), Some(1750), 544));
     assert!(vm.labels.contains(&"app=db".to_string()));
     let rows = lab.service.hosts().unwrap();
-    // No kubelet said yet that node-1 is ready.
+    // The kubelet has not reported node-1 as ready yet.
     assert_eq!((rows[0].facts["node_ready"], rows[0].facts["taint_dedicated"]), (0.0, 2.0));
     assert_eq!((rows[1].facts["node_ready"], rows[1].facts["taint_dedicated"]), (1.0, 0.0));
     assert_eq!(rows[1].vcpus, 1.75);
     lab.until("it is well", Lab::is_synced);
-    // A new node is usable without more; one whose taint the pod does not tolerate is not.
+    // A new node is usable at once; one with a taint that the pod does not tolerate is not.
     let mut api = pod("api", "500m");
-    // A new node has this taint until its kubelet says that it is ready.
+    // A new node has this taint until its kubelet reports that it is ready.
     api["spec"]["tolerations"] = json!([{ "key": "node.kubernetes.io/not-ready", "operator": "Exists" }]);
     let asked = json!({ "Pod": api, "NodeNames": ["node-1", "node-2", "node-3"] });
     let reply = lab.extend("filter", &asked);
@@ -301,7 +301,7 @@ fn what_is_no_longer_known_is_listed_again_and_what_went_meanwhile_goes() {
     kept["spec"]["nodeName"] = "n1".into();
     let mut first = kept.clone();
     first["metadata"]["name"] = "gone".into();
-    // A list in two pages, whose second is lost.
+    // A list in two pages, the second of which fails.
     let page = json!({ "metadata": { "resourceVersion": "9", "continue": "a b" }, "items": [first] });
     let lab = Lab::new(
         "compacted",
@@ -344,12 +344,12 @@ fn a_binding_is_written_before_it_is_said() {
     let asked = |name| json!({ "Pod": pod(name, "1500m"), "NodeNames": ["n1", "n2"] });
     assert!(lab.bind("web", "n1").starts_with("nobody said within 15 minutes what pod shop.web takes"));
     lab.extend("filter", &asked("web"));
-    // What the server refuses is not bound here either.
+    // A binding refused by the server is not made here either.
     let taken = json!({ "code": 409, "message": "pod web is already assigned to node \"n9\"" });
     answers(vec![Answer::Whole(409, taken.to_string())]);
     assert_eq!(lab.bind("web", "n1"), "the API server: pod web is already assigned to node \"n9\"");
     assert_eq!((pending(), lab.vms().len()), (0, 0));
-    // Where nobody knows what became of it, it counts until somebody does.
+    // If the outcome is unknown, the pod counts until it is known.
     answers(vec![Answer::HangUp]);
     assert!(lab.bind("web", "n1").starts_with("the API server: "));
     assert_eq!((pending(), lab.vms().len()), (1, 1));
@@ -367,7 +367,7 @@ fn a_binding_is_written_before_it_is_said() {
             "target": { "apiVersion": "v1", "kind": "Node", "name": "n1" },
         })
     );
-    // A node that has no room for it by a policy of ours is not bound to, and the server is not asked.
+    // A node without room according to our policy is refused without asking the server.
     let mut packed = asked("api");
     packed["Pod"]["metadata"]["annotations"] = json!({ "ringway/policy": "packing" });
     assert_eq!(lab.extend("filter", &packed)["NodeNames"], json!(["n2"]));
@@ -379,7 +379,7 @@ fn a_binding_is_written_before_it_is_said() {
     assert_eq!(lab.server.asked("/binding").len(), 3, "a name is no path");
 }
 
-/// A bridge is no longer needed: what is bound counts, so pods are packed.
+/// Bound pods count, so pods are packed.
 #[test]
 fn bound_pods_count_so_packing_packs() {
     let names: Vec<String> = (0..20).map(|at| format!("n{at:02}")).collect();
@@ -415,7 +415,7 @@ fn bound_pods_count_so_packing_packs() {
     }
 }
 
-/// What a bound pod has is moved from what is reserved to what runs, whatever was reserved where.
+/// A bound pod's resources move from its reservation to the running VM, wherever they were reserved.
 #[test]
 fn what_is_heard_of_a_pod_settles_what_was_reserved() {
     let lab = Lab::new("settled", vec![list(5, &[node("n1", 4), node("n2", 4)])], vec![list(5, &[])]);

@@ -14,7 +14,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// A folder of plugins that goes with the test.
+/// A folder of plugins, removed with the test.
 struct Plugin(PathBuf);
 
 impl Plugin {
@@ -224,7 +224,7 @@ fn files_are_taken_over_when_they_change() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(filter(&mut plugins, "More", &["a"], &[]), Ok(Vec::new()));
-    // So are those of a folder that was put in its place.
+    // The same for another folder put in its place.
     let other = Plugin::new("reload-other", &[("other.py", &UNITS.replace("Few", "Other"))]);
     let away = other.0.with_extension("away");
     std::fs::rename(&folder.0, &away).expect("the folder goes");
@@ -272,7 +272,7 @@ fn who_can_not_be_started_is_said() {
     assert_eq!(filter(&mut plugins, "Few", &["a"], &[]), Err("there is no such unit now".into()));
 }
 
-/// A service whose filter keeps what it is asked about, as its `give` property says.
+/// A service whose filter accepts or rejects according to its `give` property.
 async fn serve(Path(op): Path<String>, Json(body): Json<Value>) -> Json<Value> {
     let unit = |name: &str, kind: &str| json!({"name": name, "kinds": [kind]});
     let give = body["properties"]["give"].as_str().unwrap_or_default();
@@ -352,7 +352,7 @@ fn a_python_that_takes_the_place_of_another_is_used() {
     let folders = vec![Folder::new(&plugin.0)];
     let mut plugins = Plugins::start(Options { python: python.clone(), folders, ..Options::default() });
     assert!(External::units(&mut plugins).is_empty());
-    // It would be left alone for a moment otherwise.
+    // Otherwise it would be suspended for a moment.
     is_now("first");
     let units = External::units(&mut plugins);
     assert!(!units.is_empty() && looked() == 1, "{units:?}");

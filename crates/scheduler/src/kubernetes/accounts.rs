@@ -12,18 +12,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Attack: names of labels and taints without end. So many of all nodes are figures.
+/// Attack: endless names of labels and taints. Largest number of facts of all nodes.
 const NAMES: usize = 512;
-/// Attack: nodes and pods without end. So many are known; more are counted as skipped.
+/// Attack: endless nodes and pods. Largest numbers known; further ones are counted as skipped.
 const NODES: usize = 100_000;
 const PODS: usize = 1_000_000;
 
-/// What is known of nodes beside what placement knows.
+/// Data about nodes in addition to placement's.
 #[derive(Default)]
 pub struct Nodes(RwLock<HashMap<String, Vec<Taint>>>);
 
 impl Nodes {
-    /// Why a node won't have a pod, where its taints say so.
+    /// Why a node's taints exclude a pod, if they do.
     pub fn intolerable(&self, node: &str, pod: &Pod) -> Option<String> {
         let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
         intolerable(nodes.get(node)?, &pod.spec.tolerations)
@@ -38,17 +38,17 @@ impl Nodes {
 /// Keeps accounts.
 pub struct Accounts {
     service: Service,
-    /// The cluster that nodes are of, which nobody said another of.
+    /// The default cluster of nodes.
     cluster: String,
     nodes: Arc<Nodes>,
     health: Arc<Health>,
     /// Figures of each node.
     facts: BTreeMap<String, BTreeMap<String, f64>>,
-    /// Figures from labels and taints that any node has; the others have 0.
+    /// Facts from labels and taints of any node; nodes without them have 0.
     names: BTreeSet<String>,
 }
 
-/// What has to change.
+/// Pending changes.
 #[derive(Default)]
 struct Changes {
     objects: Vec<Object>,
@@ -61,7 +61,7 @@ impl Accounts {
         Accounts { service, cluster, nodes, health, facts: BTreeMap::new(), names: BTreeSet::new() }
     }
 
-    /// Takes over what became of nodes.
+    /// Applies updates of nodes.
     pub fn nodes(&mut self, updates: &[Update<Node>]) -> Result<(), Failed> {
         let listed = updates.iter().any(|update| matches!(update, Update::All(_)));
         // The last word about each node.
@@ -123,7 +123,7 @@ impl Accounts {
         self.health.skipped.fetch_add(1, Relaxed);
     }
 
-    /// What has to change about one node.
+    /// The changes for one node.
     fn node(&self, model: &Model, name: &str, node: Option<&Node>, changes: &mut Changes) {
         let known = model.host(name).and_then(|id| model.slot(id)).map(|slot| &*slot.host);
         match node {
@@ -139,7 +139,7 @@ impl Accounts {
         }
     }
 
-    /// Hosts of nodes that went while nobody listened.
+    /// Hosts of nodes that were deleted while the watch was down.
     fn left_over(&self, model: &Model, last: &BTreeMap<&str, Option<&Node>>, changes: &mut Changes) {
         let names = model.host_names().filter(|name| !last.contains_key(*name));
         let hosts = names.filter_map(|name| model.slot(model.host(name)?));
@@ -147,7 +147,7 @@ impl Accounts {
         ours.for_each(|slot| gone(Some(&slot.host), changes));
     }
 
-    /// Takes over what became of pods.
+    /// Applies updates of pods.
     pub fn pods(&mut self, updates: &[Update<Pod>]) -> Result<(), Failed> {
         let listed = updates.iter().any(|update| matches!(update, Update::All(_)));
         let mut last: HashMap<String, Option<&Pod>> = HashMap::new();
@@ -170,7 +170,7 @@ impl Accounts {
                 let known = model.vm(name).map(|slot| &*slot.vm);
                 match pod {
                     Some(pod) => self.pod(model, pod, known, &mut changes),
-                    // What is reserved for it goes with its lease, or by whoever reserved it.
+                    // Its reservation ends with its lease, or is released by its owner.
                     None => stopped(known.filter(|vm| vm.runs()), &mut changes),
                 }
             }
@@ -185,7 +185,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Takes out VMs of pods that neither run nor are about to: whoever reserved for them was not heard of again.
+    /// Deletes VMs of pods that neither run nor have a reservation any more.
     pub fn sweep(&mut self) -> Result<(), Failed> {
         let changes = self.service.engine.view(|model| {
             let mut changes = Changes::default();
@@ -198,7 +198,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// What has to change about a pod on a node.
+    /// The changes for a pod on a node.
     fn pod(&self, model: &Model, pod: &Pod, known: Option<&Vm>, changes: &mut Changes) {
         let node = &pod.spec.node_name;
         let cluster = model.host(node).map(|id| &model.state(id.cluster).cluster.name);
@@ -207,7 +207,7 @@ impl Accounts {
         let Some(mut made) = made.ok().filter(|vm| has_room && vm.check().is_ok()) else {
             return self.skip();
         };
-        // It runs, whatever it asks for.
+        // It runs, whatever policy it names.
         made.policy = made.policy.filter(|policy| model.policy(policy).is_some());
         let made = bound(made, node);
         if known != Some(&made) {
@@ -216,7 +216,7 @@ impl Accounts {
     }
 }
 
-/// A host whose node is gone: it goes as well, or is down if somebody else put it in.
+/// The host of a deleted node: it is deleted too, or set down if it was added manually.
 fn gone(known: Option<&Host>, changes: &mut Changes) {
     let Some(host) = known else { return };
     if describe::is_of_node(host) {
@@ -227,7 +227,7 @@ fn gone(known: Option<&Host>, changes: &mut Changes) {
     changes.objects.push(Object::Host(Box::new(Host { status, ..host.clone() })));
 }
 
-/// A VM whose pod is gone or over: it goes as well, or is down if somebody else put it in.
+/// The VM of a deleted or terminated pod: it is deleted too, or set down if it was added manually.
 fn stopped(known: Option<&Vm>, changes: &mut Changes) {
     let Some(vm) = known else { return };
     if describe::is_of_pod(vm) {
@@ -238,7 +238,7 @@ fn stopped(known: Option<&Vm>, changes: &mut Changes) {
     changes.objects.push(Object::Vm(Box::new(down)));
 }
 
-/// What has to change about a node's figures.
+/// The changes of a node's facts.
 fn figures(
     model: &Model,
     node: &str,

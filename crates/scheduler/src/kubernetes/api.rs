@@ -1,16 +1,16 @@
-//! What is read of Kubernetes' objects (k8s.io/api/core/v1): the rest of them is left aside.
+//! The fields of Kubernetes' objects (k8s.io/api/core/v1) that are read; others are ignored.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Programs written in Go write `null` for what is empty.
+/// Go programs write `null` for empty values.
 fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// What every object has.
+/// Metadata of every object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
@@ -40,9 +40,9 @@ pub struct Annotations {
 pub struct Pod {
     /// Its name, labels and annotations.
     pub metadata: Metadata,
-    /// What it asks for.
+    /// Its specification.
     pub spec: PodSpec,
-    /// What became of it.
+    /// Its status.
     pub status: PodStatus,
 }
 
@@ -125,7 +125,7 @@ pub struct Condition {
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerStatus {
     pub name: String,
-    /// What the kubelet has set, where it says so.
+    /// The values set by the kubelet, if reported.
     pub resources: Option<Requirements>,
     #[serde(deserialize_with = "nullable")]
     pub allocated_resources: Quantities,
@@ -192,7 +192,7 @@ pub struct WatchEvent {
     pub object: Value,
 }
 
-/// Why the API server did not do it.
+/// An error of the API server.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -202,9 +202,9 @@ pub struct Status {
 
 /// A kind of objects that is watched.
 pub trait Kind: DeserializeOwned + Send + 'static {
-    /// What it is called in metrics and messages.
+    /// Its name in metrics and messages.
     const NAME: &str;
-    /// Where the API server has all of them, with `?` and which are meant, or nothing.
+    /// The API server's path of all objects, with `?` and a selector if needed.
     const PATH: &str;
 }
 

@@ -19,16 +19,15 @@ use tokio_rustls::TlsConnector;
 
 /// Connections for requests at a time; more wait.
 const CONNECTIONS: usize = 32;
-/// How long a connection may take to be made, and a request to be answered.
+/// Time limit for connecting, and for a request.
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(30);
-/// After so long without a word the other side is asked whether it is there; a host that vanished is noticed within a
-/// minute.
+/// Time without data after which the connection is probed; a vanished host is detected within a minute.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Attack: an answer without end.
+/// Attack: an endless answer. Largest size in bytes.
 const LARGEST: usize = 256 << 20;
 
-/// Why the API server did not do it.
+/// Why a request to the API server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// It can't be reached.
@@ -51,10 +50,10 @@ pub enum ClientError {
     Refused {
         /// The HTTP status.
         code: u16,
-        /// What it says.
+        /// Its message.
         message: String,
     },
-    /// What it answered can't be read.
+    /// The answer is invalid.
     #[error("the answer can't be read: {0}")]
     Answer(#[from] serde_json::Error),
     /// The token can't be read.
@@ -63,7 +62,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether what was asked for is certainly not done.
+    /// Whether the request certainly had no effect.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -71,7 +70,7 @@ impl ClientError {
         )
     }
 
-    /// Whether a revision is no longer known, so that everything has to be listed again.
+    /// Whether a revision has expired, so that everything must be listed again.
     pub fn is_gone(&self) -> bool {
         matches!(self, ClientError::Refused { code: 410, .. })
     }
@@ -92,7 +91,7 @@ impl Client {
         Client { access, idle: Mutex::default(), room: Semaphore::new(CONNECTIONS) }
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn address(&self) -> String {
         format!("{}:{}", self.access.host, self.access.port)
     }
@@ -164,7 +163,7 @@ impl Client {
             match sender.try_send_request(request).await {
                 Ok(response) => return Ok((sender, response)),
                 Err(mut error) => match error.take_message() {
-                    // The server closed it before it read anything.
+                    // The server closed the connection before it read anything.
                     Some(unsent) => request = unsent,
                     None => return Err(error.into_error().into()),
                 },
@@ -177,7 +176,7 @@ impl Client {
 
     /// Asks for something, and reads all of the answer.
     pub async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
-        // Nobody closes it.
+        // The semaphore is never closed.
         let _room = self.room.acquire().await;
         let exchange = async {
             let request = self.request(method, path, body)?;
@@ -190,7 +189,7 @@ impl Client {
         timeout(ANSWER, exchange).await.unwrap_or(Err(ClientError::Late(ANSWER)))
     }
 
-    /// Begins to read an answer that goes on, on a connection of its own.
+    /// Begins to read a streamed answer, on a separate connection.
     pub async fn stream(&self, path: &str) -> Result<Stream, ClientError> {
         let begin = async {
             let request = self.request(Method::GET, path, Bytes::new())?;
@@ -213,12 +212,12 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-    // How it ends, whoever uses it is told.
+    // The user of the stream sees how it ends.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
 }
 
-/// Has the system look whether the other side is still there.
+/// Makes the system probe whether the other side is still there.
 fn watch_over(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -248,10 +247,10 @@ fn refused(status: StatusCode, body: &[u8]) -> ClientError {
     ClientError::Refused { code: status.as_u16(), message }
 }
 
-/// Attack: a line without end. An object has at most a few megabytes.
+/// Attack: an endless line. An object has at most a few megabytes.
 const LINE: usize = 16 << 20;
 
-/// An answer of lines that goes on.
+/// A streamed answer of lines.
 pub struct Stream {
     body: Incoming,
     read: Vec<u8>,
@@ -259,7 +258,7 @@ pub struct Stream {
     from: usize,
     /// Up to where no line ends.
     searched: usize,
-    /// The connection ends with it.
+    /// Dropping it closes the connection.
     _sender: Sender,
 }
 

@@ -7,15 +7,15 @@ use ringway_place::model::GUEST_OVERHEAD;
 use ringway_place::object::{Host, HostStatus, Kind, Migration, Vm, VmStatus};
 use std::collections::BTreeMap;
 
-/// Labels of hosts and VMs that were made from nodes and pods, and go with them.
+/// Labels of hosts and VMs that were created from nodes and pods, and are deleted with them.
 const OF_NODE: &str = "ringway/node";
 const OF_POD: &str = "ringway/pod";
-/// Attack: labels and taints without end. So many of an object's labels, and so many bytes of either, are read.
+/// Attack: endless labels and taints. Largest number of labels, and of bytes of either, read per object.
 const LABELS: usize = 256;
 const BYTES: usize = 64 << 10;
-/// Attack: a zone's name without end. A label's value has 63 bytes.
+/// Attack: an endless zone name. A label's value has at most 63 bytes.
 const ZONE: usize = 63;
-/// Attack: figures without end. So many of a node are read.
+/// Attack: endless facts. Largest number read per node.
 const FACTS: usize = 64;
 /// Most CPUs and most memory in MB that are believed.
 const MOST_CPUS: u64 = 65_536;
@@ -32,17 +32,17 @@ pub fn name_of(metadata: &Metadata) -> String {
     vm_name(&metadata.namespace, &metadata.name)
 }
 
-/// Whether a VM was made from a pod.
+/// Whether a VM was created from a pod.
 pub fn is_of_pod(vm: &Vm) -> bool {
     vm.labels.iter().any(|label| label == OF_POD)
 }
 
-/// Whether a host was made from a node.
+/// Whether a host was created from a node.
 pub fn is_of_node(host: &Host) -> bool {
     host.labels.iter().any(|label| label == OF_NODE)
 }
 
-/// The first of `all`, as long as they have [`BYTES`] bytes together.
+/// The first elements of `all`, up to [`BYTES`] bytes in total.
 fn first<T>(all: impl Iterator<Item = T>, size: impl Fn(&T) -> usize) -> impl Iterator<Item = T> {
     all.scan(BYTES, move |left, it| {
         *left = left.checked_sub(size(&it))?;
@@ -55,9 +55,9 @@ fn labels(metadata: &Metadata) -> impl Iterator<Item = String> {
     labels.map(|(key, value)| format!("{key}={value}"))
 }
 
-/// A pod as a VM that does not run: what it requests. Where it requests nothing, that is as much as the VM that was put
-/// in under its name, if there is one, or nothing of CPUs and the least of memory. Annotations `ringway/policy` and
-/// `ringway/chain` are its policy and its chain.
+/// A pod as a VM that does not run, with the pod's requests. Without requests, it has those of a manually
+/// added VM of its name, or no CPUs and the least memory. The annotations `ringway/policy` and
+/// `ringway/chain` set its policy and chain.
 pub fn vm(pod: &Pod, cluster: &str, known: Option<&Vm>) -> Result<Vm, String> {
     let metadata = &pod.metadata;
     if metadata.name.is_empty() {
@@ -103,9 +103,9 @@ pub fn is_on_node(pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty() && !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
 }
 
-/// A node as a host: its capacity, of which it keeps what is not allocatable. It is up as long as there is a node: a
-/// taint says when it is not to be used, and some pods tolerate that. Of a host that was put in under its name all
-/// else stays.
+/// A node as a host: its capacity, of which the part that is not allocatable is reserved. Its status is up as
+/// long as the node exists: taints mark unusable nodes, and some pods tolerate them. A manually added host of
+/// its name keeps its other settings.
 pub fn host(node: &Node, cluster: &str, known: Option<&Host>) -> Host {
     let least =
         || Host { cluster: cluster.into(), labels: vec![OF_NODE.into()], reserved_mb: 0, ..Host::default() };
@@ -125,7 +125,7 @@ pub fn host(node: &Node, cluster: &str, known: Option<&Host>) -> Host {
     }
     host.sockets = host.sockets.min(host.cores);
     host.reserved_milli_cpus = (cores * 1000 - usable) as u32;
-    // What oVirt's engine counts for a host itself is no more than a node says.
+    // A node's reservation already includes oVirt's overhead for the host itself.
     let own = GUEST_OVERHEAD as u64;
     let usable = (read(&allocatable.memory, quantity::whole) >> 20).min(MOST_MB - own) + own;
     host.memory_mb = (read(&capacity.memory, quantity::whole) >> 20).clamp(usable, MOST_MB);
@@ -138,19 +138,19 @@ pub fn host(node: &Node, cluster: &str, known: Option<&Host>) -> Host {
     host
 }
 
-/// A name as expressions have it.
+/// A name valid in expressions.
 fn fact_name(prefix: &str, key: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     prefix.chars().chain(key.chars().map(letter)).take(64).collect()
 }
 
-/// Whether a figure is one of those that nodes have.
+/// Whether a fact is one of those created from nodes.
 pub fn is_fact_of_node(name: &str) -> bool {
     ["node_", "label_", "taint_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Figures about a node: whether it is ready, may be scheduled to, how many pods it takes; labels that are
-/// numbers, true or false, or empty; taints, the stricter the greater.
+/// Facts about a node: whether it is ready, and schedulable, and its limit of pods; labels that are numbers,
+/// true or false, or empty; taints, larger for stricter ones.
 pub fn facts(node: &Node) -> BTreeMap<String, f64> {
     let ready = |condition: &super::api::Condition| condition.kind == "Ready" && condition.status == "True";
     let truth = |truth: bool| f64::from(u8::from(truth));
@@ -177,7 +177,7 @@ pub fn facts(node: &Node) -> BTreeMap<String, f64> {
     own.into_iter().chain(node.spec.taints.iter().map(taint)).chain(labels).take(FACTS).collect()
 }
 
-/// Taints that keep pods away which do not tolerate them.
+/// Taints that exclude pods without a matching toleration.
 pub fn strict_taints(node: &Node) -> Vec<Taint> {
     let strict = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
     let strict = node.spec.taints.iter().filter(strict).take(FACTS);
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(made.memory_mb - made.reserved_mb - GUEST_OVERHEAD as u64, 15_000);
         assert!(is_of_node(&made) && made.labels.contains(&"kubernetes.io/arch=amd64".to_string()));
         assert_eq!(host(&node(), "edge", Some(&made)), made, "nothing is added twice");
-        // What somebody said of it besides holds, and is not taken away with the node.
+        // Manual settings stay, and are not deleted with the node.
         let own = Host { sockets: 2, threads: 8, labels: vec!["rack-1".into()], ..Host::default() };
         let known = host(&node(), "edge", Some(&own));
         assert_eq!((known.sockets, known.cores, known.threads, known.cluster.as_str()), (2, 4, 8, "default"));

@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a watch may fail before that is said.
+/// How long a watch may fail before it is reported.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Letters of a message that are kept.
 const LETTERS: usize = 500;
 
-/// How watching a kind of objects goes.
+/// State of watching a kind of objects.
 #[derive(Default)]
 pub struct Feed {
     pub lists: AtomicU64,
@@ -33,7 +33,7 @@ impl Feed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that it fails, and whether that is news.
+    /// Records a failure; returns whether it is a new one.
     pub fn fail(&self, why: &str) -> bool {
         let mut state = self.state();
         // Attack: a message without end.
@@ -44,7 +44,7 @@ impl Feed {
         news
     }
 
-    /// Notes that it goes on.
+    /// Records success.
     pub fn good(&self) {
         self.state().failing = None;
     }
@@ -69,7 +69,7 @@ impl Feed {
 pub struct Health {
     nodes: Feed,
     pods: Feed,
-    /// Why what was heard could not be taken over, if it could not.
+    /// Why received updates could not be stored, if they could not.
     store: Mutex<Option<String>>,
     /// Objects that can't be used.
     pub skipped: AtomicU64,
@@ -78,22 +78,22 @@ pub struct Health {
 }
 
 impl Health {
-    /// How watching a kind of objects goes.
+    /// State of watching a kind of objects.
     pub fn feed(&self, kind: &str) -> &Feed {
         if kind == Node::NAME { &self.nodes } else { &self.pods }
     }
 
-    /// Notes whether what was heard could be taken over.
+    /// Records whether received updates could be stored.
     pub fn stored(&self, trouble: Option<String>) {
         *self.store.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
-    /// Whether everything was heard once.
+    /// Whether everything has been listed once.
     pub fn is_synced(&self) -> bool {
         [&self.nodes, &self.pods].iter().all(|feed| feed.state().synced)
     }
 
-    /// What is wrong, a line each.
+    /// Current errors, one per line.
     pub fn troubles(&self) -> Vec<String> {
         let now = Instant::now();
         let feeds = [(Node::NAME, &self.nodes), (Pod::NAME, &self.pods)];
@@ -103,7 +103,7 @@ impl Health {
         feeds.chain(store).collect()
     }
 
-    /// Its figures, as Prometheus reads them.
+    /// Its metrics in Prometheus' format.
     pub fn write(&self, into: &mut String) {
         let feeds = [(Node::NAME, &self.nodes), (Pod::NAME, &self.pods)];
         let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(&Feed) -> u64| {

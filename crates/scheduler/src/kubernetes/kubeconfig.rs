@@ -1,4 +1,4 @@
-//! A kubeconfig: where the API server is, how it is known, and who we are there.
+//! A kubeconfig: the API server's address and certificate authority, and the client's credentials.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -9,10 +9,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Attack: a file without end in place of a kubeconfig, or of one that it names.
+/// Attack: an endless file in place of a kubeconfig, or of one that it names. Largest size in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// Why there is no way to the API server.
+/// Errors of a kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
     /// A file can't be read.
@@ -20,7 +20,7 @@ pub enum KubeconfigError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         error: std::io::Error,
     },
     /// It is too long.
@@ -31,7 +31,7 @@ pub enum KubeconfigError {
     Wrong {
         /// The kubeconfig.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The error and the remedy.
         what: String,
     },
 }
@@ -39,10 +39,10 @@ pub enum KubeconfigError {
 /// The way to an API server.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// Its name or address, as the URL has it.
+    /// Its host name or address, from the URL.
     pub host: String,
     pub port: u16,
-    /// What comes before every path.
+    /// Prefix of every path.
     pub prefix: String,
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     pub token: Option<Token>,
@@ -129,7 +129,7 @@ fn json(yaml: &Yaml) -> Value {
         Yaml::Array(items) => items.iter().map(json).collect(),
         Yaml::Hash(hash) => {
             let entry = |(key, value): (&Yaml, &Yaml)| Some((key.as_str()?.to_string(), json(value)));
-            // What is empty is as good as left out.
+            // Empty values count as missing.
             let given = hash.iter().filter(|(_, value)| !value.is_null());
             Value::Object(given.filter_map(entry).collect::<Map<_, _>>())
         }
@@ -137,7 +137,7 @@ fn json(yaml: &Yaml) -> Value {
     }
 }
 
-/// What reads a kubeconfig, with the words for what is wrong with it.
+/// Reads a kubeconfig and words its errors.
 struct Reader<'p> {
     path: &'p Path,
 }
@@ -161,7 +161,7 @@ impl Reader<'_> {
         found.map(|named| named.what.clone()).ok_or_else(missing)
     }
 
-    /// What a pair of keys says: bytes in base64, or a file beside the kubeconfig.
+    /// The value of a pair of keys: base64 data, or a file relative to the kubeconfig.
     fn pem(&self, data: Option<&String>, file: Option<&PathBuf>) -> Result<Option<Vec<u8>>, KubeconfigError> {
         use base64::Engine;
         match (data, file) {
@@ -244,7 +244,7 @@ impl Reader<'_> {
     }
 }
 
-/// Parts of a URL: whether it is https, the host, the port, the path.
+/// Parts of a URL: whether it is https, host, port, path.
 fn parts(url: &str) -> Option<(bool, String, u16, String)> {
     let uri: hyper::Uri = url.parse().ok()?;
     let tls = match uri.scheme_str()? {
@@ -312,7 +312,7 @@ mod tests {
             ("127.0.0.1", 8001, "/proxy")
         );
         assert!(access.tls.is_none());
-        // Relative names are beside the kubeconfig.
+        // Relative names are relative to the kubeconfig.
         assert!(matches!(access.token, Some(Token::File(known)) if known == file));
         let unknown = read(&path, Some("other")).unwrap_err().to_string();
         assert!(unknown.ends_with("there is no context \"other\"; it has: lab"), "{unknown}");

@@ -1,4 +1,4 @@
-//! Kubernetes: its nodes are hosts, its bound pods are VMs, and what is bound here is written there.
+//! Kubernetes: its nodes are hosts, its bound pods are VMs, and bindings are written to it.
 
 mod accounts;
 mod api;
@@ -37,13 +37,13 @@ use watch::{Update, Watcher};
 
 /// Changes that are taken over in one go, and that wait for that at most; more wait in their connection.
 const BATCH: usize = 1024;
-/// How long a node is waited for that kube-scheduler has heard of before us.
+/// How long to wait for a node that kube-scheduler already knows.
 const NEWS: Duration = Duration::from_millis(500);
-/// How often what nobody was heard of again is looked for, and how long the store is left alone when it fails.
+/// Interval for deleting abandoned pods, and delay after an error of the store.
 const SWEEP: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What placement has of Kubernetes.
+/// Placement's connection to Kubernetes.
 pub struct Kubernetes {
     client: Arc<Client>,
     nodes: Arc<Nodes>,
@@ -52,7 +52,7 @@ pub struct Kubernetes {
     news: channel::Receiver<()>,
 }
 
-/// What follows Kubernetes, until it is dropped.
+/// The watching tasks; dropping it ends them.
 pub struct Following(Vec<JoinHandle<()>>);
 
 impl Drop for Following {
@@ -62,8 +62,8 @@ impl Drop for Following {
 }
 
 impl Kubernetes {
-    /// Follows the API server that the kubeconfig at `path` leads to; from now on `service` has its nodes, which are of
-    /// `cluster` where nobody said another, and its bound pods.
+    /// Watches the API server of the kubeconfig at `path`; `service` then has its nodes, by default in
+    /// `cluster`, and its bound pods.
     pub fn follow(
         service: &Service,
         path: &Path,
@@ -88,7 +88,7 @@ impl Kubernetes {
         ]))
     }
 
-    /// Fails until all nodes and pods were heard of: what would be decided before is wrong.
+    /// Fails until all nodes and pods have been listed: earlier decisions would be wrong.
     pub fn check_synced(&self) -> Result<(), Failed> {
         if self.health.is_synced() {
             return Ok(());
@@ -97,7 +97,7 @@ impl Kubernetes {
         Err(Failed::Conflict(format!("not in step with Kubernetes yet: {why}")))
     }
 
-    /// Waits a moment for nodes that kube-scheduler knows, and we don't.
+    /// Waits briefly for nodes that kube-scheduler knows and Ringway does not.
     pub async fn await_nodes(&self, names: &BTreeSet<String>) {
         let mut news = self.news.clone();
         let all_there = async {
@@ -107,16 +107,16 @@ impl Kubernetes {
                 }
             }
         };
-        // If there is no such node, that is said.
+        // A missing node is reported later.
         let _ = timeout(NEWS, all_there).await;
     }
 
-    /// Why a node won't have a pod, where its taints say so.
+    /// Why a node's taints exclude a pod, if they do.
     pub fn intolerable(&self, node: &str, pod: &Pod) -> Option<String> {
         self.nodes.intolerable(node, pod)
     }
 
-    /// Binds a pod to a node. An error says whether that is certainly not done.
+    /// Binds a pod to a node. An error tells whether the binding certainly does not exist.
     pub async fn bind(
         &self,
         namespace: &str,
@@ -125,7 +125,7 @@ impl Kubernetes {
         node: &str,
     ) -> Result<(), (String, bool)> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
-        // Attack: a name that is more than a name in a path.
+        // Attack: a name that contains path components.
         if [namespace, name].iter().any(|name| name.is_empty() || !name.chars().all(plain)) {
             return Err(("the pod's name or its namespace can't be one".into(), true));
         }
@@ -147,26 +147,26 @@ impl Kubernetes {
         done.map(drop).map_err(|error: ClientError| (error.to_string(), error.is_refusal()))
     }
 
-    /// What is wrong, a line each.
+    /// Current errors, one per line.
     pub fn troubles(&self) -> Vec<String> {
         self.health.troubles()
     }
 
-    /// Its figures, as Prometheus reads them.
+    /// Its metrics in Prometheus' format.
     pub fn write_metrics(&self, into: &mut String) {
         self.health.write(into);
     }
 }
 
-/// What is taken over in one go.
+/// Updates applied together.
 enum Batch {
     Nodes(Vec<Update<Node>>),
     Pods(Vec<Update<Pod>>),
-    /// Nothing new: what nobody was heard of again is looked for.
+    /// Nothing new: delete abandoned pods.
     Sweep,
 }
 
-/// Takes over what is heard, in the order in which it is heard.
+/// Applies updates in order.
 async fn keep(
     accounts: Accounts,
     health: Arc<Health>,
@@ -179,7 +179,7 @@ async fn keep(
     loop {
         let (mut nodes, mut pods) = (Vec::new(), Vec::new());
         let batch = tokio::select! {
-            // Nodes come first: pods are on them.
+            // Nodes first, since pods refer to them.
             biased;
             heard = of_nodes.recv_many(&mut nodes, BATCH) => match heard {
                 0 => return,
@@ -199,7 +199,7 @@ async fn keep(
 }
 
 impl Batch {
-    /// The kinds of which it has a whole list.
+    /// The kind with a complete list.
     fn whole(&self) -> Option<&'static str> {
         match self {
             Batch::Nodes(all) if all.iter().any(|it| matches!(it, Update::All(_))) => Some(Node::NAME),
@@ -209,12 +209,12 @@ impl Batch {
     }
 }
 
-/// Takes a batch over; again and again while the store can't: nothing that comes later may come before it.
+/// Applies a batch, repeatedly while the store fails, since later updates must not overtake it.
 async fn take_over(accounts: &Arc<Mutex<Accounts>>, health: &Health, batch: Arc<Batch>) {
     let mut said = None;
     loop {
         let (accounts, batch) = (accounts.clone(), batch.clone());
-        // It waits for decisions that are being made.
+        // It waits for decisions in progress.
         let task = spawn_blocking(move || {
             let mut accounts = accounts.lock().unwrap_or_else(PoisonError::into_inner);
             match &*batch {

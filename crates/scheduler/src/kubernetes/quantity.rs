@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// Attack: numbers without end. So many digits count, and so many powers of ten.
+/// Attack: endless numbers. Largest number of digits, and of powers of ten.
 const DIGITS: usize = 30;
 const POWERS: i32 = 30;
 
@@ -31,7 +31,7 @@ impl Quantity {
         Some(Quantity { digits, tens: tens - part.len() as i32, twos })
     }
 
-    /// How many `1/10^powers` it is, rounded up; the greatest number if it is more.
+    /// The value in units of `1/10^powers`, rounded up; saturates.
     fn parts(self, powers: i32) -> u64 {
         let tens = self.tens + powers;
         let times = |by: i32| 10u128.checked_pow(by.unsigned_abs());
@@ -45,7 +45,7 @@ impl Quantity {
     }
 }
 
-/// Powers of ten and of two that a suffix stands for.
+/// The powers of ten and of two of a suffix.
 fn scale(suffix: &str) -> Option<(i32, u32)> {
     Some(match suffix {
         "n" => (-9, 0),

@@ -1,6 +1,6 @@
-//! What a pod takes of a node, as kube-scheduler counts it (KEP 753, k8s.io/component-helpers/resource): containers and
-//! sidecars together, or the most that any init container takes beside the sidecars started before it; requests of
-//! the pod as a whole instead, where it has any; its overhead on top.
+//! A pod's requests, as computed by kube-scheduler (KEP 753, k8s.io/component-helpers/resource): the sum of
+//! containers and sidecars, or the largest request of an init container plus the sidecars started before it;
+//! pod-level requests instead, if any; plus overhead.
 
 use super::api::{Container, ContainerStatus, Pod, Quantities};
 use super::quantity;
@@ -39,7 +39,7 @@ impl Requests {
     }
 }
 
-/// What a container takes. While it is resized that is the most of what it asks for and what it has.
+/// A container's request. During a resize it is the larger of the requested and the allocated one.
 fn of_container(pod: &Pod, container: &Container, all: &[ContainerStatus]) -> Result<Requests, String> {
     let asks = Requests::of(&container.resources.requests)?;
     let status = all.iter().find(|status| status.name == container.name);
@@ -51,7 +51,7 @@ fn of_container(pod: &Pod, container: &Container, all: &[ContainerStatus]) -> Re
     Ok(if resize.is_some_and(|resize| resize.reason == "Infeasible") { has } else { asks.or(has) })
 }
 
-/// What a pod takes of a node.
+/// A pod's requests.
 pub fn effective(pod: &Pod) -> Result<Requests, String> {
     let (spec, status) = (&pod.spec, &pod.status);
     let mut all = Requests::default();
@@ -100,10 +100,10 @@ mod tests {
     fn init_containers_and_sidecars_count_as_in_kubernetes() {
         let two = json!([container("100m", "64Mi"), container("0.2", "64Mi"), { "name": "without" }]);
         assert_eq!(taken(json!({ "spec": { "containers": two } })), (300, 128));
-        // The largest init container, of each resource by itself.
+        // The largest init container, per resource.
         let init = json!([container("2", "16Mi"), container("50m", "1Gi")]);
         assert_eq!(taken(json!({ "spec": { "containers": two, "initContainers": init } })), (2000, 1024));
-        // A sidecar runs beside the containers, and beside init containers that come after it.
+        // A sidecar runs together with the containers, and with later init containers.
         let init = json!([container("250m", "32Mi"), sidecar("100m", "32Mi"), container("350m", "32Mi")]);
         assert_eq!(taken(json!({ "spec": { "containers": two, "initContainers": init } })), (450, 160));
         let init = json!([sidecar("100m", "32Mi"), sidecar("100m", "32Mi"), container("1m", "1Mi")]);

@@ -1,4 +1,4 @@
-//! `ringway place kubernetes`: placement for a Kubernetes cluster in a process of its own, without a fabric.
+//! `ringway place kubernetes`: placement for a Kubernetes cluster in a separate process, without a fabric.
 
 use super::{BackOff, KubeconfigError, Kubernetes};
 use crate::{Failed, Patience, Place, Service, keep, router, serve_extender};
@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Why placement can't be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The API's socket can't be made.
+    /// The API's socket can't be created.
     #[error("the control socket: {0}")]
     Api(#[from] OpenError),
     /// The store can't be used.
@@ -36,7 +36,7 @@ pub enum ServeError {
     System(#[from] io::Error),
 }
 
-/// What is served.
+/// Options of the server.
 pub struct Options {
     /// The way to the API server.
     pub kubeconfig: PathBuf,
@@ -44,7 +44,7 @@ pub struct Options {
     pub context: Option<String>,
     /// The cluster that nodes are of.
     pub cluster: String,
-    /// The cluster's policy, if it is to be another than it has.
+    /// The cluster's new policy, if it should change.
     pub policy: Option<String>,
     /// Where kube-scheduler finds its extender. Whoever can reach the address is believed.
     pub listen: SocketAddr,
@@ -56,7 +56,7 @@ pub struct Options {
     pub service: Option<Service>,
 }
 
-/// The API's socket in a run directory. Not that of a fabric: there is none.
+/// The API's socket in a run directory. Its name differs from a fabric's.
 pub fn socket(run: &Path) -> PathBuf {
     run.join("place.sock")
 }
@@ -102,7 +102,7 @@ async fn serve(options: Options) -> Result<(), ServeError> {
     Ok(done?)
 }
 
-/// Has the cluster, with the policy that is asked for. Kubernetes moves no pods, and nobody else does.
+/// Creates the cluster, with the requested policy. Pods are never moved.
 fn cluster(service: &Service, name: &str, policy: Option<String>) -> Result<(), Failed> {
     let known = service.engine.view(|model| model.cluster(name).map(|(_, state)| state.cluster.clone()))?;
     let new = Cluster { name: name.into(), interval: 0, executor: Executor::Outside, ..Cluster::default() };

@@ -1,5 +1,5 @@
-//! Lists a kind of objects, and follows what changes: again from where it was when a connection ends, and from a new
-//! list when the API server no longer knows that revision.
+//! Lists a kind of objects and watches changes: a lost connection continues at the last revision, or with a
+//! new list if that revision has expired.
 
 use super::api::{Kind, List, Status, WatchEvent};
 use super::client::{Client, ClientError};
@@ -15,9 +15,9 @@ use tokio::time::{sleep, timeout};
 
 /// Objects a page of a list.
 const PAGE: usize = 500;
-/// Attack: a list without end. Objects of one.
+/// Attack: an endless list. Largest number of objects.
 const OBJECTS: usize = 1_000_000;
-/// How long the API server lets a watch go on, and how long until we believe that it forgot it.
+/// Time limit of a watch, and the time after which the API server is assumed to have dropped it.
 const WATCH: u64 = 240;
 const SILENT: Duration = Duration::from_secs(WATCH + 60);
 
@@ -31,24 +31,24 @@ pub struct BackOff {
 }
 
 impl Default for BackOff {
-    /// As client-go's reflectors have it.
+    /// As in client-go's reflectors.
     fn default() -> BackOff {
         BackOff { first: Duration::from_millis(800), most: Duration::from_secs(30) }
     }
 }
 
-/// What became of objects.
+/// Updates of objects.
 #[derive(Debug, PartialEq)]
 pub enum Update<T> {
-    /// These are all there are.
+    /// The complete list.
     All(Vec<T>),
-    /// One is new or has changed.
+    /// An object is new or changed.
     One(T),
-    /// One is gone, and was so.
+    /// An object was deleted, with its last state.
     Gone(T),
 }
 
-/// Follows all objects of a kind until nobody listens.
+/// Watches all objects of a kind until the receiver is gone.
 pub struct Watcher<T> {
     pub client: Arc<Client>,
     pub health: Arc<Health>,
@@ -57,7 +57,7 @@ pub struct Watcher<T> {
 }
 
 impl<T: Kind> Watcher<T> {
-    /// Follows; ends when nobody listens.
+    /// Watches; ends when the receiver is gone.
     pub async fn run(self) {
         let feed = self.health.feed(T::NAME);
         let mut wait = self.back_off.first;
@@ -67,7 +67,7 @@ impl<T: Kind> Watcher<T> {
                 None => self.list().await.map(|revision| from = Some(revision)),
                 Some(ref mut revision) => {
                     let done = self.follow(revision, &mut wait).await;
-                    // What it knows no longer has to be listed.
+                    // After an expired revision, everything is listed again.
                     done.map(|()| from = None)
                 }
             };
@@ -80,13 +80,13 @@ impl<T: Kind> Watcher<T> {
                     tracing::warn!("{} of {}: {error}; trying again", T::NAME, self.client.address());
                 }
             }
-            // Not all at once, where several lost the same server.
+            // With jitter, since several clients may have lost the same server.
             sleep(wait + jitter(wait)).await;
             wait = (wait * 2).min(self.back_off.most);
         }
     }
 
-    /// Lists everything; the revision it is of.
+    /// Lists everything; returns the list's revision.
     async fn list(&self) -> Result<String, ClientError> {
         let feed = self.health.feed(T::NAME);
         feed.lists.fetch_add(1, Relaxed);
@@ -94,7 +94,7 @@ impl<T: Kind> Watcher<T> {
         loop {
             let path = format!("{}limit={PAGE}&continue={}", T::PATH, escaped(&rest));
             let body = match self.client.exchange(Method::GET, &path, Bytes::new()).await {
-                // The list took longer than its revision is known: all of it in one go.
+                // The revision expired while listing in pages: list everything at once.
                 Err(error) if error.is_gone() && !rest.is_empty() => {
                     items.clear();
                     let path = T::PATH.trim_end_matches(['?', '&']);
@@ -109,14 +109,14 @@ impl<T: Kind> Watcher<T> {
             }
             rest = page.metadata.rest;
             if rest.is_empty() {
-                // Nobody listens where it can't be sent: then this ends.
+                // If the receiver is gone, this task ends soon.
                 let _ = self.updates.send(Update::All(items)).await;
                 return Ok(page.metadata.resource_version);
             }
         }
     }
 
-    /// Follows from a revision, which goes on with what comes, until it is no longer known or nobody listens.
+    /// Watches from a revision, which is advanced, until it expires or the receiver is gone.
     async fn follow(&self, from: &mut String, wait: &mut Duration) -> Result<(), ClientError> {
         let feed = self.health.feed(T::NAME);
         loop {
@@ -146,14 +146,14 @@ impl<T: Kind> Watcher<T> {
                 feed.good();
             }
             if said_nothing {
-                // A server that ends watches at once is not asked in a circle.
+                // Avoids a busy loop with a server that ends watches at once.
                 sleep(*wait).await;
                 *wait = (*wait * 2).min(self.back_off.most);
             }
         }
     }
 
-    /// Takes a line of a watch. Whether it goes on.
+    /// Handles a line of a watch. Returns whether to continue.
     async fn event(
         &self,
         WatchEvent { kind, object }: WatchEvent,

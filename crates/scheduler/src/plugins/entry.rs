@@ -1,4 +1,4 @@
-//! Hosts and VMs as the protocol writes them (`python/PROTOCOL.md`).
+//! Hosts and VMs in the protocol's form (`python/PROTOCOL.md`).
 
 use ringway_place::object::{Kind, Migration, VmStatus};
 use ringway_place::unit::{HostView, VmView};
@@ -34,7 +34,7 @@ pub(super) fn host(view: &HostView) -> Map<String, Value> {
             let numa = port.numa.unwrap_or(0);
             json!({"name": port.name, "numa": numa, "bandwidth": port.mbps, "pps": port.pps})
         }).collect::<Vec<_>>(),
-        // What is on its way takes room already.
+        // Pending VMs already use resources.
         "vms_active": view.vms.len() + view.pending_vms.len(),
         "vms_total": view.vms.len() + view.pending_vms.len(),
         "spm": host.spm,

@@ -1,11 +1,11 @@
-//! A way to ask units: requests out, answers back, each in bounded time.
+//! A connection to units: requests and answers, with time limits.
 
 use std::time::Duration;
 
-/// Attack: an answer without end.
+/// Attack: an endless answer. Largest size in bytes.
 pub(super) const LONGEST: usize = 8 << 20;
 
-/// A request: what is asked, and the rest of it as a JSON object.
+/// A request: the operation, and its fields as a JSON object.
 pub(super) struct Request {
     pub op: &'static str,
     pub body: Vec<u8>,
@@ -13,7 +13,7 @@ pub(super) struct Request {
     pub within: Duration,
 }
 
-/// Why there is no answer. What was behind the link is gone then.
+/// Why there is no answer. The other end is gone then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LinkError {
     /// It did not answer in time.
@@ -24,14 +24,14 @@ pub(super) enum LinkError {
     Gone(String),
 }
 
-/// What answers: a plugin host's process, or a service.
+/// The other end: a plugin host's process, or a service.
 pub(super) trait Link: Send {
-    /// Sends requests, and takes the answer to each in turn; the first one missing ends it.
+    /// Sends requests and receives the answers in order; the first failure ends it.
     fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>>;
 
-    /// Whether its units may have changed since this was last asked.
+    /// Whether its units may have changed since the last call.
     fn changed(&mut self) -> bool;
 
-    /// Whether it has ended by itself.
+    /// Whether the other end has ended.
     fn ended(&self) -> bool;
 }

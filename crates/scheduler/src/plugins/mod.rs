@@ -1,11 +1,11 @@
-//! Filters, weights and balancers from outside: Python plugins, each folder in a process of its own, and services in
-//! any language. The protocol is `python/PROTOCOL.md`.
+//! External filters, weights and balancers: Python plugins, with one process per folder, and services in any
+//! language. The protocol is described in `python/PROTOCOL.md`.
 //!
-//! Nothing a plugin does fails a placement: whatever it answers is checked, every call ends in time, and what went
-//! wrong stands in the decision beside the unit's name. A plugin host that ends is started again, later each time in a
-//! row.
+//! A plugin can't make a placement fail: its answers are validated, every call has a time limit, and errors
+//! are recorded in the decision under the unit's name. A plugin host that ends is restarted, with a growing
+//! delay.
 //!
-//! Calls block until there is an answer; they belong on a thread that may wait.
+//! Calls block until there is an answer, and must be made on a thread that may block.
 
 mod entry;
 mod link;
@@ -38,38 +38,38 @@ pub struct Plugins {
     options: Options,
     sources: Vec<Source>,
     picture: Picture,
-    /// The time in milliseconds since 1970, and the seed, if they were told.
+    /// The time in milliseconds since 1970, and the seed, if set.
     at: Option<(u64, u64)>,
 }
 
-/// What is wrong with a source of units.
+/// An error of a source of units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The folder or the service.
     pub source: String,
-    /// What is wrong, with its place.
+    /// The error, with its position.
     pub what: String,
-    /// Whether none of its units can be had for it.
+    /// Whether none of its units are available because of it.
     pub is_out: bool,
 }
 
-/// Units that were looked for.
+/// Result of discovering units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Those there are.
+    /// The available units.
     pub units: Vec<ExternalUnit>,
-    /// What is wrong with where they come from.
+    /// Errors of their sources.
     pub problems: Vec<Problem>,
 }
 
-/// Looks which units there are, and ends what was started for it.
+/// Discovers the available units, and ends the processes started for that.
 pub fn find(options: &Options) -> Found {
     let mut plugins = Plugins::start(options.clone());
     let units = plugins.units();
     Found { units, problems: plugins.problems() }
 }
 
-/// Attack: reasons without end. Bytes of them that are kept of an answer, and of one of them.
+/// Attack: endless reasons. Largest size in bytes per answer, and per reason.
 const REASONS: usize = 1 << 16;
 const REASON: usize = 200;
 
@@ -97,7 +97,7 @@ struct Action {
 }
 
 impl Plugins {
-    /// Starts a host for each folder. What can't be started now is tried again when it is needed.
+    /// Starts a plugin host for each folder. Hosts that fail to start are retried when needed.
     pub fn start(options: Options) -> Plugins {
         let folders = options.folders.iter().cloned().map(Source::folder);
         let sources = folders.chain(options.services.iter().cloned().map(Source::service)).collect();
@@ -106,12 +106,12 @@ impl Plugins {
         plugins
     }
 
-    /// What is wrong with the sources: files that don't load, hosts that don't start, names that are taken.
+    /// Errors of the sources: files that fail to load, hosts that fail to start, duplicate names.
     pub fn problems(&mut self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut taken = BTreeSet::new();
         for source in &mut self.sources {
-            // Why it failed is known to it.
+            // The source remembers its error.
             let _ = source.refresh(&self.options);
             let name = source.name();
             let mut say =
@@ -129,13 +129,13 @@ impl Plugins {
         problems
     }
 
-    /// The first source that has a unit.
+    /// The first source with this unit.
     fn source_of(&self, unit: &str, kind: ExternalKind) -> Option<usize> {
         let has = |source: &Source| source.units.iter().any(|known| known.name == unit && known.kind == kind);
         self.sources.iter().position(has)
     }
 
-    /// Asks units, those of one source together.
+    /// Queries units, those of one source together.
     fn ask<T: DeserializeOwned>(&mut self, question: &Asked<'_>, units: &[&str]) -> Outcome<T> {
         let mut outcome: Outcome<T> = BTreeMap::new();
         let mut by_source: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
@@ -153,7 +153,8 @@ impl Plugins {
         outcome
     }
 
-    /// Asks units of one source; one answer each. Where a source is lost on the way, the rest has none.
+    /// Queries units of one source; returns one answer each. If the source is lost, the remaining units have
+    /// none.
     fn ask_source<T: DeserializeOwned>(
         &mut self,
         place: usize,
@@ -174,7 +175,7 @@ impl Plugins {
     }
 }
 
-/// What is asked of several units.
+/// The common fields of a query to several units.
 struct Asked<'q> {
     kind: ExternalKind,
     at: Option<(u64, u64)>,
@@ -217,7 +218,7 @@ impl Asked<'_> {
 }
 
 impl Asked<'_> {
-    /// Where hosts stand in the question that a filter rejects.
+    /// Indices, in the query's list, of the hosts that a filter rejects.
     fn rejected(&self, unit: &str, accepted: Accepted) -> Result<Rejected, ExternalError> {
         let hosts = accepted.hosts.into_bytes();
         let strange = |(slot, bit): (usize, &u8)| match bit {
@@ -244,7 +245,7 @@ impl Asked<'_> {
         Ok(rejected)
     }
 
-    /// What a weight gives to the hosts, in the question's order; it answers in the order of slots.
+    /// A weight's scores in the query's order; it answers in the order of slots.
     fn scored(&self, unit: &str, scored: &Scored) -> Result<Scores, ExternalError> {
         let asked = self.mask.iter().filter(|bit| **bit == b'1').count();
         let scores = &scored.scores;
@@ -269,7 +270,7 @@ impl External for Plugins {
         let mut taken = BTreeSet::new();
         let mut units = Vec::new();
         for source in &mut self.sources {
-            // A source that is out of reach keeps its units: they fail, and their policies stay right.
+            // A source that is unreachable keeps its units: they fail, and policies with them stay valid.
             let _ = source.refresh(&self.options);
             let fresh = source.units.iter().filter(|unit| taken.insert((unit.name.clone(), unit.kind)));
             units.extend(fresh.cloned());
@@ -289,7 +290,7 @@ impl External for Plugins {
     fn snapshot(&mut self, hosts: Vec<HostView>, vms: Vec<VmView>) -> Result<(), ExternalError> {
         self.picture.replace(hosts, vms);
         for source in &mut self.sources {
-            // Who is out of reach now gets it when it is asked.
+            // A source that is unreachable now is updated when it is queried.
             let _ = source.refresh(&self.options).and_then(|()| source.sync(&self.picture));
         }
         Ok(())
@@ -359,14 +360,14 @@ impl External for Plugins {
     }
 }
 
-/// Attack: a text of a plugin that clears the screen of who reads it, or fills it.
+/// Attack: text of a plugin with terminal control sequences, or of excessive length.
 fn one_line(text: &str, most: usize) -> String {
     let is_plain = |letter: &char| !letter.is_control() || letter.is_whitespace();
     let text: String = text.chars().take(most).filter(is_plain).collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whole numbers of the same order: fractions are kept to a thousandth.
+/// Converts scores to integers in the same order: three decimal places are kept.
 fn whole(scores: &[Option<f64>]) -> Vec<Option<i64>> {
     let has_fractions = scores.iter().flatten().any(|score| score.fract() != 0.0);
     let scale = if has_fractions { 1000.0 } else { 1.0 };

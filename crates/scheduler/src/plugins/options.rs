@@ -1,10 +1,10 @@
-//! Which plugins there are, and what they may.
+//! The configured plugins and their permissions.
 
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where units from outside come from.
+/// Sources of external units.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -23,12 +23,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether there is no source of units.
+    /// Whether there is no source.
     pub fn is_empty(&self) -> bool {
         self.folders.is_empty() && self.services.is_empty()
     }
 
-    /// These sources, and others beside them; where both have one it is as here.
+    /// These sources and others; for duplicates, these count.
     pub fn and(&self, others: &Options) -> Options {
         let mut all = others.clone();
         all.folders.retain(|folder| !self.folders.iter().any(|ours| ours.path == folder.path));
@@ -38,7 +38,7 @@ impl Options {
         all
     }
 
-    /// Whether a folder of this name is among them. Services may come later.
+    /// Whether a folder of this name is configured. Services may be added later.
     pub fn has(&self, folder: &str) -> bool {
         self.folders.iter().any(|known| known.path.display().to_string() == folder)
     }
@@ -49,7 +49,7 @@ impl Options {
     }
 }
 
-/// A folder of Python plugins. It has a process of its own.
+/// A folder of Python plugins, run by its own process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Folder {
@@ -61,16 +61,16 @@ pub struct Folder {
     /// How much memory the units may take together, in MiB.
     #[serde(default = "memory")]
     pub memory_mb: u32,
-    /// Whether they may connect to others.
+    /// Whether they may make network connections.
     #[serde(default)]
     pub network: bool,
-    /// Whether they run, too, where the kernel has no landlock or no seccomp to confine them by.
+    /// Whether they may run on a kernel without landlock or seccomp.
     #[serde(default)]
     pub unconfined: bool,
 }
 
 impl Folder {
-    /// A folder with the limits that hold when none is given.
+    /// A folder with default limits.
     pub fn new(path: impl Into<PathBuf>) -> Folder {
         Folder {
             path: path.into(),
@@ -86,7 +86,7 @@ impl Folder {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Where it answers: `http://HOST:PORT/PATH`.
+    /// Its address: `http://HOST:PORT/PATH`.
     pub url: String,
     /// How long a unit may take, in milliseconds.
     #[serde(default = "limit")]
@@ -94,13 +94,13 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service with the limits that hold when none is given.
+    /// A service with default limits.
     pub fn new(url: impl Into<String>) -> Service {
         Service { url: url.into(), limit_ms: limit() }
     }
 }
 
-/// The longest a unit may be given.
+/// Largest time limit of a unit in milliseconds.
 const LONGEST: u32 = 30_000;
 
 fn limit() -> u32 {
@@ -111,7 +111,7 @@ fn memory() -> u32 {
     1024
 }
 
-/// A limit as the protocol takes it.
+/// A time limit within the protocol's bounds.
 pub(super) fn bounded(limit_ms: u32) -> Duration {
     Duration::from_millis(limit_ms.clamp(1, LONGEST).into())
 }

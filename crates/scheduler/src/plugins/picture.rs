@@ -1,15 +1,15 @@
-//! What units are told: hosts by slot and VMs, at a revision.
+//! The units' copy of the inventory: hosts by slot and VMs, at a revision.
 
 use super::entry;
 use ringway_place::unit::{Delta, HostView, VmView};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 
-/// Entries a line: what stays far below the longest line.
+/// Entries per line, far below the limit of a line.
 const HOSTS: usize = 1000;
 const VMS: usize = 2000;
 
-/// Everything there is.
+/// The whole inventory.
 #[derive(Default)]
 pub(super) struct Picture {
     pub revision: u64,
@@ -22,9 +22,9 @@ pub(super) struct Picture {
 }
 
 impl Picture {
-    /// Takes everything anew.
+    /// Replaces everything.
     pub fn replace(&mut self, mut hosts: Vec<HostView>, vms: Vec<VmView>) {
-        // By name, as they are asked about.
+        // Ordered by name, like queries.
         hosts.sort_by(|a, b| a.host.name.cmp(&b.host.name));
         *self = Picture { revision: self.revision + 1, ..Picture::default() };
         for host in hosts {
@@ -33,7 +33,7 @@ impl Picture {
         self.vms = vms.into_iter().map(|vm| (vm.name.clone(), vm)).collect();
     }
 
-    /// Takes changes over; the same as a request's body.
+    /// Applies changes; returns them as a request's body.
     pub fn change(&mut self, deltas: Vec<Delta>) -> Vec<u8> {
         let from = self.revision;
         self.revision += 1;
@@ -72,7 +72,7 @@ impl Picture {
             "from": from, "revision": self.revision,
             "hosts": hosts, "gone_hosts": &gone_hosts, "vms": vms, "gone_vms": gone_vms,
         });
-        // Only now: within one change a slot has one host.
+        // Only now: within one update a slot has one host.
         self.free.extend(gone_hosts);
         body.to_string().into_bytes()
     }
@@ -99,12 +99,12 @@ impl Picture {
         parts.into_iter().enumerate().map(whole).collect()
     }
 
-    /// The slots of hosts by name, and a mask of them. A host nobody told about has a slot past all others.
+    /// The slots of hosts by name, and their mask. An unknown host has a slot beyond all others.
     pub fn slots(&self, hosts: &[&str]) -> (Vec<usize>, Vec<u8>) {
         let mut mask = vec![b'0'; self.names.len()];
         let mut next = 0;
         let slot = |name: &&str| {
-            // Most often the next one: looking there costs less than looking it up.
+            // Usually the next one: checking it is cheaper than a lookup.
             let slot = match self.names.get(next) {
                 Some(Some(there)) if there == name => next,
                 _ => self.slots.get(*name).copied().unwrap_or(self.names.len()),
@@ -130,7 +130,7 @@ impl Picture {
         chosen.filter_map(|(slot, _)| self.host(slot)).collect()
     }
 
-    /// A VM as it is told.
+    /// A VM in the protocol's form.
     pub fn vm(&self, view: &VmView) -> Value {
         let slot = view.host.as_ref().filter(|_| view.runs()).and_then(|name| self.slots.get(name));
         Value::Object(entry::vm(view, slot.copied()))
@@ -190,7 +190,7 @@ mod tests {
         Vm { name: name.into(), host: Some(host.into()), status: VmStatus::Up, ..Vm::default() }
     }
 
-    /// What a listener has after a request: hosts' ids by slot.
+    /// Applies a request to a listener's copy: host ids by slot.
     fn heard(hosts: &mut BTreeMap<u64, String>, body: &[u8]) {
         let body: Value = serde_json::from_slice(body).expect("JSON");
         let list = |name: &str| body[name].as_array().cloned().unwrap_or_default();
@@ -214,7 +214,7 @@ mod tests {
                     let name = format!("h{host_number}");
                     if there { Delta::Host(Box::new(host(&name))) } else { Delta::NoHost(name) }
                 };
-                // In one change a host is named once.
+                // A host is named once per update.
                 let once: BTreeMap<u8, bool> = step.into_iter().collect();
                 heard(&mut followed, &picture.change(once.into_iter().map(delta).collect()));
                 let mut late = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A plugin host's process: started with nothing it doesn't need, ended with all that it made.
+//! A plugin host's process: started with minimal resources, and ended together with all its children.
 
 use super::link::{LONGEST, Link, LinkError, Request};
 use super::options::{Folder, Options};
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 /// How long a host may take to start: Python, and each file's five seconds.
 const START: Duration = Duration::from_secs(20);
-/// How long a host may take beyond a unit's limit: it ends a worker that hangs, and starts another one.
+/// Additional time for a plugin host beyond a unit's limit: it kills a hanging worker and starts another one.
 const BEYOND: Duration = Duration::from_secs(10);
-/// How long a host may take to go when it is told to.
+/// Time for a plugin host to exit on request.
 const GOODBYE: Duration = Duration::from_millis(500);
-/// Attack: a log without end, a line at a time.
+/// Attack: an endless log line. Largest size in bytes.
 const LONGEST_LOG: u64 = 4096;
 /// Lines read ahead.
 const AHEAD: usize = 16;
@@ -35,7 +35,7 @@ pub(super) struct Process {
     id: u64,
 }
 
-/// What is looked at in a line before its content.
+/// The part of a line that is parsed first.
 #[derive(Deserialize)]
 struct Head {
     id: Option<u64>,
@@ -108,7 +108,8 @@ impl Process {
     fn answer(&mut self, id: u64, within: Duration) -> Result<Vec<u8>, LinkError> {
         let limit = within + BEYOND;
         let line = self.line(Instant::now() + limit, limit)?;
-        // Attack: what a plugin writes as its answer is no JSON. It is the plugin's failure then, not its host's.
+        // Attack: a plugin that writes invalid JSON as its answer. This is the plugin's failure, not its
+        // host's.
         let is_asked = line.starts_with(format!("{{\"id\":{id},").as_bytes())
             || serde_json::from_slice::<Head>(&line).is_ok_and(|head| head.id == Some(id));
         match is_asked {
@@ -122,7 +123,7 @@ impl Link for Process {
     fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>> {
         let mut answers = Vec::new();
         let first = self.id + 1;
-        // All at once, so that waiting for one answer is not waiting for the next.
+        // All at once, so that waiting times for answers overlap.
         let sent: Result<(), LinkError> = requests.iter().try_for_each(|request| self.send(request));
         for (place, request) in requests.iter().enumerate() {
             let answer = sent.clone().and_then(|()| self.answer(first + place as u64, request.within));
@@ -157,7 +158,7 @@ impl Drop for Process {
         while !ended() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Its number stays its own until it is waited for.
+        // Its process id stays reserved until it is waited for.
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
     }
@@ -183,7 +184,7 @@ fn read_lines(socket: UnixStream, lines: &SyncSender<Vec<u8>>, changed: &AtomicB
     ended.store(true, Ordering::Release);
 }
 
-/// Writes what a host says to our log.
+/// Copies a plugin host's log to ours.
 fn read_log(log: impl Read, folder: &str) {
     let mut reader = BufReader::new(log);
     loop {

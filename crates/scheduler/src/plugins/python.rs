@@ -1,5 +1,5 @@
-//! The machine's Python, and the sources of the package `ringway`, which travel with the program: nothing has to
-//! be installed.
+//! The system's Python, and the sources of the package `ringway`, which are embedded in the program, so that
+//! nothing has to be installed.
 
 use super::link::LinkError;
 use super::options::{Folder, Options};
@@ -17,12 +17,12 @@ use std::time::Duration;
 
 include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
-/// Runs what is on the descriptor that the first argument names.
+/// Runs the code from the descriptor given as the first argument.
 const RUN: &str =
     "import json,sys; given=json.load(open(int(sys.argv.pop(1)),encoding='utf-8')); exec(given['boot'])";
 const BOOT: &str = include_str!("boot.py");
 
-/// Says where Python is. It has to run with any version.
+/// Prints Python's paths. It must run with any version.
 const LOOK: &str = "
 import json, os, sys, sysconfig
 paths = sysconfig.get_paths()
@@ -39,7 +39,7 @@ print(json.dumps(found))
 const PATIENCE: Duration = Duration::from_secs(20);
 const OLDEST: (u32, u32) = (3, 11);
 
-/// What the C library and Python read of the system.
+/// System files that the C library and Python read.
 const SYSTEM: &[&str] = &[
     "/usr/lib",
     "/usr/lib64",
@@ -54,7 +54,7 @@ const SYSTEM: &[&str] = &[
     "/dev/random",
     "/dev/zero",
 ];
-/// What they read of it to find others and to trust them.
+/// System files for name resolution and TLS.
 const NETWORK: &[&str] = &[
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -68,7 +68,7 @@ const NETWORK: &[&str] = &[
     "/run/systemd/resolve",
 ];
 
-/// A Python as it is found.
+/// A Python found on the system.
 #[derive(Deserialize)]
 struct Found {
     version: (u32, u32),
@@ -77,15 +77,15 @@ struct Found {
     more: Vec<PathBuf>,
 }
 
-/// A command that runs `python`, with what is to be run handed over in `given`.
+/// A command that runs `python` with the code in `given`.
 fn command(python: &Path) -> Command {
     let mut command = Command::new(python);
-    // Nothing of the folder it happens to be started in is imported.
+    // Nothing is imported from the current folder.
     command.args(["-P", "-c", RUN]);
     command
 }
 
-/// Hands over a module of the package; its `main` gets `beside` as keywords.
+/// Passes a module of the package; its `main` gets `beside` as keyword arguments.
 fn given(module: &str, beside: Map<String, Value>) -> Result<OwnedFd, LinkError> {
     let sources: Map<String, Value> =
         SOURCES.iter().map(|(name, text)| (name.to_string(), json!(text))).collect();
@@ -150,7 +150,8 @@ pub(super) fn host(python: &Path, folder: &Folder) -> Result<Command, LinkError>
     Ok(command)
 }
 
-/// Becomes the plugin host of a folder, on this process's standard input and output; why it can't.
+/// Turns this process into the plugin host of a folder, on its standard input and output; returns only on
+/// failure, with the reason.
 pub fn become_host(options: &Options, folder: &Folder) -> String {
     match host(&options.python, folder) {
         Ok(mut command) => {
@@ -168,7 +169,7 @@ fn is_private(folder: &Path) -> bool {
     files.any(|file| file.metadata().is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o004 == 0))
 }
 
-/// The folder that programs of ours start in, and what they know of the environment.
+/// The working directory and environment of programs that we start.
 fn environment(command: &mut Command) {
     command.env_clear().current_dir("/");
     for name in ["PATH", "HOME", "TZ"] {
@@ -178,7 +179,7 @@ fn environment(command: &mut Command) {
     }
 }
 
-/// What tells a Python from its replacement: path, device, inode and modification time.
+/// Identifies a Python installation: path, device, inode and modification time.
 pub(super) type Identity = (PathBuf, u64, u64, i64, i64);
 
 /// The Python that would be started now.
@@ -193,7 +194,7 @@ pub(super) fn identity(python: &Path) -> Option<Identity> {
     })
 }
 
-/// Asks a Python where it is.
+/// Queries a Python's paths.
 fn look(python: &Path) -> Result<Found, LinkError> {
     let gone = |what: &dyn std::fmt::Display| LinkError::Gone(format!("{}: {what}", python.display()));
     let mut command = Command::new(python);
@@ -206,7 +207,7 @@ fn look(python: &Path) -> Result<Found, LinkError> {
         if !ready.is_ok_and(|ready| ready == [true]) {
             let _ = child.kill();
         }
-        // What there is to say fits a pipe.
+        // The output fits into a pipe.
         let _ = out.take(1 << 16).read_to_string(&mut said);
     }
     let status = child.wait().map_err(|error| gone(&error))?;

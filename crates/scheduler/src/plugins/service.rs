@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// A service. A thread of its own waits for it, whatever the asking thread is.
+/// A service. A separate thread waits for it, whatever thread makes the call.
 pub(super) struct Http {
     orders: Sender<(String, Vec<u8>, Duration)>,
     answers: Receiver<Result<Vec<u8>, LinkError>>,
@@ -24,7 +24,7 @@ struct Address {
 }
 
 impl Http {
-    /// Prepares to ask a service; it is connected to with the first request.
+    /// Prepares a client for a service; the first request connects.
     pub fn new(service: &Service) -> Result<Http, LinkError> {
         let address = address(&service.url)?;
         let (orders, ordered) = channel::<(String, Vec<u8>, Duration)>();
@@ -74,7 +74,7 @@ impl Link for Http {
     }
 }
 
-/// Whether a service can be asked at such an address.
+/// Whether an address is valid for a service.
 pub fn is_url(url: &str) -> bool {
     address(url).is_ok()
 }

@@ -1,4 +1,4 @@
-//! A source of units: a folder or a service, with what is known of it and when it may be tried again.
+//! A source of units: a folder or a service, with its state and its next retry time.
 
 use super::link::{Link, LinkError, Request};
 use super::one_line;
@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 /// How long a source that failed is left alone, at first and at most.
 const FIRST_REST: Duration = Duration::from_millis(200);
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// How long a source may take for what is no verdict.
+/// Time limit for calls that are not queries.
 const KEEPING: Duration = Duration::from_secs(5);
-/// Attack: units without end, and texts.
+/// Attack: endless units and texts. Largest number of units.
 const MOST_UNITS: usize = 1024;
 const LONGEST_NAME: usize = 200;
 const LONGEST_TEXT: usize = 2000;
 
-/// Where it is.
+/// The other end of a source.
 enum Place {
     Folder(Folder),
     Service(Service),
@@ -33,12 +33,12 @@ enum Place {
 pub(super) struct Source {
     place: Place,
     link: Option<Box<dyn Link>>,
-    /// The revision it has.
+    /// Revision of its copy of the inventory.
     has: Option<u64>,
-    /// Whether it wants the candidates with each call instead of an inventory.
+    /// Whether it gets the candidates with each call instead of an inventory.
     pub is_stateless: bool,
     pub units: Vec<ExternalUnit>,
-    /// What is wrong with its files.
+    /// Errors of its files.
     pub problems: Vec<String>,
     failures: u32,
     rests_until: Option<Instant>,
@@ -122,7 +122,7 @@ impl Source {
         }
     }
 
-    /// Why it is out of reach, if it is.
+    /// Why it is unreachable, if it is.
     pub fn out(&self) -> Option<&str> {
         self.link.is_none().then_some(&self.why)
     }
@@ -135,7 +135,7 @@ impl Source {
         })
     }
 
-    /// Starts what isn't running, unless it failed a moment ago, and learns what units there are now.
+    /// Starts the source if it isn't running, unless it failed a moment ago, and discovers its units.
     pub fn refresh(&mut self, options: &Options) -> Result<(), String> {
         if self.link.as_ref().is_some_and(|link| link.ended()) {
             self.lose(&LinkError::Gone("it ended".into()));
@@ -247,18 +247,18 @@ impl Source {
         Ok(())
     }
 
-    /// Tells what changed from one revision to the next, if it has the one before.
+    /// Sends an update from one revision to the next, if it has the former.
     pub fn tell(&mut self, from: u64, revision: u64, body: &[u8]) {
         if self.is_stateless || self.link.is_none() || self.has != Some(from) {
             return;
         }
         let request = Request { op: "delta", body: body.to_vec(), within: KEEPING };
         let answers = self.ask::<serde_json::Value>(vec![request]);
-        // Whoever did not take it gets everything before the next call.
+        // After a failed update, everything is sent before the next call.
         self.has = matches!(answers.first(), Some(Ok(_))).then_some(revision);
     }
 
-    /// Answers to requests; as many as there were, or fewer if it was lost.
+    /// The answers to requests; fewer than requested if the source was lost.
     pub fn ask<T: DeserializeOwned>(&mut self, requests: Vec<Request>) -> Vec<Result<T, String>> {
         let Some(link) = &mut self.link else { return vec![Err(self.why.clone())] };
         let raw = link.exchange(&requests);
@@ -289,7 +289,7 @@ impl Source {
         }
     }
 
-    /// Ends what is behind it; it rests longer each time in a row.
+    /// Ends the other end; the delay until a restart grows with each failure in a row.
     fn lose(&mut self, error: &LinkError) -> String {
         self.link = None;
         self.has = None;
@@ -302,7 +302,7 @@ impl Source {
     }
 }
 
-/// What can be shown of a text in which spaces count.
+/// The printable characters of a text, keeping spaces.
 fn plain(text: &str) -> impl Iterator<Item = char> {
     text.chars().filter(|letter| !letter.is_control())
 }
@@ -319,7 +319,7 @@ impl std::fmt::Display for Trouble {
 mod tests {
     use super::*;
 
-    /// Answers as it was told.
+    /// Gives a fixed answer.
     struct Told(&'static str);
 
     impl Link for Told {
