@@ -461,6 +461,6 @@ mod tests {
         }
         let fact = "[[fact]]\nhost = \"a\"\nname = \"vms\"\nvalue = 1";
         let said = read(fact).unwrap_err().to_string();
-        assert!(said.contains("`name` is vms, a figure that every host has"), "{said}");
+        assert!(said.contains("`name` is vms, a built-in figure"), "{said}");
     }
 }

@@ -64,7 +64,7 @@ fn cpus_are_counted_in_thousandths() {
     let (decision, traces) = engine.advise(&ask("over"), vec![pod("over", 121)]).unwrap();
     assert_eq!(decision.choices[0].host.as_deref(), Some("b"));
     let reason = &traces[0].hosts.iter().find(|host| host.host == "a").unwrap().rejected[0];
-    assert_eq!(reason.reason, "1.8 virtual CPUs are on its 1.92 CPUs; 0.121 more are too many");
+    assert_eq!(reason.reason, "1.8 virtual CPUs are on its 1.92 CPUs; 0.121 more exceed the limit");
     assert_eq!(best(&engine, pod("nothing", 0)).as_deref(), Some("a"));
 }
 
@@ -83,7 +83,7 @@ fn advice_is_stored_and_explained_and_reserves_nothing() {
     let (failed, _) = engine.advise(&ask("p"), vec![pod("p", 1500)]).unwrap();
     assert!(!failed.placed() && failed.id == 2);
     let explained = engine.explain(2).unwrap();
-    assert!(explained.traces[0].hosts[0].rejected[0].reason.contains("1.5 more are too many"));
+    assert!(explained.traces[0].hosts[0].rejected[0].reason.contains("1.5 more exceed the limit"));
 }
 
 #[test]

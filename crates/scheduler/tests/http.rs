@@ -341,7 +341,7 @@ fn hosts_that_nobody_knows_are_said() {
         ("", json!({ "new": [vm], "only": ["h7"] }), "there is no host h7"),
         ("", json!({ "new": [vm], "policy": "nobody's" }), "there is no policy nobody's"),
         ("facts", json!([{ "host": "h7", "name": "heat", "value": 3 }]), "there is no host h7"),
-        ("facts", json!([{ "host": "h0", "name": "vms", "value": 3 }]), "a figure that every host has"),
+        ("facts", json!([{ "host": "h0", "name": "vms", "value": 3 }]), "a built-in figure"),
         ("objects", json!([{ "blacklist": { "host": "h7" } }]), "there is no host h7"),
         ("objects", json!([{ "vm": { "name": "v", "status": "up", "host": "h7" } }]), "there is no host h7"),
         ("objects", json!([{ "vm": { "name": "v", "moved_at": 1u64 << 60 } }]), "`moved_at` is"),
