@@ -1,4 +1,4 @@
-//! Writes every target's seeds below the folder given: `TARGET/seed-N`, a corpus for libFuzzer to begin with.
+//! Writes every target's seeds below the given folder: `TARGET/seed-N`, an initial corpus for libFuzzer.
 
 use ringway_fuzz::TARGETS;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Click's language: any text comes to an end, and what is accepted means the same when written flat.
+//! Click's language: parsing any text terminates, and printing an accepted configuration keeps its meaning.
 use ringway_click_lang::check::{Classes, Facts, check};
 use ringway_click_lang::config::{self, Budget, Scope};
 use ringway_click_lang::tools::align::align;
@@ -30,7 +30,7 @@ impl Classes for Passing {
     }
 }
 
-/// Reads bytes as a configuration in every way there is.
+/// Parses bytes as a configuration in every mode.
 pub fn run(data: &[u8]) {
     strings(&String::from_utf8_lossy(data));
     tools(data);
@@ -40,7 +40,7 @@ pub fn run(data: &[u8]) {
         return;
     }
     check(&parsed.graph, &Passing, &LIMITS, &mut Diagnostics::new(100));
-    // A variable can stand for half a pair of parentheses, which a flat text can't say.
+    // A variable may contain an unbalanced parenthesis, which can't be printed.
     if text.contains(['$', '#']) {
         return;
     }
@@ -91,7 +91,7 @@ fn tools(data: &[u8]) {
     router.graph().unparse_for_tools();
 }
 
-/// Texts with everything in them.
+/// Texts that cover the whole syntax.
 pub fn seeds() -> Vec<Vec<u8>> {
     let texts = [
         "define($n 3, $m ${n-4}); require(package foo, compact_config)\n\

@@ -3,7 +3,7 @@
 use ringway_click::{HandlerCall, Pieces, Progress};
 use ringway_function::elements::{Failure, Handlers, Session};
 
-/// The most that handlers here say or take.
+/// Largest value that handlers here return or accept.
 const MOST: usize = 1 << 12;
 
 /// A router with one handler.
@@ -35,7 +35,7 @@ impl Handlers for One {
     }
 }
 
-/// What a session answers if it gets `data` in pieces of so many bytes.
+/// The answers of a session that gets `data` in pieces of this many bytes.
 fn talk(data: &[u8], bytes: usize) -> Vec<u8> {
     let (mut session, mut one) = (Session::default(), One("x".into()));
     let mut answer = Vec::new();
@@ -60,7 +60,7 @@ fn go_on(session: &mut Session, end: bool, one: &mut One, answer: &mut Vec<u8>) 
     }
 }
 
-/// Takes `data` for what a peer sends: answers begin with the banner, and don't depend on how it arrives.
+/// Uses `data` as a peer's input: answers begin with the banner, and don't depend on how the input is split.
 pub fn run(data: &[u8]) {
     let answer = talk(data, usize::MAX);
     assert!(answer.starts_with(b"Click::ControlSocket/1."));

@@ -2,7 +2,7 @@
 
 use ringway_control::file::{Host, read};
 
-/// Reads `data` as a fabric file, and shows what is wrong with it.
+/// Parses `data` as a fabric file, and renders its errors.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let base = Some("/run/ringway".into());

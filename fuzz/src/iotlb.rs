@@ -5,9 +5,9 @@ use ringway_mem::iotlb::{Access, Editor, Lookaside, Lookup};
 use ringway_mem::{Memory, Translate};
 use std::sync::Arc;
 
-/// One byte says what is done and what is granted, two each where, how much, and where it leads.
+/// One byte for operation and permission, then two each for address, length and target.
 const STEP: usize = 7;
-/// Addresses that the table has rows for, and bytes of the memory.
+/// Size of the model's address space, and of the memory.
 const SPACE: usize = 256;
 const LEN: u64 = 192;
 const USER: u64 = 1 << 40;
@@ -26,7 +26,7 @@ fn memory() -> Option<Arc<Memory>> {
     Memory::new(regions).ok().map(Arc::new)
 }
 
-/// Has an IOTLB do what `data` says.
+/// Applies the operations in `data` to an IOTLB.
 pub fn run(data: &[u8]) {
     MEMORY.with(|memory| {
         let Some(memory) = memory else { panic!("no memory: is memfd allowed?") };
@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
 fn steps(memory: &Arc<Memory>, data: &[u8]) {
     let mut editor = Editor::new(memory.clone(), MOST);
     let mut aside = Lookaside::default();
-    // Where an address leads, and what is granted.
+    // Target and permission of each address.
     let mut rows = vec![None::<(u64, u8)>; SPACE];
     for step in data.chunks_exact(STEP) {
         let [what, a, b, c, d, e, f] = *step else { return };
@@ -74,7 +74,7 @@ fn steps(memory: &Arc<Memory>, data: &[u8]) {
                 assert!(access & bit != 0 && memory == Some(found.address()), "{iova} leads elsewhere");
             }
         }
-        // What was missed is forgotten, or nothing more would be noted.
+        // Clears the misses, since further ones would not be recorded.
         aside.forget_missed();
     }
     reclaim_all(std::mem::take(editor.retired()));

@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Rules as people write them.
+/// Typical rules.
 pub fn seeds() -> Vec<Vec<u8>> {
     let rules = [
         "allow src host 1.2.3.4 and tcp dst port 80, deny all",

@@ -1,6 +1,6 @@
-//! What the fuzz targets do, as plain functions: each takes bytes of a peer's making, and panics where
-//! something that must hold doesn't. `fuzz_targets` hands them to libFuzzer; `tests/mutations.rs` runs them
-//! on mutated seeds with a stable compiler.
+//! The fuzz targets as plain functions: each takes untrusted bytes, and panics if an invariant is violated.
+//! `fuzz_targets` passes libFuzzer's input to them; `tests/mutations.rs` runs them on mutated seeds with a
+//! stable compiler.
 
 pub mod click_language;
 pub mod control_socket;
@@ -25,7 +25,7 @@ pub mod virtq;
 pub struct Target {
     /// Its name, also that of its file and of its corpus.
     pub name: &'static str,
-    /// What it does with bytes.
+    /// Runs it on bytes.
     pub run: fn(&[u8]),
     /// Bytes that a peer would honestly send, to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,

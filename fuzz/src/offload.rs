@@ -5,7 +5,7 @@ use ringway_mem::Span;
 use ringway_port::offload::{Completer, Outcome};
 use std::cell::RefCell;
 
-/// Bytes before the frame: what the destination can do, how the frame is cut, and its metadata.
+/// Bytes before the frame: the destination's capabilities, the split of the frame, and its metadata.
 const PREFIX: usize = 2 + Offload::LEN;
 
 thread_local! {
@@ -20,7 +20,7 @@ fn needs(bits: u8) -> Needs {
         .fold(Needs::NONE, |all, (_, need)| all.with(*need))
 }
 
-/// Completes the frame in `data` behind its metadata, whether a port would have passed that or not.
+/// Completes the frame in `data` by its metadata, whether or not a port would have accepted it.
 pub fn run(data: &[u8]) {
     let Some((&prefix, frame)) = data.split_first_chunk::<PREFIX>() else { return };
     let [can, cut, rest @ ..] = prefix;

@@ -2,7 +2,7 @@
 
 use ringway_wire::pcap::{Header, Reader, Record};
 
-/// Reads `data` as a file; writes what it read and reads that again.
+/// Parses `data` as a file; writes the result and parses that again.
 pub fn run(data: &[u8]) {
     let Ok(reader) = Reader::new(data) else { return };
     let header = reader.header();

@@ -3,7 +3,7 @@
 use ringway_wire::pcapng::{Direction, INTERFACES, Packet, Reader};
 use ringway_wire::pcapng::{write_interface, write_packet, write_section};
 
-/// Reads `data` as a file; writes what it read and reads that again.
+/// Parses `data` as a file; writes the result and parses that again.
 pub fn run(data: &[u8]) {
     let mut reader = Reader::new(data);
     let packets: Vec<Packet<'_>> = reader.by_ref().map_while(Result::ok).collect();
@@ -23,7 +23,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A file of this project, and one of another program in the other byte order.
+/// A file written by this project, and one by another program in the other byte order.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut ours = Vec::new();
     write_section(&mut ours);

@@ -1,4 +1,4 @@
-//! Expressions over facts, as custom properties have them.
+//! Expressions over facts, as in custom properties.
 
 use ringway_place::Expression;
 use ringway_place::decide::Ask;
@@ -9,7 +9,7 @@ use ringway_place::store::Memory;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Reads `data` as an expression, and filters and weighs hosts by it.
+/// Parses `data` as an expression, and filters and weighs hosts with it.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Err(error) = Expression::read(text) {
@@ -42,7 +42,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(choices, again);
 }
 
-/// Expressions with everything in them.
+/// Expressions that cover the whole syntax.
 pub fn seeds() -> Vec<Vec<u8>> {
     [
         "heat < 75 && fan > 500",

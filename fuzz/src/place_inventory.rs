@@ -1,4 +1,4 @@
-//! Inventory files of placement, and decisions on what they say.
+//! Inventory files of placement, and decisions with their objects.
 
 use ringway_place::decide::Ask;
 use ringway_place::engine::{Engine, Object};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// More objects than this only take time.
 const MOST: usize = 300;
 
-/// Reads `data` as an inventory. Whatever it says, what is accepted can be put in, decided on and balanced.
+/// Parses `data` as an inventory. Accepted objects can be added, placed and balanced.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let objects = match read("fuzz.toml", text, &Beside::default()) {
@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
         let ask = Ask { vms: vec![vm.clone()], now: 1, ..Ask::default() };
         let tried = engine.attempt(&ask, Vec::new()).map(|(choices, _)| choices);
         let placed = engine.place(ask).map(|decision| decision.choices);
-        // To try and to do it are the same decision.
+        // `try` and `place` make the same decision.
         match (tried, placed) {
             (Ok(tried), Ok(placed)) => assert_eq!(tried, placed),
             (Err(tried), Err(placed)) => assert_eq!(tried.to_string(), placed.to_string()),

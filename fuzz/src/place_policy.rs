@@ -2,7 +2,7 @@
 
 use ringway_place::policy::{check, read};
 
-/// Reads `data` as a file of policies: what is accepted can be used, what isn't has a reason.
+/// Parses `data` as a file of policies: accepted ones are usable, others have an error.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match read("fuzz.toml", text, &[]) {

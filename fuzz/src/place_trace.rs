@@ -1,8 +1,8 @@
-//! Traces of VMs, and lists of hosts, as others published them.
+//! Published traces of VMs, and lists of hosts.
 
 use ringway_place::simulate::{TraceKind, read, read_nodes};
 
-/// Reads `data`, but for its first byte, which says as what, as a trace or a list of hosts.
+/// Parses `data` as a trace or a list of hosts; the first byte selects the format.
 pub fn run(data: &[u8]) {
     let Some((kind, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };

@@ -1,11 +1,11 @@
-//! The shared ring: a program that writes anything anywhere in it, at any time.
+//! The shared ring, with a program that writes anything anywhere in it at any time.
 
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Hint, Memory};
 use ringway_ring::{Consumer, Geometry, Hello, Producer, RX, RingMemory, SLOTS_MAX, TX, Welcome};
 use std::sync::Arc;
 
-/// One byte says what is done, and this many follow it: an offset, and a word to write there.
+/// One byte for the operation, followed by an offset and a word to write there.
 const STEP: usize = 12;
 
 thread_local! {
@@ -22,7 +22,7 @@ fn memory() -> Option<Memory> {
     Memory::new(vec![Arc::new(mapping).region()]).ok()
 }
 
-/// Attaches to and works on a ring while `data` is written into it.
+/// Attaches to a ring and uses it while `data` is written to it.
 pub fn run(data: &[u8]) {
     if let Some(hello) = data.first_chunk().and_then(|bytes| Hello::from_bytes(bytes).ok()) {
         assert_eq!(Hello::from_bytes(&hello.to_bytes()).as_ref(), Ok(&hello));
@@ -36,14 +36,14 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// One of our two ends of a ring, and what it does with what the other end says.
+/// Our end of a ring.
 struct Ends {
     consumer: Consumer,
     producer: Producer,
 }
 
 impl Ends {
-    /// Takes what is there and looks at every byte of it. `None`: the other side broke the rules.
+    /// Consumes filled slots and reads every byte of them. `None`: the other side violated the rules.
     fn take(&mut self, ring: &RingMemory, count: u32) -> Option<()> {
         let available = self.consumer.available(ring, count).ok()?;
         assert!(available <= self.consumer.slots(), "more slots are filled than there are");
@@ -58,7 +58,7 @@ impl Ends {
         Some(())
     }
 
-    /// Fills what is free.
+    /// Fills free slots.
     fn put(&mut self, ring: &RingMemory, count: u32) -> Option<()> {
         let room = self.producer.room(ring, count).ok()?;
         assert!(room <= self.producer.slots(), "more slots are free than there are");
@@ -120,7 +120,7 @@ fn steps(memory: &Memory, data: &[u8]) {
     }
 }
 
-/// A program that sends a few frames and receives as many.
+/// A program that sends and receives a few frames.
 pub fn seeds() -> Vec<Vec<u8>> {
     let step = |what: u8, count: u8, offset: u16, value: u64| {
         let mut step = vec![what, count];
@@ -130,7 +130,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     };
     let Ok(header) = geometry().header() else { return Vec::new() };
     let slots = header.slots_at[TX] as u16;
-    // Indices lie somewhere in the first pages: every line of them is set once.
+    // The indices are in the first pages: every line of them is set once.
     let indices = (0..8).map(|line| step(7, 0, 128 * line, 3)).collect::<Vec<_>>().concat();
     let frame = step(7, 0, slots, 60 << 16 | 1);
     vec![

@@ -33,7 +33,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Lines as people write them.
+/// Typical lines.
 pub fn seeds() -> Vec<Vec<u8>> {
     let lines = [
         "1.5 100 20 rr{1.2.3.4}+2 mss1400;sackok 20 \"hi\" 2 - 1-2-3-4-5-6 0+ 3 80 SA 114",

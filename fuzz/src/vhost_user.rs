@@ -1,4 +1,4 @@
-//! The vhost-user codec and session: a front-end that says anything.
+//! The vhost-user codec and session, with a front-end that sends anything.
 
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{
@@ -8,7 +8,7 @@ use ringway_vhost_user::{
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-/// A device that refuses some of what it is told, and checks the order of it.
+/// A device that refuses some requests, and checks their order.
 #[derive(Default)]
 struct Nothing {
     running: Vec<usize>,
@@ -111,8 +111,8 @@ fn offer() -> Offer {
     Offer { features, protocol, rings: 5, queues: 2, slots: 32 }
 }
 
-/// Has a session handle `data`: before each part of the stream a byte says how long it is and how many
-/// descriptors come with it.
+/// Passes `data` to a session: a byte before each part of the stream has its length and number of
+/// descriptors.
 pub fn run(data: &[u8]) {
     let (mut inbox, mut session, mut device) = (Inbox::default(), Session::new(offer()), Nothing::default());
     let mut rest = data;
@@ -138,7 +138,7 @@ pub fn run(data: &[u8]) {
     assert!(device.running.is_empty(), "rings run after the session");
 }
 
-/// A session as a front-end begins it.
+/// The beginning of a typical session.
 pub fn seeds() -> Vec<Vec<u8>> {
     let state = |index, num| VringState { index, num };
     let whole = |requests: Vec<(Request, u8)>| {

@@ -1,17 +1,17 @@
-//! Virtqueues: a driver that writes anything anywhere in the memory it shares, at any time.
+//! Virtqueues, with a driver that writes anything anywhere in shared memory at any time.
 
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Direct, Hint, Memory, Span, SpanMut};
 use ringway_virtq::{Areas, Cursor, RxHeader, Fill, Layout, Ring, RxDevice, TxDevice, Verdict};
 use std::sync::Arc;
 
-/// One byte says what is done, and this many follow it: an offset, and a word to write there.
+/// One byte for the operation, followed by an offset and a word to write there.
 const STEP: usize = 12;
 /// Guest-physical addresses of the two regions, which don't touch.
 const REGIONS: [u64; 2] = [0, 0x4000];
 /// Bytes of each region.
 const LEN: u64 = 0x2000;
-/// Where the rings begin: one that the device reads, and one that it writes.
+/// Offsets of the rings: a transmit and a receive ring.
 const RINGS: [u64; 2] = [0, 0x800];
 
 thread_local! {
@@ -47,7 +47,7 @@ fn ring<'t>(memory: &'t Memory, layout: &Layout, at: u64) -> Option<Ring<'t>> {
     Ring::new(layout, areas).ok()
 }
 
-/// Fills buffers, and counts what it was asked to.
+/// Fills buffers, and counts the calls.
 #[derive(Default)]
 struct Ones(usize);
 
@@ -69,7 +69,7 @@ impl Fill for Ones {
     fn lost(&mut self, _frame: usize) {}
 }
 
-/// Has both device sides work while `data` is written into the memory.
+/// Runs both device sides while `data` is written to the memory.
 pub fn run(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     MEMORY.with(|memory| {

@@ -1,9 +1,9 @@
-//! A Linux bridge with TAP interfaces: what guests use without Ringway, to compare with.
+//! A Linux bridge with TAP interfaces, as guests use it without Ringway, for comparison.
 use ringway_guests::{Attachment, Interface};
 use std::io;
 use std::process::Command;
 
-/// A bridge and its TAP interfaces; they go with it.
+/// A bridge and its TAP interfaces, removed when dropped.
 pub struct Bridge {
     name: String,
     taps: Vec<String>,
@@ -15,7 +15,7 @@ impl Bridge {
         let taps: Vec<String> = (0..count).map(|index| format!("{name}-t{index}")).collect();
         let bridge = Bridge { name: name.to_string(), taps };
         ip(&["link", "add", name, "type", "bridge"])?;
-        // Nothing on it asks for addresses or speaks of its own.
+        // No interface on it sends packets of its own.
         ip(&["link", "set", name, "addrgenmode", "none", "up"])?;
         for tap in &bridge.taps {
             ip(&["tuntap", "add", tap, "mode", "tap", "vnet_hdr"])?;
@@ -28,7 +28,7 @@ impl Bridge {
     pub fn interface(&self, index: usize, host: u8) -> Interface {
         let interface = self.taps.get(index).cloned().unwrap_or_default();
         let address = Some(format!("10.99.0.{host}/24"));
-        // A TAP of User-Mode Linux has no address of its own otherwise.
+        // Otherwise a TAP of User-Mode Linux has no address.
         let mac = Some(format!("02:00:00:00:01:{host:02x}"));
         Interface { address, mac, ..Interface::new(Attachment::Tap { interface }) }
     }
@@ -37,7 +37,7 @@ impl Bridge {
 impl Drop for Bridge {
     fn drop(&mut self) {
         for link in self.taps.iter().chain([&self.name]) {
-            // One that was not made can't be removed.
+            // An interface that was not created can't be removed.
             let _ = ip(&["link", "delete", link]);
         }
     }

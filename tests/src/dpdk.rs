@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-/// A testpmd whose ports send each other frames, through whatever they are connected to.
+/// A testpmd that forwards frames between its two ports.
 pub struct Testpmd {
     child: Child,
     input: ChildStdin,
     log: PathBuf,
 }
 
-/// Whether this host has it; what needs it says so and does nothing otherwise.
+/// Whether it is installed; otherwise tests report this and are skipped.
 pub fn installed() -> bool {
     ringway_guests::image::program("dpdk-testpmd").is_some()
 }
 
 impl Testpmd {
-    /// Starts it with one virtio-user port on each of two sockets; `options` such as `packed_vq=1`. Its memory is a
-    /// memfd of 4 KB pages, which needs no privilege, or of `huge` pages.
+    /// Starts it with one virtio-user port on each of two sockets; `options` such as `packed_vq=1`. Its
+    /// memory is a memfd of 4 KB pages, which needs no privilege, or consists of `huge` pages.
     pub fn start(
         folder: &Path,
         sockets: [&Path; 2],
@@ -31,7 +31,7 @@ impl Testpmd {
         let log = folder.join("testpmd.log");
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut command = Command::new("setpriv");
-        // Into a file it would keep its numbers to itself, without stdbuf.
+        // Without stdbuf it would buffer its statistics.
         command.args(["--pdeathsig", "KILL", "--", "stdbuf", "-oL", "dpdk-testpmd"]);
         command.args(["-l", "0,1", "--no-pci", "-m", "256"]);
         command.arg(if huge { "--in-memory" } else { "--no-huge" });
@@ -64,12 +64,12 @@ impl Testpmd {
         writeln!(self.input, "{line}").and_then(|()| self.input.flush())
     }
 
-    /// Puts a few bursts on the way; each port then sends on what it receives.
+    /// Starts with a few bursts; each port then forwards what it receives.
     pub fn forward(&mut self) -> io::Result<()> {
         self.command("start tx_first 2")
     }
 
-    /// Frames that each port has received so far.
+    /// Number of frames received by each port so far.
     pub fn received(&mut self) -> io::Result<[u64; 2]> {
         let before = self.text().matches("RX-packets:").count();
         self.command("show port stats all")?;
@@ -96,9 +96,9 @@ impl Testpmd {
         failed.map_or(Ok(flows), Err)
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills it, like a crash.
     pub fn kill(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

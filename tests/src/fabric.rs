@@ -16,12 +16,12 @@ pub fn has_uml() -> bool {
     image::program("linux.uml").is_some()
 }
 
-/// The kind of guest that stands by where another is looked at: the lightest there is.
+/// The kind of guest used as the other end in tests of another: the most lightweight one.
 pub fn second() -> Kind {
     if has_uml() { Kind::Uml } else { Kind::Qemu }
 }
 
-/// The release program, built by `cargo build --release -p ringway-cli`, beside this one.
+/// The release program, built by `cargo build --release -p ringway-cli`, next to this one.
 pub fn program() -> PathBuf {
     let me = std::env::current_exe().unwrap_or_default();
     let beside = |folder: &Path| folder.join("ringway");
@@ -31,7 +31,7 @@ pub fn program() -> PathBuf {
 
 /// A vhost-user port on the switch `main`, with its socket `NAME.sock` and more keys.
 pub fn port(name: &str, more: &str) -> String {
-    // A guest of the test runs as a user of its own, which the fabric knows nothing of.
+    // A test's guest runs as a separate user that the fabric does not know.
     listed(name, &format!("socket = \"{name}.sock\"\nmode = \"0666\"\n{more}"))
 }
 
@@ -44,7 +44,7 @@ fn listed(name: &str, keys: &str) -> String {
     format!("[port.{name}]\nkind = \"vhost-user\"\nswitch = \"main\"\n{keys}\n")
 }
 
-/// A fabric that runs in a folder of its own; it ends with this.
+/// A fabric running in a separate folder, ended when dropped.
 pub struct Fabric {
     child: Child,
     name: String,
@@ -52,7 +52,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Starts the fabric `name`, described by `text`, and waits until it answers.
+    /// Starts the fabric `name` from `text`, and waits until it answers.
     pub fn up(folder: &Path, name: &str, text: &str) -> io::Result<Fabric> {
         let file = folder.join(format!("{name}.toml"));
         std::fs::write(&file, format!("[fabric]\nname = \"{name}\"\n{text}"))?;
@@ -99,9 +99,9 @@ impl Fabric {
         serde_json::from_slice(&output.stdout).map_err(io::Error::other)
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills it, like a crash.
     pub fn crash(mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -114,19 +114,19 @@ impl Fabric {
         value.ok_or_else(|| io::Error::other(format!("port {name} has no {counter}")))
     }
 
-    /// Starts a guest on the port `port` and waits until it is ready.
+    /// Starts a guest on port `port` and waits until it is ready.
     pub fn guest(&self, kind: Kind, port: &str, host: u8, options: &[&str]) -> Guest {
         self.guest_with(kind, port, host, |spec| {
             spec.interfaces[0].options = options.iter().map(ToString::to_string).collect();
         })
     }
 
-    /// The same, with changes to what it is.
+    /// The same, with changes to its description.
     pub fn guest_with(&self, kind: Kind, port: &str, host: u8, change: impl FnOnce(&mut Spec)) -> Guest {
         let attachment =
             Attachment::VhostUser { socket: self.socket(&format!("{port}.sock")), listen: false };
         let address = Some(format!("10.99.0.{host}/24"));
-        // The next guest of this address is to be found at once.
+        // With a fixed MAC address, neighbours find the next guest of this address at once.
         let mac = Some(format!("02:00:00:00:00:{host:02x}"));
         let interface = Interface { address, mac, ..Interface::new(attachment) };
         let mut spec = Spec::new(port, kind, vec![interface]);
@@ -135,7 +135,7 @@ impl Fabric {
     }
 }
 
-/// Starts a guest and waits until it is ready; a test can't go on without.
+/// Starts a guest and waits until it is ready; a test can't continue without it.
 #[allow(clippy::panic)]
 pub fn start(spec: Spec, folder: &Path) -> Guest {
     let ready = Guest::start(spec, folder).and_then(|guest| guest.ready(BOOT).map(|()| guest));

@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A folder that is removed with its contents, unless the test failed: then its logs stay, and it says where.
+/// A folder removed with its contents, unless the test failed: then it stays, and its path is printed.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -13,12 +13,12 @@ impl Folder {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("rw-{name}-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&path)?;
-        // Guests that share it run as users of their own.
+        // Guests with access to it run as separate users.
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777))?;
         Ok(Folder(path))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -29,7 +29,7 @@ impl Drop for Folder {
         if std::thread::panicking() {
             eprintln!("logs are in {}", self.0.display());
         } else {
-            // What could not be removed harms nobody.
+            // Leftovers are harmless.
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }

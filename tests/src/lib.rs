@@ -1,6 +1,6 @@
-//! A testbed: a fabric of its own in a folder of its own, with real guests and DPDK on its ports.
+//! A testbed: a fabric in a separate folder, with real guests and DPDK on its ports.
 //!
-//! Everything it starts ends with it; nothing of it collides with another that runs beside it.
+//! Everything that it starts ends with it, and does not conflict with concurrent testbeds.
 pub mod bridge;
 pub mod dpdk;
 pub mod fabric;
@@ -19,7 +19,7 @@ pub mod vfio;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Waits until `holds` does, looking every few milliseconds; false when it did not within `bound`.
+/// Waits until `holds` returns true, polling every few milliseconds; false if it did not within `bound`.
 pub fn eventually(bound: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + bound;
     while !holds() {
@@ -31,16 +31,15 @@ pub fn eventually(bound: Duration, mut holds: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// How often a test does again what may go wrong only sometimes: `few` times, or as `RINGWAY_ROUNDS` says in a long
-/// run.
+/// Number of repetitions of a test that may fail only sometimes: `few`, or `RINGWAY_ROUNDS` in a long run.
 pub fn rounds(few: usize) -> usize {
     std::env::var("RINGWAY_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(few)
 }
 
-/// Says something beside the results of tests, also when the test that says it passes.
+/// Prints a line beside the test results, even if the test passes.
 pub fn say(text: &str) {
     if !text.is_empty() {
-        // Nobody may listen.
+        // Standard error may be closed.
         let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
     }
 }

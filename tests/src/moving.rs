@@ -5,14 +5,14 @@ use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Has it wait for a guest that comes by way of `socket`, instead of booting.
+/// Makes it wait for an incoming migration through `socket`, instead of booting.
 pub fn expecting(spec: &mut Spec, socket: &Path) {
     spec.words.extend(["-incoming".into(), format!("unix:{}", socket.display())]);
 }
 
 impl Manager {
-    /// Begins to move the guest to who listens on `socket`: memory goes over, and what changed again and again, until
-    /// [`Manager::let_go`].
+    /// Begins to migrate the guest to the listener on `socket`: memory is transferred, and changed pages
+    /// again, until [`Manager::let_go`].
     pub fn begin(&mut self, socket: &Path) -> Result<(), String> {
         // The two processes of the guest are different users.
         let mode = std::fs::Permissions::from_mode(0o666);
@@ -21,15 +21,15 @@ impl Manager {
         self.ask("migrate", json!({ "uri": format!("unix:{}", socket.display()) })).map(drop)
     }
 
-    /// Bytes a second, and for how many milliseconds the guest may pause. What can't go over in that time, goes over
-    /// again when it changed.
+    /// Sets bytes per second, and the permitted pause of the guest in milliseconds. Pages that change too
+    /// fast for the pause are transferred again.
     fn pace(&mut self, bandwidth: u64, pause: u64) -> Result<(), String> {
         let pace = json!({ "max-bandwidth": bandwidth, "downtime-limit": pause });
         self.ask("migrate-set-parameters", pace).map(drop)
     }
 
-    /// Waits until all memory, and then what changed, went over `rounds` times. From then on it goes over so slowly
-    /// that a guest that writes at all is never done.
+    /// Waits until all memory, and then changed pages, were transferred `rounds` times. From then on the
+    /// transfer is so slow that it can't finish while the guest writes to memory.
     pub fn passed(&mut self, rounds: u64) -> Result<(), String> {
         self.until(4 * BOUND, "query-migrate", &json!({}), |state| {
             let status = state["status"].as_str().unwrap_or_default();
@@ -42,7 +42,7 @@ impl Manager {
         self.pace(4_000_000, 1)
     }
 
-    /// Has the guest pause, and run where it is moved to.
+    /// Lets the guest pause, and continue at its destination.
     pub fn let_go(&mut self) -> Result<(), String> {
         self.pace(2_000_000_000, 20_000)?;
         self.until(4 * BOUND, "query-migrate", &json!({}), |state| match state["status"].as_str() {

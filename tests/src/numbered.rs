@@ -1,16 +1,16 @@
-//! Two programs on rings that send each other numbered frames, and compare every byte of what arrives.
+//! Two programs on rings that exchange numbered frames, and compare every received byte.
 use ringway_client::{Ring, RingError, Wait};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Frames of one direction that are under way at most: fewer than any ring between the two has room for, so that none
-/// may be lost.
+/// Largest number of frames in flight per direction: fewer than any ring between the two can hold, so that
+/// none may be lost.
 const WINDOW: u64 = 64;
 const HEADER: usize = 14;
 const LARGEST: usize = 1514;
 
-/// How far one direction has come.
+/// Progress of one direction.
 #[derive(Default)]
 struct Direction {
     sent: AtomicU64,
@@ -29,7 +29,7 @@ impl Talker {
         Ok(Talker { ring: Ring::connect(socket)?, station })
     }
 
-    /// Sends `count` frames and takes as many of the other's; `out` and `back` are the directions from and to this one.
+    /// Sends `count` frames and receives as many; `out` and `back` are this program's directions.
     fn talk(&mut self, way: &Way, out: &Direction, back: &Direction) -> Result<(), String> {
         let (mut sent, mut got) = (0, 0);
         let (mut frame, mut expected, mut found) = (Vec::new(), Vec::new(), [0; LARGEST + 1]);
@@ -66,7 +66,7 @@ impl Talker {
     }
 }
 
-/// What both know.
+/// Shared settings.
 struct Way {
     stations: [u8; 2],
     count: u64,
@@ -81,8 +81,8 @@ impl Way {
     }
 }
 
-/// Each of the two sends `count` frames, which the other gets in order, each once and as it was sent; with its
-/// addresses exchanged, if who stands between them does that (`swapped`).
+/// Each program sends `count` frames, which the other receives in order, once, and unchanged; with exchanged
+/// addresses if the forwarder in between exchanges them (`swapped`).
 pub fn exchange(talkers: [&mut Talker; 2], count: u64, swapped: bool, bound: Duration) -> Result<(), String> {
     let stations = [talkers[0].station, talkers[1].station];
     let way = Way { stations, count, swapped, end: Instant::now() + bound, failed: AtomicBool::new(false) };

@@ -1,20 +1,21 @@
 //! Huge pages for a test.
 use std::path::PathBuf;
 
-/// Huge pages taken from the host; given back with this.
+/// Huge pages reserved on the host; released when dropped.
 pub struct Pages {
     file: PathBuf,
     count: u64,
 }
 
 impl Pages {
-    /// Takes `count` pages of `kilobytes` each (2048 or 1048576); none if the host has not so many, or we may not.
+    /// Reserves `count` pages of `kilobytes` each (2048 or 1048576); `None` if the host has too few, or
+    /// permission is missing.
     pub fn take(kilobytes: u64, count: u64) -> Option<Pages> {
         let file = PathBuf::from(format!("/sys/kernel/mm/hugepages/hugepages-{kilobytes}kB/nr_hugepages"));
         let mut pages = Pages { file, count: 0 };
         let before = pages.number()?;
         pages.set(before + count)?;
-        // The kernel gives what it has.
+        // The kernel may reserve fewer.
         pages.count = pages.number()?.saturating_sub(before);
         (pages.count == count).then_some(pages)
     }
@@ -31,7 +32,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         if let Some(now) = self.number() {
-            // What can't be given back stays the host's.
+            // Pages in use stay reserved.
             let _ = self.set(now.saturating_sub(self.count));
         }
     }

@@ -1,19 +1,19 @@
-//! QEMU and kernels that are fit for guests behind an IOMMU.
+//! QEMU versions and kernels suitable for guests behind an IOMMU.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The least version of QEMU that passes on all that a guest takes back, and whose guests live.
+/// The first version of QEMU that forwards all unmappings, and whose guests don't crash.
 const LEAST: u32 = 9;
 
 /// A QEMU for guests behind an IOMMU.
 #[derive(Debug, Clone)]
 pub struct Fit {
-    /// Its program, if it is not the one that is installed.
+    /// Its program, if it is not the installed one.
     pub program: Option<PathBuf>,
 }
 
-/// The one that is installed if that does, else a newer one that a script brings. Before 8.1 it may keep to itself what
-/// a guest takes back, and before 8 its own guests crash it; so `None` where there is no newer to be had.
+/// The installed QEMU if it is suitable, else a newer one fetched by a script. Before 8.1 it may not forward
+/// unmappings, and before 8 its guests crash it; `None` if no newer one is available.
 pub fn fit() -> Option<Fit> {
     if installed().is_some_and(|version| version >= LEAST) {
         return Some(Fit { program: None });
@@ -29,12 +29,12 @@ fn installed() -> Option<u32> {
     text.split("version ").nth(1)?.split('.').next()?.parse().ok()
 }
 
-/// A kernel that has a driver for virtio's IOMMU, and the folder of its modules; `None` where there is none to be had.
+/// A kernel with a virtio-iommu driver, and the folder of its modules; `None` if none is available.
 pub fn kernel_with_virtio_iommu() -> Option<[PathBuf; 2]> {
     brought("newer-kernel.sh")
 }
 
-/// The paths that a script of the project prints, a line each, once it has brought what is there.
+/// The paths printed by a script of the project, one per line, after fetching the files.
 fn brought<const PATHS: usize>(script: &str) -> Option<[PathBuf; PATHS]> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts").join(script);
     let output = Command::new(script).stdin(Stdio::null()).output().ok()?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// For QEMU to listen, and to answer.
 pub const BOUND: Duration = Duration::from_secs(30);
 
-/// Has a guest's QEMU take commands at `socket`, whose folder and all that is in it the program shares.
+/// Makes a guest's QEMU accept commands at `socket`; it can access the socket's folder.
 pub fn managed(spec: &mut Spec, socket: &Path) {
     spec.words.extend(["-qmp".into(), format!("unix:{},server=on,wait=off", socket.display())]);
     spec.shared.extend(socket.parent().map(Path::to_path_buf));
@@ -22,7 +22,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Connects to it once it listens.
+    /// Connects once it listens.
     pub fn connect(socket: &Path) -> Result<Manager, String> {
         let mut found = None;
         eventually(BOUND, || {
@@ -43,7 +43,7 @@ impl Manager {
         serde_json::from_str(&line).map_err(|error| format!("{line:?}: {error}"))
     }
 
-    /// What a command returns; what happens meanwhile is passed over.
+    /// The result of a command; events are ignored.
     pub fn ask(&mut self, command: &str, arguments: Value) -> Result<Value, String> {
         let line = format!("{}\n", json!({ "execute": command, "arguments": arguments }));
         self.stream.get_mut().write_all(line.as_bytes()).map_err(|error| error.to_string())?;
@@ -58,7 +58,7 @@ impl Manager {
         }
     }
 
-    /// Asks the same again and again, until `done` finds an end in the answer.
+    /// Repeats a command until `done` returns a value for its answer.
     pub fn until(
         &mut self,
         bound: Duration,

@@ -1,5 +1,5 @@
-//! A front-end whose driver sleeps between frames, as a kernel's does: it kicks only when the device asks for it, and
-//! waits for an interrupt that it asked for.
+//! A front-end whose driver sleeps between frames, like a kernel's: it kicks only when the device asks for
+//! it, and waits for interrupts that it enabled.
 use ringway_host::{EventFd, map_region, memfd, receive_with, send_with, wait_readable};
 use ringway_mem::{Hint, Memory, SpanMut};
 use ringway_vhost_user::feature::{protocol, virtio};
@@ -14,22 +14,22 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// Why a driver can't go on.
+/// Errors of a driver.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 const SIZE: u64 = 1 << 20;
-/// Where the front-end says that it sees the memory.
+/// The memory's user address according to the front-end.
 const USER: u64 = 0x7000_0000_0000;
 /// Bytes of each part of a ring.
 const PART: u64 = 0x1000;
-/// Where frames are received, and from where on they are sent.
+/// Addresses of the buffers for received and for sent frames.
 const RECEIVED: u64 = 0x1_0000;
 const SENT: u64 = 0x2_0000;
 const BUFFER: u32 = 2048;
 const HEADER: usize = 12;
 /// Bytes of a frame: addresses, type, padding.
 const FRAME: usize = 60;
-/// Descriptors of a ring: few, so that it is often full and often goes round.
+/// Descriptors of a ring: few, so that it is often full and wraps often.
 const DESCRIPTORS: u16 = 32;
 
 struct Stream(UnixStream);
@@ -110,7 +110,7 @@ impl Machine {
     }
 }
 
-/// Where the parts of a ring lie.
+/// Addresses of a ring's parts.
 fn parts(ring: usize) -> [u64; 3] {
     [0, 1, 2].map(|part| (3 * ring as u64 + part) * PART)
 }
@@ -133,7 +133,7 @@ impl Sleeper<'_> {
 
     /// Offers one more buffer to receive into.
     fn offer(&mut self) -> Result<(), Failure> {
-        // Nobody reads what arrives: one buffer does for all.
+        // Received data is not read, so all buffers are the same.
         let buffer = Buffer { address: RECEIVED, len: BUFFER, write: true };
         self.rx.add(&[buffer], None).map(drop).ok_or_else(|| "no descriptor is free".into())
     }
@@ -145,7 +145,7 @@ impl Sleeper<'_> {
             self.sleep(1, bound)?;
             while self.tx.take_used()?.is_some() {}
         }
-        // All frames to a station are the same, so one that is sent may be written again.
+        // All frames to a station are equal, so a buffer in flight may be overwritten.
         let at = SENT + u64::from(to) * u64::from(BUFFER);
         let len = (HEADER + FRAME) as u32;
         let span = self.machine.span(at, len)?;
@@ -160,7 +160,7 @@ impl Sleeper<'_> {
         Ok(())
     }
 
-    /// Waits until frames are there, at most for `bound`, and takes all of them; returns how many.
+    /// Waits for frames, at most for `bound`, and takes all of them; returns their number.
     pub fn receive(&mut self, bound: Duration) -> Result<u32, Failure> {
         loop {
             let mut count = 0;
@@ -177,7 +177,7 @@ impl Sleeper<'_> {
         }
     }
 
-    /// Waits for an interrupt of a ring that has nothing used.
+    /// Waits for an interrupt of a ring without used buffers.
     fn sleep(&mut self, ring: usize, bound: Duration) -> Result<(), Failure> {
         let call = &self.machine.calls[ring];
         let driver = if ring == 0 { &mut self.rx } else { &mut self.tx };
@@ -185,7 +185,7 @@ impl Sleeper<'_> {
         fence(Ordering::SeqCst);
         if !driver.pending() {
             wait_readable(&[call.as_fd()], Some(bound.as_nanos() as u64))?;
-            // Nothing else tells what was used: an interrupt that is not sent is one that is lost.
+            // No other event reports used buffers: a missing interrupt is a lost one.
             let late = driver.pending();
             if !call.clear() {
                 let what = if late { "what was used is not told" } else { "nothing is used" };

@@ -1,5 +1,5 @@
-//! Two Linux guests that talk, and lose nothing that they say.
-// A test that can't go on ends.
+//! Two Linux guests that communicate without losing data.
+// A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use crate::eventually;
 use crate::traffic::{iperf, ping};
@@ -9,14 +9,14 @@ use std::time::Duration;
 /// For one command in a guest.
 pub const BOUND: Duration = Duration::from_secs(40);
 
-/// Runs a command that must succeed; what it printed.
+/// Runs a command that must succeed; returns its output.
 pub fn ran(guest: &Guest, command: &str) -> String {
     let output = guest.run(command, BOUND).unwrap();
     assert_eq!(output.status, 0, "{}: {command}:\n{}", guest.spec().name, output.text);
     output.text.trim().to_string()
 }
 
-/// Pings lose nothing, TCP and UDP arrive, and a large file arrives as it was sent.
+/// Pings are not lost, TCP and UDP work, and a large file is transferred unchanged.
 pub fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
     for (from, to) in [(one, to[1]), (other, to[0])] {
         for size in [18, 56, 1472] {
@@ -30,7 +30,7 @@ pub fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
         assert!(udp.datagrams > 0.0, "{udp:?}");
     }
     let (receiver, address) = (other, to[1]);
-    // Without an input that stays open, it would end the connection before the file is there.
+    // If its input were closed, it would close the connection before the file has arrived.
     ran(
         receiver,
         "mkfifo /tmp/open; (nc -l -p 7000 <>/tmp/open >/tmp/file; touch /tmp/whole) >/dev/null 2>&1 &",
@@ -53,7 +53,7 @@ pub fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
     ran(receiver, "rm /tmp/file /tmp/whole /tmp/open");
 }
 
-/// Whether a ping arrives and its answer comes back, soon.
+/// Whether a ping is answered soon.
 pub fn reaches(from: &Guest, to: &str) -> bool {
     eventually(BOUND, || ping(from, to, 1, 56, 0.1).is_ok_and(|pings| pings.lost() == 0))
 }

@@ -1,9 +1,9 @@
-//! Pings and iperf3 between guests, and what they say in numbers.
+//! Pings and iperf3 between guests, with parsed results.
 use ringway_guests::{Guest, Output};
 use serde_json::Value;
 use std::time::Duration;
 
-/// What runs shell commands in a guest.
+/// Runs shell commands in a guest.
 pub trait Runs {
     /// Runs one for at most `bound`.
     fn run(&self, command: &str, bound: Duration) -> Result<Output, String>;
@@ -25,7 +25,7 @@ pub struct Pings {
 }
 
 impl Pings {
-    /// The time below which `part` (0 to 1) of the round trips lie.
+    /// The quantile `part` (0 to 1) of the round-trip times.
     pub fn quantile(&self, part: f64) -> f64 {
         let last = self.times.len().saturating_sub(1);
         let index = (last as f64 * part).round() as usize;
@@ -47,13 +47,13 @@ pub fn ping(from: &impl Runs, to: &str, count: usize, size: usize, interval: f64
     Ok(Pings { sent: count, times })
 }
 
-/// The times in what ping printed.
+/// The times in the output of ping.
 fn times(text: &str) -> Vec<f64> {
     let after = text.split("time=").skip(1);
     after.filter_map(|rest| rest.split_whitespace().next()?.parse().ok()).collect()
 }
 
-/// What iperf3 measured.
+/// Results of iperf3.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transfer {
     /// Received, in Gb/s.

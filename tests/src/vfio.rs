@@ -1,4 +1,4 @@
-//! DPDK's testpmd inside a QEMU guest, on vfio: a driver in the guest's user space, behind the guest's IOMMU.
+//! DPDK's testpmd inside a QEMU guest, on vfio: a user-space driver behind the guest's IOMMU.
 use crate::traffic::Runs;
 use ringway_guests::{Guest, Spec, image};
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use std::time::Duration;
 
 /// For one command in the guest.
 const BOUND: Duration = Duration::from_secs(60);
-/// Modules that a driver in user space needs, in the order they load.
+/// Modules for a user-space driver, in loading order.
 const DRIVERS: [&str; 6] =
     ["irqbypass", "vfio", "vfio_virqfd", "vfio_iommu_type1", "vfio_pci_core", "vfio_pci"];
 /// Parts of DPDK that testpmd loads at its start.
 const PLUGINS: [&str; 3] = ["bus_pci", "net_virtio", "mempool_ring"];
-/// Has it write each line at once, also into a file; `stdbuf` is the program that loads it.
+/// Makes it flush each line, also to a file; a library preloaded by `stdbuf`.
 const LINES: &str = "/usr/libexec/coreutils/libstdbuf.so";
-/// Huge pages of 2 MB that the guest keeps for it.
+/// Huge pages of 2 MB that the guest reserves for it.
 const PAGES: u32 = 48;
 /// Its memory, in MB.
 pub const MEMORY: u32 = 64;
 
-/// What it is told at its start.
+/// Start options.
 #[derive(Debug, Clone, Copy)]
 pub struct Driver {
     /// Whether its memory is huge pages of the guest.
     pub huge: bool,
-    /// What it calls its memory towards its device: `"pa"` (physical addresses) or `"va"` (its own).
+    /// Address mode for its device: `"pa"` (physical addresses) or `"va"` (virtual addresses).
     pub addresses: &'static str,
-    /// What it does to a frame: `"io"` nothing, `"macswap"` exchanges its addresses.
+    /// Forwarding mode: `"io"` leaves a frame unchanged, `"macswap"` exchanges its addresses.
     pub mode: &'static str,
 }
 
@@ -41,7 +41,7 @@ pub fn carry(spec: &mut Spec) -> bool {
     true
 }
 
-/// What this host's testpmd loads while it runs.
+/// Files that this host's testpmd loads at run time.
 fn loaded(program: &Path) -> Option<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -57,8 +57,8 @@ fn loaded(program: &Path) -> Option<Vec<PathBuf>> {
         .collect()
 }
 
-/// Gives the guest's first `count` network devices to vfio, so that programs in it may drive them, and sets huge pages
-/// aside. Fails if vfio would do without an IOMMU.
+/// Binds the guest's first `count` network devices to vfio, so that user-space programs can drive them, and
+/// reserves huge pages. Fails if vfio would work without an IOMMU.
 pub fn bind(guest: &Guest, count: usize) -> Result<Vec<String>, String> {
     let mut devices = Vec::new();
     for index in 0..count {
@@ -81,13 +81,13 @@ pub fn bind(guest: &Guest, count: usize) -> Result<Vec<String>, String> {
     Ok(devices)
 }
 
-/// A testpmd that runs in a guest and forwards between two of its devices; it ends with this.
+/// A testpmd in a guest that forwards between two of its devices; ended when dropped.
 pub struct GuestTestpmd<'g> {
     guest: &'g Guest,
 }
 
 impl<'g> GuestTestpmd<'g> {
-    /// Starts it on `devices`, as [`bind`] names them, and waits until it forwards.
+    /// Starts it on `devices`, named as by [`bind`], and waits until it forwards.
     pub fn start(guest: &'g Guest, devices: &[String], driver: Driver) -> Result<GuestTestpmd<'g>, String> {
         let mut options: String = devices.iter().map(|device| format!("-a {device} ")).collect();
         let plugins = guest.spec().carried.iter().filter(|path| path.to_string_lossy().contains("librte_"));
@@ -100,7 +100,7 @@ impl<'g> GuestTestpmd<'g> {
              --txd=256 --rxd=256 --no-mlockall"
         );
         ran(guest, "rm -f /tmp/typed /tmp/said /tmp/ended && mkfifo /tmp/typed")?;
-        // Without an input that stays open it would end.
+        // It ends when its input is closed.
         ran(guest, &format!("({line} <>/tmp/typed >/tmp/said 2>&1; echo $? >/tmp/ended) >/dev/null 2>&1 &"))?;
         let testpmd = GuestTestpmd { guest };
         testpmd.says("testpmd>")?;
@@ -109,7 +109,7 @@ impl<'g> GuestTestpmd<'g> {
         Ok(testpmd)
     }
 
-    /// Ends it in order, which stops its devices; what it said, or why it does not end.
+    /// Quits it regularly, which stops its devices; returns its output, or an error.
     pub fn quit(self) -> Result<String, String> {
         self.types("stop")?;
         self.types("quit")?;
@@ -126,7 +126,7 @@ impl<'g> GuestTestpmd<'g> {
         ran(self.guest, &format!("echo {line} >/tmp/typed")).map(drop)
     }
 
-    /// What it said so far.
+    /// Its output so far.
     pub fn said(&self) -> String {
         self.guest.run("cat /tmp/said", BOUND).map_or_else(|error| error.to_string(), |output| output.text)
     }
@@ -146,7 +146,7 @@ impl<'g> GuestTestpmd<'g> {
 
 impl Drop for GuestTestpmd<'_> {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.guest.run("killall -9 dpdk-testpmd", BOUND);
     }
 }

@@ -1,6 +1,6 @@
-//! Guests of QEMU behind an IOMMU: the kernel's driver, which maps each buffer for one use, and one in the guest's user
-//! space, whose mappings stay.
-// A test that can't go on ends.
+//! QEMU guests behind an IOMMU: the kernel's driver, which maps each buffer for one use, and a user-space
+//! driver with static mappings.
+// A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_guests::{Attachment, Guest, Interface, Iommu, Kind, Spec};
 use ringway_tests::fabric::{self, BOOT, Fabric, port};
@@ -18,8 +18,8 @@ const BOUND: Duration = Duration::from_secs(60);
 const FRAMES: u64 = 20_000;
 /// Pages of the memory of a driver in user space.
 const PAGES: u64 = vfio::MEMORY as u64 * 256;
-/// Each side of the guest is patched to a program, whose frames wait as long as QEMU takes to answer: how soon the host
-/// lets it run is not what is tested. Guests run as users that the fabric does not know.
+/// Each side of the guest is patched to a program, whose frames wait until QEMU answers: the host's
+/// scheduling delays are not under test. Guests run as users that the fabric does not know.
 const PATCHES: &str = r#"
 [port.a]
 kind = "ring"
@@ -43,7 +43,7 @@ ports = ["a", "left"]
 ports = ["b", "right"]
 "#;
 
-/// A QEMU that will do; the port's own tests have the rest where there is none.
+/// A suitable QEMU; without one, the port's own tests cover the rest.
 fn fit() -> Option<Fit> {
     let fit = qemu::fit();
     if fit.is_none() {
@@ -56,7 +56,7 @@ fn two_ports() -> String {
     format!("[switch.main]\n{}{}", port("left", ""), port("right", ""))
 }
 
-/// What is counted of a port's IOTLB.
+/// Counters of a port's IOTLB.
 #[derive(Debug, Clone, Copy)]
 struct Iotlb {
     hits: u64,
@@ -75,7 +75,7 @@ fn iotlb(fabric: &Fabric, port: &str) -> Iotlb {
     }
 }
 
-/// Two guests whose kernels map each buffer for one use; nothing is lost, and nothing arrives changed.
+/// Two guests whose kernels map each buffer for one use; no frame is lost or changed.
 fn kernel_driver(name: &str, fit: &Fit, iommu: Iommu, kernel: Option<[PathBuf; 2]>, driver: &str) {
     let folder = Folder::new(name).unwrap();
     let fabric = Fabric::up(folder.path(), name, &two_ports()).unwrap();
@@ -91,7 +91,7 @@ fn kernel_driver(name: &str, fit: &Fit, iommu: Iommu, kernel: Option<[PathBuf; 2
     let (left, right) = (guest("left", 1, &[]), guest("right", 2, &["packed=on"]));
     say(&format!("guests behind an IOMMU ({iommu:?}) run in {}", left.note()));
     for guest in [&left, &right] {
-        // Whose devices are not behind it have no group.
+        // Devices that are not behind an IOMMU have no group.
         let group = ran(guest, "readlink -f /sys/class/net/eth0/device/../iommu");
         assert!(group.contains(driver), "behind {group}");
     }
@@ -120,7 +120,7 @@ fn kernel_driver_behind_virtio_iommu() {
     kernel_driver("viommu", &fit, Iommu::Virtio, Some(kernel), "virtio");
 }
 
-/// A guest with two devices, each patched to a program's ring, that has what DPDK needs.
+/// A guest with two devices, each patched to a program's ring, with everything that DPDK needs.
 fn between_two_rings(fabric: &Fabric, fit: &Fit, iommu: Iommu) -> Option<Spec> {
     let interfaces = [("left", 1, &[][..]), ("right", 2, &["packed=on"][..])].map(|(name, host, options)| {
         let socket = fabric.socket(&format!("{name}.sock"));
@@ -137,8 +137,8 @@ fn between_two_rings(fabric: &Fabric, fit: &Fit, iommu: Iommu) -> Option<Spec> {
     Some(spec)
 }
 
-/// DPDK in the guest forwards between its two devices what two programs send each other: each frame arrives once, in
-/// order, and byte for byte as it was sent.
+/// DPDK in the guest forwards two programs' frames between its devices: each arrives once, in order, and
+/// unchanged.
 fn user_space_driver(fabric: &Fabric, guest: &Guest, drivers: &[Driver]) {
     let devices = vfio::bind(guest, 2).unwrap();
     let talker = |port: &str, station| Talker::new(&fabric.socket(port), station).unwrap();
@@ -154,7 +154,7 @@ fn user_space_driver(fabric: &Fabric, guest: &Guest, drivers: &[Driver]) {
         for ((name, before), started) in ["left", "right"].into_iter().zip(before).zip(started) {
             let after = iotlb(fabric, name);
             assert!(after.hits - before.hits >= 2 * FRAMES, "{driver:?}, {name}: {before:?} {after:?}");
-            // Each page of what is mapped is asked for once at most.
+            // Each mapped page is requested at most once.
             let asked = after.misses - before.misses;
             assert!((1..=PAGES).contains(&asked), "{driver:?}, {name}: {before:?} {after:?}");
             assert_eq!(
@@ -192,14 +192,14 @@ fn user_space_driver_behind_virtio_iommu() {
     let Some(mut spec) = between_two_rings(&fabric, &fit, Iommu::Virtio) else { return };
     [spec.kernel, spec.modules] = kernel.map(Some);
     let guest = fabric::start(spec, &folder.path().join("driver"));
-    // This IOMMU doesn't check interrupts of devices; without being told to, vfio won't do without that.
+    // This IOMMU doesn't remap interrupts, and vfio requires an explicit setting to work without that.
     ran(&guest, "echo 1 >/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts");
     say(&format!("a driver in a guest's user space (virtio's IOMMU) runs in {}", guest.note()));
     user_space_driver(&fabric, &guest, &[Driver { huge: true, addresses: "va", mode: "macswap" }]);
 }
 
-/// What a driver in a guest's user space says that offers its device the kernel's memory to receive into, and what the
-/// kernel prints as its version after a frame was sent there. With an IOMMU nothing was granted to the driver.
+/// The output of a user-space driver that posts a receive buffer in kernel memory, and the kernel's version
+/// text after a frame was sent there. With an IOMMU the driver has no mapping.
 fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_overreach"));
     let folder = Folder::new(name).unwrap();
@@ -212,7 +212,7 @@ fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
     say(&format!("a driver that reaches for its kernel, IOMMU {iommu:?}, runs in {}", guest.note()));
     let found = ran(&guest, "basename $(readlink -f /sys/class/net/eth0/device/..)");
     ran(&guest, &format!("echo {found} >/sys/bus/pci/devices/{found}/driver/unbind"));
-    // The kernel is mapped from here on, and lies where it was linked to.
+    // The kernel is mapped from this address on, at its link address.
     let symbol = ran(&guest, "grep ' linux_proc_banner$' /proc/kallsyms | cut -d' ' -f1");
     let address = u64::from_str_radix(&symbol, 16).unwrap() - 0xffff_ffff_8000_0000;
     let line = format!(
@@ -231,7 +231,7 @@ fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
     [ran(&guest, "cat /tmp/said"), ran(&guest, "cat /proc/version")]
 }
 
-/// What the kernel is to say.
+/// The expected text.
 const OVERWRITTEN: &str = "a frame was here";
 
 #[test]

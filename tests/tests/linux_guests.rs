@@ -1,5 +1,5 @@
-//! Linux guests on the ports of a switch: User-Mode Linux and QEMU, and what they do to their ports.
-// A test that can't go on ends.
+//! Linux guests on the ports of a switch: User-Mode Linux and QEMU, and their effects on ports.
+// A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_guests::{Guest, Kind, Spec, USERS};
 use ringway_host::jail::can_change_user;
@@ -18,12 +18,12 @@ fn two_ports() -> String {
     format!("[switch.main]\n{}{}", port("left", ""), port("right", ""))
 }
 
-/// The kinds of guests that can be had here.
+/// The available kinds of guests.
 fn kinds() -> Vec<Kind> {
     if fabric::has_uml() { vec![Kind::Uml, Kind::Qemu] } else { vec![Kind::Qemu] }
 }
 
-/// `false`, and said: this distribution has no User-Mode Linux.
+/// `false`, with a message, if this distribution has no User-Mode Linux.
 fn uml_is_here() -> bool {
     if !fabric::has_uml() {
         eprintln!("linux.uml is not installed: not tried");
@@ -31,7 +31,7 @@ fn uml_is_here() -> bool {
     fabric::has_uml()
 }
 
-/// The same guests without Ringway: what they can't do here, no port can be blamed for.
+/// The same guests without Ringway: failures here are not caused by a port.
 #[test]
 fn on_a_linux_bridge() {
     let Ok(bridge) = Bridge::new("rwtest", 2) else {
@@ -96,7 +96,7 @@ fn user_mode_linux_reaches_nothing_of_its_host() {
     assert!(!folder.path().join("new").exists());
 }
 
-/// What a guest is given is where it was on the host, though the guest has a `/tmp` of its own.
+/// Files given to a guest keep their paths, although the guest has its own `/tmp`.
 #[test]
 fn a_program_from_below_the_temporary_folder_is_found() {
     let folder = Folder::new("carried").unwrap();
@@ -125,7 +125,7 @@ fn user_mode_linux_comes_and_goes() {
         ran(&left, "ip address add 10.99.0.1/24 dev eth0 && ip link set eth0 up");
         assert!(reaches(&left, "10.99.0.2"), "no ping after reload {round} of the driver");
     }
-    // A power failure in the middle of a transfer, then another guest on the same port.
+    // A power failure during a transfer, then another guest on the same port.
     let busy = iperf_in_background(&left);
     left.kill();
     drop(left);
@@ -187,18 +187,18 @@ fn qemu_is_plugged_in_and_out() {
     assert_eq!(fabric.counted("plugged", "faults").unwrap(), 0);
 }
 
-/// QEMU connects again by itself, and its guest sends on, when `ringway` has crashed and is started again.
+/// QEMU reconnects, and its guest continues to send, when `ringway` has crashed and is restarted.
 #[test]
 fn qemu_outlives_the_back_end() {
     let folder = Folder::new("again").unwrap();
     let text = two_ports();
     let fabric = Fabric::up(folder.path(), "again", &text).unwrap();
-    // The second fabric's socket has the name of the first one's, and is another.
+    // The second fabric's socket has the same name, but is a different one.
     let shares = |spec: &mut Spec| spec.shared.push(folder.path().into());
     let qemu = fabric.guest_with(Kind::Qemu, "left", 1, shares);
     let other = fabric.guest(fabric::second(), "right", 2, &[]);
     assert!(reaches(&qemu, "10.99.0.2"), "no ping to the other guest");
-    // User-Mode Linux does not connect again, so the other guest is started again after the crash.
+    // User-Mode Linux does not reconnect, so the other guest is restarted after the crash.
     drop(other);
     fabric.crash();
     let fabric = Fabric::up(folder.path(), "again", &text).unwrap();
@@ -268,7 +268,7 @@ fn qemu_with_two_queues() {
     assert!(tcp.rate > 0.0);
 }
 
-/// Guests whose memory is huge pages, of either size.
+/// Guests with memory in huge pages of either size.
 #[test]
 fn qemu_in_huge_pages() {
     let (small, large) = (Pages::take(2048, 96), Pages::take(1 << 20, 1));

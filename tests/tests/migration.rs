@@ -1,5 +1,5 @@
-//! A QEMU guest that is moved from one port to another while it sends and receives.
-// A test that can't go on ends.
+//! A QEMU guest that is migrated from one port to another while it sends and receives.
+// A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_guests::{Attachment, Guest, Interface, Iommu, Kind, Spec};
 use ringway_tests::fabric::{self, Fabric, port};
@@ -14,10 +14,10 @@ use std::path::PathBuf;
 
 const LEFT: &str = "10.99.0.1";
 const RIGHT: &str = "10.99.0.2";
-/// Bytes that wait in the moved guest to be read until it has arrived.
+/// Bytes that wait unread in the migrated guest until it has arrived.
 const WAITING: u64 = 600_000;
 
-/// What the guests are like.
+/// Configuration of the guests.
 struct Case<'a> {
     fit: &'a Fit,
     iommu: Option<Iommu>,
@@ -48,12 +48,12 @@ fn guest(fabric: &Fabric, folder: &Folder, port: &str, case: &Case<'_>, arrives:
     fabric::start(spec, &folder.path().join(port))
 }
 
-/// Starts a command in a guest that goes on by itself.
+/// Starts a background command in a guest.
 fn begins(guest: &Guest, command: &str) {
     ran(guest, &format!("({command}) >/dev/null 2>&1 &"));
 }
 
-/// Has what is begun come true in a guest.
+/// Waits for the result of a background command in a guest.
 fn comes(guest: &Guest, file: &str) -> String {
     let there = eventually(2 * BOUND, || {
         guest.run(&format!("test -s {file}"), BOUND).is_ok_and(|output| output.status == 0)
@@ -73,7 +73,7 @@ fn moves(name: &str, case: &Case<'_>) {
         ran(guest, "dd if=/dev/urandom of=/tmp/file bs=64k count=128 2>/dev/null");
     }
     let sums = [&left, &right].map(|guest| ran(guest, "sha256sum </tmp/file"));
-    // What arrives waits for its reader: nobody but the port writes these bytes.
+    // Received bytes wait for their reader: only the port writes them.
     ran(&left, "echo '4096 4194304 6291456' >/proc/sys/net/ipv4/tcp_rmem");
     // Without an input that stays open, a listener would end its connection before all is there.
     for guest in [&left, &right] {

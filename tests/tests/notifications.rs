@@ -1,5 +1,5 @@
-//! Drivers that sleep until they are told: a notification that is lost has them sleep for ever.
-// A test that can't go on ends.
+//! Drivers that sleep until they are notified: a lost notification makes them sleep forever.
+// A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_tests::fabric::{Fabric, port};
 use ringway_tests::folder::Folder;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Longer than any notification takes.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Frames of a round, and for how long there is nothing to do after it, so that everybody is met awake, asleep, and in
+/// Number of frames of a round, and the idle time after it, so that all sides are met awake, asleep, and in
 /// between.
 fn round(number: usize) -> (u32, Duration) {
     let frames = [1, 1, 2, 1, 3, 24, 1, 7][number % 8];
@@ -38,7 +38,7 @@ fn ask(mut driver: Sleeper<'_>, rounds: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What it sent last must still be taken: it stays until all is `over`.
+/// Its last frames must still be received: it continues until `over`.
 fn answer(mut driver: Sleeper<'_>, rounds: usize, over: &AtomicBool) -> Result<(), Failure> {
     let mut left = (0..rounds).map(|number| round(number).0).sum::<u32>();
     while left > 0 {
@@ -59,7 +59,7 @@ fn none_is_lost(name: &str, packed: [bool; 2]) {
     let (rounds, over) = (10_000 * rounds(1), AtomicBool::new(false));
     let left = Machine::connect(&fabric.socket("left.sock"), packed[0]).unwrap();
     let right = Machine::connect(&fabric.socket("right.sock"), packed[1]).unwrap();
-    // Both have buffers before anybody sends.
+    // Both post buffers before any frame is sent.
     let (asking, answering) = (left.start(1).unwrap(), right.start(2).unwrap());
     let results = std::thread::scope(|scope| {
         let answers = scope.spawn(|| answer(answering, rounds, &over));

@@ -1,5 +1,5 @@
-//! DPDK's virtio-user as front-end on both ports of a switch, in every ring format that it has.
-// A test that can't go on ends.
+//! DPDK's virtio-user as front-end on both ports of a switch, in all its ring formats.
+// A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_tests::dpdk::{Testpmd, installed};
 use ringway_tests::fabric::{Fabric, connecting_port, port};
@@ -99,7 +99,7 @@ fn a_killed_front_end_leaves_a_working_port() {
     }
 }
 
-/// virtio-user as server: the back-end connects, and connects again after it was restarted.
+/// virtio-user as server: the back-end connects, and reconnects after a restart.
 #[test]
 fn a_restarted_back_end_connects_again() {
     if !installed() {

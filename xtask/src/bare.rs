@@ -6,7 +6,7 @@ use std::process::Command;
 const TARGET: &str = "x86_64-unknown-none";
 const CRATES: &[&str] = &["wire", "mem", "frame", "ring", "virtq", "click-lang", "click", "elements"];
 
-/// Builds them; their own errors are the finding.
+/// Builds them; compiler errors are the findings.
 pub fn check(root: &Path) -> Findings {
     let mut findings = Findings::new();
     for name in CRATES {

@@ -1,10 +1,11 @@
-//! A kind of port has a folder in `port`, a file in `control` and a row in a table of each, and stands nowhere else.
+//! A kind of port has a folder in `port`, a file in `control`, and a row in a table of each, and is named
+//! nowhere else.
 use crate::Findings;
 use crate::text::File;
 
-/// Kinds that nothing else builds upon, so that whoever names them has to know that they are there.
+/// Kinds that no other code builds on, so that any mention of them elsewhere is a finding.
 const LEAVES: &[&str] = &["null", "tap"];
-/// Where a kind may stand, `KIND` being its name. ARCHITECTURE.md names the same places.
+/// Where a kind may be named, with `KIND` for its name. ARCHITECTURE.md lists the same places.
 pub const PLACES: &[&str] = &[
     "crates/port/src/KIND/",
     "crates/port/src/kinds.rs",

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::path::Path;
 use std::process::Command;
 
-/// Licences a dependency may be taken under; deny.toml lists the same.
+/// Permitted licences of dependencies; the same as in deny.toml.
 const ALLOWED: &[&str] = &[
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
@@ -29,11 +29,11 @@ struct Package {
     name: String,
     version: String,
     license: Option<String>,
-    /// Where it comes from; nothing for the workspace's own.
+    /// Its registry; none for the workspace's crates.
     source: Option<String>,
 }
 
-/// Checks what Cargo.lock names.
+/// Checks the packages in Cargo.lock.
 pub fn check(root: &Path) -> Findings {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["metadata", "--format-version", "1", "--locked", "--all-features"])

@@ -17,7 +17,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tidy --shrink   the same, and write what has become smaller to xtask/ratchet.toml
   bare            build the crates that need no operating system for x86_64-unknown-none";
 
-/// What a check found wrong; each line names a place, what is wrong and what to do.
+/// Findings of a check; each line has a place, the error and the remedy.
 type Findings = Vec<String>;
 
 fn main() -> ExitCode {

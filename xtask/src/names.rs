@@ -1,9 +1,9 @@
-//! What files may not name, and what ARCHITECTURE.md must.
+//! Forbidden names in files, and required names in ARCHITECTURE.md.
 use crate::Findings;
 use crate::text::{File, code_lines};
 use std::path::Path;
 
-/// Paths of one machine and hosts of registries; in pieces, so that this file does not hold them.
+/// Machine-specific paths and registry hosts; split, so that this file does not contain them.
 const FOREIGN: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/ro", "ot/"),
@@ -16,10 +16,10 @@ const FOREIGN: &[&str] = &[
     concat!("registry.np", "mjs.org"),
     concat!("proxy.go", "lang.org"),
 ];
-/// Code that says it is not finished; in pieces likewise.
+/// Markers of unfinished code; split as well.
 const UNFINISHED: &[&str] =
     &[concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[ign", "ore"), concat!("dbg", "!(")];
-/// Written by Cargo; it names its registry.
+/// Files written by Cargo, which name its registry.
 const WRITTEN_BY_TOOLS: &[&str] =
     &["Cargo.lock", "fuzz/Cargo.lock", "examples/click-element/Cargo.lock", "examples/port-kind/Cargo.lock"];
 
@@ -47,7 +47,7 @@ pub fn check(root: &Path, files: &[File]) -> Findings {
     findings
 }
 
-/// Every crate stands in ARCHITECTURE.md, and every `crates/NAME` there exists.
+/// Every crate is listed in ARCHITECTURE.md, and every `crates/NAME` there exists.
 fn architecture(root: &Path, files: &[File]) -> Findings {
     const PAGE: &str = "ARCHITECTURE.md";
     let Some(page) = files.iter().find(|file| file.path == PAGE) else {

@@ -1,4 +1,5 @@
-//! Files, functions and lines stay small. What is too large already stands in `ratchet.toml` and may only shrink.
+//! Size limits of files, functions and lines. `ratchet.toml` lists existing exceptions, which may only
+//! shrink.
 use crate::Findings;
 use crate::text::File;
 use serde::{Deserialize, Serialize};
@@ -8,14 +9,13 @@ use std::path::Path;
 const FILE: usize = 800;
 const FUNCTION: usize = 70;
 const LINE: usize = 110;
-/// A line of comment alone, which nobody reads beside another.
+/// Limit of a comment line.
 const COMMENT: usize = 120;
 const RATCHET: &str = "xtask/ratchet.toml";
-/// What counts as source: its lines are read by people.
+/// Suffixes of source files.
 const SOURCES: &[&str] = &[".rs", ".py", ".sh"];
 
-/// What is larger than the limits: lines of a file, lines of a function (`path::name`), characters of a file's longest
-/// line.
+/// Exceptions: lines of a file, lines of a function (`path::name`), length of a file's longest line.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Ratchet {
@@ -27,7 +27,7 @@ struct Ratchet {
     line: BTreeMap<String, usize>,
 }
 
-/// Compares what is there with the limits and the ratchet; with `shrink`, tightens the ratchet.
+/// Compares the sources with the limits and the exceptions; with `shrink`, tightens the exceptions.
 pub fn check(root: &Path, files: &[File], shrink: bool) -> Findings {
     let text = std::fs::read_to_string(root.join(RATCHET)).unwrap_or_default();
     let kept: Ratchet = match toml::from_str(&text) {
@@ -101,8 +101,8 @@ fn too_long(line: &str) -> bool {
     line.chars().count() > if comment { COMMENT } else { LINE }
 }
 
-/// The functions of a formatted source file with their lines: rustfmt puts a function's closing brace under the line
-/// that begins it.
+/// The functions of a formatted source file with their numbers of lines: rustfmt aligns a function's closing
+/// brace with its first line.
 fn functions(source: &str) -> Vec<(String, usize)> {
     let lines: Vec<&str> = source.lines().collect();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The text files of the project, read once.
+//! The project's text files, read once.
 use std::path::Path;
 use std::process::Command;
 
@@ -11,18 +11,18 @@ pub struct File {
 }
 
 impl File {
-    /// Whether it is Rust source.
+    /// Whether it is a Rust source.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// The crate it belongs to: `mem` of `crates/mem/src/lib.rs`.
+    /// Its crate: `mem` for `crates/mem/src/lib.rs`.
     pub fn krate(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }
 }
 
-/// Reads what git knows of, and what it would take in.
+/// Reads files that git tracks, and untracked ones that are not ignored.
 pub fn tracked(root: &Path) -> Result<Vec<File>, String> {
     let output = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -42,7 +42,7 @@ pub fn tracked(root: &Path) -> Result<Vec<File>, String> {
         .collect())
 }
 
-/// The source with comments and string contents blanked, line by line, so that words in them don't count.
+/// The source with blanked comments and string contents, line by line, so that words in them don't count.
 pub fn code_lines(source: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -106,7 +106,7 @@ fn ends_in_word(line: &str) -> bool {
     line.chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_')
 }
 
-/// Whether `word` stands in `line` as a whole word.
+/// Whether `word` occurs in `line` as a whole word.
 pub fn has_word(line: &str, word: &str) -> bool {
     line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|part| part == word)
 }

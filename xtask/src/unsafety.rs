@@ -1,4 +1,4 @@
-//! `unsafe` stands only in named crates, and each time with its reason.
+//! `unsafe` occurs only in certain crates, and always with a reason.
 use crate::Findings;
 use crate::text::{File, code_lines, has_word};
 
@@ -28,7 +28,7 @@ pub fn check(files: &[File]) -> Findings {
     findings
 }
 
-/// Blocks and implementations need a reason; declarations say theirs in `# Safety`, which clippy asks for.
+/// Blocks and implementations need a reason; declarations have a `# Safety` section, which clippy requires.
 fn needs_reason(code: &str) -> bool {
     code.contains("unsafe {") || code.contains("unsafe impl")
 }

@@ -1,4 +1,4 @@
-//! `ringway click` with an element of one's own: the same options, one class more.
+//! `ringway click` with an additional element: the same options, one more class.
 //!
 //! ```sh
 //! cargo run -- -e 'InfiniteSource(LIMIT 3, STOP true) -> s :: SizeHistogram -> Discard' -h s.histogram
@@ -19,7 +19,7 @@ fn run(arguments: &[String], console: impl Console + Clone + Send + 'static) -> 
     click::run_with(registry(), arguments, console)
 }
 
-/// Every element that Ringway has, and this program's.
+/// Every element of Ringway, and this program's.
 fn registry() -> Registry {
     let mut registry = click::registry();
     registry.add(elements::CLASSES);

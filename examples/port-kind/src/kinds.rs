@@ -46,7 +46,7 @@ impl PortKind for Capture {
         let header = Header { snap_len: settings.snap_len, ..Header::ethernet() };
         let mut file = File::create(&settings.file).map_err(|error| desk.no_door(error))?;
         file.write_all(&header.to_bytes()).map_err(|error| desk.no_door(error))?;
-        // The file is the port's only peer. Another `data` could go on with it.
+        // The file is the port's only peer. A restarted `data` can continue with it.
         desk.arrived(vec![file.into()], true);
         Ok(Some(tokio::spawn(async move {
             loop {

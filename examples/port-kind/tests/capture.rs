@@ -1,4 +1,4 @@
-//! The program with its kind of port, run as a user runs it.
+//! Runs the program with its kind of port as a user does.
 
 use ringway_wire::pcap::Reader;
 use std::path::{Path, PathBuf};

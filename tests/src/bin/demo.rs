@@ -1,5 +1,5 @@
-//! The demo: the two Linux guests of `examples/two-guests.toml` talk through the switch. `scripts/demo.sh` builds it,
-//! runs it in a folder of its own, and cleans up whatever happens.
+//! The demo: the two Linux guests of `examples/two-guests.toml` communicate through the switch.
+//! `scripts/demo.sh` builds and runs it in a separate folder, and always cleans up.
 #![allow(clippy::print_stdout)]
 use ringway_guests::Output;
 use ringway_tests::eventually;
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 const FABRIC: &str = "two-guests";
 const BOOT: &str = "90";
 const SECONDS: u64 = 5;
-/// What a User-Mode Linux guest sends and receives without losing datagrams itself: its timer ticks 100 times a second.
+/// Rate that a User-Mode Linux guest sends and receives without losing datagrams itself: its timer has 100
+/// Hz.
 const UDP_RATE: &str = "20M";
 
 fn main() -> ExitCode {
@@ -80,7 +81,7 @@ impl Runs for Remote {
     }
 }
 
-/// Runs `ringway`; what it prints, or its error.
+/// Runs `ringway`; returns its output, or its error.
 fn ringway(words: &[&str]) -> Result<String, String> {
     let output = Command::new(program()).args(words).stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("{}: {error}", program().display()))?;
@@ -129,7 +130,7 @@ fn datagrams(udp: &Transfer) -> String {
     format!("{:.1} Mb/s received, {:.1}% lost", udp.rate * 1e3, udp.lost)
 }
 
-/// Does `work` while each port's rates are printed once a second.
+/// Runs `work` while printing each port's rates once a second.
 fn with_rates<T>(work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -147,7 +148,7 @@ fn with_rates<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// What a port has counted.
+/// Counters of a port.
 #[derive(Default, Clone)]
 struct Port {
     name: String,
@@ -168,7 +169,7 @@ fn rates(before: &[Port], now: &[Port], seconds: f64) -> String {
     each.collect::<Vec<_>>().join("   ")
 }
 
-/// The counters of every port, as `ringway stats --json` says.
+/// The counters of all ports, from `ringway stats --json`.
 fn ports() -> Result<Vec<Port>, String> {
     let text = ringway(&["--fabric", FABRIC, "--json", "stats"])?;
     let value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;

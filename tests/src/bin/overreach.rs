@@ -1,9 +1,10 @@
-//! A driver in a guest's user space, for the guest: it offers its device a buffer that is its kernel's memory, and
-//! waits for a frame: `overreach DEVICE ADDRESS`, a PCI device that no driver of the kernel has, as in
-//! `/sys/bus/pci/devices`, and a physical address in hexadecimal digits. Says `offered` when it has, and then
-//! `a frame came` or `nothing came`.
+//! A user-space driver for a guest, which posts a buffer in kernel memory and waits for a frame: `overreach
+//! DEVICE ADDRESS`, a PCI device without a kernel driver, named as in `/sys/bus/pci/devices`, and a physical
+//! address in hexadecimal. Prints `offered` when the buffer is posted, and then `a frame came` or `nothing
+//! came`.
 //!
-//! It has registers written through the device's configuration space (virtio 1.3, 4.1.4.9), which takes no mapping.
+//! It writes registers through the device's configuration space (virtio 1.3, 4.1.4.9), which needs no
+//! mapping.
 use ringway_host::{map_region, memfd};
 use ringway_mem::{Hint, Memory, SpanMut};
 use ringway_tests::eventually;
@@ -17,14 +18,14 @@ use std::time::Duration;
 type Failure = Box<dyn Error + Send + Sync>;
 
 const PAGE: u64 = 4096;
-/// Parts of the one page that it has: descriptors, available and used ring, and the first bytes of a frame.
+/// Parts of its only page: descriptors, available and used ring, and the first bytes of a frame.
 const PARTS: [u64; 4] = [0, 0x400, 0x800, 0xc00];
 const LAYOUT: Layout = Layout { packed: false, size: 16, event_idx: false, indirect: false };
-/// A frame's offload header and Ethernet header; what follows goes to the kernel.
+/// A frame's offload header and Ethernet header; the following bytes go to kernel memory.
 const HEADERS: u32 = 12 + 14;
 /// Bytes of the kernel's memory.
 const TAKEN: u32 = 46;
-/// How long it waits for a frame.
+/// Time limit for a frame.
 const BOUND: Duration = Duration::from_secs(8);
 // VIRTIO_F_VERSION_1 and VIRTIO_F_ACCESS_PLATFORM, in the second word of the features.
 const VERSION_1: u32 = 1;
@@ -37,7 +38,7 @@ struct Device {
     window: u64,
     /// BAR and offset of the common configuration.
     common: (u8, u32),
-    /// BAR and offset of where queues are notified, and what a queue's own offset is multiplied by.
+    /// BAR and offset of the notification registers, and the multiplier of a queue's own offset.
     notify: (u8, u32, u32),
 }
 
@@ -160,6 +161,6 @@ fn main() -> Result<(), Failure> {
     println!("offered");
     let came = eventually(BOUND, || matches!(driver.take_used(), Ok(Some(_))));
     println!("{}", if came { "a frame came" } else { "nothing came" });
-    // What is offered is the kernel's; the device is to forget it.
+    // The buffer is kernel memory; reset the device so that it is not used any more.
     device.write(0x14, &[0])
 }

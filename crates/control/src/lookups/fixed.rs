@@ -39,7 +39,7 @@ fn entries(section: &mut Section<'_>, notes: &Notes) -> Vec<(MacAddress, String)
                 notes.wrong(&at, format!("{mac} is a group's address"), fix);
             }
             Some(mac) if entries.iter().any(|(other, _)| *other == mac) => {
-                notes.wrong(&at, format!("{mac} is there twice"), "keep one");
+                notes.wrong(&at, format!("{mac} is defined twice"), "keep one");
             }
             Some(mac) => entries.push((mac, port)),
         }

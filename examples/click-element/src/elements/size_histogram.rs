@@ -5,7 +5,7 @@
 //! Arguments:
 //! - `LEAST`: shorter packets are not counted; 0 by default.
 //!
-//! Handlers: `histogram` (read): a line for each power of two that there were packets below, with their number;
+//! Handlers: `histogram` (read): a line for each power of two with packets below it, and their number;
 //! `reset` (write).
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
@@ -17,7 +17,7 @@ pub static CLASS: Class = Class::new("SizeHistogram", || Box::<SizeHistogram>::d
 #[derive(Debug, Default)]
 pub struct SizeHistogram {
     least: u32,
-    /// How many packets had lengths of so many bits.
+    /// Number of packets by the number of bits of their length.
     counts: [u64; 32],
 }
 

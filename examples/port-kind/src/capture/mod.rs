@@ -1,4 +1,4 @@
-//! The side of the data path: a port that writes the frames it gets to a file.
+//! The data side: a port that writes the frames sent to it to a file.
 
 mod peer;
 mod rx;

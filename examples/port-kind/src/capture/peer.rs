@@ -8,10 +8,10 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-/// Writes what it gets to a file.
+/// Writes frames to a file.
 pub const KIND: Kind = Kind { name: "capture", open };
 
-/// The file, once there is one. The session thread holds the lock for a store only.
+/// The file, once it is open. The session thread holds the lock only to store it.
 pub type Slot = Arc<Mutex<Option<File>>>;
 
 struct Capture(Slot);

@@ -12,12 +12,12 @@ pub struct CaptureRx {
     slot: Slot,
     snap_len: u32,
     counters: CountersRef,
-    /// Records of a burst, written at once.
+    /// Records of a burst, written together.
     records: Vec<u8>,
 }
 
 impl CaptureRx {
-    /// A queue that writes to the file in `slot`, and counts what could not be written in `counters`.
+    /// A queue that writes to the file in `slot`, and counts write errors in `counters`.
     pub fn new(slot: Slot, snap_len: u32, counters: CountersRef) -> CaptureRx {
         CaptureRx { slot, snap_len, counters, records: Vec::new() }
     }
