@@ -1,6 +1,6 @@
-//! The `ringway` program, as a library: a program with kinds of port of its own calls [`main`] with them.
+//! The `ringway` program, as a library: a program with additional kinds of port calls [`main`] with them.
 //!
-//! Each command has a file here, named after it; `arguments` declares all of them.
+//! Each command has a file named after it; `arguments` declares all of them. Read `arguments.rs` first.
 
 mod arguments;
 mod check;

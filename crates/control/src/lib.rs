@@ -1,4 +1,9 @@
-//! The control process: the fabric file, the control API, and what the fabric consists of.
+//! The `control` process: reads the fabric file, serves the control API, opens every descriptor, and starts
+//! guests and functions.
+//!
+//! [`run`] is the process. `engine` is the task that owns the running fabric and moves it to the file's
+//! state; `kinds` and `lookups` have a file for each kind of port and lookup. Read `control.rs` first, then
+//! `engine/mod.rs`.
 
 pub mod api;
 mod change;

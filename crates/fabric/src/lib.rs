@@ -1,4 +1,9 @@
-//! Workers, turns, reconciling: the `data` process.
+//! The `data` process: workers forward frames between ports in turns, while ports, switches and workers are
+//! added and removed.
+//!
+//! [`Fabric`] holds workers, ports and switches, and applies changes; [`Link`] is the connection to
+//! `control`, with the messages of `proto`. Read `forward.rs` first: a burst's way from its source to its
+//! destinations; then `worker.rs` and `fabric.rs`.
 
 mod bell;
 pub mod data;

@@ -1,7 +1,9 @@
-//! Frames, bursts and the port traits.
+//! Frames, bursts, counters and the port traits; owned packets.
 //!
-//! A frame is taken by copying its offload header and its first [`HEAD`] bytes into the worker's memory; whatever
-//! decides about the frame uses that copy, and only the bytes behind it go straight from source to destination.
+//! A [`Burst`] holds borrowed frames: a frame's offload header and first [`HEAD`] bytes are copied to the
+//! worker's memory, all decisions use that copy, and only the bytes behind it are copied directly from
+//! source to destination. [`TxQueue`] and [`RxQueue`] are the two directions of a port. Read `port.rs`
+//! first, then `burst.rs`.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

@@ -1,4 +1,8 @@
-//! Every system call: memory, events, sockets, TAP, sandbox.
+//! All system calls, as safe functions with typed errors ([`HostError`]): memory, events, sockets, TAP
+//! interfaces, sandboxes, jails.
+//!
+//! [`Mapping`] is shared memory, [`Epoll`] and [`EventFd`] are events, [`Signal`] wakes a peer without
+//! blocking, and [`grace`] waits for the turns of all workers. Read `memory.rs` first, then `signal.rs`.
 
 mod account;
 mod aio;

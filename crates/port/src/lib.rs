@@ -1,5 +1,7 @@
-//! The kinds of port, one folder each: `rx` and `tx` are its queues, `peer` is what is behind it, and [`KINDS`] has
-//! a row for it. [`Peer`] is what every kind implements.
+//! The kinds of port, one folder each: `rx` and `tx` are its queues, `peer` is its peer.
+//!
+//! Every kind implements [`Peer`] and has a row in [`KINDS`]. `offload` completes frames in software for
+//! queues that lack an offload. Read `peer.rs` first, then the folder `null`, the smallest kind.
 
 mod doorbell;
 mod kinds;

@@ -1,4 +1,4 @@
-//! Headers, checksums, flows and capture files.
+//! Headers, checksums, flows and capture files. Read `header.rs` first, then `ipv4.rs`.
 //!
 //! Each header is a struct with the field names of its RFC, which lies over bytes in place: [`Header::of`] and its
 //! like check the length once, and whatever holds a whole header then reads and writes fields. Bytes that a peer can
