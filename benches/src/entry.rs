@@ -1,4 +1,4 @@
-//! What a benchmark found, as it stands in the report.
+//! The result of a benchmark in the report.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub struct Entry {
     pub peer: Option<f64>,
     /// Median of the ratios of paired slices, ours to the peer's.
     pub ratio: Option<f64>,
-    /// What `ours`, `best` and `peer` are measured in.
+    /// Unit of `ours`, `best` and `peer`.
     pub unit: String,
     /// Bounds of `ratio` that hold with 95% confidence, by the order of the ratios; none of few slices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,16 +23,16 @@ pub struct Entry {
     pub runs: usize,
     /// Difference of our highest and lowest slice, as a part of the median.
     pub spread: f64,
-    /// What was promised, and whether it holds.
+    /// Targets, and whether they are met.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
     /// Further figures by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, f64>,
-    /// What was measured step by step.
+    /// Figures by step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
-    /// What to know in order to read the figures, or why there are none.
+    /// A note for reading the figures, or why there are none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
@@ -40,16 +40,16 @@ pub struct Entry {
 /// A promise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// What was promised, such as `ratio >= 1.5`.
+    /// The target, such as `ratio >= 1.5`.
     pub mark: String,
-    /// Whether it holds this time.
+    /// Whether this run meets it.
     pub holds: bool,
 }
 
 /// One step of a benchmark that varies something.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// What is different in this step.
+    /// The varied parameter.
     pub name: String,
     /// Its figures by name.
     pub figures: BTreeMap<String, f64>,
@@ -69,7 +69,7 @@ pub enum Better {
 pub struct Slices {
     /// One figure a slice.
     pub ours: Vec<f64>,
-    /// The same of the peer; empty where there is none.
+    /// The same for the peer; empty if there is none.
     pub peer: Vec<f64>,
 }
 
@@ -82,8 +82,8 @@ pub fn median(figures: &[f64]) -> Option<f64> {
     Some((upper + lower) / 2.0)
 }
 
-/// Bounds that the median of what these are drawn from lies within with 95% confidence: as many of them are below it as
-/// heads come of so many tosses. None where there are too few to say.
+/// The 95% confidence interval of the median, from order statistics (the number of values below the median is
+/// binomial). None if there are too few values.
 pub fn interval(figures: &[f64]) -> Option<[f64; 2]> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -179,7 +179,7 @@ impl Entry {
         self
     }
 
-    /// Says what to know.
+    /// Sets the note.
     pub fn note(mut self, note: impl std::fmt::Display) -> Entry {
         if !self.note.is_empty() {
             self.note.push_str("; ");

@@ -1,11 +1,11 @@
-//! Huge pages, which DPDK and a guest's memory lie in: reserved while measuring, then as before.
+//! Huge pages for DPDK and guests' memory: reserved while measuring, then restored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const COUNT: &str = "/proc/sys/vm/nr_hugepages";
 
-/// The number of 2 MB pages that the system had before.
+/// The system's previous number of 2 MB pages.
 #[derive(Clone, Debug)]
 pub struct Pages {
     before: Option<u64>,
@@ -13,7 +13,8 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Has the system keep at least `count` pages. Without the privilege nothing changes, and who needs them says so.
+    /// Reserves at least `count` pages. Without the privilege nothing changes, and benchmarks that need them
+    /// report it.
     pub fn reserve(count: u64) -> Pages {
         let now = read();
         let changed =
@@ -21,7 +22,7 @@ impl Pages {
         Pages { before: changed, restored: Arc::default() }
     }
 
-    /// Gives back what was added. Pages still in use go when they are free.
+    /// Releases the added pages. Pages in use are released when they are free.
     pub fn restore(&self) {
         if let Some(before) = self.before
             && !self.restored.swap(true, Ordering::Relaxed)

@@ -1,7 +1,7 @@
-//! Measures what Ringway promises and prints it beside a peer's figures of the same run.
+//! Measures Ringway's performance targets and prints each result beside a peer's from the same run.
 //!
-//! Each group of benchmarks runs in a process of its own, which ends with this one and takes everything it started
-//! along; what outlives processes (the number of huge pages) is put back here.
+//! Each group of benchmarks runs in a separate process, which ends with this one together with everything
+//! that it started; global settings (the number of huge pages) are restored here.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod click;
@@ -20,30 +20,30 @@ use plan::Plan;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What goes wrong in a benchmark; it ends up as text in the report.
+/// An error of a benchmark; reported as text.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Measure what Ringway promises; a timing never fails.
+/// Measure Ringway's performance targets; a timing never fails.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   ringway-bench                       everything, about six minutes
-  ringway-bench vhost ring.64         keys, or all that begin so
+  ringway-bench vhost ring.64         keys, or prefixes of keys
   ringway-bench --seconds 20 vhost    longer, for steadier figures
   ringway-bench --subject click       Click configurations instead of the fabric
-  ringway-bench --list                every key, and what it measures")]
+  ringway-bench --list                all keys with descriptions")]
 struct Arguments {
-    /// Keys, or what comes before a dot in them; everything if none.
+    /// Keys, or prefixes of keys up to a dot; all if none.
     keys: Vec<String>,
-    /// What to measure: fabric or click.
+    /// The subject: fabric or click.
     #[arg(long, default_value = "fabric", value_parser = subject)]
     subject: &'static str,
     /// Seconds to measure each key for.
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
-    /// Say what there is to measure.
+    /// List all keys with descriptions.
     #[arg(long)]
     list: bool,
-    /// Print the report that is there as a table in Markdown; measure nothing.
+    /// Print the existing report as a Markdown table, without measuring.
     #[arg(long)]
     markdown: bool,
     /// The report's file; target/bench/SUBJECT.json if none is given.
@@ -109,7 +109,7 @@ fn list(subject: &Subject) {
     }
 }
 
-/// Each group with those of its keys that are meant.
+/// Each group with its selected keys.
 type Chosen = Vec<(&'static Group, Vec<String>)>;
 
 fn choose(subject: &Subject, wanted: &[String]) -> Result<Chosen, String> {

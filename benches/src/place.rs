@@ -1,5 +1,5 @@
-//! Measures placement: decisions a second on thousands of hosts, side by side, and how well `packing` packs. Writes
-//! target/bench/place.json.
+//! Measures placement: decisions a second on thousands of hosts, concurrent requests, and how well `packing`
+//! packs. Writes target/bench/place.json.
 
 #[path = "entry.rs"]
 #[allow(dead_code, reason = "the other benchmarks use the rest")]
@@ -117,7 +117,7 @@ fn remove(path: &Path) {
     let _ = std::fs::remove_file(path.with_extension("redb.log"));
 }
 
-/// Decisions a second, each reserved in a store on a file, one after the other.
+/// Decisions a second, each reserved in a store on disk, one after the other.
 fn decisions(
     hosts: usize,
     each: usize,
@@ -149,7 +149,7 @@ fn decisions(
     Ok(entry.note("whole `none` policy; kube-scheduler's published 680 to 810 a second include its API"))
 }
 
-/// How long the disk alone takes: 4 KB written and synced, again and again, beside the store.
+/// The disk's own latency: 4 KB written and synced repeatedly, beside the store.
 fn disk(path: &Path) -> Result<Vec<Duration>, Failure> {
     let path = path.with_extension("disk");
     let file = std::fs::File::create(&path)?;
@@ -188,7 +188,7 @@ class Even:
         print([(host.id, host.summary.active) for host in found])
 ";
 
-/// Decisions in which a Python filter and a Python weight take part, beside the whole `none` policy.
+/// Decisions with a Python filter and a Python weight in addition to the whole `none` policy.
 fn plugin() -> Result<Entry, Failure> {
     let typed = with_units(TYPED, 100, SLICES)?;
     let printed = with_units(PRINTED, 20, 3)?;
@@ -289,7 +289,7 @@ fn timed(path: &Path, hosts: usize, each: usize, slice: usize) -> Result<Timed, 
     Ok((slices, times, acknowledged))
 }
 
-/// The same requests by several requesters, beside one.
+/// The same requests by several requesters, compared with one.
 fn concurrent() -> Result<Entry, Failure> {
     const EACH: usize = 250;
     let all = EACH * REQUESTERS;
@@ -337,7 +337,7 @@ fn packing() -> Result<Entry, Failure> {
             let trace =
                 Synthetic { mix: mix.into(), count: 20_000, lifetime: None, seed, ..Synthetic::default() };
             let mut arrivals = trace.arrivals();
-            // Whom no empty host could take ends no run.
+            // Requests that no empty host can take don't end a run.
             arrivals.retain(|one| packed_by(Baseline::FirstFit, &hosts[..1], std::slice::from_ref(one)) == 1);
             let plan = Plan {
                 hosts: hosts.clone(),

@@ -12,7 +12,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan of so many seconds a key, within reason.
+    /// A plan of about this many seconds a key.
     pub fn new(seconds: f64) -> Plan {
         Plan { seconds: if seconds.is_finite() { seconds.clamp(0.1, 600.0) } else { 4.0 } }
     }
@@ -22,12 +22,13 @@ impl Plan {
         Plan { seconds: self.seconds * part }
     }
 
-    /// How many slices of `slice` there are, at least three.
+    /// Number of slices of length `slice`, at least three.
     pub fn slices(&self, slice: Duration) -> usize {
         ((self.seconds / slice.as_secs_f64()).round() as usize).max(3)
     }
 
-    /// Slices of ours and of the peer in turn: machines change their pace within seconds, and both feel it.
+    /// Alternating slices of ours and of the peer: machines change their speed within seconds, which affects
+    /// both.
     pub fn pairs(
         &self,
         slice: Duration,

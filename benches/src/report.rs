@@ -8,7 +8,7 @@ use std::path::Path;
 /// Rows by key.
 pub type Report = BTreeMap<String, Entry>;
 
-/// Reads a report; an empty one where there is none that can be read.
+/// Reads a report; an empty one if it can't be read.
 pub fn read(path: &Path) -> Report {
     let text = std::fs::read(path).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
@@ -73,7 +73,7 @@ pub fn markdown(report: &Report) -> String {
 fn line(out: &mut String, cells: &[String; 9], widths: &[usize; 9]) {
     let mut text = String::new();
     for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
-        // Figures stand under each other, words begin under each other.
+        // Figures are right-aligned, words left-aligned.
         let _ = match column {
             1..=3 | 5 | 6 => write!(text, "{cell:>width$}  "),
             _ => write!(text, "{cell:<width$}  "),

@@ -1,4 +1,4 @@
-//! The configurations, the frames they get, and what was promised of them.
+//! The configurations with their frames and targets.
 
 use super::frames::{Flow, Frames, Length, Numbers};
 use super::middlebox;
@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 const PREFIXES: u64 = 200_000;
 /// Flows through a firewall.
 const FIREWALL_FLOWS: u64 = 100_000;
-/// Flows that a NAT knows.
+/// Number of flows of a NAT.
 const NAT_FLOWS: u64 = 1_000_000;
 /// The router's output ports.
 const PORTS: u64 = 4;
@@ -24,15 +24,15 @@ pub struct Case {
     pub ratio: f64,
     /// Its text between a source and a sink.
     pub text: fn(source: &str, sink: &str) -> String,
-    /// The same for a peer, by its fastest elements; none if there is none.
+    /// The same for a peer, with its fastest elements; none if it has no equivalent.
     pub theirs: Option<fn(source: &str, sink: &str) -> String>,
     /// Whether frames that its elements wrote to may be sent again.
     pub again: bool,
-    /// What it gets.
+    /// Its input.
     pub frames: fn(Length) -> Frames,
 }
 
-/// All of them.
+/// All cases.
 pub const CASES: &[Case] = &[
     Case {
         key: "forward",
@@ -217,7 +217,7 @@ fn filtered(length: Length) -> Frames {
     })
 }
 
-/// Rules about networks and ports that none of [`filtered`] has.
+/// Rules about networks and ports that match no frame of [`filtered`].
 fn firewall(rules: u64, source: &str, sink: &str) -> String {
     let mut text = format!("{source} -> Strip(14) -> CheckIPHeader -> filter :: IPFilter(");
     let mut numbers = Numbers(13);
@@ -233,7 +233,7 @@ fn firewall(rules: u64, source: &str, sink: &str) -> String {
 
 fn translated(length: Length) -> Frames {
     let mut numbers = Numbers(17);
-    // Each flow once, and then uniformly: the first round opens them all.
+    // Each flow once, and then uniformly at random: the first round creates all of them.
     Frames::new(length, 2 * NAT_FLOWS as usize, |number| match number as u64 {
         first if first < NAT_FLOWS => Flow { opens: true, ..flow(first) },
         _ => flow(numbers.below(NAT_FLOWS)),

@@ -1,4 +1,4 @@
-//! What a benchmark's source sends: frames made beforehand, over and over.
+//! Frames of a benchmark's source, generated in advance and repeated.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeBounds;
@@ -12,7 +12,7 @@ pub const SERVER: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const TCP: u8 = 6;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
-/// Bytes that are kept of a frame; those behind them are zeros, which nobody looks at.
+/// Stored bytes of a frame; the rest is zeros that are not read.
 pub const KEPT: usize = 64;
 /// Least number of frames, so that 1 MB is kept: a source that cycles over less works within a cache of the first
 /// level.
@@ -24,7 +24,7 @@ const IMIX: [usize; 12] = [60, 590, 60, 60, 590, 60, 1514, 60, 590, 60, 60, 590]
 /// How long frames are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// All the same, in bytes.
+    /// The same length for all, in bytes.
     Fixed(usize),
     /// A mix of sizes, 353 bytes on average.
     Imix,
@@ -60,17 +60,17 @@ pub struct Session {
     pub number: u16,
 }
 
-/// Frames one after the other.
+/// A sequence of frames.
 #[derive(Debug, Default)]
 pub struct Frames {
     heads: Vec<[u8; KEPT]>,
     lengths: Vec<u16>,
-    /// What is behind the first bytes, of frames whose payload matters.
+    /// The bytes behind the first ones, for frames whose payload matters.
     rests: Vec<Vec<u8>>,
 }
 
 impl Frames {
-    /// At least `count` frames, and 1 MB of their first bytes; frame `n` belongs to what `flow(n)` says.
+    /// At least `count` frames, and 1 MB of their first bytes; frame `n` belongs to `flow(n)`.
     pub fn new(length: Length, count: usize, mut flow: impl FnMut(usize) -> Flow) -> Frames {
         Frames::made(length, HEADERS, count.max(LEAST), |number, length| head(length, flow(number)))
     }
@@ -83,7 +83,8 @@ impl Frames {
         })
     }
 
-    /// Whole frames, at least `count` and 1 MB of them; `payload(n, l)` says what frame `n` carries in `l` bytes.
+    /// Whole frames, at least `count` and 1 MB of them; `payload(n, l)` is the payload of frame `n`, of
+    /// length `l`.
     pub fn whole(
         length: Length,
         count: usize,
@@ -115,7 +116,7 @@ impl Frames {
         Frames { heads: heads.collect(), lengths, rests: Vec::new() }
     }
 
-    /// How many there are.
+    /// Number of frames.
     pub fn len(&self) -> usize {
         self.heads.len()
     }
@@ -133,14 +134,14 @@ impl Frames {
         (&self.heads[range], &self.lengths[range])
     }
 
-    /// What is behind them, if it matters.
+    /// The bytes behind them, if they matter.
     #[inline]
     pub fn rest(&self, number: usize) -> &[u8] {
         self.rests.get(number).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The frame of a flow with PPPoE's and PPP's headers behind Ethernet's (RFC 2516, 4).
+/// The frame of a flow with PPPoE and PPP headers behind the Ethernet header (RFC 2516, 4).
 fn in_session(length: u16, session: Session, flow: Flow) -> [u8; KEPT] {
     let inner = head(length - PPPOE as u16, flow);
     let mut frame = [0; KEPT];
@@ -180,7 +181,7 @@ fn head(length: u16, flow: Flow) -> [u8; KEPT] {
     frame
 }
 
-/// Numbers that look random and are the same each time (Steele, Lea, Flood: SplitMix, 2014).
+/// Reproducible pseudo-random numbers (Steele, Lea, Flood: SplitMix, 2014).
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers(pub u64);
 

@@ -20,20 +20,20 @@ use std::time::{Duration, Instant};
 
 /// How often each thing is done; the least pause counts, as others are the machine's too.
 const TIMES: usize = 5;
-/// What a pause may last, in microseconds; while a large configuration is replaced.
+/// Target for a delay, in microseconds; the second one is for replacing a large configuration.
 const MARK: f64 = 1000.0;
 const REPLACED: f64 = 10_000.0;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Flows that the address translator knows when its handlers are called.
+/// Flows of the address translator when its handlers are called.
 const FLOWS: u64 = 1_000_000;
-/// Routes that are added at once.
+/// Routes added at once.
 const ROUTES: u32 = 10_000;
 
-/// The longest pause in ticks, and how long it took.
+/// The longest delay in ticks, and the duration.
 type Done = (u64, Duration);
 
-/// Ticks when packets came last, and the longest time without any since it was asked for.
+/// Time of the last packets in ticks, and the longest interval without packets since it was read.
 static LAST: AtomicU64 = AtomicU64::new(0);
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
@@ -112,7 +112,7 @@ const JOBS: &[Job] = &[
     },
 ];
 
-/// The longest pause that any of them makes.
+/// The longest delay of any operation.
 pub fn measure(_: &Plan) -> Result<Entry, Failure> {
     crate::rig::two_cores()?;
     let ticks = ringway_host::ticks_per_second() / 1e6;
@@ -142,7 +142,7 @@ pub fn measure(_: &Plan) -> Result<Entry, Failure> {
         .note("the longest time without packets while handlers are called over a ControlSocket; least of 5"))
 }
 
-/// A router of the jobs' configuration on a core of its own; the pauses of each job, in ticks.
+/// A router with the jobs' configuration on a separate core; returns each job's delays in ticks.
 fn with_router(jobs: &[Job]) -> Result<Vec<Vec<Done>>, Failure> {
     let found = jobs.first().and_then(|job| CASES.iter().find(|case| case.key == job.case));
     let case = found.ok_or("no such configuration")?;

@@ -1,4 +1,4 @@
-//! Configurations of middleboxes that know patterns, connections or sessions, and their traffic.
+//! Configurations of middleboxes with patterns, connections or sessions, and their traffic.
 
 use super::configuration::flow;
 use super::frames::{Flow, Frames, Length, Numbers, SERVER, Session};
@@ -6,15 +6,15 @@ use super::patterns;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-/// Connections and flows that are known.
+/// Number of connections and flows.
 const FLOWS: u64 = 1_000_000;
 /// Sessions of subscribers.
 const SESSIONS: u64 = 100_000;
-/// Servers behind a balancer.
+/// Number of servers of a balancer.
 const SERVERS: u8 = 16;
-/// The address that clients of a balancer know.
+/// The virtual address of a balancer.
 const VIP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-/// One payload of so many holds a pattern.
+/// One of this many payloads contains a pattern.
 const MATCHING: usize = 1000;
 
 /// Looks for patterns.
@@ -43,7 +43,7 @@ pub fn searched(count: usize, length: Length) -> Frames {
     )
 }
 
-/// Each flow once, and then uniformly: the first round opens them all.
+/// Each flow once, and then uniformly at random: the first round creates all of them.
 fn opened(length: Length, of: impl Fn(u64) -> Flow) -> Frames {
     let mut numbers = Numbers(19);
     Frames::new(length, 2 * FLOWS as usize, |number| match number as u64 {
@@ -115,7 +115,7 @@ fn concentrator() -> String {
     text
 }
 
-/// Takes packets out of session frames, and sends them on.
+/// Decapsulates packets from session frames, and forwards them.
 pub fn bras(source: &str, sink: &str) -> String {
     let ether = "EtherEncap(0x0800, 02:00:00:00:01:01, 02:00:00:00:02:01)";
     format!(

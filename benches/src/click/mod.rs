@@ -24,20 +24,19 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(100);
-/// A peer's slice: its program starts anew each time.
+/// Duration of a peer's slice: its program is restarted for each.
 const PEER: Duration = Duration::from_millis(500);
-/// As a peer's does, it copies frames that lie in memory, 1 MB or more of them, into packets that were
-/// just given back.
+/// Like the peer's, it copies frames from at least 1 MB of memory to recently freed packets.
 const SOURCE: &str = "BenchmarkSource";
-/// What else is measured at 64 bytes: packets come round only after 8192 others, as those of a card's
-/// receive ring do, and lie in no cache near by.
+/// Additional step at 64 bytes: a packet's memory is reused only after 8192 others, as in a card's receive
+/// ring, and is not in a nearby cache.
 const COLD: (&str, &str, Length) =
     ("64 B, packets from a ring of 8192", "BenchmarkSource(READY 8192)", Length::Fixed(64));
-/// The same for both: packets wait in a queue of so many before an element looks at them. It is filled at
-/// first.
+/// A step for both sides: packets wait in a queue of this length before an element reads them. The queue is
+/// filled first.
 const QUEUED: usize = 9216;
 const FILLED: usize = 8192;
-/// Lengths beside the key's own 64 bytes.
+/// Lengths in addition to the key's own 64 bytes.
 const LENGTHS: [(&str, Length); 6] = [
     ("128 B", Length::Fixed(128)),
     ("256 B", Length::Fixed(256)),
@@ -47,7 +46,7 @@ const LENGTHS: [(&str, Length); 6] = [
     ("IMIX", Length::Imix),
 ];
 
-/// What there is to measure.
+/// All groups.
 pub const GROUPS: &[Group] = &[Group {
     name: "click",
     keys: &[
@@ -143,7 +142,7 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
     Ok(entry)
 }
 
-/// What a step says of slices, beside a peer's if there are any.
+/// The figures of a step, and of the peer if there is one.
 fn figures(slices: &Slices, ticks: f64) -> Vec<(&'static str, f64)> {
     let row = slices.entry("Mpps", Better::More);
     let best = row.best.unwrap_or(f64::NAN);
@@ -152,12 +151,12 @@ fn figures(slices: &Slices, ticks: f64) -> Vec<(&'static str, f64)> {
     [("Mpps", best), ("ticks a frame", ticks / best / 1e6)].into_iter().chain(theirs).chain(ratio).collect()
 }
 
-/// A queue that lets nothing go on at first, and then so many packets a turn.
+/// A queue that first blocks, and then passes on a limited number of packets a turn.
 fn queue(burst: usize) -> String {
     format!("queue :: Queue({QUEUED}) -> unqueue :: Unqueue(BURST {burst}, ACTIVE false)")
 }
 
-/// Rates from a queue that stays filled, so that packets' memory comes round only after 8192 others'.
+/// Rates from a queue that stays filled, so that packets' memory is reused only after 8192 others'.
 fn queued(
     plan: &Plan,
     case: &Case,
@@ -167,7 +166,7 @@ fn queued(
     source::set(frames.clone());
     let text = (case.text)(&format!("{SOURCE} -> {}", queue(PACKETS)), "Discard");
     let mut router = router(&text, case.key)?;
-    // With some room left, since the source's turns may come first.
+    // With some room left, since the source may run first.
     let filled = source::sent() + FILLED as u64;
     while source::sent() < filled {
         router.turn();

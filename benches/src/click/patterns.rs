@@ -1,10 +1,10 @@
 //! Patterns for an intrusion detection system, and payloads without them.
 //!
-//! `RULES=FILE` names rules in Snort's language, such as those that Emerging Threats publish; each rule gives its
-//! longest content of at least four bytes, and the first distinct ones are taken. Without it they are made: lengths
-//! and letters spread as in that set (Emerging Threats Open for Suricata 4, 17,209 longest contents), 71% of them
-//! text, the bytes themselves by chance. Contents of fewer than four bytes, 2% there, are left out: by themselves they
-//! match most payloads, and so rules have them beside others only.
+//! `RULES=FILE` names rules in Snort's language, such as those published by Emerging Threats; each rule
+//! contributes its longest content of at least four bytes, and the first distinct ones are used. Otherwise
+//! patterns are generated with the distribution of lengths and letters of that set (Emerging Threats Open for
+//! Suricata 4, 17,209 longest contents), 71% of them text, with random bytes. Contents of fewer than four
+//! bytes, 2% of that set, are left out: they match most payloads, so rules combine them with others.
 
 use super::frames::Numbers;
 use aho_corasick::AhoCorasick;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 /// Bytes of a pattern at least.
 const LEAST: usize = 4;
-/// How many patterns of a thousand have up to so many bytes, and more than the row before.
+/// How many patterns of a thousand have at most this many bytes, and more than the previous row.
 const LENGTHS: [(u64, u64); 13] = [
     (4, 23),
     (5, 23),
@@ -49,7 +49,7 @@ const LETTERS: [(&[u8], u64); 15] = [
     (b"j8MI%\"P", 4),
 ];
 
-/// So many distinct patterns, the same each time.
+/// Reproducible distinct patterns.
 pub fn patterns(count: usize) -> Vec<Vec<u8>> {
     match std::env::var("RULES").ok().and_then(|path| std::fs::read(path).ok()) {
         Some(rules) => of_rules(&String::from_utf8_lossy(&rules), count),
@@ -103,7 +103,7 @@ fn of_rules(rules: &str, count: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Reads a content: text, `\\` before what would end it, bytes in hexadecimal between bars.
+/// Parses a content: text, `\\` before special characters, bytes in hexadecimal between bars.
 fn content(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.trim_start().strip_prefix('"')?.bytes();
     let (mut out, mut digits, mut hex) = (Vec::new(), String::new(), false);
@@ -138,7 +138,7 @@ impl Letters {
     }
 }
 
-/// Makes payloads, four of five of them text.
+/// Generates payloads, four of five of them text.
 pub struct Payloads {
     patterns: Vec<Vec<u8>>,
     all: Option<AhoCorasick>,
@@ -153,7 +153,7 @@ impl Payloads {
         Self { patterns, all, letters: Letters::new(), numbers: Numbers(31) }
     }
 
-    /// A payload of so many bytes that holds a pattern (if one is short enough), or none.
+    /// A payload of this length that contains a pattern (if one is short enough), or none.
     pub fn make(&mut self, length: usize, matching: bool) -> Vec<u8> {
         loop {
             let mut payload = self.any(length);

@@ -12,7 +12,7 @@ pub fn program() -> Option<PathBuf> {
     ["FASTCLICK", "CLICK"].iter().find_map(std::env::var_os).map(PathBuf::from)
 }
 
-/// Writes frames as a capture, for a source that reads them once and then sends them from memory.
+/// Writes frames as a capture, for a source that loads them into memory.
 pub fn capture(path: &Path, frames: &Frames) -> Result<(), Failure> {
     let header = ringway_wire::pcap::Header {
         big_endian: false,
@@ -33,9 +33,9 @@ pub fn capture(path: &Path, frames: &Frames) -> Result<(), Failure> {
     Ok(file.flush()?)
 }
 
-/// What sends the frames of a capture: from memory, into which it is read at first. Packets share its
-/// frames until an element writes to one, which then gets its own copy; `in_place`, it writes to the frame
-/// itself, which costs less and is there for FastClick's devices.
+/// The source that sends the frames of a capture from memory. Packets share the frames until an element
+/// writes to one, which then gets a copy; with `in_place`, elements write to the frame itself, which is
+/// cheaper and available for FastClick's devices.
 pub fn source(program: &Path, capture: &Path, in_place: bool, queue: &str) -> String {
     let dump = format!("FromDump({}, STOP false, MMAP false)", capture.display());
     let fast = std::env::var_os("FASTCLICK").is_some_and(|fast| fast == program);
@@ -44,9 +44,9 @@ pub fn source(program: &Path, capture: &Path, in_place: bool, queue: &str) -> St
     format!("{dump} -> ReplayUnqueue(STOP -1, BURST 32{clone}){queue}")
 }
 
-/// Runs a configuration, whose packets `count :: Counter` counts; packets a second, in millions, once it
-/// has sent `first` of them. `filled` says how many its queue, if it has one, holds before it lets them go
-/// on.
+/// Runs a configuration whose packets `count :: Counter` counts; returns millions of packets a second,
+/// measured after the first `first` packets. `filled` is the number of packets that its queue, if any,
+/// collects first.
 pub fn rate(
     program: &Path,
     configuration: &str,

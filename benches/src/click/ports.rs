@@ -1,5 +1,5 @@
-//! A configuration on ring ports of a fabric: a source port, the function, a port that swallows; the fabric's worker on
-//! one core, the function on the other.
+//! A configuration on ring ports of a fabric: a source port, the function, a port that discards; the fabric's
+//! worker runs on one core, the function on the other.
 
 use super::{SLICE, router};
 use crate::Failure;
@@ -15,13 +15,13 @@ use ringway_port::source::Settings;
 use ringway_spec::{Kind, MacAddress, Poll, Port, To};
 use std::time::{Duration, Instant};
 
-/// How long it may take until frames pass.
+/// Time limit for the first frames.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A patch a side: where frames come from, and where they go.
+/// One patch per side: the source of frames, and their sink.
 const PATCHES: [(&str, &str); 2] = [("load", "in"), ("out", "sink")];
 
-/// What is measured, and what stands between the function's ports.
+/// The cases, with the elements between the function's ports.
 pub const CASES: [(&str, &str); 2] = [("forward.ports", ""), ("mirror.ports", "-> EtherMirror ")];
 
 /// Frames of 64 bytes from port to port.
@@ -76,7 +76,7 @@ fn turn(router: &mut Router) {
     }
 }
 
-/// Frames that the function has sent.
+/// Number of frames sent by the function.
 fn sent(router: &mut Router) -> Result<u64, Failure> {
     Ok(router.read("to.count")?.trim().parse()?)
 }

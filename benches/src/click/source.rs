@@ -16,7 +16,7 @@ pub static CLASS: Class = Class::new("BenchmarkSource", || Box::<BenchmarkSource
     .metadata(Metadata::Ignores);
 
 const HEADROOM: usize = 28;
-/// So many frames lie in no cache near by.
+/// Number of frames that don't fit into a nearby cache.
 const FAR: usize = 1 << 15;
 
 thread_local! {
@@ -24,7 +24,7 @@ thread_local! {
     static SENT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What sources of this thread made from now on send.
+/// Sets the frames of sources that this thread creates later.
 pub fn set(frames: Rc<Frames>) {
     FRAMES.set(frames);
 }
@@ -34,13 +34,13 @@ pub fn sent() -> u64 {
     SENT.get()
 }
 
-/// Sends frames as fast as it is asked to.
+/// Sends frames at full speed.
 #[derive(Default)]
 struct BenchmarkSource {
     frames: Rc<Frames>,
     next: usize,
-    /// How many packets are ready before one of them is sent: their memory comes round only after as many
-    /// others', as that of a card's receive ring does, and is not the cache's first level's.
+    /// Number of packets prepared before the first is sent: their memory is reused only after that many
+    /// others, as in a card's receive ring, and is not in the first-level cache.
     least: usize,
     ready: VecDeque<Packet>,
     /// Frames whose payload matters.
@@ -58,7 +58,7 @@ impl BenchmarkSource {
         }
     }
 
-    /// Adds packets of the next `count` frames, which lie behind one another.
+    /// Adds packets of the next `count` frames, which are contiguous.
     #[inline]
     fn run(&mut self, count: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let frames = self.next..self.next + count;
@@ -70,7 +70,7 @@ impl BenchmarkSource {
         let ahead = if self.frames.len() > FAR { count } else { 0 };
         let next = self.next + count..self.frames.len().min(self.next + count + ahead);
         let mut next = self.frames.slices(next).0.iter();
-        // A card writes the whole frame; what this core costs is to read what it looks at.
+        // A card would write the whole frame; this core only pays for what it reads.
         if let [first, ..] = lengths
             && lengths.iter().fold(0, |other, length| other | (length ^ first)) == 0
         {
@@ -98,7 +98,7 @@ fn write(head: &[u8; KEPT], data: &mut [u8]) {
     }
 }
 
-/// In a function of its own, so that the other copy's length is known.
+/// In a separate function, so that the length of the other copy is known.
 #[cold]
 #[inline(never)]
 fn write_short(head: &[u8; KEPT], data: &mut [u8]) {
@@ -127,7 +127,7 @@ impl Element for BenchmarkSource {
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        // Packets that share these: as after a card has written them, the payload lies in memory and is
+        // Packets that share these frames: as after a card has written them, the payload is in memory and
         // only read.
         self.whole = (0..self.frames.len()).map_while(|number| self.whole_frame(number, cx)).collect();
         while self.ready.len() < self.least {

@@ -1,4 +1,4 @@
-//! Broadcast from one source to many: what a delivered frame costs.
+//! Broadcast from one source to many: cost per delivered frame.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
@@ -91,7 +91,7 @@ impl Flood {
         let socket = UdpSocket::bind("10.99.0.1:0")?;
         socket.set_broadcast(true)?;
         let flood = Flood { socket, space, count };
-        // Ports of a bridge forward only a moment after they came up.
+        // A bridge's ports begin to forward some time after they come up.
         let end = Instant::now() + Duration::from_secs(3);
         while flood.delivered()? == 0 && Instant::now() < end {
             flood.send()?;
@@ -100,12 +100,12 @@ impl Flood {
     }
 
     fn send(&self) -> Result<(), Failure> {
-        // With its header a frame has 64 bytes.
+        // With headers a frame has 64 bytes.
         self.socket.send_to(&[0; 22], BROADCAST)?;
         Ok(())
     }
 
-    /// Frames that came out at all destinations so far.
+    /// Number of frames received at all destinations so far.
     fn delivered(&self) -> Result<u64, Failure> {
         let output = self.space.command("cat").arg("/proc/net/dev").output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -133,7 +133,7 @@ impl Flood {
 
 impl Drop for Flood {
     fn drop(&mut self) {
-        // The namespace takes its interfaces along, and their other ends go with them.
+        // Deleting the namespace deletes its interfaces and their other ends.
         let _ = ip("link del from");
         let _ = ip("link del flood");
     }

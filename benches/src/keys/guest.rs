@@ -19,14 +19,14 @@ const BOOT: Duration = Duration::from_secs(60);
 /// The receiver's address, in either world.
 const RECEIVER: &str = "10.99.0.2";
 const PINGS: usize = 100;
-/// What a guest's own system calls and processes cost, without any port.
+/// Cost of a guest's own system calls and processes, without any port.
 const ITSELF: &str = "127.0.0.1";
 
-/// What the guests are run by.
+/// The monitor of the guests.
 struct Monitor {
     kind: Kind,
     program: &'static str,
-    /// What its keys begin with.
+    /// Prefix of its keys.
     prefix: &'static str,
     note: &'static str,
 }
@@ -39,7 +39,7 @@ pub fn uml(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     run(plan, output, &Monitor { kind: Kind::Uml, program: "linux.uml", prefix: "guest", note })
 }
 
-/// QEMU, with KVM where it works.
+/// QEMU, with KVM if it works.
 pub fn qemu(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     let note = "QEMU's guests; peer: the same guests over TAP (vhost=off) and a Linux bridge";
     run(plan, output, &Monitor { kind: Kind::Qemu, program: QEMU, prefix: "guest.qemu", note })

@@ -18,19 +18,19 @@ use crate::run::Output;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Benchmarks that share what they set up.
+/// Benchmarks with a common setup.
 pub struct Group {
     /// Its name.
     pub name: &'static str,
-    /// Its keys and what each measures.
+    /// Its keys with descriptions.
     pub keys: &'static [(&'static str, &'static str)],
-    /// Huge pages of 2 MB that it wants.
+    /// Number of 2 MB huge pages that it needs.
     pub huge_pages: u64,
-    /// Whether it makes interfaces, in a network namespace of its own.
+    /// Whether it creates interfaces, in a separate network namespace.
     pub own_network: bool,
-    /// What it needs made first, in the host's network.
+    /// Preparations in the host's network.
     pub prepare: fn() -> Result<(), Failure>,
-    /// Seconds it needs beside measuring.
+    /// Seconds needed in addition to measuring.
     pub setup: f64,
     /// How many times a key's time each key takes.
     pub costs: f64,
@@ -38,15 +38,15 @@ pub struct Group {
     pub run: fn(&Plan, &mut Output<'_>) -> Result<(), Failure>,
 }
 
-/// What has a report of its own.
+/// A subject with its own report.
 pub struct Subject {
     /// Its name, and its report's: `target/bench/NAME.json`.
     pub name: &'static str,
-    /// What there is to measure of it.
+    /// Its groups.
     pub groups: &'static [Group],
 }
 
-/// All there is to measure.
+/// All subjects.
 pub const SUBJECTS: &[Subject] = &[
     Subject { name: "fabric", groups: FABRIC },
     Subject { name: "click", groups: crate::click::GROUPS },
@@ -230,7 +230,7 @@ const FABRIC: &[Group] = &[
 /// 2 MB pages for three DPDK processes and some guests.
 const HUGE: u64 = 800;
 
-/// What most groups are like.
+/// Defaults of most groups.
 pub const QUIET: Group = Group {
     name: "",
     keys: &[],
@@ -242,7 +242,7 @@ pub const QUIET: Group = Group {
     run: |_, _| Ok(()),
 };
 
-/// Where folders are made; whoever started this process removes it whatever happens.
+/// The folder for temporary folders; the parent process always removes it.
 pub static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
 
 /// A folder for sockets and logs, removed at the end.
@@ -259,7 +259,7 @@ impl Folder {
         Ok(Folder(path))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -267,7 +267,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What could not be removed harms nobody.
+        // Leftovers are harmless.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! What each habit of not notifying is worth: two threads ask and answer over a ring in memory, and tell each other by
-//! eventfds, as [`ringway_ring::Notifier`] decides.
+//! The effect of each notification policy: request and response between two threads over a ring in memory,
+//! with eventfds signalled as [`ringway_ring::Notifier`] decides.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
@@ -15,14 +15,14 @@ use std::time::Duration;
 const SLICE: Duration = Duration::from_millis(100);
 /// Slots of a ring, of 64 bytes each.
 const SLOTS: usize = 1024;
-/// Frames asked and not answered at most.
+/// Largest number of unanswered frames.
 const WINDOW: u32 = 256;
 /// Frames handled at once.
 const BURST: u32 = 32;
-/// The window that has one notification, and the longest that one waits for an answer.
+/// The window of moderation, and the longest delay until an answer.
 const MODERATE: u64 = 20_000;
 const COMBINE: u64 = 20_000;
-/// Nobody sleeps longer, so that the threads see the end.
+/// Longest sleep, so that the threads notice the end.
 const ROUND: u64 = 10_000_000;
 
 const NONE: Policy = Policy::NONE;
@@ -38,7 +38,7 @@ const ALONE: [(&str, Policy); 7] = [
     ("notify.all", ALL),
 ];
 
-/// One habit after the other.
+/// The policies, added one after the other.
 const LADDER: [(&str, Policy); 6] = [
     ("none", NONE),
     ("+ batch", Policy { batch: true, ..NONE }),
@@ -85,7 +85,7 @@ fn ladder(plan: &Plan, mut entry: Entry) -> Result<Entry, Failure> {
 /// One direction.
 struct Half {
     tail: AtomicU32,
-    /// Its reader wants to be told.
+    /// Whether its reader wants to be notified.
     wanted: AtomicBool,
     bell: EventFd,
     told: AtomicU64,
@@ -105,7 +105,7 @@ struct Side<'r> {
     notifier: Notifier,
     clock: Clock,
     ends: Ends<'r>,
-    /// The other will answer what was published here.
+    /// Whether the other side will answer frames published here.
     asks: bool,
 }
 
@@ -147,7 +147,7 @@ impl<'r> Side<'r> {
         side
     }
 
-    /// Takes what is there, a burst at most.
+    /// Takes available frames, at most a burst.
     #[inline]
     fn take(&mut self) -> u32 {
         let Ends { from, taken, .. } = &mut self.ends;
@@ -166,7 +166,7 @@ impl<'r> Side<'r> {
         count
     }
 
-    /// Publishes `count` frames as the policy says.
+    /// Publishes `count` frames according to the policy.
     #[inline]
     fn put(&mut self, count: u32) {
         for left in (0..count).rev() {
@@ -186,7 +186,7 @@ impl<'r> Side<'r> {
         }
     }
 
-    /// Nothing to do: asks to be told, and sleeps.
+    /// When there is nothing to do: enables notifications and sleeps.
     fn rest(&mut self) -> Result<(), Failure> {
         let now = self.clock.now();
         self.notifier.due(now, &mut self.ends);

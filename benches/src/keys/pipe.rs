@@ -1,4 +1,4 @@
-//! Through a pipe: one program on each core, nothing between them.
+//! Through a pipe, with one program on each core.
 
 use crate::Failure;
 use crate::entry::{Better, Entry};

@@ -12,7 +12,7 @@ use ringway_spec::Poll;
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
-/// Slots of a ring where nothing else is said.
+/// Default number of slots of a ring.
 const SLOTS: u32 = 512;
 
 /// Runs the keys that are wanted.

@@ -1,4 +1,4 @@
-//! What ports that do nothing cost those that do something, and what more workers bring.
+//! The cost of idle ports for active ones, and the gain of more workers.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
@@ -28,9 +28,9 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A fabric with programs on so many ports; the first two are the active ones.
+/// A fabric with programs on many ports; the first two are active.
 struct Crowd {
-    // The fabric ends before the programs that are on it.
+    // The fabric must end before its programs.
     _rig: Rig,
     active: (OnPort, OnPort),
     _idle: Vec<OnPort>,
@@ -79,7 +79,7 @@ fn ports(plan: &Plan) -> Result<Entry, Failure> {
 fn more_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // With fewer the benchmark says so.
+    // The benchmark reports an insufficient limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
@@ -109,7 +109,7 @@ fn workers(plan: &Plan) -> Result<Entry, Failure> {
     Ok(entry.with("memory, KB", resident()).note(note).note("peer: one worker"))
 }
 
-/// Two streams at once; millions of frames a second of both.
+/// Two concurrent streams; millions of frames a second in total.
 fn both(programs: &mut [(OnPort, OnPort)], time: Duration) -> Result<f64, Failure> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = programs

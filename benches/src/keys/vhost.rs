@@ -1,5 +1,5 @@
-//! Guest to guest on one core: our fabric, DPDK's vhost, and a back-end that only returns descriptors, all driven by
-//! the same two lean guests.
+//! Guest to guest on one core: our fabric, DPDK's vhost, and a back-end that only returns descriptors, each
+//! with the same two minimal guests.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const RING: u16 = 1024;
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The keys, with what each shapes.
+/// The keys with their parameters.
 const SHAPES: [(&str, Shape); 4] = [
     ("vhost.split.64", Shape { packed: false, ring: RING, frame: 64, iommu: Iommu::Off }),
     ("vhost.packed.64", Shape { packed: true, ring: RING, frame: 64, iommu: Iommu::Off }),
@@ -158,7 +158,7 @@ fn measure(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
     }
 }
 
-/// Frames both ways until the switch knows both addresses.
+/// Exchanges frames until the switch knows both addresses.
 pub fn learn(pair: &mut Pair<'_>, rig: &Rig) -> Result<(), Failure> {
     let begin = Instant::now();
     while rig.fabric.table(crate::rig::fabric::SWITCH)?.len() < 2 {
@@ -170,7 +170,7 @@ pub fn learn(pair: &mut Pair<'_>, rig: &Rig) -> Result<(), Failure> {
     pair.drain()
 }
 
-/// What the load reaches by itself.
+/// The load generator's own limit.
 fn floor(plan: &Plan, shape: &Shape) -> Result<f64, Failure> {
     let memories = memories(shape)?;
     let mut load = pair(&memories, shape)?;

@@ -90,7 +90,7 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
     Ok(entry.note(format!("agreed with us: {detail}; peer: DPDK testpmd, net_vhost")))
 }
 
-/// A virtio-user testpmd, stopped unless it is its turn.
+/// A virtio-user testpmd, stopped while the other side is measured.
 struct Front(Testpmd);
 
 impl Front {
@@ -101,7 +101,7 @@ impl Front {
         self.0.wait_for("mac packet forwarding - ports", 1, Duration::from_secs(5))
     }
 
-    /// The share of its time that it spends on bursts with frames.
+    /// The share of its time spent on bursts with frames.
     fn busy(&mut self) -> Result<f64, Failure> {
         self.0.run(true)?;
         let share = self.0.busy(|| {
@@ -112,7 +112,7 @@ impl Front {
         share
     }
 
-    /// Millions of frames a second that it receives.
+    /// Millions of frames received a second.
     fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
         self.0.run(true)?;
         std::thread::sleep(time / 10);

@@ -1,4 +1,4 @@
-//! What Ringway is compared with.
+//! The peers that Ringway is compared with.
 
 pub mod net;
 pub mod relay;

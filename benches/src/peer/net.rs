@@ -1,4 +1,4 @@
-//! Network namespaces, bridges and iperf3. All of it goes with the process that made it.
+//! Network namespaces, bridges and iperf3, all removed with the process that created them.
 
 use crate::Failure;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ fn finished(what: &str, output: Output) -> Result<(), Failure> {
     Err(format!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
 }
 
-/// A bridge in this process's namespace that says nothing of its own accord.
+/// A bridge in this process's namespace that sends no packets of its own.
 pub fn bridge(name: &str) -> Result<(), Failure> {
     ip(&format!("link add {name} type bridge mcast_snooping 0"))?;
     ip(&format!("link set {name} addrgenmode none up"))
@@ -51,7 +51,7 @@ impl Space {
         format!("/proc/{}/ns/net", self.keeper.id()).into()
     }
 
-    /// A command that runs in it and ends with us.
+    /// A command that runs in it and ends with this process.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "nsenter"]);
@@ -71,7 +71,7 @@ impl Space {
         self.ip(&format!("link set {interface} addrgenmode none up"))
     }
 
-    /// Takes an interface in, and gives it an address.
+    /// Moves an interface into it, and sets its address.
     pub fn take(&self, interface: &str, address: &str) -> Result<(), Failure> {
         self.take_silently(interface)?;
         self.ip(&format!("addr add {address} dev {interface}"))
@@ -80,7 +80,7 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
     }
@@ -101,7 +101,7 @@ impl IperfServer {
         if !lines.any(|line| line.is_ok_and(|line| line.contains("listening"))) {
             return Err("iperf3 does not listen".into());
         }
-        // It goes on printing, and must find a reader.
+        // Its further output must be read.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(server)
     }
@@ -109,7 +109,7 @@ impl IperfServer {
 
 impl Drop for IperfServer {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

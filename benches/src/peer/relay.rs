@@ -7,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
-/// The relaying process, and the thread that answers behind it.
+/// The relay process, and the answering thread behind it.
 pub struct Relay {
     ping: UnixDatagram,
     pong: UnixDatagram,
@@ -40,7 +40,8 @@ impl Relay {
     }
 }
 
-/// The relaying process: from standard input to standard output and back, until one of them is gone.
+/// The relay process: forwards between standard input and standard output in both directions until one is
+/// closed.
 pub fn relay() -> Result<(), Failure> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let near = UnixDatagram::from(std::io::stdin().as_fd().try_clone_to_owned()?);
@@ -49,7 +50,7 @@ pub fn relay() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Passes one datagram on; `false` when a side is gone.
+/// Forwards one datagram; `false` when a side is closed.
 fn pass(from: &UnixDatagram, to: &UnixDatagram) -> bool {
     let mut bytes = [0; 2048];
     matches!(from.recv(&mut bytes), Ok(len) if len > 0 && to.send(&bytes[..len]).is_ok())
@@ -57,7 +58,7 @@ fn pass(from: &UnixDatagram, to: &UnixDatagram) -> bool {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = self.pong.shutdown(std::net::Shutdown::Both);

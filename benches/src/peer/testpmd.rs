@@ -1,4 +1,4 @@
-//! DPDK's testpmd, told what to do over its standard input.
+//! DPDK's testpmd, controlled by its standard input.
 
 use crate::{Failure, huge};
 use rustix::process::{Pid, Signal};
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 /// Huge pages of 2 MB that one testpmd takes.
 const PAGES: u64 = 256;
-/// How long it may take to start.
+/// Time limit for its start.
 const START: Duration = Duration::from_secs(30);
 
-/// A running testpmd. It is stopped (SIGSTOP) unless it is its turn.
+/// A running testpmd. It is stopped (SIGSTOP) while the other side is measured.
 pub struct Testpmd {
     child: Child,
     input: ChildStdin,
     log: PathBuf,
 }
 
-/// What to do while testpmd starts.
+/// Work to do while testpmd starts.
 pub type Meanwhile<'a> = &'a mut dyn FnMut() -> Result<(), Failure>;
 
-/// What testpmd is to do.
+/// Parameters of testpmd.
 pub struct Task<'a> {
-    /// Tells it from others.
+    /// Its unique name.
     pub name: &'a str,
-    /// The core that forwards; its console sleeps on the other.
+    /// The forwarding core; its console sleeps on the other.
     pub core: usize,
     /// Its devices.
     pub devices: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Task<'a> {
 }
 
 impl Testpmd {
-    /// Starts it in `folder`, and waits until it takes commands; `meanwhile` its back-end is served.
+    /// Starts it in `folder`, and waits until it accepts commands; `meanwhile` serves its back-end.
     pub fn start(folder: &Path, task: &Task<'_>, meanwhile: Meanwhile<'_>) -> Result<Testpmd, Failure> {
         let program = super::program("dpdk-testpmd")?;
         if huge::free() < PAGES {
@@ -47,7 +47,7 @@ impl Testpmd {
         let log = folder.join(format!("{}.log", task.name));
         let other = 1 - task.core;
         let mut command = Command::new("setpriv");
-        // Its output is a file, and otherwise would come in blocks.
+        // Its output goes to a file, and would otherwise be block-buffered.
         command.args(["--pdeathsig", "KILL", "--", "stdbuf", "-oL"]).arg(program);
         command.args(["-l", "0,1", "--main-lcore", &other.to_string(), "--in-memory", "--no-pci"]);
         command.args(["--no-telemetry", "-m", "512", "--file-prefix"]);
@@ -83,8 +83,8 @@ impl Testpmd {
         Ok(numbers.take(2).sum())
     }
 
-    /// The share of its time that its forwarding core spends on bursts with frames while `work` is done. It counts on
-    /// while it is stopped, and so must not be meanwhile.
+    /// The share of its time that its forwarding core spends on bursts with frames during `work`. It must not
+    /// be stopped meanwhile, since its clock continues.
     pub fn busy(&mut self, work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
         let (begin, before) = (ringway_host::ticks(), self.ticks()?);
         work()?;
@@ -104,14 +104,14 @@ impl Testpmd {
         Ok(last.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0))
     }
 
-    /// Lets it run, or not.
+    /// Stops or continues it.
     pub fn run(&self, on: bool) -> Result<(), Failure> {
         let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("no process")?;
         rustix::process::kill_process(process, if on { Signal::CONT } else { Signal::STOP })?;
         Ok(())
     }
 
-    /// The last lines that it has said, for an error.
+    /// The last lines of its output, for an error.
     pub fn last(&self) -> String {
         let text = self.text();
         let mut last: Vec<&str> = text.lines().rev().take(6).collect();
@@ -119,12 +119,12 @@ impl Testpmd {
         last.join(" / ")
     }
 
-    /// What it has said.
+    /// Its output.
     fn text(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until it said something so many times.
+    /// Waits until a word has occurred this many times.
     pub fn wait_for(&mut self, word: &str, times: usize, bound: Duration) -> Result<(), Failure> {
         self.wait_with(word, times, bound, &mut || Ok(()))
     }
@@ -152,7 +152,7 @@ impl Testpmd {
 
 impl Drop for Testpmd {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -183,7 +183,7 @@ pub fn forwarding(
     Ok(testpmd)
 }
 
-/// Two virtio-user front-ends on `core` that send each other frames of `frame` bytes.
+/// Two virtio-user front-ends on `core` that exchange frames of `frame` bytes.
 pub fn front_end(
     folder: &Path,
     name: &str,

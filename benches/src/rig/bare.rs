@@ -1,5 +1,5 @@
-//! A port without a switch: its queues are served by a worker of the benchmark's own, its session by
-//! whoever sends to it.
+//! A port without a switch: a worker of the benchmark serves its queues, and the sender of messages serves
+//! its session.
 
 use crate::Failure;
 use crate::rig::guest::Busy;
@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 
-/// What the worker does with the guest's queue.
+/// The worker's treatment of the guest's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Gives it frames without end.
+    /// Sends it frames endlessly.
     In,
-    /// Takes what it sends.
+    /// Receives its frames.
     Out,
-    /// Gives it back what it sends.
+    /// Returns its frames.
     Loop,
-    /// Gives it frames without end, and takes what it sends.
+    /// Sends it frames endlessly, and receives its frames.
     Through,
 }
 
@@ -44,8 +44,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Starts one that does nothing yet, and the way to its port's session. Frames that it makes have
-    /// `size` bytes.
+    /// Starts an idle worker, and returns the interface to its port's session. Its frames have `size` bytes.
     pub fn start(work: Work, size: u32) -> Result<(Bare, Inline), Failure> {
         let (backend, queues) =
             vhost_user::new(Config::default(), vec![Arc::new(Silent)], vec![CountersRef::private()]);
@@ -64,7 +63,7 @@ impl Bare {
         Ok((Bare { shared, thread: Some(thread) }, wire))
     }
 
-    /// Lets it run, or not.
+    /// Starts or stops it.
     pub fn run(&self, on: bool) {
         self.shared.on.store(on, Relaxed);
         if let Some(thread) = &self.thread {
@@ -72,7 +71,7 @@ impl Bare {
         }
     }
 
-    /// What it did with its time.
+    /// Its accounted time.
     pub fn busy(&self) -> Busy {
         Busy { some: self.shared.some.load(Relaxed), all: self.shared.all.load(Relaxed) }
     }
@@ -82,7 +81,7 @@ impl Drop for Bare {
     fn drop(&mut self) {
         self.shared.stop.store(true, Relaxed);
         self.run(false);
-        // What went wrong there was seen as frames that didn't come.
+        // Errors on the thread show as missing frames.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

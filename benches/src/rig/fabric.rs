@@ -66,7 +66,7 @@ impl Rig {
         self.page.counters().iter().map(which).sum()
     }
 
-    /// Interrupts that the fabric sent, and kicks it got.
+    /// Interrupts sent by the fabric, and kicks received.
     pub fn notifications(&self) -> u64 {
         self.sum(|counters| counters.interrupts.load(Relaxed) + counters.kicks.load(Relaxed))
     }
@@ -76,7 +76,7 @@ impl Rig {
         self.fabric.state().workers.iter().map(|worker| worker.busy).sum()
     }
 
-    /// Serves the fabric's sessions while `work` runs on a thread of its own.
+    /// Serves the fabric's sessions while `work` runs on a separate thread.
     pub fn serve_while<T: Send>(
         &mut self,
         work: impl FnOnce() -> Result<T, Failure> + Send,
@@ -95,7 +95,7 @@ impl Rig {
         })
     }
 
-    /// Serves the sessions until `is` holds, or fails after `bound`.
+    /// Serves the sessions until `is` returns true, or fails after `bound`.
     pub fn serve_until(&mut self, bound: Duration, is: impl Fn(&Rig) -> bool) -> Result<(), Failure> {
         let end = Instant::now() + bound;
         while !is(self) {
@@ -109,7 +109,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Accepts and serves until `is` holds, or fails after `bound`.
+    /// Accepts and serves until `is` returns true, or fails after `bound`.
     pub fn serve_accepting(
         &mut self,
         listeners: &[(&str, Listener)],
@@ -132,18 +132,18 @@ impl Rig {
         self.fabric.state().ports.iter().all(|port| port.state == "up")
     }
 
-    /// Connects front-ends that came to `listeners`, each to its port, and serves.
+    /// Connects waiting front-ends of `listeners`, each to its port, and serves them.
     pub fn accept(&mut self, listeners: &[(&str, Listener)]) -> Result<(), Failure> {
         for (port, listener) in listeners {
             if let Some(socket) = listener.accept()? {
                 self.attach(port, vec![socket])?;
             }
         }
-        // A guest that looks whether we are there closes its first connection.
+        // A guest that probes the socket closes its first connection.
         self.serve(Duration::ZERO).map(drop)
     }
 
-    /// Serves what came within `time`; says so when a port lost its peer.
+    /// Serves messages for `time`; returns the reason if a port lost its peer.
     fn serve(&mut self, time: Duration) -> Result<Option<String>, Failure> {
         let (ids, fds): (Vec<_>, Vec<_>) = self.fabric.sessions().unzip();
         if fds.is_empty() {

@@ -38,8 +38,8 @@ impl From<UnixStream> for Stream {
     }
 }
 
-/// Describes a guest to the back-end at the other end of `socket`, tells it all that the guest's IOMMU maps, and starts
-/// its rings.
+/// Describes a guest to the back-end at the other end of `socket`, sends it all mappings of the guest's
+/// IOMMU, and starts its rings.
 pub fn connect(
     socket: UnixStream,
     memory: &GuestMemory,
@@ -80,7 +80,7 @@ pub fn start<T: Transport>(
     wires: &Wires,
     shape: &Shape,
 ) -> Result<(), Failure> {
-    // Rings lie together, at addresses of their own.
+    // Rings are contiguous, at separate addresses.
     let begin = if shape.iommu == Iommu::Off { USER } else { RINGS };
     let user = |address: u64| address - GUEST + begin;
     for (index, ring) in addresses.rings.iter().enumerate() {
@@ -102,10 +102,10 @@ pub fn start<T: Transport>(
     Ok(())
 }
 
-/// Where the device finds the memory once more, in one piece, for the rings.
+/// IOVA of a second, contiguous mapping of the memory, used for the rings.
 pub const RINGS: u64 = 0x100_0000_0000;
 
-/// Tells the back-end all that the guest's IOMMU maps, page by page, before it asks.
+/// Sends the back-end all mappings of the guest's IOMMU, page by page, before it requests them.
 fn grant(connection: &mut Connection, memory: &GuestMemory, shape: &Shape) -> Result<(), Failure> {
     let page = match shape.iommu {
         Iommu::Off => return Ok(()),
@@ -123,7 +123,7 @@ fn grant(connection: &mut Connection, memory: &GuestMemory, shape: &Shape) -> Re
     Ok(())
 }
 
-/// Tells the back-end of `count` pages that nobody will use.
+/// Sends the back-end `count` mappings that are never used.
 pub fn leave_stale(connection: &mut Connection, count: u64) -> Result<(), Failure> {
     let stale = |number: u64| Iotlb {
         iova: 0x200_0000_0000 + number * 2 * PAGE,

@@ -1,7 +1,7 @@
-//! Two guests as lean as can be: one thread that keeps the four rings of two ports full.
+//! Two minimal guests: one thread keeps the four rings of two ports full.
 //!
-//! Frames are written once. A guest sends to the other whatever it has a buffer for, at most [`WINDOW`] frames ahead of
-//! what the other received, so that no back-end has to drop any.
+//! Frames are written once. A guest sends whenever it has a buffer, at most [`WINDOW`] frames ahead of what
+//! the other received, so that no back-end has to drop any.
 
 use crate::Failure;
 use crate::rig::memory::{GuestMemory, at};
@@ -21,10 +21,10 @@ const WINDOW: usize = 512;
 const BURST: usize = 64;
 /// Slices without a frame before that is a failure.
 const TRIES: usize = 5;
-/// After so long without a frame those under way are lost.
+/// Time without a frame after which frames in flight count as lost.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What the rings are like.
+/// Parameters of the rings.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Packed instead of split.
@@ -33,18 +33,18 @@ pub struct Shape {
     pub ring: u16,
     /// Bytes of a frame.
     pub frame: u32,
-    /// The IOMMU that the guest is behind.
+    /// The guest's IOMMU.
     pub iommu: Iommu,
 }
 
-/// How a guest's IOMMU maps its memory; all of it, for as long as it lives.
+/// How a guest's IOMMU maps its memory, permanently and completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Iommu {
-    /// There is none.
+    /// No IOMMU.
     Off,
-    /// In pages of so many bytes, one after the other in both address spaces.
+    /// In pages of this size in bytes, contiguous in both address spaces.
     Pages(u64),
-    /// In pages of 4 KB with a gap behind each, so that no two are one.
+    /// In pages of 4 KB with gaps, so that none merge.
     Fragments,
 }
 
@@ -77,22 +77,22 @@ pub struct RingAddresses {
     pub device: u64,
 }
 
-/// Where a guest's things lie.
+/// Addresses in a guest's memory.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    /// The ring it receives on, the ring it transmits on.
+    /// The receive ring and the transmit ring.
     pub rings: [RingAddresses; 2],
     /// The buffers of each.
     pub buffers: [u64; 2],
 }
 
 impl Addresses {
-    /// Memory for a guest, and where things lie in it.
+    /// Memory for a guest, and the addresses in it.
     pub fn new(shape: &Shape) -> Result<(GuestMemory, Addresses), Failure> {
         Addresses::spaced(shape, BUFFER)
     }
 
-    /// The same with so many bytes from one buffer to the next.
+    /// The same with this distance in bytes between buffers.
     pub fn spaced(shape: &Shape, apart: u32) -> Result<(GuestMemory, Addresses), Failure> {
         let buffers = u64::from(shape.ring) * u64::from(apart);
         let mut memory = GuestMemory::new(2 * buffers + (1 << 20))?;
@@ -120,7 +120,7 @@ impl Addresses {
     }
 }
 
-/// One direction of a guest: its ring, and which buffer each of the driver's ids stands for.
+/// One direction of a guest: its ring, and the buffer of each of the driver's ids.
 struct Direction<'m> {
     driver: Driver<'m>,
     buffers: u64,
@@ -134,7 +134,7 @@ struct Direction<'m> {
 }
 
 impl Direction<'_> {
-    /// Makes the last `count` of the driver's buffers ready, the last of them first.
+    /// Posts the last `count` of the driver's buffers, the last one first.
     #[inline]
     fn add(&mut self, count: usize) -> Result<(), Failure> {
         let Direction { driver, buffers, len, write, iommu, of, free } = self;
@@ -152,7 +152,7 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// Takes up to `most` buffers back; returns how many. `used` is told what was written into each.
+    /// Takes back up to `most` buffers; returns their number. `used` gets the length written to each.
     #[inline]
     fn take_back(&mut self, most: usize, mut used: impl FnMut(u32)) -> Result<usize, Failure> {
         let Direction { driver, of, free, .. } = self;
@@ -166,9 +166,9 @@ impl Direction<'_> {
 
 /// Eventfds between a guest and its back-end.
 pub struct Wires {
-    /// Kicks of the ring it receives on and of the one it transmits on.
+    /// Kick eventfds of the receive ring and of the transmit ring.
     pub kicks: [EventFd; 2],
-    /// Where the guest would be interrupted: it polls.
+    /// Call eventfd, unused: the guest polls.
     pub call: EventFd,
 }
 
@@ -176,15 +176,15 @@ pub struct Wires {
 pub struct Guest<'m> {
     rx: Direction<'m>,
     tx: Direction<'m>,
-    /// How it notifies.
+    /// Its eventfds.
     pub wires: Arc<Wires>,
     frame: u32,
-    /// Sent, and not yet received by the other.
+    /// Frames sent and not yet received by the other.
     ahead: usize,
 }
 
 impl<'m> Guest<'m> {
-    /// A guest of address `02:00:00:00:00:<own>` that sends to `02:00:00:00:00:<other>`.
+    /// A guest with address `02:00:00:00:00:<own>` that sends to `02:00:00:00:00:<other>`.
     pub fn new(
         memory: &'m Memory,
         addresses: &Addresses,
@@ -223,7 +223,7 @@ impl<'m> Guest<'m> {
         Ok(Guest { rx, tx, wires: Arc::new(wires), frame: shape.frame, ahead: 0 })
     }
 
-    /// Takes back what was sent, and sends; how many frames.
+    /// Takes back sent buffers, and sends; returns the number of frames.
     #[inline]
     fn send(&mut self) -> Result<usize, Failure> {
         self.tx.take_back(usize::MAX, |_| {})?;
@@ -240,7 +240,7 @@ impl<'m> Guest<'m> {
         Ok(count)
     }
 
-    /// Receives, and gives the buffers back; how many frames there were.
+    /// Receives, and posts the buffers again; returns the number of frames.
     #[inline]
     fn receive(&mut self) -> Result<usize, Failure> {
         let whole = HEADER + self.frame;
@@ -267,7 +267,7 @@ impl<'m> Guest<'m> {
 /// Ticks of this thread's rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Busy {
-    /// Of those in which something was sent or received.
+    /// Turns in which something was sent or received.
     pub some: u64,
     /// Of all.
     pub all: u64,

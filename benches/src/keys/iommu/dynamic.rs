@@ -38,7 +38,7 @@ fn guests<'m>(sockets: [UnixStream; 2], homes: &'m Homes, tells: bool) -> Result
     Ok(Mappers::new([one(left, 0, (1, 2))?, one(right, 1, (2, 1))?]))
 }
 
-/// DPDK's back-end, its guests, and the share of its time that it was at work.
+/// DPDK's back-end, its guests, and its busy share.
 type Theirs<'m> = (Testpmd, Mappers<'m>, f64);
 
 /// DPDK's back-end, its guests at work, stopped.
@@ -54,7 +54,7 @@ fn dpdk<'m>(folder: &Path, homes: &'m Homes) -> Result<Theirs<'m>, Failure> {
     Ok((testpmd, guests, busy))
 }
 
-/// One side's guests, and the time that they had.
+/// One side's guests, and their measured time.
 struct Side<'m> {
     guests: Mappers<'m>,
     wall: Duration,
@@ -87,11 +87,11 @@ impl<'m> Side<'m> {
     }
 }
 
-/// Ours over DPDK's, in turn; and what the front-end reaches by itself.
+/// Ours against DPDK's, alternating, and the front-end's own limit.
 pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
     let (our_homes, their_homes) = (homes()?, homes()?);
-    // Started before this thread is kept on a core, which it would inherit.
+    // Started before this thread is pinned, which the peer would inherit.
     let peer = dpdk(folder.path(), &their_homes);
     let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
     let mut sockets = Vec::new();
@@ -149,7 +149,7 @@ fn turns<'m>(
     Ok((entry.note("peer: DPDK testpmd, net_vhost with iommu-support=1"), ours))
 }
 
-/// What the front-end reaches with a back-end that acknowledges every message at once and only returns descriptors.
+/// The front-end's rate with a back-end that acknowledges every message at once and only returns descriptors.
 fn floor(plan: &Plan) -> Result<f64, Failure> {
     let homes = homes()?;
     let stop = AtomicBool::new(false);
@@ -179,11 +179,11 @@ fn floor(plan: &Plan) -> Result<f64, Failure> {
     })
 }
 
-/// Answers whatever comes with success, or with all features there are, until the other end closes.
+/// Answers every message with success, or with all features, until the other end closes.
 fn acknowledge(mut socket: UnixStream) -> Result<(), Failure> {
     loop {
         let (mut header, mut payload) = ([0; HEADER], [0; PAYLOAD]);
-        // The descriptors that come along are closed by the kernel, since nobody takes them.
+        // Received descriptors are closed by the kernel, since they are not taken.
         if socket.read_exact(&mut header).is_err() {
             return Ok(());
         }

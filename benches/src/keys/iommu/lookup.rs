@@ -1,4 +1,4 @@
-//! A look-up's cost, by how many ranges are mapped.
+//! Cost of a lookup by the number of mapped ranges.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Step};
@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Pages that are looked up in the order of chance.
+/// Numbers of pages, looked up in random order.
 const ENTRIES: [u64; 5] = [1, 16, 256, 4096, 65_536];
 const PAGE: u64 = 4096;
 const LOOKUPS: usize = 1 << 16;
 
-/// Nanoseconds a look-up, by entries. No two pages touch, so that none merge.
+/// Nanoseconds per lookup, by number of entries. Pages are not adjacent, so that none merge.
 pub fn look_up(plan: &Plan) -> Result<Entry, Failure> {
     let size = ENTRIES[ENTRIES.len() - 1] * PAGE;
     let file = memfd("lookup", size as usize)?;

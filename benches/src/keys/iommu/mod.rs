@@ -1,4 +1,4 @@
-//! What a guest's IOMMU costs: the same guests on the same kind of port, behind one and not, and on DPDK's.
+//! Cost of a guest's IOMMU: the same guests on the same kind of port, with and without one, and on DPDK's.
 
 mod dynamic;
 mod lookup;
@@ -14,14 +14,14 @@ use crate::run::Output;
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
-/// Pairs of slices at least, so that an interval says something.
+/// Smallest number of pairs of slices for a meaningful interval.
 const SLICES: usize = 100;
 const OFF: Shape = Shape { packed: false, ring: 1024, frame: 64, iommu: Iommu::Off };
-/// Pages that are mapped and never used again, as many as DPDK keeps.
+/// Pages mapped and never used, as many as DPDK keeps.
 const STALE: u64 = 2048;
 const MB: u64 = 1 << 20;
 
-/// The guest's IOMMU, stale pages, what it is compared with, and the mark.
+/// The guest's IOMMU, stale pages, the baseline, and the target.
 const STEADY: [(&str, Iommu, u64, Iommu, f64); 4] = [
     ("static.2m", Iommu::Pages(2 * MB), 0, Iommu::Off, 0.97),
     ("static.1g", Iommu::Pages(1024 * MB), 0, Iommu::Off, 0.97),
@@ -29,7 +29,7 @@ const STEADY: [(&str, Iommu, u64, Iommu, f64); 4] = [
     ("stale", Iommu::Fragments, STALE, Iommu::Fragments, 0.95),
 ];
 
-/// A guest alone on a port: what its back-end does, and how its IOMMU maps.
+/// A single guest on a port: the back-end's work, and the IOMMU's mapping.
 const PASSING: [(&str, Work, Iommu); 5] = [
     ("pvp.2m", Work::Through, Iommu::Pages(2 * MB)),
     ("pvp.1g", Work::Through, Iommu::Pages(1024 * MB)),
@@ -61,7 +61,7 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// At least so many slices as an interval needs.
+/// At least as many slices as an interval needs.
 fn enough(plan: &Plan) -> Plan {
     Plan { seconds: plan.seconds.max((2 * SLICES) as f64 * SLICE.as_secs_f64()) }
 }

@@ -1,5 +1,5 @@
-//! A guest alone on a port, with a back-end that gives it frames, takes its own, or both: behind an IOMMU and not, ours
-//! and DPDK's.
+//! A single guest on a port, with a back-end that sends frames, receives them, or both: with and without an
+//! IOMMU, ours and DPDK's.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
@@ -59,7 +59,7 @@ impl Side for Ours<'_> {
 struct Theirs<'m> {
     testpmd: Testpmd,
     guest: Passing<'m, Stream>,
-    /// The back-end's share, of a longer time in which it was not stopped.
+    /// The back-end's busy share, measured over a longer time in which it was not stopped.
     busy: f64,
 }
 
@@ -69,7 +69,7 @@ impl<'m> Theirs<'m> {
         let path = folder.join(name);
         let support = if shape.iommu == Iommu::Off { 0 } else { 1 };
         let mut devices = vec![format!("net_vhost0,iface={},iommu-support={support}", path.display())];
-        // A device that gives frames without end and swallows what it gets; or only the latter.
+        // A device that sends frames endlessly and discards received ones; or only the latter.
         match work {
             Work::In | Work::Through => devices.push(format!("net_null0,size={}", shape.frame)),
             Work::Out => devices.push("net_null0,no-rx=1".into()),
@@ -106,7 +106,7 @@ pub fn measure(plan: &Plan, work: Work, on: &Shape) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
     let off = Shape { iommu: Iommu::Off, ..*on };
     let homes = [Addresses::new(on)?, Addresses::new(&off)?, Addresses::new(on)?, Addresses::new(&off)?];
-    // Started before this thread is kept on a core, which they would inherit.
+    // Started before this thread is pinned, which they would inherit.
     let theirs = Theirs::new(folder.path(), &homes[2], on, work)
         .and_then(|with| Ok([with, Theirs::new(folder.path(), &homes[3], &off, work)?]));
     let mut sides: Vec<(&str, Box<dyn Side + '_>)> = vec![
