@@ -1,4 +1,4 @@
-# Every target says in `make help` what it does; scripts/setup.sh installs what a target needs.
+# `make help` describes every target; scripts/setup.sh installs what a target needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo
@@ -14,13 +14,13 @@ help: ## list the targets
 setup: ## install what is missing: apt packages, the Rust toolchain
 	@$(SETUP)
 
-demo: setup ## two Linux guests talk through the switch; GUEST=qemu for QEMU instead of User-Mode Linux
+demo: setup ## two Linux guests communicate through the switch; GUEST=qemu for QEMU instead of User-Mode Linux
 	@./scripts/demo.sh
 
-test: setup ## everything that must hold: tidy, lints, unit tests, real guests and DPDK (under 25 minutes)
+test: setup ## all required tests: tidy, lints, unit tests, real guests and DPDK (under 25 minutes)
 	@./scripts/test.sh
 
-bench: setup ## measure every promise with a number, or those in KEYS; writes target/bench/fabric.json
+bench: setup ## measure every performance target, or those in KEYS; writes target/bench/fabric.json
 	@./scripts/bench.sh $(KEYS)
 
 bench-click: setup ## measure Click configurations; FASTCLICK=program or CLICK=program runs them there too
@@ -29,7 +29,7 @@ bench-click: setup ## measure Click configurations; FASTCLICK=program or CLICK=p
 bench-place: setup ## measure placement; writes target/bench/place.json
 	@$(CARGO) run --release -p ringway-bench --bin ringway-bench-place -- $(KEYS)
 
-bench-iommu: setup ## measure what a guest's IOMMU costs; writes target/bench/iommu.json
+bench-iommu: setup ## measure the cost of a guest's IOMMU; writes target/bench/iommu.json
 	@./scripts/bench.sh --subject iommu $(KEYS)
 
 soak: setup ## the long tests: many kills, full matrices, ten million random steps, Miri, advisories of dependencies
@@ -38,10 +38,10 @@ soak: setup ## the long tests: many kills, full matrices, ten million random ste
 fuzz: setup ## fuzz each target for TIME (default 60) seconds
 	@./scripts/fuzz.sh
 
-click-conf: ## run those of Click's example configurations that need no device; CONF=folder conf/ of its source tree
+click-conf: ## run Click's example configurations that need no device; CONF=folder conf/ of its source tree
 	@CLICK_CONF="$(CONF)" cargo test -p ringway-function --test conf -- --nocapture
 
-click-tools: build ## lay out links called as Click's programs in DIR, for configurations and tests made for them
+click-tools: build ## create links named like Click's programs in DIR, for Click's configurations and tests
 	@./scripts/click-tools.sh "$(DIR)"
 
 build: setup ## build the release program, target/release/ringway

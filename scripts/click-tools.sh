@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lays out, in a folder, links to the release program under the names of Click's programs: click-tools.sh FOLDER
+# Creates links to the release program in a folder, named like Click's programs: click-tools.sh FOLDER
 # Click's own tests then run against it: perl test/clicktest -p FOLDER FILE, from its source tree.
 set -euo pipefail
 (($# == 1)) && [[ -n $1 ]] || { echo "usage: make click-tools DIR=folder" >&2; exit 2; }

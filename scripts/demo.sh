@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Two Linux guests on one switch: pings, TCP and UDP both ways, live rates, a table. GUEST=uml (default) or qemu.
-# Everything it starts is stopped again, also on Ctrl-C; it exits 0 only if all traffic passed.
+# It stops everything that it started, also on Ctrl-C; it exits 0 only if all traffic passed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 guest=${GUEST:-uml}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings a Linux kernel for virtual machines newer than this release's, whose guests' kernel lacks a driver for
+# Fetches a Linux kernel for virtual machines newer than this release's, whose guest kernel lacks a driver for
 # virtio's IOMMU, and prints two lines, its image and the folder of its modules: scripts/newer-kernel.sh [SUITE], by
 # default trixie. Nothing is installed: the packages, of the mirror that apt here uses, are unpacked below the cache
 # folder (XDG_CACHE_HOME or ~/.cache), once. Needs no root; x86-64 only.
@@ -21,7 +21,7 @@ found() {
 if found; then exit 0; fi
 new=$root.new
 suite_open newer-kernel "$suite" "$new"
-# What the name without a version stands for, which has image and modules.
+# The package that the name without a version depends on, with image and modules.
 package=$(suite apt-cache depends --important linux-image-cloud-amd64 |
   awk '/Depends: linux-image-[0-9]/ { print $2; exit }')
 [ -n "$package" ] || { echo "newer-kernel: $suite has no linux-image-cloud-amd64" >&2; exit 1; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings a QEMU newer than this release's, for tests that Debian 12's can't do, and prints the path of a program that
+# Fetches a QEMU newer than this release's, for tests that Debian 12's can't run, and prints the path of a program that
 # starts it: scripts/newer-qemu.sh [SUITE], by default forky. Nothing is installed: the packages, of the mirror that
 # apt here uses, are unpacked below the cache folder (XDG_CACHE_HOME or ~/.cache), once. Needs no root; x86-64 only.
 set -euo pipefail

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Installs what building, testing and measuring Ringway needs, and says what; does nothing when all is there.
+# Installs what building, testing and measuring Ringway needs, and lists it; does nothing if nothing is missing.
 # For Debian 12 or newer and Ubuntu 22.04 or newer, as root or with sudo. It changes no setting of the system.
 set -euo pipefail
 
-# A program that must exist, and the package that brings it.
+# A required program, and its package.
 needed=(
   cc:build-essential curl:curl python3:python3 ip:iproute2 ping:iputils-ping ethtool:ethtool
   iperf3:iperf3 qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd setpriv:util-linux
 )
-# Wanted, but a release without them still builds and runs what does not need them.
+# Optional: without them, everything that does not need them still builds and runs.
 wanted=(linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump)
-# What `make soak` tries Kubernetes with; its own programs are in no distribution.
+# For the Kubernetes test of `make soak`; Kubernetes' own programs are in no distribution.
 [ -z "${KUBERNETES:-}" ] || needed+=(etcd:etcd-server openssl:openssl)
 
 as_root() {
@@ -34,7 +34,7 @@ for pair in "${wanted[@]}"; do command -v "${pair%%:*}" >/dev/null || optional+=
 python3 -c "import ensurepip, venv" 2>/dev/null || missing+=(python3-venv)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 
-# Whether this system's package lists are of today, and have the package.
+# Whether this system's package lists were updated today and have the package.
 are_new() { [ -n "$(find /var/lib/apt/lists -name '*_Packages*' -ctime -1 -print -quit 2>/dev/null)" ]; }
 is_known() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep 'Candidate: [0-9]' >/dev/null; }
 if are_new; then
@@ -60,7 +60,7 @@ if [ ${#missing[@]} -gt 0 ] || [ ${#optional[@]} -gt 0 ]; then
   fi
 fi
 
-# The toolchain is rustup's, since rust-toolchain.toml names channel, components and targets.
+# rustup installs the toolchain, since rust-toolchain.toml names channel, components and targets.
 if ! command -v rustup >/dev/null; then
   if is_known rustup; then
     echo "setup: installing rustup"
@@ -73,7 +73,7 @@ if ! command -v rustup >/dev/null; then
 fi
 cd "$(dirname "$0")/.."
 complete() {
-  # Read whole: in a pipe, a reader that stops early makes rustup fail.
+  # Read completely: rustup fails if the reader of a pipe stops early.
   local targets
   cargo --version && cargo clippy --version && cargo fmt --version \
     && targets=$(rustup target list --installed) && [[ $targets == *x86_64-unknown-none* ]]

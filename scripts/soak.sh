@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The long tests: those of `make test` with many more rounds, ring code under Miri, and what cargo-deny says of the
+# The long tests: those of `make test` with many more rounds, ring code under Miri, and cargo-deny's check of the
 # dependencies. A step runs even when one before it failed; the last line counts tests. RINGWAY_ROUNDS, PROPTEST_CASES
 # and RINGWAY_STEPS (of random front-ends and drivers, ten million by default, about half an hour) bound it.
 set -uo pipefail
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 export RINGWAY_ROUNDS=${RINGWAY_ROUNDS:-100} PROPTEST_CASES=${PROPTEST_CASES:-2000}
 export RINGWAY_STEPS=${RINGWAY_STEPS:-10000000}
 step "build" cargo build --release -p ringway-cli
-# Each case of it builds all elements, several thousand routers: a twentieth of the others' cases take as long.
+# Each case builds all elements, several thousand routers: a twentieth of the cases takes as long as the others.
 slow=what_an_element_needs_completed_is
 step "unit and property tests" \
   cargo test --release --workspace --exclude ringway-tests --no-fail-fast -- --skip "$slow"
@@ -17,7 +17,7 @@ step "elements, exhaustively" \
   env "PROPTEST_CASES=$((PROPTEST_CASES / 20 + 1))" cargo test --release -p ringway-elements "$slow"
 step "real peers" \
   env -u KUBERNETES cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
-# It prints pods bound a second, which others at the same time would falsify.
+# It prints pods bound a second, which concurrent tests would distort.
 if [ -n "${KUBERNETES:-}" ]; then
   step "Kubernetes" cargo test --release -p ringway-tests --test kubernetes -- --nocapture
 else

@@ -1,4 +1,4 @@
-# For scripts that go on after a step that failed and count tests at the end: `step NAME COMMAND...`, then `summary`.
+# For scripts that continue after a failed step and count tests at the end: `step NAME COMMAND...`, then `summary`.
 log=$(mktemp); trap 'rm -f "$log"' EXIT
 failed=0
 step() {

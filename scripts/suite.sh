@@ -2,14 +2,14 @@
 # is installed. After `suite_open SUITE FOLDER`, apt's programs run by `suite` see that release alone, in which nothing
 # is installed yet; `suite_unpack` unpacks into FOLDER/files what they fetched.
 
-# suite_alone FOLDER: two that bring the same at once take turns.
+# suite_alone FOLDER: concurrent downloads of the same packages are serialized.
 suite_alone() {
   mkdir -p "$(dirname "$1")"
   exec 9>"$1.lock"
   flock 9
 }
 
-# suite_open NAME SUITE FOLDER: the packages are of the mirror that apt here uses; NAME begins what is said.
+# suite_open NAME SUITE FOLDER: the packages are of the mirror that apt here uses; NAME is the prefix of messages.
 suite_open() {
   suite_name=$1 suite_folder=$3
   command -v apt-get >/dev/null || { echo "$1: this system has no apt" >&2; exit 1; }
@@ -33,7 +33,7 @@ suite() {
     -o Debug::NoLocking=true "${@:2}"
 }
 
-# suite_try WHAT COMMAND...: runs a command into FOLDER/log; where it fails, says what, and its last words.
+# suite_try WHAT COMMAND...: runs a command into FOLDER/log; on failure, prints what failed and the last output.
 suite_try() {
   "${@:2}" >>"$suite_folder/log" 2>&1 ||
     { echo "$suite_name: $1:" >&2; tail -n 5 "$suite_folder/log" >&2; exit 1; }

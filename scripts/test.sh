@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change is kept. A step runs even when one before it failed; the last line
+# All tests required for a change. A step runs even if an earlier one failed; the last line
 # counts tests.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -17,8 +17,8 @@ step "an element of one's own" env CARGO_TARGET_DIR="$target" \
   cargo test --manifest-path examples/click-element/Cargo.toml
 step "a kind of port of one's own" env CARGO_TARGET_DIR="$target" \
   cargo test --manifest-path examples/port-kind/Cargo.toml
-# Together with the program, whose libraries are then not compiled again with other features. Of the guests that are
-# moved the one with most to go wrong; the others are for `make soak`.
+# Together with the program, so that its libraries are not compiled again with other features. Of the migration tests,
+# the one with the highest risk; the others are in `make soak`.
 step "real peers" cargo test --release -p ringway-cli -p ringway-tests --no-fail-fast \
   --lib --test iommu_guests --test linux_guests --test migration --test notifications --test virtio_user -- \
   --test-threads=2 --skip a_guest_is_moved_while --skip a_guest_behind_virtio_s_iommu_is_moved_while

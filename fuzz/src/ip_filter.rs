@@ -1,6 +1,6 @@
 //! The language of IPFilter and IPClassifier: conditions, compiled to a program and run on packets.
 
-use ringway_click::{Clock, Options, Recorder, Registry, Router, Turn};
+use ringway_click::{Clock, Options, Recorder, Router, Turn};
 use ringway_click_lang::{Anything, Source};
 
 /// Packets each filter gets: TCP, a fragment, ICMP cut short.

@@ -1,7 +1,7 @@
 //! IP summary dumps, as lines and packed.
 
-use ringway_elements::summary::{Item, Reader, Writer, record_length};
 use ringway_click::{HEADROOM, Pool};
+use ringway_elements::summary::{Item, Reader, Writer, record_length};
 
 /// Fields of every kind.
 const FIELDS: &str = "timestamp ip_len ip_hl ip_opt tcp_opt tcp_off payload payload_len icmp_type_name \

@@ -2,7 +2,7 @@
 
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Direct, Hint, Memory, Span, SpanMut};
-use ringway_virtq::{Areas, Cursor, RxHeader, Fill, Layout, Ring, RxDevice, TxDevice, Verdict};
+use ringway_virtq::{Areas, Cursor, Fill, Layout, Ring, RxDevice, RxHeader, TxDevice, Verdict};
 use std::sync::Arc;
 
 /// One byte for the operation, followed by an offset and a word to write there.
