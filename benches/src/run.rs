@@ -36,7 +36,7 @@ pub fn scratch() -> Result<PathBuf, Failure> {
 
 /// Removes it.
 pub fn remove(scratch: &Path) {
-    // What could not be removed harms nobody.
+    // Leftovers are harmless.
     let _ = std::fs::remove_dir_all(scratch);
 }
 
@@ -127,7 +127,7 @@ fn start(
     (group.prepare)()?;
     let me = std::env::current_exe()?;
     let mut command = if group.own_network {
-        // Bridges and interfaces made here are seen by nobody else, and go with the process.
+        // Bridges and interfaces created here are invisible elsewhere, and are deleted with the process.
         let mut command = Command::new("unshare");
         if !rustix::process::geteuid().is_root() {
             command.args(["--user", "--map-root-user"]);

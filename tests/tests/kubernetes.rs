@@ -45,7 +45,7 @@ impl Drop for Running {
     }
 }
 
-/// A port that nobody has now.
+/// A free port.
 fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -58,7 +58,7 @@ struct Lab {
     placement: Option<Running>,
     _api: Running,
     _etcd: Running,
-    /// It is removed when nobody writes there any more.
+    /// Removed when no process writes to it any more.
     folder: Folder,
 }
 
@@ -160,7 +160,7 @@ impl Lab {
     fn add_node(&self, name: &str) {
         let body = json!({ "metadata": { "name": name } }).to_string();
         self.ok("POST", "/api/v1/nodes", &["-d", &body]);
-        // TaintNodesByCondition has every new node unready, and nobody here says otherwise.
+        // TaintNodesByCondition makes every new node unready, and no kubelet reports otherwise here.
         let ready = json!({ "spec": { "taints": null } }).to_string();
         self.ok("PATCH", &format!("/api/v1/nodes/{name}"), &["-d", &ready]);
         let room = json!({ "cpu": CPUS.to_string(), "memory": "32Gi", "pods": "1000" });
@@ -255,7 +255,7 @@ fn pods_are_placed_beside_a_real_scheduler() {
     lab.place("packing");
     assert_eq!(lab.metric("ringway_hosts"), NODES as u64);
 
-    // What is bound counts: pods of 1 CPU fill one node after the other, whoever writes the bindings.
+    // Bound pods count: pods of 1 CPU fill one node after the other, whichever component writes the bindings.
     for extender in [BINDS, Some("")] {
         let _scheduler = lab.scheduler(extender);
         for count in 1..=40 {
@@ -293,7 +293,7 @@ fn pods_are_placed_beside_a_real_scheduler() {
             let decisions = lab.ringway(&["decisions"]);
             decisions.as_array().unwrap().iter().any(|it| it["placed"] == false)
         };
-        // kube-scheduler itself finds none, and asks nobody: we are asked by hand.
+        // kube-scheduler itself finds no node, and does not query the extender: the test does.
         let pod = json!({ "metadata": { "name": "large", "namespace": "default" }, "spec": { "containers": [
             { "resources": { "requests": { "cpu": "9" } } }] } });
         let asked = json!({ "Pod": pod, "NodeNames": ["node-00", "late"] }).to_string();

@@ -39,7 +39,7 @@ pub struct Mapper<'m> {
     kicks: Wires,
     /// Bytes of a frame and its header.
     frame: u32,
-    /// Whether the back-end is told without asking.
+    /// Whether mappings are sent to the back-end without a request.
     tells: bool,
 }
 

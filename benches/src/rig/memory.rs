@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Where guests see their memory.
 pub const GUEST: u64 = 0x1_0000_0000;
-/// Where we say that we see it ourselves, which nobody checks: addresses of rings are named this way.
+/// Our claimed user address of the memory, which is not checked: ring addresses are given relative to it.
 pub const USER: u64 = 0x7000_0000_0000;
 const HUGE: u64 = 2 << 20;
 
@@ -54,7 +54,7 @@ impl GuestMemory {
         self.size
     }
 
-    /// What a back-end is told of it.
+    /// Its description for a back-end.
     pub fn shared(&self) -> Result<SharedRegion, Failure> {
         let region = MemoryRegion { guest: GUEST, size: self.size, user: USER, offset: 0 };
         Ok(SharedRegion { region, fd: self.file.as_fd().try_clone_to_owned()? })

@@ -39,7 +39,7 @@ fn greeted(mut newcomer: Newcomer) -> Result<(Newcomer, Hello), Failure> {
     }
 }
 
-/// Gives whoever waits at the door of a ring port its ring, if anybody does.
+/// Gives a ring to a program waiting at a ring port's socket, if there is one.
 pub fn welcome(rig: &mut Rig, name: &str, door: &RingListener) -> Result<Option<Program>, Failure> {
     let Some(newcomer) = door.accept()? else { return Ok(None) };
     let (newcomer, hello) = greeted(newcomer)?;

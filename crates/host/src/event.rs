@@ -91,7 +91,7 @@ impl Epoll {
         epoll::delete(&self.0, fd).named("no longer watching a descriptor")
     }
 
-    /// Waits for at most `timeout` nanoseconds, or for ever; calls `each` for every key that was reported.
+    /// Waits for at most `timeout` nanoseconds, or without a limit; calls `each` for every reported key.
     pub fn wait(&self, timeout: Option<u64>, mut each: impl FnMut(u64)) {
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         // A signal, a timeout, or any other error reports no events.

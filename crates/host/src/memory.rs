@@ -161,7 +161,7 @@ impl Place {
         }
         let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: it replaces addresses of this place only (checked), which nobody uses yet.
+        // SAFETY: it replaces only addresses of this reserved range (checked), which are not used yet.
         let base = unsafe {
             rustix::mm::mmap(self.base.as_ptr().add(at).cast(), len, protection, flags, file, offset)
         };
@@ -177,7 +177,7 @@ fn release(is_guarded: bool) {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // SAFETY: mapped by us, and nobody has a pointer into it any more: spans borrow the keeper.
+        // SAFETY: mapped by us, and no pointer into it remains: spans borrow the keeper.
         let _ = unsafe { rustix::mm::munmap(self.whole.as_ptr().cast(), self.len) };
         release(self.is_guarded);
     }
@@ -236,7 +236,7 @@ const PIECE: usize = 4 << 20;
 impl Leaving for Held {
     fn piece(&mut self) -> bool {
         let count = PIECE.min(self.place.len - self.emptied);
-        // SAFETY: within the place, which is ours, and nobody has a pointer into it any more.
+        // SAFETY: within the range, which is ours, and no pointer into it remains.
         let emptied = unsafe {
             let at = self.place.whole.add(self.emptied);
             rustix::mm::madvise(at.as_ptr().cast(), count, rustix::mm::Advice::LinuxDontNeed)

@@ -85,7 +85,7 @@ fn open(settings: &PacketSettings<'_>) -> Result<OwnedFd, Errno> {
     // With protocol 0 no frame arrives before the socket is bound to its interface.
     // SAFETY: no memory is passed.
     let socket = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-    // SAFETY: the kernel just made it, and nobody else has it.
+    // SAFETY: the kernel just created it, and it has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     let on: c_int = 1;
     set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &on)?;
@@ -152,13 +152,13 @@ pub fn packet_receive(socket: BorrowedFd<'_>, to: &mut [u8]) -> Result<Option<Pa
         let read = |size: usize| header.cmsg_len >= unsafe { libc::CMSG_LEN(size as u32) } as usize;
         match (header.cmsg_level, header.cmsg_type) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if read(size_of::<libc::timespec>()) => {
-                // SAFETY: so many bytes are there.
+                // SAFETY: this many bytes are available.
                 let time = unsafe { data.cast::<libc::timespec>().read_unaligned() };
                 let (seconds, rest) = (time.tv_sec as u64, time.tv_nsec as u64);
                 received.time = seconds.saturating_mul(1_000_000_000).saturating_add(rest);
             }
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) if read(size_of::<libc::tpacket_auxdata>()) => {
-                // SAFETY: so many bytes are there.
+                // SAFETY: this many bytes are available.
                 let about = unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() };
                 if about.tp_status & libc::TP_STATUS_VLAN_VALID != 0 {
                     let known = about.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;

@@ -53,7 +53,7 @@ fn a_full_eventfd_that_blocks_holds_nobody_without_asynchronous_io() {
     // Attack: eventfds that are never read.
     let (_event, copy) = full();
     let signals = (0..5000).map(|_| Signal::of(copy.clone())).take_while(|signal| {
-        // Each helper waits for ever.
+        // Each helper blocks forever.
         signal.as_ref().is_ok_and(|signal| {
             signal.send();
             true

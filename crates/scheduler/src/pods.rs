@@ -51,7 +51,7 @@ impl Known {
         !self.pods.is_empty() && (self.pods.len() >= MOST || self.bytes + bytes > BYTES)
     }
 
-    /// Makes room for a pod: those whose time is over go, then the oldest.
+    /// Makes room for a pod by removing expired ones, then the oldest.
     fn make_room(&mut self, bytes: usize, now: u64) {
         if self.is_full(bytes) {
             self.pods.retain(|_, pod| now < pod.at.saturating_add(KEPT));

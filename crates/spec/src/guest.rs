@@ -29,7 +29,7 @@ pub struct Guest {
     pub append: Vec<String>,
     /// Addresses of its devices, in the order of its ports.
     pub addresses: Vec<IpNet>,
-    /// Name or number of the user that the program that runs it is; one that nobody else has if none.
+    /// Name or number of the user that runs its process; a unique one if none.
     pub user: Option<String>,
     /// Whether it starts with the fabric.
     pub start: bool,

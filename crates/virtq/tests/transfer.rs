@@ -81,7 +81,7 @@ fn table<'g>(guest: &'g Guest, heap: &mut Heap, size: usize) -> Indirect<'g> {
 enum Step {
     /// A chain of these lengths, with an indirect table or without.
     Send(Vec<usize>, bool),
-    /// Examine so many chains, skip some, release so many of the rest.
+    /// Examine at most `max` chains, skip some, release some of the rest.
     Serve { max: usize, skip: usize, release: usize },
 }
 
@@ -325,7 +325,7 @@ impl Fill for Numbers<'_> {
 enum Act {
     /// Posts a buffer of these descriptors.
     Post(Vec<usize>, bool),
-    /// Reserves buffers for these frames, writes so many.
+    /// Reserves buffers for these frames, and writes this many.
     Deliver(Vec<u32>, usize),
 }
 

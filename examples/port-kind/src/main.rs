@@ -1,4 +1,4 @@
-//! `ringway` with a kind of port of one's own: the same commands, and `kind = "capture"`.
+//! `ringway` with an additional kind of port: the same commands, and `kind = "capture"`.
 //!
 //! ```sh
 //! cargo run -- up capture.toml

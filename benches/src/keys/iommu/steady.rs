@@ -95,7 +95,7 @@ impl Sum {
     }
 }
 
-/// Measures `shape` with so many pages that nobody uses against `other`.
+/// Measures `shape` with this many unused pages against `other`.
 pub fn measure(plan: &Plan, shape: Shape, stale: u64, other: Shape, mark: f64) -> Result<Entry, Failure> {
     let (mut slices, mut sums, mut is_huge) = (Slices::default(), [Sum::default(), Sum::default()], true);
     let count = enough(plan).slices(2 * SLICE).div_ceil(PLACES);

@@ -417,7 +417,7 @@ impl Inner {
         Ok(revision)
     }
 
-    /// Writes a decision together with `ops`. Returns the revision, and whether nobody else changed anything
+    /// Writes a decision together with `ops`. Returns the revision, and whether no other engine changed anything
     /// in between, so that the watch's next events are already known.
     fn write(
         &mut self,

@@ -71,7 +71,7 @@ pub struct Synthetic {
     pub count: usize,
     /// Milliseconds between two arrivals, on average.
     pub gap: u64,
-    /// How long a VM runs on average, in milliseconds; none for ever.
+    /// Mean lifetime of a VM in milliseconds; none if unlimited.
     pub lifetime: Option<u64>,
     /// Where everything follows from.
     pub seed: u64,

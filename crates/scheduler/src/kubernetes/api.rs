@@ -215,7 +215,7 @@ impl Kind for Node {
 
 impl Kind for Pod {
     const NAME: &str = "pods";
-    /// Pods that are bound and not over. One that is over is as good as deleted.
+    /// Selects pods that are bound and have not terminated. Terminated pods count as deleted.
     const PATH: &str =
         "/api/v1/pods?fieldSelector=spec.nodeName!%3D,status.phase!%3DSucceeded,status.phase!%3DFailed&";
 }

@@ -46,7 +46,7 @@ pub struct Options {
     pub cluster: String,
     /// The cluster's new policy, if it should change.
     pub policy: Option<String>,
-    /// Where kube-scheduler finds its extender. Whoever can reach the address is believed.
+    /// Address of kube-scheduler's extender. Clients are not authenticated.
     pub listen: SocketAddr,
     /// The run directory, with the store; the caller has locked it.
     pub run: PathBuf,
