@@ -8,14 +8,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes of a socket's path at most (`sun_path` has 108, one for the end).
+/// Largest length of a socket's path in bytes (`sun_path` has 108, with the terminator).
 const LONGEST: usize = 107;
-/// Who may connect if nothing else is said: the owner alone.
+/// Default mode: only the owner may connect.
 const MODE: u32 = 0o600;
 /// Time before a second try, and between tries when there were many.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Why there is no socket. The text names the path, what is wrong, and what to do.
+/// Why a socket can't be opened. The text has the path, the error and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// More bytes than the system takes.
@@ -32,7 +32,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// Somebody listens there.
+    /// Another process listens there.
     #[error("{}: another program listens on this socket; stop it or use another path", .path.display())]
     Alive {
         /// The path.
@@ -43,7 +43,7 @@ pub enum OpenError {
     Foreign {
         /// The path.
         path: PathBuf,
-        /// Who made it.
+        /// The owner.
         owner: u32,
     },
     /// The front-end isn't there yet.
@@ -51,7 +51,7 @@ pub enum OpenError {
     WouldRetry {
         /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         error: io::Error,
     },
     /// The system refused.
@@ -59,12 +59,12 @@ pub enum OpenError {
     System {
         /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         error: io::Error,
     },
 }
 
-/// What to do about a socket that the system refuses.
+/// Advice for an error of the operating system.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; make its folder",
@@ -75,7 +75,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// Who may connect to a socket.
+/// Access rights of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// User id of its owner; ours if none.
@@ -86,7 +86,7 @@ pub struct Access {
     pub mode: Option<u32>,
 }
 
-/// A socket on which front-ends connect (`mode = "server"`). Its path goes when it does.
+/// A socket on which front-ends connect (`mode = "server"`). Its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct Listener {
     socket: SocketFile,
@@ -128,7 +128,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -140,8 +140,8 @@ impl std::os::fd::AsFd for Listener {
     }
 }
 
-/// Connects to the front-end that listens at `path` (`mode = "client"`). [`OpenError::WouldRetry`] when it isn't
-/// there, which passes.
+/// Connects to the front-end that listens at `path` (`mode = "client"`). Returns the temporary error
+/// [`OpenError::WouldRetry`] if no front-end listens there.
 pub fn connect(path: &Path) -> Result<OwnedFd, OpenError> {
     check_length(path)?;
     match std::fs::metadata(path) {
@@ -156,7 +156,7 @@ pub fn connect(path: &Path) -> Result<OwnedFd, OpenError> {
     })
 }
 
-/// When to connect again: soon at first, then once a second, for ever.
+/// Delays between connection attempts: short at first, then one second.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
     wait: Duration,
