@@ -196,7 +196,7 @@ impl Backend {
             revoked |= outcome.revoked;
             match outcome.answer {
                 Some(answer) if revoked => held.extend_from_slice(&answer.bytes),
-                Some(answer) => send(stream, &answer.bytes, &self.device.budget)?,
+                Some(answer) => send(stream, &answer.bytes, self.device.budget())?,
                 None => {}
             }
             self.refused = outcome.refused.or(self.refused.take());
@@ -206,7 +206,7 @@ impl Backend {
         }
         if revoked {
             self.device.revoke();
-            send(stream, &held, &self.device.budget)?;
+            send(stream, &held, self.device.budget())?;
         }
         self.device.look_around();
         self.device.serve_control(&self.counters);
@@ -219,7 +219,7 @@ impl Backend {
         if self.device.has_grown(clock.now(), &self.counters) {
             return Err(BackendError::Grown);
         }
-        if self.device.budget.is_spent() {
+        if self.device.budget().is_spent() {
             return Err(BackendError::Slow);
         }
         match self.device.broken() {
@@ -254,7 +254,7 @@ impl Backend {
 
     /// Nanoseconds for which no front-end is to come, since waking the last one cost too much.
     pub fn rest(&self, now: u64) -> u64 {
-        self.device.budget.rest(now)
+        self.device.budget().rest(now)
     }
 
     /// Queue pairs that the guest receives on now, from the first on.

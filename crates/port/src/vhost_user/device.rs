@@ -1,21 +1,25 @@
 //! What a session does to a guest's memory and rings.
 
 mod granted;
+mod session;
+mod shared;
+
+use session::Session;
+pub(super) use shared::Mapped;
+use shared::SharedMemory;
 
 use super::control::{Control, Settings};
 use super::iommu::{Bell, Board, Iommu};
-use super::log::{self, Log};
 use super::rarp::Rarp;
 use super::rx::VringRx;
 use super::tx::VringTx;
-use super::usage::Usage;
 use super::vring::{Vring, VringError, VringState};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
-use ringway_host::{Account, Budget, Epoll, EventFd, FdKind, FileId, HostError, Keep, Signal};
+use ringway_host::{Budget, Epoll, EventFd, FdKind, HostError, Keep, Signal};
 use ringway_mem::iotlb::Lookaside;
-use ringway_mem::{Memory, Published, Region, Retired};
+use ringway_mem::{Published, Retired};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{
     Device, Iotlb, Kick, Log as LogPlace, MemoryRegion, Offer, Packet, Refused, Ring, SharedRegion,
@@ -25,10 +29,6 @@ use std::sync::Arc;
 
 /// A packed ring's descriptor flag (virtio 1.3, 2.8.1).
 const DESC_F_USED: u16 = 1 << 15;
-/// How often a port may have mapped what it may share, and the longest log: now, and until what it let go of is
-/// unmapped.
-const MEMORIES: u64 = 8;
-const LOGS: u64 = 4;
 /// What the session's thread waits for.
 const SOCKET: u64 = 0;
 const KICK: u64 = 1;
@@ -56,61 +56,39 @@ struct Slot {
     known: u32,
 }
 
-/// A region and what is mapped for it.
-pub(super) struct Mapped {
-    pub said: MemoryRegion,
-    region: Region,
-    /// The file behind it, if that is known.
-    pub file: Option<FileId>,
-}
-
-impl Mapped {
-    fn again(&self) -> Mapped {
-        Mapped { said: self.said, region: self.region.clone(), file: self.file }
-    }
-}
-
 /// A guest, as far as its front-end has described it.
 pub(super) struct Guest {
     config: Config,
     doorbells: Vec<Arc<dyn Doorbell>>,
+    counters: Vec<CountersRef>,
     features: u64,
-    table: Vec<Mapped>,
-    /// What is mapped for it.
-    account: Account,
-    usage: Usage,
+    shared: SharedMemory,
+    session: Session,
+    iotlb: DeviceIotlb,
+    slots: Vec<Slot>,
     /// Former descriptions of rings, while several are replaced together.
     held: Option<Vec<Retired<Option<Vring>>>>,
-    memory: Arc<Memory>,
-    slots: Vec<Slot>,
-    channel: Option<OwnedFd>,
-    /// The front-end's limit for frames to the guest.
-    mtu: Option<u16>,
-    rarp: Option<Rarp>,
     /// While the control queue is ours and runs.
     control: Option<Control>,
     settings: Settings,
     /// The driver is to be sent a configuration change.
     config_change_pending: bool,
-    /// The session's descriptors, while there is one.
-    epoll: Option<Epoll>,
-    /// The control queue's kicks among them.
-    kick: Option<Arc<OwnedFd>>,
-    counters: Vec<CountersRef>,
-    /// While its features say that there is one.
+    /// The front-end's limit for frames to the guest.
+    mtu: Option<u16>,
+    rarp: Option<Rarp>,
+}
+
+/// The IOTLB of a device behind an IOMMU, and what there is to do for it.
+#[derive(Default)]
+struct DeviceIotlb {
+    /// While the features say that there is one.
     iommu: Option<Iommu>,
-    /// What we write is logged.
-    log: Log,
-    /// Signalled by workers that lack a translation.
-    bell: Bell,
-    /// What waking it may cost.
-    pub(super) budget: Arc<Budget>,
     aside: Option<Box<Lookaside>>,
+    /// It has more translations than when the rings were last looked at.
+    changed: bool,
     /// Receiving rings that were kicked since they were last looked at.
     kicked: Vec<usize>,
-    /// The IOTLB has more translations than when the rings were last looked at.
-    iotlb_changed: bool,
-    /// So much was taken back that posted buffers are to be looked at again.
+    /// So much was unmapped that posted buffers are to be looked at again.
     ahead: bool,
 }
 
@@ -141,77 +119,53 @@ impl Guest {
             tx: Box::new(VringTx::new(tx.published.clone(), counters)),
         });
         let queues = pairs.collect();
-        let memory = Arc::new(Memory::default());
         let guest = Guest {
             config,
             doorbells,
+            counters,
             features: 0,
-            table: Vec::new(),
-            account: Account::limited(
-                config.memory.saturating_mul(MEMORIES).saturating_add(LOGS * log::MOST),
-            ),
-            usage: Usage::default(),
-            held: None,
-            memory,
+            shared: SharedMemory::new(config.memory),
+            session: Session::new(bell, budget),
+            iotlb: DeviceIotlb::default(),
             slots,
-            channel: None,
-            mtu: None,
-            rarp: None,
+            held: None,
             control: None,
             settings: Settings { pairs: config.queues, mac: None, announce: false },
             config_change_pending: false,
-            epoll: None,
-            kick: None,
-            counters,
-            iommu: None,
-            log: Log::default(),
-            bell,
-            budget,
-            aside: None,
-            kicked: Vec::new(),
-            iotlb_changed: false,
-            ahead: false,
+            mtu: None,
+            rarp: None,
         };
         (guest, queues)
     }
 
     /// A session begins on `socket`.
     pub(super) fn attend(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
-        let epoll = Epoll::new()?;
-        epoll.add_level(socket, SOCKET)?;
-        if self.bell.get().is_none() {
-            let _ = self.bell.set(EventFd::new()?);
-        }
-        if let Some(bell) = self.bell.get() {
-            epoll.add_level(bell.as_fd(), BELL)?;
-        }
-        self.budget.renew();
-        self.epoll = Some(epoll);
-        Ok(())
+        self.session.begin(socket)
     }
 
     /// Readable while a message or a command may be there.
     pub(super) fn epoll(&self) -> Option<&Epoll> {
-        self.epoll.as_ref()
+        self.session.epoll.as_ref()
+    }
+
+    /// What waking the front-end may cost.
+    pub(super) fn budget(&self) -> &Arc<Budget> {
+        &self.session.budget
     }
 
     /// Forgets everything about the front-end. Its rings are stopped already.
     pub(super) fn clear(&mut self) {
         self.features = 0;
-        self.table.clear();
-        self.usage.end();
-        self.memory = Arc::new(Memory::default());
-        self.channel = None;
+        self.shared.clear();
+        self.session.end();
+        self.iotlb = DeviceIotlb::default();
         (self.mtu, self.rarp, self.config_change_pending) = (None, None, false);
-        (self.epoll, self.kick) = (None, None);
-        (self.iommu, self.aside, self.log) = (None, None, Log::default());
-        (self.iotlb_changed, self.ahead) = (false, false);
         self.slots.iter_mut().for_each(|slot| slot.kick = None);
     }
 
     /// Notes which receiving rings were kicked. Kicks are reported once; the rings are looked at afterwards.
     pub(super) fn drain_kicks(&mut self) {
-        let Guest { epoll: Some(epoll), kicked, .. } = self else { return };
+        let (Some(epoll), kicked) = (&self.session.epoll, &mut self.iotlb.kicked) else { return };
         epoll.wait(Some(0), |key| kicked.extend(key.checked_sub(RECEIVES).map(|index| index as usize)));
     }
 
@@ -219,16 +173,16 @@ impl Guest {
     pub(super) fn serve_control(&mut self, counters: &Counters) {
         let (before, most) = (self.settings.pairs, self.pairs());
         let Some(control) = &mut self.control else { return };
-        let editor = self.iommu.as_ref().map(|iommu| &iommu.editor);
+        let editor = self.iotlb.iommu.as_ref().map(|iommu| &iommu.editor);
         let more = control.serve(&mut self.settings, most, counters, editor);
         if self.settings.pairs != before {
             self.publish_receivers();
         }
         if more {
             // Watched anew, the descriptor is reported again, since nobody reads it.
-            let kick = self.kick.clone();
-            self.unwatch();
-            let _ = kick.map(|kick| self.watch(kick));
+            let kick = self.session.kick.clone();
+            self.session.unwatch();
+            let _ = kick.map(|kick| self.session.watch(kick));
         }
     }
 
@@ -261,20 +215,6 @@ impl Guest {
             ring.is_some_and(|ring| ring.enabled) && self.is_wanted(pair)
         };
         (0..self.pairs()).take_while(open).count() as u16
-    }
-
-    fn watch(&mut self, kick: Arc<OwnedFd>) -> Result<(), Refused> {
-        let Some(epoll) = &self.epoll else { return Ok(()) };
-        // Edge-triggered. Attack: a descriptor that is always readable would keep the thread busy.
-        epoll.add_edge(kick.as_fd(), KICK).map_err(|error| Refused(error.to_string()))?;
-        self.kick = Some(kick);
-        Ok(())
-    }
-
-    fn unwatch(&mut self) {
-        if let (Some(epoll), Some(kick)) = (&self.epoll, self.kick.take()) {
-            let _ = epoll.delete(kick.as_fd());
-        }
     }
 
     /// The control queue starts; `goes_on`: under a driver that ran before.
@@ -330,35 +270,24 @@ impl Guest {
 
     /// Whether a file behind the guest's memory shrank.
     pub(super) fn is_lost(&self) -> bool {
-        let log = self.log.bits.iter().map(|log| log.region());
-        self.memory.regions().iter().chain(log).any(ringway_host::is_lost)
+        self.shared.is_lost()
     }
 
-    /// Rings of a guest behind an IOMMU may lie scattered, and are mapped once more then.
-    fn keep(&self) -> Keep {
-        if self.iommu.is_some() { Keep::File } else { Keep::No }
+    /// Maps a region. Rings of a guest behind an IOMMU may lie scattered, and are mapped once more then.
+    fn map(&mut self, region: SharedRegion) -> Result<Mapped, Refused> {
+        let keep = if self.iotlb.iommu.is_some() { Keep::File } else { Keep::No };
+        self.shared.map(region, keep)
     }
 
-    /// Maps a region; nothing of it is used if the file isn't what it should be.
-    fn map(&mut self, SharedRegion { region: said, fd }: SharedRegion) -> Result<Mapped, Refused> {
-        let at = (said.guest, said.user);
-        let region =
-            ringway_host::map_region_for(&self.account, &fd, (said.offset, said.size), at, self.keep());
-        let region = region.map_err(|error| Refused(format!("region at {:#x}: {error}", said.guest)))?;
-        Ok(Mapped { said, region, file: self.usage.share(fd) })
-    }
-
-    /// Whether the files of the guest's memory grew by more than the permitted amount: the limit of shared
-    /// memory, and the same again for released memory. Attack: one sparse file after the other, all of which
-    /// the front-end keeps.
+    /// Whether the files behind the guest's memory grew by more than they may.
     pub(super) fn has_grown(&mut self, now: u64, counters: &Counters) -> bool {
-        self.usage.measure(now, counters) > self.config.memory.saturating_mul(2)
+        self.shared.has_grown(now, counters)
     }
 
     /// Sends a request of ours, which may be lost: the front-end's channel may be full.
     pub(super) fn tell(&mut self, packet: &Packet) {
-        let Some(channel) = &self.channel else { return };
-        self.budget.wake(|| match &mut self.iommu {
+        let Some(channel) = &self.session.channel else { return };
+        self.session.budget.wake(|| match &mut self.iotlb.iommu {
             // Behind what waits there, of which a half may have been sent.
             Some(iommu) => iommu.tell(packet, channel.as_fd()),
             None => _ = ringway_host::try_write(channel.as_fd(), &packet.bytes),
@@ -400,7 +329,7 @@ impl Guest {
         let is_rx = index.is_multiple_of(2) && self.control_ring() != Some(index);
         // Pairs that the driver has not asked for get nothing (virtio 1.3, 5.1.6.5.6).
         ring.enabled &= !is_rx || self.is_wanted(index / 2);
-        let vring = Vring::new(self.space(index), self.features, &ring, &self.log, &slot.state)?;
+        let vring = Vring::new(self.space(index), self.features, &ring, &self.shared.log, &slot.state)?;
         let vring = vring.with_policy(self.config.policy);
         Ok(Some(match index {
             1 => vring.with_rarp(self.rarp),
@@ -420,9 +349,9 @@ impl Guest {
     /// Watches the ring's kick descriptor, then has the ring polled once in case a kick already arrived.
     fn listen(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
         if self.control_ring() == Some(index) {
-            self.unwatch();
+            self.session.unwatch();
             if let Kick::Fd(kick) = &ring.kick {
-                self.watch(kick.clone())?;
+                self.session.watch(kick.clone())?;
             }
             return Ok(());
         }
@@ -444,25 +373,15 @@ impl Guest {
 
     /// `grows`: what was there stays.
     fn set_table(&mut self, table: Vec<Mapped>, grows: bool) -> Result<(), Refused> {
-        let shared = table.iter().fold(0_u64, |sum, mapped| sum.saturating_add(mapped.said.size));
-        if shared > self.config.memory {
-            self.usage.keep(&self.table);
-            let [shared, most] = [shared, self.config.memory].map(|bytes| bytes.div_ceil(1 << 20));
-            return Err(Refused(format!("{shared} MB are shared; the port's `memory` is {most} MB")));
-        }
-        let regions = table.iter().map(|mapped| mapped.region.clone()).collect();
-        let memory = Memory::new(regions).map_err(|error| Refused(error.to_string()))?;
-        self.memory = Arc::new(memory);
-        match &mut self.iommu {
-            Some(iommu) if grows => iommu.extend(&self.memory),
+        let former = self.shared.replace(table)?;
+        match &mut self.iotlb.iommu {
+            Some(iommu) if grows => iommu.extend(&self.shared.memory),
             // What was granted may be elsewhere now.
-            Some(_) => self.iommu = Some(Iommu::new(&self.memory, self.counters.clone())),
+            Some(_) => self.iotlb.iommu = Some(Iommu::new(&self.shared.memory, self.counters.clone())),
             None => {}
         }
-        self.ahead = true;
+        self.iotlb.ahead = true;
         // The former memory goes when the last ring that was published with it is reclaimed.
-        let former = std::mem::replace(&mut self.table, table);
-        self.usage.keep(&self.table);
         self.publish_each(0..self.slots.len());
         drop(former);
         Ok(())
@@ -531,7 +450,7 @@ impl Device for Guest {
         if before != self.control_ring() {
             // Rings that run are told next, and each is put where it now belongs.
             self.control = None;
-            self.unwatch();
+            self.session.unwatch();
         }
         if logs {
             // Also such rings as can't be told what else was said of them.
@@ -550,7 +469,7 @@ impl Device for Guest {
         let new = self.map(region)?;
         // QEMU before 8.0 tells each region once a queue pair, and takes it back as often.
         let said = new.said;
-        let present = self.table.iter().filter(|mapped| mapped.said != said).map(Mapped::again);
+        let present = self.shared.table.iter().filter(|mapped| mapped.said != said).map(Mapped::again);
         self.set_table(present.chain([new]).collect(), true)
     }
 
@@ -559,10 +478,10 @@ impl Device for Guest {
             let said = mapped.said;
             (said.guest, said.user, said.size) == (region.guest, region.user, region.size)
         };
-        if !self.table.iter().any(is_it) {
+        if !self.shared.table.iter().any(is_it) {
             return Ok(());
         }
-        let rest = self.table.iter().filter(|mapped| !is_it(mapped)).map(Mapped::again);
+        let rest = self.shared.table.iter().filter(|mapped| !is_it(mapped)).map(Mapped::again);
         self.set_table(rest.collect(), false)
     }
 
@@ -598,7 +517,7 @@ impl Device for Guest {
             doorbell.unwatch();
         }
         if self.control_ring() == Some(index) {
-            self.unwatch();
+            self.session.unwatch();
         }
         self.unlisten(index);
         let ring = self.slots[index].ring.take();
@@ -639,13 +558,13 @@ impl Device for Guest {
 
     fn set_channel(&mut self, channel: OwnedFd) {
         let usable = matches!(FdKind::of(channel.as_fd()), Some(FdKind::Socket | FdKind::Pipe));
-        self.channel = usable.then_some(channel);
+        self.session.channel = usable.then_some(channel);
         // The former one may have got a half of a question.
-        self.iommu.iter_mut().for_each(Iommu::ask_anew);
+        self.iotlb.iommu.iter_mut().for_each(Iommu::ask_anew);
     }
 
     fn set_log(&mut self, place: LogPlace, file: OwnedFd) -> Result<(), Refused> {
-        let former = self.log.replace(&self.account, place, &file);
+        let former = self.shared.log.replace(&self.shared.account, place, &file);
         let former = former.map_err(|error| Refused(format!("the log of what is written: {error}")))?;
         self.publish_each(0..self.slots.len());
         if former.is_none() {
@@ -660,8 +579,8 @@ impl Device for Guest {
         let call = Arc::new(call);
         // Attack: as for call descriptors.
         let refused = |error| Refused(format!("the descriptor for news of the log is {error}"));
-        let call = Signal::of(call).map_err(refused)?.charged_to(&self.budget);
-        self.log.call = Some(Arc::new(call));
+        let call = Signal::of(call).map_err(refused)?.charged_to(&self.session.budget);
+        self.shared.log.call = Some(Arc::new(call));
         self.publish_each(0..self.slots.len());
         Ok(())
     }

@@ -25,32 +25,32 @@ impl Guest {
     /// Features were agreed.
     pub(super) fn set_iommu(&mut self) {
         let wanted = self.features & virtio::ACCESS_PLATFORM != 0;
-        if wanted != self.iommu.is_some() {
-            self.iommu = wanted.then(|| Iommu::new(&self.memory, self.counters.clone()));
+        if wanted != self.iotlb.iommu.is_some() {
+            self.iotlb.iommu = wanted.then(|| Iommu::new(&self.shared.memory, self.counters.clone()));
         }
     }
 
     /// How the addresses of ring `index` are understood.
     pub(super) fn space(&self, index: usize) -> Space<'_> {
-        match &self.iommu {
-            None => Space::Direct(&self.memory),
+        match &self.iotlb.iommu {
+            None => Space::Direct(&self.shared.memory),
             Some(iommu) => {
                 let board = self.slots[index].board.clone();
                 let granted = Granted { iotlb: iommu.editor.shared().clone(), board };
-                Space::Granted(&iommu.editor, granted, &self.account)
+                Space::Granted(&iommu.editor, granted, &self.shared.account)
             }
         }
     }
 
     /// Whether the guest's IOMMU grants all of a ring; always without one.
     pub(super) fn is_granted(&self, ring: &Ring) -> bool {
-        let (Some(iommu), Ok(parts)) = (&self.iommu, parts(self.features, ring)) else { return true };
+        let (Some(iommu), Ok(parts)) = (&self.iotlb.iommu, parts(self.features, ring)) else { return true };
         parts.iter().all(|&(iova, len, access)| iommu.editor.parts(iova, len, access).is_some())
     }
 
     /// Asks for what is lacking of a ring's own place.
     pub(super) fn want_ring(&mut self, index: usize) {
-        let (Some(iommu), Some(ring)) = (&mut self.iommu, &self.slots[index].ring) else { return };
+        let (Some(iommu), Some(ring)) = (&mut self.iotlb.iommu, &self.slots[index].ring) else { return };
         let Ok(parts) = parts(self.features, ring) else { return };
         let mut missing = Vec::new();
         for (iova, len, access) in parts {
@@ -62,12 +62,12 @@ impl Guest {
 
     /// A translation was granted or taken back. `true`: workers may use what was there until they end their turns.
     pub(super) fn change(&mut self, said: Iotlb) -> Result<bool, Refused> {
-        let Some(iommu) = &mut self.iommu else { return Ok(false) };
+        let Some(iommu) = &mut self.iotlb.iommu else { return Ok(false) };
         if said.kind == Iotlb::INVALIDATE {
             iommu.invalidate(said);
             self.counters.iter().for_each(|counters| _ = counters.iotlb_invalidations.fetch_add(1, Relaxed));
             self.withdraw(said.iova, said.size, false);
-            self.ahead |= said.size == 0 || said.size > WIDE;
+            self.iotlb.ahead |= said.size == 0 || said.size > WIDE;
             return Ok(true);
         }
         let (change, denied) = iommu.update(said).map_err(Refused)?;
@@ -75,7 +75,7 @@ impl Guest {
             // Where more is granted than was known, a ring may have lain whose translation chance has let go of.
             self.withdraw(said.iova, said.size, change == Change::Granted);
         }
-        self.iotlb_changed |= change != Change::None || denied.is_some();
+        self.iotlb.changed |= change != Change::None || denied.is_some();
         if let Some(Denied { ring }) = denied {
             self.deny(ring);
         }
@@ -115,17 +115,17 @@ impl Guest {
     /// What messages and workers left to be done: rings that can be placed now, queues that can go on, and
     /// questions.
     pub(in crate::vhost_user) fn look_around(&mut self) {
-        self.bell.get().map(|bell| bell.clear());
-        if self.iommu.is_none() {
+        self.session.bell.get().map(|bell| bell.clear());
+        if self.iotlb.iommu.is_none() {
             return;
         }
-        if std::mem::take(&mut self.iotlb_changed) {
+        if std::mem::take(&mut self.iotlb.changed) {
             self.go_on();
         }
         let now = Clock::new().now();
         self.look_all_ahead(now);
         for index in 0..self.slots.len() {
-            let (Some(iommu), slot) = (&mut self.iommu, &self.slots[index]) else { return };
+            let (Some(iommu), slot) = (&mut self.iotlb.iommu, &self.slots[index]) else { return };
             let mut lacks = false;
             slot.board.take(|missed| lacks |= iommu.miss(index, missed, now));
             if lacks && slot.known > 0 && self.is_receiving(index) {
@@ -134,14 +134,14 @@ impl Guest {
                 self.look_ahead(index);
             }
         }
-        let (Some(iommu), slots) = (&mut self.iommu, &self.slots) else { return };
+        let (Some(iommu), slots) = (&mut self.iotlb.iommu, &self.slots) else { return };
         if let (Some(control), Some(ring)) = (&mut self.control, slots.len().checked_sub(1)) {
             control.aside.missed().iter().for_each(|missed| _ = iommu.miss(ring, *missed, now));
             control.aside.forget_missed();
         }
         iommu.remind(now);
-        if let Some(channel) = &self.channel {
-            self.budget.wake(|| iommu.send(channel.as_fd()));
+        if let Some(channel) = &self.session.channel {
+            self.session.budget.wake(|| iommu.send(channel.as_fd()));
         }
         if iommu.editor.retired().len() > RETIRED {
             ringway_host::reclaim_all(std::mem::take(iommu.editor.retired()));
@@ -152,8 +152,8 @@ impl Guest {
     /// refilled continuously, so that other ports are not served; the rest is done in the next call.
     fn look_all_ahead(&mut self, now: u64) {
         let (clock, until) = (Clock::new(), now.saturating_add(SHARE));
-        let kicked = std::mem::take(&mut self.kicked);
-        let ahead = std::mem::take(&mut self.ahead);
+        let kicked = std::mem::take(&mut self.iotlb.kicked);
+        let ahead = std::mem::take(&mut self.iotlb.ahead);
         for index in 0..self.slots.len() {
             if !self.is_receiving(index) || !(ahead || kicked.contains(&index)) {
                 continue;
@@ -161,25 +161,25 @@ impl Guest {
             if clock.now() < until {
                 self.look_ahead(index);
             } else {
-                self.kicked.push(index);
+                self.iotlb.kicked.push(index);
             }
         }
-        if !self.kicked.is_empty() {
-            self.bell.get().inspect(|bell| bell.signal());
+        if !self.iotlb.kicked.is_empty() {
+            self.session.bell.get().inspect(|bell| bell.signal());
         }
     }
 
     /// Has the session be at `now`.
     #[cfg(test)]
     pub(in crate::vhost_user) fn remind(&mut self, now: u64) {
-        let (Some(iommu), Some(channel)) = (&mut self.iommu, &self.channel) else { return };
+        let (Some(iommu), Some(channel)) = (&mut self.iotlb.iommu, &self.session.channel) else { return };
         iommu.remind(now);
         iommu.send(channel.as_fd());
     }
 
     /// When this returns no worker uses what was taken back before.
     pub(in crate::vhost_user) fn revoke(&mut self) {
-        match self.iommu.as_mut().map(|iommu| std::mem::take(iommu.editor.retired())) {
+        match self.iotlb.iommu.as_mut().map(|iommu| std::mem::take(iommu.editor.retired())) {
             Some(retired) if !retired.is_empty() => ringway_host::reclaim_all(retired),
             _ => ringway_host::grace(),
         }
@@ -213,11 +213,11 @@ impl Guest {
     /// them, and for a kick when there are more.
     pub(super) fn look_ahead(&mut self, index: usize) {
         let slot = &mut self.slots[index];
-        let Some(iommu) = &mut self.iommu else { return };
+        let Some(iommu) = &mut self.iotlb.iommu else { return };
         let described = slot.described.clone();
         let Some(vring) = Option::as_ref(&described).filter(|vring| !vring.is_broken()) else { return };
         let Some(ring) = vring.ring() else { return };
-        let aside = self.aside.get_or_insert_with(|| Box::new(Lookaside::default()));
+        let aside = self.iotlb.aside.get_or_insert_with(|| Box::new(Lookaside::default()));
         let (mut at, now) = (vring.places().0, Clock::new().now());
         let mut lacks = false;
         // Attack: a driver that posts buffers continuously, so that other ports are not served.
@@ -246,10 +246,10 @@ impl Guest {
     /// Has kicks for buffers to receive kicked, where those are to be asked for ahead.
     pub(super) fn listen_ahead(&mut self, index: usize, ring: &Ring) {
         self.unlisten(index);
-        if self.iommu.is_none() || !self.is_receiving(index) {
+        if self.iotlb.iommu.is_none() || !self.is_receiving(index) {
             return;
         }
-        if let (Kick::Fd(kick), Some(epoll)) = (&ring.kick, &self.epoll)
+        if let (Kick::Fd(kick), Some(epoll)) = (&ring.kick, &self.session.epoll)
             // A front-end may have one for several rings; it is kicked once then.
             && epoll.add_edge(kick.as_fd(), RECEIVES + index as u64).is_ok()
         {
@@ -260,7 +260,7 @@ impl Guest {
 
     /// Ends that.
     pub(super) fn unlisten(&mut self, index: usize) {
-        if let (Some(kick), Some(epoll)) = (self.slots[index].kick.take(), &self.epoll) {
+        if let (Some(kick), Some(epoll)) = (self.slots[index].kick.take(), &self.session.epoll) {
             let _ = epoll.delete(kick.as_fd());
         }
     }
@@ -268,8 +268,8 @@ impl Guest {
     /// Two bytes at an address of a ring.
     pub(super) fn word(&self, address: u64) -> Option<u16> {
         let mut bytes = [0; 2];
-        let read = match &self.iommu {
-            None => self.memory.user_span(address, 2)?.as_span().read(&mut bytes),
+        let read = match &self.iotlb.iommu {
+            None => self.shared.memory.user_span(address, 2)?.as_span().read(&mut bytes),
             Some(iommu) => {
                 let kept = iommu.editor.keep(address, 2, ringway_mem::iotlb::Access::READ)?;
                 kept.span().as_span().read(&mut bytes)

@@ -1,0 +1,64 @@
+//! The session's descriptors: what its thread waits for, and what wakes it.
+
+use super::{BELL, KICK, SOCKET};
+use crate::vhost_user::iommu::Bell;
+use ringway_host::{Budget, Epoll, EventFd, HostError};
+use ringway_vhost_user::Refused;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// A session with a front-end, or what the next one will need.
+pub(super) struct Session {
+    /// While there is one.
+    pub epoll: Option<Epoll>,
+    /// The control queue's kicks among what is waited for.
+    pub kick: Option<Arc<OwnedFd>>,
+    /// The back-end channel.
+    pub channel: Option<OwnedFd>,
+    /// Signalled by workers that lack a translation.
+    pub bell: Bell,
+    /// What waking the front-end may cost.
+    pub budget: Arc<Budget>,
+}
+
+impl Session {
+    pub fn new(bell: Bell, budget: Arc<Budget>) -> Session {
+        Session { epoll: None, kick: None, channel: None, bell, budget }
+    }
+
+    /// Begins on `socket`.
+    pub fn begin(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
+        let epoll = Epoll::new()?;
+        epoll.add_level(socket, SOCKET)?;
+        if self.bell.get().is_none() {
+            let _ = self.bell.set(EventFd::new()?);
+        }
+        if let Some(bell) = self.bell.get() {
+            epoll.add_level(bell.as_fd(), BELL)?;
+        }
+        self.budget.renew();
+        self.epoll = Some(epoll);
+        Ok(())
+    }
+
+    /// Closes what is the front-end's.
+    pub fn end(&mut self) {
+        (self.epoll, self.kick, self.channel) = (None, None, None);
+    }
+
+    /// Watches the control queue's kicks.
+    pub fn watch(&mut self, kick: Arc<OwnedFd>) -> Result<(), Refused> {
+        let Some(epoll) = &self.epoll else { return Ok(()) };
+        // Edge-triggered. Attack: a descriptor that is always readable would keep the thread busy.
+        epoll.add_edge(kick.as_fd(), KICK).map_err(|error| Refused(error.to_string()))?;
+        self.kick = Some(kick);
+        Ok(())
+    }
+
+    /// Ends that.
+    pub fn unwatch(&mut self) {
+        if let (Some(epoll), Some(kick)) = (&self.epoll, self.kick.take()) {
+            let _ = epoll.delete(kick.as_fd());
+        }
+    }
+}
