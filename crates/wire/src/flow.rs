@@ -32,11 +32,11 @@ impl Flow {
     #[inline]
     pub fn parse(head: &[u8]) -> Option<Flow> {
         let (frame, payload) = Ethernet::split(head)?;
-        let flow = vlan::untag(frame.ethertype, payload).and_then(|inner| match inner.ethertype {
-            EtherType::IPV4 => ipv4_flow(inner.payload),
-            EtherType::IPV6 => ipv6_flow(inner.payload),
+        let flow = match vlan::untag(frame.ethertype, payload) {
+            Some(inner) if inner.ethertype == EtherType::IPV4 => ipv4_flow(inner.payload),
+            Some(inner) if inner.ethertype == EtherType::IPV6 => ipv6_flow(inner.payload),
             _ => None,
-        });
+        };
         Some(flow.unwrap_or_else(|| {
             let mut flow = Flow { ethertype: frame.ethertype, ..Flow::default() };
             flow.source.address[..6].copy_from_slice(&frame.source.0);

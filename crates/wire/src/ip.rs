@@ -1,4 +1,4 @@
-//! What both IP versions share: protocol numbers.
+//! Protocol numbers of both IP versions, and options of IPv4 and TCP.
 
 use crate::{Icmp, Tcp, Udp};
 use core::fmt;
@@ -45,6 +45,8 @@ impl Protocol {
     pub const FRAGMENT: Protocol = Protocol(44);
     /// GRE.
     pub const GRE: Protocol = Protocol(47);
+    /// IPsec ESP.
+    pub const ESP: Protocol = Protocol(50);
     /// IPsec authentication header.
     pub const AUTHENTICATION: Protocol = Protocol(51);
     /// ICMP for IPv6.
@@ -53,6 +55,8 @@ impl Protocol {
     pub const NONE: Protocol = Protocol(59);
     /// IPv6 destination options.
     pub const DESTINATION: Protocol = Protocol(60);
+    /// UDP-Lite (RFC 3828).
+    pub const UDP_LITE: Protocol = Protocol(136);
     /// SCTP.
     pub const SCTP: Protocol = Protocol(132);
 
@@ -77,5 +81,49 @@ impl Protocol {
 impl fmt::Debug for Protocol {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}", self.0)
+    }
+}
+
+/// The options of an IPv4 or TCP header one by one, type and length included, without padding; ends with `None` at one
+/// that is broken.
+pub fn options(mut rest: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    use crate::ipv4::option::{END, NOP};
+    core::iter::from_fn(move || {
+        while let [NOP, behind @ ..] = rest {
+            rest = behind;
+        }
+        if matches!(rest, [] | [END, ..]) {
+            return None;
+        }
+        let length = rest.get(1).map_or(0, |length| usize::from(*length));
+        // Attack: an option of less than its own two bytes has its reader go in circles.
+        let Some((option, behind)) = rest.split_at_checked(length).filter(|_| length >= 2) else {
+            rest = &[];
+            return Some(None);
+        };
+        rest = behind;
+        Some(Some(option))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn options_end_at_the_list_or_at_the_first_broken_one() {
+        let list: Vec<_> = options(&[1, 148, 4, 0, 0, 1, 0, 148]).collect();
+        assert_eq!(list, [Some(&[148, 4, 0, 0][..])]);
+        for broken in [&[7, 0][..], &[7, 1], &[7], &[7, 9, 1]] {
+            assert_eq!(options(broken).collect::<Vec<_>>(), [None], "{broken:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_options_end(bytes in prop::collection::vec(0u8..12, 0..60)) {
+            prop_assert!(options(&bytes).count() <= 30);
+        }
     }
 }

@@ -192,7 +192,7 @@ impl Ipv4 {
     pub fn decrement_ttl(&mut self) {
         self.ttl -= 1;
         // In the order of bytes in memory, which makes no difference to the sum (RFC 1071, 2(B)).
-        let sum = u32::from(!u16::from_le_bytes(self.checksum.to_bytes())) + 0xfffe;
+        let sum = 0xffff + 0xfffe - u32::from(u16::from_le_bytes(self.checksum.to_bytes()));
         self.checksum = U16::from_bytes((!((sum + (sum >> 16)) as u16)).to_le_bytes());
     }
 }
@@ -216,12 +216,12 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Packet<'a>> {
         let header = Ipv4::of(bytes)?;
-        let total = usize::from(header.total_length.get());
-        if header.version() != 4 || total < header.header_len() {
+        let (own, total) = (header.header_len(), usize::from(header.total_length.get()));
+        if header.version() != 4 || own < HEADER_LEN || total < own {
             return None;
         }
-        let (_, options, payload) = Ipv4::parse(&bytes[..total.min(bytes.len())])?;
-        Some(Packet { header, options, payload, whole: total <= bytes.len() })
+        let (front, payload) = bytes[..total.min(bytes.len())].split_at_checked(own)?;
+        Some(Packet { header, options: &front[HEADER_LEN..], payload, whole: total <= bytes.len() })
     }
 }
 

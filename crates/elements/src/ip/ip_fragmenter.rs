@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst};
 use ringway_wire::ipv4::{self, DONT_FRAGMENT, MORE_FRAGMENTS, OPTIONS_LEN};
-use ringway_wire::{Header, Ipv4};
+use ringway_wire::{Header, Ipv4, ip};
 
 /// Facts.
 pub static CLASS: Class = Class::new("IPFragmenter", || Box::<IpFragmenter>::default())
@@ -150,26 +150,13 @@ impl IpFragmenter {
 }
 
 /// Copies the options that every fragment bears; how many bytes they are, a multiple of 4.
-fn copied_options(mut options: &[u8], out: &mut [u8]) -> usize {
+fn copied_options(options: &[u8], out: &mut [u8]) -> usize {
     let mut length = 0;
-    while let Some((&kind, rest)) = options.split_first() {
-        if kind == ipv4::option::NOP {
-            options = rest;
-            continue;
-        }
-        let Some(option) =
-            rest.first().filter(|_| kind != ipv4::option::END).and_then(|n| options.get(..usize::from(*n)))
-        else {
-            break;
-        };
-        if option.len() < 2 {
-            break;
-        }
-        if kind & ipv4::option::COPIED != 0 && length + option.len() <= out.len() {
+    for option in ip::options(options).map_while(|option| option) {
+        if option[0] & ipv4::option::COPIED != 0 && length + option.len() <= out.len() {
             out[length..length + option.len()].copy_from_slice(option);
             length += option.len();
         }
-        options = &options[option.len()..];
     }
     let padded = length.next_multiple_of(4).min(out.len());
     out[length..padded].fill(0);

@@ -4,6 +4,10 @@ use crate::summary::names::{ICMP_TYPES, icmp_codes};
 use ringway_click::arg::{Arg, ArgError, NameKind, Scope};
 use ringway_wire::Protocol;
 
+pub(crate) const ICMP: u32 = Protocol::ICMP.0 as u32;
+pub(crate) const TCP: u32 = Protocol::TCP.0 as u32;
+pub(crate) const UDP: u32 = Protocol::UDP.0 as u32;
+pub(crate) const DCCP: u32 = Protocol::DCCP.0 as u32;
 /// TCP or UDP.
 pub(crate) const TCP_OR_UDP: u32 = 256;
 /// Any protocol with ports or the like.
@@ -12,12 +16,12 @@ pub(crate) const TRANSPORT: u32 = 257;
 pub(crate) const PAYLOAD: u32 = 258;
 
 const PROTOCOLS: &[(&str, u32)] = &[
-    ("icmp", Protocol::ICMP.0 as u32),
+    ("icmp", ICMP),
     ("igmp", Protocol::IGMP.0 as u32),
     ("ipip", Protocol::IPIP.0 as u32),
-    ("tcp", Protocol::TCP.0 as u32),
-    ("udp", Protocol::UDP.0 as u32),
-    ("dccp", Protocol::DCCP.0 as u32),
+    ("tcp", TCP),
+    ("udp", UDP),
+    ("dccp", DCCP),
     ("gre", Protocol::GRE.0 as u32),
     ("sctp", Protocol::SCTP.0 as u32),
     ("tcpudp", TCP_OR_UDP),

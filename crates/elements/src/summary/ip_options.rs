@@ -2,13 +2,8 @@
 use super::scan::Scan;
 use alloc::vec::Vec;
 use core::fmt::Write;
-
-const END: u8 = 0;
-const NOP: u8 = 1;
-const RECORD_ROUTE: u8 = 7;
-const TIMESTAMP: u8 = 68;
-const LOOSE_ROUTE: u8 = 131;
-const STRICT_ROUTE: u8 = 137;
+use ringway_wire::ip::options;
+use ringway_wire::ipv4::option::{END, LOOSE_ROUTE, NOP, RECORD_ROUTE, STRICT_ROUTE, TIMESTAMP};
 
 /// Bytes of options that a header can hold.
 const LONGEST: usize = 40;
@@ -17,26 +12,15 @@ const LONGEST: usize = 40;
 const ROUTES: [(&str, u8); 3] = [("rr", RECORD_ROUTE), ("ssrr", STRICT_ROUTE), ("lsrr", LOOSE_ROUTE)];
 
 /// Writes options, except padding; `?` if they are broken, `.` if there are none.
-pub(super) fn unparse(mut options: &[u8], out: &mut impl Write) -> core::fmt::Result {
+pub(super) fn unparse(bytes: &[u8], out: &mut impl Write) -> core::fmt::Result {
     let mut text = alloc::string::String::new();
-    while let Some((&kind, rest)) = options.split_first() {
-        match kind {
-            END => break,
-            NOP => {
-                options = rest;
-                continue;
-            }
-            _ => {}
-        }
-        let length = usize::from(rest.first().copied().unwrap_or(0));
-        let Some((option, rest)) = options.split_at_checked(length).filter(|_| length >= 2) else {
-            return out.write_char('?');
-        };
+    for option in options(bytes) {
+        let Some(option @ [kind, ..]) = option else { return out.write_char('?') };
         if !text.is_empty() {
             text.push(';');
         }
-        let sound = match kind {
-            RECORD_ROUTE | LOOSE_ROUTE | STRICT_ROUTE => route(kind, option, &mut text),
+        let sound = match *kind {
+            kind @ (RECORD_ROUTE | LOOSE_ROUTE | STRICT_ROUTE) => route(kind, option, &mut text),
             TIMESTAMP => timestamps(option, &mut text),
             _ => {
                 super::scan::unparse_unknown(option, &mut text)?;
@@ -46,7 +30,6 @@ pub(super) fn unparse(mut options: &[u8], out: &mut impl Write) -> core::fmt::Re
         if sound.is_none() {
             return out.write_char('?');
         }
-        options = rest;
     }
     out.write_str(if text.is_empty() { "." } else { &text })
 }

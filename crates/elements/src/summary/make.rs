@@ -1,18 +1,18 @@
 //! Making a packet of the fields of a record.
 use super::field::{Field, Value};
 use super::read::Flow;
+use super::view::{SEQUENCED, place};
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use ringway_click::Annotations;
-use ringway_wire::checksum::{Sum, checksum};
-
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const DCCP: u8 = 33;
-const UDPLITE: u8 = 136;
+use ringway_wire::checksum::checksum;
+use ringway_wire::icmp::v4;
+use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, MacAddress, Protocol, Sum, Tcp, Udp};
 
 /// Longest header of IP and of TCP.
 const LONGEST_HEADER: usize = 60;
+/// No protocol was asked for.
+const ANY: Protocol = Protocol(0);
 /// Longest IP packet.
 const LONGEST: usize = 0xffff;
 
@@ -20,7 +20,7 @@ const LONGEST: usize = 0xffff;
 #[derive(Debug, Default)]
 pub(super) struct Maker {
     /// The Ethernet header, if there is one.
-    pub(super) link: Option<[u8; 14]>,
+    pub(super) link: Option<Ethernet>,
     /// From the network header on.
     pub(super) network: Vec<u8>,
     /// Bytes of the IP header.
@@ -35,24 +35,24 @@ pub(super) struct Maker {
     tcp_options: bool,
     /// How long the whole packet should be; 0 if nobody said.
     length: usize,
-    protocol: u8,
+    protocol: Protocol,
     flow: Option<Flow>,
 }
 
 impl Maker {
     /// Begins anew, in the same memory.
-    pub(super) fn begin(&mut self, protocol: u8, flow: Option<Flow>) {
+    pub(super) fn begin(&mut self, protocol: Protocol, flow: Option<Flow>) {
         let mut network = core::mem::take(&mut self.network);
         network.clear();
         *self = Self { network, protocol, flow, ..Self::default() };
     }
 
     pub(super) fn has_ip(&self) -> bool {
-        !self.other && self.network.len() >= 20
+        !self.other && self.network.len() >= Ipv4::LEN
     }
 
     fn link_length(&self) -> usize {
-        self.link.map_or(0, |link| link.len())
+        self.link.map_or(0, |_| Ethernet::LEN)
     }
 
     fn set(&mut self, at: usize, bytes: &[u8]) {
@@ -61,8 +61,37 @@ impl Maker {
         }
     }
 
-    fn get<const N: usize>(&self, at: usize) -> [u8; N] {
-        self.network.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
+    /// The IP header, zeros if there is none.
+    fn ip(&self) -> Ipv4 {
+        Ipv4::padded(&self.network)
+    }
+
+    /// The same, to change.
+    fn ip_mut(&mut self) -> Option<&mut Ipv4> {
+        Ipv4::of_mut(&mut self.network)
+    }
+
+    /// Says in the IP header how long it is.
+    fn set_header(&mut self, header: usize) {
+        self.header = self.header.max(header);
+        if let Some(ip) = self.ip_mut() {
+            ip.version_ihl = 4 << 4 | (header / 4) as u8;
+        }
+    }
+
+    /// What follows the IP header.
+    fn transport(&self) -> &[u8] {
+        self.network.get(self.header..).unwrap_or_default()
+    }
+
+    fn tcp(&self) -> Tcp {
+        Tcp::padded(self.transport())
+    }
+
+    /// Says in the TCP header how long it is.
+    fn set_tcp_header(&mut self, header: usize) {
+        let offset = (header as u8) << 2 | self.tcp().data_offset & 15;
+        self.set_transport(offset_of!(Tcp, data_offset), &[offset]);
     }
 
     fn set_transport(&mut self, at: usize, bytes: &[u8]) {
@@ -78,38 +107,38 @@ impl Maker {
     }
 
     /// Makes an IP header. False if the packet has another protocol than `protocol`, which is 0 for any.
-    fn make_ip(&mut self, protocol: u8) -> bool {
+    fn make_ip(&mut self, protocol: Protocol) -> bool {
         if self.other {
             return false;
         }
-        if self.network.len() < 20 {
-            self.grow(20);
-            self.header = 20;
-            self.set(0, &[0x45]);
-            self.set(8, &[100, self.protocol]);
-            if let Some(flow) = self.flow {
-                self.set(12, &flow.source.octets());
-                self.set(16, &flow.destination.octets());
+        if !self.has_ip() {
+            self.grow(Ipv4::LEN);
+            let (ends, protocol) = (self.flow.map(|flow| [flow.source, flow.destination]), self.protocol);
+            let [source, destination] = ends.map_or([0; 2], |ends| ends.map(|end| end.to_bits()));
+            self.header = Ipv4::LEN;
+            if let Some(ip) = self.ip_mut() {
+                let (source, destination) = (source.into(), destination.into());
+                *ip = Ipv4 { ttl: 100, protocol, source, destination, ..Ipv4::EMPTY };
             }
         }
-        let own = self.network[9];
-        protocol == 0 || own == 0 || own == protocol
+        let own = self.ip().protocol;
+        protocol == ANY || own == ANY || own == protocol
     }
 
     /// Makes a transport header of the protocol there is. False if it would lie in another fragment.
     fn make_transport(&mut self) -> bool {
-        if u16::from_be_bytes(self.get(6)) & 0x1fff != 0 {
+        let Ipv4 { protocol, .. } = self.ip();
+        if self.ip().is_later_fragment() {
             return false;
         }
-        let protocol = self.network.get(9).copied().unwrap_or(0);
         let had = self.network.len() - self.header;
         if had >= 8 {
             return true;
         }
         let mut length: usize = match protocol {
-            TCP => 20,
-            UDP | UDPLITE | ICMP => 8,
-            DCCP => 12,
+            Protocol::TCP => Tcp::LEN,
+            Protocol::UDP | Protocol::UDP_LITE | Protocol::ICMP => Udp::LEN,
+            Protocol::DCCP => 12,
             _ => return true,
         };
         let before = self.link_length() + self.header;
@@ -118,12 +147,12 @@ impl Maker {
         }
         if had < length {
             self.grow(self.header + length);
-            if protocol == TCP {
-                self.set_transport(12, &[0x50]);
+            if protocol == Protocol::TCP {
+                self.set_transport(offset_of!(Tcp, data_offset), &[Tcp::EMPTY.data_offset]);
             }
             if let Some(flow) = self.flow {
-                self.set_transport(0, &flow.source_port.to_be_bytes());
-                self.set_transport(2, &flow.destination_port.to_be_bytes());
+                self.set_transport(offset_of!(Udp, source_port), &flow.source_port.to_be_bytes());
+                self.set_transport(offset_of!(Udp, destination_port), &flow.destination_port.to_be_bytes());
             }
         }
         true
@@ -134,22 +163,24 @@ impl Maker {
         match value {
             Value::Number(number) if field.order() == 100 => self.note(field, number),
             Value::Number(number) if field == Field::EtherType => {
-                self.other = !matches!(number, 0x0800 | 0x86dd);
-                self.link()[12..].copy_from_slice(&(number as u16).to_be_bytes());
+                let ethertype = EtherType::new(number as u16);
+                let ip = matches!(ethertype, EtherType::IPV4 | EtherType::IPV6);
+                self.other = !ip || number > u16::MAX.into();
+                self.link().ethertype = ethertype;
             }
             Value::Bytes(bytes) if field.order() == 200 => {
-                let at = if field == Field::EtherSource { 6 } else { 0 };
-                if let Some(address) = bytes.first_chunk::<6>() {
-                    self.link()[at..at + 6].copy_from_slice(address);
+                if let Some(address) = MacAddress::of(bytes) {
+                    let Ethernet { source, destination, .. } = self.link();
+                    *(if field == Field::EtherSource { source } else { destination }) = *address;
                 }
             }
             Value::Number(number) if field.order() < 400 => {
-                if self.make_ip(0) {
+                if self.make_ip(ANY) {
                     self.put_ip(field, number);
                 }
             }
             Value::Bytes(options) if field == Field::IpOptions => {
-                if self.make_ip(0) {
+                if self.make_ip(ANY) {
                     self.put_ip_options(options);
                 }
             }
@@ -159,7 +190,7 @@ impl Maker {
                 self.stretch(at, length.min(1 << 31) as usize);
             }
             Value::Bytes(options) => {
-                if self.make_ip(TCP) && self.make_transport() {
+                if self.make_ip(Protocol::TCP) && self.make_transport() {
                     self.put_tcp_options(options);
                 }
             }
@@ -168,8 +199,8 @@ impl Maker {
         }
     }
 
-    fn link(&mut self) -> &mut [u8; 14] {
-        self.link.get_or_insert([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0])
+    fn link(&mut self) -> &mut Ethernet {
+        self.link.get_or_insert(Ethernet { ethertype: EtherType::IPV4, ..Ethernet::default() })
     }
 
     fn note(&mut self, field: Field, number: u64) {
@@ -198,137 +229,129 @@ impl Maker {
     }
 
     fn put_ip(&mut self, field: Field, number: u64) {
-        let word = (number as u16).to_be_bytes();
-        let byte = number as u8;
-        let [tos] = self.get(1);
+        let (byte, tos) = (number as u8, self.ip().tos);
         match field {
-            Field::IpSource => self.set(12, &(number as u32).to_be_bytes()),
-            Field::IpDestination => self.set(16, &(number as u32).to_be_bytes()),
-            Field::IpTos => self.set(1, &[byte]),
-            Field::IpDscp => self.set(1, &[byte << 2 | tos & 3]),
-            Field::IpEcn => self.set(1, &[byte & 3 | tos & !3]),
-            Field::IpTtl => self.set(8, &[byte]),
-            Field::IpFragment | Field::IpFragmentOffset => self.set(6, &word),
-            Field::IpId => self.set(4, &word),
-            Field::IpChecksum => self.set(10, &word),
-            Field::IpProtocol => self.set(9, &[byte]),
+            Field::IpDscp => self.set(offset_of!(Ipv4, tos), &[byte << 2 | tos & 3]),
+            Field::IpEcn => self.set(offset_of!(Ipv4, tos), &[byte & 3 | tos & !3]),
             Field::IpHeaderLength => {
                 self.ip_options = true;
                 let header = usize::from(byte).next_multiple_of(4).min(LONGEST_HEADER);
                 self.grow(header);
-                self.header = self.header.max(header);
-                self.set(0, &[0x40 | (header / 4) as u8]);
+                self.set_header(header);
             }
             Field::IpLength => self.length = self.link_length() + number.min(LONGEST as u64) as usize,
-            _ => {}
+            _ => self.put_number(field, 0, number),
+        }
+    }
+
+    /// Writes a field that is nothing but a number into a header that begins at `begin`.
+    fn put_number(&mut self, field: Field, begin: usize, number: u64) {
+        if let Some((_, at, size)) = place(field) {
+            self.set(begin + at, &number.to_be_bytes()[size_of::<u64>() - size..]);
         }
     }
 
     fn put_ip_options(&mut self, options: &[u8]) {
         self.ip_options = true;
-        let header = (20 + options.len()).next_multiple_of(4);
+        let header = (Ipv4::LEN + options.len()).next_multiple_of(4);
         if options.is_empty() || header > LONGEST_HEADER {
             return;
         }
         self.grow(header);
-        self.header = self.header.max(header);
-        self.set(0, &[0x40 | (self.header / 4) as u8]);
-        self.set(20, options);
+        self.set_header(self.header.max(header));
+        self.set(Ipv4::LEN, options);
     }
 
     fn put_tcp_options(&mut self, options: &[u8]) {
         self.tcp_options = true;
-        let header = (20 + options.len()).next_multiple_of(4);
+        let header = (Tcp::LEN + options.len()).next_multiple_of(4);
         if options.is_empty() || header > LONGEST_HEADER {
             return;
         }
         self.grow(self.header + header);
-        let [offset] = self.get(self.header + 12);
-        if header > usize::from(offset >> 4) * 4 {
-            self.set_transport(12, &[(header as u8) << 2 | offset & 15]);
+        if header > self.tcp().header_len() {
+            self.set_tcp_header(header);
         }
-        self.set_transport(20, options);
+        self.set_transport(Tcp::LEN, options);
     }
 
     fn put_transport(&mut self, field: Field, number: u64) {
-        let ports = [0, TCP, UDP, DCCP, UDPLITE];
-        let wanted: &[u8] = match field {
-            Field::SourcePort | Field::DestinationPort => &ports,
-            Field::UdpLength => &[0, UDP, UDPLITE],
+        let ports = [ANY, Protocol::TCP, Protocol::UDP, Protocol::DCCP, Protocol::UDP_LITE];
+        let icmp = matches!(
+            field,
             Field::IcmpType
-            | Field::IcmpTypeName
-            | Field::IcmpCode
-            | Field::IcmpCodeName
-            | Field::IcmpFlow
-            | Field::IcmpSequence
-            | Field::IcmpMtu => &[0, ICMP],
-            _ => &[0, TCP],
+                | Field::IcmpTypeName
+                | Field::IcmpCode
+                | Field::IcmpCodeName
+                | Field::IcmpFlow
+                | Field::IcmpSequence
+                | Field::IcmpMtu
+        );
+        let wanted: &[Protocol] = match field {
+            Field::SourcePort | Field::DestinationPort => &ports,
+            Field::UdpLength => &[ANY, Protocol::UDP, Protocol::UDP_LITE],
+            _ if icmp => &[ANY, Protocol::ICMP],
+            _ => &[ANY, Protocol::TCP],
         };
-        if !self.make_ip(0) || !wanted.contains(&self.network[9]) || !self.make_transport() {
+        if !self.make_ip(ANY) || !wanted.contains(&self.ip().protocol) || !self.make_transport() {
             return;
         }
-        let word = (number as u16).to_be_bytes();
-        let long = (number as u32).to_be_bytes();
-        let [offset, flags] = self.get(self.header + 12);
         match field {
-            Field::SourcePort => self.set_transport(0, &word),
-            Field::DestinationPort => self.set_transport(2, &word),
-            Field::UdpLength => self.set_transport(4, &word),
-            Field::TcpSequence => self.set_transport(4, &long),
-            Field::TcpAcknowledgement => self.set_transport(8, &long),
-            Field::TcpWindow => self.set_transport(14, &word),
-            Field::TcpUrgent => self.set_transport(18, &word),
-            Field::TcpFlags => self.set_transport(12, &[offset & 0xf0 | word[0] & 15, word[1]]),
+            _ if icmp => self.put_icmp(field, number),
+            Field::TcpFlags => {
+                let before = u64::from(self.tcp().data_offset & 0xf0) << 8;
+                self.put_number(field, self.header, before | number & 0xfff);
+            }
             Field::TcpOffset => {
                 self.tcp_options = true;
                 let header = (number as usize).next_multiple_of(4).min(LONGEST_HEADER);
                 self.grow(self.header + header);
-                self.set_transport(12, &[(header as u8) << 2 | offset & 15, flags]);
+                self.set_tcp_header(header);
             }
-            _ => self.put_icmp(field, number as u8, word),
+            _ => self.put_number(field, self.header, number),
         }
     }
 
-    fn put_icmp(&mut self, field: Field, byte: u8, word: [u8; 2]) {
-        self.grow(self.header + 8);
-        let sequenced = self.icmp_type.is_none_or(|own| matches!(own, 0 | 8 | 13..=16));
-        let [own, code] = self.get(self.header);
+    fn put_icmp(&mut self, field: Field, number: u64) {
+        self.grow(self.header + Icmp::LEN);
+        let byte = number as u8;
+        let sequenced = self.icmp_type.is_none_or(|own| SEQUENCED.contains(&own));
+        let Icmp { kind, code, .. } = Icmp::padded(self.transport());
+        let too_big = (self.icmp_type.is_none() || kind == v4::UNREACHABLE)
+            && (!self.icmp_code || code == v4::NEEDS_FRAGMENTATION);
         match field {
             Field::IcmpType | Field::IcmpTypeName => {
                 self.icmp_type = Some(byte);
-                self.set_transport(0, &[byte]);
-                if matches!(byte, 13 | 14) {
+                self.put_number(field, self.header, number);
+                if matches!(byte, v4::TIMESTAMP | v4::TIMESTAMP_REPLY) {
                     self.grow(self.header + 20);
                 }
             }
             Field::IcmpCode | Field::IcmpCodeName => {
                 self.icmp_code = true;
-                self.set_transport(1, &[byte]);
+                self.set_transport(offset_of!(Icmp, code), &[byte]);
             }
-            Field::IcmpFlow if sequenced => self.set_transport(4, &word),
-            Field::IcmpSequence if sequenced => self.set_transport(6, &word),
-            Field::IcmpMtu if (self.icmp_type.is_none() || own == 3) && (!self.icmp_code || code == 4) => {
-                self.set_transport(6, &word);
-            }
-            _ => {}
+            Field::IcmpFlow | Field::IcmpSequence if !sequenced => {}
+            Field::IcmpMtu if !too_big => {}
+            _ => self.put_number(field, self.header, number),
         }
     }
 
     /// Makes headers; answers where the payload begins, from the network header on.
     fn begin_payload(&mut self) -> usize {
-        if self.make_ip(0) {
+        if self.make_ip(ANY) {
             self.make_transport();
         }
         if self.has_ip() { self.payload_at() } else { 0 }
     }
 
     fn payload_at(&self) -> usize {
-        let first = u16::from_be_bytes(self.get(6)) & 0x1fff == 0;
+        let ip = self.ip();
         self.header
-            + match self.network.get(9) {
-                _ if !first => 0,
-                Some(&TCP) => (usize::from(self.get::<1>(self.header + 12)[0] >> 4) * 4).max(20),
-                Some(&(UDP | UDPLITE)) => 8,
+            + match ip.protocol {
+                _ if ip.is_later_fragment() => 0,
+                Protocol::TCP => self.tcp().header_len().max(Tcp::LEN),
+                Protocol::UDP | Protocol::UDP_LITE => Udp::LEN,
                 _ => 0,
             }
     }
@@ -341,19 +364,17 @@ impl Maker {
             return at;
         }
         let mut spare = self.length.saturating_sub(self.link_length() + at + payload);
-        let first = u16::from_be_bytes(self.get(6)) & 0x1fff == 0;
-        let [offset] = self.get(self.header + 12);
-        if first && self.network[9] == TCP && !self.tcp_options && offset >> 4 == 5 {
-            let more = (spare & !3).min(LONGEST_HEADER - 20);
-            self.insert(self.header + 20, more);
-            self.set_transport(12, &[((20 + more) as u8) << 2 | offset & 15]);
+        let is_tcp = self.ip().protocol == Protocol::TCP && !self.ip().is_later_fragment();
+        if is_tcp && !self.tcp_options && self.tcp().header_len() == Tcp::LEN {
+            let more = (spare & !3).min(LONGEST_HEADER - Tcp::LEN);
+            self.insert(self.header + Tcp::LEN, more);
+            self.set_tcp_header(Tcp::LEN + more);
             spare -= more;
         }
-        if !self.ip_options && self.header == 20 {
-            let more = (spare & !3).min(LONGEST_HEADER - 20);
-            self.insert(20, more);
-            self.header += more;
-            self.set(0, &[0x40 | (self.header / 4) as u8]);
+        if !self.ip_options && self.header == Ipv4::LEN {
+            let more = (spare & !3).min(LONGEST_HEADER - Ipv4::LEN);
+            self.insert(Ipv4::LEN, more);
+            self.set_header(Ipv4::LEN + more);
         }
         self.payload_at()
     }
@@ -377,7 +398,7 @@ impl Maker {
     /// Ends: headers that are missing, lengths, with `checksums` these and all of the length.
     pub(super) fn end(&mut self, checksums: bool) {
         if self.flow.is_some() {
-            self.make_ip(0);
+            self.make_ip(ANY);
         }
         if self.has_ip() {
             self.make_transport();
@@ -396,12 +417,16 @@ impl Maker {
             length => length,
         };
         let length = length.min(LONGEST);
-        self.set(2, &(length as u16).to_be_bytes());
-        let first = u16::from_be_bytes(self.get(6)) & 0x1fff == 0;
-        if first && self.network[9] == UDP && self.get(self.header + 4) == [0, 0] {
-            self.set_transport(4, &(length.saturating_sub(self.header) as u16).to_be_bytes());
+        let ip = self.ip();
+        if let Some(ip) = self.ip_mut() {
+            ip.total_length.set(length as u16);
         }
-        self.notes.set_dst_ip(self.get(16));
+        let is_udp = ip.protocol == Protocol::UDP && !ip.is_later_fragment();
+        if is_udp && Udp::padded(self.transport()).length == 0 {
+            let length = length.saturating_sub(self.header) as u16;
+            self.set_transport(offset_of!(Udp, length), &length.to_be_bytes());
+        }
+        self.notes.set_dst_ip(ip.destination.to_bytes());
         if checksums {
             self.grow(length);
             self.set_checksums();
@@ -409,30 +434,19 @@ impl Maker {
     }
 
     fn set_checksums(&mut self) {
-        let header = self.header.min(usize::from(self.network[0] & 15) * 4).min(self.network.len());
-        self.set(10, &[0, 0]);
+        let header = self.header.min(self.ip().header_len()).min(self.network.len());
+        self.set(offset_of!(Ipv4, checksum), &[0; 2]);
         let sum = checksum(&self.network[..header]);
-        self.set(10, &sum.to_be_bytes());
-        if u16::from_be_bytes(self.get(6)) & 0x3fff != 0 {
-            return;
-        }
-        let protocol = self.network[9];
-        let at = match protocol {
-            TCP => 16,
-            UDP => 6,
-            ICMP => 2,
-            _ => return,
-        };
-        self.set_transport(at, &[0, 0]);
-        let transport = self.network.get(self.header..).unwrap_or_default();
-        let mut sum = if protocol == ICMP {
-            Sum::new()
-        } else {
-            let (source, destination) = (self.get(12).into(), self.get(16).into());
-            Sum::pseudo_v4(source, destination, protocol, transport.len() as u16)
-        };
+        self.set(offset_of!(Ipv4, checksum), &sum.to_be_bytes());
+        let ip = self.ip();
+        let summed = matches!(ip.protocol, Protocol::TCP | Protocol::UDP | Protocol::ICMP);
+        let Some(at) = ip.protocol.checksum_at().filter(|_| summed && !ip.is_fragment()) else { return };
+        self.set_transport(at, &[0; 2]);
+        let transport = self.transport();
+        let is_icmp = ip.protocol == Protocol::ICMP;
+        let mut sum = if is_icmp { Sum::new() } else { ip.pseudo_header(transport.len() as u16) };
         sum.add(transport);
-        let sum = if protocol == UDP { sum.finish_nonzero() } else { sum.finish() };
+        let sum = if ip.protocol == Protocol::UDP { sum.finish_nonzero() } else { sum.finish() };
         self.set_transport(at, &sum.to_be_bytes());
     }
 }

@@ -1,34 +1,36 @@
 //! Names of ICMP types and codes (RFC 792, RFC 1191, RFC 1256, RFC 1812) and of IP protocols.
+use ringway_wire::Protocol;
+use ringway_wire::icmp::v4;
 
 /// ICMP types.
 pub(crate) const ICMP_TYPES: &[(&str, u8)] = &[
-    ("echo-reply", 0),
-    ("unreachable", 3),
-    ("sourcequench", 4),
-    ("redirect", 5),
-    ("echo", 8),
+    ("echo-reply", v4::ECHO_REPLY),
+    ("unreachable", v4::UNREACHABLE),
+    ("sourcequench", v4::SOURCE_QUENCH),
+    ("redirect", v4::REDIRECT),
+    ("echo", v4::ECHO),
     ("routeradvert", 9),
     ("routersolicit", 10),
-    ("timeexceeded", 11),
-    ("parameterproblem", 12),
-    ("timestamp", 13),
-    ("timestamp-reply", 14),
-    ("inforeq", 15),
-    ("inforeq-reply", 16),
-    ("maskreq", 17),
-    ("maskreq-reply", 18),
+    ("timeexceeded", v4::TIME_EXCEEDED),
+    ("parameterproblem", v4::PARAMETER_PROBLEM),
+    ("timestamp", v4::TIMESTAMP),
+    ("timestamp-reply", v4::TIMESTAMP_REPLY),
+    ("inforeq", v4::INFORMATION),
+    ("inforeq-reply", v4::INFORMATION_REPLY),
+    ("maskreq", v4::MASK),
+    ("maskreq-reply", v4::MASK_REPLY),
 ];
 
 /// Codes of each ICMP type that has names for them.
 const ICMP_CODES: &[(u8, &[(&str, u8)])] = &[
     (
-        3,
+        v4::UNREACHABLE,
         &[
             ("net", 0),
             ("host", 1),
             ("protocol", 2),
             ("port", 3),
-            ("needfrag", 4),
+            ("needfrag", v4::NEEDS_FRAGMENTATION),
             ("srcroutefail", 5),
             ("netunknown", 6),
             ("hostunknown", 7),
@@ -42,9 +44,9 @@ const ICMP_CODES: &[(u8, &[(&str, u8)])] = &[
             ("precedencecutoff", 15),
         ],
     ),
-    (5, &[("net", 0), ("host", 1), ("tosnet", 2), ("toshost", 3)]),
-    (11, &[("transit", 0), ("reassembly", 1)]),
-    (12, &[("erroratptr", 0), ("missingopt", 1), ("length", 2)]),
+    (v4::REDIRECT, &[("net", 0), ("host", 1), ("tosnet", 2), ("toshost", 3)]),
+    (v4::TIME_EXCEEDED, &[("transit", 0), ("reassembly", 1)]),
+    (v4::PARAMETER_PROBLEM, &[("erroratptr", 0), ("missingopt", 1), ("length", 2)]),
 ];
 
 /// The codes of an ICMP type, by name.
@@ -53,22 +55,22 @@ pub(crate) fn icmp_codes(icmp_type: u8) -> &'static [(&'static str, u8)] {
 }
 
 /// IP protocols.
-const PROTOCOLS: &[(&str, u8)] = &[
-    ("I", 1),
-    ("T", 6),
-    ("U", 17),
-    ("icmp", 1),
-    ("igmp", 2),
-    ("ipip", 4),
-    ("tcp", 6),
-    ("udp", 17),
-    ("dccp", 33),
-    ("gre", 47),
-    ("esp", 50),
-    ("ah", 51),
-    ("icmp6", 58),
-    ("sctp", 132),
-    ("udplite", 136),
+const PROTOCOLS: &[(&str, Protocol)] = &[
+    ("I", Protocol::ICMP),
+    ("T", Protocol::TCP),
+    ("U", Protocol::UDP),
+    ("icmp", Protocol::ICMP),
+    ("igmp", Protocol::IGMP),
+    ("ipip", Protocol::IPIP),
+    ("tcp", Protocol::TCP),
+    ("udp", Protocol::UDP),
+    ("dccp", Protocol::DCCP),
+    ("gre", Protocol::GRE),
+    ("esp", Protocol::ESP),
+    ("ah", Protocol::AUTHENTICATION),
+    ("icmp6", Protocol::ICMPV6),
+    ("sctp", Protocol::SCTP),
+    ("udplite", Protocol::UDP_LITE),
 ];
 
 fn number(text: &str) -> Option<u8> {
@@ -98,7 +100,7 @@ pub(super) fn icmp_code_name(icmp_type: u8, code: u8) -> Option<&'static str> {
 }
 
 /// The IP protocol that a name, a letter or a number means.
-pub(super) fn protocol(text: &str) -> Option<u8> {
+pub(super) fn protocol(text: &str) -> Option<Protocol> {
     let named = PROTOCOLS.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
-    named.or_else(|| number(text))
+    named.or_else(|| number(text).map(Protocol))
 }

@@ -3,6 +3,7 @@ use super::field::{Field, Stored, Value};
 use super::{ip_options, names, tcp_options, write};
 use alloc::vec::Vec;
 use ringway_click_lang::config;
+use ringway_wire::ipv4::{DONT_FRAGMENT, FRAGMENT_OFFSET, MORE_FRAGMENTS};
 
 /// What else is needed to understand a field.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +64,7 @@ fn number(field: Field, text: &str, around: Around) -> Option<u64> {
             text.parse::<core::net::Ipv4Addr>().ok().map(|address| address.to_bits().into())
         }
         Field::IpFragment | Field::IpFragmentOffset => fragment(text, around.minor_version),
-        Field::IpProtocol => names::protocol(text).map(u64::from),
+        Field::IpProtocol => names::protocol(text).map(|protocol| protocol.0.into()),
         Field::IpEcn => match text {
             "no" | "0" => Some(0),
             "ect1" | "ECT(1)" | "1" => Some(1),
@@ -107,8 +108,8 @@ pub(super) fn time(text: &str) -> Option<i64> {
 fn fragment(text: &str, minor_version: u32) -> Option<u64> {
     match text {
         "." => return Some(0),
-        "!" => return Some(0x4000),
-        "F" => return Some(0x2000),
+        "!" => return Some(DONT_FRAGMENT.into()),
+        "F" => return Some(MORE_FRAGMENTS.into()),
         // Some offset that is not 0.
         "f" => return Some(100),
         _ => {}
@@ -116,11 +117,11 @@ fn fragment(text: &str, minor_version: u32) -> Option<u64> {
     let end = text.find(['+', '!']).unwrap_or(text.len());
     let (offset, marks) = text.split_at(end);
     let offset = unsigned(offset).filter(|offset| *offset < 1 << 16)?;
-    let mut word = if minor_version > 0 { offset >> 3 } else { offset } & 0x1fff;
+    let mut word = if minor_version > 0 { offset >> 3 } else { offset } & u64::from(FRAGMENT_OFFSET);
     for mark in marks.chars() {
         word |= match mark {
-            '+' => 0x2000,
-            '!' => 0x4000,
+            '+' => u64::from(MORE_FRAGMENTS),
+            '!' => u64::from(DONT_FRAGMENT),
             _ => return None,
         };
     }
@@ -168,9 +169,9 @@ pub(super) fn packed<'a>(field: Field, bytes: &mut &'a [u8]) -> Option<Value<'a>
             Value::Number((seconds * 1_000_000_000 + number(rest) as i64 * unit) as u64)
         }
         _ if field == Field::IpFragment => match taken {
-            b"F" => Value::Number(0x2000),
+            b"F" => Value::Number(MORE_FRAGMENTS.into()),
             b"f" => Value::Number(100),
-            b"!" => Value::Number(0x4000),
+            b"!" => Value::Number(DONT_FRAGMENT.into()),
             _ => Value::Number(0),
         },
         _ => Value::Number(number(taken)),

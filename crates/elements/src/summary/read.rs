@@ -10,6 +10,7 @@ use core::net::Ipv4Addr;
 use core::ops::Range;
 use ringway_click::Packet;
 use ringway_click_lang::config;
+use ringway_wire::{Header, Protocol};
 
 /// The version that is known.
 const VERSION: (u32, u32) = (1, 3);
@@ -98,7 +99,7 @@ impl Default for Reader {
         Self {
             fields: Vec::new(),
             order: Vec::new(),
-            protocol: 6,
+            protocol: Protocol::TCP.0,
             checksums: false,
             flow: None,
             aggregate: None,
@@ -192,7 +193,7 @@ impl Reader {
         let [word] = words.as_slice() else { return Item::Error(format!("bad {what}")) };
         match names::protocol(word) {
             Some(protocol) => {
-                self.protocol = protocol;
+                self.protocol = protocol.0;
                 Item::Nothing
             }
             None => Item::Error(format!("bad protocol in {what}")),
@@ -205,7 +206,7 @@ impl Reader {
             None | Some(b'#') => Item::Nothing,
             Some(b'!') => self.directive(line),
             Some(_) => {
-                self.maker.begin(self.protocol, self.flow);
+                self.maker.begin(Protocol(self.protocol), self.flow);
                 self.split(line);
                 let found = self.put_words(line);
                 self.finish(found, line.trim_ascii().is_empty(), make)
@@ -215,7 +216,7 @@ impl Reader {
 
     /// Reads a packed record, without its length.
     pub fn record(&mut self, record: &[u8], make: &mut Make<'_>) -> Item {
-        self.maker.begin(self.protocol, self.flow);
+        self.maker.begin(Protocol(self.protocol), self.flow);
         let found = self.put_packed(record);
         self.finish(found, false, make)
     }
@@ -311,7 +312,7 @@ impl Reader {
         }
         self.maker.end(self.checksums);
         let maker = &self.maker;
-        let link = maker.link.as_ref().map_or(&[][..], |link| link);
+        let link = maker.link.as_ref().map_or(&[][..], Header::bytes);
         let Some(mut packet) = make(link.len() + maker.network.len()) else {
             return Item::Error("out of memory".into());
         };

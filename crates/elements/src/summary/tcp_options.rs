@@ -3,14 +3,8 @@ use super::scan::Scan;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
-
-const END: u8 = 0;
-const NOP: u8 = 1;
-const SEGMENT: u8 = 2;
-const SCALE: u8 = 3;
-const SACK_PERMITTED: u8 = 4;
-const SACK: u8 = 5;
-const TIMESTAMP: u8 = 8;
+use ringway_wire::ip::options;
+use ringway_wire::tcp::option::{END, MAX_SEGMENT_SIZE, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE};
 
 /// Bytes of options that a header can hold.
 const LONGEST: usize = 40;
@@ -27,30 +21,10 @@ impl Wanted {
     fn includes(self, kind: u8) -> bool {
         match self {
             Self::All => true,
-            Self::NoTimestamps => kind != TIMESTAMP,
+            Self::NoTimestamps => kind != TIMESTAMPS,
             Self::Sack => matches!(kind, SACK | SACK_PERMITTED),
         }
     }
-}
-
-/// The options one by one, without padding; an error for what is none.
-fn split(mut options: &[u8]) -> impl Iterator<Item = Result<&[u8], ()>> {
-    core::iter::from_fn(move || {
-        while options.first() == Some(&NOP) {
-            options = &options[1..];
-        }
-        let kind = *options.first()?;
-        if kind == END {
-            return None;
-        }
-        let length = usize::from(options.get(1).copied().unwrap_or(0));
-        let Some((option, rest)) = options.split_at_checked(length).filter(|_| length >= 2) else {
-            options = &[];
-            return Some(Err(()));
-        };
-        options = rest;
-        Some(Ok(option))
-    })
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -58,10 +32,10 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Writes options; `?` if they are broken, `.` if there are none.
-pub(super) fn unparse(options: &[u8], wanted: Wanted, out: &mut impl Write) -> core::fmt::Result {
+pub(super) fn unparse(bytes: &[u8], wanted: Wanted, out: &mut impl Write) -> core::fmt::Result {
     let mut text = String::new();
-    for option in split(options) {
-        let Ok(option) = option else { return out.write_char('?') };
+    for option in options(bytes) {
+        let Some(option) = option else { return out.write_char('?') };
         if !wanted.includes(option[0]) {
             continue;
         }
@@ -77,8 +51,8 @@ fn one(option: &[u8], text: &mut String) -> Option<()> {
         text.push(';');
     }
     let done = match (option[0], option.len()) {
-        (SEGMENT, 4) => write!(text, "mss{}", u16::from_be_bytes([option[2], option[3]])),
-        (SCALE, 3) => write!(text, "wscale{}", option[2]),
+        (MAX_SEGMENT_SIZE, 4) => write!(text, "mss{}", u16::from_be_bytes([option[2], option[3]])),
+        (WINDOW_SCALE, 3) => write!(text, "wscale{}", option[2]),
         (SACK_PERMITTED, 2) => write!(text, "sackok"),
         (SACK, length) if length % 8 == 2 => {
             for (index, at) in (2..length).step_by(8).enumerate() {
@@ -87,20 +61,20 @@ fn one(option: &[u8], text: &mut String) -> Option<()> {
             }
             Ok(())
         }
-        (TIMESTAMP, 10) => write!(text, "ts{}:{}", word(option, 2)?, word(option, 6)?),
-        (SEGMENT | SCALE | SACK_PERMITTED | SACK | TIMESTAMP, _) => return None,
+        (TIMESTAMPS, 10) => write!(text, "ts{}:{}", word(option, 2)?, word(option, 6)?),
+        (MAX_SEGMENT_SIZE | WINDOW_SCALE | SACK_PERMITTED | SACK | TIMESTAMPS, _) => return None,
         _ => super::scan::unparse_unknown(option, text),
     };
     done.ok()
 }
 
 /// Those options that are wanted, as bytes.
-pub(super) fn filter(options: &[u8], wanted: Wanted, out: &mut Vec<u8>) {
+pub(super) fn filter(bytes: &[u8], wanted: Wanted, out: &mut Vec<u8>) {
     if wanted == Wanted::All {
-        out.extend_from_slice(options);
+        out.extend_from_slice(bytes);
         return;
     }
-    for option in split(options).map_while(Result::ok) {
+    for option in options(bytes).map_while(|option| option) {
         if wanted.includes(option[0]) {
             out.extend_from_slice(option);
         }
@@ -136,20 +110,20 @@ pub(super) fn parse(text: &str, out: &mut Vec<u8>) -> Option<()> {
 /// Options that don't fill words get their padding in front, where stacks put it.
 fn pad(out: &mut Vec<u8>) {
     match (out.first(), out.len()) {
-        (Some(&TIMESTAMP), 10) => drop(out.splice(0..0, [NOP, NOP])),
+        (Some(&TIMESTAMPS), 10) => drop(out.splice(0..0, [NOP, NOP])),
         (Some(&SACK), length) if length % 4 == 2 => drop(out.splice(0..0, [NOP, NOP])),
         (Some(&SACK_PERMITTED), 2) => drop(out.splice(0..0, [NOP, NOP])),
-        (Some(&SCALE), 3) => out.insert(0, NOP),
+        (Some(&WINDOW_SCALE), 3) => out.insert(0, NOP),
         _ => {}
     }
 }
 
 fn option(scan: &mut Scan<'_>, open: Option<usize>, out: &mut Vec<u8>) -> Option<Option<usize>> {
     if scan.take("mss") {
-        out.extend([SEGMENT, 4]);
+        out.extend([MAX_SEGMENT_SIZE, 4]);
         out.extend(u16::try_from(scan.number()?).ok()?.to_be_bytes());
     } else if scan.take("wscale") {
-        out.extend([SCALE, 3, u8::try_from(scan.number()?).ok()?]);
+        out.extend([WINDOW_SCALE, 3, u8::try_from(scan.number()?).ok()?]);
     } else if scan.take("sackok") {
         out.extend([SACK_PERMITTED, 2]);
     } else if scan.take("sack") {
@@ -167,7 +141,7 @@ fn option(scan: &mut Scan<'_>, open: Option<usize>, out: &mut Vec<u8>) -> Option
         out.extend(to.to_be_bytes());
         return Some(Some(at));
     } else if scan.take("ts") {
-        out.extend([TIMESTAMP, 10]);
+        out.extend([TIMESTAMPS, 10]);
         out.extend(u32::try_from(scan.number()?).ok()?.to_be_bytes());
         if !scan.take(":") {
             return None;

@@ -2,31 +2,30 @@
 use super::field::{Field, Value};
 use alloc::string::String;
 use core::fmt::Write;
+use core::mem::offset_of;
 use ringway_click::{Annotations, Packet};
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMP: u8 = 1;
-const DCCP: u8 = 33;
-const UDPLITE: u8 = 136;
+use ringway_wire::icmp::v4;
+use ringway_wire::ipv4::{DONT_FRAGMENT, FRAGMENT_OFFSET, MORE_FRAGMENTS};
+use ringway_wire::{Ethernet, Header as _, Icmp, Ipv4, Protocol, Tcp, Udp};
 
 /// ICMP types that have an identifier and a sequence number.
-const SEQUENCED: [u8; 6] = [0, 8, 13, 14, 15, 16];
+pub(super) const SEQUENCED: [u8; 6] =
+    [v4::ECHO_REPLY, v4::ECHO, v4::TIMESTAMP, v4::TIMESTAMP_REPLY, v4::INFORMATION, v4::INFORMATION_REPLY];
 
 /// Whose header a field belongs to, for what is said of packets that have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Header {
+pub(super) enum Header {
     Ip,
     Ports,
-    Of(u8),
+    Of(Protocol),
 }
 
 impl Header {
     fn name(self) -> &'static str {
         match self {
-            Self::Of(TCP) => "TCP",
-            Self::Of(UDP) => "UDP",
-            Self::Of(ICMP) => "ICMP",
+            Self::Of(Protocol::TCP) => "TCP",
+            Self::Of(Protocol::UDP) => "UDP",
+            Self::Of(Protocol::ICMP) => "ICMP",
             _ => "TCP/UDP",
         }
     }
@@ -53,12 +52,13 @@ pub(super) struct View<'a> {
     with_extra: bool,
 }
 
-fn be16(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+fn protocol(ip: &[u8]) -> Option<Protocol> {
+    ip.get(offset_of!(Ipv4, protocol)).copied().map(Protocol)
 }
 
-fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+/// The length of an IP packet, as far as its header has it.
+fn total_length(ip: &[u8]) -> usize {
+    Ipv4::padded(ip).total_length.get().into()
 }
 
 impl<'a> View<'a> {
@@ -82,10 +82,10 @@ impl<'a> View<'a> {
         }
         if let Some(ip) = view.ip {
             view.check_tcp(ip);
-            let length = be16(ip, 2).unwrap_or(0);
             let full = view.network.len() as u64 + u64::from(view.extra);
             let most = u64::from(u16::MAX);
-            view.extra = if length == u16::MAX { full.saturating_sub(most) as u32 } else { 0 };
+            view.extra =
+                if total_length(ip) == usize::from(u16::MAX) { full.saturating_sub(most) as u32 } else { 0 };
         }
         view
     }
@@ -100,15 +100,16 @@ impl<'a> View<'a> {
 
     fn check_ip(&mut self, careful: bool) {
         let network = self.network;
-        let (Some(&first), Some(length)) = (network.first(), be16(network, 2)) else {
+        if network.len() < offset_of!(Ipv4, identification) {
             return self.say(format_args!("truncated IP header"));
-        };
-        let (length, header) = (usize::from(length), usize::from(first & 15) * 4);
-        if first >> 4 != 4 {
-            return self.say(format_args!("IP version {}", first >> 4));
         }
-        if header < 20 {
-            return self.say(format_args!("IP header length {}", first & 15));
+        let ip = Ipv4::padded(network);
+        let (length, header) = (usize::from(ip.total_length.get()), ip.header_len());
+        if ip.version() != 4 {
+            return self.say(format_args!("IP version {}", ip.version()));
+        }
+        if header < Ipv4::LEN {
+            return self.say(format_args!("IP header length {}", header / 4));
         }
         if length < header {
             return self.say(format_args!("IP length {length}"));
@@ -127,24 +128,21 @@ impl<'a> View<'a> {
     }
 
     fn check_tcp(&mut self, ip: &[u8]) {
-        if self.header(ip, TCP).is_some_and(|tcp| tcp.len() > 12 && tcp[12] >> 4 < 5) {
+        let length = self.header(ip, Protocol::TCP).and_then(Tcp::header_len_of);
+        if let Some(length) = length.filter(|length| *length < Tcp::LEN) {
             self.bad_tcp = true;
-            self.say(format_args!("TCP header length {}", self.transport[12] >> 4));
+            self.say(format_args!("TCP header length {}", length / 4));
         }
     }
 
-    fn header_length(ip: &[u8]) -> usize {
-        usize::from(ip.first().copied().unwrap_or(0) & 15) * 4
-    }
-
     fn first_fragment(ip: &[u8]) -> bool {
-        be16(ip, 6).is_some_and(|offset| offset & 0x1fff == 0)
+        ip.len() >= offset_of!(Ipv4, ttl) && !Ipv4::padded(ip).is_later_fragment()
     }
 
     /// The transport header, if it is of this protocol and at hand.
-    fn header(&self, ip: &[u8], protocol: u8) -> Option<&'a [u8]> {
-        let own = ip.get(9) == Some(&protocol) && Self::first_fragment(ip);
-        (own && ip.len() > Self::header_length(ip) && self.packet.transport_header().is_some())
+    fn header(&self, ip: &[u8], wanted: Protocol) -> Option<&'a [u8]> {
+        let own = protocol(ip) == Some(wanted) && Self::first_fragment(ip);
+        (own && ip.len() > Ipv4::padded(ip).header_len() && self.packet.transport_header().is_some())
             .then_some(self.transport)
     }
 
@@ -154,13 +152,13 @@ impl<'a> View<'a> {
             return;
         }
         let Some(ip) = self.ip else { return self.say(format_args!("no IP header")) };
-        let protocol = ip.get(9).copied();
+        let protocol = protocol(ip);
         let name = header.name();
         match header {
             Header::Ip => self.say(format_args!("truncated IP header capture")),
             // Another protocol is no fault.
             Header::Of(wanted) if protocol.is_some_and(|own| own != wanted) => {}
-            Header::Ports if protocol.is_some_and(|own| own != TCP && own != UDP) => {}
+            Header::Ports if protocol.is_some_and(|own| own != Protocol::TCP && own != Protocol::UDP) => {}
             _ if !Self::first_fragment(ip) => self.say(format_args!("fragmented {name} header")),
             _ if self.transport.len() as u64
                 + u64::from(self.packet.notes().u32(Annotations::EXTRA_LENGTH))
@@ -211,24 +209,24 @@ impl<'a> View<'a> {
         let at = self.packet.mac_header().or(before_network.then_some(0));
         let end = self.packet.network_header().unwrap_or(self.packet.len() as isize);
         let (buffer, range) = self.packet.buffer();
-        let header = at.filter(|at| at + 14 == end).and_then(|at| {
+        let header = at.filter(|at| at + Ethernet::LEN as isize == end).and_then(|at| {
             let begin = range.start.checked_add_signed(at)?;
-            buffer.get(begin..begin + 14)
+            Ethernet::of(buffer.get(begin..)?)
         });
         let Some(header) = header else {
             self.say(format_args!("Ethernet header"));
             return None;
         };
         Some(match field {
-            Field::EtherSource => Value::Bytes(&header[6..12]),
-            Field::EtherDestination => Value::Bytes(&header[..6]),
-            _ => Value::Number(be16(header, 12)?.into()),
+            Field::EtherSource => Value::Bytes(&header.source.0),
+            Field::EtherDestination => Value::Bytes(&header.destination.0),
+            _ => Value::Number(header.ethertype.get().into()),
         })
     }
 
     fn length(&self, field: Field) -> u64 {
         let all = self.packet.len().saturating_sub(self.padding) as u64;
-        let said = self.ip.and_then(|ip| be16(ip, 2)).map(u64::from);
+        let said = self.ip.map(|ip| total_length(ip) as u64);
         if field == Field::CaptureLength {
             return said.map_or(all, |said| said.min(self.network.len() as u64));
         }
@@ -239,15 +237,13 @@ impl<'a> View<'a> {
     fn payload_place(&self, ip: &[u8]) -> (usize, usize) {
         let mut at = self.packet.network_header_len().unwrap_or(0);
         if Self::first_fragment(ip) {
-            at += match ip.get(9) {
-                Some(&TCP) => {
-                    self.transport.get(12).map_or(20, |offset| usize::from(offset >> 4) * 4).max(20)
-                }
-                Some(&(UDP | UDPLITE)) => 8,
+            at += match protocol(ip) {
+                Some(Protocol::TCP) => Tcp::header_len_of(self.transport).unwrap_or(0).max(Tcp::LEN),
+                Some(Protocol::UDP | Protocol::UDP_LITE) => Udp::LEN,
                 _ => 0,
             };
         }
-        (at, usize::from(be16(ip, 2).unwrap_or(0)).saturating_sub(at))
+        (at, total_length(ip).saturating_sub(at))
     }
 
     fn payload_length(&self) -> u64 {
@@ -270,8 +266,8 @@ impl<'a> View<'a> {
     }
 
     fn ip_options(&mut self) -> Option<&'a [u8]> {
-        let header = self.ip.map_or(20, Self::header_length);
-        let options = self.ip.and_then(|ip| ip.get(20.min(header)..header));
+        let header = self.ip.map_or(Ipv4::LEN, |ip| Ipv4::padded(ip).header_len());
+        let options = self.ip.and_then(|ip| ip.get(Ipv4::LEN.min(header)..header));
         if options.is_none() {
             self.missing(Header::Ip, header);
         }
@@ -280,76 +276,56 @@ impl<'a> View<'a> {
 
     fn tcp_options(&mut self) -> Option<&'a [u8]> {
         let options = self.tcp().and_then(|tcp| {
-            let end = usize::from(*tcp.get(12)? >> 4) * 4;
-            if end <= 20 { Some(&[][..]) } else { tcp.get(20..end) }
+            let end = Tcp::header_len_of(tcp)?;
+            if end <= Tcp::LEN { Some(&[][..]) } else { tcp.get(Tcp::LEN..end) }
         });
         if options.is_none() {
-            self.missing(Header::Of(TCP), self.transport.len() + 1);
+            self.missing(Header::Of(Protocol::TCP), self.transport.len() + 1);
         }
         options
     }
 
     fn tcp(&self) -> Option<&'a [u8]> {
-        self.ip.and_then(|ip| self.header(ip, TCP)).filter(|_| !self.bad_tcp)
+        self.ip.and_then(|ip| self.header(ip, Protocol::TCP)).filter(|_| !self.bad_tcp)
     }
 
     /// A field that is a number somewhere in a header.
     fn number(&mut self, field: Field) -> Option<u64> {
-        let (header, needed) = place(field)?;
+        let (header, at, size) = place(field)?;
+        let needed = at + size;
         let bytes = match header {
             Header::Ip => self.ip,
             Header::Ports => {
                 let ip = self.ip;
-                let protocols = [TCP, UDP, DCCP, UDPLITE];
+                let protocols = [Protocol::TCP, Protocol::UDP, Protocol::DCCP, Protocol::UDP_LITE];
                 protocols.into_iter().find_map(|protocol| self.header(ip?, protocol))
             }
-            Header::Of(TCP) => self.tcp(),
+            Header::Of(Protocol::TCP) => self.tcp(),
             Header::Of(protocol) => self.ip.and_then(|ip| self.header(ip, protocol)),
         };
         let Some(bytes) = bytes.filter(|bytes| bytes.len() >= needed) else {
             self.missing(header, needed);
             return None;
         };
-        let byte = |at: usize| bytes.get(at).map(|byte| u64::from(*byte));
-        let word = |at| be16(bytes, at).map(u64::from);
-        let long = |at| be32(bytes, at).map(u64::from);
-        let typed = |types: &[u8]| bytes.first().is_some_and(|own| types.contains(own));
+        let number = bytes[at..needed].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let Icmp { kind, code, .. } = Icmp::padded(bytes);
         match field {
-            Field::IpSource => long(12),
-            Field::IpDestination => long(16),
-            Field::IpTos => byte(1),
-            Field::IpDscp => byte(1).map(|tos| tos >> 2),
-            Field::IpEcn => byte(1).map(|tos| tos & 3),
-            Field::IpTtl => byte(8),
-            Field::IpFragment => word(6).map(fragment),
-            Field::IpFragmentOffset => word(6),
-            Field::IpId => word(4),
-            Field::IpChecksum => word(10),
-            Field::IpProtocol => byte(9),
-            Field::IpHeaderLength => byte(0).map(|first| (first & 15) * 4),
-            Field::SourcePort => word(0),
-            Field::DestinationPort => word(2),
-            Field::TcpSequence => long(4),
-            Field::TcpAcknowledgement => long(8),
-            Field::TcpFlags => word(12).map(|flags| flags & 0xfff),
-            Field::TcpOffset => byte(12).map(|offset| (offset >> 4) * 4),
-            Field::TcpWindow => word(14),
-            Field::TcpUrgent => word(18),
-            Field::UdpLength => word(4),
-            Field::IcmpType | Field::IcmpTypeName => byte(0),
-            Field::IcmpCode => byte(1),
-            // The type is needed to name it.
-            Field::IcmpCodeName => word(0),
-            Field::IcmpFlow if typed(&SEQUENCED) => word(4),
-            Field::IcmpSequence if typed(&SEQUENCED) => word(6),
-            Field::IcmpMtu if bytes.first_chunk() == Some(&[3, 4]) => word(6),
-            _ => None,
+            Field::IpDscp => Some(number >> 2),
+            Field::IpEcn => Some(number & 3),
+            Field::IpFragment => Some(fragment(number)),
+            Field::IpHeaderLength => Some((number & 15) * 4),
+            Field::TcpFlags => Some(number & 0xfff),
+            Field::TcpOffset => Some((number >> 4) * 4),
+            Field::IcmpFlow | Field::IcmpSequence if !SEQUENCED.contains(&kind) => None,
+            Field::IcmpMtu if (kind, code) != (v4::UNREACHABLE, v4::NEEDS_FRAGMENTATION) => None,
+            _ => Some(number),
         }
     }
 }
 
 fn fragment(word: u64) -> u64 {
-    let letter = match (word & 0x1fff, word & 0x2000, word & 0x4000) {
+    let word = word as u16;
+    let letter = match (word & FRAGMENT_OFFSET, word & MORE_FRAGMENTS, word & DONT_FRAGMENT) {
         (0, 0, 0) => b'.',
         (0, 0, _) => b'!',
         (0, ..) => b'F',
@@ -358,31 +334,35 @@ fn fragment(word: u64) -> u64 {
     letter.into()
 }
 
-/// In which header a field stands, and how much of it must be there.
-fn place(field: Field) -> Option<(Header, usize)> {
+/// In which header a field stands, where, and how many bytes it has.
+pub(super) fn place(field: Field) -> Option<(Header, usize, usize)> {
+    let (tcp, icmp) = (Header::Of(Protocol::TCP), Header::Of(Protocol::ICMP));
     Some(match field {
-        Field::IpHeaderLength => (Header::Ip, 1),
-        Field::IpTos | Field::IpDscp | Field::IpEcn => (Header::Ip, 2),
-        Field::IpId => (Header::Ip, 6),
-        Field::IpFragment | Field::IpFragmentOffset => (Header::Ip, 8),
-        Field::IpTtl => (Header::Ip, 9),
-        Field::IpProtocol => (Header::Ip, 10),
-        Field::IpChecksum => (Header::Ip, 12),
-        Field::IpSource => (Header::Ip, 16),
-        Field::IpDestination => (Header::Ip, 20),
-        Field::SourcePort => (Header::Ports, 2),
-        Field::DestinationPort => (Header::Ports, 4),
-        Field::TcpSequence => (Header::Of(TCP), 8),
-        Field::TcpAcknowledgement => (Header::Of(TCP), 12),
-        Field::TcpOffset => (Header::Of(TCP), 13),
-        Field::TcpFlags => (Header::Of(TCP), 14),
-        Field::TcpWindow => (Header::Of(TCP), 16),
-        Field::TcpUrgent => (Header::Of(TCP), 20),
-        Field::UdpLength => (Header::Of(UDP), 6),
-        Field::IcmpType | Field::IcmpTypeName => (Header::Of(ICMP), 1),
-        Field::IcmpCode | Field::IcmpCodeName => (Header::Of(ICMP), 2),
-        Field::IcmpFlow => (Header::Of(ICMP), 6),
-        Field::IcmpSequence | Field::IcmpMtu => (Header::Of(ICMP), 8),
+        Field::IpHeaderLength => (Header::Ip, offset_of!(Ipv4, version_ihl), 1),
+        Field::IpTos | Field::IpDscp | Field::IpEcn => (Header::Ip, offset_of!(Ipv4, tos), 1),
+        Field::IpId => (Header::Ip, offset_of!(Ipv4, identification), 2),
+        Field::IpFragment | Field::IpFragmentOffset => (Header::Ip, offset_of!(Ipv4, fragment), 2),
+        Field::IpTtl => (Header::Ip, offset_of!(Ipv4, ttl), 1),
+        Field::IpProtocol => (Header::Ip, offset_of!(Ipv4, protocol), 1),
+        Field::IpChecksum => (Header::Ip, offset_of!(Ipv4, checksum), 2),
+        Field::IpSource => (Header::Ip, offset_of!(Ipv4, source), 4),
+        Field::IpDestination => (Header::Ip, offset_of!(Ipv4, destination), 4),
+        Field::SourcePort => (Header::Ports, offset_of!(Udp, source_port), 2),
+        Field::DestinationPort => (Header::Ports, offset_of!(Udp, destination_port), 2),
+        Field::TcpSequence => (tcp, offset_of!(Tcp, sequence_number), 4),
+        Field::TcpAcknowledgement => (tcp, offset_of!(Tcp, acknowledgment_number), 4),
+        Field::TcpOffset => (tcp, offset_of!(Tcp, data_offset), 1),
+        // The reserved bits before them too.
+        Field::TcpFlags => (tcp, offset_of!(Tcp, data_offset), 2),
+        Field::TcpWindow => (tcp, offset_of!(Tcp, window), 2),
+        Field::TcpUrgent => (tcp, offset_of!(Tcp, urgent_pointer), 2),
+        Field::UdpLength => (Header::Of(Protocol::UDP), offset_of!(Udp, length), 2),
+        Field::IcmpType | Field::IcmpTypeName => (icmp, offset_of!(Icmp, kind), 1),
+        Field::IcmpCode => (icmp, offset_of!(Icmp, code), 1),
+        // The type is needed to name it.
+        Field::IcmpCodeName => (icmp, offset_of!(Icmp, kind), 2),
+        Field::IcmpFlow => (icmp, offset_of!(Icmp, identifier), 2),
+        Field::IcmpSequence | Field::IcmpMtu => (icmp, offset_of!(Icmp, sequence_number), 2),
         _ => return None,
     })
 }

@@ -11,7 +11,8 @@ use core::net::Ipv4Addr;
 use md5::{Digest, Md5};
 use ringway_click::{Annotations, Packet};
 use ringway_click_lang::config;
-use ringway_wire::MacAddress;
+use ringway_wire::ipv4::{DONT_FRAGMENT, FRAGMENT_OFFSET, MORE_FRAGMENTS};
+use ringway_wire::{MacAddress, Protocol};
 
 /// Letters of TCP's flags, the lowest bit first.
 pub(super) const FLAGS: &str = "FSRPAUECN";
@@ -165,14 +166,14 @@ fn print_number(field: Field, number: u64, out: &mut Text<'_>) -> fmt::Result {
         Field::IpSource | Field::IpDestination => write!(out, "{}", Ipv4Addr::from_bits(number as u32)),
         Field::IpFragment => out.write_char(char::from(number as u8)),
         Field::IpFragmentOffset => {
-            let more = if number & 0x2000 > 0 { "+" } else { "" };
-            let whole = if number & 0x4000 > 0 { "!" } else { "" };
-            write!(out, "{}{more}{whole}", (number & 0x1fff) * 8)
+            let more = if number & u64::from(MORE_FRAGMENTS) > 0 { "+" } else { "" };
+            let whole = if number & u64::from(DONT_FRAGMENT) > 0 { "!" } else { "" };
+            write!(out, "{}{more}{whole}", (number & u64::from(FRAGMENT_OFFSET)) * 8)
         }
-        Field::IpProtocol => match number {
-            1 => out.write_char('I'),
-            6 => out.write_char('T'),
-            17 => out.write_char('U'),
+        Field::IpProtocol => match Protocol(number as u8) {
+            Protocol::ICMP => out.write_char('I'),
+            Protocol::TCP => out.write_char('T'),
+            Protocol::UDP => out.write_char('U'),
             _ => write!(out, "{number}"),
         },
         Field::IpEcn => out.write_str(["no", "ect1", "ect2", "ce"].get(number as usize).unwrap_or(&"-")),

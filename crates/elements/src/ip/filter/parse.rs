@@ -8,8 +8,7 @@
 //! ```
 use super::primitive::{Data, Field, Header, ICMP_TYPE, Kind, Primitive, Relation, Side, protocol_text};
 use super::program::Expression;
-use crate::ip::names;
-use crate::ip::names::TCP_OR_UDP;
+use crate::ip::names::{self, ICMP, TCP, TCP_OR_UDP, UDP};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -55,7 +54,7 @@ fn type_word(word: &str) -> Option<Kind> {
         "len" => field(16, 16),
         "id" => field(32, 16),
         "ttl" => field(64, 8),
-        "win" => Some(Kind::Field(Field { protocol: Some(6), bit: 112, bits: 16 })),
+        "win" => Some(Kind::Field(Field { protocol: Some(TCP), bit: 112, bits: 16 })),
         "type" => Some(ICMP_TYPE),
         "host" => Some(Kind::Host),
         "net" => Some(Kind::Net),
@@ -92,13 +91,13 @@ impl Meanings {
         let udp = names::port(word, NameKind::UdpPort, scope).map(u32::from);
         let candidates = [
             names::protocol(word, scope).map(|number| (Data::Protocol(number), Kind::Protocol, true)),
-            tcp.map(|port| (Data::Port(port), Kind::Port, matches!(protocol, None | Some(6 | TCP_OR_UDP)))),
-            udp.map(|port| (Data::Port(port), Kind::Port, matches!(protocol, None | Some(17 | TCP_OR_UDP)))),
+            tcp.map(|port| (Data::Port(port), Kind::Port, matches!(protocol, None | Some(TCP | TCP_OR_UDP)))),
+            udp.map(|port| (Data::Port(port), Kind::Port, matches!(protocol, None | Some(UDP | TCP_OR_UDP)))),
             tcp_flag(word).map(|flag| {
-                (Data::TcpOption(flag), Kind::TcpOption, matches!(protocol, None | Some(6 | TCP_OR_UDP)))
+                (Data::TcpOption(flag), Kind::TcpOption, matches!(protocol, None | Some(TCP | TCP_OR_UDP)))
             }),
             names::icmp_type(word)
-                .map(|kind| (Data::IcmpType(kind.into()), ICMP_TYPE, matches!(protocol, None | Some(1)))),
+                .map(|kind| (Data::IcmpType(kind.into()), ICMP_TYPE, matches!(protocol, None | Some(ICMP)))),
         ];
         let known: Vec<(Data, Kind, bool)> = candidates.into_iter().flatten().collect();
         let fits = |(_, own, fits): &&(Data, Kind, bool)| *fits && kind.is_none_or(|kind| kind == *own);

@@ -1,10 +1,22 @@
 //! A single condition of a filter: what of a packet is compared with what.
 use super::program::{Expression, NETWORK, TRANSPORT, Test};
-use crate::ip::names::{TCP_OR_UDP, TRANSPORT as ANY_TRANSPORT};
+use crate::ip::names::{DCCP, ICMP, TCP, TCP_OR_UDP, TRANSPORT as ANY_TRANSPORT, UDP};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem::offset_of;
+use ringway_wire::{Ipv4, Tcp, ipv4};
+
+/// The words of the IPv4 header with the addresses.
+const SOURCE: u16 = NETWORK + offset_of!(Ipv4, source) as u16;
+const DESTINATION: u16 = NETWORK + offset_of!(Ipv4, destination) as u16;
+/// That with identification, flags and fragment offset.
+const FRAGMENT: u16 = NETWORK + offset_of!(Ipv4, identification) as u16;
+/// That with the protocol in the second byte.
+const PROTOCOL: u16 = NETWORK + offset_of!(Ipv4, ttl) as u16;
+/// The word of the TCP header with the flags in the second byte.
+const FLAGS: u16 = TRANSPORT + offset_of!(Tcp, data_offset) as u16;
 
 /// A field of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +82,7 @@ pub(super) enum Header {
     Ether,
 }
 
-pub(super) const ICMP_TYPE: Kind = Kind::Field(Field { protocol: Some(1), bit: 0, bits: 8 });
+pub(super) const ICMP_TYPE: Kind = Kind::Field(Field { protocol: Some(ICMP), bit: 0, bits: 8 });
 
 /// A condition as it was written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -242,7 +254,8 @@ impl Primitive {
                 if self.data != Data::None || self.mask != Data::None {
                     return self.wrong("value not supported");
                 }
-                let whole = Expression::Test(Test::new(NETWORK + 4, 0, 0x3fff));
+                let mask = ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET;
+                let whole = Expression::Test(Test::new(FRAGMENT, 0, mask.into()));
                 whole.not_if((kind == Kind::Fragment) != self.negated)
             }
             Kind::EcnCapable | Kind::Congestion => self.ecn(kind)?,
@@ -259,7 +272,7 @@ impl Primitive {
         all.extend(self.protocol.and_then(protocol_expression));
         let transport =
             matches!(kind, Kind::Port | Kind::TcpOption | Kind::Field(Field { protocol: Some(_), .. }));
-        all.extend(transport.then(|| Expression::Test(Test::new(NETWORK + 4, 0, 0x1fff))));
+        all.extend(transport.then(|| Expression::Test(Test::new(FRAGMENT, 0, ipv4::FRAGMENT_OFFSET.into()))));
         all.push(main);
         Ok(Expression::And(all))
     }
@@ -292,7 +305,7 @@ impl Primitive {
         }
         self.kind = Some(Kind::Host);
         let test = |offset| Expression::Test(Test::new(offset, value, mask));
-        Ok(self.sides(test(NETWORK + 12), test(NETWORK + 16)))
+        Ok(self.sides(test(SOURCE), test(DESTINATION)))
     }
 
     fn ether(&mut self) -> Result<Expression, String> {
@@ -346,13 +359,13 @@ impl Primitive {
         if !found.greater && found.mask == 0xff && !found.negated {
             self.protocol = Some(number);
         }
-        Ok(comparison(NETWORK + 8, 16, found))
+        Ok(comparison(PROTOCOL, 16, found))
     }
 
     fn port(&mut self) -> Result<Expression, String> {
         let (Data::Number(port) | Data::Port(port)) = self.data else { return self.wrong("value missing") };
         let protocol = *self.protocol.get_or_insert(TCP_OR_UDP);
-        if !matches!(protocol, 6 | 17 | 33 | TCP_OR_UDP) {
+        if !matches!(protocol, TCP | UDP | DCCP | TCP_OR_UDP) {
             return Err(format!("'port': bad protocol {protocol}"));
         }
         let found = self.compare(port, 0xffff)?;
@@ -365,8 +378,8 @@ impl Primitive {
         let (Data::Number(flag) | Data::TcpOption(flag)) = self.data else {
             return self.wrong("value missing");
         };
-        let protocol = *self.protocol.get_or_insert(6);
-        if protocol != 6 {
+        let protocol = *self.protocol.get_or_insert(TCP);
+        if protocol != TCP {
             return Err(format!("'tcp opt': bad protocol {protocol}"));
         }
         if self.relation != Relation::Equal || self.negated || self.mask != Data::None {
@@ -375,7 +388,7 @@ impl Primitive {
         if flag > 255 {
             return Err(format!("'tcp opt': value {flag} out of range"));
         }
-        Ok(Expression::Test(Test::new(TRANSPORT + 12, flag << 16, flag << 16)))
+        Ok(Expression::Test(Test::new(FLAGS, flag << 16, flag << 16)))
     }
 
     fn ecn(&mut self, kind: Kind) -> Result<Expression, String> {
@@ -401,10 +414,10 @@ fn never() -> Comparison {
 
 /// Whether a packet is of a protocol or group of them; nothing if that says nothing.
 fn protocol_expression(protocol: u32) -> Option<Expression> {
-    let is = |number: u32| Expression::Test(Test::new(NETWORK + 8, number << 16, 0xff_0000));
+    let is = |number: u32| Expression::Test(Test::new(PROTOCOL, number << 16, 0xff_0000));
     match protocol {
         0..256 => Some(is(protocol)),
-        TCP_OR_UDP => Some(Expression::Or(vec![is(6), is(17)])),
+        TCP_OR_UDP => Some(Expression::Or(vec![is(TCP), is(UDP)])),
         _ => None,
     }
 }
