@@ -68,7 +68,8 @@ fn reasons_are_said_and_exit_codes_tell() {
     };
     let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     let why = on(&["why-not", "db-2", "node-0"]);
-    assert!(said(&why).contains("VmAffinityGroups: group databases has VMs on it already"), "{}", said(&why));
+    let reason = "VmAffinityGroups: VMs of group databases are already on it";
+    assert!(said(&why).contains(reason), "{}", said(&why));
     let huge = on(&["try", "huge", "--cpus", "64", "--memory", "1024"]);
     assert_eq!(huge.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&huge.stderr).contains("CPU removed 8"));
