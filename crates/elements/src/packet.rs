@@ -36,17 +36,6 @@ pub(crate) fn mac_handler<E: Element>(
     )
 }
 
-/// Puts bytes in front of a packet. False if it can't grow any more.
-#[inline]
-#[must_use]
-pub(crate) fn prepend(packet: &mut Packet, bytes: &[u8]) -> bool {
-    if !packet.push(bytes.len()) {
-        return false;
-    }
-    packet.data_mut()[..bytes.len()].copy_from_slice(bytes);
-    true
-}
-
 /// The IPv4 header that is noted, if all of it is there, to change.
 #[inline]
 pub(crate) fn ipv4_mut(packet: &mut Packet) -> Option<&mut Ipv4> {

@@ -39,4 +39,4 @@ pub use mac::{MacAddress, MacAddressError};
 pub use tcp::Tcp;
 pub use udp::Udp;
 pub use vlan::Vlan;
-pub use zerocopy::big_endian::{U16, U32, U64, U128};
+pub use zerocopy::big_endian::{U16, U32, U128};

@@ -20,7 +20,7 @@ use super::arp;
 use super::arp_entries::{ArpEntries, Waiting, jiffies};
 use super::arp_table::ArpTable;
 use crate::ip::bare_prefix;
-use crate::packet::{mark_ethernet, prepend};
+use crate::packet::mark_ethernet;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::ToString;
@@ -198,7 +198,7 @@ impl ArpQuerier {
     #[inline]
     fn encap(&mut self, mut packet: Packet, now: u64, cx: &mut Context<'_>) -> Option<Packet> {
         let header = Ethernet { ethertype: EtherType::IPV4, ..Ethernet::default() };
-        if self.ip.is_unspecified() || !prepend(&mut packet, header.bytes()) {
+        if self.ip.is_unspecified() || !packet.push_header(&header) {
             self.drops += 1;
             return None;
         }

@@ -8,7 +8,6 @@
 //!
 //! No handlers. Packets whose network header is not known pass unchanged, and so do those with an Ethernet header of IP
 //! before it, which is uncovered if it was stripped. Others lose what stands before their network header.
-use crate::packet::prepend;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
@@ -54,6 +53,6 @@ impl EnsureEther {
             return network > 0 || packet.push(Ethernet::LEN);
         }
         packet.pull(network);
-        prepend(packet, self.header.bytes())
+        packet.push_header(&self.header)
     }
 }
