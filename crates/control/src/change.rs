@@ -19,6 +19,8 @@ pub enum Change {
     AddSwitch(Switch),
     /// Makes a port.
     AddPort(Port),
+    /// Has another worker serve a port, whose peer stays.
+    MovePort(Port),
     /// Has a function run another configuration.
     SwapFunction(Function),
     /// Adds a guest, and starts it if it is to start.
@@ -36,6 +38,9 @@ impl std::fmt::Display for Change {
             Change::RemoveSwitch(name) => write!(f, "remove switch {name}"),
             Change::AddSwitch(switch) => write!(f, "add switch {}", switch.name),
             Change::AddPort(port) => write!(f, "add port {} ({})", port.name, port.kind.name()),
+            Change::MovePort(port) => {
+                write!(f, "move port {} to {}", port.name, port.worker.as_deref().unwrap_or("any worker"))
+            }
             Change::SwapFunction(function) => write!(f, "change function {}", function.name),
             Change::AddGuest(guest) => write!(f, "add guest {}", guest.name),
             Change::AddFunction(function) => write!(f, "add function {}", function.name),
@@ -59,7 +64,7 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
 }
 
 /// What leads from one fabric to the other. What is the same in both is not touched: a port that is different, or
-/// another guest's, goes and comes anew, as do all ports of a switch that is different, and guests and functions go and
+/// another guest's, goes and comes anew (one that only its worker is different of is moved), as do all ports of a switch that is different, and guests and functions go and
 /// come with their ports. A function that has another configuration and nothing else stays.
 pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     let kept_switches: HashSet<&str> = from
@@ -73,7 +78,8 @@ pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
             Some(To::Switch(switch)) => kept_switches.contains(&**switch),
             Some(To::Patch(_)) | None => true,
         };
-        on && to.ports.contains(port) && user(from, &port.name) == user(to, &port.name)
+        let is_same = |other: &Port| Port { worker: other.worker.clone(), ..(*port).clone() } == *other;
+        on && to.ports.iter().any(is_same) && user(from, &port.name) == user(to, &port.name)
     };
     let kept_ports: HashSet<&str> = from.ports.iter().filter(keeps).map(|port| &*port.name).collect();
     let kept_guests: HashSet<&str> = from
@@ -97,6 +103,8 @@ pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     let mut changes = Vec::new();
     let gone = |name: &String, kept: &HashSet<&str>| (!kept.contains(&**name)).then(|| name.clone());
     changes.extend(from.guests.iter().filter_map(|g| gone(&g.name, &kept_guests)).map(Change::RemoveGuest));
+    let moved = |port: &&Port| kept_ports.contains(&*port.name) && !from.ports.contains(port);
+    changes.extend(to.ports.iter().filter(moved).cloned().map(Change::MovePort));
     let functions = from.functions.iter().filter_map(|f| gone(&f.name, &kept_functions));
     changes.extend(functions.map(Change::RemoveFunction));
     changes.extend(from.ports.iter().filter_map(|p| gone(&p.name, &kept_ports)).map(Change::RemovePort));
@@ -130,6 +138,11 @@ pub fn apply(fabric: &mut Fabric, change: &Change) {
         Change::RemoveSwitch(name) => fabric.switches.retain(|switch| switch.name != name),
         Change::AddSwitch(switch) => fabric.switches.push(switch),
         Change::AddPort(port) => fabric.ports.push(port),
+        Change::MovePort(port) => {
+            if let Some(own) = fabric.ports.iter_mut().find(|own| own.name == port.name) {
+                *own = port;
+            }
+        }
         Change::AddGuest(guest) => fabric.guests.push(guest),
         Change::RemoveFunction(name) => fabric.functions.retain(|function| function.name != name),
         Change::AddFunction(function) => fabric.functions.push(function),
@@ -171,6 +184,14 @@ mod tests {
         let changed = TWO.replace("socket='a'", "socket='c'");
         let expected = ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest g"];
         assert_eq!(words(TWO, &changed), expected);
+    }
+
+    #[test]
+    fn a_port_that_another_worker_gets_is_moved_and_keeps_its_guest() {
+        let two = format!("{TWO}[worker.v]\n[worker.w]\n");
+        let one = two.replace("[worker.w]", "[worker.w]\nports=['a']");
+        assert_eq!(words(&two, &one), ["move port a to w"]);
+        assert_eq!(words(&one, &two), ["move port a to any worker"]);
     }
 
     #[test]

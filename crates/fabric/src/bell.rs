@@ -6,7 +6,7 @@ use ringway_host::{Epoll, EventFd, HostError};
 use ringway_port::Doorbell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Queues one worker can have.
 pub const QUEUES: usize = 8192;
@@ -102,45 +102,64 @@ impl Bell {
 
 /// One queue's line to its worker.
 pub struct Line {
-    bell: Arc<Bell>,
-    bit: usize,
     port: String,
-    watched: Mutex<Watched>,
+    end: Mutex<End>,
 }
 
-struct Watched {
+/// Where a line leads, and what is watched there.
+struct End {
+    bell: Arc<Bell>,
+    bit: usize,
     kick: Option<Arc<OwnedFd>>,
     log: LogLimit,
 }
 
-impl Line {
-    /// The line of queue `bit`, which is one of `port`'s.
-    pub fn new(bell: Arc<Bell>, bit: usize, port: &str) -> Line {
-        let watched = Watched { kick: None, log: LogLimit::of_port() };
-        Line { bell, bit, port: port.into(), watched: Mutex::new(watched) }
-    }
-
-    fn replace(&self, new: Option<Arc<OwnedFd>>) {
-        let Ok(mut watched) = self.watched.lock() else { return };
-        if let Some(old) = watched.kick.take() {
+impl End {
+    fn replace(&mut self, new: Option<Arc<OwnedFd>>, port: &str) {
+        if let Some(old) = self.kick.take() {
             // It may have been closed by nobody: the line holds it open until here.
             let _ = self.bell.epoll.delete(old.as_fd());
         }
         if let Some(new) = new {
             if let Err(error) = self.bell.epoll.add_edge(new.as_fd(), self.bit as u64)
-                && watched.log.allows(&self.port)
+                && self.log.allows(port)
             {
-                let port = &self.port;
                 tracing::warn!(port, %error, "a kick descriptor can't be watched; others wake its queue");
             }
-            watched.kick = Some(new);
+            self.kick = Some(new);
         }
+    }
+}
+
+impl Line {
+    /// The line of queue `bit`, which is one of `port`'s.
+    pub fn new(bell: Arc<Bell>, bit: usize, port: &str) -> Line {
+        let end = End { bell, bit, kick: None, log: LogLimit::of_port() };
+        Line { port: port.into(), end: Mutex::new(end) }
+    }
+
+    fn end(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replace(&self, new: Option<Arc<OwnedFd>>) {
+        self.end().replace(new, &self.port);
+    }
+
+    /// From now on it is queue `bit` of another worker.
+    pub fn move_to(&self, bell: Arc<Bell>, bit: usize) {
+        let mut end = self.end();
+        let kick = end.kick.clone();
+        end.replace(None, &self.port);
+        (end.bell, end.bit) = (bell, bit);
+        end.replace(kick, &self.port);
     }
 }
 
 impl Doorbell for Line {
     fn wake(&self) {
-        self.bell.ring(self.bit);
+        let end = self.end();
+        end.bell.ring(end.bit);
     }
 
     fn watch(&self, kick: Arc<OwnedFd>) {

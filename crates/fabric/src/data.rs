@@ -1,13 +1,14 @@
 //! The `data` process: a fabric, told what to do over the link.
 
-use crate::fabric::{Fabric, FabricError};
+use crate::fabric::{Done, Fabric, FabricError, Job};
 use crate::link::{Link, LinkError};
 use crate::page::SharedPage;
 use crate::proto::{Call, Reply, Request, Said};
-use ringway_host::{Clock, HostError, wait_readable};
+use ringway_host::{Clock, EventFd, HostError, wait_readable};
 use ringway_port::Kind;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Why `data` ended.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,9 @@ pub enum DataError {
     /// The system refused.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// A mistake of ours.
+    #[error("a thread that serves sessions failed, which is a fault of ours; see the log")]
+    Panicked,
 }
 
 /// Runs the `data` process over `socket`, its end of the link, until `control` says stop or is gone. Its ports are of
@@ -38,9 +42,18 @@ pub fn run(socket: OwnedFd, more: &'static [Kind]) -> Result<(), DataError> {
     ringway_host::catch_sigbus()?;
     // Before the first thread is made, so that every thread has it.
     ringway_host::confine_data()?;
-    let mut data = Data { fabric: Fabric::start(&workers, page, seed, more)?, link };
-    data.link.send(&Said::Reply { id: call.id, reply: Reply::Done }, &[])?;
-    data.serve()
+    let fabric = Fabric::start(&workers, page, seed, more)?;
+    let bell = fabric.bell().clone();
+    let (ended, end) = channel();
+    let (clock, leader, sending) = (Clock::new(), Mutex::default(), Mutex::default());
+    let data = Arc::new(Data { fabric: Mutex::new(fabric), bell, link, sending, clock, leader, ended });
+    data.reply(call.id, Reply::Done)?;
+    let watched = Arc::downgrade(&data);
+    let look = move || _ = watched.upgrade().inspect(Data::look_at_leader);
+    locked(&data.fabric).at_each_look(Arc::new(look));
+    data.lead(&mut locked(&data.leader))?;
+    drop(data);
+    end.recv().unwrap_or(Err(DataError::Panicked))
 }
 
 /// Whatever happens, peers are looked at after so many nanoseconds: a worker doesn't tell of a guest's fault.
@@ -61,70 +74,225 @@ impl Round {
     }
 }
 
+/// Nanoseconds that a job may take before another thread serves the other ports.
+const SLOW: u64 = 20_000_000;
+
+/// The thread that waits for messages, and does what they ask for.
+#[derive(Default)]
+struct Leader {
+    /// Which one; a thread that is not the last stops when it has done its job.
+    number: u64,
+    /// Since when it is at a job; 0: it is not.
+    since: u64,
+}
+
 struct Data {
-    fabric: Fabric,
+    /// Held by nobody who waits for a worker or a peer.
+    fabric: Mutex<Fabric>,
+    bell: Arc<EventFd>,
+    /// Received from by the leader alone.
     link: Link,
+    sending: Mutex<()>,
+    clock: Clock,
+    leader: Mutex<Leader>,
+    ended: Sender<Result<(), DataError>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panics ends the process.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What comes after a job.
+enum After {
+    GoOn,
+    /// Another thread is the leader, or all ends.
+    Stop,
 }
 
 impl Data {
-    fn serve(&mut self) -> Result<(), DataError> {
-        let clock = Clock::new();
-        let mut round = Round(clock.now());
+    /// Starts another leader.
+    fn lead(self: &Arc<Data>, leader: &mut Leader) -> Result<(), HostError> {
+        let (data, number) = (self.clone(), leader.number + 1);
+        ringway_host::spawn("sessions", None, move || {
+            let _guard = Guard(data.ended.clone());
+            if let Err(error) = data.serve(number) {
+                let _ = data.ended.send(Err(error));
+            }
+        })?;
+        *leader = Leader { number, since: 0 };
+        Ok(())
+    }
+
+    /// Has another thread lead where the leader's job takes long.
+    ///
+    /// Attack: a peer that holds the thread that serves its session, by its worker or by memory that it takes away.
+    fn look_at_leader(self: &Arc<Data>) {
+        let mut leader = locked(&self.leader);
+        if leader.since != 0
+            && self.clock.now().saturating_sub(leader.since) > SLOW
+            && let Err(error) = self.lead(&mut leader)
+        {
+            tracing::warn!(%error, "a port holds the sessions of the others");
+        }
+    }
+
+    fn send(&self, said: &Said) -> Result<(), DataError> {
+        let _sending = locked(&self.sending);
+        Ok(self.link.send(said, &[])?)
+    }
+
+    fn reply(&self, id: u64, reply: Reply) -> Result<(), DataError> {
+        self.send(&Said::Reply { id, reply })
+    }
+
+    /// Serves as leader `number`.
+    fn serve(&self, number: u64) -> Result<(), DataError> {
+        let mut round = Round(self.clock.now());
         loop {
-            let (ids, mut sockets): (Vec<_>, Vec<_>) = self.fabric.sessions().unzip();
-            sockets.splice(0..0, [self.link.as_fd(), self.fabric.bell().as_fd()]);
+            let (ids, sessions): (Vec<_>, Vec<_>) =
+                locked(&self.fabric).sessions().map(|(id, fd)| (id, fd.clone())).unzip();
+            let mut sockets = vec![self.link.as_fd(), self.bell.as_fd()];
+            sockets.extend(sessions.iter().map(|session| session.as_fd()));
             let ready = wait_readable(&sockets, Some(ROUND))?;
             drop(sockets);
-            let mut events = Vec::new();
+            drop(sessions);
             for (id, _) in ids.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
-                events.extend(self.fabric.serve(*id));
-            }
-            if round.is_over(clock.now(), &ready) || ready[1] {
-                events.extend(self.fabric.check());
-            }
-            for event in events {
-                self.link.send(&Said::Event(event), &[])?;
-            }
-            if ready[0] {
-                let (call, descriptors) = match self.link.receive::<Call>() {
-                    Ok(received) => received,
-                    // `control` is gone, and with it everyone who could tell us anything.
-                    Err(LinkError::Closed) => return Ok(()),
-                    Err(error) => return Err(error.into()),
-                };
-                if call.request == Request::Stop {
-                    self.link.send(&Said::Reply { id: call.id, reply: Reply::Done }, &[])?;
+                let name = locked(&self.fabric).name_of(*id);
+                if let Some(name) = name
+                    && let After::Stop = self.work(number, &name, Job::Check, None)?
+                {
                     return Ok(());
                 }
-                let reply = self.obey(call.request, descriptors).unwrap_or_else(|error| {
-                    // `control` logs it, as often as its port may be logged about.
-                    tracing::debug!(%error, "a change was refused");
-                    Reply::Refused(error.to_string())
-                });
-                self.link.send(&Said::Reply { id: call.id, reply }, &[])?;
+            }
+            if round.is_over(self.clock.now(), &ready) || ready[1] {
+                let (events, jobs) = locked(&self.fabric).due();
+                for event in events {
+                    self.send(&Said::Event(event))?;
+                }
+                for (name, job) in jobs {
+                    if let After::Stop = self.work(number, &name, job, None)? {
+                        return Ok(());
+                    }
+                }
+            }
+            if ready[0]
+                && let After::Stop = self.hear(number)?
+            {
+                return Ok(());
             }
         }
     }
 
-    fn obey(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, FabricError> {
+    /// Does a job, and those that came for the port meanwhile.
+    fn work(&self, number: u64, port: &str, job: Job, call: Option<u64>) -> Result<After, DataError> {
+        let begun = locked(&self.fabric).begin(port, job, call);
+        let mut next = match begun {
+            Ok(next) => next,
+            Err(error) => {
+                self.done(Done { call, result: Err(error), event: None })?;
+                None
+            }
+        };
+        while let Some(mut work) = next {
+            self.at_job(number, self.clock.now());
+            work.run();
+            let is_leader = self.at_job(number, 0);
+            let done;
+            (done, next) = locked(&self.fabric).end(work);
+            done.into_iter().try_for_each(|done| self.done(done))?;
+            if !is_leader {
+                // The leader is to wait for the port's session again.
+                self.bell.signal();
+            }
+        }
+        Ok(if locked(&self.leader).number == number { After::GoOn } else { After::Stop })
+    }
+
+    /// Whether `number` is the leader still, which began a job or ended it.
+    fn at_job(&self, number: u64, since: u64) -> bool {
+        let mut leader = locked(&self.leader);
+        if leader.number == number {
+            leader.since = since;
+        }
+        leader.number == number
+    }
+
+    fn done(&self, done: Done) -> Result<(), DataError> {
+        if let Some(event) = done.event {
+            self.send(&Said::Event(event))?;
+        }
+        done.call.map_or(Ok(()), |id| self.reply(id, replied(done.result.map(|()| Reply::Done))))
+    }
+
+    /// Does what `control` asks for.
+    fn hear(&self, number: u64) -> Result<After, DataError> {
+        let (Call { id, request }, descriptors) = match self.link.receive::<Call>() {
+            Ok(received) => received,
+            // `control` is gone, and with it everyone who could tell us anything.
+            Err(LinkError::Closed) => {
+                let _ = self.ended.send(Ok(()));
+                return Ok(After::Stop);
+            }
+            Err(error) => return Err(error.into()),
+        };
         match request {
-            Request::Start { .. } => return Err(FabricError::Limit("the fabric is started already")),
-            Request::AddSwitch(switch) => self.fabric.add_switch(switch)?,
-            Request::RemoveSwitch { name } => self.fabric.remove_switch(&name)?,
-            Request::AddPort { port, counters } => self.fabric.add_port(port, counters)?,
-            Request::RemovePort { name } => self.fabric.remove_port(&name)?,
-            Request::Attach { port } => self.fabric.attach(&port, descriptors)?,
-            Request::Detach { port } => self.fabric.detach(&port)?,
+            Request::RemovePort { name } => return self.work(number, &name, Job::Remove, Some(id)),
+            Request::MovePort { name, worker } => {
+                return self.work(number, &name, Job::Move(worker), Some(id));
+            }
+            Request::Attach { port } => {
+                return self.work(number, &port, Job::Attach(descriptors), Some(id));
+            }
+            Request::Detach { port } => return self.work(number, &port, Job::Detach, Some(id)),
+            Request::Stop => {
+                self.reply(id, Reply::Done)?;
+                let _ = self.ended.send(Ok(()));
+                return Ok(After::Stop);
+            }
+            _ => {}
+        }
+        let reply = self.obey(request, descriptors);
+        self.reply(id, replied(reply))?;
+        Ok(After::GoOn)
+    }
+
+    /// What can be done at once.
+    fn obey(&self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, FabricError> {
+        let mut fabric = locked(&self.fabric);
+        match request {
+            Request::AddSwitch(switch) => fabric.add_switch(switch)?,
+            Request::RemoveSwitch { name } => fabric.remove_switch(&name)?,
+            Request::AddPort { port, counters } => fabric.add_port(port, counters)?,
             Request::Watch { worker, thread } => {
                 let files = descriptors.try_into();
                 let files = files.map_err(|_| FabricError::Limit("two files belong to a thread"))?;
-                self.fabric.watch(&worker, thread, files)?;
+                fabric.watch(&worker, thread, files)?;
             }
-            Request::State => return Ok(Reply::State(self.fabric.state())),
-            Request::Table { switch } => return Ok(Reply::Table(self.fabric.table(&switch)?)),
-            Request::Stop => {}
+            Request::State => return Ok(Reply::State(fabric.state())),
+            Request::Table { switch } => return Ok(Reply::Table(fabric.table(&switch)?)),
+            _ => return Err(FabricError::Limit("the fabric is started already")),
         }
         Ok(Reply::Done)
+    }
+}
+
+fn replied(result: Result<Reply, FabricError>) -> Reply {
+    result.unwrap_or_else(|error| {
+        // `control` logs it, as often as its port may be logged about.
+        tracing::debug!(%error, "a change was refused");
+        Reply::Refused(error.to_string())
+    })
+}
+
+/// Ends the process where a leader panics.
+struct Guard(Sender<Result<(), DataError>>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.0.send(Err(DataError::Panicked));
+        }
     }
 }
 

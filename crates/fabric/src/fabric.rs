@@ -1,5 +1,9 @@
 //! A fabric in one process: its workers, and the changes that can be made while they run.
 
+mod work;
+
+pub use work::{Done, Job};
+
 use crate::bell::{Line, QUEUES};
 use crate::forward::Source;
 use crate::log_limit::LogLimit;
@@ -7,14 +11,14 @@ use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Handle, Policy, Worker};
 use crate::world::{Port, RxSlot, Steer, Switch, Target, World};
-use ringway_frame::{CountersPage, CountersRef, add};
-use ringway_host::{Budget, Clock, EventFd, HostError, ThreadFiles};
+use ringway_frame::{CountersPage, CountersRef};
+use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
 use ringway_mem::Published;
-use ringway_port::{Context, Doorbell, Gone, KINDS, Kind, Peer};
+use ringway_port::{Context, Doorbell, KINDS, Kind, Peer};
 use ringway_spec::{self as spec, MacAddress, To};
 use ringway_switch::{FlowHash, LOOKUPS, Maker, Making, PortId};
-use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,8 +27,6 @@ pub const PORTS: usize = 4096;
 
 /// Said of an address of the file that is not in the table.
 const LOST: &str = "the address found no room: frames for it are dropped";
-/// Why a peer that held a worker is let go.
-const HELD: &str = "its memory held a worker for too long: it was taken away, or is slow";
 
 /// Why a change was refused. Nothing has changed then.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +77,14 @@ struct Record {
     seats: Vec<Seat>,
     rx: Vec<Arc<RxSlot>>,
     steer: Option<Arc<Steer>>,
-    peer: Box<dyn Peer>,
+    /// None while work is being done about it.
+    peer: Option<Box<dyn Peer>>,
+    /// What is to be done after that, and for which call.
+    jobs: VecDeque<(Job, Option<u64>)>,
+    /// It is being removed.
+    leaving: bool,
+    /// Readable while its session has messages.
+    session: Option<Arc<OwnedFd>>,
     /// What the peer may cost; only if it shares memory.
     budget: Option<Arc<Budget>>,
     faults: CountersRef,
@@ -106,6 +115,8 @@ pub struct Fabric {
     spent: Arc<Mutex<Vec<PortId>>>,
     /// Kinds of port from outside the project.
     more: &'static [Kind],
+    /// Former worlds.
+    leftovers: Leftovers,
 }
 
 impl Fabric {
@@ -131,8 +142,22 @@ impl Fabric {
         }
         let (ports, switches) = (BTreeMap::new(), BTreeMap::new());
         let clock = Clock::new();
-        let spent = Arc::default();
-        Ok(Fabric { published, crew, ports, switches, page, hash, seed, clock, bell, watchdog, spent, more })
+        let (spent, leftovers) = (Arc::default(), Leftovers::default());
+        Ok(Fabric {
+            published,
+            crew,
+            ports,
+            switches,
+            page,
+            hash,
+            seed,
+            clock,
+            bell,
+            watchdog,
+            spent,
+            more,
+            leftovers,
+        })
     }
 
     /// Adds a switch without ports.
@@ -178,13 +203,17 @@ impl Fabric {
         let kind = kind.ok_or_else(|| FabricError::Unknown("kind", spec.kind.name().into()))?;
         let queues = usize::from(spec.queues.max(1));
         let counters = self.counters(first as usize, queues)?;
-        let seats = self.seats(&spec, queues)?;
+        let seats = self.places(spec.worker.as_deref(), queues)?.into_iter().map(|(worker, bit)| {
+            let line = Arc::new(Line::new(self.crew[worker].handle.bell.clone(), bit, &spec.name));
+            Seat { worker, bit, line }
+        });
+        let seats: Vec<Seat> = seats.collect();
         let doorbells = seats.iter().map(|seat| seat.line.clone() as Arc<dyn Doorbell>).collect();
         let context = Context { port: &spec, doorbells, counters: &counters, check: &self.bell };
         let (peer, queues) = match (kind.open)(context) {
             Ok(made) => made,
             Err(error) => {
-                self.leave(&seats);
+                self.leave(seats.iter().map(|seat| (seat.worker, seat.bit)));
                 return Err(FabricError::Port(spec.name, error.to_string()));
             }
         };
@@ -200,8 +229,22 @@ impl Fabric {
         let reported = peer.state();
         let (name, log) = (spec.name.clone(), LogLimit::of_port());
         self.watchdog.name(id, Some(&name));
-        let record =
-            Record { id, spec, counters: first, seats, rx, steer, peer, budget, faults, reported, log };
+        let record = Record {
+            id,
+            spec,
+            counters: first,
+            seats,
+            rx,
+            steer,
+            peer: Some(peer),
+            jobs: VecDeque::new(),
+            leaving: false,
+            session: None,
+            budget,
+            faults,
+            reported,
+            log,
+        };
         self.ports.insert(name, record);
         self.publish();
         for ((worker, bit), source) in told.into_iter().zip(sources) {
@@ -227,16 +270,15 @@ impl Fabric {
             .ok_or(FabricError::Limit("the counters page has no room for the port"))
     }
 
-    /// Finds a worker for each queue: the one named, else always the one with the fewest.
-    fn seats(&mut self, spec: &spec::Port, queues: usize) -> Result<Vec<Seat>, FabricError> {
-        let named = match &spec.worker {
-            None => None,
-            Some(name) => {
-                let found = self.crew.iter().position(|crew| crew.spec.name == *name);
-                Some(found.ok_or_else(|| FabricError::Unknown("worker", name.clone()))?)
-            }
-        };
-        let mut seats = Vec::with_capacity(queues);
+    fn worker(&self, name: &str) -> Result<usize, FabricError> {
+        let found = self.crew.iter().position(|crew| crew.spec.name == name);
+        found.ok_or_else(|| FabricError::Unknown("worker", name.into()))
+    }
+
+    /// Finds a worker for each queue, and its number there: the one named, else always the one with the fewest.
+    fn places(&mut self, named: Option<&str>, queues: usize) -> Result<Vec<(usize, usize)>, FabricError> {
+        let named = named.map(|name| self.worker(name)).transpose()?;
+        let mut places = Vec::with_capacity(queues);
         for _ in 0..queues {
             let fewest = || {
                 let taken = |crew: &Crew| crew.bits.iter().filter(|bit| **bit).count();
@@ -246,93 +288,37 @@ impl Fabric {
             let bits = &mut self.crew[worker].bits;
             let bit = bits.iter().position(|bit| !bit).unwrap_or(bits.len());
             if bit >= QUEUES {
-                self.leave(&seats);
+                self.leave(places);
                 return Err(FabricError::Limit("a worker has 8192 queues at most; add a worker"));
             }
             if bit == bits.len() {
                 bits.push(true);
             }
             bits[bit] = true;
-            let line = Arc::new(Line::new(self.crew[worker].handle.bell.clone(), bit, &spec.name));
-            seats.push(Seat { worker, bit, line });
+            places.push((worker, bit));
         }
-        Ok(seats)
+        Ok(places)
     }
 
-    fn leave(&mut self, seats: &[Seat]) {
-        for seat in seats {
-            self.crew[seat.worker].bits[seat.bit] = false;
-        }
+    fn leave(&mut self, places: impl IntoIterator<Item = (usize, usize)>) {
+        places.into_iter().for_each(|(worker, bit)| self.crew[worker].bits[bit] = false);
     }
 
-    /// Takes a port away. When it returns nothing of it is in use.
-    pub fn remove_port(&mut self, name: &str) -> Result<(), FabricError> {
-        self.detach(name)?;
-        let Some(record) = self.ports.remove(name) else {
-            return Err(FabricError::Unknown("port", name.into()));
-        };
-        self.publish();
-        for seat in &record.seats {
-            seat.line.unwatch();
-            drop(self.crew[seat.worker].handle.take_back(seat.bit));
-        }
-        self.leave(&record.seats);
-        self.watchdog.name(record.id, None);
-        for switch in self.switches.values() {
-            if let Some(made) = &switch.made {
-                made.lookup.forget(record.id);
-            }
-        }
-        Ok(())
+    /// What makes [`Fabric::serve`] worth calling when it becomes readable, with ports' numbers; of ports that
+    /// something is being done about, none.
+    pub fn sessions(&self) -> impl Iterator<Item = (PortId, &Arc<OwnedFd>)> {
+        let idle = self.ports.values().filter(|record| record.peer.is_some());
+        idle.filter_map(|record| Some((record.id, record.session.as_ref()?)))
     }
 
-    /// A port's peer is there, with these descriptors.
-    pub fn attach(&mut self, name: &str, descriptors: Vec<OwnedFd>) -> Result<(), FabricError> {
-        let record = self.record(name)?;
-        record.peer.detach();
-        if let Some(budget) = &record.budget {
-            budget.renew();
-        }
-        let attached = record.peer.attach(descriptors);
-        attached.map_err(|error| FabricError::Port(name.into(), error.to_string()))
-    }
-
-    /// A port's peer is gone, or is to go.
-    pub fn detach(&mut self, name: &str) -> Result<(), FabricError> {
-        self.record(name)?.peer.detach();
-        Ok(())
-    }
-
-    fn record(&mut self, name: &str) -> Result<&mut Record, FabricError> {
-        self.ports.get_mut(name).ok_or_else(|| FabricError::Unknown("port", name.into()))
-    }
-
-    /// What makes [`Fabric::serve`] worth calling when it becomes readable: sockets of sessions, with their ports'
-    /// numbers.
-    pub fn sessions(&self) -> impl Iterator<Item = (PortId, BorrowedFd<'_>)> {
-        self.ports.values().filter_map(|record| Some((record.id, record.peer.session()?)))
+    /// Has the watchdog's thread call this ten times a second.
+    pub fn at_each_look(&self, look: Arc<dyn Fn() + Send + Sync>) {
+        self.watchdog.at_each_look(look);
     }
 
     /// Rings when a worker saw a peer break a rule: then [`Fabric::check`] is to be called.
     pub fn bell(&self) -> &Arc<EventFd> {
         &self.bell
-    }
-
-    /// A session's socket is readable. Returns what came of it.
-    pub fn serve(&mut self, id: PortId) -> Option<Event> {
-        let (name, record) = self.ports.iter_mut().find(|(_, record)| record.id == id)?;
-        look_at(name, record, &self.crew)
-    }
-
-    /// Looks at every port whose peer may have broken a rule.
-    pub fn check(&mut self) -> Vec<Event> {
-        self.bell.clear();
-        let mut events = self.replace_workers();
-        events.extend(self.new_workers());
-        events.extend(self.evict());
-        let changed = self.ports.iter_mut().filter_map(|(name, record)| look_at(name, record, &self.crew));
-        events.extend(changed);
-        events
     }
 
     /// Workers whose threads run since this was last called.
@@ -357,31 +343,13 @@ impl Fabric {
         Ok(())
     }
 
-    /// Lets peers go that cost too much.
-    fn evict(&mut self) -> Vec<Event> {
-        let spent = std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
-        let now = self.clock.now();
-        let mut events = Vec::new();
-        for id in spent {
-            let Some((name, record)) = self.ports.iter_mut().find(|(_, record)| record.id == id) else {
-                continue;
-            };
-            record.peer.detach();
-            add(&record.faults.faults, 1);
-            record.reported = record.peer.state();
-            let rest = record.budget.as_ref().map_or(0, |budget| budget.rest(now));
-            events.push(Event::Detached { port: name.clone(), reason: HELD.into(), fault: true, rest });
-        }
-        events
-    }
-
-    /// Engages another worker for each that failed. Its ports come back as new ones, without their peers.
-    fn replace_workers(&mut self) -> Vec<Event> {
+    /// Has another worker for each that failed; ports of those, which are to begin anew.
+    fn replace_workers(&mut self) -> Vec<String> {
         let gone = (0..self.crew.len()).filter(|&worker| self.crew[worker].handle.is_gone());
         gone.collect::<Vec<_>>().into_iter().flat_map(|worker| self.replace_worker(worker)).collect()
     }
 
-    fn replace_worker(&mut self, worker: usize) -> Vec<Event> {
+    fn replace_worker(&mut self, worker: usize) -> Vec<String> {
         let Crew { spec, .. } = &self.crew[worker];
         tracing::error!(
             worker = spec.name,
@@ -394,38 +362,24 @@ impl Fabric {
                 return Vec::new();
             }
         };
-        let is_its = |record: &&Record| record.seats.iter().any(|seat| seat.worker == worker);
-        let specs: Vec<(spec::Port, u32)> =
-            self.ports.values().filter(is_its).map(|record| (record.spec.clone(), record.counters)).collect();
-        for (spec, _) in &specs {
-            // It is there: it was found just now.
-            let _ = self.remove_port(&spec.name);
-        }
         self.watchdog.watch(&self.crew[worker].spec.name, &handle.gauges);
         self.crew[worker].handle = handle;
-        let mut events = Vec::new();
-        for (spec, counters) in specs {
-            let port = spec.name.clone();
-            if let Err(error) = self.add_port(spec, counters) {
-                tracing::error!(port, %error, "the port can't begin anew");
-            }
-            let reason = "its worker failed; see the log".to_string();
-            events.push(Event::Detached { port, reason, fault: false, rest: 0 });
-        }
-        events
+        let is_its = |record: &Record| record.seats.iter().any(|seat| seat.worker == worker);
+        self.ports.iter().filter(|(_, record)| is_its(record)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Publishes the world as the records now describe it; when it returns no worker sees the former one.
+    /// Publishes the world as the records now describe it. A worker sees it in its next turn.
     fn publish(&mut self) {
         let mut world = World::default();
         let switches = self.members();
-        for record in self.ports.values() {
+        for record in self.ports.values().filter(|record| !record.leaving) {
             let target = match &record.spec.to {
                 Some(To::Switch(name)) => switches
                     .get(name.as_str())
                     .map_or(Target::Nowhere, |switch| Target::Switch(switch.clone())),
                 Some(To::Patch(name)) => {
-                    self.ports.get(name).map_or(Target::Nowhere, |peer| Target::Patch(peer.id))
+                    let peer = self.ports.get(name).filter(|peer| !peer.leaving);
+                    peer.map_or(Target::Nowhere, |peer| Target::Patch(peer.id))
                 }
                 None => Target::Nowhere,
             };
@@ -443,13 +397,13 @@ impl Fabric {
             }));
             world.rx.extend(record.rx.iter().cloned());
         }
-        drop(ringway_host::reclaim(self.published.replace(Arc::new(world))));
+        self.published.replace(Arc::new(world)).leave();
     }
 
     /// Every switch as it now is. One whose ports are the same stays what it was.
     fn members(&mut self) -> BTreeMap<String, Arc<Switch>> {
         let mut members: BTreeMap<&str, Vec<PortId>> = BTreeMap::new();
-        for port in self.ports.values() {
+        for port in self.ports.values().filter(|port| !port.leaving) {
             if let Some(To::Switch(name)) = &port.spec.to {
                 members.entry(name).or_default().push(port.id);
             }
@@ -534,31 +488,8 @@ fn worker_hold(record: &Record, crew: &[Crew]) -> u64 {
     record.seats.first().map_or(0, |seat| crew[seat.worker].spec.hold)
 }
 
-fn look_at(name: &str, record: &mut Record, crew: &[Crew]) -> Option<Event> {
-    let checked = record.peer.check();
-    if let Some(refused) = record.peer.refused()
-        && record.log.allows(name)
-    {
-        tracing::info!(port = name, refused, "a front-end's request was refused");
-    }
-    if let Err(gone) = checked {
-        record.reported = record.peer.state();
-        let Gone { reason, fault, rest } = gone;
-        return Some(Event::Detached { port: name.into(), reason, fault, rest });
-    }
-    if let Some(steer) = &record.steer {
-        steer.limit(record.peer.receiving());
-    }
-    let state = record.peer.state();
-    if state == record.reported {
-        return None;
-    }
-    record.reported = state;
-    Some(Event::Changed(port_state(name, record, crew)))
-}
-
 fn port_state(name: &str, record: &Record, crew: &[Crew]) -> PortState {
-    let (state, detail) = record.peer.state();
+    let (state, detail) = record.peer.as_ref().map_or_else(|| record.reported.clone(), |peer| peer.state());
     let worker = record.seats.first().map_or_else(String::new, |seat| crew[seat.worker].spec.name.clone());
     PortState {
         name: name.into(),

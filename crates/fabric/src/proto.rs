@@ -1,6 +1,6 @@
 //! What `control` and `data` say to each other: JSON over a stream socket pair, descriptors beside it.
 //!
-//! `control` sends [`Call`]s and gets one [`Said::Reply`] for each, in order; `data` sends [`Said::Event`]s whenever
+//! `control` sends [`Call`]s and gets one [`Said::Reply`] for each, in any order; what is asked about one port is done in order. `data` sends [`Said::Event`]s whenever
 //! something happens. Names were checked by `control`; `data` still refuses what it doesn't know.
 
 use ringway_spec::{MacAddress, Port, Switch, Worker};
@@ -57,6 +57,13 @@ pub enum Request {
     Detach {
         /// The port's name.
         port: String,
+    },
+    /// Has another worker serve a port; its peer stays.
+    MovePort {
+        /// The port's name.
+        name: String,
+        /// The worker's, or none for those with the fewest queues.
+        worker: Option<String>,
     },
     /// Carries what [`ringway_host::open_thread_files`] opens for a worker's thread, in answer to [`Event::Worker`].
     Watch {

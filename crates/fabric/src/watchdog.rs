@@ -29,6 +29,8 @@ struct State {
     workers: Vec<Watched>,
     /// Names of ports.
     ports: BTreeMap<PortId, String>,
+    /// Called at each look.
+    also: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// The watchdog of a fabric's workers. Ends when it is dropped.
@@ -50,10 +52,17 @@ impl Watchdog {
             // An error is as good as the end.
             while wait_readable(&[ended.as_fd()], Some(TICK)).is_ok_and(|ready| !ready.contains(&true)) {
                 locked(&watched).look(clock.now());
+                let also = locked(&watched).also.clone();
+                also.inspect(|also| also());
             }
         };
         ringway_host::spawn("watchdog", None, run)?;
         Ok(Watchdog { state, end })
+    }
+
+    /// Calls this at each look as well.
+    pub fn at_each_look(&self, look: Arc<dyn Fn() + Send + Sync>) {
+        locked(&self.state).also = Some(look);
     }
 
     /// Watches a worker; one of that name is no longer watched.

@@ -103,11 +103,11 @@ impl Handle {
         locked(&self.commands).is_none()
     }
 
-    /// Takes queue `bit` back, and waits for it.
-    pub fn take_back(&self, bit: usize) -> Option<Source> {
-        let (to, from): (_, Receiver<Option<Source>>) = std::sync::mpsc::sync_channel(1);
+    /// Takes queue `bit` back; it comes after the turn that is under way.
+    pub fn take_back(&self, bit: usize) -> Receiver<Option<Source>> {
+        let (to, from) = std::sync::mpsc::sync_channel(1);
         self.tell(Command::Remove { bit, to });
-        from.recv().ok().flatten()
+        from
     }
 }
 
@@ -448,7 +448,7 @@ pub(crate) mod tests {
         assert!(!handle.is_gone());
         handle.tell(Command::Add { bit: 0, source: wrong() });
         assert!(thread.join().is_err() && handle.is_gone() && alarm.clear());
-        assert!(handle.take_back(0).is_none());
+        assert!(handle.take_back(0).recv().is_err());
         ringway_host::grace();
     }
 }

@@ -41,7 +41,7 @@ pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use facts::{Access, Cores, Facts, HugePages, Limit, Transparent};
 pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
-pub use grace::{grace, graces, reclaim, reclaim_all};
+pub use grace::{Leftovers, grace, graces, reclaim, reclaim_after, reclaim_all};
 pub use memory::{
     FileId, Keep, Mapping, PageChoice, Pages, is_lost, map_region, map_region_for, memfd, memfd_in, memfd_of,
     resident, stitch,

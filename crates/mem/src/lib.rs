@@ -23,5 +23,5 @@ pub use memory::{Hint, Kept, Memory, MemoryError, REGIONS, Region};
 pub use orphan::Orphans;
 pub use span::{Span, SpanMut, copy, prefetch_value};
 pub use translate::{Direct, Fault, KEPT, Translate};
-pub use turn::{Published, READERS, Reader, Retired, Snapshot, Turn};
+pub use turn::{Published, READERS, Reader, Readers, Retired, Snapshot, Turn};
 pub use words::{Pairs, Words};

@@ -29,17 +29,25 @@ pub(crate) fn leave(value: Box<dyn Any + Send>) {
 #[derive(Debug)]
 pub struct Orphans(*mut Node);
 
+// SAFETY: the list is this value's alone, and what is in it is `Send`.
+unsafe impl Send for Orphans {}
+
 impl Orphans {
     /// Takes all current values.
     pub fn take() -> Orphans {
         Orphans(FIRST.swap(core::ptr::null_mut(), Ordering::AcqRel))
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_null()
+    }
+
     /// Frees them.
     ///
     /// # Safety
-    /// Since they were taken, every thread has run a full barrier, and a [`crate::Snapshot`] taken after that
-    /// has passed.
+    /// Since they were taken, every thread has run a full barrier, and a [`crate::Snapshot`] of all readers
+    /// taken after that has passed.
     pub unsafe fn free(self) {
         let mut next = self.0;
         while !next.is_null() {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering, compiler_fence, fence};
 
 /// Largest number of threads that can read published values at the same time.
 pub const READERS: usize = 64;
@@ -12,6 +12,22 @@ pub const READERS: usize = 64;
 const FREE: u64 = u64::MAX;
 /// The thread is between turns and reads nothing.
 const QUIET: u64 = 0;
+
+/// Some of the threads that take turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readers(u64);
+
+const _: () = assert!(READERS <= u64::BITS as usize);
+
+impl Readers {
+    /// All of them.
+    pub const ALL: Readers = Readers(u64::MAX);
+
+    /// These and those.
+    pub fn with(self, other: Readers) -> Readers {
+        Readers(self.0 | other.0)
+    }
+}
 
 #[repr(align(128))]
 struct Slot(AtomicU64);
@@ -48,7 +64,7 @@ impl Reader {
         // reads from being reordered before it, by making every thread run a full barrier (`host::grace`).
         SLOTS[self.slot].0.store(self.number, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
-        Turn { now, number: self.number, _reader: PhantomData }
+        Turn { now, number: self.number, bit: 1 << self.slot, _reader: PhantomData }
     }
 
     /// Ends the current turn; until the next one, replacers don't wait for this thread.
@@ -69,6 +85,8 @@ pub struct Turn<'r> {
     /// The time of this turn in nanoseconds, monotonic.
     pub now: u64,
     number: u64,
+    /// The thread's among [`Readers`].
+    bit: u64,
     _reader: PhantomData<&'r mut Reader>,
 }
 
@@ -85,9 +103,11 @@ impl Turn<'_> {
 pub struct Snapshot([u64; READERS]);
 
 impl Snapshot {
-    /// Captures the turns in progress. Call it after every thread has run a barrier.
-    pub fn take() -> Snapshot {
-        Snapshot(core::array::from_fn(|index| SLOTS[index].0.load(Ordering::SeqCst)))
+    /// Captures the turns of `readers` in progress. Call it after every thread has run a barrier.
+    pub fn take(readers: Readers) -> Snapshot {
+        let is_one = |index: usize| readers.0 & (1 << index) != 0;
+        let turn = |index: usize| if is_one(index) { SLOTS[index].0.load(Ordering::SeqCst) } else { QUIET };
+        Snapshot(core::array::from_fn(turn))
     }
 
     /// Whether all of these turns have ended.
@@ -103,28 +123,48 @@ impl Snapshot {
 #[derive(Debug)]
 pub struct Published<T: Send + Sync + 'static> {
     pointer: AtomicPtr<T>,
+    /// Threads that ever read it. The others are not waited for: one that is held elsewhere holds nobody here.
+    readers: AtomicU64,
     _owns: PhantomData<Arc<T>>,
 }
 
 impl<T: Send + Sync> Published<T> {
     /// Publishes the first value.
     pub fn new(value: Arc<T>) -> Published<T> {
-        Published { pointer: AtomicPtr::new(Arc::into_raw(value).cast_mut()), _owns: PhantomData }
+        let pointer = AtomicPtr::new(Arc::into_raw(value).cast_mut());
+        Published { pointer, readers: AtomicU64::new(0), _owns: PhantomData }
     }
 
     /// The value, valid for the turn.
-    pub fn read<'t>(&self, _turn: &'t Turn<'_>) -> &'t T {
+    #[inline]
+    pub fn read<'t>(&self, turn: &'t Turn<'_>) -> &'t T {
+        if self.readers.load(Ordering::Relaxed) & turn.bit == 0 {
+            self.join(turn.bit);
+        }
         // SAFETY: the pointer came from `Arc::into_raw`, and its replacer frees it only after this turn has ended
         // (`Retired::into_inner`'s contract, or `Orphans::free`'s if the cell is dropped), which the borrow of the turn
         // outlives.
         unsafe { &*self.pointer.load(Ordering::Acquire) }
     }
 
+    /// Records the thread as a reader. Whoever replaces the value later waits for it; otherwise it reads the new value.
+    #[cold]
+    fn join(&self, bit: u64) {
+        self.readers.fetch_or(bit, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Threads that may have read it.
+    pub fn readers(&self) -> Readers {
+        Readers(self.readers.load(Ordering::SeqCst))
+    }
+
     /// Publishes `value`. Turns in progress may still read the previous value.
     pub fn replace(&self, value: Arc<T>) -> Retired<T> {
         let old = self.pointer.swap(Arc::into_raw(value).cast_mut(), Ordering::SeqCst);
         // SAFETY: `old` came from `Arc::into_raw` in `new` or `replace`, and the swap took it out exactly once.
-        Retired(core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(old) }))
+        let old = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(old) });
+        Retired { value: old, readers: self.readers() }
     }
 }
 
@@ -139,15 +179,31 @@ impl<T: Send + Sync + 'static> Drop for Published<T> {
 
 /// A replaced value. Dropping it leaks it; `host::reclaim` waits and then frees it.
 #[derive(Debug)]
-pub struct Retired<T>(core::mem::ManuallyDrop<Arc<T>>);
+pub struct Retired<T> {
+    value: core::mem::ManuallyDrop<Arc<T>>,
+    readers: Readers,
+}
 
 impl<T> Retired<T> {
+    /// Threads that may read it.
+    pub fn readers(&self) -> Readers {
+        self.readers
+    }
+
     /// The value itself.
     ///
     /// # Safety
-    /// Since the replacement, every thread has run a full barrier, and a [`Snapshot`] taken after that has
-    /// passed.
+    /// Since the replacement, every thread has run a full barrier, and a [`Snapshot`] of its readers taken after that
+    /// has passed.
     pub unsafe fn into_inner(self) -> Arc<T> {
-        core::mem::ManuallyDrop::into_inner(self.0)
+        core::mem::ManuallyDrop::into_inner(self.value)
+    }
+
+    /// Leaves it to whoever frees [`crate::Orphans`].
+    pub fn leave(self)
+    where
+        T: Send + Sync + 'static,
+    {
+        crate::orphan::leave(Box::new(core::mem::ManuallyDrop::into_inner(self.value)));
     }
 }

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long `data` may take for a change. It works on one at a time, and each is a matter of microseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long `data` may take for a change: microseconds, but where a port is taken from a worker that is held.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long `data` may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -100,8 +100,22 @@ impl Data {
         Ok(Data { pid, generation, outbox: Some(outbox), pending, ended, next: 0 })
     }
 
-    /// Has `data` do something.
-    pub async fn call(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, DataError> {
+    /// Has `data` do something. What is returned waits for it, but not for ever.
+    pub fn call(
+        &mut self,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<impl Future<Output = Result<Reply, DataError>> + Send + 'static, DataError> {
+        let posted = self.post(request, descriptors)?;
+        Ok(async { tokio::time::timeout(PATIENCE, posted).await.unwrap_or(Err(DataError::Silent)) })
+    }
+
+    /// Has `data` do something, after what it was told before of the same port. What is returned waits for it.
+    pub fn post(
+        &mut self,
+        request: Request,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<impl Future<Output = Result<Reply, DataError>> + Send + 'static, DataError> {
         let id = self.next;
         self.next += 1;
         let (answer, answered) = oneshot::channel();
@@ -111,17 +125,20 @@ impl Data {
         };
         let outbox = self.outbox.as_ref().ok_or(DataError::Gone)?;
         outbox.send((Call { id, request }, descriptors)).map_err(|_| DataError::Gone)?;
-        match tokio::time::timeout(PATIENCE, answered).await {
-            Ok(Ok(Reply::Refused(why))) => Err(DataError::Refused(why)),
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(_)) => Err(DataError::Gone),
-            Err(_) => Err(DataError::Silent),
-        }
+        Ok(async {
+            match answered.await {
+                Ok(Reply::Refused(why)) => Err(DataError::Refused(why)),
+                Ok(reply) => Ok(reply),
+                Err(_) => Err(DataError::Gone),
+            }
+        })
     }
 
     /// Ends it, gently first.
     pub async fn stop(mut self) {
-        let _ = tokio::time::timeout(FAREWELL, self.call(Request::Stop, Vec::new())).await;
+        if let Ok(stopped) = self.post(Request::Stop, Vec::new()) {
+            let _ = tokio::time::timeout(FAREWELL, stopped).await;
+        }
     }
 }
 

@@ -72,7 +72,8 @@ fn trouble(error: impl std::fmt::Display) -> Trouble {
 }
 
 impl Engine {
-    pub(super) async fn answer(&mut self, ask: Ask) {
+    /// Answers a question; an order comes back.
+    pub(super) async fn question(&mut self, ask: Ask) -> Option<Ask> {
         // Whoever asked may be gone when the answer is there.
         match ask {
             Ask::Fabric(answer) => drop(answer.send(Ok(self.fabric_view().await))),
@@ -81,14 +82,22 @@ impl Engine {
             Ask::Stats(answer) => {
                 drop(answer.send(self.stats().map_err(|error| Failure::Conflict(trouble(error)))))
             }
-            Ask::Table(name, answer) => drop(answer.send(self.table(name).await)),
             Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
+            Ask::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
+            order => return Some(order),
+        }
+        None
+    }
+
+    pub(super) async fn answer(&mut self, ask: Ask) {
+        let Some(order) = self.question(ask).await else { return };
+        match order {
+            Ask::Table(name, answer) => drop(answer.send(self.table(name).await)),
             Ask::StartGuest(name, answer) => {
                 drop(answer.send(self.guests.start(&name).map_err(guest_failure)))
             }
             Ask::StopGuest(name, answer) => drop(answer.send(self.guests.stop(&name).map_err(guest_failure))),
             Ask::Guest(name, answer) => drop(answer.send(self.guests.running(&name).map_err(guest_failure))),
-            Ask::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
             Ask::StartFunction(name, answer) => {
                 drop(answer.send(self.functions.start(&name).map_err(function_failure)))
             }
@@ -99,8 +108,8 @@ impl Engine {
                 drop(answer.send(self.functions.socket(&name).map_err(function_failure)))
             }
             Ask::Become(new, answer) => drop(answer.send(self.become_as(new).await)),
-            // The serving loop ends with it.
-            Ask::Shutdown(answer) => drop(answer),
+            // The serving loop ends with `Shutdown`, and questions were answered.
+            _ => {}
         }
     }
 

@@ -111,6 +111,15 @@ impl Engine {
         live.close().await;
     }
 
+    /// Has another worker serve a port.
+    pub(super) async fn move_port(&mut self, port: &Port) -> Result<(), EngineError> {
+        if self.live.get(&port.name).is_none_or(|live| live.queues == 0) {
+            return Ok(());
+        }
+        let (name, worker) = (port.name.clone(), port.worker.clone());
+        self.call(&port.name, Request::MovePort { name, worker }).await.map(drop)
+    }
+
     /// Gives a new `data` a port that the last one had.
     pub(super) async fn resume_port(&mut self, port: &Port) -> Result<(), EngineError> {
         let Some(live) = self.live.get_mut(&port.name) else { return Ok(()) };
@@ -151,9 +160,7 @@ impl Engine {
                 if live.log.allows(&name) {
                     tracing::info!(port = name, reason);
                 }
-                if let Err(error) = self.call(&name, Request::Detach { port: name.clone() }).await {
-                    tracing::warn!(%error, "detaching port {name}");
-                }
+                self.detach(&name);
                 self.lost(&name, &reason);
             }
             // It was gone already.
@@ -164,21 +171,40 @@ impl Engine {
                 if keep {
                     live.kept = descriptors.iter().filter_map(|held| held.try_clone().ok()).collect();
                 }
-                let is_logged = live.log.allows(&name);
-                match self.attach(&name, descriptors).await {
-                    Ok(()) if is_logged => tracing::info!(port = name, "a peer is there"),
-                    Ok(()) => {}
-                    // The next `data` gets it.
-                    Err(EngineError::Data(_, DataError::Gone)) if keep => {}
-                    Err(error) => {
-                        if is_logged {
-                            tracing::warn!(port = name, %error, "the peer is sent away");
-                        }
-                        self.lost(&name, &error.to_string());
-                    }
-                }
+                let (inbox, request) = (self.inbox.clone(), Request::Attach { port: name.clone() });
+                self.post(request, descriptors, move |attached| {
+                    // Once nobody listens, the fabric is going down.
+                    let _ = inbox.send(Message::Attached { port: name, epoch, serial, attached });
+                });
             }
         }
+    }
+
+    /// `data` has a peer, or hasn't.
+    pub(super) fn attached(&mut self, name: &str, epoch: u64, serial: u64, attached: Result<(), DataError>) {
+        let is_it = |live: &&mut Live| live.epoch == epoch && live.serial == serial;
+        let Some(live) = self.live.get_mut(name).filter(is_it) else { return };
+        let is_logged = live.log.allows(name);
+        match attached {
+            Ok(()) if is_logged => tracing::info!(port = name, "a peer is there"),
+            Ok(()) => {}
+            // The next `data` gets it.
+            Err(DataError::Gone) if !live.kept.is_empty() => {}
+            Err(error) => {
+                if is_logged {
+                    tracing::warn!(port = name, %error, "the peer is sent away");
+                }
+                live.gone(&error.to_string());
+            }
+        }
+    }
+
+    /// Has `data` let go of a port's peer, before the next comes.
+    fn detach(&mut self, name: &str) {
+        let port = name.to_string();
+        self.post(Request::Detach { port: port.clone() }, Vec::new(), move |detached| {
+            let _ = detached.inspect_err(|error| tracing::warn!(port, %error, "detaching its peer"));
+        });
     }
 
     fn lost(&mut self, name: &str, reason: &str) {
@@ -207,9 +233,7 @@ impl Engine {
                     false => {}
                 }
                 // Whatever `data` still has of it goes before the next peer comes.
-                if let Err(error) = self.call(&port, Request::Detach { port: port.clone() }).await {
-                    tracing::warn!(%error, "detaching port {port}");
-                }
+                self.detach(&port);
                 if rest > 0 {
                     self.rest(&port, &reason, Duration::from_nanos(rest));
                 } else {

@@ -17,7 +17,7 @@ use crate::run_dir::RunDir;
 use live::Live;
 use ringway_fabric::proto::{self, Event, Request};
 use ringway_scheduler::Place;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -45,6 +45,17 @@ pub enum Message {
         port: String,
         /// Which of that name.
         epoch: u64,
+    },
+    /// `data` has a port's new peer, or hasn't.
+    Attached {
+        /// The port.
+        port: String,
+        /// Which of that name.
+        epoch: u64,
+        /// Which peer.
+        serial: u64,
+        /// Whether it has.
+        attached: Result<(), DataError>,
     },
     /// News of a guest.
     Guest(GuestEvent),
@@ -108,6 +119,12 @@ pub struct Engine {
     functions: Functions,
     run: RunDir,
     inbox: Inbox,
+    /// Once it serves.
+    messages: Option<UnboundedReceiver<Message>>,
+    /// Messages that came while `data` was waited for.
+    backlog: VecDeque<Message>,
+    /// What `data` last said of itself.
+    known: proto::State,
     place: Place,
 }
 
@@ -147,6 +164,9 @@ impl Engine {
             functions,
             run,
             inbox,
+            messages: None,
+            backlog: VecDeque::new(),
+            known: proto::State::default(),
             place,
         };
         engine.start_data(1).await?;
@@ -154,9 +174,10 @@ impl Engine {
     }
 
     /// Hears messages until the fabric is to go down, then takes everything away.
-    pub async fn serve(mut self, mut messages: UnboundedReceiver<Message>) {
+    pub async fn serve(mut self, messages: UnboundedReceiver<Message>) {
         let mut farewell = None;
-        while let Some(message) = messages.recv().await {
+        self.messages = Some(messages);
+        while let Some(message) = self.next().await {
             match message {
                 Message::Ask(Ask::Shutdown(answer)) => {
                     farewell = Some(answer);
@@ -169,6 +190,9 @@ impl Engine {
                 Message::StartData => self.restart_data().await,
                 Message::Peer(event) => self.peer(event).await,
                 Message::Rested { port, epoch } => self.rested(&port, epoch),
+                Message::Attached { port, epoch, serial, attached } => {
+                    self.attached(&port, epoch, serial, attached);
+                }
                 Message::Guest(event) => self.guests.started(event),
                 Message::Function(event) => self.functions.heard(event),
             }
@@ -177,6 +201,13 @@ impl Engine {
         if let Some(answer) = farewell {
             // Whoever asked may be gone.
             let _ = answer.send(Ok(()));
+        }
+    }
+
+    async fn next(&mut self) -> Option<Message> {
+        match (self.backlog.pop_front(), &mut self.messages) {
+            (None, Some(messages)) => messages.recv().await,
+            (message, _) => message,
         }
     }
 
@@ -244,6 +275,7 @@ impl Engine {
                 let owned = self.guests.own(port, target)?;
                 self.add_port(port, &owned).await?;
             }
+            Change::MovePort(port) => self.move_port(port).await?,
             Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name))?,
             Change::RemoveFunction(name) => drop(self.functions.remove(name)),
             Change::AddFunction(function) => {
@@ -270,7 +302,37 @@ impl Engine {
     ) -> Result<proto::Reply, EngineError> {
         let failed = |error| EngineError::Data(what.into(), error);
         let data = self.data.as_mut().ok_or(DataError::Gone).map_err(failed)?;
-        data.call(request, descriptors).await.map_err(failed)
+        let mut answered = Box::pin(data.call(request, descriptors).map_err(failed)?);
+        loop {
+            let Some(messages) = &mut self.messages else { return answered.await.map_err(failed) };
+            let message = tokio::select! {
+                biased;
+                answer = &mut answered => return answer.map_err(failed),
+                message = messages.recv() => message,
+            };
+            match message {
+                // Whoever asks how things are does not wait for a change.
+                Some(Message::Ask(ask)) => {
+                    let order = self.question(ask).await;
+                    self.backlog.extend(order.map(Message::Ask));
+                }
+                Some(message) => self.backlog.push_back(message),
+                None => self.messages = None,
+            }
+        }
+    }
+
+    /// Has `data` do something about a port, and goes on; `then` hears what came of it.
+    fn post(
+        &mut self,
+        request: Request,
+        descriptors: Vec<std::os::fd::OwnedFd>,
+        then: impl FnOnce(Result<(), DataError>) + Send + 'static,
+    ) {
+        match self.data.as_mut().ok_or(DataError::Gone).and_then(|data| data.post(request, descriptors)) {
+            Ok(posted) => drop(tokio::spawn(async { then(posted.await.map(drop)) })),
+            Err(error) => then(Err(error)),
+        }
     }
 
     async fn start_data(&mut self, generation: u64) -> Result<(), EngineError> {
@@ -279,7 +341,7 @@ impl Engine {
         self.data_started = Instant::now();
         let workers = self.fabric.workers.clone();
         let start = Request::Start { workers, counters: self.page.entries() };
-        data.call(start, vec![self.page.share()?]).await.map_err(failed)?;
+        data.call(start, vec![self.page.share()?]).map_err(failed)?.await.map_err(failed)?;
         tracing::info!(pid = data.pid, "the data process is up");
         self.data = Some(data);
         Ok(())

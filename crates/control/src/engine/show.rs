@@ -8,18 +8,25 @@ use ringway_fabric::proto::{PortState, Reply, Request, State};
 use ringway_frame::{Counters, Reason};
 use ringway_spec::{Port, Switch, To};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What is wrong with a worker where the system refuses `io_setup`.
 const HELPED: &str =
     "peers' eventfds are signalled by a thread each: io_setup was refused, see `ringway doctor`";
 
+/// How long whoever asks waits for what `data` knows now.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 impl Engine {
-    /// What `data` knows; nothing while it is away.
+    /// What `data` knows, or last knew where it does not answer; nothing while it is away.
     async fn state(&mut self) -> State {
-        match self.call("the data process", Request::State).await {
-            Ok(Reply::State(state)) => state,
-            _ => State::default(),
+        let Some(data) = &mut self.data else { return State::default() };
+        if let Ok(posted) = data.post(Request::State, Vec::new())
+            && let Ok(Ok(Reply::State(state))) = tokio::time::timeout(PATIENCE, posted).await
+        {
+            self.known = state;
         }
+        self.known.clone()
     }
 
     pub(super) async fn fabric_view(&mut self) -> FabricView {

@@ -6,6 +6,7 @@ use crate::vhost_user::iommu::{Denied, Granted, Iommu};
 use crate::vhost_user::vring::{Space, parts};
 use ringway_frame::add;
 use ringway_host::Clock;
+use ringway_mem::Readers;
 use ringway_mem::iotlb::{Change, Lookaside, Lookup, Missed};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Iotlb, Kick, Refused, Ring};
@@ -179,10 +180,11 @@ impl Guest {
 
     /// When this returns no worker uses what was taken back before.
     pub(in crate::vhost_user) fn revoke(&mut self) {
-        match self.iotlb.iommu.as_mut().map(|iommu| std::mem::take(iommu.editor.retired())) {
-            Some(retired) if !retired.is_empty() => ringway_host::reclaim_all(retired),
-            _ => ringway_host::grace(),
-        }
+        // A queue that remembers a translation reads its ring, but not the map.
+        let readers =
+            self.slots.iter().fold(Readers::default(), |all, slot| all.with(slot.published.readers()));
+        let retired = self.iotlb.iommu.as_mut().map(|iommu| std::mem::take(iommu.editor.retired()));
+        ringway_host::reclaim_after(readers, retired.unwrap_or_default());
     }
 
     /// More is granted.

@@ -1,0 +1,315 @@
+//! What is done about one port and may wait: for a turn of a worker that is held, or for the peer's memory. It is done
+//! without the fabric, by whichever thread has the [`Work`]; for one port one thing after the other.
+
+use super::{Fabric, FabricError, Record, Seat, port_state};
+use crate::forward::Source;
+use crate::proto::Event;
+use crate::worker::Command;
+use ringway_frame::add;
+use ringway_host::Budget;
+use ringway_port::{Doorbell, Gone, Peer};
+use ringway_switch::{Lookup, PortId};
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, PoisonError};
+
+/// Why a peer that held a worker is let go.
+const HELD: &str = "its memory held a worker for too long: it was taken away, or is slow";
+
+/// What is to be done about a port.
+#[derive(Debug)]
+pub enum Job {
+    /// Its session may have messages, or a worker saw its peer break a rule.
+    Check,
+    /// Its peer is there, with these descriptors.
+    Attach(Vec<OwnedFd>),
+    /// Its peer is gone, or is to go.
+    Detach,
+    /// Its peer cost too much.
+    Evict,
+    /// It is taken away.
+    Remove,
+    /// It is taken away and made again, without a peer: its worker failed.
+    Renew,
+    /// This worker is to have its queues, or those with the fewest. Its peer stays.
+    Move(Option<String>),
+}
+
+/// A job, and what it needs of the port.
+pub struct Work {
+    port: String,
+    call: Option<u64>,
+    job: Job,
+    peer: Box<dyn Peer>,
+    budget: Option<Arc<Budget>>,
+    /// Sources that workers were told to give back, and those that they gave.
+    taken: Vec<Receiver<Option<Source>>>,
+    sources: Vec<Source>,
+    checked: Result<(), Gone>,
+    result: Result<(), FabricError>,
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub struct Done {
+    /// The call that it was for.
+    pub call: Option<u64>,
+    /// Whether it was done.
+    pub result: Result<(), FabricError>,
+    /// What `control` is to know.
+    pub event: Option<Event>,
+}
+
+impl Work {
+    /// Does it. Blocks for as long as a worker is held, or the peer's memory lets us wait.
+    pub fn run(&mut self) {
+        match &mut self.job {
+            Job::Check => self.checked = self.peer.check(),
+            Job::Attach(descriptors) => {
+                self.peer.detach();
+                self.budget.iter().for_each(|budget| budget.renew());
+                let attached = self.peer.attach(std::mem::take(descriptors));
+                let failed =
+                    |error: ringway_port::PeerError| FabricError::Port(self.port.clone(), error.to_string());
+                self.result = attached.map_err(failed);
+            }
+            // Another peer may be there already.
+            Job::Evict if self.budget.as_ref().is_some_and(|budget| !budget.is_spent()) => {
+                self.job = Job::Check
+            }
+            Job::Detach | Job::Evict => self.peer.detach(),
+            Job::Remove | Job::Renew | Job::Move(_) => {
+                if !matches!(self.job, Job::Move(_)) {
+                    self.peer.detach();
+                }
+                // One that failed gives nothing back.
+                self.sources = self.taken.drain(..).filter_map(|from| from.recv().ok().flatten()).collect();
+                if !matches!(self.job, Job::Move(_)) {
+                    self.sources.clear();
+                    // Nobody sends to it any more, nor learns that it is there.
+                    ringway_host::grace();
+                }
+            }
+        }
+    }
+}
+
+impl Fabric {
+    /// Begins a job; none while another is being done about the port, after which this one's turn comes.
+    pub fn begin(&mut self, name: &str, job: Job, call: Option<u64>) -> Result<Option<Work>, FabricError> {
+        if let Job::Move(Some(worker)) = &job {
+            self.worker(worker)?;
+        }
+        let record = self.ports.get_mut(name).filter(|record| !record.leaving);
+        let record = record.ok_or_else(|| FabricError::Unknown("port", name.into()))?;
+        match (record.peer.take(), job) {
+            (Some(peer), job) => Ok(Some(self.prepare(name, peer, job, call))),
+            // It is being looked at, or will be soon.
+            (None, Job::Check) => Ok(None),
+            (None, job) => {
+                record.jobs.push_back((job, call));
+                Ok(None)
+            }
+        }
+    }
+
+    fn prepare(&mut self, name: &str, peer: Box<dyn Peer>, job: Job, call: Option<u64>) -> Work {
+        let port = name.to_string();
+        let (mut budget, mut taken) = (None, Vec::new());
+        if let Some(record) = self.ports.get_mut(name) {
+            budget.clone_from(&record.budget);
+            record.leaving = matches!(job, Job::Remove | Job::Renew);
+        }
+        if matches!(job, Job::Remove | Job::Renew) {
+            self.publish();
+        }
+        if let Some(record) = self.ports.get(name)
+            && matches!(job, Job::Remove | Job::Renew | Job::Move(_))
+        {
+            let take = |seat: &Seat| self.crew[seat.worker].handle.take_back(seat.bit);
+            taken = record.seats.iter().map(take).collect();
+        }
+        let (sources, checked, result) = (Vec::new(), Ok(()), Ok(()));
+        Work { port, call, job, peer, budget, taken, sources, checked, result }
+    }
+
+    /// A job was done. What came of it and of those behind it that can't be done any more, and the next.
+    pub fn end(&mut self, work: Work) -> (Vec<Done>, Option<Work>) {
+        let Work { port, call, job, peer, sources, checked, mut result, .. } = work;
+        if matches!(job, Job::Remove | Job::Renew) {
+            return (self.removed(&port, &job, call), None);
+        }
+        if matches!(job, Job::Move(_)) {
+            result = self.seat(&port, &job, sources);
+        }
+        let Some(record) = self.ports.get_mut(&port) else { return (Vec::new(), None) };
+        if matches!(job, Job::Attach(_)) || peer.session().is_none() {
+            // Without a descriptor more the session is looked at now and then only.
+            let session = peer.session().and_then(|fd| fd.try_clone_to_owned().ok());
+            record.session = session.map(Arc::new);
+        }
+        record.peer = Some(peer);
+        let event = match job {
+            Job::Check => self.look_at(&port, checked),
+            Job::Evict => self.evicted(&port),
+            _ => None,
+        };
+        let mut next = None;
+        if let Some(record) = self.ports.get_mut(&port)
+            && let Some((job, call)) = record.jobs.pop_front()
+            && let Some(peer) = record.peer.take()
+        {
+            next = Some(self.prepare(&port, peer, job, call));
+        }
+        (vec![Done { call, result, event }], next)
+    }
+
+    fn look_at(&mut self, name: &str, checked: Result<(), Gone>) -> Option<Event> {
+        let record = self.ports.get_mut(name)?;
+        let peer = record.peer.as_mut()?;
+        if let Some(refused) = peer.refused()
+            && record.log.allows(name)
+        {
+            tracing::info!(port = name, refused, "a front-end's request was refused");
+        }
+        let state = peer.state();
+        if let Err(Gone { reason, fault, rest }) = checked {
+            record.reported = state;
+            return Some(Event::Detached { port: name.into(), reason, fault, rest });
+        }
+        if let Some(steer) = &record.steer {
+            steer.limit(peer.receiving());
+        }
+        if state == record.reported {
+            return None;
+        }
+        record.reported = state;
+        Some(Event::Changed(port_state(name, record, &self.crew)))
+    }
+
+    fn evicted(&mut self, name: &str) -> Option<Event> {
+        let now = self.clock.now();
+        let record = self.ports.get_mut(name)?;
+        add(&record.faults.faults, 1);
+        record.reported = record.peer.as_ref()?.state();
+        let rest = record.budget.as_ref().map_or(0, |budget| budget.rest(now));
+        Some(Event::Detached { port: name.into(), reason: HELD.into(), fault: true, rest })
+    }
+
+    /// Nothing of a port is in use any more.
+    fn removed(&mut self, name: &str, job: &Job, call: Option<u64>) -> Vec<Done> {
+        let Some(record) = self.ports.remove(name) else { return Vec::new() };
+        let Record { id, spec, counters, seats, jobs, .. } = record;
+        seats.iter().for_each(|seat| seat.line.unwatch());
+        self.leave(seats.iter().map(|seat| (seat.worker, seat.bit)));
+        self.watchdog.name(id, None);
+        self.switches
+            .values()
+            .filter_map(|switch| switch.learning.as_ref())
+            .for_each(|table| table.forget(id));
+        let gone =
+            |(_, call)| Done { call, result: Err(FabricError::Unknown("port", name.into())), event: None };
+        let mut done: Vec<Done> = jobs.into_iter().map(gone).collect();
+        let mut event = None;
+        if matches!(job, Job::Renew) {
+            if let Err(error) = self.add_port(spec, counters) {
+                tracing::error!(port = name, %error, "the port can't begin anew");
+            }
+            let reason = "its worker failed; see the log".to_string();
+            event = Some(Event::Detached { port: name.into(), reason, fault: false, rest: 0 });
+        }
+        done.push(Done { call, result: Ok(()), event });
+        done
+    }
+
+    /// Gives a port's sources to the workers that are to have them; back to their own if those have no room.
+    fn seat(&mut self, name: &str, job: &Job, sources: Vec<Source>) -> Result<(), FabricError> {
+        let Job::Move(worker) = job else { return Ok(()) };
+        let found = self.places(worker.as_deref(), sources.len());
+        let Some(record) = self.ports.get_mut(name) else { return Ok(()) };
+        if sources.len() < record.seats.len() {
+            self.leave(found.into_iter().flatten());
+            return Err(FabricError::Limit("the port's worker failed meanwhile"));
+        }
+        let former: Vec<_> = record.seats.iter().map(|seat| (seat.worker, seat.bit)).collect();
+        if let Ok(places) = &found {
+            record.spec.worker.clone_from(worker);
+            for (seat, &(worker, bit)) in record.seats.iter_mut().zip(places) {
+                seat.line.move_to(self.crew[worker].handle.bell.clone(), bit);
+                (seat.worker, seat.bit) = (worker, bit);
+            }
+        }
+        for (seat, source) in record.seats.iter().zip(sources) {
+            self.crew[seat.worker].handle.tell(Command::Add { bit: seat.bit, source });
+        }
+        found?;
+        self.leave(former);
+        self.publish();
+        Ok(())
+    }
+
+    /// What is to be looked at since the bell rang, or since it was long ago: what is known already, and jobs.
+    pub fn due(&mut self) -> (Vec<Event>, Vec<(String, Job)>) {
+        self.bell.clear();
+        self.leftovers.free();
+        let mut jobs: Vec<_> = self.replace_workers().into_iter().map(|name| (name, Job::Renew)).collect();
+        let events = self.new_workers();
+        let spent = std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
+        jobs.extend(spent.into_iter().filter_map(|id| Some((self.name_of(id)?, Job::Evict))));
+        jobs.extend(self.ports.keys().map(|name| (name.clone(), Job::Check)));
+        (events, jobs)
+    }
+
+    /// The port with this number.
+    pub fn name_of(&self, id: PortId) -> Option<String> {
+        self.ports.iter().find(|(_, record)| record.id == id).map(|(name, _)| name.clone())
+    }
+
+    /// Does a job, and waits until it is done.
+    fn now(&mut self, name: &str, job: Job) -> Result<Option<Event>, FabricError> {
+        let (mut event, mut next) = (None, self.begin(name, job, None)?);
+        while let Some(mut work) = next {
+            work.run();
+            let done;
+            (done, next) = self.end(work);
+            for done in done {
+                done.result?;
+                event = event.or(done.event);
+            }
+        }
+        Ok(event)
+    }
+
+    /// Takes a port away. When it returns nothing of it is in use.
+    pub fn remove_port(&mut self, name: &str) -> Result<(), FabricError> {
+        self.now(name, Job::Remove).map(drop)
+    }
+
+    /// Has another worker serve a port; its peer stays.
+    pub fn move_port(&mut self, name: &str, worker: Option<&str>) -> Result<(), FabricError> {
+        self.now(name, Job::Move(worker.map(Into::into))).map(drop)
+    }
+
+    /// A port's peer is there, with these descriptors.
+    pub fn attach(&mut self, name: &str, descriptors: Vec<OwnedFd>) -> Result<(), FabricError> {
+        self.now(name, Job::Attach(descriptors)).map(drop)
+    }
+
+    /// A port's peer is gone, or is to go.
+    pub fn detach(&mut self, name: &str) -> Result<(), FabricError> {
+        self.now(name, Job::Detach).map(drop)
+    }
+
+    /// A session's socket is readable. Returns what came of it.
+    pub fn serve(&mut self, id: PortId) -> Option<Event> {
+        let name = self.name_of(id)?;
+        self.now(&name, Job::Check).ok().flatten()
+    }
+
+    /// Looks at every port whose peer may have broken a rule.
+    pub fn check(&mut self) -> Vec<Event> {
+        let (mut events, jobs) = self.due();
+        events.extend(jobs.into_iter().filter_map(|(name, job)| self.now(&name, job).ok().flatten()));
+        events
+    }
+}
