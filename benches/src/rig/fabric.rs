@@ -9,7 +9,7 @@ use ringway_host::wait_readable;
 use ringway_port::vhost_user::{KIND, MEMORY, Settings};
 use ringway_spec::{Kind, Poll, Port, Switch, To, Worker};
 use ringway_switch::learning;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -145,7 +145,8 @@ impl Rig {
 
     /// Serves messages for `time`; returns the reason if a port lost its peer.
     fn serve(&mut self, time: Duration) -> Result<Option<String>, Failure> {
-        let (ids, fds): (Vec<_>, Vec<_>) = self.fabric.sessions().unzip();
+        let (ids, fds): (Vec<_>, Vec<_>) =
+            self.fabric.sessions().map(|(id, fd)| (id, fd.as_fd())).unzip();
         if fds.is_empty() {
             std::thread::sleep(time);
             return Ok(None);

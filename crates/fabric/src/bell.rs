@@ -176,3 +176,25 @@ impl Drop for Line {
         self.replace(None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_moved_has_its_new_worker_woken() {
+        let bells = [Bell::new().unwrap(), Bell::new().unwrap()];
+        let line = Line::new(bells[0].clone(), 3, "p");
+        let kick = Arc::new(EventFd::new().unwrap().as_fd().try_clone_to_owned().unwrap());
+        line.watch(kick.clone());
+        line.move_to(bells[1].clone(), 5);
+        rustix::io::write(&kick, &1_u64.to_ne_bytes()).unwrap();
+        line.wake();
+        let mut rung = Vec::new();
+        for (number, bell) in (0..).zip(&bells) {
+            bell.collect(|bit| rung.push((number, bit)));
+            bell.look(|bit| rung.push((number, bit)));
+        }
+        assert_eq!(rung, [(1, 5), (1, 5)]);
+    }
+}

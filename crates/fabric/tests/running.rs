@@ -149,3 +149,26 @@ fn wrong_changes_are_refused_and_change_nothing() {
     assert!(matches!(fabric.table("t"), Err(FabricError::Unknown("switch", _))));
     assert_eq!(fabric.state().ports.len(), 1);
 }
+
+#[test]
+fn a_port_that_is_moved_goes_on_and_no_other_is_touched() {
+    let mut bench = Bench::new(2);
+    bench.switch("s", learning());
+    bench.port("a", source(2, 1), on("s"));
+    let b = bench.port("b", null(), on("s"));
+    let workers = |bench: &Bench| {
+        let ports = bench.fabric.state().ports;
+        ports.into_iter().map(|port| port.worker).collect::<Vec<_>>()
+    };
+    assert_eq!(workers(&bench), ["w0", "w1"]);
+    for (worker, found) in [("w1", "w1"), ("w0", "w0")] {
+        bench.fabric.move_port("a", Some(worker)).unwrap();
+        assert_eq!(workers(&bench), [found, "w1"]);
+        let before = bench.rx_frames(b);
+        until("traffic", || bench.rx_frames(b) > before + 10_000);
+    }
+    assert!(matches!(bench.fabric.move_port("a", Some("w9")), Err(FabricError::Unknown("worker", _))));
+    bench.fabric.move_port("a", None).unwrap();
+    bench.fabric.remove_port("a").unwrap();
+    bench.fabric.remove_port("b").unwrap();
+}

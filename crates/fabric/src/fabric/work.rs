@@ -205,8 +205,8 @@ impl Fabric {
         self.watchdog.name(id, None);
         self.switches
             .values()
-            .filter_map(|switch| switch.learning.as_ref())
-            .for_each(|table| table.forget(id));
+            .filter_map(|switch| switch.made.as_ref())
+            .for_each(|made| made.lookup.forget(id));
         let gone =
             |(_, call)| Done { call, result: Err(FabricError::Unknown("port", name.into())), event: None };
         let mut done: Vec<Done> = jobs.into_iter().map(gone).collect();

@@ -1,0 +1,72 @@
+//! A front-end of tests, whose guest sends.
+
+use ringway_host::{map_region, receive_with, send_with};
+use ringway_mem::Memory;
+use ringway_vhost_user::feature::{protocol, virtio};
+use ringway_vhost_user::{Frontend, MemoryRegion, Packet, SharedRegion, Transport, Vring, VringAddr};
+use ringway_virtq::{Areas, Buffer, Driver, Layout};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Bytes of its memory.
+pub const SIZE: usize = 128 << 20;
+/// What is never given back: the rings.
+pub const RINGS: usize = 1 << 20;
+const USER: u64 = 0x7f00_0000_0000;
+const PAGE: usize = 4096;
+const RING: u16 = 64;
+
+/// Its session's socket.
+pub struct Stream(UnixStream);
+
+impl Transport for Stream {
+    fn send(&mut self, packet: Packet) -> io::Result<()> {
+        let fds: Vec<_> = packet.fds.iter().map(|fd| fd.as_fd()).collect();
+        send_with(self.0.as_fd(), &packet.bytes, &fds).map(drop).map_err(io::Error::other)
+    }
+
+    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+        receive_with(self.0.as_fd(), bytes, 8).map_err(io::Error::other)
+    }
+}
+
+/// Sets up a session whose rings run.
+pub fn set_up(socket: UnixStream, file: &OwnedFd) -> Frontend<Stream> {
+    let fd = file.try_clone().unwrap();
+    let region = MemoryRegion { guest: 0, size: SIZE as u64, user: USER, offset: 0 };
+    let mut front = Frontend::negotiate(Stream(socket), virtio::VERSION_1, protocol::REPLY_ACK).unwrap();
+    front.set_memory(vec![SharedRegion { region, fd }]).unwrap();
+    for index in [0, 1] {
+        let at = USER + u64::from(index) * 0x1_0000;
+        let addresses =
+            VringAddr { index, flags: 0, descriptors: at, available: at + 0x4000, used: at + 0x8000, log: 0 };
+        front.start(Vring { size: RING, addresses, base: 0, kick: None, call: None }).unwrap();
+    }
+    front
+}
+
+/// The front-end: each frame of its guest's lies in a page of its own, some way into it.
+pub fn send_from_pages(socket: UnixStream, file: &OwnedFd, stop: &AtomicBool) {
+    let _front = set_up(socket, file);
+    let memory = Memory::new(vec![map_region(file, 0, SIZE as u64, 0, 0).unwrap()]).unwrap();
+    let layout = Layout { packed: false, size: RING, event_idx: false, indirect: false };
+    let lengths = layout.lengths().unwrap();
+    let span = |at, len| memory.user_span(at, len).unwrap();
+    let areas = Areas {
+        descriptors: span(0x1_0000, lengths.descriptors),
+        driver: span(0x1_4000, lengths.driver),
+        device: span(0x1_8000, lengths.device),
+    };
+    let mut tx = Driver::new(&layout, areas).unwrap();
+    let mut page = RINGS / PAGE;
+    while !stop.load(Relaxed) {
+        while tx.take_used().is_ok_and(|used| used.is_some()) {}
+        let address = (page * PAGE) as u64;
+        if tx.add(&[Buffer { address, len: 1000, write: false }], None).is_some() {
+            page = RINGS / PAGE + (page * 7919) % ((SIZE - RINGS) / PAGE);
+        }
+        tx.publish();
+    }
+}
