@@ -32,7 +32,7 @@ switch = "ours"
 [port.load]
 kind = "source"
 size = "60B"
-rate = 1000
+rate = "1kpps"
 to = "02:00:00:00:00:02"
 from = "02:00:00:00:00:01"
 switch = "ours"
