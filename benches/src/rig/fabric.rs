@@ -145,8 +145,7 @@ impl Rig {
 
     /// Serves messages for `time`; returns the reason if a port lost its peer.
     fn serve(&mut self, time: Duration) -> Result<Option<String>, Failure> {
-        let (ids, fds): (Vec<_>, Vec<_>) =
-            self.fabric.sessions().map(|(id, fd)| (id, fd.as_fd())).unzip();
+        let (ids, fds): (Vec<_>, Vec<_>) = self.fabric.sessions().map(|(id, fd)| (id, fd.as_fd())).unzip();
         if fds.is_empty() {
             std::thread::sleep(time);
             return Ok(None);

@@ -8,7 +8,7 @@ use crate::worker::Command;
 use ringway_frame::add;
 use ringway_host::Budget;
 use ringway_port::{Doorbell, Gone, Peer};
-use ringway_switch::{Lookup, PortId};
+use ringway_switch::PortId;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError};
