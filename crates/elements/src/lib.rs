@@ -10,32 +10,34 @@ extern crate alloc;
 
 use ringway_click::{Class, Documentation, Registry};
 
-pub mod analysis;
-pub mod aqm;
+mod analysis;
+mod aqm;
 mod check;
-pub mod control;
-pub mod ethernet;
+mod control;
+mod ethernet;
 mod field;
-pub mod flow;
-pub mod icmp;
-pub mod ids;
-pub mod information;
-pub mod ip;
-pub mod ip6;
+mod flow;
+mod icmp;
+mod ids;
+mod information;
+mod ip;
+mod ip6;
 mod packet;
-pub mod rate;
-pub mod rewriter;
+mod rate;
+mod rewriter;
 mod shape;
 mod stamp;
-pub mod standard;
+mod standard;
 pub mod summary;
-pub mod tcpudp;
-pub mod threads;
+mod tcpudp;
+mod threads;
 mod token_bucket;
-pub mod tunnel;
+mod tunnel;
+
+pub use ip::parse_protocol;
 
 /// Every group's classes.
-pub const GROUPS: &[&[&Class]] = &[
+const GROUPS: &[&[&Class]] = &[
     control::CLASSES,
     information::CLASSES,
     threads::CLASSES,

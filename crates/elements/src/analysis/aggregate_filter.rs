@@ -11,7 +11,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 use ringway_click_lang::config;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("AggregateFilter", || Box::<AggregateFilter>::default()).ports("1/-").processing("h");
 
@@ -23,7 +22,6 @@ struct Range {
     output: Option<usize>,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct AggregateFilter {
     /// In order, apart from each other.

@@ -11,11 +11,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst, arg::Args};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("AggregateFirst", || Box::<AggregateFirst>::default()).ports("1/1-2").processing("a/ah");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct AggregateFirst {
     known: FlowTable<u32, ()>,

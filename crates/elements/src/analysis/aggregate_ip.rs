@@ -24,14 +24,12 @@ use ringway_click::arg::{Args, Raw};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::Protocol;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("AggregateIP", || Box::<AggregateIp>::default()).ports("1/1-2").processing("a/ah");
 
 /// Bits of a header that are an address.
 const ADDRESSES: core::ops::Range<u32> = 96..160;
 
-/// See the module.
 #[derive(Debug)]
 pub struct AggregateIp {
     field: IpField,

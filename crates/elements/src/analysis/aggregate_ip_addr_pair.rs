@@ -19,7 +19,6 @@ use ringway_click::arg::{Args, Seconds};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
 use ringway_wire::Ipv4;
 
-/// Facts.
 pub static CLASS: Class = Class::new("AggregateIPAddrPair", || Box::<AggregateIpAddrPair>::default())
     .ports("1/1-2")
     .processing("a/ah");
@@ -35,7 +34,6 @@ struct Pair {
     last: u64,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct AggregateIpAddrPair {
     pairs: BTreeMap<(u32, u32), Pair>,

@@ -28,7 +28,6 @@ use ringway_wire::icmp::v4::is_error;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("AggregateIPFlows", || Box::<AggregateIpFlows>::default()).ports("1/1-2").processing("a/ah");
 
@@ -49,7 +48,6 @@ struct Flow {
     done: u8,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct AggregateIpFlows {
     flows: BTreeMap<Name, Flow>,

@@ -16,7 +16,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("AggregateLast", || Box::<AggregateLast>::default()).ports("1/1-2").processing("h");
 
@@ -31,7 +30,6 @@ struct Seen {
     first: u64,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct AggregateLast {
     aggregates: FlowTable<u32, Seen>,

@@ -20,7 +20,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, ArgError, Args, KEYWORD, Scope};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("AggregatePacketCounter", || Box::<AggregatePacketCounter>::default())
     .ports("1-/=")
     .flow("#/#");
@@ -28,7 +27,6 @@ pub static CLASS: Class = Class::new("AggregatePacketCounter", || Box::<Aggregat
 /// Numbers kept at most. Attack: packets with ever other numbers.
 const MOST: usize = 1 << 20;
 
-/// See the module.
 #[derive(Debug)]
 pub struct AggregatePacketCounter {
     annotation: Option<usize>,

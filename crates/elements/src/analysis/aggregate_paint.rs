@@ -9,10 +9,8 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("AggregatePaint", || Box::<AggregatePaint>::default()).ports("1/1");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct AggregatePaint {
     bits: u32,

@@ -20,12 +20,10 @@ use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
 use ringway_click_lang::config;
 use ringway_wire::checksum::update_u32;
 
-/// Facts.
 pub static CLASS: Class = Class::new("AnonymizeIPAddr", || Box::<AnonymizeIpAddr>::default())
     .ports("1/1")
     .metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug)]
 pub struct AnonymizeIpAddr {
     key: u64,

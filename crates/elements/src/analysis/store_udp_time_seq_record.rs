@@ -19,7 +19,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, SECOND};
 use ringway_wire::{Header, Ipv6, Protocol, Sum, U32, Udp, ipv6};
 
-/// Facts.
 pub static CLASS: Class = Class::new("StoreUDPTimeSeqRecord", || Box::<StoreUdpTimeSeqRecord>::default())
     .ports("1/1")
     .metadata(Metadata::Resolve);
@@ -27,7 +26,6 @@ pub static CLASS: Class = Class::new("StoreUDPTimeSeqRecord", || Box::<StoreUdpT
 /// Count, time, and what passed since an earlier time; both in seconds and nanoseconds.
 type Record = [U32; 5];
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct StoreUdpTimeSeqRecord {
     offset: u32,

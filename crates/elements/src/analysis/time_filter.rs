@@ -20,7 +20,6 @@ use ringway_click::arg::{Args, Nanoseconds, Raw};
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 use ringway_click_lang::config::{self, Budget, Kind, Variables};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("TimeFilter", || Box::<TimeFilter>::default()).ports("1/1-2").processing("a/ah");
 
@@ -39,7 +38,6 @@ enum From {
     Start,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct TimeFilter {
     start: u64,

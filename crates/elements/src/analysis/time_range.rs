@@ -12,10 +12,8 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Timestamp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("TimeRange", || Box::<TimeRange>::default()).ports("1/1");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct TimeRange {
     range: Option<(u64, u64)>,

@@ -11,6 +11,5 @@ use super::red::Red;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("AdaptiveRED", || Box::new(Red::adaptive())).ports("1/1-2").processing("a/ah").live();

@@ -21,7 +21,6 @@ use ringway_click::{
     Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst,
 };
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("CoDel", || Box::<CoDel>::default()).ports("1/1-2").processing("l/lh").live();
 
@@ -31,7 +30,6 @@ const MILLI: u64 = 1_000_000;
 /// through.
 const MOST: u32 = 1000;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct CoDel {
     queues: Queues,

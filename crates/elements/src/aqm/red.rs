@@ -29,7 +29,6 @@ use ringway_click::{
     Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND, Timer,
 };
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("RED", || Box::<Red>::default()).ports("1/1-2").processing("a/ah").live();
 
@@ -93,7 +92,6 @@ impl Rule {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Red {
     rule: Rule,

@@ -10,5 +10,4 @@ use super::script::Script;
 use alloc::boxed::Box;
 use ringway_click::{Class, Reach};
 
-/// Facts.
 pub static CLASS: Class = Class::new("DriverManager", || Box::new(Script::manager())).reach(Reach::Whole);

@@ -5,10 +5,8 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Error", || Box::<Error>::default()).ports("-/-").flow("x/y");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Error;
 

@@ -10,10 +10,8 @@ use alloc::string::ToString;
 use ringway_click::arg::{Args, Text, Word};
 use ringway_click::{Class, Context, Element, Failed};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Message", || Box::<Message>::default());
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Message;
 

@@ -14,11 +14,9 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Reach};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("RandomSeed", || Box::<RandomSeed>::default()).phase(Class::INFO).live().reach(Reach::Each);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct RandomSeed;
 

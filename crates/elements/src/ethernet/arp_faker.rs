@@ -14,7 +14,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, SECOND, Timer};
 use ringway_wire::MacAddress;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("ARPFaker", || Box::<ArpFaker>::default()).ports("0/1").processing("h").flags("S1");
 

@@ -20,7 +20,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, arp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ARPPrint", || Box::<ArpPrint>::default()).ports("1/1");
 
 /// Prints packets.

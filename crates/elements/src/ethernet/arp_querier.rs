@@ -34,7 +34,6 @@ use ringway_click::{
 use ringway_wire::arp::{REPLY, REQUEST};
 use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, ipv4};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ARPQuerier", || Box::<ArpQuerier>::default())
     .ports("2/1-2")
     .processing("h")

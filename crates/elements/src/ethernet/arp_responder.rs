@@ -20,7 +20,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Pack
 use ringway_click_lang::config;
 use ringway_wire::{MacAddress, arp::REQUEST};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("ARPResponder", || Box::<ArpResponder>::default()).ports("1/1-2").processing("a/ah").live();
 

@@ -18,7 +18,6 @@ use core::any::Any;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Timer};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ARPTable", || Box::<ArpTable>::default()).live();
 
 /// Holds addresses.

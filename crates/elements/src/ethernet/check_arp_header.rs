@@ -15,7 +15,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 use ringway_wire::{Arp, EtherType, Header, arp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("CheckARPHeader", || Box::<CheckArpHeader>::default())
     .ports("1/1-2")
     .processing("a/ah")

@@ -8,7 +8,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Handler, PacketBurst, PacketType};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("DropBroadcasts", || Box::<DropBroadcasts>::default()).ports("1/1-2").processing("a/ah");
 

@@ -13,7 +13,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress};
 
-/// Facts.
 pub static CLASS: Class = Class::new("EnsureEther", || Box::<EnsureEther>::default()).ports("1/1");
 
 /// Puts headers where they lack.

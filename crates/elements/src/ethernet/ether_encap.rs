@@ -14,7 +14,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::{EtherType, Ethernet, Header};
 
-/// Facts.
 pub static CLASS: Class = Class::new("EtherEncap", || Box::<EtherEncap>::default()).ports("1/1").live();
 
 /// Puts headers before packets.

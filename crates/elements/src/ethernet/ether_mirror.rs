@@ -7,7 +7,6 @@ use crate::packet::put;
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("EtherMirror", || Box::<EtherMirror>::default()).ports("1/1");
 
 /// Swaps addresses.

@@ -21,7 +21,6 @@ use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND, Timer};
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress, U16};
 
-/// Facts.
 pub static CLASS: Class = Class::new("EtherPauseSource", || Box::<EtherPauseSource>::default())
     .ports("0/1")
     .flags("S1")
@@ -35,7 +34,6 @@ const EVERYBODY: MacAddress = MacAddress([1, 0x80, 0xc2, 0, 0, 1]);
 /// The shortest interval.
 const LEAST: u64 = SECOND / 1000;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct EtherPauseSource {
     source: MacAddress,

@@ -13,7 +13,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::{Header, MacAddress};
 
-/// Facts.
 pub static CLASS: Class = Class::new("EtherRewrite", || Box::<EtherRewrite>::default()).ports("1/1").live();
 
 /// Sets addresses.

@@ -19,7 +19,6 @@ use ringway_click::arg::{Args, Seconds};
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
 use ringway_wire::{Ethernet, Header, MacAddress};
 
-/// Facts.
 pub static CLASS: Class = Class::new("EtherSwitch", || Box::new(EtherSwitch::new(false)))
     .ports("2-/=")
     .processing("h")

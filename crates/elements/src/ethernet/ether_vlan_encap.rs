@@ -22,7 +22,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress, Vlan, vlan::Tagged};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("EtherVLANEncap", || Box::<EtherVlanEncap>::default()).ports("1/1").live();
 

@@ -13,7 +13,6 @@ use alloc::boxed::Box;
 use ringway_click::arg::{Annotation, Args, MANDATORY_POSITIONAL};
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("GetEtherAddress", || Box::<GetEtherAddress>::default())
     .ports("1/1-2")
     .processing("a/ah")

@@ -19,7 +19,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, PacketType};
 use ringway_wire::{Ethernet, Header, MacAddress};
 
-/// Facts.
 pub static CLASS: Class = Class::new("HostEtherFilter", || Box::<HostEtherFilter>::default())
     .ports("1/1-2")
     .processing("a/ah")

@@ -7,7 +7,6 @@ use super::ether_switch::EtherSwitch;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class = Class::new("ListenEtherSwitch", || Box::new(EtherSwitch::new(true)))
     .ports("-/=+")
     .processing("h")

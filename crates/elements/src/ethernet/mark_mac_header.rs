@@ -11,7 +11,6 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("MarkMACHeader", || Box::<MarkMacHeader>::default()).ports("1/1").live();
 
 /// Notes headers.

@@ -14,7 +14,6 @@ use ringway_click::arg::{Annotation, Args, MANDATORY_POSITIONAL};
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::MacAddress;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("SetEtherAddress", || Box::<SetEtherAddress>::default()).ports("1/1").live();
 

@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetVLANAnno", || Box::<SetVlanAnno>::default()).ports("1/1").live();
 
 /// Sets the annotation.

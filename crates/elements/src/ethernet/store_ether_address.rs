@@ -17,7 +17,6 @@ use ringway_click::arg::{Annotation, Args, KEYWORD, MANDATORY_POSITIONAL};
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::MacAddress;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("StoreEtherAddress", || Box::<StoreEtherAddress>::default()).ports("1/1-2").processing("a/ah");
 

@@ -14,7 +14,6 @@ use ringway_click::arg::{Args, POSITIONAL};
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 use ringway_wire::{EtherType, Ethernet, Header, vlan::Tagged};
 
-/// Facts.
 pub static CLASS: Class = Class::new("StripEtherVLANHeader", || Box::<StripEtherVlanHeader>::default())
     .ports("1/1-2")
     .processing("a/ah")

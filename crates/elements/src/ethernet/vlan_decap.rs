@@ -14,7 +14,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
 use ringway_wire::{EtherType, Ethernet, Header, Vlan, vlan::Tagged};
 
-/// Facts.
 pub static CLASS: Class = Class::new("VLANDecap", || Box::<VlanDecap>::default()).ports("1/1");
 
 /// Takes tags out.

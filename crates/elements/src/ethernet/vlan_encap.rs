@@ -17,7 +17,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::{EtherType, Ethernet, Header, U16, Vlan, vlan::Tagged};
 
-/// Facts.
 pub static CLASS: Class = Class::new("VLANEncap", || Box::<VlanEncap>::default()).ports("1/1").live();
 
 /// Puts tags into frames.

@@ -6,7 +6,6 @@ use core::ops::{Index, IndexMut};
 /// Places of a block.
 const BLOCK: usize = 1024;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Blocks<T> {
     blocks: Vec<Vec<T>>,

@@ -8,7 +8,7 @@ const FIRST: usize = 64;
 /// Old chains to move each time something is added.
 pub(crate) const MOVES: usize = 8;
 
-/// See the module. A chain's head is what its owner makes of it; 0 is none.
+/// The owner chooses the head of a chain; 0 is none.
 #[derive(Debug)]
 pub(crate) struct Buckets {
     heads: Vec<u32>,

@@ -32,7 +32,6 @@ use ringway_click::{
 };
 use ringway_wire::tcp::Flags;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("FlowMonitor", || Box::<FlowMonitor>::default()).ports("1/1-2").processing("a/ah");
 
@@ -101,7 +100,6 @@ impl<C: Ends> Default for Flows<C> {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct FlowMonitor {
     flows: Flows<Connection>,

@@ -40,7 +40,6 @@ use ringway_click::{
 use ringway_click_lang::config;
 use ringway_wire::tcp::Flags;
 
-/// Facts.
 pub static CLASS: Class = Class::new("IPLoadBalancer", || Box::<IpLoadBalancer>::default())
     .ports("1-2/1-3")
     .processing("h")
@@ -369,7 +368,6 @@ impl<A: Family> Balancer<A> {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct IpLoadBalancer {
     balancer: Either,

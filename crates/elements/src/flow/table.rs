@@ -55,7 +55,6 @@ struct Slot<K, V> {
     value: V,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct FlowTable<K, V> {
     slots: Blocks<Slot<K, V>>,

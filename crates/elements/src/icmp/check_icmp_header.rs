@@ -14,7 +14,6 @@ use ringway_click::{Class, Metadata, Packet};
 use ringway_wire::icmp::v4;
 use ringway_wire::{Protocol, checksum};
 
-/// Facts.
 pub static CLASS: Class = Class::new("CheckICMPHeader", || Box::<HeaderCheck<Rules>>::default())
     .ports("1/1-2")
     .processing("a/ah")

@@ -29,7 +29,6 @@ use ringway_wire::icmp::v4::{NEEDS_FRAGMENTATION, PARAMETER_PROBLEM, REDIRECT, U
 use ringway_wire::ipv4::{OPTIONS_LEN, option};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Sum};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("ICMPError", || Box::<IcmpError>::default()).ports("1/1").metadata(Metadata::Resolve).live();
 

@@ -16,7 +16,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Word};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ICMPIPEncap", || Box::<IcmpIpEncap>::default())
     .ports("1/1")
     .flags("A")

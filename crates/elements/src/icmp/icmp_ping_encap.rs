@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ICMPPingEncap", || Box::<IcmpPingEncap>::default())
     .ports("1/1")
     .flags("A")

@@ -11,7 +11,6 @@ use ringway_wire::checksum::update;
 use ringway_wire::icmp::v4::{ECHO, ECHO_REPLY};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Sum};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ICMPPingResponder", || Box::<IcmpPingResponder>::default())
     .ports("1/1-2")
     .processing("a/ah")

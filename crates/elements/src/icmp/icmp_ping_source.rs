@@ -31,7 +31,6 @@ use ringway_click::{
 use ringway_wire::icmp::v4::ECHO_REPLY;
 use ringway_wire::{Header, Icmp, Ipv4, Protocol};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ICMPPingSource", || Box::<IcmpPingSource>::default())
     .ports("0-1/1")
     .processing("h/a")

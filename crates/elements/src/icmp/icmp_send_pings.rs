@@ -6,7 +6,6 @@ use super::icmp_ping_source::IcmpPingSource;
 use alloc::boxed::Box;
 use ringway_click::{Class, Metadata};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ICMPSendPings", || Box::<IcmpPingSource>::default())
     .ports("0-1/1")
     .processing("h/a")

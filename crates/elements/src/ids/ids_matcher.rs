@@ -34,7 +34,6 @@ use ringway_click::arg::{Arg, Args};
 use ringway_click::{Class, Context, Element, Failed, Handler, LINES, Metadata, Packet, PacketBurst};
 use ringway_wire::{Header, Protocol, Tcp, Udp, ipv6};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IDSMatcher", || Box::<IdsMatcher>::default())
     .ports("1/1-2")
     .processing("h")
@@ -44,7 +43,6 @@ pub static CLASS: Class = Class::new("IDSMatcher", || Box::<IdsMatcher>::default
 const MOST: usize = 1 << 20;
 const MOST_BYTES: usize = 64 << 20;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct IdsMatcher {
     patterns: Option<Patterns>,

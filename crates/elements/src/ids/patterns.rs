@@ -24,7 +24,6 @@ struct Short {
     lists: Lists<u32>,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Patterns {
     patterns: Vec<Box<[u8]>>,

@@ -41,7 +41,6 @@ impl Stream {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Streams {
     table: FlowTable<Connection6, Stream>,

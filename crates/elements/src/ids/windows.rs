@@ -124,7 +124,6 @@ impl Table {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Windows {
     filter: Filter,

@@ -15,11 +15,9 @@ use ringway_click::{Class, Context, Element, Failed, Reach};
 use ringway_click_lang::config;
 use ringway_wire::MacAddress;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("AddressInfo", || Box::<AddressInfo>::default()).phase(Class::INFO).reach(Reach::Each);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct AddressInfo;
 

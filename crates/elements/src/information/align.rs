@@ -8,10 +8,8 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Align", || Box::new(Align)).ports("1/1");
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Align;
 

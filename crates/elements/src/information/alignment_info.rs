@@ -5,10 +5,8 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Reach};
 
-/// Facts.
 pub static CLASS: Class = Class::new("AlignmentInfo", || Box::new(AlignmentInfo)).reach(Reach::Each);
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct AlignmentInfo;
 

@@ -14,11 +14,9 @@ use ringway_click::element::ANNOTATION_BYTES;
 use ringway_click::{Class, Context, Element, Failed, Reach};
 use ringway_click_lang::config;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("AnnotationInfo", || Box::<AnnotationInfo>::default()).phase(Class::INFO).reach(Reach::Each);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct AnnotationInfo;
 

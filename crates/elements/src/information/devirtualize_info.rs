@@ -5,5 +5,4 @@ use super::clicky_info::ClickyInfo;
 use alloc::boxed::Box;
 use ringway_click::{Class, Reach};
 
-/// Facts.
 pub static CLASS: Class = Class::new("DevirtualizeInfo", || Box::new(ClickyInfo)).reach(Reach::Each);

@@ -12,11 +12,9 @@ use ringway_click::arg::{Arg, Args, NameKind, Scope};
 use ringway_click::{Class, Context, Element, Failed, Reach};
 use ringway_click_lang::config;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("PortInfo", || Box::<PortInfo>::default()).phase(Class::INFO).reach(Reach::Each);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct PortInfo;
 

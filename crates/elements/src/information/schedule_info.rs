@@ -12,14 +12,12 @@ use ringway_click::arg::{Args, Fixed};
 use ringway_click::{Class, Context, Element, Failed, Reach};
 use ringway_click_lang::config;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("ScheduleInfo", || Box::<ScheduleInfo>::default()).phase(Class::LAST).reach(Reach::Each);
 
 /// Tickets of a task that nothing is said of.
 const DEFAULT: u32 = 10;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct ScheduleInfo {
     /// Names, and tickets in 1/1024.

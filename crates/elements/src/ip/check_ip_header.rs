@@ -24,7 +24,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, 
 use ringway_click_lang::config;
 use ringway_wire::{Header, Ipv4, checksum};
 
-/// Facts.
 pub static CLASS: Class = Class::new("CheckIPHeader", || Box::<CheckIpHeader>::default())
     .ports("1/1-2")
     .processing("a/ah")

@@ -6,7 +6,6 @@ use super::check_ip_header::CheckIpHeader;
 use alloc::boxed::Box;
 use ringway_click::{Class, Metadata};
 
-/// Facts.
 pub static CLASS: Class = Class::new("CheckIPHeader2", || Box::new(CheckIpHeader::trusting()))
     .ports("1/1-2")
     .processing("a/ah")

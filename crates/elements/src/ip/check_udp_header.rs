@@ -13,7 +13,6 @@ use alloc::boxed::Box;
 use ringway_click::{Class, Metadata, Packet};
 use ringway_wire::{Header as _, Protocol, Udp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("CheckUDPHeader", || Box::<HeaderCheck<Rules>>::default())
     .ports("1/1-2")
     .processing("a/ah")

@@ -16,7 +16,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 use ringway_wire::Ipv4;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("DecIPTTL", || Box::<DecIpTtl>::default()).ports("1/1-2").processing("a/ah");
 

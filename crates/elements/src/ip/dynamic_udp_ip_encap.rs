@@ -7,7 +7,6 @@ use super::udp_ip_encap::UdpIpEncap;
 use alloc::boxed::Box;
 use ringway_click::{Class, Metadata};
 
-/// Facts.
 pub static CLASS: Class = Class::new("DynamicUDPIPEncap", || Box::new(UdpIpEncap::dynamic()))
     .ports("1/1")
     .flags("A")

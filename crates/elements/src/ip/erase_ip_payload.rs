@@ -7,11 +7,9 @@ use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst};
 use ringway_wire::{Header, Protocol, Tcp, Udp};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("EraseIPPayload", || Box::new(EraseIpPayload)).ports("1/1").metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug)]
 pub struct EraseIpPayload;
 

@@ -12,7 +12,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 use ringway_wire::Ipv4;
 
-/// Facts.
 pub static CLASS: Class = Class::new("FixIPSrc", || Box::<FixIpSrc>::default()).ports("1/1");
 
 /// Sets sources.

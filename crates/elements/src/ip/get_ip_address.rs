@@ -13,7 +13,6 @@ use alloc::string::String;
 use ringway_click::arg::{Annotation, Args, POSITIONAL};
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("GetIPAddress", || Box::<GetIpAddress>::default()).ports("1/1");
 
 /// Copies addresses.

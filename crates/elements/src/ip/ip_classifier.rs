@@ -25,7 +25,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Progress};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("IPClassifier", || Box::<IpClassifier>::default()).ports("1/-").processing("h").live();
 

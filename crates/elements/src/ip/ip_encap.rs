@@ -19,7 +19,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::{ArgError, Args, KEYWORD, MANDATORY_POSITIONAL, Scope, parse_bool};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("IPEncap", || Box::<IpEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 

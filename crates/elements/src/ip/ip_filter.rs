@@ -14,7 +14,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Progress};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("IPFilter", || Box::<IpFilter>::default()).ports("1/-").processing("h").live();
 

@@ -18,7 +18,6 @@ use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata
 use ringway_wire::ipv4::{self, DONT_FRAGMENT, MORE_FRAGMENTS, OPTIONS_LEN};
 use ringway_wire::{Header, Ipv4, ip};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IPFragmenter", || Box::<IpFragmenter>::default())
     .ports("1/1-2")
     .processing("h")

@@ -18,7 +18,6 @@ use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packe
 use ringway_wire::ipv4::option::{END, NOP, RECORD_ROUTE, TIMESTAMP};
 use ringway_wire::{Header, Ipv4};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("IPGWOptions", || Box::<IpGwOptions>::default()).ports("1/1-2").processing("a/ah");
 

@@ -15,7 +15,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 use ringway_wire::ethernet::HEADER_LEN;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("IPInputCombo", || Box::<IpInputCombo>::default()).ports("1/1").flags("A");
 

@@ -11,7 +11,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
 use ringway_wire::{Ipv4, Protocol};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IPMirror", || Box::<IpMirror>::default()).ports("1/1");
 
 /// Swaps addresses.

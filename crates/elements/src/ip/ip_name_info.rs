@@ -4,7 +4,6 @@
 use alloc::boxed::Box;
 use ringway_click::{Class, Element};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IPNameInfo", || Box::<IpNameInfo>::default()).phase(Class::INFO);
 
 /// Holds names.

@@ -19,7 +19,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, PacketType};
 use ringway_wire::Ipv4;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("IPOutputCombo", || Box::<IpOutputCombo>::default()).ports("1/5").processing("h");
 

@@ -26,7 +26,6 @@ use ringway_click::arg::{Args, Word, parse_bool};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 use ringway_wire::{Header, Ipv4, Protocol, Tcp, Udp};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("IPPrint", || Box::<IpPrint>::default()).ports("1/1").metadata(Metadata::Resolve);
 

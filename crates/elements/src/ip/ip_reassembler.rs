@@ -24,7 +24,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, 
 use ringway_wire::ipv4::{DONT_FRAGMENT, RESERVED};
 use ringway_wire::{Header, Ipv4, Protocol};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IPReassembler", || Box::<IpReassembler>::default())
     .ports("1/1-2")
     .processing("a/ah")

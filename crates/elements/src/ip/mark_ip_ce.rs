@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("MarkIPCE", || Box::<MarkIpCe>::default()).ports("1/1");
 
 /// Marks packets.

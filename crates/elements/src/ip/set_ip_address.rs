@@ -13,7 +13,6 @@ use core::net::Ipv4Addr;
 use ringway_click::arg::{Annotation, Args, KEYWORD};
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetIPAddress", || Box::<SetIpAddress>::default()).ports("1/1").live();
 
 /// Sets annotations.

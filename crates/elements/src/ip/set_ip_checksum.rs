@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Handler, PacketBurst};
 use ringway_wire::Ipv4;
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetIPChecksum", || Box::<SetIpChecksum>::default()).ports("1/1");
 
 /// Computes checksums.

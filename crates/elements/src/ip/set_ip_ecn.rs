@@ -12,7 +12,6 @@ use alloc::boxed::Box;
 use ringway_click::arg::{ArgError, Scope};
 use ringway_click::{Class, Packet};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetIPECN", || Box::<SetField<Ecn>>::default()).ports("1/1").live();
 
 /// The field.

@@ -14,7 +14,6 @@ use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Prefix};
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetRandIPAddress", || Box::<SetRandIpAddress>::default()).ports("1/1");
 
 /// Addresses at most. Attack: a configuration that asks for more than there is memory.

@@ -15,7 +15,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 use ringway_wire::{Header, Protocol, Tcp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetTCPChecksum", || Box::<SetTcpChecksum>::default())
     .ports("1/1")
     .metadata(Metadata::Resolve);

@@ -10,7 +10,6 @@ use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst};
 use ringway_wire::{Header, Protocol, Udp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetUDPChecksum", || Box::<SetUdpChecksum>::default())
     .ports("1/1-2")
     .processing("a/ah")

@@ -12,6 +12,5 @@ use super::route_table::RouteTable;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("StaticIPLookup", || Box::new(RouteTable::new(false))).ports("1/-").processing("h");

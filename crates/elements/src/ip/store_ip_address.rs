@@ -16,7 +16,6 @@ use ringway_click::{Class, Context, Element, Failed, Metadata, Packet, PacketBur
 use ringway_wire::checksum::update_u32;
 use ringway_wire::{Header, Ipv4, Protocol, Tcp, Udp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("StoreIPAddress", || Box::<StoreIpAddress>::default())
     .ports("1/1-2")
     .processing("a/ah")

@@ -6,7 +6,6 @@
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("StripIPHeader", || Box::<StripIpHeader>::default()).ports("1/1");
 
 /// Takes headers off.

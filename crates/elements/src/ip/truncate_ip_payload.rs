@@ -14,7 +14,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
 use ringway_wire::{Header, Protocol, Tcp, Udp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("TruncateIPPayload", || Box::<TruncateIpPayload>::default())
     .ports("1/1")
     .metadata(Metadata::Resolve);

@@ -16,7 +16,6 @@ use ringway_click::arg::{Args, MANDATORY_POSITIONAL, NameKind};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 use ringway_wire::{Header, Protocol, Udp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("UDPIPEncap", || Box::<UdpIpEncap>::default())
     .ports("1/1")
     .flags("A")

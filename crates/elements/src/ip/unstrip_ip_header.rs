@@ -6,7 +6,6 @@
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("UnstripIPHeader", || Box::<UnstripIpHeader>::default()).ports("1/1");
 
 /// Brings headers back.

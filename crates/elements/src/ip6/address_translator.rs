@@ -37,7 +37,6 @@ use ringway_wire::checksum::{update, update_u128};
 use ringway_wire::icmp::v6;
 use ringway_wire::{Header, Icmp, Ipv6, Protocol, U16, Udp, ipv6};
 
-/// Facts.
 pub static CLASS: Class = Class::new("AddressTranslator", || Box::<AddressTranslator>::default())
     .ports("2/2")
     .processing("h")
@@ -198,7 +197,6 @@ impl Pool {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct AddressTranslator {
     fixed: Vec<Fixed>,

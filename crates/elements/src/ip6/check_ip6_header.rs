@@ -17,7 +17,6 @@ use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packe
 use ringway_click_lang::config;
 use ringway_wire::{Header, Ipv6, ipv6};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("CheckIP6Header", || Box::<CheckIp6Header>::default()).ports("1/1-2").processing("a/ah");
 

@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Handler, Packet, PacketBurst};
 use ringway_wire::Ipv6;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("DecIP6HLIM", || Box::<DecIp6Hlim>::default()).ports("1/1-2").processing("a/ah");
 

@@ -10,7 +10,6 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("GetIP6Address", || Box::<GetIp6Address>::default()).ports("1/1");
 
 /// Notes addresses.

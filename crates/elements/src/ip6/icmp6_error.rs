@@ -18,7 +18,6 @@ use ringway_click::{
 };
 use ringway_wire::{Header, Icmp, Ipv6, Protocol, icmp::v6, ipv6};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("ICMP6Error", || Box::<Icmp6Error>::default()).ports("1/1").metadata(Metadata::Resolve);
 

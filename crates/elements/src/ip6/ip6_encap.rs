@@ -19,7 +19,6 @@ use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Scope};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 use ringway_wire::{Header, Ipv6, Protocol};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("IP6Encap", || Box::<Ip6Encap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 

@@ -19,7 +19,6 @@ use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata
 use ringway_wire::ipv6::{self, Fragment};
 use ringway_wire::{Header, Ipv6, Protocol};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IP6Fragmenter", || Box::<Ip6Fragmenter>::default())
     .ports("1/1-2")
     .processing("h")
@@ -28,7 +27,6 @@ pub static CLASS: Class = Class::new("IP6Fragmenter", || Box::<Ip6Fragmenter>::d
 /// Bytes of the MTU at least: headers, and the least that a fragment carries.
 const LEAST: u32 = (Ipv6::LEN + Fragment::LEN + 8) as u32;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Ip6Fragmenter {
     mtu: usize,

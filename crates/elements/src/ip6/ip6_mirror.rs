@@ -7,7 +7,6 @@ use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, PacketBurst};
 use ringway_wire::{Header, Ipv6, Protocol};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("IP6Mirror", || Box::<Ip6Mirror>::default()).ports("1/1").metadata(Metadata::Resolve);
 

@@ -17,7 +17,6 @@ use ringway_click_lang::config;
 use ringway_wire::MacAddress;
 use ringway_wire::icmp::{Neighbor, v6};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IP6NDAdvertiser", || Box::<Ip6NdAdvertiser>::default()).ports("1/1");
 
 /// Answers solicitations.

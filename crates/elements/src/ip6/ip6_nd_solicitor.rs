@@ -22,7 +22,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress, icmp::v6, ipv6};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IP6NDSolicitor", || Box::<Ip6NdSolicitor>::default())
     .ports("2/1-2")
     .processing("h")

@@ -15,7 +15,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
 use ringway_wire::ipv6;
 
-/// Facts.
 pub static CLASS: Class = Class::new("IP6Print", || Box::<Ip6Print>::default()).ports("1/1");
 
 /// Prints packets.

@@ -21,7 +21,6 @@ use ringway_click::{
 };
 use ringway_click_lang::config;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("LookupIP6Route", || Box::<LookupIp6Route>::default()).ports("1/-").processing("h");
 

@@ -11,7 +11,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 use ringway_wire::{Header, Ipv6};
 
-/// Facts.
 pub static CLASS: Class = Class::new("MarkIP6Header", || Box::<MarkIp6Header>::default()).ports("1/1");
 
 /// Notes headers.

@@ -12,7 +12,6 @@ use super::translator::Translator;
 use alloc::boxed::Box;
 use ringway_click::{Class, Metadata};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ProtocolTranslator64", || Box::new(Translator::new(siit::to_four)))
     .ports("1/1")
     .metadata(Metadata::Resolve);

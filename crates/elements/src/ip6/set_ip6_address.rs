@@ -11,7 +11,6 @@ use core::net::Ipv6Addr;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetIP6Address", || Box::<SetIp6Address>::default()).ports("1/1");
 
 /// Notes addresses.

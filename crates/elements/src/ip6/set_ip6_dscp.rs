@@ -12,7 +12,6 @@ use ringway_click::arg::{ArgError, Scope, parse_int};
 use ringway_click::{Class, Packet};
 use ringway_wire::{Header, U16};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetIP6DSCP", || Box::<SetField<Dscp>>::default()).ports("1/1").live();
 
 /// The field.

@@ -17,13 +17,11 @@ use ringway_click::arg::{Args, MANDATORY_POSITIONAL, NameKind};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 use ringway_wire::{Header, Ipv6, Protocol, U16, Udp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("UDPIP6Encap", || Box::<UdpIp6Encap>::default())
     .ports("1/1")
     .live()
     .metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug)]
 pub struct UdpIp6Encap {
     source: Ipv6Addr,

@@ -209,7 +209,6 @@ impl Rewriter {
             owner: self.owners.get(input).copied().unwrap_or(0),
             outputs,
             tracking,
-            protocol,
             guaranteed,
             expiry: now.saturating_add(lifetime),
             ..Flow::default()

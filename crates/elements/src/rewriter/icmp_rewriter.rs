@@ -28,7 +28,6 @@ use ringway_wire::checksum::{update, update_u32};
 use ringway_wire::icmp::v4::{ECHO, is_error};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp, Udp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("ICMPRewriter", || Box::<IcmpRewriter>::default())
     .ports("1/1-")
     .processing("h")
@@ -44,7 +43,6 @@ struct Map {
     offset: Option<usize>,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct IcmpRewriter {
     names: String,

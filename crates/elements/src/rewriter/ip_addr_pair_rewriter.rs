@@ -23,7 +23,6 @@
 use super::base::{Kind, Rewriter};
 use ringway_click::{Class, Metadata};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IPAddrPairRewriter", || Rewriter::make(Kind::Pair))
     .ports("1-/1-")
     .processing("h")

@@ -22,7 +22,6 @@
 use super::base::{Kind, Rewriter};
 use ringway_click::{Class, Metadata};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IPAddrRewriter", || Rewriter::make(Kind::Address))
     .ports("1-/1-")
     .processing("h")

@@ -27,7 +27,6 @@
 use super::base::{Kind, Rewriter};
 use ringway_click::{Class, Metadata};
 
-/// Facts.
 pub static CLASS: Class = Class::new("IPRewriter", || Rewriter::make(Kind::Ip))
     .ports("1-/1-")
     .processing("h")

@@ -12,7 +12,6 @@ use ringway_click::arg::{Args, NameKind};
 use ringway_click::{Class, Context, Element, Failed, Reach};
 use ringway_click_lang::config;
 
-/// Facts.
 pub static CLASS: Class = Class::new("IPRewriterPatterns", || Box::<IpRewriterPatterns>::default())
     .phase(Class::INFO + 1)
     .reach(Reach::Each);

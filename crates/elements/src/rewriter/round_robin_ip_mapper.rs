@@ -14,7 +14,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed};
 
-/// Facts.
 pub static CLASS: Class = Class::new("RoundRobinIPMapper", || Box::<RoundRobinIpMapper>::default());
 
 /// Chooses patterns in turn.

@@ -20,7 +20,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed};
 use ringway_click_lang::config;
 
-/// Facts.
 pub static CLASS: Class = Class::new("SourceIPHashMapper", || Box::<SourceIpHashMapper>::default());
 
 /// Points of a pattern at most. Attack: a configuration that asks for a circle as large as memory.

@@ -10,7 +10,6 @@ use crate::flow::buckets::{Buckets, MOVES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_frame::prefetch;
-use ringway_wire::Protocol;
 
 /// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
 pub const LARGEST: u32 = 1 << 24;
@@ -79,8 +78,6 @@ pub struct Flow {
     pub flags: u8,
     /// The annotation that replies get.
     pub reply_note: u8,
-    /// Its IP protocol.
-    pub protocol: Protocol,
     /// Its expiry is a promise.
     pub guaranteed: bool,
     /// When it may be forgotten, on the steady clock.
@@ -156,11 +153,6 @@ impl FlowSet {
     /// How many flows there are.
     pub fn len(&self) -> u32 {
         self.live
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.live == 0
     }
 
     /// A flow.

@@ -24,7 +24,6 @@
 use super::base::{Kind, Rewriter};
 use ringway_click::{Class, Metadata};
 
-/// Facts.
 pub static CLASS: Class = Class::new("UDPRewriter", || Rewriter::make(Kind::Udp))
     .ports("1-/1-")
     .processing("h")

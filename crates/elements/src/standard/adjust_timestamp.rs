@@ -18,7 +18,6 @@ use ringway_click::{
     Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Timestamp,
 };
 
-/// Facts.
 pub static CLASS: Class = Class::new("AdjustTimestamp", || Box::<AdjustTimestamp>::default()).ports("1/1");
 
 /// A duration either way.
@@ -39,7 +38,6 @@ impl Shift {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct AdjustTimestamp {
     shift: Shift,

@@ -13,13 +13,11 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, SECOND};
 
-/// Facts.
 pub static CLASS: Class = Class::new("AverageCounter", || Box::<AverageCounter>::default()).ports("1/1");
 
 /// Packets that came together count as if they took so long.
 const AT_LEAST: u64 = SECOND / 1000;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct AverageCounter {
     count: u64,

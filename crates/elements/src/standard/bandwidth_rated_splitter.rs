@@ -9,7 +9,6 @@ use crate::shape::Measure;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class = Class::new("BandwidthRatedSplitter", || Box::new(Splitter::new(Measure::Bytes)))
     .ports("1/1-2")
     .processing("h")

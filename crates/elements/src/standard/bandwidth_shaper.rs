@@ -11,7 +11,6 @@ use crate::shape::Measure;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class = Class::new("BandwidthShaper", || Box::new(Gap::new(Measure::Bytes)))
     .ports("1/1-2")
     .processing("l")

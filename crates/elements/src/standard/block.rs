@@ -12,10 +12,8 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Block", || Box::<Block>::default()).ports("1/2").processing("h");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Block {
     threshold: u32,

@@ -11,6 +11,5 @@ use super::timed_pull::TimedPull;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Burster", || Box::new(TimedPull::new(8))).ports("1/1").processing("l/h");

@@ -13,11 +13,9 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Bypass", || Box::<Bypass>::default()).ports("1-2/1-2").flow("xy/[xy]x").relay(1, 0);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Bypass {
     active: bool,

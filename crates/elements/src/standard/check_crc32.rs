@@ -9,13 +9,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Handler, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("CheckCRC32", || Box::<CheckCrc32>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct CheckCrc32 {
     drops: u64,

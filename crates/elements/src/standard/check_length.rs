@@ -9,14 +9,12 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("CheckLength", || Box::<CheckLength>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .live()
     .metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct CheckLength {
     most: u32,

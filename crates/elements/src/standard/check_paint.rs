@@ -9,11 +9,9 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("CheckPaint", || Box::<CheckPaint>::default()).ports("1/1-2").processing("a/ah");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct CheckPaint {
     color: u8,

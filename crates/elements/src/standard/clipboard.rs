@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Clipboard", || Box::<Clipboard>::default())
     .ports("2/2")
     .flow("#/#")
@@ -19,7 +18,6 @@ pub static CLASS: Class = Class::new("Clipboard", || Box::<Clipboard>::default()
 /// Bytes in all, at most, and the largest offset.
 const LARGEST: usize = 1 << 16;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Clipboard {
     ranges: Vec<(usize, usize)>,

@@ -16,11 +16,9 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("CompareBlock", || Box::<CompareBlock>::default()).ports("1/2").processing("h");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct CompareBlock {
     forward: u32,

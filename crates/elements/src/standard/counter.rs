@@ -17,7 +17,6 @@ use ringway_click::arg::{Args, KEYWORD, Scope};
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, PacketBurst};
 use ringway_click_lang::config;
 
-/// Facts.
 pub static CLASS: Class = Class::new("Counter", || Box::<Counter>::default()).ports("1/1");
 
 /// A handler to call once a number is reached.

@@ -14,11 +14,9 @@ use ringway_click::{
     Timer, Timestamp,
 };
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("DelayShaper", || Box::<DelayShaper>::default()).ports("1/1").processing("l");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct DelayShaper {
     delay: u64,

@@ -13,11 +13,9 @@ use ringway_click::{
     Class, Context, Element, Failed, Handler, Packet, SECOND, Signal, Task, Timer, Timestamp,
 };
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("DelayUnqueue", || Box::<DelayUnqueue>::default()).ports("1/1").processing("l/h");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct DelayUnqueue {
     delay: u64,

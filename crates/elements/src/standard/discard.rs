@@ -12,7 +12,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Signal, Task};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Discard", || Box::<Discard>::default()).ports("1/0").metadata(Metadata::Ignores);
 

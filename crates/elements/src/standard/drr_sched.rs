@@ -12,7 +12,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst, Signal};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("DRRSched", || Box::<DrrSched>::default()).ports("-/1").processing("l").flags("S0");
 
@@ -24,7 +23,6 @@ struct Input {
     head: Option<Packet>,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct DrrSched {
     quantum: u32,

@@ -7,7 +7,6 @@ use super::queue::{Mode, Queue};
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class = Class::new("FrontDropQueue", || {
     Box::new(Queue::of(Mode { drops_front: true, says_full: false, ..Mode::FULL_NOTE }))
 })

@@ -10,11 +10,9 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("HashSwitch", || Box::<HashSwitch>::default()).ports("1/1-").processing("h");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct HashSwitch {
     offset: u32,

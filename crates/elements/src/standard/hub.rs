@@ -4,11 +4,9 @@
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Hub", || Box::<Hub>::default()).ports("-/=").processing("h").flow("#/[^#]");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Hub;
 

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, NoteKind, PacketBurst, Search};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Idle", || Box::<Idle>::default())
     .ports("-/-")
     .processing("a/a")

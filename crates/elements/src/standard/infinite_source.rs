@@ -24,7 +24,6 @@ use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Raw};
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Metadata};
 use ringway_click::{Note, NoteKind, PacketBurst, Search, Signal, Task};
 
-/// Facts.
 pub static CLASS: Class = Class::new("InfiniteSource", || Box::<InfiniteSource>::default())
     .ports("0/1")
     .flags("S1")

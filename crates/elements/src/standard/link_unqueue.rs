@@ -15,14 +15,12 @@ use ringway_click::{
     Annotations, Class, Context, Element, Failed, Handler, Packet, SECOND, Signal, Task, Timer, Timestamp,
 };
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("LinkUnqueue", || Box::<LinkUnqueue>::default()).ports("1/1").processing("l/h");
 
 /// Packets on their way, at most. Attack: a long link of empty packets.
 const MOST: usize = 1 << 20;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct LinkUnqueue {
     latency: u64,

@@ -12,6 +12,5 @@ use crate::shape::Measure;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Meter", || Box::new(Metering::new(Measure::Packets))).ports("1/2-").processing("h");

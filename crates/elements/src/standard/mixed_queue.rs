@@ -8,7 +8,6 @@ use super::queue::{Mode, Queue};
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("MixedQueue", || Box::new(Queue::of(Mode { says_full: false, ..Mode::FULL_NOTE })))
         .ports("2/1-2")

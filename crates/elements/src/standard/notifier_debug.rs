@@ -8,10 +8,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Failed, Handler, Signal};
 
-/// Facts.
 pub static CLASS: Class = Class::new("NotifierDebug", || Box::<NotifierDebug>::default()).ports("1/1");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct NotifierDebug {
     signal: Signal,

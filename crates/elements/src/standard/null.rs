@@ -4,7 +4,6 @@
 use alloc::boxed::Box;
 use ringway_click::{Class, Element};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Null", || Box::new(Null)).ports("1/1").passed();
 
 /// Does nothing.

@@ -12,11 +12,9 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("NumberPacket", || Box::<NumberPacket>::default()).ports("1/1").metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct NumberPacket {
     offset: u16,

@@ -10,14 +10,12 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Pad", || Box::<Pad>::default()).ports("1/1").metadata(Metadata::Resolve);
 
 /// Bytes added at most.
 const LARGEST: usize = 1 << 20;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Pad {
     length: Option<u32>,

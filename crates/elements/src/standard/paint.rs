@@ -12,7 +12,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, Args, POSITIONAL};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Paint", || Box::<Paint>::default()).ports("1/1");
 
 /// Reads ANNO: where a byte of annotation is.
@@ -22,7 +21,6 @@ pub(super) fn paint_annotation(args: &mut Args) -> usize {
     annotation.offset
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Paint {
     color: u8,

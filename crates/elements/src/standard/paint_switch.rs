@@ -9,11 +9,9 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("PaintSwitch", || Box::<PaintSwitch>::default()).ports("1/-").processing("h");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct PaintSwitch {
     at: usize,

@@ -18,7 +18,6 @@ use core::fmt::Write;
 use ringway_click::arg::{Args, Word, parse_bool};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, Timestamp};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Print", || Box::<Print>::default()).ports("1/1").metadata(Metadata::Resolve);
 

@@ -5,11 +5,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst, Signal};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("PrioSched", || Box::<PrioSched>::default()).ports("-/1").processing("l").flags("S0");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct PrioSched {
     signals: Vec<Signal>,

@@ -4,10 +4,8 @@
 use alloc::boxed::Box;
 use ringway_click::{Class, Element};
 
-/// Facts.
 pub static CLASS: Class = Class::new("PullNull", || Box::new(PullNull)).ports("1/1").processing("l");
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct PullNull;
 

@@ -14,11 +14,9 @@ use ringway_click::{
     Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, PacketBurst, Search, Signal,
 };
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("PullSwitch", || Box::<PullSwitch>::default()).ports("-/1").processing("l");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct PullSwitch {
     input: i32,

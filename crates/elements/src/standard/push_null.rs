@@ -4,10 +4,8 @@
 use alloc::boxed::Box;
 use ringway_click::{Class, Element};
 
-/// Facts.
 pub static CLASS: Class = Class::new("PushNull", || Box::new(PushNull)).ports("1/1").processing("h").passed();
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct PushNull;
 

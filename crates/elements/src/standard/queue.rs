@@ -14,7 +14,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Note, NoteKind, Packet, PacketBurst, Search};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Queue", || Box::<Queue>::default()).ports("1/1-2").processing("h/lh").live();
 

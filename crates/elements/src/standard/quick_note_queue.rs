@@ -7,7 +7,6 @@ use super::queue::{Mode, Queue};
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("QuickNoteQueue", || Box::new(Queue::of(Mode { patience: Some(0), ..Mode::FULL_NOTE })))
         .ports("1/1-2")

@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::{ArgError, Args, POSITIONAL, Scope};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("RandomBitErrors", || Box::<RandomBitErrors>::default())
     .ports("1/1")
     .metadata(Metadata::Resolve);
@@ -37,7 +36,6 @@ impl Kind {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct RandomBitErrors {
     probability: f64,

@@ -13,11 +13,9 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("RandomSample", || Box::<RandomSample>::default()).ports("1/1-2").processing("a/ah").live();
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct RandomSample {
     /// The probability that a packet does not pass.

@@ -12,7 +12,6 @@ use super::infinite_source::InfiniteSource;
 use alloc::boxed::Box;
 use ringway_click::{Class, Metadata};
 
-/// Facts.
 pub static CLASS: Class = Class::new("RandomSource", || Box::new(InfiniteSource::random()))
     .ports("0/1")
     .flags("S1")

@@ -23,7 +23,6 @@ use ringway_click::{
     Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Task, Timer,
 };
 
-/// Facts.
 pub static CLASS: Class = Class::new("RatedSource", || Box::<RatedSource>::default())
     .ports("0/1")
     .flags("S1")

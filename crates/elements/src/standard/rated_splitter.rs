@@ -8,7 +8,6 @@ use crate::shape::Measure;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class = Class::new("RatedSplitter", || Box::new(Splitter::new(Measure::Packets)))
     .ports("1/1-2")
     .processing("h")

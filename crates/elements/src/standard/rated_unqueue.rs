@@ -13,7 +13,6 @@ use crate::shape::Measure;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class = Class::new("RatedUnqueue", || Box::new(RatedPull::new(Measure::Packets)))
     .ports("1/1")
     .processing("l/h")

@@ -15,7 +15,6 @@ use ringway_click::arg::Args;
 use ringway_click::arg::POSITIONAL;
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("RecordTimestamp", || Box::<RecordTimestamp>::default()).ports("1/1");
 
 /// Times at most. Attack: a configuration that would take all memory.
@@ -27,7 +26,6 @@ pub(super) fn number(packet: &Packet, offset: u32) -> Option<u64> {
     Some(u64::from_le_bytes(*place))
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct RecordTimestamp {
     /// Numbers and times; 0 where there is none.

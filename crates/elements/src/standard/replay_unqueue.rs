@@ -13,11 +13,9 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("ReplayUnqueue", || Box::<ReplayUnqueue>::default()).ports("1/1").processing("l/h");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct ReplayUnqueue {
     stop: i32,

@@ -9,14 +9,12 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Resize", || Box::<Resize>::default()).ports("1/1").metadata(Metadata::Resolve);
 
 /// Bytes added at most.
 const LARGEST: i32 = 1 << 20;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Resize {
     head: i32,

@@ -6,7 +6,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst, Signal};
 
-/// Facts.
 pub static CLASS: Class = Class::new("RoundRobinSched", || Box::<RoundRobinSched>::default())
     .ports("-/1")
     .processing("l")

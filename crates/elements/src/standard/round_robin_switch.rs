@@ -4,11 +4,9 @@
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("RoundRobinSwitch", || Box::<RoundRobinSwitch>::default()).ports("1/1-").processing("h");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct RoundRobinSwitch {
     next: usize,

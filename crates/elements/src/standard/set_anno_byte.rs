@@ -13,10 +13,8 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, Args, MANDATORY_POSITIONAL};
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetAnnoByte", || Box::<SetAnnoByte>::default()).ports("1/1");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct SetAnnoByte {
     at: usize,

@@ -5,11 +5,9 @@ use super::crc32;
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("SetCRC32", || Box::<SetCrc32>::default()).ports("1/1").metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct SetCrc32;
 

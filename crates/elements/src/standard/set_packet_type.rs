@@ -11,7 +11,6 @@ use alloc::format;
 use ringway_click::arg::{Args, Keyword};
 use ringway_click::{Class, Context, Element, Failed, PacketBurst, PacketType};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetPacketType", || Box::<SetPacketType>::default()).ports("1/1");
 
 const TYPES: [(&str, PacketType); 7] = [
@@ -24,7 +23,6 @@ const TYPES: [(&str, PacketType); 7] = [
     ("FASTROUTE", PacketType::Fastroute),
 ];
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct SetPacketType {
     kind: PacketType,

@@ -10,10 +10,8 @@ use alloc::boxed::Box;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SetTimestamp", || Box::<SetTimestamp>::default()).ports("1/1");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct SetTimestamp {
     timestamp: Option<u64>,

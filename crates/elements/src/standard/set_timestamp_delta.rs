@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Args, Word};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst, Timestamp};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("SetTimestampDelta", || Box::<SetTimestampDelta>::default()).ports("1/1");
 
@@ -25,7 +24,6 @@ enum Base {
     First,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct SetTimestampDelta {
     base: Base,

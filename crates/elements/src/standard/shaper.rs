@@ -11,6 +11,5 @@ use crate::shape::Measure;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Shaper", || Box::new(Gap::new(Measure::Packets))).ports("1/1-2").processing("l").live();

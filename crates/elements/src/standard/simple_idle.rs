@@ -7,7 +7,6 @@ use super::idle::Idle;
 use alloc::boxed::Box;
 use ringway_click::{Class, Metadata};
 
-/// Facts.
 pub static CLASS: Class = Class::new("SimpleIdle", || Box::new(Idle::silent()))
     .ports("-/-")
     .processing("a/a")

@@ -6,6 +6,5 @@ use super::prio_sched::PrioSched;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("SimplePrioSched", || Box::new(PrioSched::asking_all())).ports("-/1").processing("l");

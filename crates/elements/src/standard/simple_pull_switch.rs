@@ -10,6 +10,5 @@ use super::pull_switch::PullSwitch;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("SimplePullSwitch", || Box::new(PullSwitch::silent())).ports("-/1").processing("l");

@@ -7,7 +7,6 @@ use super::queue::{Mode, Queue};
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class = Class::new("SimpleQueue", || {
     Box::new(Queue::of(Mode { patience: None, says_full: false, drops_front: false }))
 })

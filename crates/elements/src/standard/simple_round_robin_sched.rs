@@ -6,7 +6,6 @@ use super::round_robin_sched::RoundRobinSched;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class = Class::new("SimpleRoundRobinSched", || Box::new(RoundRobinSched::asking_all()))
     .ports("-/1")
     .processing("l");

@@ -8,11 +8,9 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("StaticPullSwitch", || Box::<StaticPullSwitch>::default()).ports("-/1").processing("l");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct StaticPullSwitch {
     input: i32,

@@ -13,14 +13,12 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("StoreData", || Box::<StoreData>::default()).ports("1/1").metadata(Metadata::Resolve);
 
 /// The largest offset.
 const LARGEST: i32 = 1 << 20;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct StoreData {
     offset: i32,

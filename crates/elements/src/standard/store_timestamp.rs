@@ -14,7 +14,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND};
 
-/// Facts.
 pub static CLASS: Class = Class::new("StoreTimestamp", || Box::<StoreTimestamp>::default())
     .ports("1/1")
     .metadata(Metadata::Resolve);
@@ -22,7 +21,6 @@ pub static CLASS: Class = Class::new("StoreTimestamp", || Box::<StoreTimestamp>:
 /// Offsets at most. Attack: a configuration that would make packets larger than there is memory.
 const MOST: u32 = 1 << 16;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct StoreTimestamp {
     /// None to append.

@@ -13,14 +13,12 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Signal};
 
-/// Facts.
 pub static CLASS: Class = Class::new("StrideSched", || Box::<StrideSched>::default())
     .ports("1-/1")
     .processing("l")
     .flags("S0")
     .live();
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct StrideSched {
     strides: Strides,

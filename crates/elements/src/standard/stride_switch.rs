@@ -13,11 +13,9 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("StrideSwitch", || Box::<StrideSwitch>::default()).ports("1/1-").processing("h");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct StrideSwitch {
     strides: Strides,

@@ -10,10 +10,8 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Suppressor", || Box::<Suppressor>::default()).ports("-/=").flow("#/#");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Suppressor {
     active: Vec<bool>,

@@ -11,7 +11,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Switch", || Box::<Switch>::default()).ports("1/-").processing("h");
 
 /// LLRPCs: an `int` comes out, safe; an `int` goes in. Click's numbers.

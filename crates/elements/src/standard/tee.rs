@@ -8,7 +8,6 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Tee", || Box::new(Tee)).ports("1/1-").processing("h");
 
 /// Copies packets.

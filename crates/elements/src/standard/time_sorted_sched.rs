@@ -15,11 +15,9 @@ use ringway_click::{
     Class, Context, Element, Failed, Handler, Note, NoteKind, Packet, PacketBurst, Search, Signal,
 };
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("TimeSortedSched", || Box::<TimeSortedSched>::default()).ports("-/1").processing("l");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct TimeSortedSched {
     stop: bool,

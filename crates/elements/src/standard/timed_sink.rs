@@ -11,7 +11,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Timer, Timestamp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("TimedSink", || Box::<TimedSink>::default())
     .ports("1/0")
     .processing("l")

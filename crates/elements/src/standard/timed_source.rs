@@ -17,7 +17,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Timer, Timestamp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("TimedSource", || Box::<TimedSource>::default())
     .ports("0/1")
     .processing("h")

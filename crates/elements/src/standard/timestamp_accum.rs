@@ -7,10 +7,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Handler, PacketBurst, Timestamp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("TimestampAccum", || Box::<TimestampAccum>::default()).ports("1/1");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct TimestampAccum {
     count: u64,

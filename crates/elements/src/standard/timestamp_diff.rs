@@ -22,14 +22,12 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Args, Word};
 use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("TimestampDiff", || Box::<TimestampDiff>::default()).ports("1/1-2").processing("a/ah");
 
 /// Delays at most. Attack: a configuration that would take all memory.
 const MOST: i128 = 1 << 24;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct TimestampDiff {
     name: String,

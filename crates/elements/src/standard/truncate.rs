@@ -9,11 +9,9 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Truncate", || Box::<Truncate>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Truncate {
     length: u32,

@@ -14,7 +14,6 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Signal, Task};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Unqueue", || Box::<Unqueue>::default()).ports("1/1").processing("l/h");
 
 /// Pulls and pushes.

@@ -10,7 +10,6 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class = Class::new("Unstrip", || Box::<Unstrip>::default()).ports("1/1");
 
 /// Brings bytes back.

@@ -24,7 +24,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, 
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Protocol, Tcp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("FastTCPFlows", || Box::<FastTcpFlows>::default())
     .ports("0/1")
     .processing("l")
@@ -37,7 +36,6 @@ const SYN: usize = 0;
 const DATA: usize = 1;
 const FIN: usize = 2;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct FastTcpFlows {
     pace: Pace,

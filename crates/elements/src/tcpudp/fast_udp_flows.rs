@@ -24,14 +24,12 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Timer};
 use ringway_wire::{Protocol, Udp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("FastUDPFlows", || Box::<FastUdpFlows>::default())
     .ports("0/1")
     .processing("l")
     .flags("S1")
     .metadata(Metadata::Ignores);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct FastUdpFlows {
     pace: Pace,

@@ -22,14 +22,12 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Timer};
 use ringway_wire::{Protocol, Udp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("FastUDPSource", || Box::<FastUdpSource>::default())
     .ports("0/1")
     .processing("l")
     .flags("S1")
     .metadata(Metadata::Ignores);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct FastUdpSource {
     pace: Pace,

@@ -22,7 +22,6 @@ impl Flow {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     pub(super) all: Vec<Flow>,

@@ -4,7 +4,6 @@ use alloc::string::ToString;
 use ringway_click::arg::Args;
 use ringway_click::{Context, Element, Handler, Note, NoteKind, Packet, PacketBurst, SECOND, Search, Timer};
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Packets a second; 0 for as many as are asked for.

@@ -17,7 +17,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, 
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Ipv4, Protocol, Tcp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("TCPFragmenter", || Box::<TcpFragmenter>::default())
     .ports("1/1")
     .processing("h")
@@ -28,7 +27,6 @@ const MOST: usize = 1024;
 /// Flags that only the last piece bears.
 const LAST_ONLY: Flags = Flags::FIN.with(Flags::PSH);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct TcpFragmenter {
     mtu: u16,

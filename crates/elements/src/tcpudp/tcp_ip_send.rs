@@ -12,7 +12,6 @@ use ringway_click_lang::config;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Ipv4, Protocol, Tcp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("TCPIPSend", || Box::<TcpIpSend>::default())
     .ports("0/1")
     .processing("h")
@@ -21,7 +20,6 @@ pub static CLASS: Class = Class::new("TCPIPSend", || Box::<TcpIpSend>::default()
 /// Packets a write at most. Attack: a handler that keeps the router from everything else.
 const MOST: u32 = 1 << 16;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct TcpIpSend {
     id: u16,

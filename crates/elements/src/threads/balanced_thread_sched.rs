@@ -12,11 +12,9 @@ use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Reach};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("BalancedThreadSched", || Box::new(BalancedThreadSched)).reach(Reach::Each);
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct BalancedThreadSched;
 

@@ -5,11 +5,9 @@
 use alloc::boxed::Box;
 use ringway_click::{Class, Element};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("CPUSwitch", || Box::<CpuSwitch>::default()).ports("1/1-").processing("h");
 
-/// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuSwitch;
 

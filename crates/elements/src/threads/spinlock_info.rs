@@ -9,11 +9,9 @@ use alloc::boxed::Box;
 use ringway_click::arg::{Args, NameKind};
 use ringway_click::{Class, Context, Element, Failed, Reach};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("SpinlockInfo", || Box::new(SpinlockInfo)).phase(Class::INFO).reach(Reach::Each);
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinlockInfo;
 

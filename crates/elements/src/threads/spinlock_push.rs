@@ -11,6 +11,5 @@ use super::spinlock::Spinlock;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("SpinlockPush", || Box::<Spinlock>::default()).ports("1/1").processing("h");

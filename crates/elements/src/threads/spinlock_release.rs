@@ -11,5 +11,4 @@ use super::spinlock::Spinlock;
 use alloc::boxed::Box;
 use ringway_click::Class;
 
-/// Facts.
 pub static CLASS: Class = Class::new("SpinlockRelease", || Box::<Spinlock>::default()).ports("1/1");

@@ -14,10 +14,8 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Reach};
 use ringway_click_lang::config;
 
-/// Facts.
 pub static CLASS: Class = Class::new("StaticThreadSched", || Box::new(StaticThreadSched)).reach(Reach::Each);
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct StaticThreadSched;
 

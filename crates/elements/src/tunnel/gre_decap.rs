@@ -19,13 +19,11 @@ use ringway_wire::checksum::checksum;
 use ringway_wire::tunnel::Gre;
 use ringway_wire::{EtherType, Header, Ipv4, Protocol, U32};
 
-/// Facts.
 pub static CLASS: Class = Class::new("GREDecap", || Box::<Decap<GreDecap>>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug)]
 pub struct GreDecap {
     protocol: u16,

@@ -21,11 +21,9 @@ use ringway_wire::checksum::checksum;
 use ringway_wire::tunnel::Gre;
 use ringway_wire::{EtherType, Header, Protocol, U16, U32};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("GREEncap", || Box::<GreEncap>::default()).ports("1/1").metadata(Metadata::Resolve).live();
 
-/// See the module.
 #[derive(Debug)]
 pub struct GreEncap {
     encap: Encap,

@@ -41,7 +41,6 @@ use ringway_click_lang::config;
 use ringway_wire::tunnel::Pppoe;
 use ringway_wire::{Header, Ipv4, Ipv6, MacAddress};
 
-/// Facts.
 pub static CLASS: Class = Class::new("PPPoEConcentrator", || Box::<PppoeConcentrator>::default())
     .ports("2/2-3")
     .processing("h")
@@ -88,7 +87,6 @@ enum Fate {
     Drop,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct PppoeConcentrator {
     ethernet: MacAddress,

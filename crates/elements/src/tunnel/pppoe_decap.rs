@@ -10,11 +10,9 @@ use alloc::boxed::Box;
 use ringway_click::{Annotations, Class, Packet};
 use ringway_wire::tunnel::Pppoe;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("PPPoEDecap", || Box::<Decap<PppoeDecap>>::default()).ports("1/1-2").processing("a/ah");
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct PppoeDecap;
 

@@ -16,11 +16,9 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 use ringway_wire::MacAddress;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("PPPoEEncap", || Box::<PppoeEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct PppoeEncap {
     source: MacAddress,

@@ -19,13 +19,11 @@ use ringway_click::{Annotations, Class, Metadata, Packet};
 use ringway_wire::tunnel::Vxlan;
 use ringway_wire::{Ethernet, Header, Protocol, Udp};
 
-/// Facts.
 pub static CLASS: Class = Class::new("VXLANDecap", || Box::<Decap<VxlanDecap>>::default())
     .ports("1/1-2")
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-/// See the module.
 #[derive(Debug)]
 pub struct VxlanDecap {
     vni: Option<u32>,

@@ -23,14 +23,12 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBu
 use ringway_wire::tunnel::Vxlan;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, MacAddress, Protocol, U16, Udp};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("VXLANEncap", || Box::<VxlanEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
 /// The largest identifier.
 pub(super) const LARGEST: i128 = (1 << 24) - 1;
 
-/// See the module.
 #[derive(Debug)]
 pub struct VxlanEncap {
     encap: Encap,

@@ -20,7 +20,7 @@ use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
 use ringway_click::{
     Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, Task, Timer,
 };
-use ringway_elements::ip::parse_protocol;
+use ringway_elements::parse_protocol;
 use ringway_host::open_raw;
 use ringway_wire::{Header, Ipv4, Protocol};
 use rustix::io::Errno;

@@ -35,7 +35,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Reach
 use ringway_click_lang::config;
 use run::Because;
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Script", || Box::<Script>::default()).ports("-/-").processing("ah/ah").reach(Reach::Whole);
 

@@ -16,7 +16,6 @@ use program::Program;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
-/// Facts.
 pub static CLASS: Class =
     Class::new("Classifier", || Box::<Classifier>::default()).ports("1/-").processing("h").live();
 
