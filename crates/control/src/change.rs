@@ -63,9 +63,10 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
     }
 }
 
-/// What leads from one fabric to the other. What is the same in both is not touched: a port that is different, or
-/// another guest's, goes and comes anew (one that only its worker is different of is moved), as do all ports of a switch that is different, and guests and functions go and
-/// come with their ports. A function that has another configuration and nothing else stays.
+/// What leads from one fabric to the other. What is the same in both is not touched. A port that only has another
+/// worker is moved; one that is different otherwise, or another guest's, goes and comes anew, as do all ports of a
+/// switch that is different, and guests and functions go and come with their ports. A function that has another
+/// configuration and nothing else stays.
 pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     let kept_switches: HashSet<&str> = from
         .switches

@@ -1,7 +1,8 @@
 //! What `control` and `data` say to each other: JSON over a stream socket pair, descriptors beside it.
 //!
-//! `control` sends [`Call`]s and gets one [`Said::Reply`] for each, in any order; what is asked about one port is done in order. `data` sends [`Said::Event`]s whenever
-//! something happens. Names were checked by `control`; `data` still refuses what it doesn't know.
+//! `control` sends [`Call`]s and gets one [`Said::Reply`] for each, in any order; what is asked about one port is done
+//! in order. `data` sends [`Said::Event`]s whenever something happens. Names were checked by `control`; `data` still
+//! refuses what it doesn't know.
 
 use ringway_spec::{MacAddress, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
