@@ -54,7 +54,7 @@ pub enum FabricError {
     Host(#[from] HostError),
 }
 
-struct Crew {
+struct WorkerRecord {
     spec: spec::Worker,
     handle: Handle,
     bits: Vec<bool>,
@@ -63,7 +63,7 @@ struct Crew {
 }
 
 /// Where one of a port's queues is served.
-struct Seat {
+struct QueueSlot {
     worker: usize,
     bit: usize,
     line: Arc<Line>,
@@ -74,7 +74,7 @@ struct Record {
     spec: spec::Port,
     /// Its first entry of the counters page.
     counters: u32,
-    seats: Vec<Seat>,
+    slots: Vec<QueueSlot>,
     rx: Vec<Arc<RxSlot>>,
     steer: Option<Arc<Steer>>,
     /// None while work is being done about it.
@@ -102,7 +102,7 @@ struct SwitchRecord {
 /// A running fabric.
 pub struct Fabric {
     published: Arc<Published<World>>,
-    crew: Vec<Crew>,
+    workers: Vec<WorkerRecord>,
     ports: BTreeMap<String, Record>,
     switches: BTreeMap<String, SwitchRecord>,
     page: Arc<dyn CountersPage>,
@@ -129,15 +129,15 @@ impl Fabric {
     ) -> Result<Fabric, FabricError> {
         let published = Arc::new(Published::new(Arc::new(World::default())));
         let hash = FlowHash::new(seed.rotate_left(17));
-        let mut crew = Vec::new();
+        let mut records = Vec::new();
         let bell = Arc::new(EventFd::new()?);
         let watchdog = Watchdog::start()?;
         for spec in workers {
-            let handle = engage(spec, &published, hash, &bell)?;
+            let handle = spawn_worker(spec, &published, hash, &bell)?;
             watchdog.watch(&spec.name, &handle.gauges);
-            crew.push(Crew { spec: spec.clone(), handle, bits: Vec::new(), thread: 0 });
+            records.push(WorkerRecord { spec: spec.clone(), handle, bits: Vec::new(), thread: 0 });
         }
-        if crew.is_empty() {
+        if records.is_empty() {
             return Err(FabricError::Limit("a fabric needs a worker"));
         }
         let (ports, switches) = (BTreeMap::new(), BTreeMap::new());
@@ -145,7 +145,7 @@ impl Fabric {
         let (spent, leftovers) = (Arc::default(), Leftovers::default());
         Ok(Fabric {
             published,
-            crew,
+            workers: records,
             ports,
             switches,
             page,
@@ -203,17 +203,17 @@ impl Fabric {
         let kind = kind.ok_or_else(|| FabricError::Unknown("kind", spec.kind.name().into()))?;
         let queues = usize::from(spec.queues.max(1));
         let counters = self.counters(first as usize, queues)?;
-        let seats = self.places(spec.worker.as_deref(), queues)?.into_iter().map(|(worker, bit)| {
-            let line = Arc::new(Line::new(self.crew[worker].handle.bell.clone(), bit, &spec.name));
-            Seat { worker, bit, line }
+        let slots = self.take_bits(spec.worker.as_deref(), queues)?.into_iter().map(|(worker, bit)| {
+            let line = Arc::new(Line::new(self.workers[worker].handle.bell.clone(), bit, &spec.name));
+            QueueSlot { worker, bit, line }
         });
-        let seats: Vec<Seat> = seats.collect();
-        let doorbells = seats.iter().map(|seat| seat.line.clone() as Arc<dyn Doorbell>).collect();
+        let slots: Vec<QueueSlot> = slots.collect();
+        let doorbells = slots.iter().map(|slot| slot.line.clone() as Arc<dyn Doorbell>).collect();
         let context = Context { port: &spec, doorbells, counters: &counters, check: &self.bell };
         let (peer, queues) = match (kind.open)(context) {
             Ok(made) => made,
             Err(error) => {
-                self.leave(seats.iter().map(|seat| (seat.worker, seat.bit)));
+                self.free_bits(slots.iter().map(|slot| (slot.worker, slot.bit)));
                 return Err(FabricError::Port(spec.name, error.to_string()));
             }
         };
@@ -225,7 +225,7 @@ impl Fabric {
             rx.push(Arc::new(RxSlot::new(queue.rx, id, counters.clone(), budget.clone())));
             sources.push(Source::new(queue.tx, id, number, counters));
         }
-        let told: Vec<(usize, usize)> = seats.iter().map(|seat| (seat.worker, seat.bit)).collect();
+        let told: Vec<(usize, usize)> = slots.iter().map(|slot| (slot.worker, slot.bit)).collect();
         let reported = peer.state();
         let (name, log) = (spec.name.clone(), LogLimit::of_port());
         self.watchdog.name(id, Some(&name));
@@ -233,7 +233,7 @@ impl Fabric {
             id,
             spec,
             counters: first,
-            seats,
+            slots,
             rx,
             steer,
             peer: Some(peer),
@@ -248,7 +248,7 @@ impl Fabric {
         self.ports.insert(name, record);
         self.publish();
         for ((worker, bit), source) in told.into_iter().zip(sources) {
-            self.crew[worker].handle.tell(Command::Add { bit, source });
+            self.workers[worker].handle.tell(Command::Add { bit, source });
         }
         Ok(())
     }
@@ -271,24 +271,24 @@ impl Fabric {
     }
 
     fn worker(&self, name: &str) -> Result<usize, FabricError> {
-        let found = self.crew.iter().position(|crew| crew.spec.name == name);
+        let found = self.workers.iter().position(|worker| worker.spec.name == name);
         found.ok_or_else(|| FabricError::Unknown("worker", name.into()))
     }
 
     /// Finds a worker for each queue, and its number there: the one named, else always the one with the fewest.
-    fn places(&mut self, named: Option<&str>, queues: usize) -> Result<Vec<(usize, usize)>, FabricError> {
+    fn take_bits(&mut self, named: Option<&str>, queues: usize) -> Result<Vec<(usize, usize)>, FabricError> {
         let named = named.map(|name| self.worker(name)).transpose()?;
         let mut places = Vec::with_capacity(queues);
         for _ in 0..queues {
             let fewest = || {
-                let taken = |crew: &Crew| crew.bits.iter().filter(|bit| **bit).count();
-                (0..self.crew.len()).min_by_key(|&worker| taken(&self.crew[worker])).unwrap_or(0)
+                let taken = |worker: &WorkerRecord| worker.bits.iter().filter(|bit| **bit).count();
+                (0..self.workers.len()).min_by_key(|&worker| taken(&self.workers[worker])).unwrap_or(0)
             };
             let worker = named.unwrap_or_else(fewest);
-            let bits = &mut self.crew[worker].bits;
+            let bits = &mut self.workers[worker].bits;
             let bit = bits.iter().position(|bit| !bit).unwrap_or(bits.len());
             if bit >= QUEUES {
-                self.leave(places);
+                self.free_bits(places);
                 return Err(FabricError::Limit("a worker has 8192 queues at most; add a worker"));
             }
             if bit == bits.len() {
@@ -300,8 +300,8 @@ impl Fabric {
         Ok(places)
     }
 
-    fn leave(&mut self, places: impl IntoIterator<Item = (usize, usize)>) {
-        places.into_iter().for_each(|(worker, bit)| self.crew[worker].bits[bit] = false);
+    fn free_bits(&mut self, places: impl IntoIterator<Item = (usize, usize)>) {
+        places.into_iter().for_each(|(worker, bit)| self.workers[worker].bits[bit] = false);
     }
 
     /// What makes [`Fabric::serve`] worth calling when it becomes readable, with ports' numbers; of ports that
@@ -323,48 +323,48 @@ impl Fabric {
 
     /// Workers whose threads run since this was last called.
     fn new_workers(&mut self) -> Vec<Event> {
-        let new = self.crew.iter_mut().filter_map(|crew| {
-            let thread = crew.handle.gauges.thread.load(Relaxed);
-            let is_new = std::mem::replace(&mut crew.thread, thread) != thread;
-            is_new.then(|| Event::Worker { worker: crew.spec.name.clone(), thread })
+        let new = self.workers.iter_mut().filter_map(|worker| {
+            let thread = worker.handle.gauges.thread.load(Relaxed);
+            let is_new = std::mem::replace(&mut worker.thread, thread) != thread;
+            is_new.then(|| Event::Worker { worker: worker.spec.name.clone(), thread })
         });
         new.collect()
     }
 
     /// What a worker's thread does is to be read from these files.
     pub fn watch(&mut self, name: &str, thread: i32, files: [OwnedFd; 2]) -> Result<(), FabricError> {
-        let crew = self.crew.iter().find(|crew| crew.spec.name == name && crew.thread == thread);
-        let crew = crew.ok_or_else(|| FabricError::Unknown("worker", name.into()))?;
+        let worker = self.workers.iter().find(|worker| worker.spec.name == name && worker.thread == thread);
+        let worker = worker.ok_or_else(|| FabricError::Unknown("worker", name.into()))?;
         let copies = [files[0].try_clone(), files[1].try_clone()];
         if let [Ok(stat), Ok(schedstat)] = copies {
             self.watchdog.see(name, ThreadFiles::new([stat, schedstat]));
         }
-        crew.handle.tell(Command::Watch(ThreadFiles::new(files)));
+        worker.handle.tell(Command::Watch(ThreadFiles::new(files)));
         Ok(())
     }
 
     /// Has another worker for each that failed; ports of those, which are to begin anew.
     fn replace_workers(&mut self) -> Vec<String> {
-        let gone = (0..self.crew.len()).filter(|&worker| self.crew[worker].handle.is_gone());
+        let gone = (0..self.workers.len()).filter(|&worker| self.workers[worker].handle.is_gone());
         gone.collect::<Vec<_>>().into_iter().flat_map(|worker| self.replace_worker(worker)).collect()
     }
 
     fn replace_worker(&mut self, worker: usize) -> Vec<String> {
-        let Crew { spec, .. } = &self.crew[worker];
+        let WorkerRecord { spec, .. } = &self.workers[worker];
         tracing::error!(
             worker = spec.name,
             "a worker failed, which is a fault of ours; its ports begin anew"
         );
-        let handle = match engage(spec, &self.published, self.hash, &self.bell) {
+        let handle = match spawn_worker(spec, &self.published, self.hash, &self.bell) {
             Ok(handle) => handle,
             Err(error) => {
                 tracing::error!(%error, "no other worker can be had");
                 return Vec::new();
             }
         };
-        self.watchdog.watch(&self.crew[worker].spec.name, &handle.gauges);
-        self.crew[worker].handle = handle;
-        let is_its = |record: &Record| record.seats.iter().any(|seat| seat.worker == worker);
+        self.watchdog.watch(&self.workers[worker].spec.name, &handle.gauges);
+        self.workers[worker].handle = handle;
+        let is_its = |record: &Record| record.slots.iter().any(|slot| slot.worker == worker);
         self.ports.iter().filter(|(_, record)| is_its(record)).map(|(name, _)| name.clone()).collect()
     }
 
@@ -391,7 +391,7 @@ impl Fabric {
                 target,
                 first: world.rx.len() as u32,
                 queues: record.rx.len() as u32,
-                hold: record.spec.hold.unwrap_or_else(|| worker_hold(record, &self.crew)),
+                hold: record.spec.hold.unwrap_or_else(|| worker_hold(record, &self.workers)),
                 steer: record.steer.clone(),
                 budget: record.budget.clone(),
             }));
@@ -435,17 +435,17 @@ impl Fabric {
     /// What runs.
     pub fn state(&self) -> State {
         let now = self.clock.now();
-        let workers = self.crew.iter().map(|crew| WorkerState {
-            name: crew.spec.name.clone(),
-            queues: crew.handle.gauges.queues.load(Relaxed) as usize,
-            active: crew.handle.gauges.active.load(Relaxed) as usize,
-            turns: crew.handle.gauges.turns.load(Relaxed),
-            sleeps: crew.handle.gauges.sleeps.load(Relaxed),
-            busy: crew.handle.gauges.busy.load(Relaxed),
-            held: self.watchdog.held(&crew.handle.gauges, now),
-            helped: crew.handle.gauges.helped.load(Relaxed),
+        let workers = self.workers.iter().map(|worker| WorkerState {
+            name: worker.spec.name.clone(),
+            queues: worker.handle.gauges.queues.load(Relaxed) as usize,
+            active: worker.handle.gauges.active.load(Relaxed) as usize,
+            turns: worker.handle.gauges.turns.load(Relaxed),
+            sleeps: worker.handle.gauges.sleeps.load(Relaxed),
+            busy: worker.handle.gauges.busy.load(Relaxed),
+            held: self.watchdog.held(&worker.handle.gauges, now),
+            helped: worker.handle.gauges.helped.load(Relaxed),
         });
-        let ports = self.ports.iter().map(|(name, record)| port_state(name, record, &self.crew));
+        let ports = self.ports.iter().map(|(name, record)| port_state(name, record, &self.workers));
         State { ports: ports.collect(), workers: workers.collect() }
     }
 
@@ -471,7 +471,7 @@ impl Fabric {
 }
 
 /// Starts a worker.
-fn engage(
+fn spawn_worker(
     spec: &spec::Worker,
     published: &Arc<Published<World>>,
     hash: FlowHash,
@@ -484,13 +484,13 @@ fn engage(
 }
 
 /// How long frames wait where the port doesn't say: as long as the worker of its first queue does.
-fn worker_hold(record: &Record, crew: &[Crew]) -> u64 {
-    record.seats.first().map_or(0, |seat| crew[seat.worker].spec.hold)
+fn worker_hold(record: &Record, workers: &[WorkerRecord]) -> u64 {
+    record.slots.first().map_or(0, |slot| workers[slot.worker].spec.hold)
 }
 
-fn port_state(name: &str, record: &Record, crew: &[Crew]) -> PortState {
+fn port_state(name: &str, record: &Record, workers: &[WorkerRecord]) -> PortState {
     let (state, detail) = record.peer.as_ref().map_or_else(|| record.reported.clone(), |peer| peer.state());
-    let worker = record.seats.first().map_or_else(String::new, |seat| crew[seat.worker].spec.name.clone());
+    let worker = record.slots.first().map_or_else(String::new, |slot| workers[slot.worker].spec.name.clone());
     PortState {
         name: name.into(),
         kind: record.spec.kind.name().into(),
@@ -560,8 +560,8 @@ mod tests {
         add("c", "w0", 2, null());
         let frames = || page[1].rx_frames.load(Relaxed);
         until(|| frames() > 1000);
-        fabric.crew[0].handle.tell(Command::Add { bit: 100, source: wrong() });
-        until(|| fabric.crew[0].handle.is_gone());
+        fabric.workers[0].handle.tell(Command::Add { bit: 100, source: wrong() });
+        until(|| fabric.workers[0].handle.is_gone());
         let before = frames();
         let names: Vec<String> = fabric
             .check()

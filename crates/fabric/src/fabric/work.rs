@@ -1,7 +1,7 @@
 //! What is done about one port and may wait: for a turn of a worker that is held, or for the peer's memory. It is done
 //! without the fabric, by whichever thread has the [`Work`]; for one port one thing after the other.
 
-use super::{Fabric, FabricError, Record, Seat, port_state};
+use super::{Fabric, FabricError, QueueSlot, Record, port_state};
 use crate::forward::Source;
 use crate::proto::Event;
 use crate::worker::Command;
@@ -126,8 +126,8 @@ impl Fabric {
         if let Some(record) = self.ports.get(name)
             && matches!(job, Job::Remove | Job::Renew | Job::Move(_))
         {
-            let take = |seat: &Seat| self.crew[seat.worker].handle.take_back(seat.bit);
-            taken = record.seats.iter().map(take).collect();
+            let take = |slot: &QueueSlot| self.workers[slot.worker].handle.take_back(slot.bit);
+            taken = record.slots.iter().map(take).collect();
         }
         let (sources, checked, result) = (Vec::new(), Ok(()), Ok(()));
         Work { port, call, job, peer, budget, taken, sources, checked, result }
@@ -140,7 +140,7 @@ impl Fabric {
             return (self.removed(&port, &job, call), None);
         }
         if matches!(job, Job::Move(_)) {
-            result = self.seat(&port, &job, sources);
+            result = self.place(&port, &job, sources);
         }
         let Some(record) = self.ports.get_mut(&port) else { return (Vec::new(), None) };
         if matches!(job, Job::Attach(_)) || peer.session().is_none() {
@@ -184,7 +184,7 @@ impl Fabric {
             return None;
         }
         record.reported = state;
-        Some(Event::Changed(port_state(name, record, &self.crew)))
+        Some(Event::Changed(port_state(name, record, &self.workers)))
     }
 
     fn evicted(&mut self, name: &str) -> Option<Event> {
@@ -199,9 +199,9 @@ impl Fabric {
     /// Nothing of a port is in use any more.
     fn removed(&mut self, name: &str, job: &Job, call: Option<u64>) -> Vec<Done> {
         let Some(record) = self.ports.remove(name) else { return Vec::new() };
-        let Record { id, spec, counters, seats, jobs, .. } = record;
-        seats.iter().for_each(|seat| seat.line.unwatch());
-        self.leave(seats.iter().map(|seat| (seat.worker, seat.bit)));
+        let Record { id, spec, counters, slots, jobs, .. } = record;
+        slots.iter().for_each(|slot| slot.line.unwatch());
+        self.free_bits(slots.iter().map(|slot| (slot.worker, slot.bit)));
         self.watchdog.name(id, None);
         self.switches
             .values()
@@ -223,27 +223,27 @@ impl Fabric {
     }
 
     /// Gives a port's sources to the workers that are to have them; back to their own if those have no room.
-    fn seat(&mut self, name: &str, job: &Job, sources: Vec<Source>) -> Result<(), FabricError> {
+    fn place(&mut self, name: &str, job: &Job, sources: Vec<Source>) -> Result<(), FabricError> {
         let Job::Move(worker) = job else { return Ok(()) };
-        let found = self.places(worker.as_deref(), sources.len());
+        let found = self.take_bits(worker.as_deref(), sources.len());
         let Some(record) = self.ports.get_mut(name) else { return Ok(()) };
-        if sources.len() < record.seats.len() {
-            self.leave(found.into_iter().flatten());
+        if sources.len() < record.slots.len() {
+            self.free_bits(found.into_iter().flatten());
             return Err(FabricError::Limit("the port's worker failed meanwhile"));
         }
-        let former: Vec<_> = record.seats.iter().map(|seat| (seat.worker, seat.bit)).collect();
+        let former: Vec<_> = record.slots.iter().map(|slot| (slot.worker, slot.bit)).collect();
         if let Ok(places) = &found {
             record.spec.worker.clone_from(worker);
-            for (seat, &(worker, bit)) in record.seats.iter_mut().zip(places) {
-                seat.line.move_to(self.crew[worker].handle.bell.clone(), bit);
-                (seat.worker, seat.bit) = (worker, bit);
+            for (slot, &(worker, bit)) in record.slots.iter_mut().zip(places) {
+                slot.line.move_to(self.workers[worker].handle.bell.clone(), bit);
+                (slot.worker, slot.bit) = (worker, bit);
             }
         }
-        for (seat, source) in record.seats.iter().zip(sources) {
-            self.crew[seat.worker].handle.tell(Command::Add { bit: seat.bit, source });
+        for (slot, source) in record.slots.iter().zip(sources) {
+            self.workers[slot.worker].handle.tell(Command::Add { bit: slot.bit, source });
         }
         found?;
-        self.leave(former);
+        self.free_bits(former);
         self.publish();
         Ok(())
     }
