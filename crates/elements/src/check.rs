@@ -28,12 +28,12 @@ impl Check {
         check
     }
 
-    /// The same; what it says about packets begins with the element's name.
+    /// Prefixes messages about packets with the element's name.
     pub(crate) fn named(self) -> Self {
         Self { named: true, ..self }
     }
 
-    /// Sends those of which `check` gives a reason, as an index, out of output 1.
+    /// Sends packets for which `check` returns a reason (as an index) to output 1.
     #[inline]
     pub(crate) fn filter(
         &mut self,
@@ -79,20 +79,20 @@ impl Check {
     }
 }
 
-/// A kind of header behind an IPv4 header that is noted.
+/// A kind of header that follows a noted IPv4 header.
 pub(crate) trait Header: 'static {
     /// Its name.
     const NAME: &'static str;
-    /// What can be wrong with one.
+    /// The reasons for which a header can be invalid.
     const REASONS: &'static [&'static str];
-    /// Whether what is said of packets begins with the element's name.
+    /// Whether messages about packets begin with the element's name.
     const NAMED: bool = true;
 
-    /// Looks at a packet's; what is wrong as an index.
+    /// Checks a packet's header; the error is an index into `REASONS`.
     fn check(packet: &mut Packet) -> Result<(), usize>;
 }
 
-/// Lets only packets with a sound header pass.
+/// Passes only packets with a valid header.
 pub(crate) struct HeaderCheck<H>(Check, PhantomData<H>);
 
 impl<H> Default for HeaderCheck<H> {

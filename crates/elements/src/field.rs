@@ -5,9 +5,9 @@ use core::marker::PhantomData;
 use ringway_click::arg::{ArgError, Args, MANDATORY_POSITIONAL, Scope};
 use ringway_click::{Context, Element, Failed, Handler, Packet, PacketBurst};
 
-/// A field that has few bits.
+/// A header field of a few bits.
 pub(crate) trait Field: 'static {
-    /// The argument that says its value.
+    /// The argument that gives its value.
     const ARGUMENT: &'static str;
     /// The handler that reads and writes it.
     const HANDLER: &'static str;
@@ -15,7 +15,7 @@ pub(crate) trait Field: 'static {
     /// Reads a value.
     fn parse(text: &str, scope: &Scope) -> Result<u8, ArgError>;
 
-    /// Sets it in a packet that has the header.
+    /// Sets the field in a packet that has the header.
     fn set(packet: &mut Packet, value: u8);
 }
 

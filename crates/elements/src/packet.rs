@@ -5,7 +5,7 @@ use ringway_click::arg::{ArgError, Scope, parse_int};
 use ringway_click::{Context, Element, Handler, Packet, PacketBurst};
 use ringway_wire::{Ipv4, MacAddress};
 
-/// Makes a packet longer by zeros. Attack: what an earlier packet left there would go out.
+/// Zero-pads a packet. Attack: without zeroing, data of an earlier packet would be sent.
 pub(crate) fn grow(packet: &mut Packet, missing: usize) -> bool {
     let length = packet.len();
     if missing > 0 {
@@ -36,7 +36,7 @@ pub(crate) fn mac_handler<E: Element>(
     )
 }
 
-/// The IPv4 header that is noted, if all of it is there, to change.
+/// The noted IPv4 header, mutably, if the packet holds all of it.
 #[inline]
 pub(crate) fn ipv4_mut(packet: &mut Packet) -> Option<&mut Ipv4> {
     Some(Ipv4::parse_mut(packet.network_data_mut()?)?.0)
@@ -62,8 +62,8 @@ pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     }
 }
 
-/// Leaves a burst as it is if no packet is longer than `mtu` from its network header on, or from its begin. Else all go
-/// out of output 0 in order, and those that are longer through `fragment`.
+/// Leaves a burst unchanged if no packet is longer than `mtu`, counted from its network header or else its start.
+/// Otherwise emits all packets on output 0 in order, passing longer ones through `fragment`.
 pub(crate) fn cut_to(
     mtu: usize,
     burst: &mut PacketBurst,
@@ -79,7 +79,7 @@ pub(crate) fn cut_to(
     }
 }
 
-/// Sends packets that `keep` says no to out of output 1; the others stay in the burst.
+/// Sends packets for which `keep` returns false to output 1; the others stay in the burst.
 #[inline]
 pub(crate) fn divert(
     burst: &mut PacketBurst,
@@ -89,7 +89,7 @@ pub(crate) fn divert(
     burst.sift(cx, |cx, packet| (!keep(packet, cx)).then_some(()), |cx, packet, ()| cx.push(1, packet));
 }
 
-/// The same, counting those that `keep` says no to.
+/// [`divert`], counting the diverted packets.
 #[inline]
 pub(crate) fn divert_counting(
     burst: &mut PacketBurst,
@@ -107,7 +107,7 @@ pub(crate) fn divert_counting(
     );
 }
 
-/// Drops packets that `keep` says no to, counting them.
+/// Drops and counts packets for which `keep` returns false.
 #[inline]
 pub(crate) fn retain_counting(
     burst: &mut PacketBurst,
@@ -132,7 +132,7 @@ pub(crate) fn bounded<T: TryFrom<i128>>(
     move |text, _| parse_int(text, least, most)
 }
 
-/// Notes an Ethernet header of `length` bytes at the beginning; what is known of the transport header stays.
+/// Notes an Ethernet header of `length` bytes at the start of the packet; transport header annotations are kept.
 #[inline]
 pub(crate) fn mark_ethernet(packet: &mut Packet, length: usize) {
     packet.set_mac_header(0);

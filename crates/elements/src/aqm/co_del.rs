@@ -26,8 +26,7 @@ pub static CLASS: Class =
 
 /// A millisecond.
 const MILLI: u64 = 1_000_000;
-/// Drops in a row for one pull. Attack: a queue full of old packets, all of which one pull would go
-/// through.
+/// Maximum number of drops in one pull. Attack: a queue full of old packets, all of which one pull would drop.
 const MOST: u32 = 1000;
 
 #[derive(Debug, Default)]
@@ -35,19 +34,19 @@ pub struct CoDel {
     queues: Queues,
     target: u32,
     interval: u32,
-    /// When the wait will have been above the target for an interval; 0 if it is not above.
+    /// The time at which the delay will have exceeded the target for an interval; 0 if it does not exceed the target.
     first_above: u64,
     dropping: bool,
-    /// When to drop next.
+    /// The time of the next drop.
     next: u64,
-    /// Drops since this phase of dropping began, and in the one before it.
+    /// Drops in the current dropping state, and in the one before.
     count: u32,
     last_count: u32,
     drops: u64,
 }
 
 impl CoDel {
-    /// The next packet, and whether it may be dropped. With none there is nothing to go on dropping.
+    /// The next packet, and whether it may be dropped. An empty queue ends the dropping state.
     fn look(&mut self, now: u64, cx: &mut Context<'_>) -> Option<(Packet, bool)> {
         let Some(mut packet) = cx.pull_one(0) else {
             (self.first_above, self.dropping) = (0, false);
@@ -67,10 +66,10 @@ impl CoDel {
         Some((packet, now >= self.first_above))
     }
 
-    /// The time of the drop after one at `from`: the more there were, the sooner.
+    /// The time of the drop after a drop at `from`: the interval shrinks with the number of drops.
     fn after(&self, from: u64) -> u64 {
         let interval = u128::from(self.interval) * u128::from(MILLI);
-        // The square root of count, by whole numbers: of the square of the quotient.
+        // Integer arithmetic: the square root of the quotient's square.
         let gap = (interval * interval / u128::from(self.count.max(1))).isqrt();
         from.saturating_add(u64::try_from(gap).unwrap_or(u64::MAX))
     }
@@ -103,7 +102,7 @@ impl CoDel {
         self.drop_one(packet, cx);
         let next = self.look(now, cx);
         self.dropping = true;
-        // After a short pause it goes on about where it was.
+        // After a short pause the drop rate continues near its previous value.
         let delta = self.count.saturating_sub(self.last_count);
         let recent = now.saturating_sub(self.next) < 16 * u64::from(self.interval) * MILLI;
         self.count = if delta > 1 && recent { delta } else { 1 };

@@ -13,12 +13,12 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Those of these names, between spaces; the nearest if there are none.
+    /// The queues with these names, separated by spaces; the nearest ones if there are no names.
     pub(super) fn named(names: String) -> Self {
         Self { named: names, all: Vec::new() }
     }
 
-    /// Finds them; the nearest are those downstream, or upstream.
+    /// Finds the queues; without names, the nearest ones downstream or upstream.
     pub(super) fn find(&mut self, downstream: bool, cx: &mut Context<'_>) -> Result<(), Failed> {
         let names = core::mem::take(&mut self.named);
         for name in names.split_ascii_whitespace() {
@@ -40,13 +40,13 @@ impl Queues {
         Ok(())
     }
 
-    /// How many packets they hold.
+    /// Number of packets in all queues.
     pub(super) fn length(&self, cx: &Context<'_>) -> u64 {
         let lengths = self.all.iter().filter_map(|queue| cx.element::<Queue>(*queue)).map(Queue::len);
         lengths.sum::<usize>() as u64
     }
 
-    /// Their names, with `end` behind each.
+    /// The names of the queues, each followed by `end`.
     pub(super) fn names(&self, cx: &mut Context<'_>, end: &str) -> String {
         self.all.iter().map(|queue| format!("{}{end}", cx.router().name(*queue))).collect()
     }

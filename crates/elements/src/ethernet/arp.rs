@@ -10,7 +10,7 @@ pub(super) fn parse(frame: &[u8]) -> Option<&Arp> {
     Arp::parse(payload).filter(|_| header.ethertype == EtherType::ARP)
 }
 
-/// A frame with an ARP packet. It seems to come from where `like` did.
+/// A frame with an ARP packet, with the device and VLAN annotations of `like`.
 pub(super) fn make(
     destination: MacAddress,
     arp: &Arp,

@@ -9,24 +9,24 @@ use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{HandlerError, Packet, SECOND};
 use ringway_wire::MacAddress;
 
-/// Nanoseconds of the clock's unit here: Click's jiffy.
+/// Nanoseconds per jiffy, Click's unit of time.
 const JIFFY: u64 = SECOND / 1000;
-/// Entries at most, whatever is configured. Attack: a scan of all addresses.
+/// Maximum number of entries, whatever is configured. Attack: a scan of all addresses.
 const MOST_ENTRIES: usize = 1 << 20;
-/// Waiting packets at most, whatever is configured. Attack: the same.
+/// Maximum number of waiting packets, whatever is configured. Attack: a scan of all addresses.
 const MOST_PACKETS: usize = 1 << 20;
-/// Jiffies between queries for an address, and when nobody answered [`PATIENCE`] of them.
+/// Jiffies between queries for an address: at first, and after [`PATIENCE`] unanswered queries.
 const INTERVAL: u64 = 100;
 const LONG_INTERVAL: u64 = 2000;
 const PATIENCE: u8 = 10;
 
-/// Where the order of entries that were learned at the same time begins: there is room before it.
+/// Initial order among entries learned at the same time; leaves room for smaller ones.
 const FIRST_ORDER: u64 = 1 << 63;
 
 #[derive(Debug)]
 struct Entry {
     ether: Option<MacAddress>,
-    /// When it was learned, in jiffies; with `order` its key in `ages`.
+    /// Time at which it was learned, in jiffies; with `order`, its key in `ages`.
     live: u64,
     order: u64,
     polled: u64,
@@ -46,12 +46,12 @@ impl Entry {
     }
 }
 
-/// What became of a packet that was to wait.
+/// The result of [`ArpEntries::wait`].
 #[derive(Debug)]
 pub(super) enum Waiting {
-    /// It waits; whether to ask for the address.
+    /// The packet is stored; whether to send a query for the address.
     Stored(bool),
-    /// Too many wait already; it was dropped.
+    /// The packet was dropped, since too many wait already.
     Dropped,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct ArpEntries {
     capacity: u32,
     entry_packet_capacity: u32,
     slim_factor: u32,
-    /// In jiffies; 0: for ever.
+    /// In jiffies; 0 for no timeout.
     timeout: u64,
     pub(super) drops: u64,
 }
@@ -107,7 +107,7 @@ impl ArpEntries {
         }
     }
 
-    /// After how many nanoseconds to call [`ArpEntries::slim`] again; nothing if entries stay for ever.
+    /// Interval in nanoseconds at which to call [`ArpEntries::slim`]; `None` if entries never expire.
     pub(super) fn period(&self) -> Option<u64> {
         (self.timeout > 0).then(|| (self.timeout / 1000 + 1) * SECOND)
     }
@@ -124,7 +124,8 @@ impl ArpEntries {
         self.timeout > 0 && live.saturating_add(self.timeout) < now
     }
 
-    /// Who has an address, and whether to ask again, as it was learned `poll` jiffies ago (never if 0).
+    /// The Ethernet address of an IP address, and whether to query it again, `poll` jiffies after it was learned (0:
+    /// never).
     pub(super) fn lookup(&mut self, ip: Ipv4Addr, now: u64, poll: u64) -> Option<(MacAddress, bool)> {
         let timeout = self.timeout;
         let entry = self.entries.get_mut(&ip.to_bits())?;
@@ -160,7 +161,7 @@ impl ArpEntries {
         self.place(ip, live, self.orders);
     }
 
-    /// Makes it the oldest of them.
+    /// Makes an entry the oldest of those learned at `live`.
     fn keep(&mut self, ip: u32, live: u64) {
         let first = self.ages.range((live, 0)..).next().map(|(key, _)| *key);
         match first.filter(|key| key.0 == live) {
@@ -177,7 +178,7 @@ impl ArpEntries {
         }
     }
 
-    /// Learns who has an address, or with the broadcast address that nobody does; gives back the packets that waited.
+    /// Learns an address (the broadcast address: that it has no owner); returns the packets that waited for it.
     pub(super) fn insert(&mut self, ip: Ipv4Addr, ether: MacAddress, now: u64) -> VecDeque<Packet> {
         let ip = ip.to_bits();
         let entry = self.ensure(ip, now);
@@ -189,12 +190,12 @@ impl ArpEntries {
         waiting
     }
 
-    /// Keeps a packet until somebody answers.
+    /// Stores a packet until a reply arrives.
     pub(super) fn wait(&mut self, ip: Ipv4Addr, packet: Packet, now: u64) -> Waiting {
         let ip = ip.to_bits();
         let entry = self.ensure(ip, now);
         let (live, waiting) = (entry.live, entry.waiting.len());
-        // An entry that is asked for stays just this side of expiring, so that it is not removed below.
+        // An entry with a pending query is kept just short of expiry, so that it is not removed below.
         if self.expired(live, now) {
             self.keep(ip, now - self.timeout);
         }
@@ -214,7 +215,7 @@ impl ArpEntries {
         Waiting::Stored(ask)
     }
 
-    /// Removes entries that have expired, and the oldest of more than `most`.
+    /// Removes expired entries, and the oldest ones beyond `most`.
     pub(super) fn slim(&mut self, now: u64, most: usize) {
         while let Some((&(live, order), &ip)) = self.ages.first_key_value()
             && (self.expired(live, now) || self.entries.len() > most)
@@ -226,7 +227,7 @@ impl ArpEntries {
         }
     }
 
-    /// Drops waiting packets, those of the oldest entries first, until there are no more than `most`.
+    /// Drops waiting packets, those of the oldest entries first, down to `most`.
     fn drop_packets(&mut self, most: usize) {
         for ip in self.ages.values() {
             let Some(entry) = self.entries.get_mut(ip) else { continue };
@@ -237,7 +238,7 @@ impl ArpEntries {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub(super) fn clear(&mut self) {
         self.drops += self.packets as u64;
         self.entries.clear();
@@ -245,7 +246,7 @@ impl ArpEntries {
         self.packets = 0;
     }
 
-    /// Takes over what another table learned.
+    /// Takes over another table's entries.
     pub(super) fn take(&mut self, from: &mut Self) {
         self.entries = core::mem::take(&mut from.entries);
         self.ages = core::mem::take(&mut from.ages);
@@ -266,7 +267,7 @@ impl ArpEntries {
         text
     }
 
-    /// Inserts or deletes the entry that the handler `insert` or `delete` was given.
+    /// Inserts or deletes an entry, for the handlers `insert` and `delete`.
     ///
     /// # Errors
     /// [`HandlerError::Failed`] if it is not an address, or two.

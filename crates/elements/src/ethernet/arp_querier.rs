@@ -182,7 +182,7 @@ impl Element for ArpQuerier {
 }
 
 impl ArpQuerier {
-    /// Does something with the table, its own or another element's.
+    /// Calls `act` on the ARP table, this element's own or another element's.
     #[inline]
     fn entries<R: Default>(&mut self, cx: &mut Context<'_>, act: impl FnOnce(&mut ArpEntries) -> R) -> R {
         match self.table {
@@ -193,7 +193,7 @@ impl ArpQuerier {
         }
     }
 
-    /// Puts a header before a packet; keeps it if it has to wait.
+    /// Prepends an Ethernet header to a packet, or stores the packet until the address is known.
     #[inline]
     fn encap(&mut self, mut packet: Packet, now: u64, cx: &mut Context<'_>) -> Option<Packet> {
         let header = Ethernet { ethertype: EtherType::IPV4, ..Ethernet::default() };
@@ -247,7 +247,7 @@ impl ArpQuerier {
         }
     }
 
-    /// Asks for a packet's destination.
+    /// Sends a query for a packet's destination.
     fn ask(&mut self, to: MacAddress, packet: &Packet, cx: &mut Context<'_>) {
         let request = Arp {
             sender_hardware: self.ether,
@@ -263,7 +263,7 @@ impl ArpQuerier {
         }
     }
 
-    /// Learns from a reply, and lets the packets go that waited for it.
+    /// Learns from a reply, and emits the packets that waited for it.
     fn learn(&mut self, packet: &Packet, now: u64, cx: &mut Context<'_>) {
         if packet.len() >= Ethernet::LEN + Arp::LEN {
             self.responses += 1;
@@ -279,7 +279,7 @@ impl ArpQuerier {
         }
     }
 
-    /// Inserts or deletes the entry that a handler was given.
+    /// Inserts or deletes an entry, for a handler.
     fn change(&mut self, insert: bool, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let now = jiffies(cx.steady());
         let Some(table) = self.table else { return self.own.change(insert, value, now, cx) };

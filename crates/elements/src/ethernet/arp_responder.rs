@@ -109,7 +109,7 @@ fn entry(text: &str, scope: &Scope) -> Result<Vec<(Prefix, MacAddress)>, ArgErro
 }
 
 impl ArpResponder {
-    /// Sorts the entries and removes repeated ones, which it gives back.
+    /// Sorts the entries, and removes and returns duplicates.
     fn normalize(&mut self) -> Vec<Prefix> {
         self.entries.reverse();
         self.entries

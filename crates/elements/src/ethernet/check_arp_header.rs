@@ -18,7 +18,7 @@ use ringway_wire::{Arp, EtherType, Header, arp};
 pub static CLASS: Class = Class::new("CheckARPHeader", || Box::<CheckArpHeader>::default())
     .ports("1/1-2")
     .processing("a/ah")
-    // What is too small for its addresses whole may not be in segments.
+    // Packets too short for their addresses must not be in segments.
     .metadata(Metadata::Resolve);
 
 const REASONS: &[&str] =

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// Places of a block.
+/// Slots of a block.
 const BLOCK: usize = 1024;
 
 #[derive(Debug)]
@@ -19,30 +19,30 @@ impl<T> Default for Blocks<T> {
 }
 
 impl<T: Default> Blocks<T> {
-    /// How many places there are, free ones included.
+    /// Number of slots, free ones included.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.blocks.last().map_or(0, |last| (self.blocks.len() - 1) * BLOCK + last.len())
     }
 
-    /// A place, if there is one of this number.
+    /// The slot with this number, if it exists.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
         self.blocks.get(number as usize / BLOCK)?.get(number as usize % BLOCK)
     }
 
-    /// The same, to change.
+    /// The slot with this number, mutably, if it exists.
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.blocks.get_mut(number as usize / BLOCK)?.get_mut(number as usize % BLOCK)
     }
 
-    /// All, free ones included.
+    /// All slots, free ones included.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.blocks.iter().flatten()
     }
 
-    /// The number of a place to use; it holds what was put there last.
+    /// Allocates a slot and returns its number; the slot holds its previous contents.
     pub(crate) fn take(&mut self) -> u32 {
         if let Some(number) = self.free.pop() {
             return number;
@@ -57,20 +57,20 @@ impl<T: Default> Blocks<T> {
         number
     }
 
-    /// Lets go of a block; no place must be asked for any more. Whether that was the last.
+    /// Frees one block's memory; no slot may be accessed afterwards. Returns whether it was the last block.
     pub(crate) fn give_up(&mut self) -> bool {
         self.blocks.pop();
         self.blocks.is_empty()
     }
 
-    /// Makes a place free, which must not be it already; what it held.
+    /// Frees a slot, which must not be free already; returns its contents.
     pub(crate) fn free(&mut self, number: u32) -> T {
         self.free.push(number);
         core::mem::take(&mut self[number])
     }
 }
 
-/// A place that is known to be there.
+/// Access to a slot that is known to exist.
 impl<T> Index<u32> for Blocks<T> {
     type Output = T;
 

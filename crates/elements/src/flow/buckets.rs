@@ -3,12 +3,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Buckets at first.
+/// Initial number of buckets.
 const FIRST: usize = 64;
-/// Old chains to move each time something is added.
+/// Old chains to move whenever an entry is added.
 pub(crate) const MOVES: usize = 8;
 
-/// The owner chooses the head of a chain; 0 is none.
+/// The owner defines the meaning of a chain's head; 0 means an empty chain.
 #[derive(Debug)]
 pub(crate) struct Buckets {
     heads: Vec<u32>,
@@ -23,7 +23,7 @@ impl Default for Buckets {
 }
 
 impl Buckets {
-    /// The head of a hash's chain.
+    /// The head of the chain for a hash.
     #[inline]
     pub(crate) fn get(&self, hash: u64) -> &u32 {
         if !self.old.is_empty() {
@@ -35,7 +35,7 @@ impl Buckets {
         &self.heads[hash as usize & (self.heads.len() - 1)]
     }
 
-    /// The same, to change.
+    /// The head of the chain for a hash, mutably.
     #[inline]
     pub(crate) fn get_mut(&mut self, hash: u64) -> &mut u32 {
         if !self.old.is_empty() {
@@ -48,7 +48,7 @@ impl Buckets {
         &mut self.heads[bucket]
     }
 
-    /// Takes an old chain out, whose members are to be entered anew; `None`: there is no old one.
+    /// Removes an old chain, whose entries the caller must insert again; `None` if no old chain is left.
     pub(crate) fn next_old(&mut self) -> Option<u32> {
         let head = core::mem::take(self.old.get_mut(self.moved)?);
         self.moved += 1;
@@ -58,7 +58,7 @@ impl Buckets {
         Some(head)
     }
 
-    /// Makes twice as many if fewer than `wanted` are there and no old chain is left.
+    /// Doubles the buckets if there are fewer than `wanted` and no old chain is left to move.
     pub(crate) fn provide(&mut self, wanted: usize) {
         if self.old.is_empty() && wanted > self.heads.len() {
             let more = vec![0; self.heads.len() * 2];

@@ -24,7 +24,7 @@ impl Key for Connection {
     }
 }
 
-/// Addresses, ports and protocol of IPv6; for who keeps both in one table, of IPv4 too.
+/// Addresses, ports and protocol of IPv6; also of IPv4, for tables that hold both versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Connection6 {
     pub(crate) source: u128,
@@ -61,24 +61,24 @@ impl From<Connection> for Connection6 {
     }
 }
 
-/// What a packet's headers say.
+/// Fields read from a packet's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Headers<C = Connection> {
     pub(crate) connection: C,
-    /// The IP packet's length by its header.
+    /// Length of the IP packet according to its header.
     pub(crate) length: u32,
     /// Type of service, or traffic class.
     pub(crate) tos: u8,
-    /// Of TCP; 0 else.
+    /// TCP flags; 0 for other protocols.
     pub(crate) flags: Flags,
-    /// Where what follows the IP headers begins, from the first of them on.
+    /// Offset of the transport header from the start of the first IP header.
     pub(crate) transport: usize,
-    /// Whether there are ports, so that packets of one connection can be told from another's.
+    /// Whether the packet has ports, so that its connection can be identified.
     pub(crate) has_ports: bool,
 }
 
 impl Headers {
-    /// Of a packet whose IPv4 header is noted and sound; ports are 0 where there are none, as in later fragments.
+    /// Reads a packet whose IPv4 header is noted and valid; ports are 0 if absent, as in later fragments.
     #[inline]
     pub(crate) fn of(packet: &Packet) -> Option<Self> {
         let (ip, _, segment) = Ipv4::parse(packet.network_data()?).filter(|(ip, ..)| ip.version() == 4)?;
@@ -100,7 +100,7 @@ impl Headers {
 }
 
 impl Headers<Connection6> {
-    /// Of a packet whose IPv6 header is noted and sound; ports are 0 where there are none, as in all fragments.
+    /// Reads a packet whose IPv6 header is noted and valid; ports are 0 if absent, as in all fragments.
     pub(crate) fn of_ip6(packet: &Packet) -> Option<Self> {
         let ip = ipv6::Packet::parse(packet.network_data()?)?;
         let upper = ip.upper()?;
@@ -126,11 +126,11 @@ fn tcp_flags(protocol: Protocol, segment: Option<&[u8]>) -> Flags {
     Flags(flags.copied().unwrap_or(0))
 }
 
-/// What flows are told apart by, and how IPFIX tells it.
+/// The key of a flow, and its encoding in IPFIX.
 pub(super) trait Ends: Key + core::fmt::Debug {
-    /// The number of the template of their records.
+    /// Template ID of these flows' records.
     const TEMPLATE: u16;
-    /// The information elements of source and destination address, and the bytes of each.
+    /// Information elements of the source and destination addresses, and the length of each in bytes.
     const ADDRESSES: ([u16; 2], u16);
 
     /// Both addresses and both ports, in network order.
@@ -139,7 +139,7 @@ pub(super) trait Ends: Key + core::fmt::Debug {
     /// The protocol.
     fn protocol(&self) -> Protocol;
 
-    /// For people: `SADDR SPORT DADDR DPORT PROTO`.
+    /// Human-readable form: `SADDR SPORT DADDR DPORT PROTO`.
     fn text(&self) -> String;
 }
 

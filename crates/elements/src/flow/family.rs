@@ -9,38 +9,38 @@ use ringway_click::{Annotations, Packet};
 use ringway_wire::checksum::{update_u32, update_u128};
 use ringway_wire::{Header, Ipv4, Ipv6, Protocol, U16};
 
-/// An address, and the packets that have such.
+/// An address type, and access to packets of its IP version.
 pub(super) trait Family: Arg + Copy + Eq + Debug + Display + 'static {
-    /// What connections are told apart by.
+    /// The key of a connection.
     type Connection: Key + Debug;
-    /// No address.
+    /// The unspecified address.
     const NONE: Self;
 
-    /// What a packet says, if it has ports.
+    /// The headers of a packet, if it has ports.
     fn headers(packet: &Packet) -> Option<Headers<Self::Connection>>;
 
-    /// A connection by its parts.
+    /// Builds a connection from its parts.
     fn connection(ends: [(Self, u16); 2], protocol: Protocol) -> Self::Connection;
 
     /// Source and destination, each with its port, and the protocol.
     fn ends(connection: &Self::Connection) -> ([(Self, u16); 2], Protocol);
 
-    /// A number that stands for the address.
+    /// The address as a number.
     fn number(self) -> u64;
 
     /// Writes the address into a packet as its source, or destination, with the checksums that cover it (RFC 1624).
     fn set(self, packet: &mut Packet, headers: &Headers<Self::Connection>, destination: bool);
 
-    /// Notes it as the packet's destination.
+    /// Sets the packet's destination annotation to this address.
     fn note(self, packet: &mut Packet);
 }
 
-/// Brings the checksum of what an IP packet carries up to date.
+/// Updates the checksum of an IP packet's transport header.
 #[inline]
 fn mend(ip: &mut [u8], transport: usize, protocol: Protocol, update: impl FnOnce(u16) -> u16) {
     let is_udp = protocol == Protocol::UDP;
     let place = protocol.checksum_at().and_then(|at| U16::of_mut(ip.get_mut(transport + at..)?));
-    // A UDP checksum of 0 is none. One that becomes 0 is written as its other form.
+    // A UDP checksum of 0 means no checksum; a computed 0 is written as 0xffff.
     if let Some(checksum) = place.filter(|sum| !is_udp || sum.get() != 0) {
         checksum.set(match update(checksum.get()) {
             0 if is_udp => u16::MAX,

@@ -35,12 +35,12 @@ use ringway_wire::tcp::Flags;
 pub static CLASS: Class =
     Class::new("FlowMonitor", || Box::<FlowMonitor>::default()).ports("1/1-2").processing("a/ah");
 
-/// How often a part of the table is looked at.
+/// Interval at which a part of the table is scanned.
 const PERIOD: u64 = SECOND / 50;
 /// Lines of a table. Attack: a handler that would print millions while packets wait.
 const MOST_LINES: usize = 10_000;
 
-/// What is counted of a flow since its last report.
+/// Counts of a flow since its last report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     packets: u64,
@@ -56,12 +56,12 @@ struct Rules {
     idle: u64,
     active: u64,
     domain: u32,
-    /// Flows last seen up to this moment are asked for.
+    /// Flows last seen at or before this time are to be reported on request.
     flushed: Option<u64>,
 }
 
 impl Rules {
-    /// Whether a flow is to be reported, and why.
+    /// The reason to report a flow, if it is due.
     fn end(&self, counts: &Counts, seen: u64, now: u64) -> Option<End> {
         let silent = now.saturating_sub(seen);
         let ended = counts.flags.has(Flags::FIN.with(Flags::RST)) && silent >= SECOND;
@@ -75,7 +75,7 @@ impl Rules {
     }
 }
 
-/// What was counted of all flows.
+/// Totals over all flows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     seen: u64,
@@ -83,7 +83,7 @@ struct Totals {
     bytes: u64,
     other: u64,
     records: u64,
-    /// Records in messages.
+    /// Records sent in messages.
     sent: u64,
 }
 
@@ -166,7 +166,7 @@ impl<C: Ends> Flows<C> {
             return;
         }
         let Counts { packets, bytes, first, flags, tos } = counts;
-        // Times are made those of a clock when the message is.
+        // Times are converted to wall-clock time when the message is built.
         self.waiting.push(Record {
             connection,
             tos,
@@ -192,7 +192,7 @@ impl<C: Ends> Flows<C> {
                 *time = wall.saturating_sub(now.saturating_sub(*time));
             }
         }
-        // The number of records sent before (RFC 7011, 3.1), those of this message not counted.
+        // The sequence number is the count of records sent before this message (RFC 7011, 3.1).
         let message = ipfix::message(&self.waiting, domain, totals.sent as u32, wall);
         totals.sent += self.waiting.len() as u64;
         self.waiting.clear();
@@ -201,9 +201,9 @@ impl<C: Ends> Flows<C> {
         }
     }
 
-    /// Looks at a part of the table for flows to report, as large as is looked at every [`PERIOD`].
+    /// Reports due flows in a part of the table, of the size that is scanned every [`PERIOD`].
     fn sweep(&mut self, now: u64, (rules, totals): (&Rules, &mut Totals), cx: &mut Context<'_>) {
-        // So that the whole table is seen in a quarter of the timeout, and in a second at most.
+        // Scans the whole table within a quarter of the timeout, and within a second at most.
         let round = (rules.idle / 4).clamp(PERIOD, SECOND);
         let mut steps = (self.table.slots() as u64 * PERIOD).div_ceil(round) as usize;
         let mut found: (Option<End>, u64) = (None, 0);
@@ -228,7 +228,7 @@ impl<C: Ends> Flows<C> {
         self.send(rules.domain, totals, cx);
     }
 
-    /// Lines of some flows from a place on; the place where to go on.
+    /// Writes lines for some flows starting at slot `from`; returns the slot to continue from.
     fn write(&self, from: u32, left: &mut usize, out: &mut String) -> Option<u32> {
         let (flows, next) = self.table.some(from, LINES);
         for (connection, Counts { packets, bytes, .. }) in flows.take(*left) {
@@ -239,12 +239,12 @@ impl<C: Ends> Flows<C> {
     }
 }
 
-/// How far the table has been read.
+/// Progress of reading the table.
 #[derive(Default)]
 struct Reading {
-    /// Lines that are still wanted; none at first.
+    /// Lines still wanted; `None` at first.
     left: Option<usize>,
-    /// Whether it is with the flows of IPv6.
+    /// Whether reading has reached the IPv6 flows.
     second: bool,
     from: u32,
 }
@@ -264,7 +264,7 @@ impl FlowMonitor {
         if done { Progress::Done } else { pieces.keep(reading) }
     }
 
-    /// Counts the packets that are not of IPv4: those whose place in `found` is empty.
+    /// Counts the packets that are not IPv4: those whose entry in `found` is empty.
     #[cold]
     fn count_others(
         &mut self,

@@ -46,9 +46,9 @@ pub static CLASS: Class = Class::new("IPLoadBalancer", || Box::<IpLoadBalancer>:
     .flow("xy/xyx")
     .metadata(Metadata::Resolve);
 
-/// Servers at most. Attack: handlers that add ever more.
+/// Maximum number of servers. Attack: handlers that keep adding servers.
 const MOST_SERVERS: usize = 4096;
-/// How often a part of the table is looked at.
+/// Interval at which a part of the table is scanned.
 const PERIOD: u64 = SECOND / 10;
 /// How long a connection that has ended is kept.
 const ENDED: u64 = 10 * SECOND;
@@ -56,9 +56,9 @@ const ENDED: u64 = 10 * SECOND;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Up,
-    /// It keeps its connections but gets no more.
+    /// Keeps its connections but gets no new ones.
     Draining,
-    /// It is not there; its number is kept, since connections name it.
+    /// The server is removed; its number stays reserved while connections refer to it.
     Gone,
 }
 
@@ -71,7 +71,7 @@ struct Server<A> {
     packets: u64,
 }
 
-/// A server as an argument says it.
+/// A server as given in an argument.
 #[derive(Clone, Copy, Debug)]
 struct Share<A>(A, u8);
 
@@ -95,7 +95,7 @@ struct Place {
     ended: bool,
 }
 
-/// The connections of one address, and the servers they go to.
+/// The connections of one IP version, and the servers they are assigned to.
 #[derive(Debug)]
 struct Balancer<A: Family> {
     vip: A,
@@ -132,7 +132,7 @@ impl<A: Family> Balancer<A> {
         self.places = maglev::places(&claims);
     }
 
-    /// The server that a new connection would get. Not by the table's hash, which is secret and each balancer's own.
+    /// The server for a new connection. Does not use the table's hash, which is secret and different in each balancer.
     fn choose(&self, connection: A::Connection) -> Option<u16> {
         let place = connection.hash(0) % PLACES as u64;
         self.places.get(place as usize).copied()
@@ -140,7 +140,7 @@ impl<A: Family> Balancer<A> {
 
     fn add(&mut self, Share(address, weight): Share<A>) -> Result<(), &'static str> {
         let new = Server { address, weight, state: State::Up, connections: 0, packets: 0 };
-        // A place of one that is gone can be another's as soon as no connection names it.
+        // The slot of a removed server can be reused as soon as no connection refers to it.
         let free = |server: &Server<A>| server.state == State::Gone && server.connections == 0;
         let own = self.servers.iter().position(|server| server.address == address);
         match own.or_else(|| self.servers.iter().position(free)) {
@@ -156,14 +156,14 @@ impl<A: Family> Balancer<A> {
         Ok(())
     }
 
-    /// Forgets a connection that has lost its place in the table.
+    /// Releases the server of a connection that was removed from the table.
     fn release(&mut self, place: Place) {
         if let Some(server) = self.servers.get_mut(usize::from(place.server)) {
             server.connections = server.connections.saturating_sub(1);
         }
     }
 
-    /// The server of a connection, chosen if there is none yet.
+    /// The server of a connection; chooses one for a new connection.
     #[inline]
     fn server(&mut self, headers: &Headers<A::Connection>, hash: u64, now: u64) -> Option<usize> {
         let connection = headers.connection;
@@ -192,7 +192,7 @@ impl<A: Family> Balancer<A> {
         self.move_on(number, connection)
     }
 
-    /// Another server for a connection whose server is gone.
+    /// Assigns another server to a connection whose server was removed.
     #[cold]
     fn move_on(&mut self, number: u32, connection: A::Connection) -> Option<usize> {
         let Some(server) = self.choose(connection) else {
@@ -207,7 +207,7 @@ impl<A: Family> Balancer<A> {
         Some(usize::from(server))
     }
 
-    /// From a client.
+    /// Handles a packet from a client.
     #[inline]
     fn forth(&mut self, packet: &mut Packet, headers: &Headers<A::Connection>, hash: u64, now: u64) -> bool {
         let Some(number) = self.server(headers, hash, now) else { return false };
@@ -219,7 +219,7 @@ impl<A: Family> Balancer<A> {
         true
     }
 
-    /// From a server.
+    /// Handles a packet from a server.
     #[inline]
     fn back(&mut self, packet: &mut Packet, headers: &Headers<A::Connection>, hash: u64, now: u64) -> bool {
         let ([(from, _), (to, _)], _) = A::ends(&headers.connection);
@@ -235,7 +235,7 @@ impl<A: Family> Balancer<A> {
         true
     }
 
-    /// The connection as its client's packets name it.
+    /// The connection as identified by the client's packets.
     #[inline]
     fn client_side(&self, headers: &Headers<A::Connection>) -> A::Connection {
         let ([(_, port), client], protocol) = A::ends(&headers.connection);
@@ -342,7 +342,7 @@ impl<A: Family> Balancer<A> {
         Ok(())
     }
 
-    /// Changes the state of the server with this address.
+    /// Sets the state of the server with this address.
     fn set_state(&mut self, state: State, value: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
         let address = cx.parse::<A>(value)?;
         let there = |server: &&mut Server<A>| server.address == address && server.state != State::Gone;
@@ -356,7 +356,8 @@ impl<A: Family> Balancer<A> {
         if from.vip != self.vip || from.connections.capacity() != self.connections.capacity() {
             return;
         }
-        // Connections name servers by number: the old numbers stay, and servers that are no more are gone.
+        // Connections refer to servers by number: old numbers are kept, and servers no longer configured become
+        // `Gone`.
         let new = core::mem::replace(&mut self.servers, core::mem::take(&mut from.servers));
         self.servers.iter_mut().for_each(|server| server.state = State::Gone);
         for server in new {
@@ -373,7 +374,7 @@ pub struct IpLoadBalancer {
     balancer: Either,
 }
 
-/// One for the address's IP version.
+/// A balancer for either IP version.
 #[derive(Debug)]
 enum Either {
     V4(Balancer<Ipv4Addr>),
@@ -386,7 +387,7 @@ impl Default for IpLoadBalancer {
     }
 }
 
-/// Does the same with either.
+/// Runs the same code for either IP version.
 macro_rules! either {
     ($own:expr, $balancer:ident => $does:expr) => {
         match $own {

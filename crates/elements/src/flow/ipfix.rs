@@ -6,9 +6,9 @@ use ringway_wire::tcp::Flags;
 
 /// IPFIX's version.
 const VERSION: u16 = 10;
-/// The set that carries templates.
+/// Set ID of a template set.
 const TEMPLATES: u16 = 2;
-/// Information elements and their lengths, in the order of a record, behind the two addresses.
+/// Information elements and their lengths, in record order, after the two addresses.
 const FIELDS: [(u16, u16); 10] = [
     (7, 2),   // sourceTransportPort
     (11, 2),  // destinationTransportPort
@@ -21,7 +21,7 @@ const FIELDS: [(u16, u16); 10] = [
     (153, 8), // flowEndMilliseconds
     (136, 1), // flowEndReason
 ];
-/// Bytes of a record behind the addresses.
+/// Bytes of a record after the addresses.
 const FIXED: usize = 41;
 /// Bytes before the first record: message header, template set, header of the data set.
 const HEADERS: usize = 16 + 4 + 4 + 4 * (2 + FIELDS.len()) + 4;
@@ -31,7 +31,7 @@ const fn record_len<C: Ends>() -> usize {
     FIXED + 2 * C::ADDRESSES.1 as usize
 }
 
-/// Records of a message, so that with IPv6 and UDP headers it fits a frame of 1500 bytes.
+/// Records per message, chosen so that the message with IPv6 and UDP headers fits a 1500-byte frame.
 pub(super) const fn records<C: Ends>() -> usize {
     (1500 - 48 - HEADERS) / record_len::<C>()
 }
@@ -39,15 +39,15 @@ pub(super) const fn records<C: Ends>() -> usize {
 /// Why a flow's record ended (IANA: flowEndReason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Nothing came for a while.
+    /// Idle timeout.
     Idle = 1,
-    /// It goes on, but was not reported for a while.
+    /// Active timeout: the flow continues.
     Active = 2,
-    /// TCP ended it.
+    /// End of flow detected by TCP flags.
     Detected = 3,
-    /// Somebody asked for all.
+    /// Reporting of all flows was requested.
     Forced = 4,
-    /// It had to make room.
+    /// The flow was evicted to make room.
     Resources = 5,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Record<C> {
     pub(super) reason: End,
 }
 
-/// A message with these records; it tells its template each time, since UDP may lose it.
+/// A message with these records; each message repeats the template, since UDP may lose it.
 pub(super) fn message<C: Ends>(all: &[Record<C>], domain: u32, sequence: u32, now: u64) -> Vec<u8> {
     let records = &all[..all.len().min(records::<C>())];
     let data = record_len::<C>() * records.len();

@@ -5,22 +5,22 @@ use super::table::fold;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Places; a prime, so that every step reaches each of them.
+/// Number of table entries; a prime, so that every step visits all of them.
 pub(super) const PLACES: usize = 65_537;
 const NOBODY: u16 = u16::MAX;
 
-/// A server's wish for places.
+/// A server's claim to table entries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
-    /// Says the order in which it claims places; the same whatever others there are.
+    /// Determines the order in which the server claims entries, independent of other servers.
     pub(super) name: u64,
-    /// How many places it claims when it is its turn.
+    /// Entries claimed in each round.
     pub(super) weight: u8,
-    /// What its places say.
+    /// The value stored in claimed entries.
     pub(super) server: u16,
 }
 
-/// The table; empty if nobody claims anything.
+/// Builds the table; empty if there are no claims.
 pub(super) fn places(claims: &[Claim]) -> Vec<u16> {
     let claims: Vec<&Claim> = claims.iter().filter(|claim| claim.weight > 0).collect();
     if claims.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn places(claims: &[Claim]) -> Vec<u16> {
     }
 }
 
-/// Where a server begins, and how it goes on.
+/// Start and step of a server's permutation.
 fn order(name: u64) -> (usize, usize) {
     let first = fold(name ^ 0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93);
     let second = fold(first ^ name, 0xa076_1d64_78bd_642f);

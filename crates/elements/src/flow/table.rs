@@ -10,20 +10,20 @@ use super::blocks::Blocks;
 use super::buckets::{Buckets, MOVES};
 use ringway_frame::prefetch;
 
-/// Slots that the hand looks at for one to give away.
+/// Slots examined to choose one for eviction.
 const LOOKS: usize = 16;
-/// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
+/// Maximum number of flows. Attack: a configuration or a stream of new flows that exhausts memory.
 pub(crate) const LARGEST: u32 = 1 << 24;
-/// Flows unless the configuration says otherwise.
+/// Default number of flows.
 pub(crate) const USUAL: u32 = 1 << 20;
 
-/// What a table is looked up by.
+/// A key of a table.
 pub(crate) trait Key: Copy + Eq + Default {
-    /// A number to find it by. Attack: keys chosen to fall together; `seed` is not known to who chooses.
+    /// The key's hash. Attack: keys chosen to collide; the sender does not know `seed`.
     fn hash(self, seed: u64) -> u64;
 }
 
-/// Two numbers made one.
+/// Combines two numbers into one.
 #[inline]
 pub(crate) fn fold(first: u64, second: u64) -> u64 {
     let product = u128::from(first) * u128::from(second);
@@ -48,7 +48,7 @@ impl Key for u32 {
 #[repr(align(64))]
 struct Slot<K, V> {
     key: K,
-    /// The chain's next, plus 1; 0 for none.
+    /// Next entry of the chain, plus 1; 0 at the end.
     next: u32,
     live: bool,
     seen: u64,
@@ -73,7 +73,7 @@ impl<K: Key, V: Default> Default for FlowTable<K, V> {
 }
 
 impl<K: Key, V: Default> FlowTable<K, V> {
-    /// An empty table of at most so many, at least one.
+    /// An empty table with this capacity, at least 1.
     pub(crate) fn new(capacity: u32, seed: u64) -> Self {
         Self {
             slots: Blocks::default(),
@@ -86,27 +86,27 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         }
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(crate) fn len(&self) -> u32 {
         self.live
     }
 
-    /// How many there may be.
+    /// Maximum number of entries.
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// How many had to make room for others.
+    /// Number of entries evicted to make room.
     pub(crate) fn evictions(&self) -> u64 {
         self.evictions
     }
 
-    /// How many slots there are, empty ones included.
+    /// Number of slots, empty ones included.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// A key's hash; its bucket is asked for.
+    /// Computes a key's hash and prefetches its bucket.
     #[inline]
     pub(crate) fn approach(&self, key: K) -> u64 {
         let hash = key.hash(self.seed);
@@ -114,7 +114,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         hash
     }
 
-    /// Asks for the first slot of a bucket that has been asked for.
+    /// Prefetches the first slot of a bucket that [`FlowTable::approach`] prefetched.
     #[inline]
     pub(crate) fn near(&self, hash: u64) {
         if let Some(number) = self.buckets.get(hash).checked_sub(1) {
@@ -122,7 +122,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         }
     }
 
-    /// Asks for a slot.
+    /// Prefetches a slot.
     #[inline]
     pub(crate) fn fetch(&self, number: u32) {
         if (number as usize) < self.slots() {
@@ -130,7 +130,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         }
     }
 
-    /// The number of a key, which stays the same as long as the key is there.
+    /// The slot number of a key, which is stable while the key is in the table.
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: K) -> Option<u32> {
         let mut next = *self.buckets.get(hash);
@@ -144,24 +144,24 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         None
     }
 
-    /// The same for one key by itself.
+    /// [`FlowTable::find`] for a single key, hashing it first.
     pub(crate) fn find_one(&self, key: K) -> Option<u32> {
         self.find(key.hash(self.seed), key)
     }
 
-    /// What is kept under a number.
+    /// The key and value in a slot.
     pub(crate) fn get(&self, number: u32) -> Option<(&K, &V)> {
         let slot = self.slots.get(number)?;
         slot.live.then_some((&slot.key, &slot.value))
     }
 
-    /// The same, to change.
+    /// The value in a slot, mutably.
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut V> {
         let slot = self.slots.get_mut(number)?;
         slot.live.then_some(&mut slot.value)
     }
 
-    /// The same; takes note that it was seen.
+    /// The value in a slot, mutably; sets its last-seen time.
     #[inline]
     pub(crate) fn touch(&mut self, number: u32, now: u64) -> Option<&mut V> {
         let slot = self.slots.get_mut(number)?;
@@ -169,7 +169,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         slot.live.then_some(&mut slot.value)
     }
 
-    /// Some from a number on, and the number after which there are more, if there are.
+    /// Entries in up to `places` slots from `from` on, and the slot to continue from, if any remain.
     pub(crate) fn some(&self, from: u32, places: usize) -> (impl Iterator<Item = (&K, &V)>, Option<u32>) {
         let end = from.saturating_add(places as u32);
         let slots = (from..end).map_while(|number| self.slots.get(number)).filter(|slot| slot.live);
@@ -179,13 +179,13 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         )
     }
 
-    /// All.
+    /// All entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let live = self.slots.iter().filter(|slot| slot.live);
         live.map(|slot| (&slot.key, &slot.value))
     }
 
-    /// Adds a key that is not there; answers its number, and what had to make room.
+    /// Adds a key that is not in the table; returns its slot number and the evicted entry, if any.
     pub(crate) fn add(&mut self, hash: u64, key: K, value: V, now: u64) -> (u32, Option<(K, V)>) {
         let evicted = if self.live >= self.capacity { self.make_room() } else { None };
         let number = self.slots.take();
@@ -197,12 +197,12 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         (number, evicted)
     }
 
-    /// The same for one key by itself.
+    /// [`FlowTable::add`] for a single key, hashing it first.
     pub(crate) fn add_one(&mut self, key: K, value: V, now: u64) -> (u32, Option<(K, V)>) {
         self.add(key.hash(self.seed), key, value, now)
     }
 
-    /// Forgets what is kept under a number.
+    /// Removes the entry in a slot.
     pub(crate) fn remove(&mut self, number: u32) -> Option<(K, V)> {
         let (key, _) = self.get(number)?;
         let hash = key.hash(self.seed);
@@ -223,8 +223,8 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         Some((slot.key, slot.value))
     }
 
-    /// The next, at most `steps` slots further on, of which `old` says so, given its value and when it was last
-    /// seen: its number. `steps` are used up.
+    /// The next entry, within `steps` slots, for which `old` returns true, given its value and the time it was last
+    /// seen; returns its slot number. Subtracts the slots visited from `steps`.
     pub(crate) fn next_old(
         &mut self,
         steps: &mut usize,
@@ -241,7 +241,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         None
     }
 
-    /// Moves the hand on; nothing if there are no slots.
+    /// Advances the clock hand; `None` if there are no slots.
     fn turn(&mut self) -> Option<u32> {
         let slots = self.slots() as u32;
         self.hand = if self.hand + 1 >= slots { 0 } else { self.hand + 1 };
@@ -251,7 +251,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
     fn make_room(&mut self) -> Option<(K, V)> {
         let mut oldest: Option<(u64, u32)> = None;
         let mut looks = 0;
-        // There is one: the table is full, and not all of its slots are empty.
+        // The loop terminates: the table is full, so some slots are occupied.
         while looks < LOOKS || oldest.is_none() {
             looks += 1;
             let number = self.turn()?;
@@ -267,7 +267,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         self.remove(oldest?.1)
     }
 
-    /// Moves a few old buckets, or makes more if there are too few.
+    /// Moves a few old buckets, or allocates more if there are too few.
     fn grow(&mut self) {
         for _ in 0..MOVES {
             let Some(mut next) = self.buckets.next_old() else { break };

@@ -118,7 +118,7 @@ impl IcmpError {
         !quiet && whole && is_host && self.is_unicast(source)
     }
 
-    /// The option of the source route that the answer takes back, and how many bytes of it are meaningful.
+    /// Writes the reversed source route option for the error message; returns the number of meaningful bytes.
     fn reversed_route(&self, packet: &Packet, options: &[u8], out: &mut [u8; OPTIONS_LEN]) -> Option<usize> {
         let (at, option) = source_route(options)?;
         let pointer = usize::from(packet.notes().u8(Annotations::ICMP_PARAMPROB)).wrapping_sub(Ipv4::LEN);
@@ -189,7 +189,7 @@ impl IcmpError {
     }
 }
 
-/// The source route among options, if its pointer is sound, and where it begins.
+/// The source route among options and its offset, if its pointer is valid.
 fn source_route(options: &[u8]) -> Option<(usize, &[u8])> {
     let mut at = 0;
     loop {

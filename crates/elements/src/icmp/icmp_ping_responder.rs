@@ -35,13 +35,13 @@ fn answer(packet: &mut Packet) -> Option<()> {
     }
     let (ip, _, message) = Ipv4::parse_mut(packet.network_data_mut()?)?;
     core::mem::swap(&mut ip.source, &mut ip.destination);
-    // A new packet starts with a time to live of its own.
+    // The reply is a new packet, with an initial time to live.
     ip.set_ttl(255);
     let icmp = Icmp::of_mut(message)?;
     icmp.kind = ECHO_REPLY;
     icmp.checksum.set(update(icmp.checksum.get(), u16::from(ECHO) << 8, u16::from(ECHO_REPLY) << 8));
     if icmp.checksum == 0 {
-        // Of nothing but zeros the checksum is 0xffff, which an update can't tell from 0 (RFC 1624).
+        // The checksum of all zeros is 0xffff, which an incremental update can't distinguish from 0 (RFC 1624).
         Icmp::fill_checksum(message, Sum::new())?;
     }
     packet.notes_mut().set_dst_ip(transport.source.to_be_bytes());

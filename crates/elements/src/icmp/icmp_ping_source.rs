@@ -37,7 +37,7 @@ pub static CLASS: Class = Class::new("ICMPPingSource", || Box::<IcmpPingSource>:
     .flags("S1")
     .metadata(Metadata::Ignores);
 
-/// How many requests may wait for their replies.
+/// Maximum number of requests without a reply.
 const WINDOW: usize = 1024;
 
 /// Sends requests.
@@ -52,7 +52,7 @@ pub struct IcmpPingSource {
     stop: bool,
     count: u64,
     replies: u64,
-    /// When each of the last requests was sent, by sequence number; 0 once it was answered.
+    /// When each of the last requests was sent, by sequence number; 0 once its reply has arrived.
     sent: Vec<u64>,
     shortest: u64,
     longest: u64,

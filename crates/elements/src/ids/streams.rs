@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Tcp};
 
-/// Bytes kept of a connection's one direction. Attack: patterns so long that a connection would take a page.
+/// Maximum bytes kept of one direction of a connection. Attack: patterns so long that a connection would take a page.
 pub(super) const TAIL: usize = 255;
 const END: Flags = Flags::FIN.with(Flags::RST);
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
-    /// The sequence number that goes on where the tail ends.
+    /// The sequence number after the tail.
     next: u32,
     length: u8,
     tail: [u8; TAIL],
@@ -29,7 +29,7 @@ impl Stream {
         &self.tail[..usize::from(self.length)]
     }
 
-    /// Keeps the last `keep` bytes of the tail and what follows it.
+    /// Keeps the last `keep` bytes of the tail and the payload together.
     fn append(&mut self, payload: &[u8], keep: usize) {
         let keep = keep.min(TAIL);
         let old = self.tail().len().min(keep.saturating_sub(payload.len()));
@@ -44,15 +44,15 @@ impl Stream {
 #[derive(Debug)]
 pub(super) struct Streams {
     table: FlowTable<Connection6, Stream>,
-    /// Bytes to keep: one less than the longest pattern has.
+    /// Bytes to keep: one less than the length of the longest pattern.
     keep: usize,
-    /// Where a tail and what follows it are put together.
+    /// Buffer in which a tail and the next payload are joined.
     joint: Vec<u8>,
     gaps: u64,
 }
 
 impl Streams {
-    /// None yet, and room for so many, of patterns of at most `longest` bytes.
+    /// An empty table with this capacity, for patterns of at most `longest` bytes.
     pub(super) fn new(capacity: u32, seed: u64, longest: usize) -> Self {
         let keep = longest.saturating_sub(1).min(TAIL);
         Self { table: FlowTable::new(capacity, seed), keep, joint: Vec::with_capacity(2 * TAIL), gaps: 0 }
@@ -66,12 +66,13 @@ impl Streams {
         self.table.evictions()
     }
 
-    /// Segments that began behind what was expected, so that something in between was not seen.
+    /// Segments that began after the expected sequence number, so that data before them was missed.
     pub(super) fn gaps(&self) -> u64 {
         self.gaps
     }
 
-    /// Takes a segment, its header included; the bytes across its border with the one before, if it follows one.
+    /// Processes a segment, its header included; returns the bytes across its border with the preceding segment, if
+    /// contiguous.
     pub(super) fn take(&mut self, headers: &Headers<Connection6>, segment: &[u8], now: u64) -> Option<&[u8]> {
         let tcp = Tcp::of(segment)?;
         let payload = segment.get(tcp.header_len().max(Tcp::LEN)..)?;
@@ -99,7 +100,7 @@ impl Streams {
             stream.append(payload, keep);
             return None;
         }
-        // All of it came before, or it carries nothing.
+        // A retransmission, or no payload.
         if new <= 0 {
             return None;
         }

@@ -21,14 +21,14 @@ use ringway_wire::{Header, Ipv4};
 pub static CLASS: Class =
     Class::new("IPGWOptions", || Box::<IpGwOptions>::default()).ports("1/1-2").processing("a/ah");
 
-/// Who this host is.
+/// The addresses of this host.
 #[derive(Debug, Default)]
 pub(super) struct Own {
     pub(super) preferred: [u8; 4],
     pub(super) all: Vec<Ipv4Addr>,
 }
 
-/// Does options.
+/// Processes IPv4 options as a gateway.
 #[derive(Debug, Default)]
 pub struct IpGwOptions {
     own: Own,
@@ -56,10 +56,10 @@ impl Element for IpGwOptions {
 }
 
 impl Own {
-    /// Does a packet's options. False, and noted where, if one is bad.
+    /// Processes a packet's options. If one is bad, notes its position and returns false.
     #[inline]
     pub(super) fn handle(&self, packet: &mut Packet, cx: &mut Context<'_>) -> bool {
-        // The byte that is looked at first, if there is no more of the packet.
+        // The byte read first if the packet is too short.
         let first = packet.network::<u8>();
         first.is_none_or(|first| first & 15 <= 5) || self.handle_options(packet, cx)
     }
@@ -107,7 +107,7 @@ impl Own {
         bad.is_none()
     }
 
-    /// Whether it wrote anything, or where in the option is what is bad.
+    /// Returns whether the option was changed, or the offset of the error in it.
     fn record_route(&self, option: &mut [u8]) -> Result<bool, usize> {
         let at = usize::from(*option.get(2).ok_or(1usize)?).wrapping_sub(1);
         if at >= 3 && at.saturating_add(4) <= option.len() {
@@ -145,7 +145,7 @@ impl Own {
                 put(option, at + 4, now.to_be_bytes());
                 option[2] += 8;
             }
-            // Count those who found no room.
+            // Increments the overflow count.
             0 | 1 if flags < 0xf0 => option[3] += 0x10,
             _ => return Err(3),
         }

@@ -29,13 +29,13 @@ pub static CLASS: Class = Class::new("IPReassembler", || Box::<IpReassembler>::d
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-/// How long an incomplete packet is kept.
+/// Timeout of an incomplete packet.
 const PATIENCE: u64 = 30 * SECOND;
-/// How often old ones are looked for.
+/// Interval of the search for expired packets.
 const INTERVAL: u64 = 10 * SECOND;
-/// What an incomplete packet takes besides its bytes.
+/// Memory of an incomplete packet besides its payload.
 const OVERHEAD: usize = 256;
-/// Holes a packet may have. Attack: every other piece of eight bytes.
+/// Maximum number of separate ranges received of a packet. Attack: every other piece of eight bytes.
 const MOST_RANGES: usize = 64;
 
 /// Source, destination, protocol, identification.
@@ -43,18 +43,18 @@ type Key = (u32, u32, Protocol, u16);
 
 #[derive(Debug)]
 struct Assembly {
-    /// The payload as far as it is there.
+    /// The payload received so far.
     payload: Vec<u8>,
-    /// Which bytes of it are there, in order, none touching another.
+    /// The received ranges, in order, none adjacent to another.
     ranges: Vec<(usize, usize)>,
-    /// Its length, once the last fragment is there.
+    /// The payload's length, once the last fragment is received.
     total: Option<usize>,
     /// The first fragment.
     head: Option<Packet>,
-    /// When the newest fragment came.
+    /// The time of the newest fragment.
     touched: u64,
     largest: u16,
-    /// How many fragments it is made of.
+    /// Number of fragments received.
     fragments: u64,
 }
 
@@ -63,7 +63,7 @@ impl Assembly {
         OVERHEAD + self.payload.capacity()
     }
 
-    /// Adds the range; false if there are too many holes.
+    /// Adds a range; false if there are too many.
     fn cover(&mut self, mut from: usize, mut to: usize) -> bool {
         self.ranges.retain(|(start, end)| {
             let apart = *end < from || *start > to;
@@ -81,7 +81,7 @@ impl Assembly {
         self.head.is_some() && self.total.is_some_and(|total| self.ranges == [(0, total)])
     }
 
-    /// The packet as far as it is there; nothing without its head.
+    /// The packet as far as it is received; `None` without the first fragment.
     fn emit(self) -> Option<Packet> {
         let mut packet = self.head?;
         let length = self.ranges.last().map_or(0, |(_, end)| *end);
@@ -149,7 +149,7 @@ impl Element for IpReassembler {
 }
 
 impl IpReassembler {
-    /// Adds a fragment; answers the packet if it is complete now.
+    /// Adds a fragment; returns the packet if that completes it.
     fn add(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         self.seen += 1;
         if packet.notes().timestamp == 0 {
@@ -201,7 +201,7 @@ impl IpReassembler {
         Some(whole)
     }
 
-    /// The packet that fragments make, which counts for one of them.
+    /// Builds the packet, which counts as one of its fragments.
     fn emit(&mut self, assembly: Assembly) -> Option<Packet> {
         let fragments = assembly.fragments;
         let packet = assembly.emit();
@@ -212,8 +212,8 @@ impl IpReassembler {
         packet
     }
 
-    /// To which packet a fragment belongs, where its payload begins there, and whether others follow; nothing if it
-    /// contradicts itself.
+    /// The packet of a fragment, the fragment's offset in it, and whether more fragments follow; `None` if the
+    /// fragment is inconsistent.
     fn place(&self, packet: &Packet) -> Option<(Key, usize, bool)> {
         let data = packet.network_data()?;
         let transport = Transport::of(data)?;
@@ -228,7 +228,7 @@ impl IpReassembler {
         (!bad).then_some((key, from, transport.more))
     }
 
-    /// Gives up packets that are not complete after a time.
+    /// Drops incomplete packets that have expired.
     fn reap(&mut self, now: u64, cx: &mut Context<'_>) {
         self.next_reap = now + INTERVAL;
         let old: Vec<Key> = self
@@ -250,7 +250,7 @@ impl IpReassembler {
         }
     }
 
-    /// Drops the oldest until three quarters of the memory are in use.
+    /// Drops the oldest incomplete packets until at most three quarters of the memory are in use.
     fn shrink(&mut self) {
         let mut ages: Vec<(u64, Key)> =
             self.assemblies.iter().map(|(key, assembly)| (assembly.touched, *key)).collect();
@@ -286,7 +286,8 @@ impl IpReassembler {
     }
 }
 
-/// Writes a fragment's payload to its place. False, and the packet is given up, if it contradicts the others.
+/// Copies a fragment's payload to its offset. Returns false, and the packet is dropped, if the fragment contradicts
+/// others.
 fn fill(assembly: &mut Assembly, packet: Packet, from: usize, more: bool) -> bool {
     let data = packet.network_data().unwrap_or_default();
     let Some(payload) = Transport::of(data).and_then(|transport| transport.slice(data)) else { return false };

@@ -16,53 +16,53 @@ use ringway_frame::prefetch;
 pub(super) const ROOTS: usize = 1 << 16;
 /// A root that leads to a wide line. Others lead to a narrow one.
 const WIDE: u32 = 1 << 31;
-/// A root whose line is its own; others share it with all networks that have one leaf throughout.
+/// A root with a line of its own; other roots share a line with all networks of the same single leaf.
 const OWN: u32 = 1 << 30;
-/// Where the line is.
+/// Bits of the line's index.
 const PLACE: u32 = OWN - 1;
-/// A leaf below which prefixes are longer than 24 bits: the trie knows them.
+/// A leaf for networks with prefixes longer than 24 bits, which are looked up in the trie.
 pub(super) const DEEPER: u16 = 255;
 /// Runs in a narrow line.
 const FEW: usize = 16;
-/// Leaves in a wide line itself.
+/// Leaves stored in the wide line itself.
 const NEAR: usize = 12;
 
-/// 256 networks in few runs, whose leaves fit in a byte.
+/// 256 networks as a few runs, whose leaves fit in a byte.
 #[repr(align(32))]
 #[derive(Clone, Debug)]
 struct Narrow {
-    /// The first network of each run. The first run's is 0; behind the last 255, where its leaf is repeated.
+    /// The first network of each run, 0 for the first run; unused entries are 255 and repeat the last run's leaf.
     starts: [u8; FEW],
     leaves: [u8; FEW],
 }
 
-/// 256 networks.
+/// 256 networks as any number of runs.
 #[repr(align(64))]
 #[derive(Clone, Debug, Default)]
 struct Wide {
-    /// A bit for each network that has another leaf than the one before; the first has one.
+    /// A bit for each network whose leaf differs from the one before; the first bit is set.
     starts: [u64; 4],
-    /// How many bits are set in the words before each.
+    /// Number of bits set in the words before each word.
     before: [u8; 4],
-    /// Where the leaves begin that don't fit here.
+    /// Index of the leaves that don't fit here.
     far: u32,
     near: [u16; NEAR],
 }
 
 const _: () = assert!(size_of::<Narrow>() == 32 && size_of::<Wide>() == 64);
 
-/// The lines. A leaf is 0 where there is no route, [`DEEPER`], or what stands for a next hop.
+/// The lines. A leaf is 0 for no route, [`DEEPER`], or an index of a next hop.
 #[derive(Debug)]
 pub(super) struct RouteLines {
     root: Box<[u32]>,
     narrow: Vec<Narrow>,
     wide: Vec<Wide>,
     far: Vec<u16>,
-    /// Roots that lead to shared lines, by the leaf. They stay: there are no more of them than next hops.
+    /// Roots of shared lines, by leaf. They are never freed: there are no more of them than next hops.
     shared: BTreeMap<u16, u32>,
     free_narrow: Vec<u32>,
     free_wide: Vec<u32>,
-    /// Places in `far` that are free, by the power of two they hold.
+    /// Free ranges in `far`, by the binary logarithm of their size.
     free_far: [Vec<u32>; 9],
 }
 
@@ -78,14 +78,14 @@ impl Default for RouteLines {
             free_wide: Vec::new(),
             free_far: Default::default(),
         };
-        // The first, to which all roots lead as yet.
+        // The first line, shared by all roots initially.
         lines.shared(0);
         lines
     }
 }
 
 impl RouteLines {
-    /// Takes over what the trie says of networks of 16 bits; `leaf` is that of a route's number.
+    /// Copies 16-bit networks from the trie; `leaf` returns the leaf of a route's number.
     pub(super) fn refresh<T>(
         &mut self,
         networks: Range<usize>,
@@ -106,7 +106,7 @@ impl RouteLines {
         }
     }
 
-    /// The root of networks that all have one leaf.
+    /// The root of networks whose leaves are all the same.
     fn shared(&mut self, leaf: u16) -> u32 {
         if let Some(root) = self.shared.get(&leaf) {
             return *root;
@@ -116,7 +116,7 @@ impl RouteLines {
         root
     }
 
-    /// A line for runs, and the root that leads there.
+    /// Allocates a line for runs; returns a root that refers to it.
     fn line(&mut self, runs: &Runs) -> u32 {
         match runs.narrow() {
             Some(line) => place(&mut self.narrow, &mut self.free_narrow, line),
@@ -146,7 +146,7 @@ impl RouteLines {
         line
     }
 
-    /// Makes the place of a root's line free, if it is its own.
+    /// Frees a root's line, if the root owns it.
     fn give_back(&mut self, root: u32) {
         if root & OWN == 0 {
             return;
@@ -164,7 +164,7 @@ impl RouteLines {
         }
     }
 
-    /// The leaves of several addresses, which wait for memory together.
+    /// Looks up several addresses, so that their cache misses overlap.
     #[inline]
     pub(super) fn lookup_all(&self, addresses: &[u32], leaves: &mut [u32; PACKETS]) {
         for (root, address) in leaves.iter_mut().zip(addresses) {
@@ -193,7 +193,7 @@ impl RouteLines {
     }
 }
 
-/// Puts a line where one is free.
+/// Stores a line in a free place; returns its index.
 fn place<T>(lines: &mut Vec<T>, free: &mut Vec<u32>, line: T) -> u32 {
     if let Some(at) = free.pop()
         && let Some(place) = lines.get_mut(at as usize)
@@ -209,7 +209,7 @@ impl Narrow {
     /// The leaf of a network.
     #[inline]
     fn leaf(&self, network: u8) -> u8 {
-        // The last run that has begun, by halves, without a branch.
+        // Finds the last run that begins at or before the network, by a binary search without branches.
         let mut at = 0;
         for step in [8, 4, 2, 1] {
             at += step * usize::from(self.starts[(at + step) % FEW] <= network);
@@ -219,7 +219,7 @@ impl Narrow {
 }
 
 impl Wide {
-    /// Which leaf a network has.
+    /// The index of a network's leaf.
     #[inline]
     fn rank(&self, network: u8) -> usize {
         let word = usize::from(network >> 6);
@@ -236,7 +236,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// Of 256 networks.
+    /// Of the leaves of 256 networks.
     fn new(leaves: impl Iterator<Item = u16>) -> Self {
         let mut runs = Self { starts: [0; 4], leaves: [0; 256], count: 0 };
         for (network, leaf) in leaves.take(256).enumerate() {
@@ -249,7 +249,7 @@ impl Runs {
         runs
     }
 
-    /// As a narrow line, if they fit.
+    /// The runs as a narrow line, if they fit.
     fn narrow(&self) -> Option<Narrow> {
         let (leaves, last) = (self.leaves.get(..self.count)?, *self.leaves.get(self.count.checked_sub(1)?)?);
         if leaves.len() > FEW || leaves.iter().any(|leaf| *leaf > 255) {
@@ -278,9 +278,9 @@ mod tests {
             probes in prop::collection::vec((0u32..4, any::<u32>()), PACKETS),
             (hops, first) in (prop::sample::select(vec![3, 100]), prop::sample::select(vec![1, 256])),
         ) {
-            // Few networks of 16 bits, so that lines fill up.
+            // Few 16-bit networks, so that lines fill up.
             let spread = |high: u32, low: u32| high << 16 | low & 0xffff;
-            // Many runs have the same leaves, or few; some leaves are more than a byte can name.
+            // Many runs with the same leaves, or few; some leaves do not fit in a byte.
             let leaf = |number: u32| (first + number % hops) as u16;
             let (mut trie, mut lines) = (RouteTrie::default(), RouteLines::default());
             for (high, length, low, remove) in routes {

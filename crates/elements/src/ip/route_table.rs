@@ -16,13 +16,13 @@ use ringway_click::{
 use ringway_click_lang::config;
 use ringway_frame::prefetch;
 
-/// Slots of the trie that change before packets have their turn. Attack: who may write its handlers changes
-/// prefixes that cover many longer ones, line for line.
+/// Trie slots that are changed before packets are processed again. Attack: a handler's caller that changes, line by
+/// line, prefixes that cover many longer ones.
 const SLOTS: usize = 1 << 14;
-/// So many as it costs to tell lookups of a network of 16 bits; of one with longer prefixes in it.
+/// Cost of updating lookups, in slots: of a 16-bit network, and of one that contains longer prefixes.
 const NETWORK: usize = 64;
 const LINE: usize = 256;
-/// Networks of 16 bits that lookups learn of at once in the end of a configuration.
+/// 16-bit networks whose lookup lines are updated at once at the end of a configuration.
 const NETWORKS: usize = 32;
 
 /// A route.
@@ -32,12 +32,12 @@ struct Route {
     length: u32,
     gateway: Option<Ipv4Addr>,
     port: usize,
-    /// When it was added, counted.
+    /// Sequence number of its addition.
     order: u64,
 }
 
 impl Route {
-    /// Reads `ADDR/MASK [GATEWAY] OUTPUT`; the output is missing only in what is to be removed.
+    /// Parses `ADDR/MASK [GATEWAY] OUTPUT`; only routes to be removed may lack the output.
     fn parse(text: &str, scope: &Scope) -> Option<(Self, Option<i64>)> {
         let words = config::split_words(text);
         let (first, rest) = words.split_first()?;
@@ -63,7 +63,7 @@ impl Route {
         Some((Self { prefix, length, gateway, port: 0, order: 0 }, port))
     }
 
-    /// As Click prints it; with tabs in tables.
+    /// The route in Click's format; separated by tabs in tables.
     fn text(&self, tabs: bool) -> String {
         let gap = |text: &str, width: usize| match (tabs, text.len() < width) {
             (false, _) => " ",
@@ -76,59 +76,58 @@ impl Route {
     }
 }
 
-/// A prefix that was added, changed or forgotten, and the networks of 16 bits for which lookups don't know
-/// yet. Attack: who may write its handlers changes the default route of a large table over and over, while
-/// packets wait.
+/// A prefix that was added, changed or removed, and the 16-bit networks whose lookups are not updated yet. Attack: a
+/// handler's caller that changes the default route of a large table over and over, while packets wait.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     number: u32,
     route: Route,
     gone: bool,
-    /// A hop that it had before.
+    /// Its previous hop.
     left: Option<u32>,
     next: usize,
     end: usize,
 }
 
-/// What was done, to be undone if a later command of the same write fails.
+/// How to undo a command if a later command of the same write fails.
 enum Undo {
     Remove(Route),
     Restore(Route),
 }
 
-/// How far a write of several commands has come.
+/// Progress of a write of several commands.
 #[derive(Default)]
 struct Commands {
-    /// Bytes of its text that are done.
+    /// Bytes of its text that are processed.
     at: usize,
     done: Vec<Undo>,
-    /// What is wrong with the next, so that those before are undone.
+    /// The error of the next command, for which the commands before it are undone.
     wrong: Option<HandlerError>,
 }
 
-/// What a packet needs to know of a route. Many routes have the same.
+/// The part of a route that packets need. Many routes share one hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Hop {
-    /// 0.0.0.0 if there is none.
+    /// 0.0.0.0 without a gateway.
     gateway: [u8; 4],
     port: u32,
 }
 
-/// Without a route.
+/// The hop of addresses without a route.
 const NOWHERE: Hop = Hop { gateway: [0; 4], port: u32::MAX };
 
-/// Next hops, each once. Lines name them by their place, so 0 and [`DEEPER`] lead nowhere.
+/// Next hops without duplicates. Lines refer to them by index, so indexes 0 and [`DEEPER`] are no hops.
 #[derive(Debug, Default)]
 struct Hops {
     all: Vec<Hop>,
-    /// Their places, and how many routes have them.
+    /// Their indexes, and the number of routes that use them.
     known: BTreeMap<Hop, (u32, u32)>,
-    /// Places of those that no route has any more. Attack: gateways that change without end.
+    /// Indexes of unused hops. Attack: gateways that change without end.
     free: Vec<u32>,
 }
 
 impl Hops {
-    /// The place of a hop that one more route has.
+    /// The index of a hop, after counting one more route that uses it.
     fn place(&mut self, hop: Hop) -> u32 {
         if let Some((place, routes)) = self.known.get_mut(&hop) {
             *routes += 1;
@@ -146,7 +145,7 @@ impl Hops {
         place
     }
 
-    /// One route less has the hop at a place, and no lookup of it leads there any more.
+    /// Counts one route less for the hop at an index; no lookup of that route returns the index any more.
     fn leave(&mut self, place: u32) {
         let Some(hop) = self.all.get(place as usize) else { return };
         let Some((_, routes)) = self.known.get_mut(hop) else { return };
@@ -164,24 +163,24 @@ const DEEPER_PLACE: usize = DEEPER as usize;
 #[derive(Debug, Default)]
 pub struct RouteTable {
     routes: RouteTrie<Route>,
-    /// What packets ask: as far as it goes, the same as `routes`.
+    /// The lookup structure for packets: a copy of `routes` as far as it reaches.
     lines: RouteLines,
     hops: Hops,
-    /// By the routes' numbers: which of `hops` each has.
+    /// Indexed by route number: the index in `hops`.
     hop_of: Vec<u32>,
     orders: u64,
-    /// The routes' numbers as they were added.
+    /// Route numbers in the order of their addition.
     by_order: BTreeMap<u64, u32>,
     spreading: Option<Spread>,
-    /// It is configured.
+    /// Whether the element is configured.
     built: bool,
-    /// Routes can be changed by handlers.
+    /// Whether handlers can change routes.
     changeable: bool,
     unrouted: u64,
 }
 
 impl RouteTable {
-    /// An empty table, whose routes may be changed by handlers if `changeable`.
+    /// An empty table; `changeable`: handlers can change its routes.
     pub(super) fn new(changeable: bool) -> Self {
         Self { changeable, ..Self::default() }
     }
@@ -220,7 +219,8 @@ impl RouteTable {
         self.spreading = Some(Spread { number, route: *route, gone, left, next: start, end });
     }
 
-    /// Lets lookups of more networks know what has become of a prefix, as far as `slots` go. Whether all do.
+    /// Updates lookups of further networks after a change of a prefix, within `slots`. Returns whether all are
+    /// updated.
     fn spread_on(&mut self, slots: &mut usize) -> bool {
         let Some(Spread { number, route, gone, left, next, end }) = self.spreading else { return true };
         let (address, length) = (route.prefix.address.to_bits(), route.length);
@@ -258,8 +258,8 @@ impl RouteTable {
         self.lines.refresh(networks, &self.routes, leaf);
     }
 
-    /// The places of the hops that addresses have; 0 for none. With longer prefixes, or more hops than lines
-    /// can name, the trie is asked.
+    /// The hop indexes of addresses; 0 for none. Looks in the trie where prefixes are longer than lines hold, or there
+    /// are more hops than lines can name.
     #[inline]
     fn hops_of(&self, addresses: &[u32]) -> [u32; PACKETS] {
         let mut places = [0; PACKETS];
@@ -274,7 +274,7 @@ impl RouteTable {
         places
     }
 
-    /// Does what a command says; answers how to undo it.
+    /// Executes a command; returns how to undo it.
     fn command(&mut self, name: &str, text: &str, cx: &Context<'_>) -> Result<Undo, HandlerError> {
         let remove = name == "remove";
         let missing = if remove { " OUTPUT]" } else { "] OUTPUT" };
@@ -307,7 +307,7 @@ impl RouteTable {
         }
     }
 
-    /// Commands, a line each: in the end all are done or none.
+    /// Executes commands, one a line; either all of them take effect or none.
     fn control(
         &mut self,
         text: &str,
@@ -360,7 +360,7 @@ impl RouteTable {
         }
     }
 
-    /// Forgets all: lookups at once, what they used little by little.
+    /// Removes all routes: lookups find none at once, memory is freed in pieces.
     fn flush(&mut self, pieces: &mut Pieces) -> Progress {
         let old: Option<Box<Self>> = pieces.kept();
         let mut old = old.unwrap_or_else(|| {
@@ -373,7 +373,7 @@ impl RouteTable {
         }
     }
 
-    /// Lets go of some memory.
+    /// Frees part of the memory.
     fn give_up(&mut self) -> Progress {
         for _ in 0..LINES {
             if self.by_order.pop_last().is_none() {
@@ -393,7 +393,7 @@ impl RouteTable {
         self.spread(route, number, true, left);
     }
 
-    /// The routes in the order they were added.
+    /// The routes in the order of their addition.
     fn table(&self, pieces: &mut Pieces) -> Progress {
         let from: u64 = pieces.kept();
         let mut numbers = self.by_order.range(from..);
@@ -425,7 +425,7 @@ impl RouteTable {
         })
     }
 
-    /// Does one command that is written to the handler of its name, after changes that are under way.
+    /// Executes one command written to the handler of its name, after changes under way.
     fn write_command(
         &mut self,
         name: &str,
@@ -541,7 +541,7 @@ mod tests {
     /// A prefix's length and address.
     type Name = (u32, u32);
 
-    /// Lengths of the prefixes that each caller changes, which no other does.
+    /// Prefix lengths that each caller changes; no two callers share one.
     const LENGTHS: [[u32; 4]; 3] = [[0, 8, 20, 32], [3, 9, 16, 25], [6, 12, 24, 29]];
 
     fn lab() -> (Router, ElementId) {
@@ -569,7 +569,7 @@ mod tests {
         })
     }
 
-    /// What packets are told of an address.
+    /// The gateways that packets to these addresses would get.
     fn asked(router: &mut Router, id: ElementId, addresses: &[u32]) -> Vec<Option<Ipv4Addr>> {
         let asked = router.with(id, |table: &mut RouteTable, _| {
             let places = table.hops_of(addresses);
@@ -580,7 +580,7 @@ mod tests {
         asked.unwrap()
     }
 
-    /// A write of a caller: the call, and what it makes of the caller's routes if all goes well.
+    /// A write of a caller: the call, and the caller's routes after it succeeds.
     fn write(
         caller: usize,
         commands: &[(u8, usize, u32, u32, u32)],
@@ -638,7 +638,7 @@ mod tests {
                     pieces[at] = Pieces::default();
                     waiting[at].pop();
                 }
-                // Meanwhile packets only go where some route to their destination has led.
+                // During a change, packets only take hops that some route to their destination has had.
                 let to = address(high, low);
                 if let Some(gateway) = asked(&mut router, id, &[to])[0] {
                     let way = gateway.to_bits();

@@ -11,19 +11,19 @@ use ringway_frame::prefetch;
 
 const ROOT_BITS: u32 = 16;
 const CHUNK_BITS: u32 = 8;
-/// A slot that leads to a chunk. Others hold a route's number plus one, or 0.
+/// A slot that leads to a chunk. Other slots hold a route's number plus one, or 0.
 const CHUNK: u32 = 1 << 31;
-/// Routes at most. Attack: a configuration, or who may write its handlers, that would take all memory.
+/// Maximum number of routes. Attack: a configuration or a handler's caller that exhausts memory.
 const MOST_ROUTES: usize = 1 << 22;
 
-/// What stands for a network.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     /// No route.
     Empty,
     /// A route's number.
     Route(u32),
-    /// Longer prefixes are known.
+    /// Contains longer prefixes.
     Deeper,
 }
 
@@ -64,7 +64,7 @@ fn mask(length: u32) -> u32 {
     u32::MAX.checked_shl(32 - length).unwrap_or(0)
 }
 
-/// The networks of 16 bits that a prefix covers, or lies in.
+/// The 16-bit networks that a prefix covers, or the one that contains it.
 pub(super) fn networks(address: u32, length: u32) -> Range<usize> {
     let count = (1 << ROOT_BITS) >> length.min(ROOT_BITS);
     let first = (address >> (32 - ROOT_BITS)) as usize & !(count - 1);
@@ -86,8 +86,8 @@ impl<T> RouteTrie<T> {
         self.routes.get(index as usize)?.as_ref().map(|(_, value)| value)
     }
 
-    /// The same for several addresses, which wait for memory together: the number that
-    /// [`RouteTrie::insert`] gave the longest prefix of each.
+    /// Looks up several addresses, so that their cache misses overlap: the number that [`RouteTrie::insert`] gave the
+    /// longest prefix of each.
     #[inline]
     pub(crate) fn lookup_all(&self, addresses: &[u32], numbers: &mut [Option<u32>]) {
         let mut slots = [0u32; PACKETS];
@@ -113,7 +113,7 @@ impl<T> RouteTrie<T> {
         }
     }
 
-    /// What is known of a network of 16 bits as a whole; else what is known of its 256 networks of 24 bits.
+    /// The slot of a 16-bit network, or else the slots of its 256 networks of 24 bits.
     pub(super) fn network(&self, network: usize) -> Result<Slot, impl Iterator<Item = Slot>> {
         let slot = self.root.get(network).copied().unwrap_or(0);
         let place = (slot ^ CHUNK) as usize;
@@ -129,13 +129,13 @@ impl<T> RouteTrie<T> {
         self.routes.get(index as usize)?.as_ref().map(|(_, value)| value)
     }
 
-    /// The value of this number.
+    /// The value with this number.
     pub(crate) fn value(&self, number: u32) -> Option<&T> {
         self.routes.get(number as usize)?.as_ref().map(|(_, value)| value)
     }
 
-    /// Sets the value of a prefix, which [`RouteTrie::cover`] makes known to lookups; answers its number and what it
-    /// was before. Nothing if there are too many. `length` is at most 32.
+    /// Sets the value of a prefix; [`RouteTrie::cover`] makes it visible to lookups. Returns its number and previous
+    /// value, or `None` if the trie is full. `length` is at most 32.
     pub(crate) fn enter(&mut self, address: u32, length: u32, value: T) -> Option<(u32, Option<T>)> {
         let address = address & mask(length);
         if let Some(index) = self.by_prefix.get(&(length, address)) {
@@ -155,7 +155,7 @@ impl<T> RouteTrie<T> {
         Some((index, None))
     }
 
-    /// Makes a prefix known to lookups of some networks of 16 bits. How many slots it took.
+    /// Makes a prefix visible to lookups in some 16-bit networks. Returns the number of slots visited.
     pub(crate) fn cover(&mut self, number: u32, address: u32, length: u32, some: Range<usize>) -> usize {
         self.set(address & mask(length), length, some, |routes, slot| {
             let old = slot.checked_sub(1).and_then(|old| routes.get(old as usize)).and_then(Option::as_ref);
@@ -163,12 +163,12 @@ impl<T> RouteTrie<T> {
         })
     }
 
-    /// Forgets a prefix, which lookups know until [`RouteTrie::uncover`] and [`RouteTrie::free`]; its number.
+    /// Removes a prefix, which lookups find until [`RouteTrie::uncover`] and [`RouteTrie::free`]; returns its number.
     pub(crate) fn leave(&mut self, address: u32, length: u32) -> Option<u32> {
         self.by_prefix.remove(&(length, address & mask(length)))
     }
 
-    /// Lets lookups of some networks forget a prefix that was left. How many slots it took.
+    /// Hides a removed prefix from lookups in some networks. Returns the number of slots visited.
     pub(crate) fn uncover(&mut self, number: u32, address: u32, length: u32, some: Range<usize>) -> usize {
         let address = address & mask(length);
         let around = (0..length).rev().find_map(|shorter| {
@@ -178,24 +178,24 @@ impl<T> RouteTrie<T> {
         self.set(address, length, some, |_, slot| if slot == number + 1 { around } else { slot })
     }
 
-    /// Gives up the number of a prefix that no lookup knows any more; its value.
+    /// Frees the number of a prefix that lookups don't find any more; returns its value.
     pub(crate) fn free(&mut self, number: u32) -> Option<T> {
         self.free.push(number);
         self.routes.get_mut(number as usize)?.take().map(|(_, value)| value)
     }
 
-    /// Lets go of some memory; lookups must not be asked any more.
+    /// Frees part of the memory; no lookup may follow.
     pub(crate) fn give_up(&mut self) -> Progress {
         for _ in 0..LINES {
             self.by_prefix.pop_last();
         }
-        // Of 1 KB each.
+        // A chunk takes 1 KB.
         self.chunks.truncate(self.chunks.len().saturating_sub(LINES));
         self.chunks.shrink_to_fit();
         if self.by_prefix.is_empty() && self.chunks.is_empty() { Progress::Done } else { Progress::More }
     }
 
-    /// Changes every slot that a prefix covers in some networks; how many there are.
+    /// Changes every slot that a prefix covers in some networks; returns their number.
     fn set(
         &mut self,
         address: u32,
@@ -255,7 +255,7 @@ impl<T> RouteTrie<T> {
         let mut slots = 1 << CHUNK_BITS;
         for at in 0..1 << CHUNK_BITS {
             match self.chunks[chunk][at] {
-                // The third level has no chunks of its own, so this goes no deeper.
+                // The third level has no chunks below it, which bounds the recursion.
                 slot if slot & CHUNK != 0 => {
                     let below = (slot ^ CHUNK) as usize;
                     for at in 0..1 << CHUNK_BITS {
@@ -269,7 +269,7 @@ impl<T> RouteTrie<T> {
         slots
     }
 
-    /// The chunk that a slot of the root or of a chunk leads to, made if it is not there yet.
+    /// The chunk below a slot of the root or of a chunk; allocated if missing.
     fn chunk_behind(&mut self, chunk: Option<usize>, at: usize) -> usize {
         let slot = chunk.map_or_else(|| self.root[at], |chunk| self.chunks[chunk][at]);
         if slot & CHUNK != 0 {
@@ -292,7 +292,7 @@ mod tests {
     use proptest::prelude::*;
 
     impl<T> RouteTrie<T> {
-        /// Known to lookups, some networks after the others.
+        /// Enters a prefix and makes it visible to lookups, one range of networks after another.
         pub(crate) fn insert(&mut self, address: u32, length: u32, value: T) -> Option<(u32, Option<T>)> {
             let entered = self.enter(address, length, value)?;
             for some in networks(address, length).step_by(1000) {

@@ -2,15 +2,15 @@
 use ringway_click::Packet;
 use ringway_wire::{Ipv4, Protocol, Sum};
 
-/// What follows an IPv4 header.
+/// The payload of an IPv4 packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transport {
     pub(crate) protocol: Protocol,
     /// Bytes of the IPv4 header.
     pub(crate) header: usize,
-    /// Bytes behind it, as the header says.
+    /// Bytes after the header, according to the header.
     pub(crate) length: usize,
-    /// A fragment that is not the first, or one that others follow.
+    /// Whether the packet is a fragment other than the first, and whether more fragments follow it.
     pub(crate) later: bool,
     pub(crate) more: bool,
     pub(crate) source: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    /// Reads it from the bytes that begin with the header; nothing if that is not whole.
+    /// Reads it from bytes that begin with the IPv4 header; `None` if the header is incomplete.
     #[inline]
     pub(crate) fn of(data: &[u8]) -> Option<Self> {
         let (ip, ..) = Ipv4::parse(data)?;
@@ -33,7 +33,7 @@ impl Transport {
         })
     }
 
-    /// The same of a packet whose header is noted.
+    /// Reads it from a packet whose header is noted.
     #[inline]
     pub(crate) fn of_packet(packet: &Packet) -> Option<Self> {
         Self::of(packet.network_data()?)
@@ -50,13 +50,13 @@ impl Transport {
         )
     }
 
-    /// The bytes behind the header, as many as it says; nothing if they are not all there.
+    /// The payload, with the length given by the header; `None` if it is incomplete.
     #[inline]
     pub(crate) fn slice<'a>(&self, data: &'a [u8]) -> Option<&'a [u8]> {
         data.get(self.header..)?.get(..self.length)
     }
 
-    /// The same, to change.
+    /// The payload, mutably.
     #[inline]
     pub(crate) fn slice_mut<'a>(&self, data: &'a mut [u8]) -> Option<&'a mut [u8]> {
         data.get_mut(self.header..)?.get_mut(..self.length)

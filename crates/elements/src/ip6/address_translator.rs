@@ -43,30 +43,30 @@ pub static CLASS: Class = Class::new("AddressTranslator", || Box::<AddressTransl
     .flow("xy/xy")
     .metadata(Metadata::Resolve);
 
-/// Ports looked at for a new flow.
+/// Ports examined for a new flow.
 const LOOKS: usize = 16;
 
 /// An address and a port.
 type End = (u128, u16);
 
-/// Which of two ends a packet has the source at: that inside, or that outside.
+/// Whether a packet's source is the inside end or the outside end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Outward,
     Inward,
 }
 
-/// A packet's own end, that which is translated, and the other.
+/// The end of a packet that is translated, and the other end.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     own: End,
     other: End,
     protocol: Protocol,
-    /// Where the transport header begins, from the IPv6 header on.
+    /// Offset of the transport header from the IPv6 header.
     transport: usize,
 }
 
-/// The ports, or what stands for them: zeros if there are none.
+/// The ports, or the values used as ports; zeros for protocols without ports.
 fn ports(protocol: Protocol, segment: &[u8]) -> Option<[u16; 2]> {
     let (udp, icmp) = (Udp::of(segment)?, Icmp::of(segment)?);
     match (protocol, icmp.kind) {
@@ -93,7 +93,7 @@ impl Ends {
         Some(Self { own, other, protocol: upper.protocol, transport })
     }
 
-    /// Writes another end in the place of the packet's own, with the checksum that covers it (RFC 1624).
+    /// Replaces the packet's translated end, and updates the checksum that covers it (RFC 1624).
     fn write(&self, data: &mut [u8], (address, port): End, way: Way) -> Option<()> {
         let outward = way == Way::Outward;
         let (head, segment) = data.split_at_mut_checked(self.transport)?;
@@ -117,7 +117,7 @@ impl Ends {
     }
 }
 
-/// A mapping that is given; ports only count where they are mapped.
+/// A configured mapping; ports only matter if they are mapped.
 #[derive(Clone, Copy, Debug)]
 struct Fixed {
     inner: End,
@@ -128,7 +128,7 @@ fn text(address: u128) -> Ipv6Addr {
     Ipv6Addr::from_bits(address)
 }
 
-/// A flow that got a port: its end that is not translated, the outside, and the protocol.
+/// The key of a flow with a mapped port: its inside end before translation, its outside end, and the protocol.
 type Flow = (End, End, Protocol);
 
 /// How mappings are made.
@@ -136,7 +136,7 @@ type Flow = (End, End, Protocol);
 enum Dynamic {
     #[default]
     None,
-    /// Addresses, each with the host that has it.
+    /// Addresses, each with the host to which it is assigned.
     Addresses(Vec<(u128, Option<u128>)>),
     Ports(Pool),
 }
@@ -146,16 +146,16 @@ enum Dynamic {
 struct Pool {
     address: u128,
     first: u16,
-    /// By port: whose it is, and when it was last used.
+    /// Indexed by port: the flow that uses it, and the time it was last used.
     taken: Vec<Option<(Flow, u64)>>,
     flows: BTreeMap<Flow, u16>,
-    /// Where to look for the next.
+    /// Where the search for the next port begins.
     next: usize,
     evictions: u64,
 }
 
 impl Pool {
-    /// Of the next few ports one that is free, else the one least lately used.
+    /// Chooses a free port among the next few, or else the least recently used of them.
     fn choose(&mut self) -> usize {
         let ports = self.taken.len();
         let next = (0..LOOKS.min(ports)).map(|step| (self.next + step) % ports);
@@ -165,7 +165,7 @@ impl Pool {
         chosen
     }
 
-    /// The mapped end of a flow; one is made if it has none and `make`.
+    /// The mapped end of a flow; with `make` one is assigned if the flow has none.
     fn map(&mut self, flow: Flow, make: bool, now: u64) -> Option<End> {
         let port = match self.flows.get(&flow) {
             Some(port) => *port,
@@ -185,7 +185,7 @@ impl Pool {
         Some((self.address, port))
     }
 
-    /// The flow's own end for what comes back to a mapped end from outside.
+    /// The inside end to which packets from outside to a mapped end belong.
     fn back(&mut self, (address, port): End, other: End, protocol: Protocol, now: u64) -> Option<End> {
         let index = usize::from(port.checked_sub(self.first)?);
         let ((own, outside, theirs), seen) = self.taken.get_mut(index)?.as_mut()?;
@@ -211,7 +211,7 @@ fn address(word: &str, scope: &Scope) -> Option<u128> {
 }
 
 impl AddressTranslator {
-    /// The end that a packet's own becomes.
+    /// The translated end of a packet.
     fn translate(&mut self, ends: &Ends, way: Way, now: u64) -> Option<End> {
         let (own, ports) = (ends.own, self.fixed_ports);
         for Fixed { inner, mapped } in &self.fixed {

@@ -21,7 +21,7 @@ use ringway_wire::{Header, Icmp, Ipv6, Protocol, icmp::v6, ipv6};
 pub static CLASS: Class =
     Class::new("ICMP6Error", || Box::<Icmp6Error>::default()).ports("1/1").metadata(Metadata::Resolve);
 
-/// Bytes of an answer at most: every link takes them (RFC 8200, 5).
+/// Maximum length of an error message, which every link accepts (RFC 8200, 5).
 const LARGEST: usize = 1280;
 
 /// Makes errors.
@@ -66,7 +66,7 @@ impl Icmp6Error {
         let ip = ipv6::Packet::parse(data)?;
         let group = matches!(packet.notes().packet_type, PacketType::Broadcast | PacketType::Multicast);
         let (source, destination) = (ip.header.source_addr(), ip.header.destination_addr());
-        // Types below 128 are errors; unspecified and group sources name nobody.
+        // Types below 128 are errors; unspecified and multicast sources identify no single node.
         let error = ip.upper().is_some_and(|upper| {
             upper.protocol == Protocol::ICMPV6 && upper.payload.first().is_none_or(|kind| *kind < 128)
         });

@@ -27,7 +27,7 @@ pub static CLASS: Class =
 pub struct Ip6Encap {
     protocol: Protocol,
     source: Ipv6Addr,
-    /// None: the one that is noted.
+    /// `None`: the destination annotation.
     destination: Option<Ipv6Addr>,
     hop_limit: u8,
     class: u8,
@@ -45,12 +45,12 @@ impl Default for Ip6Encap {
     }
 }
 
-/// Reads an address, or `DST_ANNO` for the one that is noted.
+/// Parses an address, or `DST_ANNO` for the destination annotation.
 pub(super) fn destination(text: &str, scope: &Scope) -> Result<Option<Ipv6Addr>, ArgError> {
     if text == "DST_ANNO" { Ok(None) } else { Ipv6Addr::parse(text, scope).map(Some) }
 }
 
-/// The handler `dst` of an element that puts packets behind an IPv6 header.
+/// The handler `dst` of an element that adds an IPv6 header.
 pub(super) fn destination_handler<E: Element>(of: fn(&mut E) -> &mut Option<Ipv6Addr>) -> Handler {
     let read = Handler::read_with("dst", move |e: &mut E, _, _| {
         Ok(of(e).map_or("DST_ANNO".to_string(), |destination| destination.to_string()))

@@ -24,7 +24,7 @@ pub static CLASS: Class = Class::new("IP6Fragmenter", || Box::<Ip6Fragmenter>::d
     .processing("h")
     .metadata(Metadata::Resolve);
 
-/// Bytes of the MTU at least: headers, and the least that a fragment carries.
+/// Minimum MTU: headers and the smallest payload of a fragment.
 const LEAST: u32 = (Ipv6::LEN + Fragment::LEN + 8) as u32;
 
 #[derive(Debug, Default)]
@@ -35,20 +35,20 @@ pub struct Ip6Fragmenter {
     fragments: u64,
 }
 
-/// Where a packet can be cut.
+/// Where a packet can be fragmented.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    /// Bytes of the headers that every fragment bears.
+    /// Length of the per-fragment headers.
     headers: usize,
-    /// Where the last of them says what follows.
+    /// Offset of the Next Header field of the last of them.
     next: usize,
-    /// What follows.
+    /// The protocol after the per-fragment headers.
     kind: Protocol,
-    /// Bytes of the whole packet.
+    /// Length of the whole packet.
     length: usize,
 }
 
-/// Headers that routers look at stay in front of every fragment.
+/// Headers that routers process are repeated in every fragment.
 fn cut(data: &[u8]) -> Option<Cut> {
     let packet = ipv6::Packet::parse(data).filter(|packet| packet.whole)?;
     let length = Ipv6::LEN + packet.payload.len();
@@ -88,7 +88,7 @@ impl Ip6Fragmenter {
         let payload = &data[cut.headers..cut.length];
         let mut offset = 0;
         for piece in payload.chunks(room) {
-            // What stands before the header goes with the first.
+            // Bytes before the IPv6 header are kept in the first fragment.
             let own = if offset == 0 { before } else { 0 };
             let front = own + cut.headers + Fragment::LEN;
             let Some(mut made) = cx.make_packet(HEADROOM, front + piece.len(), 0) else {
@@ -127,7 +127,7 @@ impl Element for Ip6Fragmenter {
         if mtu < LEAST {
             return Err(cx.error(alloc::format!("MTU must be at least {LEAST}")));
         }
-        // An identification that nobody can guess (RFC 7739).
+        // An unpredictable identification (RFC 7739).
         (self.mtu, self.id) = (mtu as usize, cx.random());
         Ok(())
     }

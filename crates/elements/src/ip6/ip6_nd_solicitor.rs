@@ -27,11 +27,11 @@ pub static CLASS: Class = Class::new("IP6NDSolicitor", || Box::<Ip6NdSolicitor>:
     .processing("h")
     .flow("xy/x");
 
-/// How long an answer counts.
+/// Time for which a learned address is used.
 const TIMEOUT: u64 = 300 * SECOND;
-/// Time between questions for an address.
+/// Minimum time between solicitations for an address.
 const INTERVAL: u64 = SECOND;
-/// Addresses at most. Attack: a scan of a prefix.
+/// Maximum number of addresses. Attack: a scan of a prefix.
 const MOST: usize = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -159,7 +159,7 @@ impl Ip6NdSolicitor {
     fn learn(&mut self, packet: &Packet, now: u64, cx: &mut Context<'_>) {
         let Some(heard) = neighbor::parse(packet.data(), v6::NEIGHBOR_ADVERTISEMENT) else { return };
         let ether = heard.link.unwrap_or(heard.ether);
-        // Attack: advertisements that nobody asked for fill the table; only what was asked for is kept.
+        // Attack: unsolicited advertisements that fill the table; only solicited ones are stored.
         let Some(known) = self.neighbors.get_mut(&heard.target.to_bits()) else { return };
         if ether.is_group() {
             return;

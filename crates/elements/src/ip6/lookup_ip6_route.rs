@@ -24,7 +24,7 @@ use ringway_click_lang::config;
 pub static CLASS: Class =
     Class::new("LookupIP6Route", || Box::<LookupIp6Route>::default()).ports("1/-").processing("h");
 
-/// Routes at most. Attack: who may write handlers fills the memory.
+/// Maximum number of routes. Attack: a handler's caller that exhausts memory.
 const MOST_ROUTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ fn prefix(text: &str, scope: &Scope) -> Option<(u128, u8)> {
     prefix.ok().map(|found| (found.address.to_bits() & mask(found.length), found.length))
 }
 
-/// Reads a route.
+/// Parses a route.
 fn route(text: &str, scope: &Scope) -> Option<(u128, u8, Hop)> {
     let words = config::split_words(text);
     let (gateway, port) = match &words[..] {
@@ -168,9 +168,9 @@ impl LookupIp6Route {
         Some(hop.port)
     }
 
-    /// The routes, in pieces.
+    /// Reads the routes, in pieces.
     fn table(&self, pieces: &mut Pieces) -> Progress {
-        // Length and address of the route that was read last.
+        // Length and address of the last route read.
         let last: Option<(u8, u128)> = pieces.kept();
         let lengths = self.lengths.range(..=last.map_or(u8::MAX, |(length, _)| length)).rev();
         let routes = lengths.flat_map(|(length, routes)| {
@@ -189,7 +189,7 @@ impl LookupIp6Route {
         if count == LINES { pieces.keep(next) } else { Progress::Done }
     }
 
-    /// Does commands, a line each, in pieces.
+    /// Executes commands, one a line, in pieces.
     fn control(
         &mut self,
         value: &str,

@@ -5,23 +5,23 @@ use ringway_click::{Context, HEADROOM, Packet};
 use ringway_wire::icmp::{LinkOption, Neighbor, v6};
 use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv6, MacAddress, Protocol, ipv6};
 
-/// A message and who sent it.
+/// A message and its sender.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub(super) ether: MacAddress,
     pub(super) source: Ipv6Addr,
     pub(super) target: Ipv6Addr,
-    /// The link-layer address that it bears.
+    /// The link-layer address option.
     pub(super) link: Option<MacAddress>,
 }
 
-/// The option of a message of this type.
+/// The type of the link-layer address option in a message of this type.
 fn link_option(kind: u8) -> u8 {
     if kind == v6::NEIGHBOR_SOLICITATION { LinkOption::SOURCE } else { LinkOption::TARGET }
 }
 
-/// The sound neighbor discovery message of type `kind` in a frame. Its hop limit of 255 shows that no router passed
-/// it on.
+/// The valid neighbor discovery message of type `kind` in a frame. Its hop limit of 255 proves that no router
+/// forwarded it.
 pub(super) fn parse(frame: &[u8], kind: u8) -> Option<Heard> {
     let (frame, payload) = Ethernet::split(frame).filter(|(frame, _)| frame.ethertype == EtherType::IPV6)?;
     let ipv6::Packet { header, payload, .. } = ipv6::Packet::parse(payload).filter(|packet| packet.whole)?;
@@ -37,7 +37,7 @@ pub(super) fn parse(frame: &[u8], kind: u8) -> Option<Heard> {
     sound.then(|| Heard { ether: frame.source, source: header.source_addr(), target, link })
 }
 
-/// A frame with a message of type `kind` about `target`, which bears the sender's link-layer address.
+/// A frame with a message of type `kind` about `target`, with the sender's link-layer address as an option.
 pub(super) fn make(
     (from, source): (MacAddress, Ipv6Addr),
     (to, destination): (MacAddress, Ipv6Addr),

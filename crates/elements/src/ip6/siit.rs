@@ -8,14 +8,14 @@ use ringway_wire::ipv4::DONT_FRAGMENT;
 use ringway_wire::ipv6::{self, Fragment};
 use ringway_wire::{Header, Icmp, Ipv4, Ipv6, Protocol, Sum, Udp};
 
-/// Packets up to so long every IPv6 link takes.
+/// Maximum packet length that every IPv6 link accepts.
 const LEAST_MTU: u32 = 1280;
 
 fn mapped(address: u32) -> Ipv6Addr {
     Ipv4Addr::from_bits(address).to_ipv6_mapped()
 }
 
-/// An IPv6 header.
+/// Builds an IPv6 header.
 fn six(
     source: u32,
     destination: u32,
@@ -34,18 +34,18 @@ fn six(
     header
 }
 
-/// An IPv4 header.
+/// Builds an IPv4 header.
 fn four(source: u32, destination: u32, (tos, protocol, ttl): (u8, Protocol, u8), length: u16) -> Ipv4 {
     let (source, destination) = (source.into(), destination.into());
     Ipv4 { tos, total_length: length.into(), ttl, protocol, source, destination, ..Ipv4::EMPTY }
 }
 
-/// The IPv4 address in a mapped or compatible one (RFC 4291, 2.5.5).
+/// The IPv4 address embedded in an IPv4-mapped or IPv4-compatible address (RFC 4291, 2.5.5).
 fn embedded(bits: u128) -> Option<u32> {
     matches!(bits >> 32, 0 | 0xffff).then_some(bits as u32).filter(|address| *address > 1)
 }
 
-/// Makes an IPv4 packet one of IPv6. Nothing, and the packet is spoilt, if it can't be.
+/// Translates an IPv4 packet to IPv6. On failure (`None`) the packet is left corrupt.
 pub(super) fn to_six(packet: &mut Packet) -> Option<()> {
     let data = packet.data();
     let (ip, ..) = Ipv4::parse(data).filter(|(ip, ..)| ip.version() == 4)?;
@@ -53,7 +53,7 @@ pub(super) fn to_six(packet: &mut Packet) -> Option<()> {
     let (header, length) = (transport.header, transport.length);
     let whole = transport.slice(data)?;
     let (is_icmp, is_fragment) = (ip.protocol == Protocol::ICMP, ip.is_fragment());
-    // IPv6 has no UDP without checksum; a fragment's can't be made (RFC 7915, 4.5).
+    // UDP over IPv6 requires a checksum, which cannot be computed for a fragment (RFC 7915, 4.5).
     let bare = ip.protocol == Protocol::UDP && !transport.later && Udp::padded(whole).checksum == 0;
     if bare && (is_fragment || whole.len() < Udp::LEN) || is_icmp && is_fragment {
         return None;
@@ -93,7 +93,7 @@ pub(super) fn to_six(packet: &mut Packet) -> Option<()> {
     Some(())
 }
 
-/// Makes an IPv6 packet one of IPv4. Nothing, and the packet is spoilt, if it can't be.
+/// Translates an IPv6 packet to IPv4. On failure (`None`) the packet is left corrupt.
 pub(super) fn to_four(packet: &mut Packet) -> Option<()> {
     let data = packet.data();
     let ip = ipv6::Packet::parse(data).filter(|ip| ip.whole)?;
@@ -131,7 +131,7 @@ pub(super) fn to_four(packet: &mut Packet) -> Option<()> {
     Some(())
 }
 
-/// Type, code and the four bytes behind the checksum (RFC 7915, 4.2).
+/// Translates the type, the code and the four bytes after the checksum (RFC 7915, 4.2).
 fn icmp_to_six(packet: &mut Packet) -> Option<()> {
     let message = packet.data();
     let &Icmp { kind, code, .. } = Icmp::of(message)?;
@@ -163,7 +163,7 @@ fn icmp_to_six(packet: &mut Packet) -> Option<()> {
         _ => return None,
     };
     if kind < 128 {
-        // The packet that it is about, as far as it is there.
+        // The packet quoted in the error, as far as it is present.
         let (ip, ..) = Ipv4::parse(message.get(Icmp::LEN..)?)?;
         let header = ip.header_len();
         let protocol = if ip.protocol == Protocol::ICMP { Protocol::ICMPV6 } else { ip.protocol };
@@ -176,7 +176,7 @@ fn icmp_to_six(packet: &mut Packet) -> Option<()> {
     finish(packet, kind, code, rest)
 }
 
-/// The same the other way (RFC 7915, 5.2).
+/// Translates the type, the code and the four bytes after the checksum (RFC 7915, 5.2).
 fn icmp_to_four(packet: &mut Packet) -> Option<()> {
     let message = packet.data();
     let &Icmp { kind, code, .. } = Icmp::of(message)?;
@@ -222,14 +222,14 @@ fn icmp_to_four(packet: &mut Packet) -> Option<()> {
     finish(packet, kind, code, rest)
 }
 
-/// Puts another header in the place of that of `old` bytes behind ICMP's, which is zeroed.
+/// Replaces the quoted packet's header of `old` bytes after the ICMP header, which is zeroed.
 fn replace(packet: &mut Packet, old: usize, header: &impl Header) -> Option<()> {
     packet.pull(Icmp::LEN + old);
     packet.push_header(header).then_some(())?;
     packet.push_header(&Icmp::default()).then_some(())
 }
 
-/// Gives the echo that an error is about, `at` bytes behind ICMP's header, its type in the other version.
+/// Translates the type of a quoted echo message, `at` bytes after the ICMP header.
 fn echo(packet: &mut Packet, at: usize, is_icmp: bool, kinds: [(u8, u8); 2]) {
     if let Some(kind) = packet.data_mut().get_mut(Icmp::LEN + at).filter(|_| is_icmp)
         && let Some((_, new)) = kinds.into_iter().find(|(old, _)| old == kind)

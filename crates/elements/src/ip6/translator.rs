@@ -3,7 +3,7 @@ use crate::packet::retain_counting;
 use alloc::vec::Vec;
 use ringway_click::{Context, Element, Handler, Packet, PacketBurst};
 
-/// Translates packets by its function, which gives nothing for those that can't be.
+/// Translates packets by a function that returns `None` for packets it cannot translate.
 #[derive(Debug)]
 pub struct Translator {
     translate: fn(&mut Packet) -> Option<()>,

@@ -25,7 +25,7 @@ pub static CLASS: Class = Class::new("UDPIP6Encap", || Box::<UdpIp6Encap>::defau
 #[derive(Debug)]
 pub struct UdpIp6Encap {
     source: Ipv6Addr,
-    /// None: the one that is noted.
+    /// `None`: the destination annotation.
     destination: Option<Ipv6Addr>,
     ports: [u16; 2],
 }

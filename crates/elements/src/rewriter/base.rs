@@ -22,28 +22,28 @@ use ringway_click::{
 use ringway_wire::icmp::v4::{ECHO, ECHO_REPLY};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol};
 
-/// Flows that are forgotten, or looked at, before packets have their turn.
+/// Flows that are removed or examined in one piece, before packets are processed again.
 const STEPS: u32 = 256;
-/// Nanoseconds between one such piece and the next.
+/// Nanoseconds between two such pieces.
 const PAUSE: u64 = 100_000;
 
-/// Says whether a reply's identifier is taken.
+/// Returns whether a reply key is in use.
 pub type Used<'a> = &'a dyn Fn(FlowKey) -> bool;
 
-/// Which rewriter.
+/// The kind of rewriter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// TCP and UDP, apart.
+    /// TCP and UDP, in separate maps.
     Ip,
-    /// TCP, with sequence numbers.
+    /// TCP, adjusting sequence numbers.
     Tcp,
-    /// Whatever has ports.
+    /// Any protocol with ports.
     Udp,
-    /// Source addresses.
+    /// Rewrites source addresses.
     Address,
-    /// Pairs of addresses.
+    /// Rewrites address pairs.
     Pair,
-    /// Echo requests.
+    /// ICMP echo requests.
     Ping,
 }
 
@@ -51,14 +51,14 @@ pub enum Kind {
 pub struct Rewriter {
     kind: Kind,
     actions: Vec<Action>,
-    /// What the actions were read from.
+    /// The texts from which the actions were parsed.
     specs: Vec<String>,
-    /// In the flow set: the owner of each input's flows.
+    /// The index in the flow set of each input's owner.
     owners: Vec<u32>,
-    /// From which place on flows of patterns that are no more may lie.
+    /// The first slot that may hold flows of replaced patterns.
     stale: Option<u32>,
     flows: Rc<RefCell<FlowSet>>,
-    /// Maps for TCP or whatever there is, and for UDP.
+    /// Maps in the flow set: for TCP or the only protocol, and for UDP.
     maps: [u32; 2],
     capacity: u32,
     shares: Option<ElementId>,
@@ -77,7 +77,7 @@ enum Verdict {
     Out(usize),
 }
 
-/// What a packet's flow is found by.
+/// The key by which a packet's flow is looked up.
 #[derive(Clone, Copy)]
 struct Sought {
     protocol: Protocol,
@@ -113,7 +113,7 @@ impl Rewriter {
         self.kind
     }
 
-    /// How many inputs it has.
+    /// Number of inputs.
     pub fn inputs(&self) -> usize {
         self.actions.len()
     }
@@ -131,7 +131,7 @@ impl Rewriter {
         self.maps[usize::from(self.kind == Kind::Ip && protocol != Protocol::TCP)]
     }
 
-    /// A flow as this rewriter looks at it.
+    /// Normalizes a key for this kind of rewriter.
     fn normal(&self, key: FlowKey) -> FlowKey {
         match self.kind {
             Kind::Address => FlowKey { source: key.source, ..FlowKey::default() },
@@ -140,7 +140,7 @@ impl Rewriter {
         }
     }
 
-    /// The flow that packets with this identifier belong to, and whether as replies.
+    /// The flow to which packets with this key belong, and whether they are replies.
     pub fn find(&self, protocol: Protocol, key: FlowKey) -> Option<(u32, bool)> {
         let (flows, map) = (self.flows.borrow(), self.map(protocol));
         flows.find(map, self.normal(key)).or_else(|| {
@@ -149,18 +149,18 @@ impl Rewriter {
         })
     }
 
-    /// What packets with this identifier become, with the output they take.
+    /// The key that packets with this key are rewritten to.
     pub fn rewritten(&self, protocol: Protocol, key: FlowKey) -> Option<FlowKey> {
         let (flow, reply) = self.find(protocol, key)?;
         self.flows.borrow().get(flow).map(|flow| flow.rewritten(reply))
     }
 
-    /// Looks at flows.
+    /// Calls `change` on a flow.
     pub fn with_flow<R>(&self, flow: u32, change: impl FnOnce(&mut Flow) -> R) -> Option<R> {
         self.flows.borrow_mut().get_mut(flow).map(change)
     }
 
-    /// Finds a flow, or makes one as if a packet of it had come to an input.
+    /// Finds a flow, or adds one as if a packet of it had arrived at an input.
     pub fn find_or_add(
         &mut self,
         protocol: Protocol,
@@ -171,7 +171,7 @@ impl Rewriter {
         self.find(protocol, key).or_else(|| self.add(protocol, key, input, cx).ok().map(|flow| (flow, false)))
     }
 
-    /// Makes a flow for a packet that came to an input.
+    /// Adds a flow for a packet that arrived at an input.
     fn add(
         &mut self,
         protocol: Protocol,
@@ -220,7 +220,7 @@ impl Rewriter {
         })
     }
 
-    /// The identifier of a packet that this rewriter can rewrite.
+    /// The key of a packet, if this rewriter can rewrite it.
     fn key(&self, packet: &Packet) -> Option<(Protocol, FlowKey)> {
         let data = packet.network_data()?;
         let ip = Ipv4::of(data)?;
@@ -254,7 +254,7 @@ impl Rewriter {
         Some((protocol, FlowKey { source_port, destination_port, ..key }))
     }
 
-    /// Asks for the flows of a burst's packets ahead of their use; answers what the packets are found by.
+    /// Prefetches the flows of a burst's packets; returns the lookup keys of the packets.
     #[inline]
     fn approach(&self, burst: &PacketBurst) -> [Option<Sought>; PACKETS] {
         let flows = self.flows.borrow();
@@ -290,7 +290,7 @@ impl Rewriter {
         let Sought { protocol, key, .. } = sought;
         let (number, reply) = match self.find_sought(sought) {
             Some(found) => found,
-            // An answer to nothing.
+            // A reply without a request.
             None if self.kind == Kind::Ping && key.source_port == key.destination_port.wrapping_add(1) => {
                 return self.other(port);
             }
@@ -320,7 +320,7 @@ impl Rewriter {
         Verdict::Out(output)
     }
 
-    /// What becomes of packets that can't be rewritten.
+    /// The verdict on packets that cannot be rewritten.
     fn other(&self, port: usize) -> Verdict {
         match self.actions.get(port) {
             Some(Action::Pass(output)) => Verdict::Out((*output).into()),
@@ -396,10 +396,10 @@ impl Rewriter {
         Ok(())
     }
 
-    /// The flow set of the rewriter whose capacity is shared.
+    /// The flow set of the rewriter with which this one shares capacity.
     fn shared(&self, cx: &Context<'_>) -> Option<Rc<RefCell<FlowSet>>> {
         let mut other = cx.element::<Self>(self.shares?)?;
-        // Attack: rewriters that share each other's.
+        // Attack: rewriters that share capacity in a cycle.
         for _ in 0..64 {
             match other.shares {
                 Some(next) => other = cx.element::<Self>(next)?,
@@ -425,7 +425,7 @@ impl Rewriter {
         next.map_or(Progress::Done, |next| pieces.keep(next))
     }
 
-    /// A line of the table: what becomes what, outputs with the relevant one starred, input, seconds to live.
+    /// Writes a line of the table: both keys, outputs with the relevant one starred, input, seconds to live.
     fn line(&self, flows: &FlowSet, flow: &Flow, reply: bool, now: u64, out: &mut String) {
         let (from, to) = (flow.keys[usize::from(reply)], flow.rewritten(reply));
         let address = Ipv4Addr::from_bits;
@@ -495,7 +495,7 @@ impl Rewriter {
         }))
     }
 
-    /// Gives an input another pattern, and forgets the flows that the old one made.
+    /// Replaces the pattern of an input, and removes the flows made by the old one.
     fn set_action(
         &mut self,
         input: usize,
@@ -524,14 +524,14 @@ impl Rewriter {
         })
     }
 
-    /// How many of the flows are its own.
+    /// Number of this rewriter's flows.
     fn table_size(&self) -> u32 {
         let flows = self.flows.borrow();
         let own = self.owners.iter().filter_map(|owner| flows.owners.get(*owner as usize));
         own.map(|owner| owner.count).sum()
     }
 
-    /// Takes the capacity that is written, and forgets flows beyond it, in pieces.
+    /// Sets the capacity, and removes flows beyond it, in pieces.
     fn set_capacity(
         &mut self,
         value: &str,
@@ -545,13 +545,13 @@ impl Rewriter {
             let wrong = |error| HandlerError::failed(format!("CAPACITY: {error}"));
             flows.capacity = capacity.map_err(wrong)?.min(LARGEST);
         }
-        // Another call may have written another capacity meanwhile.
+        // Another call may have set another capacity meanwhile.
         let capacity = flows.capacity;
         let done = flows.shrink(cx.coarse_now(), capacity, STEPS);
         Ok(if done { Progress::Done } else { pieces.keep(true) })
     }
 
-    /// Forgets all flows, in pieces.
+    /// Removes all flows, in pieces.
     fn clear(&mut self, pieces: &mut Pieces) -> Progress {
         let mut flows = self.flows.borrow_mut();
         let from: Option<u32> = pieces.kept();
@@ -562,13 +562,13 @@ impl Rewriter {
     }
 }
 
-/// Forgets some more of the flows that are to be forgotten.
+/// Removes more of the flows that are marked for removal.
 fn forget(flows: &mut FlowSet, from: Option<u32>, pieces: &mut Pieces) -> Progress {
     let next = flows.forget_old(from.unwrap_or(0), STEPS);
     next.map_or(Progress::Done, |next| pieces.keep(Some(next)))
 }
 
-/// Asks a mapper what a flow becomes.
+/// Asks a mapper how to rewrite a flow.
 fn ask(
     mapper: ElementId,
     key: FlowKey,
@@ -582,7 +582,7 @@ fn ask(
     cx.with(mapper, |mapper: &mut SourceIpHashMapper, cx| mapper.rewrite(key, ping, used, cx))?
 }
 
-/// The outputs that a mapper may name, with how many there are; nothing if the element is no mapper.
+/// The output pairs that a mapper may return; `None` if the element is not a mapper.
 fn mapped_outputs(mapper: ElementId, cx: &Context<'_>) -> Option<Vec<[u16; 2]>> {
     let robin = cx.element::<RoundRobinIpMapper>(mapper).map(|mapper| mapper.outputs());
     robin.or_else(|| cx.element::<SourceIpHashMapper>(mapper).map(|mapper| mapper.outputs()))
@@ -721,7 +721,8 @@ impl Element for Rewriter {
         handlers
     }
 
-    /// Takes over the flows of inputs whose specification is the same; of rewriters that share theirs, none.
+    /// Takes over the flows of inputs with the same specification; none if the flow set is shared with other
+    /// rewriters.
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
@@ -742,7 +743,7 @@ impl Element for Rewriter {
                 own.renew_owner(*owner);
             }
         }
-        // A handler of the old one may have been in the middle of forgetting some, too.
+        // A handler of the old element may have been removing flows, too.
         self.stale = Some(0);
         (self.failures, self.drops) = (from.failures, from.drops);
         drop((own, old));
@@ -752,7 +753,7 @@ impl Element for Rewriter {
     }
 
     fn dispose(&mut self) -> Progress {
-        // Others that share it may still be asked.
+        // Other rewriters that share the flow set may still use it.
         let gone = Rc::get_mut(&mut self.flows).is_none_or(|flows| flows.get_mut().give_up());
         if gone { Progress::Done } else { Progress::More }
     }

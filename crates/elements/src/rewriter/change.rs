@@ -21,7 +21,7 @@ fn set<H: Header>(bytes: &mut [u8], at: usize, value: H) {
     }
 }
 
-/// A transport header and its checksum, which follows what is written.
+/// A transport header and its checksum, which is updated with every write.
 struct Transport<'a> {
     bytes: &'a mut [u8],
     checksum: Option<usize>,
@@ -43,7 +43,7 @@ impl Transport<'_> {
         }
     }
 
-    /// At an odd place the bytes count in the other order.
+    /// At an odd offset the bytes enter the checksum in swapped order.
     fn set32(&mut self, at: usize, new: u32) {
         if let Some(old) = get32(self.bytes, at) {
             set(self.bytes, at, U32::new(new));
@@ -53,7 +53,7 @@ impl Transport<'_> {
     }
 }
 
-/// Makes a packet of a flow one of the rewritten flow, and takes note of it.
+/// Rewrites a packet of a flow, and updates the flow's state.
 pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: Kind) {
     let to = flow.rewritten(reply);
     let Some((ip, _, transport)) = packet.network_data_mut().and_then(Ipv4::parse_mut) else { return };
@@ -64,7 +64,7 @@ pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: K
         (_, protocol @ (Protocol::TCP | Protocol::UDP)) => protocol.checksum_at(),
         _ => None,
     };
-    // A UDP checksum of 0 is none.
+    // A UDP checksum of 0 means no checksum.
     let is_udp = ip.protocol == Protocol::UDP;
     let checksum = checksum.filter(|at| first && !(is_udp && get16(transport, *at) == Some(0)));
     let mut transport = Transport { bytes: transport, checksum };
@@ -93,7 +93,7 @@ pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: K
             );
             let message = transport.bytes.get(..total.saturating_sub(header)).unwrap_or(&[]);
             if message.iter().all(|byte| *byte == 0) {
-                // Of nothing but zeros the checksum is 0xffff, which an update can't tell from 0.
+                // The checksum of all zeros is 0xffff, which an incremental update can't distinguish from 0.
                 transport.adjust(|_| u16::MAX);
             }
         }
@@ -114,7 +114,7 @@ pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: K
     }
 }
 
-/// Follows a TCP connection through a segment of `length` bytes, and shifts sequence numbers.
+/// Tracks a TCP connection by a segment of `length` bytes, and shifts sequence numbers.
 fn track(transport: &mut Transport<'_>, flow: &mut Flow, reply: bool, length: usize) {
     if transport.bytes.len() <= offset_of!(Tcp, flags) {
         return;

@@ -30,14 +30,14 @@ pub struct FtpPortMapper {
     input: usize,
 }
 
-/// A PORT command in a payload: where its argument is, and what it says.
+/// A PORT command in a payload: the position of its argument, and the parsed argument.
 struct Command {
     argument: Range<usize>,
     address: u32,
     port: u16,
 }
 
-/// Finds the command that a payload begins with.
+/// Parses a PORT command at the start of a payload.
 fn command(payload: &[u8]) -> Option<Command> {
     if !payload.get(..5)?.eq_ignore_ascii_case(b"PORT ") {
         return None;
@@ -63,7 +63,7 @@ fn command(payload: &[u8]) -> Option<Command> {
 }
 
 impl FtpPortMapper {
-    /// Rewrites a packet's command, if it has one.
+    /// Rewrites the PORT command of a packet, if there is one.
     fn map(&self, packet: &mut Packet, cx: &mut Context<'_>) -> Option<()> {
         let data = packet.network_data()?;
         let (ip, _, segment) = Ipv4::parse(data).filter(|(ip, ..)| ip.protocol == Protocol::TCP)?;
@@ -102,7 +102,7 @@ impl FtpPortMapper {
     }
 }
 
-/// Puts other bytes into the place of some, counted from the network header on.
+/// Replaces a range of bytes, counted from the network header.
 fn replace(packet: &mut Packet, range: Range<usize>, bytes: &[u8]) -> Option<()> {
     let length = packet.network_data()?.len();
     if bytes.len() > range.len() && !packet.put(bytes.len() - range.len()) {
@@ -115,7 +115,7 @@ fn replace(packet: &mut Packet, range: Range<usize>, bytes: &[u8]) -> Option<()>
     Some(())
 }
 
-/// Sets lengths and checksums after the payload has changed.
+/// Updates lengths and checksums after the payload has changed.
 fn fix(packet: &mut Packet) -> Option<()> {
     let data = packet.network_data_mut()?;
     let length = u16::try_from(data.len()).ok()?;

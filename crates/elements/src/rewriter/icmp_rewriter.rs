@@ -33,10 +33,10 @@ pub static CLASS: Class = Class::new("ICMPRewriter", || Box::<IcmpRewriter>::def
     .processing("h")
     .metadata(Metadata::Resolve);
 
-/// Where the output for what can't be rewritten is.
+/// The output for packets that cannot be rewritten.
 const OTHER: usize = 1;
 
-/// A rewriter to ask.
+/// A rewriter whose flows are searched.
 #[derive(Debug)]
 struct Map {
     rewriter: ElementId,
@@ -52,16 +52,16 @@ pub struct IcmpRewriter {
     drops: u64,
 }
 
-/// Which packet an ICMP error is about.
+/// The packet quoted in an ICMP error.
 #[derive(Clone, Copy)]
 struct About {
-    /// Where its IP header and what follows it begin, from the network header on.
+    /// Offsets of the quoted IP header and of its payload, from the network header.
     ip: usize,
     transport: usize,
     protocol: Protocol,
-    /// The flow that answers to it belong to.
+    /// The key of packets that reply to the quoted packet.
     reply: FlowKey,
-    /// Whether its ports or its identifier are there.
+    /// Whether the ports or the identifier are present.
     whole: bool,
 }
 
@@ -73,7 +73,7 @@ fn about(packet: &[u8]) -> Option<About> {
     let (transport, protocol) = (ip + inner.header_len(), inner.protocol);
     let (source, destination) = (inner.destination.get(), inner.source.get());
     let mut reply = FlowKey { source, destination, ..FlowKey::default() };
-    // Of any protocol, the first eight bytes of its header.
+    // For any protocol, the first eight bytes of its header.
     let there = packet.get(transport..).filter(|_| !inner.is_later_fragment());
     let mut whole = false;
     match (protocol, there.and_then(Icmp::of), there.and_then(Udp::of)) {
@@ -81,7 +81,7 @@ fn about(packet: &[u8]) -> Option<About> {
             (reply.source_port, reply.destination_port) = (udp.destination_port.get(), udp.source_port.get());
             whole = true;
         }
-        // The identifier stands for the port; see ICMPPingRewriter.
+        // The identifier takes the place of the port; see ICMPPingRewriter.
         (Protocol::ICMP, Some(echo), _) if echo.kind == ECHO => {
             let identifier = echo.identifier.get();
             (reply.source_port, reply.destination_port) = (identifier.wrapping_add(1), identifier);
@@ -92,7 +92,7 @@ fn about(packet: &[u8]) -> Option<About> {
     Some(About { ip, transport, protocol, reply, whole })
 }
 
-/// Whether a rewriter of a kind could have rewritten such a packet.
+/// Whether a rewriter of this kind could have rewritten the quoted packet.
 fn is_for(kind: Kind, about: &About) -> bool {
     match kind {
         Kind::Address | Kind::Pair => true,
@@ -103,7 +103,7 @@ fn is_for(kind: Kind, about: &About) -> bool {
     }
 }
 
-/// Writes a word into a packet, from the network header on, and brings the checksums at some places up to date.
+/// Writes a 16-bit word at an offset from the network header, and updates the checksums at the offsets `sums`.
 fn set(packet: &mut [u8], at: usize, new: u16, sums: &[usize]) {
     let old = u16_at(packet, at);
     put(packet, at, new.to_be_bytes());
@@ -118,11 +118,11 @@ fn set_address(packet: &mut [u8], at: usize, new: u32, sums: &[usize]) {
     set(packet, at + 2, new as u16, sums);
 }
 
-/// Makes a packet that an error is about one of the flow that answers of the flow `to` answer.
+/// Rewrites a quoted packet into one whose replies have the key `to`.
 fn rewrite(packet: &mut [u8], about: &About, to: FlowKey, ports: bool) {
     let About { ip, transport, protocol, .. } = *about;
     let outer = ip - Icmp::LEN + offset_of!(Icmp, checksum);
-    // What changes within, checksums too, changes the checksum around it.
+    // Changes of the quoted packet, its checksums included, change the checksum of the ICMP message.
     let header_sum = ip + offset_of!(Ipv4, checksum);
     let before = u16_at(packet, header_sum);
     let length = packet.len();
@@ -154,7 +154,7 @@ fn rewrite(packet: &mut [u8], about: &About, to: FlowKey, ports: bool) {
 }
 
 impl IcmpRewriter {
-    /// Rewrites a packet; the output it takes, none if no rewriter knows it.
+    /// Rewrites a packet and returns its output; `None` if no rewriter has a flow for it.
     fn handle(&self, packet: &mut Packet, cx: &Context<'_>) -> Option<usize> {
         let about = about(packet.network_data()?)?;
         for map in &self.maps {

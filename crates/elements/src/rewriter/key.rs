@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::Ipv4Addr;
 use ringway_wire::{Header, Ipv4, U16};
 
-/// Addresses and ports, in the machine's order; what an element does not look at is 0.
+/// Addresses and ports in host byte order; fields that an element does not use are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowKey {
     /// Source address.
@@ -18,7 +18,7 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// The flow in the other direction.
+    /// The key of the opposite direction.
     #[must_use]
     pub fn reverse(self) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl FlowKey {
         }
     }
 
-    /// Of an IP header and what follows it.
+    /// Reads the key from an IP header and its payload.
     #[inline]
     pub fn of(ip: &Ipv4, transport: &[u8]) -> Option<Self> {
         let [source_port, destination_port] = <[U16; 2]>::of(transport)?.map(U16::get);
@@ -41,7 +41,7 @@ impl FlowKey {
         })
     }
 
-    /// A number to find it by. Attack: flows chosen to fall together; `seed` is not known to who chooses.
+    /// The key's hash. Attack: flows chosen to collide; the sender does not know `seed`.
     #[inline]
     pub(crate) fn hash(self, map: u32, seed: u64) -> u64 {
         let first = u64::from(self.source) << 32 | u64::from(self.destination);

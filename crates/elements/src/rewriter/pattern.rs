@@ -9,15 +9,15 @@ use ringway_click::arg::{Arg, NameKind, Prefix, Scope};
 use ringway_click::{Context, ElementId};
 use ringway_click_lang::config;
 
-/// New addresses and ports; 0 for those that stay. One, the source port or else the source address, may vary.
+/// New addresses and ports; 0 keeps the old one. One field, the source port or else the source address, may vary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
     to: FlowKey,
-    /// How far the source port or address may lie above that of `to`.
+    /// How far the source port or address may exceed that of `to`.
     range: u32,
-    /// It has ports.
+    /// Whether the pattern rewrites ports.
     ports: bool,
-    /// Candidates are tried in order, not from a random one on.
+    /// Candidates are tried in order instead of from a random one on.
     sequential: bool,
     /// The packet's own source port is tried first.
     keep_first: bool,
@@ -97,7 +97,7 @@ impl Pattern {
             0 => return None,
             32 => (address, 0),
             31 => (address & mask, 1),
-            // Neither the network nor its broadcast address.
+            // Excludes the network and broadcast addresses.
             _ => ((address & mask) | 1, !mask - 2),
         };
         Some(())
@@ -118,8 +118,8 @@ impl Pattern {
         Some(())
     }
 
-    /// What a flow becomes; nothing if every candidate is in use. `ping`: ports are an identifier and, as the
-    /// destination port, its successor.
+    /// Rewrites a flow's key; `None` if every candidate is in use. With `ping` the ports are an identifier and, as the
+    /// destination port, the identifier plus 1.
     pub fn rewrite(
         &mut self,
         key: FlowKey,
@@ -164,7 +164,7 @@ impl Pattern {
             true => self.next,
             false => cx.random_between(0, self.range),
         };
-        // Attack: flows that use up a large range have every further one look through all of it.
+        // Attack: flows that exhaust a large range, so that each further flow searches all of it.
         for _ in 0..=self.range.min(1 << 16) {
             if try_one(value, &mut new) {
                 self.next = value + 1;
@@ -176,7 +176,7 @@ impl Pattern {
     }
 }
 
-/// An address or port; `-` if it stays.
+/// An address or port; `-` if it is kept.
 struct Part<T>(T, bool);
 
 impl<T: fmt::Display> fmt::Display for Part<T> {
@@ -204,23 +204,23 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What an input does with packets of new flows.
+/// How an input handles packets of new flows.
 #[derive(Clone, Debug, Default)]
 pub enum Action {
     /// Drops them.
     #[default]
     Drop,
-    /// Lets them pass, and remembers nothing.
+    /// Passes them without adding a flow.
     Pass(u16),
-    /// Remembers their flow as it is.
+    /// Adds their flow unchanged.
     Keep([u16; 2]),
-    /// Rewrites it.
+    /// Rewrites them by a pattern.
     Rewrite(Pattern, [u16; 2]),
-    /// Asks an element.
+    /// Asks a mapper element.
     Mapper(ElementId),
 }
 
-/// Reads the two outputs that a specification ends with.
+/// Parses the two outputs at the end of a specification.
 ///
 /// # Errors
 /// In words.
@@ -234,7 +234,7 @@ pub fn parse_outputs(words: &[String], scope: &Scope, outputs: usize) -> Result<
     Ok([forward, reply])
 }
 
-/// Reads a pattern and two outputs.
+/// Parses a pattern and two outputs.
 ///
 /// # Errors
 /// In words.
@@ -252,10 +252,10 @@ pub fn parse_pattern(text: &str, scope: &Scope, outputs: usize) -> Result<(Patte
 }
 
 impl Action {
-    /// Reads an input specification.
+    /// Parses an input specification.
     ///
     /// # Errors
-    /// In words, as Click says them.
+    /// A message in Click's words.
     pub fn parse(text: &str, scope: &Scope, outputs: usize) -> Result<Self, String> {
         let (word, rest) = config::shift_word(text);
         let rest = rest.trim_ascii();

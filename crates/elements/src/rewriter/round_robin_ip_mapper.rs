@@ -24,12 +24,12 @@ pub struct RoundRobinIpMapper {
 }
 
 impl RoundRobinIpMapper {
-    /// The outputs it may name.
+    /// The output pairs that this mapper may return.
     pub(super) fn outputs(&self) -> Vec<[u16; 2]> {
         self.patterns.iter().map(|(_, outputs)| *outputs).collect()
     }
 
-    /// What a flow becomes, and its outputs.
+    /// The rewritten key of a flow, and its outputs.
     pub(super) fn rewrite(
         &mut self,
         key: FlowKey,

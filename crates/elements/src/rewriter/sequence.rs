@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 /// Shifts remembered in a direction. Attack: a sender whose payload is rewritten again and again.
 const MOST: usize = 32;
-/// A shift so far back matters no more.
+/// Shifts this far behind the current sequence number are removed.
 const FAR: u32 = 1 << 30;
 
 /// Shifts in both directions of a connection.
@@ -12,12 +12,12 @@ pub struct Shifts {
     ways: [Way; 2],
 }
 
-/// Of one direction.
+/// The shifts of one direction.
 #[derive(Clone, Debug, Default)]
 struct Way {
-    /// What applies before all that are listed.
+    /// The shift before the first entry of `list`.
     base: u32,
-    /// From which sequence number on, and by how much, the latest last.
+    /// Sequence numbers and the shift from each on, the latest last.
     list: Vec<(u32, u32)>,
 }
 
@@ -50,7 +50,7 @@ impl Way {
         true
     }
 
-    /// Forgets what lies far behind a sequence number.
+    /// Removes shifts far behind a sequence number.
     fn pass(&mut self, number: u32) {
         if self.list.last().is_some_and(|(last, _)| at_least(number, last.wrapping_add(FAR))) {
             self.base = self.latest();
@@ -73,24 +73,24 @@ impl Way {
 }
 
 impl Shifts {
-    /// From sequence number `from` on, bytes sent in a direction are `by` more. False if that is in the past.
+    /// Adds `by` to the shift of bytes from sequence number `from` on. False if `from` is in the past.
     pub fn add(&mut self, reply: bool, from: u32, by: i32) -> bool {
         self.ways[usize::from(reply)].add(from, by)
     }
 
-    /// By how much the latest bytes of a direction are shifted.
+    /// The current shift of a direction.
     pub fn latest(&self, reply: bool) -> i32 {
         self.ways[usize::from(reply)].latest() as i32
     }
 
-    /// Takes note of a sequence number of a direction; the one to write instead, if it is shifted.
+    /// Processes a sequence number of a direction; returns the one to write instead, if it is shifted.
     pub(super) fn sequence(&mut self, reply: bool, number: u32) -> Option<u32> {
         let way = &mut self.ways[usize::from(reply)];
         way.pass(number);
         way.is_used().then(|| way.sequence(number))
     }
 
-    /// What to write instead of the acknowledgements in a direction, if they are shifted.
+    /// The acknowledgement number to write instead, if acknowledgements of a direction are shifted.
     pub(super) fn acknowledgement(&self, reply: bool, number: u32) -> Option<u32> {
         let way = &self.ways[usize::from(!reply)];
         way.is_used().then(|| way.acknowledgement(number))

@@ -22,14 +22,14 @@ use ringway_click_lang::config;
 
 pub static CLASS: Class = Class::new("SourceIPHashMapper", || Box::<SourceIpHashMapper>::default());
 
-/// Points of a pattern at most. Attack: a configuration that asks for a circle as large as memory.
+/// Maximum number of points of a pattern. Attack: a configuration with a circle that exhausts memory.
 const MOST_POINTS: u32 = 1 << 16;
 
 /// Chooses patterns by source address.
 #[derive(Debug, Default)]
 pub struct SourceIpHashMapper {
     patterns: Vec<(Pattern, [u16; 2])>,
-    /// Places on the circle, in order, each with a pattern.
+    /// Points on the circle, in order, each with its pattern.
     circle: Vec<(u32, usize)>,
     seed: u32,
 }
@@ -43,12 +43,12 @@ fn mix(first: u32, second: u32, seed: u32) -> u32 {
 }
 
 impl SourceIpHashMapper {
-    /// The outputs it may name.
+    /// The output pairs that this mapper may return.
     pub(super) fn outputs(&self) -> Vec<[u16; 2]> {
         self.patterns.iter().map(|(_, outputs)| *outputs).collect()
     }
 
-    /// What a flow becomes, and its outputs.
+    /// The rewritten key of a flow, and its outputs.
     pub(super) fn rewrite(
         &mut self,
         key: FlowKey,

@@ -11,78 +11,78 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_frame::prefetch;
 
-/// Flows at most. Attack: a configuration or a stream of new flows that would take all memory.
+/// Maximum number of flows. Attack: a configuration or a stream of new flows that exhausts memory.
 pub const LARGEST: u32 = 1 << 24;
-/// Flows that are looked at to find one to forget. Attack: packets of all flows, then a new one, for which
-/// every flow would be put in its right place first.
+/// Flows examined to find one to evict. Attack: packets of all flows, then a new one, which would cause every flow to
+/// be moved within the heap first.
 const PATIENCE: u32 = 64;
-/// The same where many are to go.
+/// The same where many flows are removed.
 const HASTE: u32 = 8;
-/// Flows unless the configuration says otherwise.
+/// Default number of flows.
 pub const USUAL: u32 = 1 << 22;
 
-/// What is tracked of a flow, and which timeouts apply.
+/// The state tracked for a flow, which also selects its timeouts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tracking {
-    /// When it was last seen.
+    /// The time it was last seen.
     #[default]
     Plain,
-    /// Data and ends in both directions.
+    /// Data, and the end of the connection, in both directions.
     Tcp,
-    /// Whether it streams.
+    /// Whether it is a stream.
     Udp,
 }
 
 /// Timeouts in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timeouts {
-    /// A flow lives so long after a packet, whatever comes; 0 for no such promise.
+    /// Time that a flow is guaranteed to be kept after a packet; 0 for no guarantee.
     pub guarantee: u64,
-    /// Of flows about which no more is known.
+    /// For other flows.
     pub idle: u64,
-    /// Of TCP connections with data in both directions, of UDP flows that stream.
+    /// For TCP connections with data in both directions, and UDP streams.
     pub busy: u64,
-    /// Of TCP connections that have ended.
+    /// For TCP connections that have ended.
     pub done: u64,
 }
 
 /// An input of a rewriter.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// Its flows.
+    /// Number of its flows.
     pub count: u32,
-    /// Its number.
+    /// Its input number.
     pub input: usize,
-    /// Changes with its pattern: flows of an earlier one are to be forgotten.
+    /// Changes with its pattern; flows of an earlier epoch are removed.
     pub epoch: u8,
-    /// By tracking.
+    /// Indexed by tracking.
     pub timeouts: [Timeouts; 3],
 }
 
 /// One flow and its reply.
 #[derive(Clone, Debug, Default)]
 pub struct Flow {
-    /// What packets of the flow and of its reply look like when they come in.
+    /// Keys of incoming packets of the flow and of its reply.
     pub keys: [FlowKey; 2],
-    /// Which map each is found in.
+    /// The map that holds both keys.
     pub map: u32,
     pub(super) next: [u32; 2],
     /// Which input made it, and which of its patterns.
     pub owner: u32,
     pub(super) epoch: u8,
-    /// Where packets of the flow and of its reply go.
+    /// Outputs for packets of the flow and of its reply.
     pub outputs: [u16; 2],
-    /// What is tracked.
+    /// The tracked state.
     pub tracking: Tracking,
     /// TCP: ended in either direction, data in either direction. UDP: a reply was seen, packets times two.
     pub flags: u8,
-    /// The annotation that replies get.
+    /// The annotation set on replies.
     pub reply_note: u8,
-    /// Its expiry is a promise.
+    /// Whether its expiry is guaranteed.
     pub guaranteed: bool,
-    /// When it may be forgotten, on the steady clock.
+    /// The time from which it may be removed, on the steady clock.
     pub expiry: u64,
-    /// The expiry that the heap has; never later.
+    /// Its expiry in the heap, which is never later than `expiry`.
     pub(super) listed: u64,
     pub(super) place: u32,
     pub(super) live: bool,
@@ -91,7 +91,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// What its packets become in a direction.
+    /// The key to which packets of a direction are rewritten.
     pub fn rewritten(&self, reply: bool) -> FlowKey {
         self.keys[usize::from(!reply)].reverse()
     }
@@ -115,13 +115,13 @@ pub struct FlowSet {
     flows: Blocks<Flow>,
     live: u32,
     seed: u64,
-    /// Chains of entries, a flow's number times two plus the direction, plus 1; 0 for none.
+    /// Chains of entries; an entry is 2 * flow number + direction + 1, or 0 at the end of a chain.
     buckets: Buckets,
-    /// Expiry and flow; best effort and guaranteed.
+    /// Expiry and flow number; one heap for best-effort flows, one for guaranteed ones.
     heaps: [Vec<(u64, u32)>; 2],
-    /// Flows at most.
+    /// Maximum number of flows.
     pub capacity: u32,
-    /// Flows forgotten early, for others.
+    /// Flows evicted to make room for others.
     pub evictions: u64,
     /// Inputs.
     pub owners: Vec<Owner>,
@@ -144,13 +144,13 @@ impl FlowSet {
         }
     }
 
-    /// A map of its own for somebody.
+    /// Allocates a map.
     pub fn new_map(&mut self) -> u32 {
         self.maps += 1;
         self.maps
     }
 
-    /// How many flows there are.
+    /// Number of flows.
     pub fn len(&self) -> u32 {
         self.live
     }
@@ -160,7 +160,7 @@ impl FlowSet {
         self.flows.get(flow).filter(|flow| flow.live)
     }
 
-    /// A flow, to change.
+    /// A flow, mutably.
     #[inline]
     pub fn get_mut(&mut self, flow: u32) -> Option<&mut Flow> {
         self.flows.get_mut(flow).filter(|flow| flow.live)
@@ -171,7 +171,7 @@ impl FlowSet {
         &mut self.flows[flow]
     }
 
-    /// Some flows from a number on, and the number after which there are more, if there are.
+    /// Flows in up to `places` slots from `from` on, and the slot to continue from, if any remain.
     pub fn some(&self, from: u32, places: usize) -> (impl Iterator<Item = &Flow>, Option<u32>) {
         let end = from.saturating_add(places as u32);
         let flows = (from..end).map_while(|number| self.flows.get(number));
@@ -187,13 +187,13 @@ impl FlowSet {
         self.flows.iter().filter(|flow| flow.live)
     }
 
-    /// The flow that a packet of a map belongs to, and whether it is a reply.
+    /// The flow to which a packet of a map belongs, and whether the packet is a reply.
     #[inline]
     pub fn find(&self, map: u32, key: FlowKey) -> Option<(u32, bool)> {
         self.find_hashed(map, key, key.hash(map, self.seed))
     }
 
-    /// The same, the key's hash known.
+    /// [`FlowSet::find`] with the key's hash already computed.
     #[inline]
     pub fn find_hashed(&self, map: u32, key: FlowKey, hash: u64) -> Option<(u32, bool)> {
         let mut entry = *self.buckets.get(hash);
@@ -207,15 +207,15 @@ impl FlowSet {
         None
     }
 
-    /// The flow of a chain's entry, its number and direction.
+    /// The flow of a chain entry, its number and direction.
     #[inline]
     fn entry(&self, entry: u32) -> (&Flow, u32, usize) {
         let (number, way) = ((entry - 1) / 2, (entry - 1) as usize % 2);
         (&self.flows[number], number, way)
     }
 
-    /// A key's hash; its bucket is asked for ahead of its use. A burst does this for all its packets, then
-    /// [`FlowSet::near`], and then looks.
+    /// Computes a key's hash and prefetches its bucket. A burst calls this for all its packets, then
+    /// [`FlowSet::near`], and then looks up the keys.
     #[inline]
     pub fn approach(&self, map: u32, key: FlowKey) -> u64 {
         let hash = key.hash(map, self.seed);
@@ -223,7 +223,7 @@ impl FlowSet {
         hash
     }
 
-    /// Asks for the first flow of a bucket.
+    /// Prefetches the first flow of a bucket.
     #[inline]
     pub fn near(&self, hash: u64) {
         let entry = *self.buckets.get(hash);
@@ -232,7 +232,7 @@ impl FlowSet {
         }
     }
 
-    /// Asks for the second flow of a bucket, if the first is not the one.
+    /// Prefetches the second flow of a bucket, unless the first has the key.
     #[inline]
     pub fn nearer(&self, map: u32, key: FlowKey, hash: u64) {
         let entry = *self.buckets.get(hash);
@@ -277,7 +277,7 @@ impl FlowSet {
         }
     }
 
-    /// Moves a few old buckets, or makes more if there are too few.
+    /// Moves a few old buckets, or allocates more if there are too few.
     fn grow(&mut self) {
         for _ in 0..MOVES {
             let Some(mut entry) = self.buckets.next_old() else { break };
@@ -290,8 +290,8 @@ impl FlowSet {
         self.buckets.provide(self.live as usize * 4);
     }
 
-    /// Adds a flow. If the set is full, the flow that would expire first and was promised nothing is
-    /// forgotten; nothing if that is the new one.
+    /// Adds a flow. If the set is full, evicts the best-effort flow that expires first; `None` if that is the new
+    /// flow.
     pub fn add(&mut self, flow: Flow, now: u64) -> Option<u32> {
         let number = self.flows.take();
         let (owner, guaranteed, expiry) = (flow.owner, flow.guaranteed, flow.expiry);
@@ -302,7 +302,7 @@ impl FlowSet {
         let epoch = self.owners.get(owner as usize).map_or(0, |owner| owner.epoch);
         *self.at(number) = Flow { live: true, epoch, ..flow };
         self.live += 1;
-        // Packets of a flow that is its own reply count as replies, but for the first.
+        // A flow with equal keys: its packets count as replies, except the first.
         if !same {
             self.link(number, 0);
         }
@@ -318,7 +318,7 @@ impl FlowSet {
         Some(number)
     }
 
-    /// Forgets a flow, the newest if all others were promised to stay; answers which.
+    /// Evicts a flow, the newest if all others are guaranteed; returns its number.
     fn make_room(&mut self, newest: u32, now: u64) -> u32 {
         let mut patience = PATIENCE;
         self.end_guarantees(now, &mut patience);
@@ -328,7 +328,7 @@ impl FlowSet {
         victim
     }
 
-    /// Flows whose promise has ended become best effort.
+    /// Moves flows whose guarantee has expired to the best-effort heap.
     fn end_guarantees(&mut self, now: u64, patience: &mut u32) {
         while let Some(number) = self.expired(1, now, patience) {
             let timeouts = self.timeouts(number);
@@ -338,7 +338,7 @@ impl FlowSet {
         }
     }
 
-    /// A flow of a heap that has expired.
+    /// An expired flow of a heap.
     fn expired(&mut self, heap: usize, now: u64, patience: &mut u32) -> Option<u32> {
         while *patience > 0 {
             let (listed, number) = *self.heaps[heap].first()?;
@@ -355,7 +355,7 @@ impl FlowSet {
         None
     }
 
-    /// Puts the first of a heap where its expiry belongs.
+    /// Moves the first entry of a heap to the place of its expiry.
     fn relist(&mut self, heap: usize, expiry: u64) {
         let (listed, number) = &mut self.heaps[heap][0];
         *listed = expiry;
@@ -370,8 +370,8 @@ impl FlowSet {
         owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking as usize])
     }
 
-    /// Forgets what has expired, and more while there are more than `capacity`, in about so many steps at
-    /// most. Whether that was all.
+    /// Removes expired flows, and further ones while there are more than `capacity`, in about `most` steps at most.
+    /// Returns whether it finished.
     pub fn shrink(&mut self, now: u64, capacity: u32, most: u32) -> bool {
         let mut patience = most;
         self.end_guarantees(now, &mut patience);
@@ -389,12 +389,12 @@ impl FlowSet {
         patience > 0
     }
 
-    /// All flows are to be forgotten; none is found any more.
+    /// Marks all flows for removal; lookups no longer find them.
     pub fn renew_all(&mut self) {
         (0..self.owners.len() as u32).for_each(|owner| self.renew_owner(owner));
     }
 
-    /// The same of those that an input has made.
+    /// Marks the flows of an owner for removal; lookups no longer find them.
     pub fn renew_owner(&mut self, owner: u32) {
         if let Some(owner) = self.owners.get_mut(owner as usize) {
             (owner.count, owner.epoch) = (0, owner.epoch.wrapping_add(1));
@@ -405,8 +405,8 @@ impl FlowSet {
         self.owners.get(flow.owner as usize).is_none_or(|owner| owner.epoch == flow.epoch)
     }
 
-    /// Forgets those that are to be forgotten among some places from a number on. The number after which there are
-    /// more, if there are.
+    /// Removes flows marked for removal in up to `places` slots from `from` on. Returns the slot to continue from, if
+    /// any remain.
     pub fn forget_old(&mut self, from: u32, places: u32) -> Option<u32> {
         let end = from.saturating_add(places);
         for number in from..end {
@@ -418,12 +418,12 @@ impl FlowSet {
         Some(end)
     }
 
-    /// Lets go of some memory; the set must not be used any more. Whether that was all.
+    /// Frees part of the memory; the set must not be used afterwards. Returns whether all of it is free.
     pub fn give_up(&mut self) -> bool {
         self.flows.give_up()
     }
 
-    /// Takes note that a flow was seen.
+    /// Updates a flow's expiry after a packet.
     #[inline]
     pub fn touch(&mut self, number: u32, now: u64) {
         let timeouts = self.timeouts(number);
@@ -435,7 +435,7 @@ impl FlowSet {
         }
     }
 
-    /// When a flow may be forgotten if nothing comes any more.
+    /// The time at which a flow may be removed if no further packet arrives.
     pub fn last_expiry(&self, flow: &Flow) -> u64 {
         if !flow.guaranteed {
             return flow.expiry;
@@ -465,7 +465,7 @@ impl FlowSet {
         }
     }
 
-    /// Forgets a flow.
+    /// Removes a flow.
     pub fn forget(&mut self, number: u32) {
         let Some(flow) = self.get_mut(number) else { return };
         let (heap, place) = (usize::from(flow.guaranteed), flow.place as usize);
@@ -504,7 +504,7 @@ impl FlowSet {
         }
     }
 
-    /// The flow of a heap that expires first; once it is out of patience, of those it has looked at.
+    /// The flow of a heap that expires first; once `patience` is used up, the first among those examined.
     fn top(&mut self, heap: usize, patience: &mut u32) -> Option<(u64, u32)> {
         let mut best: Option<(u64, u32)> = None;
         loop {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use ringway_click::{HandlerCall, Options, Rebuild, Recorder, Router, Succession, Turn};
 use ringway_click_lang::{Anything, Source};
 
-/// A pattern whose flows tell by their new address which it is.
+/// A pattern whose new address identifies it.
 fn pattern(version: u32) -> String {
     format!("{} 1024-65535 - - 0 1", Ipv4Addr::from_bits(10 << 24 | version))
 }
@@ -38,7 +38,7 @@ fn key(number: u32) -> FlowKey {
     FlowKey { source: number, source_port: 7, destination: 9, destination_port: 53 }
 }
 
-/// Which pattern a packet's flow has, which is made if there is none.
+/// The pattern of a packet's flow, which is added if it does not exist.
 fn send(router: &mut Router, input: usize, number: u32) -> Option<u32> {
     with(router, |rewriter, cx| {
         rewriter.find_or_add(Protocol::UDP, key(number), input, cx)?;
@@ -50,7 +50,7 @@ fn call(router: &Router, handler: &str, value: String) -> HandlerCall {
     HandlerCall { element: router.find("r"), handler: handler.into(), value }
 }
 
-/// Flows that are found, as they are counted, and all that take a place.
+/// Flows found by both keys, flows counted by owners, and flows stored.
 fn counts(router: &mut Router) -> (usize, u32, u32) {
     with(router, |rewriter, _| {
         let flows = rewriter.flows.borrow();
@@ -98,7 +98,7 @@ proptest! {
                     under_way.push((call, pieces));
                 }
             }
-            // A pattern counts from its first piece on.
+            // A new pattern applies from its first piece on.
             let begun = router.read("r.patterns").unwrap();
             for (input, own) in versions.iter_mut().enumerate() {
                 let line = begun.lines().nth(input).unwrap();

@@ -15,7 +15,7 @@ use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, SECON
 
 pub static CLASS: Class = Class::new("AverageCounter", || Box::<AverageCounter>::default()).ports("1/1");
 
-/// Packets that came together count as if they took so long.
+/// Minimum duration, assumed for packets that arrived together.
 const AT_LEAST: u64 = SECOND / 1000;
 
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub struct AverageCounter {
 }
 
 impl AverageCounter {
-    /// So many in the time that was measured, a second, as text with up to three decimals.
+    /// The rate per second over the measured time, as text with up to three decimals.
     fn rate(&self, count: u64) -> String {
         let began = self.first.unwrap_or(0).saturating_add(self.ignore);
         let time = self.last.saturating_sub(began).max(AT_LEAST);

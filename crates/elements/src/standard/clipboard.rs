@@ -15,7 +15,7 @@ pub static CLASS: Class = Class::new("Clipboard", || Box::<Clipboard>::default()
     .flow("#/#")
     .metadata(Metadata::Resolve);
 
-/// Bytes in all, at most, and the largest offset.
+/// Maximum number of bytes in all, and the maximum offset.
 const LARGEST: usize = 1 << 16;
 
 #[derive(Debug, Default)]

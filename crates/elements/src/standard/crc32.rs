@@ -18,7 +18,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The CRC of some bytes, going on from that of those before; neither begun nor ended by inverting it.
+/// Continues a CRC over further bytes, without the initial and final inversion.
 pub(super) fn update(crc: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(crc, |crc, byte| crc >> 8 ^ TABLE[usize::from(crc as u8 ^ byte)])
 }

@@ -50,7 +50,7 @@ impl Element for DelayShaper {
         if self.held.is_none() {
             self.held = cx.pull_one(0).map(|packet| {
                 let stamp = packet.notes().timestamp;
-                // As for Click, a time in the first second is none.
+                // As in Click, a timestamp in the first second counts as unset.
                 let began = if stamp < SECOND { now } else { stamp };
                 (began.saturating_add(self.delay), packet)
             });

@@ -47,7 +47,7 @@ impl Element for DelayUnqueue {
                 self.held = cx.pull_one(0);
                 if let Some(packet) = &mut self.held {
                     let stamp = packet.notes().timestamp;
-                    // As for Click, a time in the first second is none.
+                    // As in Click, a timestamp in the first second counts as unset.
                     let began = if stamp < SECOND { cx.now() } else { stamp };
                     packet.notes_mut().timestamp = began.saturating_add(self.delay);
                 }

@@ -19,7 +19,7 @@ pub static CLASS: Class =
 struct Input {
     signal: Signal,
     deficit: u64,
-    /// Pulled, but longer than what it may send yet.
+    /// A packet that was pulled but exceeds the input's deficit.
     head: Option<Packet>,
 }
 
@@ -31,7 +31,7 @@ pub struct DrrSched {
 }
 
 impl DrrSched {
-    /// The next packet. An input whose packet is too long waits for its next rounds.
+    /// The next packet. An input whose packet exceeds its deficit waits for its next rounds.
     fn one(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
         let mut in_vain = 0;
         while in_vain < self.inputs.len() {

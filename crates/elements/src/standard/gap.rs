@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Context, Element, Failed, Handler, PacketBurst, SECOND};
 
-/// Spreads what is counted over each second.
+/// Spreads packets or bytes evenly over each second.
 #[derive(Debug, Default)]
 pub(super) struct Gap {
     measure: Measure,
@@ -18,7 +18,7 @@ impl Gap {
         Self { measure, ..Self::default() }
     }
 
-    /// Whether one more may pass.
+    /// Whether another packet may pass.
     fn is_open(&mut self, now: u64) -> bool {
         let (second, within) = (now / SECOND, now % SECOND);
         let due = i64::try_from(u128::from(within) * u128::from(self.rate) / u128::from(SECOND)).unwrap_or(0);

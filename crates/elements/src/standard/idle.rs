@@ -14,16 +14,16 @@ pub static CLASS: Class = Class::new("Idle", || Box::<Idle>::default())
     .flow("x/y")
     .metadata(Metadata::Ignores);
 
-/// Never does anything.
+/// Neither emits nor provides packets.
 #[derive(Debug, Default)]
 pub struct Idle {
     count: u64,
-    /// It doesn't say so.
+    /// Whether it provides no empty notifier.
     silent: bool,
 }
 
 impl Idle {
-    /// One that tells nobody.
+    /// One without an empty notifier.
     pub(super) fn silent() -> Self {
         Self { silent: true, ..Self::default() }
     }

@@ -29,9 +29,9 @@ pub static CLASS: Class = Class::new("InfiniteSource", || Box::<InfiniteSource>:
     .flags("S1")
     .metadata(Metadata::Ignores);
 
-/// What stands in packets if nothing else is said: 64 bytes and a bit.
+/// Default packet data: 64 bytes and a bit.
 pub(super) const DEFAULT_DATA: &str = "Some bytes to fill a packet; they are not meant to say anything else.";
-/// The largest packet. Attack: a configuration that asks for more than there is.
+/// Maximum packet length. Attack: a configuration that asks for more memory than there is.
 pub(super) const LARGEST: usize = 1 << 20;
 
 /// Makes packets.
@@ -39,9 +39,9 @@ pub(super) const LARGEST: usize = 1 << 20;
 pub struct InfiniteSource {
     data: Vec<u8>,
     length: i32,
-    /// What a packet holds: DATA, LENGTH bytes of it.
+    /// The contents of a packet, made from DATA and LENGTH.
     template: Vec<u8>,
-    /// Packets hold bytes by chance instead.
+    /// Whether packets hold random bytes instead.
     random: bool,
     limit: i64,
     burst: i32,
@@ -56,7 +56,7 @@ pub struct InfiniteSource {
 }
 
 impl InfiniteSource {
-    /// One whose packets hold bytes by chance.
+    /// A source of packets with random bytes.
     pub(super) fn random() -> Self {
         Self { random: true, ..Self::default() }
     }
@@ -100,7 +100,7 @@ impl InfiniteSource {
         }
     }
 
-    /// Makes packets again, by what a handler has changed.
+    /// Resumes making packets after a handler has changed parameters.
     fn changed(&mut self, cx: &mut Context<'_>) {
         self.fill();
         if self.active && self.left() > 0 {

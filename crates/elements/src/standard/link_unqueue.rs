@@ -18,7 +18,7 @@ use ringway_click::{
 pub static CLASS: Class =
     Class::new("LinkUnqueue", || Box::<LinkUnqueue>::default()).ports("1/1").processing("l/h");
 
-/// Packets on their way, at most. Attack: a long link of empty packets.
+/// Maximum number of packets in transit. Attack: a long link of empty packets.
 const MOST: usize = 1 << 20;
 
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, Pack
 pub static CLASS: Class =
     Class::new("Pad", || Box::<Pad>::default()).ports("1/1").metadata(Metadata::Resolve);
 
-/// Bytes added at most.
+/// Maximum number of bytes added.
 const LARGEST: usize = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Element for Pad {
                 None => packet.notes().u32(Annotations::EXTRA_LENGTH) as usize,
             };
             packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, 0);
-            // Attack: an extra length that a trace file made up.
+            // Attack: an extra length made up by a trace file.
             missing <= LARGEST && grow(packet, missing)
         });
     }

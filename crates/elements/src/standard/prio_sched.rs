@@ -11,12 +11,12 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct PrioSched {
     signals: Vec<Signal>,
-    /// All inputs are asked, whatever they say.
+    /// Whether all inputs are pulled regardless of their empty signals.
     asks_all: bool,
 }
 
 impl PrioSched {
-    /// One that does not heed whether inputs say they are empty.
+    /// A scheduler that ignores the inputs' empty signals.
     pub(super) fn asking_all() -> Self {
         Self { asks_all: true, ..Self::default() }
     }

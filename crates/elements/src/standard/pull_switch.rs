@@ -20,19 +20,19 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct PullSwitch {
     input: i32,
-    /// It doesn't say whether there may be packets.
+    /// Whether it provides no empty notifier.
     silent: bool,
     note: Option<Note>,
     signals: Vec<Signal>,
 }
 
 impl PullSwitch {
-    /// One that tells nobody whether there may be packets.
+    /// One without an empty notifier.
     pub(super) fn silent() -> Self {
         Self { silent: true, ..Self::default() }
     }
 
-    /// Says whether there may be packets.
+    /// Updates the empty notifier.
     fn tell(&self, cx: &mut Context<'_>) {
         let Some(note) = self.note else { return };
         let signal = usize::try_from(self.input).ok().and_then(|input| self.signals.get(input));

@@ -17,14 +17,14 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Note, NoteKind, Pa
 pub static CLASS: Class =
     Class::new("Queue", || Box::<Queue>::default()).ports("1/1-2").processing("h/lh").live();
 
-/// What a queue tells, and what it does when it is full.
+/// The notifiers of a queue, and its policy when full.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
-    /// It says when it is empty, after more than so many pulls in vain; with 0 as soon as it is.
+    /// Signals emptiness after more than this many pulls without a packet, or at once if 0; `None`: never.
     pub(super) patience: Option<u32>,
-    /// It says when it is full.
+    /// Signals fullness.
     pub(super) says_full: bool,
-    /// When it is full, the oldest packet makes room.
+    /// Drops the oldest packet when full.
     pub(super) drops_front: bool,
 }
 
@@ -38,9 +38,9 @@ impl Default for Mode {
     }
 }
 
-/// Pulls in vain before those who pull are put to sleep.
+/// Pulls without a packet after which downstream tasks are put to sleep.
 const PATIENCE: u32 = 9;
-/// The largest capacity. Attack: a configuration that would hold all memory.
+/// Maximum capacity. Attack: a configuration that exhausts memory.
 const LARGEST: u32 = 1 << 24;
 
 /// Keeps packets.
@@ -61,7 +61,7 @@ impl Queue {
         Self { mode, ..Self::default() }
     }
 
-    /// How many packets it holds.
+    /// Number of packets stored.
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
     }
@@ -76,7 +76,7 @@ impl Queue {
         cx.push(1, packet);
     }
 
-    /// Takes a packet at the back, or, with `first`, at the front.
+    /// Stores a packet at the back, or, with `first`, at the front.
     fn take_in(&mut self, packet: Packet, first: bool, cx: &mut Context<'_>) {
         if self.packets.len() < self.capacity {
             if first {

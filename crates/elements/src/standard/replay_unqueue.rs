@@ -28,9 +28,9 @@ pub struct ReplayUnqueue {
 }
 
 impl ReplayUnqueue {
-    /// Keeps what is there. Says whether to go on.
+    /// Pulls and stores packets. Returns whether to continue.
     fn load(&mut self, cx: &mut Context<'_>) -> bool {
-        // Attack: a source that never ends; LIMIT bounds what is kept.
+        // Attack: a source that never ends; LIMIT bounds the stored packets.
         let room = self.limit as usize - self.kept.len();
         let mut burst = PacketBurst::new();
         cx.pull(0, room.min(cx.burst()), &mut burst);
@@ -41,7 +41,7 @@ impl ReplayUnqueue {
         got > 0 || self.loaded || cx.is_active(&self.signal)
     }
 
-    /// Sends as many as are handled at once. Says whether to go on.
+    /// Emits a burst of stored packets. Returns whether to continue.
     fn replay(&mut self, cx: &mut Context<'_>) -> bool {
         let end = (self.next + cx.burst().max(1)).min(self.kept.len());
         for packet in &self.kept[self.next..end] {

@@ -16,12 +16,12 @@ pub static CLASS: Class = Class::new("RoundRobinSched", || Box::<RoundRobinSched
 pub struct RoundRobinSched {
     next: usize,
     signals: Vec<Signal>,
-    /// All inputs are asked, whatever they say.
+    /// Whether all inputs are pulled regardless of their empty signals.
     asks_all: bool,
 }
 
 impl RoundRobinSched {
-    /// One that does not heed whether inputs say they are empty.
+    /// A scheduler that ignores the inputs' empty signals.
     pub(super) fn asking_all() -> Self {
         Self { asks_all: true, ..Self::default() }
     }

@@ -16,7 +16,7 @@ struct Client {
     pass: u32,
 }
 
-/// Ports with tickets, and whose turn it is.
+/// Ports with tickets, in the order of their turns.
 #[derive(Debug, Default)]
 pub(super) struct Strides {
     clients: Vec<Client>,
@@ -75,7 +75,7 @@ impl Strides {
         }
     }
 
-    /// Puts a port where its turn comes, behind the first `waiting`.
+    /// Inserts a port according to its pass, after the first `waiting` ports.
     fn place(&mut self, port: usize, waiting: usize) {
         let pass = self.clients[port].pass;
         let later = |own: &usize| pass.wrapping_sub(self.clients[*own].pass) as i32 <= 0;
@@ -84,12 +84,12 @@ impl Strides {
         self.order.insert(waiting + at, port);
     }
 
-    /// The port whose turn comes after so many others.
+    /// The port whose turn comes after `others` other ports.
     pub(super) fn after(&self, others: usize) -> Option<usize> {
         self.order.get(others).copied()
     }
 
-    /// The first ports, so many, have had their turns.
+    /// The first `count` ports have had their turns.
     pub(super) fn turn(&mut self, count: usize) {
         // The rest stays in order; these find their places in it one after another.
         for waiting in (0..count).rev() {

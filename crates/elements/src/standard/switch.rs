@@ -13,7 +13,7 @@ use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Pack
 
 pub static CLASS: Class = Class::new("Switch", || Box::<Switch>::default()).ports("1/-").processing("h");
 
-/// LLRPCs: an `int` comes out, safe; an `int` goes in. Click's numbers.
+/// Click's LLRPC numbers: one returns an `int` and is safe, one takes an `int`.
 const GET_SWITCH: u32 = 0x4004_c005;
 const SET_SWITCH: u32 = 0x8004_4006;
 
@@ -25,7 +25,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Ends reading the arguments.
+    /// Finishes parsing the arguments.
     pub(super) fn check(&self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         args.complete()?;
         match usize::try_from(self.output) {
@@ -38,7 +38,7 @@ impl Switch {
     }
 }
 
-/// A port that is written to a handler; -1, for none, if it does not exist.
+/// The port written to a handler, or -1 (no port) if it does not exist.
 pub(super) fn existing(port: i32, ports: usize) -> i32 {
     if usize::try_from(port).is_ok_and(|port| port < ports) { port } else { -1 }
 }

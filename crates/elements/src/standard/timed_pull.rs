@@ -3,10 +3,10 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Context, Element, Failed, Handler, PacketBurst, Signal, Task, Timer, Timestamp};
 
-/// Timers are no finer, so that no configuration keeps the router busy with one.
+/// Minimum interval, so that no configuration keeps the router busy with a timer.
 const SHORTEST: u64 = 1000;
 
-/// Pulls and pushes some packets now and then.
+/// Pulls and pushes a burst of packets at intervals.
 #[derive(Debug, Default)]
 pub(super) struct TimedPull {
     burst: u32,
@@ -38,7 +38,7 @@ impl Element for TimedPull {
         Ok(())
     }
 
-    /// There are packets again: they go when the interval since the last ones is over.
+    /// Packets are available again: schedules the next pull one interval after the last one.
     fn run_task(&mut self, _: Task, cx: &mut Context<'_>) -> bool {
         let Some(timer) = self.timer.filter(|timer| !cx.is_timer_set(*timer)) else { return false };
         let next = cx.timer_expiry(timer).saturating_add(self.interval);

@@ -22,7 +22,7 @@ pub static CLASS: Class = Class::new("TimedSource", || Box::<TimedSource>::defau
     .processing("h")
     .metadata(Metadata::Ignores);
 
-/// Shorter intervals would leave no time for anything else.
+/// Minimum interval; shorter ones would leave no time for other tasks.
 const SHORTEST: u64 = 1000;
 
 /// Makes packets.

@@ -28,7 +28,7 @@ pub struct Unqueue {
 }
 
 impl Unqueue {
-    /// Goes on, if it may still emit.
+    /// Continues unless the limit is reached.
     fn go_on(&mut self, cx: &mut Context<'_>) {
         let more = self.limit < 0 || i64::from(self.count) < i64::from(self.limit);
         if let Some(task) = self.task.filter(|_| self.active && more) {

@@ -15,7 +15,7 @@ pub(super) struct Pace {
     first: u64,
     last: u64,
     bucket: TokenBucket,
-    /// Asleep while none is due.
+    /// Sleeps while no packet is due.
     note: Option<Note>,
     timer: Option<Timer>,
 }
@@ -63,7 +63,7 @@ impl Pace {
         self.timer = Some(cx.new_timer());
     }
 
-    /// Whether a packet is due at this time of the steady clock; who pulls is told when the next will be.
+    /// Whether a packet is due at this time of the steady clock; if not, sleeps until the next one is due.
     pub(super) fn is_due(&mut self, now: u64, cx: &mut Context<'_>) -> bool {
         self.bucket.refill(now);
         if self.active && (self.rate == 0 || self.bucket.remove_if(1)) {
@@ -76,7 +76,7 @@ impl Pace {
         false
     }
 
-    /// Makes packets while they are due, until there are so many; `make` is told how many there were before.
+    /// Makes due packets until the burst holds `max`; `make` gets the number of packets made before.
     pub(super) fn fill(
         &mut self,
         max: usize,
@@ -98,7 +98,7 @@ impl Pace {
         }
     }
 
-    /// Says that there will be none until [`Pace::wake`].
+    /// Signals that there are no packets until [`Pace::wake`].
     pub(super) fn rest(&self, cx: &mut Context<'_>) {
         if let Some(note) = self.note {
             cx.sleep(note);

@@ -11,11 +11,12 @@ pub trait Tunnel: Default + 'static {
         let _ = args;
     }
 
-    /// Leaves of a packet what it carries; false, and it is as it was, if it isn't this tunnel's.
+    /// Removes the tunnel's headers from a packet. Returns false, and leaves the packet unchanged, if it isn't of this
+    /// tunnel.
     fn strip(&self, packet: &mut Packet) -> bool;
 }
 
-/// Takes packets out of a tunnel; others go to output 1, counted.
+/// Decapsulates packets of a tunnel; counts other packets and sends them to output 1.
 #[derive(Debug, Default)]
 pub struct Decap<T> {
     tunnel: T,

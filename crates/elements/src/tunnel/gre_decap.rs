@@ -37,7 +37,7 @@ impl Default for GreDecap {
 }
 
 impl GreDecap {
-    /// Where in the packet what is carried begins, how long it is, and the key.
+    /// Offset and length of the encapsulated packet, and the key.
     fn find(&self, packet: &Packet) -> Option<(usize, usize, u32)> {
         let ip = packet.network_data()?;
         let transport =

@@ -3,28 +3,28 @@ use ringway_click::{Annotations, Packet};
 use ringway_wire::tunnel::Pppoe;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Ipv6, MacAddress};
 
-/// What the headers of a session frame say.
+/// The headers of a session frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionFrame {
     pub(super) destination: MacAddress,
     pub(super) source: MacAddress,
     pub(super) session: u16,
     pub(super) protocol: u16,
-    /// Bytes that PPP carries.
+    /// Length of the PPP payload.
     pub(super) length: usize,
 }
 
-/// Why a frame is none.
+/// Why a frame is not a session frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// It is something else.
+    /// It has another EtherType.
     Other,
-    /// Its headers lie.
+    /// Its headers are invalid.
     Malformed,
 }
 
 impl SessionFrame {
-    /// Of a packet that begins with its Ethernet header.
+    /// Parses a packet that begins with its Ethernet header.
     #[inline]
     pub(super) fn of(data: &[u8]) -> Result<Self, Wrong> {
         if Ethernet::of(data).is_none_or(|header| header.ethertype != EtherType::PPPOE_SESSION) {
@@ -44,7 +44,7 @@ impl SessionFrame {
         })
     }
 
-    /// Leaves only what PPP carries, and notes the header where it is IPv4 or IPv6.
+    /// Removes all headers before the PPP payload, and notes the network header of IPv4 or IPv6.
     #[inline]
     pub(super) fn strip(&self, packet: &mut Packet) {
         packet.set_mac_header(0);
@@ -63,7 +63,7 @@ impl SessionFrame {
     }
 }
 
-/// Puts the headers of a session frame before an IP packet. False if it is too long for them.
+/// Prepends the headers of a session frame to an IP packet. False if the packet is too long.
 #[inline]
 pub(super) fn wrap(packet: &mut Packet, to: MacAddress, from: MacAddress, session: u16) -> bool {
     let is_six = packet.data().first().is_some_and(|first| first >> 4 == 6);

@@ -50,7 +50,7 @@ pub static CLASS: Class = Class::new("PPPoEConcentrator", || Box::<PppoeConcentr
 /// Lines of a table. Attack: a handler that would print millions while packets wait.
 const MOST_LINES: usize = 10_000;
 
-/// A session as an argument says it.
+/// A session as given in an argument.
 struct Wanted {
     name: u64,
     address: Ipv4Addr,
@@ -80,7 +80,7 @@ impl Arg for Wanted {
     }
 }
 
-/// What became of a packet.
+/// The outcome of processing a packet.
 enum Fate {
     On,
     Other,
@@ -108,7 +108,7 @@ impl PppoeConcentrator {
         })
     }
 
-    /// A frame from a subscriber.
+    /// Handles a frame from a subscriber.
     #[inline]
     fn up(&mut self, packet: &mut Packet, frame: SessionFrame, hash: u64, now: u64) -> Fate {
         let Some(number) = self.sessions.sessions.find(hash, name(frame.source, frame.session)) else {
@@ -144,7 +144,7 @@ impl PppoeConcentrator {
         Fate::On
     }
 
-    /// A packet for a subscriber.
+    /// Handles a packet for a subscriber.
     #[inline]
     fn down(&mut self, packet: &mut Packet, number: Option<u32>, now: u64) -> Fate {
         let Some(number) = number else {
@@ -230,7 +230,7 @@ impl PppoeConcentrator {
         Ok(name(cx.parse(ethernet).map_err(wrong)?, cx.parse(number).map_err(wrong)?))
     }
 
-    /// Sessions, in pieces: so many as the parameter says, 100 without.
+    /// Reads sessions, in pieces: as many as the parameter says, 100 by default.
     fn table(
         &mut self,
         parameter: &str,
@@ -252,8 +252,8 @@ impl PppoeConcentrator {
     }
 }
 
-/// Whether an IPv6 packet stays on its link: from or to a link-local address, from none, or to a group of the link
-/// (RFC 4291).
+/// Whether an IPv6 packet must stay on its link: from or to a link-local address, from the unspecified address, or to
+/// a link-local group (RFC 4291).
 fn is_local(ip: &Ipv6) -> bool {
     let [source, destination] = [ip.source, ip.destination].map(|address| (address.get() >> 64) as u64);
     let on_link = |address: u64| address >> 54 == 0xfe80 >> 6;

@@ -8,19 +8,19 @@ use ringway_click::SECOND;
 use ringway_click::arg::Prefix6;
 use ringway_wire::MacAddress;
 
-/// Nanoseconds of a tick of a bucket.
+/// Nanoseconds per tick of a token bucket.
 const TICK: u64 = SECOND / 1000;
-/// Bytes that a bucket holds at least, so that a frame always fits: 2 of the largest that Ethernet carries.
+/// Minimum depth of a token bucket in bytes, so that a frame always fits: two of the largest Ethernet frames.
 const LEAST: u32 = 3028;
 
 /// One direction of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Direction {
-    /// Packets that went through.
+    /// Packets passed.
     pub(super) packets: u64,
-    /// Their bytes.
+    /// Bytes passed.
     pub(super) bytes: u64,
-    /// Packets that came too fast.
+    /// Packets dropped by the rate limit.
     pub(super) limited: u64,
     tokens: u32,
     /// When tokens were last added, in ticks.
@@ -28,7 +28,7 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// Whether `bytes` may go through now at a rate of so many bytes a second, which 0 does not bound; counts them.
+    /// Whether `bytes` conform to a rate in bytes per second (0: unlimited) at this time; counts them.
     #[inline]
     pub(super) fn pass(&mut self, bytes: usize, rate: u32, now: u64) -> bool {
         if rate > 0 && !self.take(bytes as u32, rate, (now / TICK) as u32) {
@@ -40,7 +40,7 @@ impl Direction {
         true
     }
 
-    /// A tenth of a second's bytes may come at once.
+    /// The bucket holds a tenth of a second's bytes.
     fn take(&mut self, bytes: u32, rate: u32, tick: u32) -> bool {
         let most = (rate / 10).max(LEAST);
         let passed = tick.wrapping_sub(self.filled);
@@ -57,7 +57,7 @@ impl Direction {
     }
 }
 
-/// A session's IPv6 prefix: its first bits, and how many, at most 64; 0 if it has none.
+/// A session's IPv6 prefix: its first bits, and its length, at most 64; 0 if the session has no prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Delegation {
     bits: u64,
@@ -65,7 +65,7 @@ pub(super) struct Delegation {
 }
 
 impl Delegation {
-    /// Of a prefix; nothing if it is longer than 64 bits.
+    /// Of a prefix; `None` if it is longer than 64 bits.
     pub(super) fn new(prefix: Prefix6) -> Option<Self> {
         let length = prefix.length;
         if !(1..=64).contains(&length) {
@@ -74,7 +74,7 @@ impl Delegation {
         Some(Self { bits: (prefix.address.to_bits() >> 64) as u64 & mask(length), length })
     }
 
-    /// Whether it holds an address, given by its first 64 bits.
+    /// Whether the prefix contains an address, given by its first 64 bits.
     #[inline]
     pub(super) fn holds(self, address: u64) -> bool {
         self.length > 0 && address & mask(self.length) == self.bits
@@ -100,7 +100,7 @@ fn mask(length: u8) -> u64 {
 pub(super) struct Session {
     /// The subscriber's address.
     pub(super) address: u32,
-    /// Bytes a second in each direction; 0 for as many as there are.
+    /// Bytes per second in each direction; 0 for no limit.
     pub(super) rate: u32,
     /// The subscriber's IPv6 prefix.
     pub(super) delegation: Delegation,
@@ -110,7 +110,7 @@ pub(super) struct Session {
     pub(super) down: Direction,
 }
 
-/// What a session is found by: the subscriber's Ethernet address, and the number.
+/// The key of a session: the subscriber's Ethernet address and the session number.
 #[inline]
 pub(super) fn name(subscriber: MacAddress, session: u16) -> u64 {
     let [a, b, c, d, e, f] = subscriber.0;
@@ -118,7 +118,7 @@ pub(super) fn name(subscriber: MacAddress, session: u16) -> u64 {
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The parts of a name.
+/// The parts of a key.
 pub(super) fn parts(name: u64) -> (MacAddress, u16) {
     let [a, b, c, d, e, f, g, h] = name.to_be_bytes();
     (MacAddress([a, b, c, d, e, f]), u16::from_be_bytes([g, h]))
@@ -127,30 +127,30 @@ pub(super) fn parts(name: u64) -> (MacAddress, u16) {
 /// Why a session can't be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// There are as many as there may be.
+    /// The table is full.
     Full,
     /// Another session has the address.
     AddressTaken,
     /// Another session has the prefix.
     PrefixTaken,
-    /// 0 and 65535 mean something else (RFC 2516, 5.4).
+    /// The session number 0 or 65535 is reserved (RFC 2516, 5.4).
     Number,
 }
 
 /// All sessions.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    /// By name.
+    /// By key.
     pub(super) sessions: FlowTable<u64, Session>,
-    /// Numbers in `sessions`, by address.
+    /// Slot numbers in `sessions`, by address.
     pub(super) addresses: FlowTable<u32, u32>,
-    /// The same by the first bits of their prefixes, for each length of these.
+    /// Slot numbers in `sessions` by the first bits of the prefix, for each prefix length.
     prefixes: BTreeMap<u8, FlowTable<u64, u32>>,
     seed: u64,
 }
 
 impl Sessions {
-    /// No sessions, and room for so many.
+    /// An empty table with room for this many sessions.
     pub(super) fn new(capacity: u32, seed: u64) -> Self {
         Self {
             sessions: FlowTable::new(capacity, seed),
@@ -165,7 +165,7 @@ impl Sessions {
         table.get(table.find_one(bits)?).map(|(_, number)| *number)
     }
 
-    /// The session whose prefix holds an address, given by its first 64 bits; of several the longest.
+    /// The session with the longest prefix that contains an address, given by its first 64 bits.
     pub(super) fn by_prefix(&self, address: u64) -> Option<u32> {
         let lengths = self.prefixes.keys().rev();
         lengths.copied().find_map(|length| self.holder(Delegation { bits: address & mask(length), length }))
@@ -188,7 +188,7 @@ impl Sessions {
         self.prefixes.retain(|_, table| table.len() > 0);
     }
 
-    /// Adds a session, or gives one another address or rate; what it counted stays.
+    /// Adds a session, or changes the address or rate of an existing one, whose counts are kept.
     pub(super) fn add(
         &mut self,
         name: u64,
@@ -232,7 +232,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends a session; whether there was one.
+    /// Removes a session; returns whether it existed.
     pub(super) fn remove(&mut self, name: u64) -> bool {
         let Some(number) = self.sessions.find_one(name) else { return false };
         if let Some((_, session)) = self.sessions.remove(number) {
@@ -301,7 +301,7 @@ mod tests {
     fn a_rate_holds_over_a_second() {
         let mut direction = Direction::default();
         let passed = (0..10_000u64).filter(|step| direction.pass(1000, 1_000_000, SECOND + step * TICK / 10));
-        // A second at a million bytes, and the tenth of it that may come at once.
+        // A second at a million bytes per second, plus the bucket's initial tenth of a second.
         assert!((1000..=1101).contains(&passed.count()));
         assert_eq!(direction.packets + direction.limited, 10_000);
     }

@@ -37,7 +37,7 @@ impl Default for VxlanDecap {
 }
 
 impl VxlanDecap {
-    /// Where in the packet the frame begins, how long it is, and its network.
+    /// Offset and length of the encapsulated frame, and its network identifier.
     fn find(&self, packet: &Packet) -> Option<(usize, usize, u32)> {
         let ip = packet.network_data()?;
         let transport =

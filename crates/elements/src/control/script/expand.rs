@@ -5,10 +5,10 @@ use core::cell::RefCell;
 use ringway_click::{Context, HandlerError};
 use ringway_click_lang::config::{self, Budget, Kind, Variables, expand_at};
 
-/// The bytes an expansion may read and write. Attack: a variable that doubles itself in a loop.
+/// Maximum number of bytes that an expansion reads and writes. Attack: a variable that doubles itself in a loop.
 const MOST: usize = 1 << 20;
 
-/// How deep a script may call its own handlers. Attack: one whose `run` asks for its `run`.
+/// Maximum depth of nested calls of own handlers. Attack: a script whose `run` calls its own `run`.
 const DEEPEST: u32 = 50;
 
 struct Expander<'a, 'b, 'c> {
@@ -21,7 +21,7 @@ impl Variables for Expander<'_, '_, '_> {
             let inner = self.inner.borrow();
             return inner.0.variable(name, inner.1);
         }
-        // The parameters of a call keep their bounds though their variables hold spaces or quotes.
+        // Parameters of a call keep their word boundaries even if variables contain spaces or quotes.
         let call = expand_at(name, self, true, depth + 1, budget);
         let mut inner = self.inner.borrow_mut();
         let (script, cx) = &mut *inner;
@@ -43,7 +43,7 @@ impl Script {
         }
     }
 
-    /// What a variable stands for: one of its own, or one that every script has.
+    /// The value of a variable: one of the script's own, or a predefined one.
     pub(super) fn variable(&self, name: &str, cx: &Context<'_>) -> Option<String> {
         if let Some((_, value)) = self.variables.iter().find(|(own, _)| own == name) {
             return Some(value.clone());
@@ -66,7 +66,7 @@ impl Script {
         self.expand_with(text, false, cx)
     }
 
-    /// Expands; with `quoting`, values keep their bounds as words.
+    /// Expands variables and calls; with `quoting`, values keep their word boundaries.
     pub(super) fn expand_with(&mut self, text: &str, quoting: bool, cx: &mut Context<'_>) -> String {
         if !text.contains('$') {
             return text.to_string();
@@ -77,13 +77,13 @@ impl Script {
         expanded
     }
 
-    /// Reads a handler: one of its own needs no name before it.
+    /// Calls a read handler: the script's own handlers need no element name.
     pub(super) fn read_call(&mut self, call: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
         let (name, parameters) = config::shift_word(call);
         self.read_parts(name, parameters, cx)
     }
 
-    /// The same in two parts: a value that begins with a space is a value too.
+    /// Calls a read handler given in two parts, so that the value may begin with a space.
     pub(super) fn read_parts(
         &mut self,
         name: &str,
@@ -105,7 +105,7 @@ impl Script {
         cx.read(&call)
     }
 
-    /// Writes one likewise.
+    /// Calls a write handler given in two parts.
     pub(super) fn write_parts(
         &mut self,
         name: &str,
@@ -129,7 +129,7 @@ impl Script {
         cx.write(&call)
     }
 
-    /// Whether a handler's name means one of this element's.
+    /// Whether a handler's name refers to a handler of this element.
     fn is_own(&self, name: &str, cx: &Context<'_>) -> bool {
         match name.rsplit_once('.') {
             Some((element, _)) => cx.find(element) == Some(cx.id()),
@@ -141,7 +141,7 @@ impl Script {
         }
     }
 
-    /// Says what went wrong while the script ran.
+    /// Reports an error while the script runs.
     pub(super) fn complain(&self, text: &str, cx: &mut Context<'_>) {
         let name = cx.declaration();
         cx.chatter(format_args!("While executing '{name}':\n  {text}"));

@@ -4,10 +4,10 @@ use alloc::string::{String, ToString};
 use ringway_click::arg::parse_saturating;
 use ringway_click_lang::config;
 
-/// Wider fields are refused. Attack: `%999999999d` in a script that a control connection writes.
+/// Maximum field width. Attack: `%999999999d` in a script that a control connection writes.
 const WIDEST: usize = 1 << 12;
 
-/// A number with so many significant digits at most (`%.*g`).
+/// A number with at most this many significant digits (`%.*g`).
 pub(super) fn general(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return value.to_string().to_lowercase();
@@ -37,7 +37,7 @@ struct Field {
     precision: Option<usize>,
 }
 
-/// Formats words: the first is the format. Nothing if they don't fit.
+/// Formats words, of which the first is the format string. `None` if they don't match the format.
 pub(super) fn sprintf(parameters: &str) -> Option<String> {
     let (template, mut rest) = config::shift_word(parameters);
     let template = config::unquote_text(template);

@@ -5,7 +5,7 @@ use ringway_click::HandlerError;
 use ringway_click::arg::{parse_bool, parse_saturating};
 use ringway_click_lang::config;
 
-/// Their names.
+/// Names of the functions.
 pub(super) const NAMES: &[&str] = &[
     "abs", "add", "and", "div", "eq", "first", "ge", "gt", "htonl", "htons", "idiv", "if", "in", "le",
     "length", "lt", "max", "min", "mod", "mul", "nand", "ne", "neg", "nor", "not", "ntohl", "ntohs", "or",
@@ -49,7 +49,7 @@ fn wrong(text: &str) -> HandlerError {
     HandlerError::failed(text)
 }
 
-/// Computes one.
+/// Calls a function.
 pub(super) fn call(name: &str, parameters: &str) -> Answer {
     match name {
         "add" | "sub" | "min" | "max" | "mul" | "div" | "idiv" => fold(name, parameters),

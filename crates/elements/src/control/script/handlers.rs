@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use ringway_click::{Context, Handler, HandlerCall, HandlerError, Timestamp};
 use ringway_click_lang::config;
 
-/// Own handlers that `$(..)` and `write` know without the element's name, besides the functions.
+/// Own handlers, besides the functions, that `$(..)` and `write` find without the element's name.
 pub(super) const NAMES: &[&str] = &[
     "cat", "catq", "get", "goto", "kill", "now", "random", "readable", "run", "set", "shift", "step",
     "writable",
@@ -88,7 +88,7 @@ impl Script {
         Ok(())
     }
 
-    /// Sets the variable that a value begins with to the rest of the value.
+    /// Sets the variable named by the first word of a value to the rest of the value.
     fn assign(&mut self, value: &str) -> Result<(), HandlerError> {
         let (name, value) = config::shift_word(value);
         if name.is_empty() {
@@ -116,7 +116,7 @@ impl Script {
         Ok(())
     }
 
-    /// Runs from the beginning; what it returns.
+    /// Runs the script from the beginning; returns its result.
     fn run(
         &mut self,
         arguments: &str,
@@ -171,7 +171,7 @@ fn kill(parameters: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> 
     let mut good = true;
     for process in config::split_words(processes) {
         let process = config::integer(&process).and_then(|process| i32::try_from(process).ok());
-        // Only whole processes: not groups, not everything.
+        // Only single processes: neither process groups nor all processes.
         let process = process.filter(|process| *process > 0).ok_or_else(|| wrong("bad PID"))?;
         good &= cx.console().kill(signal, process);
     }

@@ -38,7 +38,7 @@ use run::Because;
 pub static CLASS: Class =
     Class::new("Script", || Box::<Script>::default()).ports("-/-").processing("ah/ah").reach(Reach::Whole);
 
-/// When it runs.
+/// When the script runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -53,34 +53,34 @@ enum Kind {
 /// Runs a script.
 #[derive(Debug, Default)]
 pub struct Script {
-    /// A `DriverManager`.
+    /// Whether this is a `DriverManager`.
     manager: bool,
     kind: Kind,
     program: Program,
     labels: Vec<(String, usize)>,
     variables: Vec<(String, String)>,
     at: usize,
-    /// It waits for its very first step.
+    /// The script waits for its first step.
     initial: bool,
-    /// Steps that the `pause` it is at has had.
+    /// Steps received by the current `pause`.
     paused: u32,
-    /// How it ended, unless it waits.
+    /// How the script ended; `None` while it waits.
     ended: Option<End>,
-    /// What it returned.
+    /// The return value.
     value: String,
-    /// Of the last `write`.
+    /// The status of the last `write`.
     status: i32,
-    /// How often it was begun anew, so that an interrupted run knows.
+    /// Number of restarts, by which an interrupted run detects a restart.
     runs: u32,
-    /// How many of its own handlers wait for one another.
+    /// Depth of nested calls of its own handlers.
     depth: u32,
-    /// Bytes of text that it made since it last waited.
+    /// Bytes of text produced since the script last waited.
     made: usize,
     timer: Option<Timer>,
 }
 
 impl Script {
-    /// A driver's script, unless it says otherwise.
+    /// A script of type `driver` by default.
     pub(super) fn manager() -> Self {
         Self { manager: true, ..Self::default() }
     }
@@ -112,7 +112,7 @@ impl Script {
         }
     }
 
-    /// Runs the script for a packet; the output it goes to.
+    /// Runs the script for a packet; returns the packet's output.
     fn packet(&mut self, port: usize, cx: &mut Context<'_>) -> Option<usize> {
         self.set("input", port.to_string());
         self.restart();

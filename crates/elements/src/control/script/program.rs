@@ -5,30 +5,30 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click_lang::config;
 
-/// How a script goes on.
+/// How a script ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::enum_variant_names, reason = "these are the instructions' names")]
 pub(super) enum End {
-    /// It has come to its end; a packet goes on.
+    /// Its end is reached; a packet is passed on.
     End,
-    /// It ends for good; a packet is dropped.
+    /// It exits; a packet is dropped.
     Exit,
-    /// It ends, and the driver is asked to stop.
+    /// It ends and requests a driver stop.
     Stop,
     /// It ends with an error.
     Error,
-    /// It answers the value of its `return`.
+    /// It returns the value of its `return`.
     Return,
 }
 
-/// Where a jump leads.
+/// The target of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     At(usize),
     End(End),
 }
 
-/// An instruction. Texts are expanded when it is executed; `quoted` means that a layer of quotes is taken off then.
+/// An instruction. Texts are expanded when it is executed; with `quoted` a layer of quotes is then removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Pause(u32),
@@ -50,7 +50,7 @@ pub(super) enum Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Program {
     pub(super) steps: Vec<Step>,
-    /// Variables that are handlers too.
+    /// Variables that are exported as handlers.
     pub(super) exported: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Names that `goto` knows without a label.
+/// The targets that `goto` knows without a label.
 fn builtin(label: &str) -> Option<Target> {
     Some(match label {
         "begin" | "loop" => Target::At(0),
@@ -71,7 +71,7 @@ fn builtin(label: &str) -> Option<Target> {
 }
 
 impl Program {
-    /// Reads arguments, an instruction each; what is wrong is listed.
+    /// Parses arguments, an instruction each; returns all errors found.
     pub(super) fn parse(arguments: &[String], driver: bool) -> Result<Self, Vec<String>> {
         let mut program = Self::default();
         let mut labels: BTreeMap<String, usize> = BTreeMap::new();
@@ -103,7 +103,7 @@ impl Program {
         if wrong.is_empty() { Ok(program) } else { Err(wrong) }
     }
 
-    /// Where `goto LABEL` leads, for the handler.
+    /// The target of `goto LABEL`, for the `goto` handler.
     pub(super) fn label(&self, labels: &[(String, usize)], label: &str) -> Option<Target> {
         labels.iter().find(|(own, _)| own == label).map(|(_, at)| Target::At(*at)).or_else(|| builtin(label))
     }

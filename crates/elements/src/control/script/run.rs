@@ -7,30 +7,30 @@ use ringway_click::Context;
 use ringway_click::arg::{Nanoseconds, parse_bool};
 use ringway_click_lang::config;
 
-/// Jumps without waiting, at most.
+/// Maximum number of jumps without waiting.
 const JUMPS: u32 = 1000;
-/// Bytes of text made without waiting, at most. Attack: a variable that doubles itself in a loop, while
+/// Maximum number of bytes of text produced without waiting. Attack: a variable that doubles itself in a loop, while
 /// packets wait.
 const TEXT: usize = 16 << 20;
 
-/// Why a script runs.
+/// Why a script is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Because {
-    /// It was stepped.
+    /// A step was requested.
     Step,
     /// The driver is about to stop.
     Router,
-    /// Its time has come.
+    /// Its timer expired.
     Timer,
-    /// It was begun, or led elsewhere.
+    /// It was started, or a jump was requested.
     Jump,
 }
 
-/// What an instruction came to.
+/// What follows an instruction.
 enum After {
     Next,
     Jump(usize),
-    /// It stays where it is until it is stepped.
+    /// The script stays at the instruction until it is stepped.
     Wait,
     End(End),
 }
@@ -49,7 +49,7 @@ impl Script {
         true
     }
 
-    /// Goes on, past so many instructions that wait.
+    /// Continues execution, past this many instructions that wait.
     pub(super) fn execute(&mut self, steps: u32, because: Because, cx: &mut Context<'_>) {
         let (mut steps, mut jumps, run) = (steps, 0, self.runs);
         if self.ended.is_some() && because != Because::Jump {
@@ -91,7 +91,7 @@ impl Script {
         }
     }
 
-    /// Ends.
+    /// Ends the script.
     pub(super) fn finish(&mut self, end: End, because: Because, cx: &mut Context<'_>) {
         self.ended = Some(end);
         if let Some(timer) = self.timer {
@@ -255,7 +255,7 @@ impl Script {
     }
 }
 
-/// A call's name and value, which loses a layer of quotes.
+/// A call's name and value; with `quoted` a layer of quotes is removed from the value.
 fn parts(call: &str, quoted: bool) -> (&str, String) {
     let (name, value) = config::shift_word(call);
     (name, if quoted { config::unquote_text(value) } else { value.to_string() })

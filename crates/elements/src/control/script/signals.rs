@@ -34,7 +34,7 @@ const NAMES: &[(&str, i32)] = &[
     ("SYS", 31),
 ];
 
-/// The number of a signal given by name, with or without `SIG`, or number.
+/// The number of a signal given by name (with or without `SIG`) or by number.
 pub(super) fn signal(word: &str) -> Option<i32> {
     let name = word.strip_prefix("SIG").unwrap_or(word);
     let named = NAMES.iter().find(|(own, _)| *own == name).map(|(_, number)| *number);
@@ -42,7 +42,7 @@ pub(super) fn signal(word: &str) -> Option<i32> {
     named.or_else(number).filter(|number| (0..=64).contains(number))
 }
 
-/// Whether a process may catch it; others end it whatever it wants, or tell of its own faults.
+/// Whether a process may handle the signal; others are uncatchable, or report faults of the process itself.
 pub(super) fn catchable(signal: i32) -> bool {
     (1..=64).contains(&signal) && !matches!(signal, 4 | 8 | 9 | 11 | 19)
 }

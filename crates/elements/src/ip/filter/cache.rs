@@ -10,10 +10,10 @@ const WORDS: usize = 7;
 /// without a cache.
 const ENTRIES: usize = 1 << 16;
 
-/// The words, zeros behind them, and the outcome plus 1; 0 in an empty entry.
+/// The words, padded with zeros, and the outcome plus 1; 0 in an empty entry.
 type Entry = [u32; WORDS + 1];
 
-/// Outcomes by the words they depend on.
+/// Caches outcomes by the words on which they depend.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     shape: Shape,
@@ -21,19 +21,19 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// For what depends on these words only; nothing if they are too many.
+    /// A cache for decisions that depend on these words only; `None` if there are too many words.
     pub(super) fn new(shape: Shape) -> Option<Self> {
         (shape.len() <= WORDS).then(|| Self { shape, entries: vec![[0; WORDS + 1]; ENTRIES] })
     }
 
-    /// A packet's outcome: a remembered one, or what `decide` says.
+    /// The outcome of a packet, from the cache or else from `decide`.
     #[inline]
     pub(super) fn get(&mut self, headers: &Headers<'_>, decide: impl FnOnce() -> u32) -> u32 {
         let mut key = [0; WORDS + 1];
         for (place, (offset, mask)) in key.iter_mut().zip(&self.shape) {
             match headers.word(*offset, *mask) {
                 Some(word) => *place = word & mask,
-                // How a word that is there in part is decided depends on which part.
+                // The outcome for a partly missing word depends on which of its bytes are missing.
                 None => return decide(),
             }
         }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_click::Packet;
 
-/// From so many values on they are searched by halves.
+/// Minimum number of values for a binary search.
 const SEARCHED: usize = 7;
 
 /// A packet's headers.
@@ -27,8 +27,8 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// The four bytes at a program's offset, those outside of `mask` perhaps 0; nothing if one that it wants is not
-    /// there.
+    /// The four bytes at a program's offset; bytes outside `mask` may read as 0. `None` if a byte within `mask` is
+    /// missing.
     #[inline]
     pub(super) fn word(&self, offset: u16, mask: u32) -> Option<u32> {
         match offset {
@@ -77,7 +77,7 @@ impl Match {
     }
 }
 
-/// Tests, and where everything goes if there are none.
+/// Tests, or the outcome of all packets if there are no tests.
 #[derive(Clone, Debug)]
 pub(super) struct Decision {
     matches: Vec<Match>,
@@ -85,17 +85,17 @@ pub(super) struct Decision {
 }
 
 impl Decision {
-    /// Of steps that branch forward.
+    /// Compiles steps, which only branch forward.
     pub(super) fn new(steps: &[Step], everything: Jump) -> Self {
         Self { matches: compress(steps), everything }
     }
 
-    /// What it decides for every packet, if it looks at none.
+    /// The outcome of all packets, if the decision has no tests.
     pub(super) fn everything(&self) -> Option<Jump> {
         self.matches.is_empty().then_some(self.everything)
     }
 
-    /// Where a packet goes: not a step.
+    /// The outcome of a packet, which is never a step.
     #[inline]
     pub(super) fn decide(&self, headers: &Headers<'_>) -> Jump {
         let mut at = 0;
@@ -110,24 +110,25 @@ impl Decision {
         self.everything
     }
 
-    /// Where it may lead, besides to its own steps.
+    /// The possible outcomes.
     pub(super) fn ends(&self) -> impl Iterator<Item = Jump> + '_ {
         let all = self.matches.iter().flat_map(|test| [test.yes, test.no]);
         let all = all.filter(|jump| jump.step().is_none());
         all.chain(self.everything())
     }
 
-    /// The words that it tests, with their masks.
+    /// The words tested, with their masks.
     pub(super) fn words(&self) -> impl Iterator<Item = (u16, u32)> + '_ {
         self.matches.iter().map(|test| (test.offset, test.mask))
     }
 
-    /// How many lines [`Decision::write`] writes.
+    /// Number of lines written by [`Decision::write`].
     pub(super) fn lines(&self) -> usize {
         self.matches.iter().map(|test| test.values.len()).sum()
     }
 
-    /// The program for people, a value a line, numbered from `base`; `name` says where what leads out of it leads.
+    /// Writes the program as text, a value a line, numbered from `base`; `name` maps the targets of branches that
+    /// leave it.
     pub(super) fn write(&self, text: &mut String, base: usize, name: impl Fn(Jump) -> Jump) {
         let mut first = Vec::new();
         let mut count = base;
@@ -153,7 +154,7 @@ impl Decision {
     }
 }
 
-/// Joins steps that test the same word for different values with the same outcome.
+/// Merges steps that compare the same word with different values to the same outcome.
 fn compress(steps: &[Step]) -> Vec<Match> {
     let mut wanted = alloc::vec![0usize; steps.len()];
     if let Some(first) = wanted.first_mut() {

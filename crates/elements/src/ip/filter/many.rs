@@ -10,15 +10,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::{LINES, Progress};
 
-/// With more tables than this, address masks are made coarser, so that fewer remain.
+/// With more tables than this, address masks are shortened so that fewer tables remain.
 const TABLES: usize = 32;
-/// From so many looks a packet on (each at a table, or at a rule that no table has) outcomes are remembered.
+/// Lookup cost (in tables, and rules outside of tables) above which outcomes are cached.
 const LOOKS: usize = 4;
 
-/// Rules that are seen to before packets have their turn.
+/// Rules processed before packets are processed again.
 pub(super) const RULES: usize = 16;
 
-/// A rule: its own program, and where packets that match go.
+/// A rule: its program, and the outcome of packets that match.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) decision: Decision,
@@ -29,7 +29,7 @@ pub(super) struct Rule {
 #[derive(Clone, Debug)]
 pub(super) struct Many {
     decisions: Vec<Decision>,
-    /// By their first rules.
+    /// In the order of their first rules.
     tables: Vec<Table>,
     cache: Option<Cache>,
 }
@@ -49,7 +49,7 @@ impl Many {
         Self { decisions, tables, cache }
     }
 
-    /// Where a packet goes: an output, [`Jump::Drop`], or [`Jump::No`] if no rule matches.
+    /// The outcome of a packet: an output, [`Jump::Drop`], or [`Jump::No`] if no rule matches.
     #[inline]
     pub(super) fn decide(&mut self, headers: &Headers<'_>) -> Jump {
         let Self { decisions, tables, cache } = self;
@@ -58,29 +58,29 @@ impl Many {
         jump(outcome)
     }
 
-    /// Lets go of some memory; nobody asks any more.
+    /// Frees part of the memory; no lookup may follow.
     pub(super) fn give_up(&mut self) -> Progress {
         self.decisions.truncate(self.decisions.len().saturating_sub(LINES));
         if self.decisions.is_empty() { Progress::Done } else { Progress::More }
     }
 
-    /// Whether outcomes are remembered, since rules are costly to find.
+    /// Whether outcomes are cached, because lookups are expensive.
     pub(super) fn remembers(&self) -> bool {
         self.cache.is_some()
     }
 
-    /// How many tables there are.
+    /// Number of tables.
     #[cfg(test)]
     pub(super) fn tables(&self) -> usize {
         self.tables.len()
     }
 
-    /// Where it may lead.
+    /// The possible outcomes.
     pub(super) fn ends(&self) -> impl Iterator<Item = Jump> + '_ {
         self.decisions.iter().flat_map(Decision::ends).filter(|end| *end != Jump::No)
     }
 
-    /// The programs of the rules one after the other, as if they were tried so.
+    /// Writes the programs of the rules in sequence, as if they were executed that way.
     pub(super) fn write(&self, text: &mut String) {
         let mut base = 0;
         for (index, decision) in self.decisions.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Many {
     }
 }
 
-/// An outcome as a number.
+/// An outcome encoded as a number.
 fn code(jump: Jump) -> u32 {
     if let Jump::Output(port) = jump { port as u32 + 1 } else { 0 }
 }
@@ -123,7 +123,7 @@ fn search(decisions: &[Decision], tables: &[Table], headers: &Headers<'_>) -> Ju
     found
 }
 
-/// The rules' alternatives by what they look at; `view` makes less of what they need.
+/// Sorts the rules' alternatives by the words they require; `view` weakens requirements.
 fn sort(
     rules: &[Rule],
     view: impl Fn(&Need) -> Option<Need>,
@@ -146,7 +146,7 @@ fn sort(
     shapes
 }
 
-/// Prefixes of addresses cut to whole bytes.
+/// Shortens prefixes of addresses to whole bytes.
 fn coarser(need: &Need) -> Option<Need> {
     if need.offset != NETWORK + 12 && need.offset != NETWORK + 16 {
         return Some(*need);
@@ -156,7 +156,7 @@ fn coarser(need: &Need) -> Option<Need> {
     Some(Need { mask, value: need.value & mask, ..*need })
 }
 
-/// All words that decisions depend on.
+/// All words on which decisions depend.
 fn words(decisions: &[Decision]) -> Shape {
     let mut words: BTreeMap<u16, u32> = BTreeMap::new();
     for (offset, mask) in decisions.iter().flat_map(Decision::words) {

@@ -22,13 +22,13 @@ use ringway_click::arg::{Scope, parse_int};
 use ringway_click::{Context, Packet, PacketBurst, Progress};
 use ringway_click_lang::config;
 
-/// Steps at most. Attack: a configuration that would take all memory.
+/// Maximum number of steps. Attack: a configuration that exhausts memory.
 const MOST_STEPS: usize = 1 << 20;
-/// Rules of up to so many steps together become one program, optimized as Click's is, which takes time that grows
-/// with the square of its length; more rules are kept apart.
+/// Maximum number of steps of rules that are compiled to one program, optimized as Click's is in time quadratic in its
+/// length; rules with more steps in all are kept apart.
 const ONE_PROGRAM: usize = 512;
-/// A program of so many tests is run; of a longer one only the text is kept, and rules are found faster apart. A few
-/// more are cheaper than to remember outcomes.
+/// Maximum number of tests of a program that is executed; of a longer one only the text is kept, since looking up
+/// separate rules is faster. A few more tests are cheaper than caching outcomes.
 const RUN_AS_ONE: usize = 12;
 const RATHER_THAN_REMEMBER: usize = 64;
 
@@ -44,7 +44,7 @@ pub(super) struct Filter {
 #[derive(Clone, Debug)]
 enum Rules {
     One(Decision),
-    /// Also their program as one, if there is one.
+    /// With their program as one, if there is one.
     Many(Box<Many>, Option<Decision>),
 }
 
@@ -55,10 +55,10 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Compiles rules, each an action and a pattern; `breathe` is called now and then.
+    /// Compiles rules, each an action and a pattern; `breathe` is called from time to time.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Error messages.
     pub(super) fn compile(
         rules: &[String],
         outputs: usize,
@@ -68,7 +68,8 @@ impl Filter {
         Self::compile_within(rules, outputs, scope, [ONE_PROGRAM, RUN_AS_ONE], breathe)
     }
 
-    /// The same; rules of up to `one` steps together become one program, which is run if it has up to `run` tests.
+    /// [`Filter::compile`] with other limits: `one` is the number of steps of one program, `run` the number of tests
+    /// executed.
     fn compile_within(
         rules: &[String],
         outputs: usize,
@@ -117,7 +118,7 @@ impl Filter {
         }
     }
 
-    /// The outputs to which no packet can go.
+    /// Outputs that no packet can reach.
     pub(super) fn unused(&self, outputs: usize) -> impl Iterator<Item = usize> + use<> {
         let mut used = alloc::vec![false; outputs];
         let mut mark = |end| {
@@ -134,7 +135,7 @@ impl Filter {
         (0..outputs).filter(move |port| !used[*port])
     }
 
-    /// The output for a packet; nothing if it is to be dropped.
+    /// The output of a packet; `None` if the packet is dropped.
     #[inline]
     pub(super) fn output(&mut self, packet: &Packet) -> Option<usize> {
         let headers = Headers::of(packet);
@@ -145,7 +146,7 @@ impl Filter {
         if let Jump::Output(port) = end { Some(port) } else { None }
     }
 
-    /// Sends packets where they belong.
+    /// Emits packets on their outputs.
     #[inline]
     pub(super) fn push(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.drain() {
@@ -156,7 +157,7 @@ impl Filter {
         }
     }
 
-    /// Lets go of some memory; nobody asks any more.
+    /// Frees part of the memory; no lookup may follow.
     pub(super) fn give_up(&mut self) -> Progress {
         match &mut self.rules {
             Rules::One(_) => Progress::Done,
@@ -164,12 +165,12 @@ impl Filter {
         }
     }
 
-    /// How many packets were dropped.
+    /// Number of dropped packets.
     pub(super) fn drops(&self) -> u64 {
         self.drops
     }
 
-    /// The program for people.
+    /// The program as text.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         match &self.rules {
@@ -186,7 +187,7 @@ impl Filter {
     }
 }
 
-/// Steps, or where everything goes; and the expression that they are made of.
+/// Steps, or the outcome of all packets; and the expression they were compiled from.
 #[derive(Clone, Debug)]
 struct Program {
     steps: Vec<Step>,
@@ -223,7 +224,7 @@ fn rule(text: &str, outputs: usize, scope: &Scope) -> Result<Program, Vec<String
     Ok(Program { steps, everything: None, expression })
 }
 
-/// Appends rules to one another, two by two, so that each is optimized with few others at first.
+/// Appends rules to one another in pairs, so that each is first optimized with few others.
 fn merge(mut programs: Vec<Program>) -> Program {
     if programs.len() == 1 {
         programs[0].optimize();
@@ -240,8 +241,8 @@ fn merge(mut programs: Vec<Program>) -> Program {
     programs.into_iter().next().unwrap_or_else(Program::empty)
 }
 
-/// Keeps rules apart, their tests as they were written: joined tests would not be exact where headers are cut short.
-/// Rules that can't match, or come after one that matches everything, are left out.
+/// Keeps rules apart, with their original tests: joined tests would be inexact for truncated headers. Rules that can't
+/// match, or follow a rule that matches everything, are left out.
 fn apart(programs: Vec<Program>, breathe: &mut dyn FnMut()) -> Filter {
     let mut rules = Vec::new();
     let mut safe_length = 0;
@@ -275,7 +276,7 @@ impl Program {
         }
     }
 
-    /// What does not match goes on to `next`.
+    /// Appends `next`, which packets that don't match continue with.
     fn append(&mut self, next: Program) {
         match self.everything {
             None => {

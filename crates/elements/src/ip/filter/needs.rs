@@ -3,12 +3,12 @@ use super::program::{Expression, Test};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How many alternatives are told apart; if there were more, some of what they need is left out.
+/// Maximum number of alternatives; beyond it, some of their requirements are left out.
 const ALTERNATIVES: usize = 16;
-/// How many words an alternative names; what it needs of others is left out.
+/// Maximum number of words that an alternative requires; further words are left out.
 pub(super) const WORDS: usize = 6;
 
-/// A word, its mask and its value.
+/// A requirement: a word, its mask and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Need {
     pub(super) offset: u16,
@@ -16,8 +16,8 @@ pub(super) struct Need {
     pub(super) value: u32,
 }
 
-/// Alternatives, each in the order of offsets: where the expression holds, one of them has all it needs. All of a word
-/// under its mask must be there.
+/// Alternatives, each sorted by offset: wherever the expression holds, all requirements of one alternative are met.
+/// All bytes of a word under its mask must be present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Needs(pub(super) Vec<Vec<Need>>);
 
@@ -56,7 +56,7 @@ impl Needs {
     }
 }
 
-/// What both need; nothing if no packet can have it.
+/// The requirements of both; `None` if no packet can meet them.
 fn join(own: &[Need], others: &[Need]) -> Option<Vec<Need>> {
     let mut all = own.to_vec();
     for other in others {
@@ -75,7 +75,8 @@ fn join(own: &[Need], others: &[Need]) -> Option<Vec<Need>> {
     Some(all)
 }
 
-/// Of an expression, or its opposite; `short` says that packets that are too short change sides in its tests.
+/// The requirements of an expression, or of its negation; `short`: its tests' outcomes for too short packets are
+/// negated too.
 fn needs(expression: &Expression, negated: bool, short: bool) -> Needs {
     match expression {
         Expression::Test(test) => of_test(&Test { short: test.short ^ short, ..*test }, negated),
@@ -107,7 +108,7 @@ fn of_test(test: &Test, negated: bool) -> Needs {
     match (test.mask, test.short == negated) {
         (0, _) if negated => Needs::never(),
         (0, _) => Needs::nothing(),
-        // Packets that are too short go that way too.
+        // Packets that are too short take that branch too.
         (_, false) => Needs::nothing(),
         (_, true) if !negated => Needs::one(test),
         (mask, true) if test.is_one_bit() => Needs::one(&Test { value: test.value ^ mask, ..*test }),

@@ -4,13 +4,13 @@ use super::program::{Jump, Step, Test};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How many ways to a step are told apart; if there are more, only what they have in common counts.
+/// Maximum number of paths to a step that are kept apart; beyond it, only the facts common to all paths are kept.
 const WAYS: usize = 4;
 
-/// A step's test and its outcome on the way.
+/// A test, by its step, and its outcome on a path.
 type Fact = (usize, bool);
 
-/// Optimizes steps; steps that remain are in order, and branch forward.
+/// Optimizes steps; the remaining steps are in order and only branch forward.
 pub(super) fn optimize(steps: &mut Vec<Step>) -> Option<Jump> {
     sort(steps);
     Shortcuts::new(steps).run();
@@ -22,9 +22,9 @@ struct Shortcuts<'a> {
     steps: &'a mut Vec<Step>,
     /// The first step with the same test.
     same: Vec<usize>,
-    /// How many bytes are known to be there when a step is reached.
+    /// Number of bytes known to be present when a step is reached.
     known: Vec<usize>,
-    /// For each step the facts on ways to it, without its own.
+    /// For each step, the facts on the paths to it, without its own test.
     ways: Vec<Vec<Vec<Fact>>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Shortcuts<'a> {
         }
     }
 
-    /// Branches that lead to a step.
+    /// The branches that lead to a step.
     fn before(&self, state: usize) -> Vec<Fact> {
         let mut before = Vec::new();
         for (index, step) in self.steps[..state].iter().enumerate() {
@@ -69,7 +69,7 @@ impl<'a> Shortcuts<'a> {
         before
     }
 
-    /// Learns the ways to a step; skips it if all of them decide its test alike.
+    /// Computes the paths to a step; bypasses the step if all of them imply the same outcome of its test.
     fn arrive(&mut self, state: usize) {
         if state == 0 {
             self.ways.push(vec![Vec::new()]);
@@ -111,7 +111,7 @@ impl<'a> Shortcuts<'a> {
         self.ways.push(ways);
     }
 
-    /// The outcome of a step's own test that all ways to it have seen.
+    /// The outcome of a step's own test, if all paths to it have made that test.
     fn decided(&self, state: usize, ways: &[Vec<Fact>]) -> Option<bool> {
         let own = self.same[state];
         let mut outcomes =
@@ -120,7 +120,7 @@ impl<'a> Shortcuts<'a> {
         outcomes.all(|outcome| outcome == Some(first)).then_some(first)
     }
 
-    /// Lets a branch go past steps whose outcome is certain on every way.
+    /// Redirects a branch past steps whose outcome is implied on every path.
     fn shift(&mut self, state: usize, yes: bool) {
         let Jump::Step(_) = self.steps[state].branch(yes) else { return };
         let fact = (self.same[state], yes);
@@ -137,7 +137,7 @@ impl<'a> Shortcuts<'a> {
         }
     }
 
-    /// Where a branch may lead, as far as the facts decide.
+    /// The possible targets of a branch, as far as the facts decide.
     fn follow(&self, from: Jump, way: &[Fact], own: Fact) -> Vec<Jump> {
         let mut chain = vec![from];
         let mut at = from;
@@ -155,7 +155,7 @@ impl<'a> Shortcuts<'a> {
     }
 }
 
-/// Joins a step and one of those behind it, where one test does for two.
+/// Merges a step with one of its successors, if one test can replace both.
 fn join(steps: &mut [Step]) {
     for index in (0..steps.len()).rev() {
         while join_one(steps, index) {}
@@ -168,7 +168,7 @@ fn flip(step: &mut Step) {
     core::mem::swap(&mut step.yes, &mut step.no);
 }
 
-/// Whether something was joined.
+/// Returns whether steps were merged.
 fn join_one(steps: &mut [Step], index: usize) -> bool {
     let mut step = steps[index];
     if let Some(behind) = step.no.step().map(|no| steps[no]) {
@@ -201,7 +201,7 @@ fn join_one(steps: &mut [Step], index: usize) -> bool {
     true
 }
 
-/// The mask of a test for both, if two tests for the same outcome differ in one bit of their values.
+/// The mask of a test that replaces two tests with the same outcome, if their values differ in one bit.
 fn without_difference(step: &Step, behind: &Step) -> Option<u32> {
     let (own, other) = (&step.test, &behind.test);
     let difference = own.value ^ other.value;
@@ -216,7 +216,7 @@ fn without_difference(step: &Step, behind: &Step) -> Option<u32> {
     (alike && Test { mask, ..*own }.required() == own.required()).then_some(mask)
 }
 
-/// Drops steps that decide nothing and those that nobody reaches; answers where everything goes if none is left.
+/// Removes redundant and unreachable steps; returns the outcome of all packets if no step is left.
 pub(super) fn sweep(steps: &mut Vec<Step>) -> Option<Jump> {
     let mut target: Vec<Jump> = vec![Jump::Drop; steps.len()];
     for index in (0..steps.len()).rev() {
@@ -264,16 +264,16 @@ pub(super) fn sweep(steps: &mut Vec<Step>) -> Option<Jump> {
     None
 }
 
-/// The order in which tests are made where it does not matter; protocols come before addresses and all else.
+/// The preferred order of tests where the order does not matter: protocols first, then addresses.
 fn rank(test: &Test) -> (u16, u32, u32) {
     let offset =
         if test.offset == super::program::NETWORK + 8 { super::program::NETWORK + 3 } else { test.offset };
     (offset, test.mask, test.value)
 }
 
-/// Sorts chains of tests with one outcome in common.
+/// Sorts chains of tests that share an outcome.
 pub(super) fn sort(steps: &mut [Step]) {
-    // Who alone leads to a step; not counted if it is the first, which stays in its place.
+    // The only predecessor of a step, unless that is the first step, which stays in place.
     let mut from: Vec<Option<usize>> = vec![None; steps.len()];
     let mut branches = vec![0; steps.len()];
     for (index, step) in steps.iter().enumerate() {
@@ -301,7 +301,7 @@ pub(super) fn sort(steps: &mut [Step]) {
             swapped = true;
             break;
         }
-        // Attack: an expression whose sorting takes for ever. Each swap brings a chain nearer to its order.
+        // Attack: an expression whose sorting never ends. Each swap brings a chain nearer to its order.
         moves += usize::from(swapped);
         if swapped && moves < 1 << 20 {
             index = from[index].unwrap_or(index);

@@ -16,7 +16,7 @@ use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, NameKind, Prefix, Scope, parse_int};
 use ringway_wire::MacAddress;
 
-/// How deep expressions may nest. Attack: a configuration of nothing but parentheses.
+/// Maximum nesting depth of expressions. Attack: a configuration of nothing but parentheses.
 const DEPTH: u32 = 200;
 
 /// Splits an expression into words.
@@ -74,13 +74,13 @@ fn tcp_flag(word: &str) -> Option<u32> {
     flags.iter().position(|flag| *flag == word).map(|bit| 1 << bit)
 }
 
-/// What a name may mean.
+/// The possible meanings of a name.
 struct Meanings {
     all: Vec<Data>,
 }
 
 impl Meanings {
-    /// What it means as data for `kind` and `protocol`, as far as they are known.
+    /// The value of a name for `kind` and `protocol`, as far as these are known.
     fn of(
         word: &str,
         kind: Option<Kind>,
@@ -133,7 +133,7 @@ impl<'a> Parser<'a> {
     /// Reads all of `words`.
     ///
     /// # Errors
-    /// What is wrong, in words, each a line.
+    /// Error messages, one a line.
     pub(super) fn read(words: &'a [String], scope: &'a Scope) -> Result<Expression, Vec<String>> {
         let before = Primitive::default();
         let mut parser = Self { words, at: 0, depth: 0, scope, before, errors: Vec::new() };
@@ -245,7 +245,7 @@ impl<'a> Parser<'a> {
         if matches!(self.before.data, Data::Ether(_)) {
             primitive.header = Header::Ether;
         }
-        // The last word is data, whatever it looks like.
+        // The last word is always data.
         let more = |parser: &Self| parser.at + 1 < parser.words.len();
         if self.at > first && more(self) && primitive.kind.is_none() && self.word() == "[" {
             self.brackets(&mut primitive);
@@ -275,7 +275,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether the word says what is compared, not with what.
+    /// Parses a qualifier, which selects the compared field; returns whether the word is one.
     fn qualifier(&mut self, primitive: &mut Primitive, negated: &mut bool) -> bool {
         let word = self.word();
         if let Some(kind) = type_word(word) {
@@ -405,7 +405,7 @@ impl<'a> Parser<'a> {
         MacAddress::parse(word, self.scope).ok().filter(|_| allowed).map(|address| address.0)
     }
 
-    /// What it is compared with, if anything.
+    /// Parses the data to compare with, if any.
     fn data(&mut self, primitive: &mut Primitive) {
         let Some(word) = self.words.get(self.at) else { return };
         let meaning = match type_word(word) {
@@ -435,7 +435,8 @@ impl<'a> Parser<'a> {
         self.at += 1;
     }
 
-    /// An address alone, or `ADDRESS mask MASK`, or a name of both address and prefix where a prefix is meant.
+    /// Parses an address, or `ADDRESS mask MASK`, or a name that denotes both an address and a prefix where a prefix
+    /// is meant.
     fn net(&mut self, word: &str, address: u32, primitive: &Primitive) -> Data {
         let mask = self.words.get(self.at + 1).filter(|next| *next == "mask");
         let mask = mask.and_then(|_| self.words.get(self.at + 2));

@@ -11,9 +11,9 @@ use ringway_wire::{Ipv4, Tcp, ipv4};
 /// The words of the IPv4 header with the addresses.
 const SOURCE: u16 = NETWORK + offset_of!(Ipv4, source) as u16;
 const DESTINATION: u16 = NETWORK + offset_of!(Ipv4, destination) as u16;
-/// That with identification, flags and fragment offset.
+/// The word with identification, flags and fragment offset.
 const FRAGMENT: u16 = NETWORK + offset_of!(Ipv4, identification) as u16;
-/// That with the protocol in the second byte.
+/// The word with the protocol in the second byte.
 const PROTOCOL: u16 = NETWORK + offset_of!(Ipv4, ttl) as u16;
 /// The word of the TCP header with the flags in the second byte.
 const FLAGS: u16 = TRANSPORT + offset_of!(Tcp, data_offset) as u16;
@@ -21,13 +21,13 @@ const FLAGS: u16 = TRANSPORT + offset_of!(Tcp, data_offset) as u16;
 /// A field of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Field {
-    /// The transport protocol; none for the IP header.
+    /// The transport protocol; `None` for the IP header.
     pub(super) protocol: Option<u32>,
     pub(super) bit: u32,
     pub(super) bits: u32,
 }
 
-/// What is compared.
+/// The compared field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Host,
@@ -43,7 +43,7 @@ pub(super) enum Kind {
     Field(Field),
 }
 
-/// What it is compared with.
+/// The value to compare with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Data {
     #[default]
@@ -84,7 +84,7 @@ pub(super) enum Header {
 
 pub(super) const ICMP_TYPE: Kind = Kind::Field(Field { protocol: Some(ICMP), bit: 0, bits: 8 });
 
-/// A condition as it was written.
+/// A condition as written in the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Primitive {
     pub(super) kind: Option<Kind>,
@@ -94,11 +94,11 @@ pub(super) struct Primitive {
     pub(super) relation: Relation,
     pub(super) negated: bool,
     pub(super) header: Header,
-    /// What stood behind `&`.
+    /// The operand of `&`.
     pub(super) mask: Data,
 }
 
-/// A number to compare with under a mask.
+/// A comparison with a number under a mask.
 #[derive(Clone, Copy, Debug, Default)]
 struct Comparison {
     value: u32,
@@ -156,7 +156,7 @@ impl Primitive {
         Err(format!("'{}': {what}", self.text()))
     }
 
-    /// Fills in what was left out, from the data and from the condition before.
+    /// Completes omitted parts from the data and from the preceding condition.
     fn complete(&mut self, before: &Self) -> Result<(), String> {
         if let Data::Number(number) = self.data
             && self.kind.is_none()
@@ -204,7 +204,7 @@ impl Primitive {
         Ok(())
     }
 
-    /// The value under a mask of `full` bits.
+    /// The comparison with a value under a mask of `full` bits.
     fn compare(&self, value: u32, full: u32) -> Result<Comparison, String> {
         let mask = match self.mask {
             Data::None => full,
@@ -234,10 +234,10 @@ impl Primitive {
         Ok(found)
     }
 
-    /// The condition as an expression; `before` is the one before it, which may tell what this one leaves out.
+    /// The condition as an expression; `before` is the preceding condition, which provides omitted parts.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// An error message.
     pub(super) fn expression(&mut self, before: &Self) -> Result<Expression, String> {
         self.complete(before)?;
         let kind = self.kind.ok_or("partial directive")?;
@@ -277,7 +277,7 @@ impl Primitive {
         Ok(Expression::And(all))
     }
 
-    /// One of the sides, or both.
+    /// The condition on the source, the destination, or both.
     fn sides(&mut self, source: Expression, destination: Expression) -> Expression {
         let side = *self.side.get_or_insert(Side::Either);
         let all = match side {
@@ -330,11 +330,11 @@ impl Primitive {
             let second = Expression::Test(Test::new(offset + 4, low, low_mask));
             Expression::And(vec![first, second])
         };
-        // Offsets count from two bytes before the header: the source begins at a multiple of 4.
+        // Offsets are aligned two bytes before the header: the source address begins at a multiple of 4.
         Ok(self.sides(pair(8, 0), pair(0, 2)))
     }
 
-    /// A condition on the protocol alone.
+    /// A condition on the transport protocol alone.
     fn transport(&mut self) -> Result<Expression, String> {
         let number = match self.data {
             Data::Number(number) | Data::Protocol(number) => {
@@ -412,7 +412,7 @@ fn never() -> Comparison {
     Comparison::default()
 }
 
-/// Whether a packet is of a protocol or group of them; nothing if that says nothing.
+/// Whether a packet is of a protocol or a group of protocols; `None` if `protocol` names none.
 fn protocol_expression(protocol: u32) -> Option<Expression> {
     let is = |number: u32| Expression::Test(Test::new(PROTOCOL, number << 16, 0xff_0000));
     match protocol {
@@ -438,8 +438,8 @@ fn comparison(offset: u16, shift: u32, found: Comparison) -> Expression {
     plain.not_if(found.negated)
 }
 
-/// `input & mask > value`, bit by bit from the top: as long as `value`'s bits are 0, any bit set there decides for
-/// yes; as long as they are 1, any bit not set decides for no.
+/// `input & mask > value`, bit by bit from the top: while `value`'s bits are 0, any bit set in the input decides for
+/// true; while they are 1, any bit not set decides for false.
 fn greater(offset: u16, shift: u32, value: u32, mask: u32) -> Expression {
     let high = value > mask >> 1;
     let rest = if high { !value.wrapping_add(1) & mask } else { value };

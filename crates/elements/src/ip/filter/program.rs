@@ -7,7 +7,7 @@ pub(crate) const NETWORK: u16 = 256;
 /// Offsets from here on count from the transport header, those before from the network header.
 pub(crate) const TRANSPORT: u16 = 512;
 
-/// Where a branch leads.
+/// The target of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Jump {
     Step(usize),
@@ -42,7 +42,7 @@ pub(crate) struct Test {
     pub(crate) offset: u16,
     pub(crate) value: u32,
     pub(crate) mask: u32,
-    /// Packets that are too short go the way of yes.
+    /// Whether the test is true for packets that are too short.
     pub(crate) short: bool,
 }
 
@@ -81,7 +81,7 @@ impl Test {
         self.mask.is_power_of_two()
     }
 
-    /// How long a packet must be for the test to be made, in the program's offsets.
+    /// The packet length required for the test, in the program's offsets.
     pub(crate) fn required(&self) -> usize {
         if self.mask == 0 {
             0
@@ -118,7 +118,7 @@ impl Test {
         answer.filter(|answer| self.tells_length(yes, next, *answer, known))
     }
 
-    /// Whether packets can satisfy both, as far as the tests tell.
+    /// Whether a packet can satisfy both tests, as far as the tests show.
     pub(super) fn is_compatible(&self, other: &Self, with_length: bool) -> bool {
         if self.mask == 0 || other.mask == 0 {
             return true;
@@ -129,15 +129,15 @@ impl Test {
     }
 }
 
-/// An expression, from which a program is made.
+/// An expression, which is compiled to a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {
     Test(Test),
     And(Vec<Expression>),
     Or(Vec<Expression>),
-    /// Condition, if so, else.
+    /// Condition, value if true, value if false.
     Choice(Vec<Expression>),
-    /// The opposite; with the flag packets that are too short change sides too.
+    /// The negation; with the flag, the outcome for packets that are too short is negated too.
     Not(alloc::boxed::Box<Expression>, bool),
 }
 
@@ -154,7 +154,7 @@ impl Expression {
         if negate { self.not(true) } else { self }
     }
 
-    /// Appends its steps, whose branches out of it are [`Jump::Yes`] and [`Jump::No`].
+    /// Appends the expression's steps; branches that leave them are [`Jump::Yes`] and [`Jump::No`].
     pub(crate) fn emit(&self, out: &mut Vec<Step>) {
         match self {
             Self::Test(test) => out.push(Step { test: *test, no: Jump::No, yes: Jump::Yes }),

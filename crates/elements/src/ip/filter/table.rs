@@ -11,30 +11,30 @@ pub(super) type Shape = Vec<(u16, u32)>;
 /// Rules, in order, by the values that the words must have.
 pub(super) type Entries = BTreeMap<Vec<u32>, Vec<u32>>;
 
-/// Where an entry may be found.
+/// A slot of the hash table.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Its number, counted from 1; 0 where there is none.
+    /// The entry's number, counted from 1; 0 in an empty slot.
     entry: u32,
-    /// The upper half of its hash: seldom is another's values looked at.
+    /// The upper half of the entry's hash, so that values of other entries are rarely compared.
     tag: u32,
 }
 
-/// The table of one shape. It does not change once it is made, so nobody can fill it with what is hard to find.
+/// The table of one shape. It is immutable once built, so traffic cannot fill it with colliding keys.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     shape: Shape,
     /// The first rule of all.
     pub(super) first: u32,
     slots: Vec<Slot>,
-    /// The entries' values, as many each as there are words.
+    /// The values of the entries, one for each word of the shape.
     keys: Vec<u32>,
-    /// Where in `rules` those of an entry begin; those of the next follow.
+    /// Index in `rules` where an entry's rules begin; they end where the next entry's rules begin.
     starts: Vec<u32>,
     rules: Vec<u32>,
 }
 
-/// The shape and the values of what an alternative needs.
+/// The shape and the values that an alternative requires.
 pub(super) fn split(needs: &[Need]) -> (Shape, Vec<u32>) {
     needs.iter().map(|need| ((need.offset, need.mask), need.value)).unzip()
 }
@@ -76,7 +76,7 @@ impl Table {
         table
     }
 
-    /// How many looks it costs a packet: the rules that every packet may match are asked one by one.
+    /// Lookup cost of a packet: rules that every packet may match are tested one by one.
     pub(super) fn looks(&self) -> usize {
         if self.shape.is_empty() { self.rules.len() } else { 1 }
     }

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_click_lang::config;
 
-/// Where packets may be looked into. Attack: an offset beyond all memory.
+/// Maximum offset in a packet. Attack: an offset beyond all memory.
 const FARTHEST: usize = 1 << 16;
-/// Comparisons, at most. Attack: endless patterns.
+/// Maximum number of comparisons. Attack: endless patterns.
 const MOST: usize = 1 << 14;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ enum To {
     Output(Option<usize>),
 }
 
-/// Four bytes at `offset`, under `mask`, against `value`.
+/// Compares four bytes at `offset`, under `mask`, with `value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Test {
     offset: usize,
@@ -26,7 +26,7 @@ struct Test {
 }
 
 impl Test {
-    /// What this test comes to, if `known` came to `held`.
+    /// The outcome of this test, if implied by the outcome `held` of `known`.
     fn implied(&self, known: &Test, held: bool) -> Option<bool> {
         if self.offset != known.offset {
             return None;
@@ -38,7 +38,7 @@ impl Test {
             }
             return (self.mask & !known.mask == 0).then_some(true);
         }
-        // If this held, the known one would have.
+        // If this test held, the known one would have held.
         (known.mask & !self.mask == 0 && (self.value ^ known.value) & known.mask == 0).then_some(false)
     }
 
@@ -46,7 +46,7 @@ impl Test {
         let word = match data.get(self.offset..self.offset + 4) {
             Some(bytes) => bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)),
             None => {
-                // Bytes that a short packet lacks match nothing that is looked at.
+                // Tested bytes beyond the end of a short packet match nothing.
                 let there = data.len().saturating_sub(self.offset);
                 if there < 4 && self.mask << (8 * there) != 0 {
                     return false;
@@ -67,7 +67,7 @@ struct Step {
     no: To,
 }
 
-/// What a classifier does.
+/// A classifier's program.
 #[derive(Debug)]
 pub(super) struct Program {
     steps: Vec<Step>,
@@ -124,7 +124,7 @@ impl Program {
     pub(super) fn compile(patterns: &[String]) -> Result<Self, String> {
         let mut steps: Vec<Step> = Vec::new();
         let mut start = To::Output(None);
-        // From the last pattern to the first, so that each knows where to go on when it fails.
+        // From the last pattern to the first, so that each pattern knows where to continue when it fails.
         for (output, pattern) in patterns.iter().enumerate().rev() {
             let words = config::split_words(pattern);
             let everything = words.len() == 1 && words[0] == "-";
@@ -152,7 +152,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Puts steps into the order in which they are executed.
+    /// Reverses the steps into the order of execution.
     fn turn_round(&mut self) {
         let last = self.steps.len();
         let turn = |to: To| match to {
@@ -166,7 +166,7 @@ impl Program {
         self.start = turn(self.start);
     }
 
-    /// Leaves out comparisons whose outcome is known from those before them.
+    /// Removes comparisons whose outcome is implied by preceding ones.
     fn shorten(&mut self) {
         type Facts = Vec<(Test, bool)>;
         let mut known: Vec<Option<Facts>> = alloc::vec![None; self.steps.len()];
@@ -178,7 +178,7 @@ impl Program {
             for held in [true, false] {
                 let step = self.steps[index];
                 let mut facts = facts.clone();
-                // Attack: what is known grows with the square of the steps.
+                // Attack: the implied facts grow with the square of the steps.
                 if facts.len() < 64 {
                     facts.push((step.test, held));
                 }
